@@ -26,11 +26,11 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		values = append(values, string(v))
 	}
 	return key{
-		name: "aggregate", doc: "Raw events become one observation per key and interval. The observation has the time at which its interval begins, the id key/time, and the number of its events in events. A file closes an interval when an event of its key comes that is later by wait, or at its end. With state, intervals that are not over by the last event of any key stay open for the next run. A topic closes an interval when the watermark has passed its end by wait. A later event of a closed interval is rejected as late. From the first event of a key on every interval is an observation, in a file up to the last event of any key, in a topic up to the watermark, on Flink with bounded: true up to the key's last event. silence looks at events. Intervals without events stop if a silence is told, or after 100,000 of them, and go on with the next event of the key. With smooth the events of a session are aggregated.",
+		name: "aggregate", doc: "Raw events become one observation per key and interval, dated at its beginning. A file closes an interval at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
 		seen: func() { c.Aggregate = a },
 		keys: []key{
-			{name: "every", doc: "Length of an interval, 1s to 744h (31 days). Intervals begin at multiples of it on the clock of zone, those of days and weeks on Mondays and at midnight.", required: true, read: milliseconds(&a.Every)},
-			{name: "value", doc: "What of the events is the observation. count and rate (events per second of every) need no values. median, p90, p95 and p99 are within 0.1 percent of the value of that rank. share is for the family binomial: the sums of the fields of and to.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "every", doc: "Length of an interval, 1s to 744h (31 days). Intervals begin at multiples of it on the clock of zone, days at midnight and weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
+			{name: "value", doc: "What of the events is the observation. count and rate (events per second) need no values. median, p90, p95 and p99 are within 0.1 percent of that rank's value. share is for binomial: the sums of of and to.", required: true, read: choice((*string)(&a.Value), values...)},
 			{name: "of", doc: "share: field of the number of successes, such as errors.", read: text(&more.of, notEmpty)},
 			{name: "to", doc: "share: field of the number of trials, such as requests.", read: text(&more.to, notEmpty)},
 			{name: "empty", doc: "What an interval without events is: 0, or missing.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},

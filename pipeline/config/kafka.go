@@ -47,14 +47,14 @@ func (s *Source) kafkaKey() key {
 	return key{name: "kafka", doc: "Topics of Kafka, one observation per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{
-		{name: "format", doc: "What the value of a record is. avro, protobuf and json_schema have the id of a schema before them, which registry has. auto, with registry, tells these from JSON by the magic byte and the schema; without, it is json. Payloads are not checked against a JSON schema. Times of a schema need no time_format; an enum is its name, a Duration its seconds, bytes are base64. A field of Protobuf that is not set is null if the schema tells that from its default.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
-		registryKey(&k.Registry, "Schema registry of the topics, such as Confluent's, Karapace, Apicurio's under /apis/ccompat/v7, or Redpanda's. With it, keys of records may have schemas too: key names a field of the record that a key is, if the value has none of that name.", ""),
+		{name: "format", doc: "What a value is. avro, protobuf and json_schema have the id of a schema of registry before them. auto, with registry, tells these from JSON; without, it is json. Payloads are not checked against a JSON schema.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
+		registryKey(&k.Registry, "Schema registry of the topics, with the API of Confluent's. Keys of records may have schemas too: key names a field of the record's key, if the value has none of that name.", ""),
 		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default no offsets are committed.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
-		{name: "changelog", doc: "Compacted topic of the filters' states. With it a restart goes on exactly from the last commit. By default there is no changelog.", read: text(&k.Changelog, notEmpty)},
-		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark of a partition is behind the clock by as much as 99 % of its last records were when they came, and at least by disorder. A record that was older than a day does not count. As long as no record of any partition has shown a lag, it is taken for a quarter of an hour.", read: duration(&k.Disorder)},
-		{name: "tombstones", doc: "What a record without a value is. forget: its key, which is the filter's key, is forgotten with all that is known of it, also in the changelog and in what is usual of the alarms of all keys; parts of a key are joined as key joins them. A record's key that is a JSON object has the filter's key in its fields. A tombstone of a key of which nothing is known goes to the dead letter. reject: it goes to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
+		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit. By default there is none.", read: text(&k.Changelog, notEmpty)},
+		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock by what 99 % of the last records were, at least by disorder, and at first by a quarter of an hour.", read: duration(&k.Disorder)},
+		{name: "tombstones", doc: "What a record without a value is. forget: its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}
 }
@@ -81,7 +81,7 @@ func (s *Sink) kafkaKey() key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return key{name: "kafka", doc: "A topic of Kafka, one record per message.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
 		{name: "topic", doc: "Topic to write to. hafvf creates it if it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
-		{name: "format", doc: "json is one JSON object per record. avro is Avro with a schema that hafvf registers under TOPIC-value, or finds there. A field that a record does not have, or that is null, is null. Times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
+		{name: "format", doc: "json is one JSON object per record. avro has a schema that hafvf registers under TOPIC-value, or finds there; what a record does not have is null, and times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
 		registryKey(&s.Registry, "Schema registry of the topic.", "that of the source"),
 		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
 	})}
@@ -90,7 +90,7 @@ func (s *Sink) kafkaKey() key {
 // tlsKey declares how a connection is encrypted.
 func tlsKey(dst **kafkaio.TLS) key {
 	tls := &kafkaio.TLS{}
-	return key{name: "tls", doc: "Encryption of the connection. {} trusts the system's authorities.", seen: func() { *dst = tls }, keys: []key{
+	return key{name: "tls", doc: "TLS. {} trusts the system's authorities.", seen: func() { *dst = tls }, keys: []key{
 		{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
 		{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
 		{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
@@ -106,7 +106,7 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
 		{name: "sasl", doc: "Login to the brokers.", seen: func() { c.SASL = sasl }, keys: []key{
 			{name: "mechanism", doc: "How the client proves the password to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
 			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
-			{name: "password", doc: "The place of the password; a config never has the password itself.", required: true, read: secretAt(&sasl.Password)},
+			{name: "password", doc: "Place of the password.", required: true, read: secretAt(&sasl.Password)},
 		}},
 	}
 }
@@ -117,7 +117,7 @@ func registryKey(dst **registry.Config, doc, initial string) key {
 	return key{name: "registry", doc: doc, initial: initial, seen: func() { *dst = r }, keys: []key{
 		{name: "url", doc: "URL of the registry, http://… or https://….", required: true, read: checked(&r.URL, "URL", registry.CheckURL)},
 		{name: "username", doc: "Name of the user, if the registry wants a login. It needs password.", read: text(&r.Username, notEmpty)},
-		{name: "password", doc: "The place of the password; a config never has the password itself.", read: secretAt(&r.Password)},
+		{name: "password", doc: "Place of the password.", read: secretAt(&r.Password)},
 		tlsKey(&r.TLS),
 	}}
 }
@@ -137,13 +137,16 @@ func mechanism(dst *string) reader {
 	}}
 }
 
+// secretTakes says where a secret may be.
+const secretTakes = "{env: VARIABLE} or {file: PATH}"
+
 // secretAt reads where a secret is. Its errors do not show what stands there.
 func secretAt(dst *secret.Secret) reader {
 	keys := []key{
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
 		{name: "file", doc: "File that holds the secret.", read: text(&dst.File, notEmpty)},
 	}
-	return reader{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: secretTakes, keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.fail(path, need)
@@ -166,7 +169,7 @@ func secretAt(dst *secret.Secret) reader {
 // textOrSecret reads a text, or where it stands.
 func textOrSecret(dst *secret.Text) reader {
 	place := secretAt(&dst.Secret)
-	return reader{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "text, " + secretTakes, read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
 			place.read(d, path, n)
 			return
@@ -193,7 +196,7 @@ func hookURL(dst *secret.Text) reader {
 
 // headers reads a mapping of names to texts.
 func headers(dst *map[string]secret.Text) reader {
-	return reader{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "mapping of names to texts, or to " + secretTakes, read: func(d *decoder, path string, n *yaml.Node) {
 		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text

@@ -16,15 +16,15 @@ import (
 // prometheusKey declares a source that asks a server.
 func (s *Source) prometheusKey() key {
 	p := &promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}
-	return key{name: "prometheus", doc: "A query to Prometheus, or to what has its API, such as VictoriaMetrics, Thanos and Mimir: first over the past, then on and on. A point is an observation, NaN a missing one. A step at which a series has no point, as it is stale or was not scraped, has no observation; silence tells of those that last. With state a run goes on where the one before has stopped, and replaces the file every minute and at its end. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
+	return key{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
 		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
 			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
 			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
-			{name: "start", doc: "Time of the first point: a time, or how long ago, such as -14d. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
-			{name: "delay", doc: "Age at which a point is final. It covers the scrape, the rules that make the series, and what the clocks of both machines differ.", read: duration(&p.Delay)},
-			{name: "key", doc: `Labels whose values, joined with "/" as those of other sources, make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series that have one key at one time, the second one is rejected.`, read: texts("labels", &p.Key)},
+			{name: "start", doc: "Time of the first point. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
+			{name: "delay", doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", read: duration(&p.Delay)},
+			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second one is rejected.`, read: texts("labels", &p.Key)},
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
-			{name: "partial", doc: "What becomes of an answer of which the server says that it is not whole, as Thanos, Mimir and VictoriaMetrics do while a store is away. wait asks again for as long as it takes, and says so in the log; hafvf check, init and backtest ask three times and end then. take takes what there is, counts it as hafvf_partial_answers_total, and loses the rest. Notes of the query itself (PromQL warning: …) are in the log, and their answers are taken.", read: choice(&p.Partial, promio.Wait, promio.Take)},
+			{name: "partial", doc: "What becomes of an answer that the server says is not whole. wait asks until it is. take takes what there is, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},
 			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
 		})}
 }
@@ -34,11 +34,11 @@ func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * t
 // serverKeys declare how to reach a server.
 func serverKeys(s *httpclient.Server, url string) []key {
 	return []key{
-		{name: "url", doc: url + " If it is secret, the place of it.", required: true, read: hookURL(&s.URL)},
+		{name: "url", doc: url + "", required: true, read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
 		{name: "username", doc: "Name of the user, by HTTP basic authentication. It needs password.", read: text(&s.Username, notEmpty)},
-		{name: "password", doc: "The place of the password; a config never has the password itself.", read: secretAt(&s.Password)},
-		{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
+		{name: "password", doc: "Place of the password.", read: secretAt(&s.Password)},
+		{name: "headers", doc: "Headers of the requests, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
 		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&s.Timeout)},
 	}
 }
@@ -79,7 +79,7 @@ func (d *decoder) checkServer(at string, s *httpclient.Server) {
 // prometheusKey declares a sink of series.
 func (s *Sink) prometheusKey() key {
 	p := &promio.Sink{Server: defaultServer()}
-	return key{name: "prometheus", doc: "A server that takes remote write, version 1: Prometheus with --web.enable-remote-write-receiver, VictoriaMetrics, Thanos, Mimir. It gets hafvf_score, hafvf_usual, hafvf_usual_lower and hafvf_usual_upper (two standard deviations to both sides), and hafvf_alarm (0 or 1), with the labels of the key's series; the name of its metric is the label metric. A key that is no series is the label key. It needs detect. Samples that the server refuses go to the dead letter. Prometheus refuses samples of the past unless storage.tsdb.out_of_order_time_window covers them.",
+	return key{name: "prometheus", doc: "A server that takes remote write, version 1. It gets hafvf_score, hafvf_usual, its bounds _lower and _upper (two sd), and hafvf_alarm, with the labels of the key's series, or the label key. It needs detect.",
 		seen: func() { s.Prometheus = p },
 		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }

@@ -3,7 +3,10 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+
+	"hafvf/internal/domain"
 )
 
 // A Key describes one key of the config. Path is from the root, with dots; the
@@ -63,20 +66,62 @@ func Reference() string {
 	return b.String()
 }
 
-// Markdown lists the keys as the document CONFIG.md.
+// Markdown lists the keys as the document CONFIG.md. What several keys have alike is there once: the keys
+// of a mapping, and a key of several connectors.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Config
 
 Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is YAML; JSON is accepted as YAML. A dot leads into a
-mapping, ` + "`[]`" + ` into the entries of a list. An absent key has its default. An empty list and 0 are values.
+mapping, ` + "`[]`" + ` into the entries of a list, and ` + "`{a, b}`" + ` stands for each of them. An absent key has its default. An empty
+list and 0 are values. A duration is written as 90s, 30m or 24h, in whole milliseconds, and is above 0 but for a default of
+0s. A zone is an IANA name such as Europe/Berlin. A secret is ` + secretTakes + `. In a
+pattern ` + domain.Wildcards + `.
 
 This file is made from the table that reads configs; a test compares the two.
 `)
-	table := func(title string, keys []Key) {
-		fmt.Fprintf(&b, "\n## %s\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", title)
-		for _, k := range keys {
-			takes, initial := k.Takes, ""
+	secrets := map[string]bool{}
+	all := slices.DeleteFunc(Keys(), func(k Key) bool {
+		secrets[k.Path] = k.Takes == secretTakes
+		return secrets[k.Path[:max(0, strings.LastIndexByte(k.Path, '.'))]]
+	})
+	mappings := sharedMappings(all)
+	topKey := func(path string) string {
+		return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0]
+	}
+	size := map[string]int{} // by the key at the top
+	for _, k := range all {
+		size[topKey(k.Path)]++
+	}
+	sections := map[string][]Key{}
+	var names, last []string
+	for _, k := range all {
+		section := topKey(k.Path)
+		if section == k.Path || size[section] <= 4 {
+			section = "The top level"
+		}
+		if m := mappings[k.Path]; m != nil {
+			k.Doc += fmt.Sprintf(" See [%s](#%[1]s).", m.title)
+		}
+		m, name := sharedIn(mappings, k.Path)
+		switch {
+		case m == nil:
+		case k.Path != m.first+"."+name:
+			continue // it is there already
+		default:
+			section, k.Path = m.title, m.first[strings.LastIndexByte(m.first, '.')+1:]+"."+name
+		}
+		if sections[section] == nil && m == nil {
+			names = append(names, section)
+		} else if sections[section] == nil {
+			last = append(last, section)
+		}
+		sections[section] = append(sections[section], k)
+	}
+	for _, name := range append(names, last...) {
+		fmt.Fprintf(&b, "\n## %s\n\n| key | takes | default | meaning |\n|---|---|---|---|\n", name)
+		for _, k := range merged(sections[name]) {
+			takes, initial := shorter.Replace(k.Takes), ""
 			if k.Unit != "" {
 				takes += "; in " + k.Unit
 			}
@@ -89,24 +134,93 @@ This file is made from the table that reads configs; a test compares the two.
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Path, takes, initial, k.Doc)
 		}
 	}
-	var top []Key
-	var sections []string // names of the top keys that have others below them
-	below := map[string][]Key{}
-	for _, k := range Keys() {
-		i := strings.IndexAny(k.Path, ".[")
-		if i < 0 {
-			top = append(top, k)
+	return b.String()
+}
+
+// shorter writes types as the head of the document explains them.
+var shorter = strings.NewReplacer("duration above 0, in milliseconds", "duration", "duration, such as 30m", "duration", "IANA name of a time zone, such as Europe/Berlin", "zone",
+	secretTakes, "a secret", "a list of durations, or a mapping of durations to harmonics", "durations, or {24h: harmonics}", "pattern: "+domain.Wildcards, "pattern")
+
+// A shared mapping has the same keys wherever it stands.
+type shared struct {
+	title string // of its section
+	first string // path where it stands first
+}
+
+// sharedMappings are those with two keys or more, by all paths where they stand.
+func sharedMappings(all []Key) map[string]*shared {
+	inside := map[string][]Key{} // by the path of a mapping, with paths from there
+	var paths []string
+	for _, k := range all {
+		for i := range k.Path {
+			if k.Path[i] != '.' {
+				continue
+			}
+			within := k
+			within.Path = k.Path[i+1:]
+			if at := k.Path[:i]; inside[at] == nil {
+				paths = append(paths, at)
+			}
+			inside[k.Path[:i]] = append(inside[k.Path[:i]], within)
+		}
+	}
+	alike := map[string][]string{}
+	for _, at := range paths {
+		text := fmt.Sprintf("%+v", inside[at])
+		alike[text] = append(alike[text], at)
+	}
+	mappings, titles := map[string]*shared{}, map[string]bool{}
+	for _, at := range paths {
+		places := alike[fmt.Sprintf("%+v", inside[at])]
+		if len(places) < 2 || len(inside[at]) < 2 || at != places[0] {
 			continue
 		}
-		name := k.Path[:i]
-		if below[name] == nil {
-			sections = append(sections, name)
+		title := at[strings.LastIndexByte(at, '.')+1:]
+		for i := strings.LastIndexByte(at, '.'); titles[title]; i = strings.LastIndexByte(at[:i], '.') {
+			title = strings.ReplaceAll(at[i+1:], ".", "-")
 		}
-		below[name] = append(below[name], k)
+		title = strings.TrimSuffix(title, "[]")
+		titles[title] = true
+		for _, p := range places {
+			mappings[p] = &shared{title, at}
+		}
 	}
-	table("The top level", top)
-	for _, name := range sections {
-		table(name, below[name])
+	return mappings
+}
+
+// sharedIn returns the innermost shared mapping that a key stands in, and its name there.
+func sharedIn(mappings map[string]*shared, path string) (*shared, string) {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '.' && mappings[path[:i]] != nil {
+			return mappings[path[:i]], path[i+1:]
+		}
 	}
-	return b.String()
+	return nil, ""
+}
+
+// merged has one row for a key that several mappings of a section have alike.
+func merged(keys []Key) (rows []Key) {
+	at := map[Key]int{} // by what they have alike
+	members := map[int][]string{}
+	for _, k := range keys {
+		parts := strings.SplitN(k.Path, ".", 3)
+		if len(parts) < 3 {
+			rows = append(rows, k)
+			continue
+		}
+		alike := k
+		alike.Path, alike.Default = parts[0]+".*."+parts[2], ""
+		i, known := at[alike]
+		if !known {
+			i = len(rows)
+			at[alike], rows = i, append(rows, k)
+		}
+		if members[i] = append(members[i], parts[1]); known {
+			rows[i].Path = fmt.Sprintf("%s.{%s}.%s", parts[0], strings.Join(members[i], ", "), parts[2])
+			if row := &rows[i]; row.Default != k.Default {
+				row.Default += fmt.Sprintf("; %s: %s", parts[1], k.Default)
+			}
+		}
+	}
+	return rows
 }

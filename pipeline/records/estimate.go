@@ -21,7 +21,7 @@ type estimate struct {
 var estimates = []field[estimate]{
 	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
 	instant("time", "Time of the observation.", func(e estimate) time.Time { return e.Time }),
-	text("id", "Where the observation came from: file:line or topic-partition-offset; with aggregate key/time. It is the same after a restart.", func(e estimate) string { return e.ID }),
+	text("id", "Where the observation came from: file:line, topic-partition-offset, or with aggregate key/time. A restart does not change it.", func(e estimate) string { return e.ID }),
 	count("n", "", "Sequence number within the key, from 1.", func(e estimate) (int64, bool) { return e.N, true }),
 	value(func(e estimate) ([][]float64, keyed.Shape) { return e.X, e.Shape }),
 	events(func(e estimate) (int64, bool) { return e.Events, e.Aggregated }),
@@ -40,7 +40,7 @@ var estimates = []field[estimate]{
 	full(flag("converged", "The update reached its maximum.", func(e estimate) bool { return e.Converged })),
 	only(flag("warm_up", "true while prior: auto is setting the prior; absent otherwise.", func(e estimate) bool { return e.WarmUp }),
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
-	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the member with the largest posterior weight.", func(l *Layout) int { return l.Bank },
+	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the most probable one.", func(l *Layout) int { return l.Bank },
 		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) keyed.MemberStep { return e.Bank[i] },
 		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m keyed.MemberStep) float64 { return m.Share }),
 		number("weight", "", "E[w] of the member.", func(m keyed.MemberStep) float64 { return m.Weight }),
@@ -59,9 +59,9 @@ var estimates = []field[estimate]{
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
 		moments("usual", "What the level of the key and its seasons let expect of x; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
-		number("score", "", "How unusual the last observations are for the key: minus the decimal logarithm of a tail probability. null in the first observations, if x is missing, and of a single category (bernoulli, categorical), which raises no novelty.", func(e estimate) float64 { return e.Detection.Score }),
-		full(number("threshold", "", "The score of an alarm. It rises with every alarm and falls with time, so that alarms keep to the budget.", func(e estimate) float64 { return e.Detection.Threshold })),
-		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null. kind is a belief, an alarm a decision.", func(e estimate) string {
+		number("score", "", "How unusual the last observations are: minus the decimal logarithm of a tail probability. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
+		full(number("threshold", "", "Score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
+		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
 			if e.Alarm == nil {
 				return ""
 			}
@@ -131,7 +131,7 @@ var alerts = []field[alert]{
 	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
 	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.told.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last observation before it; of the end of an alarm as of that alarm.", func(a alert) time.Time { return a.told.Start }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of the end of an alarm as of that alarm.", func(a alert) time.Time { return a.told.Start }),
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
 	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.told.Score }),
@@ -139,7 +139,7 @@ var alerts = []field[alert]{
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
 	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.told.Usual }),
-	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from what the running regime predicted to x; of vectors the largest. Of the end of an alarm, of the observation that was farthest from usual.", func(a alert) float64 { return a.told.Size }),
+	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.told.Size }),
 	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
 	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
 	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),
@@ -166,7 +166,7 @@ var incidentFields = []field[incident]{
 	instant("time", "When that happened, by the times of the alarms.", func(e incident) time.Time { return e.Time }),
 	text("kind", "incident, as the kind of an alert.", func(incident) string { return incidents.Kind }),
 	text("id", "Group and time at which it opened. All records of an incident have the same.", func(e incident) string { return e.ID }),
-	text("state", "opened; update, if it has grown by half or is wider; merged, if it is part of an older one; closed, after 32 steps without an alarm of a further key.", func(e incident) string { return string(e.State) }),
+	text("state", "opened; update, if it has grown by half or is wider; merged, if it is part of an older one; closed, after 32 steps without a further key.", func(e incident) string { return string(e.State) }),
 	only(text("into", "id of the incident that it is part of; of merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
 	flag("page", "Whether somebody should look at once. What comes every day or week at this time is no page.", func(e incident) bool { return e.Page }),
 	instant("start", "Time of the first alarm.", func(e incident) time.Time { return e.Start }),
