@@ -32,7 +32,7 @@
 // PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap. Each
 // of its observations comes out once, with the posterior given the whole session
 // and the evidence of a change before it. Where the configuration has no levels, a
-// hafvf.Segmenter finds segments, which also go on over the cuts of sessions longer
+// segments.Segmenter finds segments, which also go on over the cuts of sessions longer
 // than keyed.SmoothConfig.Max.
 //
 // # Elements of a source, and bytes
@@ -55,7 +55,7 @@
 // Smooth sorts a session by time and keyed.Observation.Seq. An observation that comes
 // late, within keyed.SmoothConfig.AllowedLateness, emits its session again, whole, with
 // the next Revision and the same ids. keyed.Smoothed.Changed tells which records say something
-// new. The runner drops later ones.
+// new. The runner drops later ones. Of a log those come too late whose LogTime says so.
 //
 // # Determinism
 //
@@ -82,8 +82,28 @@
 //
 // # Metrics
 //
-// Counters in the namespace hafvf: records, rejected, late, missing, not_converged,
-// keys, migrated, novelty_alarms, change_alarms, muted_alarms, silences, outliers, changes, expired_keys and panics of
-// Filter; records, rejected, missing, not_converged, sessions, changes and panics of Smooth. Filter also has the
+// Filter and Smooth have these counters in the namespace hafvf:
+//
+//	records        estimates, or smoothed observations
+//	rejected       observations that could not be used
+//	late           those of them that came after a later one of their key
+//	late_idle      those of these that were within the lateness of their key
+//	missing        observations without a value
+//	not_converged  updates that did not converge
+//	keys           keys that were seen
+//	expired_keys   keys that were forgotten, as they had no observation for so long
+//	forgotten_keys keys that were forgotten because somebody asked for it
+//	reset_keys     keys that began again, as their states could not be read or could learn nothing
+//	turned_back    how often a key went back from a wrong time
+//	panics         how often the mathematics of a key panicked
+//	outliers       observations that were believed to be outliers
+//	changes        changes that were found
+//	novelty_alarms alarms of kind novelty
+//	change_alarms  alarms of kind change
+//	muted_alarms   how often the debt of earlier alarms alone stood against one, see usual.Decision
+//	silences       alarms of kind silent
+//	sessions       sessions that were smoothed
+//
+// Filter has also the counter migrated, of states that Config.Migrate has carried over, and the
 // distribution iterations.
 package transforms

@@ -12,26 +12,16 @@ import (
 )
 
 var (
-	recordsCounter      = beam.NewCounter("hafvf", "records")
-	rejectedCounter     = beam.NewCounter("hafvf", "rejected")
-	lateCounter         = beam.NewCounter("hafvf", "late")
-	lateIdleCounter     = beam.NewCounter("hafvf", "late_idle")
-	turnedBackCounter   = beam.NewCounter("hafvf", "turned_back")
-	missingCounter      = beam.NewCounter("hafvf", "missing")
-	notConvergedCounter = beam.NewCounter("hafvf", "not_converged")
-	keysCounter         = beam.NewCounter("hafvf", "keys")
-	sessionsCounter     = beam.NewCounter("hafvf", "sessions")
-	changesCounter      = beam.NewCounter("hafvf", "changes")
-	outliersCounter     = beam.NewCounter("hafvf", "outliers")
-	noveltyCounter      = beam.NewCounter("hafvf", "novelty_alarms")
-	changeAlarmCounter  = beam.NewCounter("hafvf", "change_alarms")
-	mutedCounter        = beam.NewCounter("hafvf", "muted_alarms")
-	silencesCounter     = beam.NewCounter("hafvf", "silences")
-	expiredCounter      = beam.NewCounter("hafvf", "expired_keys")
-	resetCounter        = beam.NewCounter("hafvf", "reset_keys")
-	panicsCounter       = beam.NewCounter("hafvf", "panics")
-	migratedCounter     = beam.NewCounter("hafvf", "migrated")
-	iterationsDist      = beam.NewDistribution("hafvf", "iterations")
+	migratedCounter = beam.NewCounter("hafvf", "migrated")
+	iterationsDist  = beam.NewDistribution("hafvf", "iterations")
+
+	// counters are those of account.Counters.
+	counters = func() (all []beam.Counter) {
+		for _, c := range account.Counters {
+			all = append(all, beam.NewCounter("hafvf", c.Name))
+		}
+		return all
+	}()
 )
 
 // countEstimate counts an estimate.
@@ -69,18 +59,9 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 
 // addMetrics adds a bundle's counts to the metrics.
 func addMetrics(ctx context.Context, c account.Counts) {
-	for _, m := range []struct {
-		counter beam.Counter
-		n       int64
-	}{
-		{recordsCounter, c.Records}, {rejectedCounter, c.Rejected}, {lateCounter, c.Late}, {lateIdleCounter, c.LateIdle}, {turnedBackCounter, c.TurnedBack},
-		{missingCounter, c.Missing}, {notConvergedCounter, c.NotConverged}, {keysCounter, c.Keys},
-		{sessionsCounter, c.Sessions}, {changesCounter, c.Changes}, {outliersCounter, c.Outliers},
-		{noveltyCounter, c.NoveltyAlarms}, {changeAlarmCounter, c.ChangeAlarms}, {mutedCounter, c.Muted}, {silencesCounter, c.Silences},
-		{resetCounter, c.Reset}, {expiredCounter, c.ExpiredKeys}, {panicsCounter, c.Panics},
-	} {
-		if m.n > 0 {
-			m.counter.Inc(ctx, m.n)
+	for i, counter := range account.Counters {
+		if n := *counter.Of(&c); n > 0 {
+			counters[i].Inc(ctx, n)
 		}
 	}
 }

@@ -62,7 +62,7 @@ const twoWorkers = 1000
 // accidentBank finds accidents. Its memories are 67 and 5000 observations.
 var accidentBank = []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998}}
 
-// NewSmoother makes a smoother. The odds in favour of a change, above zero, are what an
+// NewSegmenter makes a segmenter. The odds in favour of a change, above zero, are what an
 // edge takes besides the prior of its place. The model's naive prior has to be of the
 // scale of the data.
 func NewSegmenter(model expfam.Model, odds float64) *Segmenter {

@@ -3,7 +3,7 @@
 // outputs are stored nor keeps state over a restart, so the program does both.
 //
 // Source, nodes and sinks find the Run in the context that the runner calls them with. The
-// balance of what is in flight changes in four ways, and at no other place:
+// balance of what is in flight changes in three ways, and at no other place:
 //
 //	HandOver  the source hands n records over    +n, or the run the states that it takes over
 //	Report    a node took t and put out e        e − t
@@ -67,54 +67,6 @@ type KeyState struct {
 type Place struct {
 	Log string
 	Seq int64
-}
-
-// Counts are what the nodes count, also as Beam metrics.
-type Counts struct {
-	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	// Muted is how often the debt of earlier alarms alone stood against an alarm: see
-	// usual.Decision.
-	Muted int64
-	// Reset is the number of keys that began anew, because their states could not be read or
-	// could learn nothing.
-	Reset int64
-	// LateIdle are the late ones that were within the lateness of their key.
-	LateIdle int64
-	// Behind is the farthest that one of the others was behind the latest of its key.
-	Behind time.Duration
-	// Forgotten is the number of keys that were forgotten because somebody asked for it.
-	Forgotten int64
-	// ExpiredKeys is the number of keys that were forgotten because they had no observation for
-	// so long.
-	ExpiredKeys int64
-	// Panics is how often the mathematics of a key panicked.
-	Panics int64
-	// TurnedBack is how often a key went back from a wrong time.
-	TurnedBack int64
-}
-
-// Add adds the counts of o.
-func (c *Counts) Add(o Counts) {
-	c.Records += o.Records
-	c.Rejected += o.Rejected
-	c.Late += o.Late
-	c.Missing += o.Missing
-	c.NotConverged += o.NotConverged
-	c.Keys += o.Keys
-	c.Sessions += o.Sessions
-	c.Changes += o.Changes
-	c.Outliers += o.Outliers
-	c.NoveltyAlarms += o.NoveltyAlarms
-	c.ChangeAlarms += o.ChangeAlarms
-	c.Silences += o.Silences
-	c.Muted += o.Muted
-	c.Reset += o.Reset
-	c.LateIdle += o.LateIdle
-	c.Behind = max(c.Behind, o.Behind)
-	c.Forgotten += o.Forgotten
-	c.ExpiredKeys += o.ExpiredKeys
-	c.Panics += o.Panics
-	c.TurnedBack += o.TurnedBack
 }
 
 // A Run is the account of one run. The methods that nodes call do nothing on a nil
