@@ -113,8 +113,10 @@ func newEncoder(ctx context.Context, text string) *encoder {
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.estimate(key, of)
 	e.run.live().estimate(key, of)
-	to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
-	to.Lines++
+	if e.As != records.Nothing {
+		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
+		to.Lines++
+	}
 	if of.Silence == nil && of.Recovered == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
 		return
 	}
@@ -245,8 +247,10 @@ func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
 
 func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
-	to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
-	to.Lines++
+	if e.As != records.Nothing {
+		to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
+		to.Lines++
+	}
 }
 
 func (e *encoder) Forgotten(to *transforms.Encoded, key string) {

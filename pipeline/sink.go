@@ -79,7 +79,13 @@ func (s graphSink) describe() string {
 
 // form is the form of records that the sink takes.
 func (s graphSink) form() records.Form {
-	return s.file != nil && s.file.Format != connectors.JSONLines
+	switch {
+	case s.file == nil && s.topic == nil && s.hook == nil && s.store == nil:
+		return records.Nothing
+	case s.file != nil && s.file.Format != connectors.JSONLines:
+		return records.Row
+	}
+	return records.Object
 }
 
 // write writes chunks, see connectors.Chunk; name is the sink's within the run. It returns

@@ -189,12 +189,13 @@ func appendTabs(b []byte, n int) []byte {
 }
 
 // A Form is how a record is written.
-type Form bool
+type Form int
 
 // The forms of a record.
 const (
-	Object Form = false // a JSON object and a line end, as JSON Lines and topics have it
-	Row    Form = true  // as connectors.Writer takes it for tables
+	Object  Form = iota // a JSON object and a line end, as JSON Lines and topics have it
+	Row                 // as connectors.Writer takes it for tables
+	Nothing             // nobody reads it
 )
 
 // appendRecord appends a record in one of the forms.
