@@ -171,7 +171,7 @@ func (g grid) next(t time.Time) time.Time {
 		_, behind := g.floor(t)
 		at := t.Add(g.every - behind)
 		_, to := t.ZoneBounds()
-		if to.IsZero() || !at.After(to) {
+		if to.IsZero() || at.Before(to) {
 			return at.UTC()
 		}
 		if g.start(to).Equal(to) {

@@ -33,7 +33,8 @@ func TestGrid(t *testing.T) {
 		{"Europe/Berlin", 24 * time.Hour, "2026-10-25T20:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, // 25 h
 		{"Europe/Berlin", time.Hour, "2026-10-25T00:30:00Z", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"},
 		{"Europe/Berlin", time.Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"},
-		{"Europe/Berlin", 2 * time.Hour, "2026-03-29T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"}, // 02:00 is passed over
+		{"Europe/Berlin", 2 * time.Hour, "2026-03-29T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"},    // 02:00 is passed over
+		{"America/New_York", 2 * time.Hour, "2017-11-05T05:30:00Z", "2017-11-05T04:00:00Z", "2017-11-05T07:00:00Z"}, // at 02:00 it goes back to 01:00
 		{"Asia/Kolkata", time.Hour, "2026-01-05T10:10:00Z", "2026-01-05T09:30:00Z", "2026-01-05T10:30:00Z"},
 	} {
 		a := Aggregation{Every: c.every, Zone: c.zone}
@@ -281,6 +282,26 @@ func TestIntervalsClose(t *testing.T) {
 		if first, _ := e.Waiting(); !first.Equal(at("16:35:00")) {
 			t.Errorf("looked at next at %v", first)
 		}
+	}
+}
+
+// An interval whose end the clock would show as it goes back goes on to the next end, and then ends.
+func TestIntervalOverClockThatGoesBack(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{
+		Aggregation: Aggregation{Every: 2 * time.Hour, Value: Count, Zone: "America/New_York"},
+	}})
+	e, err := est.Open("k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hour := range []int{5, 6, 7} {
+		o := Observation{Time: time.Date(2017, 11, 5, hour, 30, 0, 0, time.UTC)}
+		if _, err := e.Take(&o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := due(&e); len(all) != 1 || all[0].Events != 2 {
+		t.Errorf("%v", all)
 	}
 }
 
