@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 )
 
@@ -48,26 +49,17 @@ func (d *Digests) Note(a Alarm, incident string) {
 	d.alone[name] = a
 	for _, every := range d.every {
 		if _, open := d.from[every]; !open {
-			d.from[every] = d.begin(a.Time, every)
+			d.from[every] = d.grid(every).Start(a.Time)
 		}
 	}
 }
 
-// begin is when the digest of a time begins.
-func (d *Digests) begin(at time.Time, every time.Duration) time.Time {
-	local := at.In(d.zone)
-	_, offset := local.Zone()
-	monday := time.Date(1970, 1, 5, 0, 0, 0, 0, time.UTC)
-	shifted := local.Add(time.Duration(offset) * time.Second).UTC()
-	since := shifted.Sub(monday)
-	begin := monday.Add(since - (since%every+every)%every)
-	return time.Date(begin.Year(), begin.Month(), begin.Day(), begin.Hour(), begin.Minute(), begin.Second(), 0, d.zone).UTC()
-}
+func (d *Digests) grid(every time.Duration) clock.Grid { return clock.Grid{Every: every, Zone: d.zone} }
 
 // Next is the end of the digest that ends first; false if none is open.
 func (d *Digests) Next() (first time.Time, some bool) {
 	for every, from := range d.from {
-		if end := d.end(from, every); !some || end.Before(first) {
+		if end := d.grid(every).Next(from); !some || end.Before(first) {
 			first, some = end, true
 		}
 	}
@@ -78,19 +70,11 @@ func (d *Digests) Next() (first time.Time, some bool) {
 // asked for.
 func (d *Digests) EndOf(at time.Time) (first time.Time, some bool) {
 	for _, every := range d.every {
-		if end := d.end(d.begin(at, every), every); !some || end.Before(first) {
+		if end := d.grid(every).Next(at); !some || end.Before(first) {
 			first, some = end, true
 		}
 	}
 	return first, some
-}
-
-// end is when the digest ends that began then: a day of summer time may be longer or shorter.
-func (d *Digests) end(from time.Time, every time.Duration) time.Time {
-	if end := d.begin(from.Add(every+every/2), every); end.After(from) {
-		return end
-	}
-	return from.Add(every) // in the hour that a clock shows twice
 }
 
 // Close returns the digests that have ended by a time, or all at the end of the input.
@@ -100,7 +84,7 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 		if !open {
 			continue
 		}
-		to := d.end(from, every)
+		to := d.grid(every).Next(from)
 		if to.After(by) && !all {
 			continue
 		}

@@ -76,11 +76,29 @@ func TestDigests(t *testing.T) {
 	for now, n := time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC), 0; n < 8; n++ {
 		hourly.Note(Alarm{ID: fmt.Sprint(n), Key: "k", Time: now}, "")
 		end, _ := hourly.Next()
-		if !end.After(now) && n > 3 {
+		if !end.After(now) {
 			t.Fatalf("at %v a digest ends at %v", now, end)
 		}
 		hourly.Close(end, false)
 		now = now.Add(time.Hour)
+	}
+}
+
+// A digest has the alarm that opens it, also before a midnight that the clock passes over.
+func TestDigestHasItsAlarm(t *testing.T) {
+	zone, err := time.LoadLocation("America/Sao_Paulo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDigests([]time.Duration{24 * time.Hour}, zone)
+	at := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
+	d.Note(Alarm{ID: "a", Key: "k", Time: at}, "")
+	midnight := at.Add(10 * time.Minute)
+	if end, _ := d.EndOf(at); !end.Equal(midnight) {
+		t.Errorf("it would end at %v", end)
+	}
+	if closed := d.Close(midnight, false); len(closed) != 1 || !closed[0].To.Equal(midnight) || len(closed[0].Alarms) != 1 {
+		t.Errorf("at %v: %v", midnight, closed)
 	}
 }
 

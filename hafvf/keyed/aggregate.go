@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -118,65 +119,7 @@ func (a *AggregateConfig) validate(order Order) error {
 	return cmp.Or(CheckAggregate(order), a.Check())
 }
 
-// A grid are the intervals of a clock.
-type grid struct {
-	every time.Duration
-	zone  *time.Location
-}
-
-func (a *Aggregation) grid() (grid, error) {
+func (a *Aggregation) grid() (clock.Grid, error) {
 	zone, err := domain.Zone(a.Zone)
-	return grid{a.Every, zone}, err
-}
-
-// monday is where the multiples of all lengths begin, on any clock.
-const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
-
-// floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
-// monday, and how far behind it t is.
-func (g grid) floor(t time.Time) (wall int64, behind time.Duration) {
-	_, offset := t.Zone()
-	since := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
-	if behind = since % g.every; behind < 0 {
-		behind += g.every
-	}
-	return int64(since - behind), behind
-}
-
-// start is the beginning of the interval that t lies in: the last moment not after t at which
-// the clock showed a multiple of the length, or passed over one as it went forward. An interval
-// over a change of the clock is so shorter or longer; the hour that the clock shows twice makes
-// two intervals of an hour.
-func (g grid) start(t time.Time) time.Time {
-	t = t.In(g.zone)
-	for {
-		wall, behind := g.floor(t)
-		at := t.Add(-behind)
-		from, _ := t.ZoneBounds()
-		if from.IsZero() || !at.Before(from) {
-			return at.UTC()
-		}
-		before := from.Add(-1)
-		if earlier, _ := g.floor(before); earlier != wall {
-			return from.UTC()
-		}
-		t = before
-	}
-}
-
-// next is the beginning of the interval after the one that begins at t.
-func (g grid) next(t time.Time) time.Time {
-	t = t.In(g.zone)
-	for {
-		_, behind := g.floor(t)
-		at := t.Add(g.every - behind)
-		_, to := t.ZoneBounds()
-		if to.IsZero() || at.Before(to) {
-			return at.UTC()
-		}
-		if g.start(to).Equal(to) {
-			return to.UTC()
-		}
-		t = to
-	}
+	return clock.Grid{Every: a.Every, Zone: zone}, err
 }

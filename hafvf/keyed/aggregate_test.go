@@ -18,62 +18,6 @@ import (
 	"hafvf/hafvf"
 )
 
-// Intervals begin and end as the clock of the zone says.
-func TestGrid(t *testing.T) {
-	for _, c := range []struct {
-		zone      string
-		every     time.Duration
-		at        string
-		from, end string
-	}{
-		{"UTC", 5 * time.Minute, "2026-01-05T16:13:07Z", "2026-01-05T16:10:00Z", "2026-01-05T16:15:00Z"},
-		{"UTC", time.Second, "1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z"},
-		{"UTC", 7 * 24 * time.Hour, "2026-01-11T23:59:59Z", "2026-01-05T00:00:00Z", "2026-01-12T00:00:00Z"},
-		{"Europe/Berlin", 24 * time.Hour, "2026-03-29T12:00:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"}, // 23 h
-		{"Europe/Berlin", 24 * time.Hour, "2026-10-25T20:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"}, // 25 h
-		{"Europe/Berlin", time.Hour, "2026-10-25T00:30:00Z", "2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z"},
-		{"Europe/Berlin", time.Hour, "2026-10-25T01:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"},
-		{"Europe/Berlin", 2 * time.Hour, "2026-03-29T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"},    // 02:00 is passed over
-		{"America/New_York", 2 * time.Hour, "2017-11-05T05:30:00Z", "2017-11-05T04:00:00Z", "2017-11-05T07:00:00Z"}, // at 02:00 it goes back to 01:00
-		{"Asia/Kolkata", time.Hour, "2026-01-05T10:10:00Z", "2026-01-05T09:30:00Z", "2026-01-05T10:30:00Z"},
-	} {
-		a := Aggregation{Every: c.every, Zone: c.zone}
-		g, err := a.grid()
-		if err != nil {
-			t.Fatal(err)
-		}
-		at, _ := time.Parse(time.RFC3339, c.at)
-		from := g.start(at)
-		if got := []string{stamp(from), stamp(g.next(from))}; !slices.Equal(got, []string{c.from, c.end}) {
-			t.Errorf("%s, %v, %s: %v, want %s to %s", c.zone, c.every, c.at, got, c.from, c.end)
-		}
-	}
-}
-
-// The intervals of a zone follow each other without gaps, and each of its times has the same
-// beginning.
-func TestGridCoversTime(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a := Aggregation{
-			Every: time.Duration(rapid.IntRange(1, 31*24*60).Draw(t, "minutes")) * time.Minute,
-			Zone:  rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu"}).Draw(t, "zone"),
-		}
-		g, err := a.grid()
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := time.Unix(rapid.Int64Range(1_600_000_000, 1_800_000_000).Draw(t, "at"), 0)
-		from := g.start(at)
-		end := g.next(from)
-		if from.After(at) || !end.After(at) {
-			t.Fatalf("%v is not within %v and %v", at, from, end)
-		}
-		if !g.start(end).Equal(end) || !g.start(end.Add(-1)).Equal(from) || !g.start(from).Equal(from) {
-			t.Fatalf("%v to %v: %v, %v, %v", from, end, g.start(end), g.start(end.Add(-1)), g.start(from))
-		}
-	})
-}
-
 // A sum is the exact one, rounded, whatever the order.
 func TestExactSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 )
 
@@ -34,7 +35,7 @@ type interval struct {
 // An aggregator closes the intervals of the keys of an estimator.
 type aggregator struct {
 	AggregateConfig
-	grid
+	grid clock.Grid
 	// The interval of the event before, of any key: events come in stretches.
 	at, to time.Time
 }
@@ -50,8 +51,8 @@ func newAggregator(cfg *AggregateConfig) (*aggregator, error) {
 // of is the interval that t lies in.
 func (a *aggregator) of(t time.Time) (start, end time.Time) {
 	if t.Before(a.at) || !t.Before(a.to) {
-		a.at = a.start(t)
-		a.to = a.grid.next(a.at)
+		a.at = a.grid.Start(t)
+		a.to = a.grid.Next(a.at)
 	}
 	return a.at, a.to
 }
@@ -251,13 +252,13 @@ func (a *aggregator) all(key string, events []Observation, dim int) (all []Obser
 func (e *Entity) span() (first, last time.Time) {
 	a, in := e.est.aggregator, &e.intervals
 	if n := len(in.open); n > 0 {
-		first, last = a.grid.next(in.open[0].start), a.grid.next(in.open[n-1].start)
+		first, last = a.grid.Next(in.open[0].start), a.grid.Next(in.open[n-1].start)
 	}
 	// The next interval without events.
 	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) || e.lapses(in.busy, in.next) {
 		return first, last
 	}
-	end := a.grid.next(in.next)
+	end := a.grid.Next(in.next)
 	if first.IsZero() {
 		return end, end
 	}
@@ -292,7 +293,7 @@ func (e *Entity) readIntervals(text string) error {
 		o := interval{start: r.Time(), total: r.total(a.Value)}
 		o.places = r.places()
 		dim := e.chain.checks.Dim()
-		if o.events < 1 || o.start.Before(before) || !a.start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0 {
+		if o.events < 1 || o.start.Before(before) || !a.grid.Start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0 {
 			r.Fail()
 		}
 		if r.Bad {

@@ -1,0 +1,63 @@
+// Package clock has the intervals of a clock that goes forward and back.
+package clock
+
+import "time"
+
+// A Grid are the intervals of the clock of a zone, which begin at multiples of Every from a Monday
+// at midnight.
+type Grid struct {
+	Every time.Duration
+	Zone  *time.Location
+}
+
+// monday is where the multiples of all lengths begin, on any clock.
+const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
+
+// floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
+// monday, and how far behind it t is.
+func (g Grid) floor(t time.Time) (wall int64, behind time.Duration) {
+	_, offset := t.Zone()
+	since := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
+	if behind = since % g.Every; behind < 0 {
+		behind += g.Every
+	}
+	return int64(since - behind), behind
+}
+
+// Start is the beginning of the interval that t lies in: the last moment not after t at which
+// the clock showed a multiple of the length, or passed over one as it went forward. An interval
+// over a change of the clock is so shorter or longer; the hour that the clock shows twice makes
+// two intervals of an hour.
+func (g Grid) Start(t time.Time) time.Time {
+	t = t.In(g.Zone)
+	for {
+		wall, behind := g.floor(t)
+		at := t.Add(-behind)
+		from, _ := t.ZoneBounds()
+		if from.IsZero() || !at.Before(from) {
+			return at.UTC()
+		}
+		before := from.Add(-1)
+		if earlier, _ := g.floor(before); earlier != wall {
+			return from.UTC()
+		}
+		t = before
+	}
+}
+
+// Next is the end of the interval that t lies in: the beginning of the one after it.
+func (g Grid) Next(t time.Time) time.Time {
+	t = t.In(g.Zone)
+	for {
+		_, behind := g.floor(t)
+		at := t.Add(g.Every - behind)
+		_, to := t.ZoneBounds()
+		if to.IsZero() || at.Before(to) {
+			return at.UTC()
+		}
+		if g.Start(to).Equal(to) {
+			return to.UTC()
+		}
+		t = to
+	}
+}
