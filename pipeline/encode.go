@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
+	"hafvf/internal/reminder"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -275,9 +276,9 @@ func (r *run) turnedBack(key string, from, to time.Time) {
 // few of a minute it counts them for the next minute, as thousands may turn back at once.
 type turnLog struct {
 	mu     sync.Mutex
-	since  time.Time // when the minute began
-	told   int       // in this minute
-	untold int       // since the last line
+	minute reminder.Reminder
+	told   int // in this minute
+	untold int // since the last line
 }
 
 // turnsTold is how many keys a turnLog names in a minute.
@@ -289,8 +290,8 @@ var workerTurns turnLog
 func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.since) >= time.Minute {
-		l.since, l.told = now, 0
+	if l.minute.Due(time.Minute) {
+		l.told = 0
 	}
 	if l.told == turnsTold {
 		l.untold++

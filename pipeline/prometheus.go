@@ -179,8 +179,7 @@ func (r *run) unwritten(of promio.Refused) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused++
-	if now := time.Now(); now.Sub(r.refusedAt) >= time.Minute {
-		r.refusedAt = now
+	if r.refusals.Due(time.Minute) {
 		r.log.Error("the sink refuses a record; it is in the dead letter", "id", of.ID, "reason", of.Reason, "so_far", r.refused)
 	}
 }

@@ -196,8 +196,7 @@ func (r *run) undelivered(a webhook.Refused) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost++
-	if now := time.Now(); now.Sub(r.lostTold) >= time.Minute {
-		r.lostTold = now
+	if r.losses.Due(time.Minute) {
 		r.log.Error("an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason, "so_far", r.lost)
 	}
 }

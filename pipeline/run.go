@@ -20,6 +20,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/reminder"
 	"hafvf/internal/states"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
@@ -237,11 +238,11 @@ type run struct {
 	answers   promio.Tally // of a server that is asked
 
 	mu        sync.Mutex
-	lost      int64     // alerts that were not delivered
-	lostTold  time.Time // when the log last said so
-	buried    error     // of the dead letter
-	refused   int64     // estimates that the sink did not take
-	refusedAt time.Time // when the log last said so
+	lost      int64 // alerts that were not delivered
+	losses    reminder.Reminder
+	buried    error // of the dead letter
+	refused   int64 // estimates that the sink did not take
+	refusals  reminder.Reminder
 	written   int64
 	stopped   bool
 	groups    bool                       // alarms into incidents

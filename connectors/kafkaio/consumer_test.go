@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/reminder"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -154,7 +155,7 @@ func TestUnreadable(t *testing.T) {
 
 // TestDoubts: only an unbroken run of doubts counts, not the outage before it.
 func TestDoubts(t *testing.T) {
-	o := outage{since: time.Now().Add(-time.Hour)}
+	o := outage{Reminder: reminder.Reminder{Since: time.Now().Add(-time.Hour)}}
 	if d := o.doubted(doubt{errors.New("x")}); d > time.Minute {
 		t.Errorf("at the first doubt it has been doubted for %s", d)
 	}

@@ -91,8 +91,8 @@ func (f *fetcher) run(ctx context.Context) {
 			f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
 			return
 		}
-		if trouble.lasts() > 0 {
-			f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.lasts().Round(time.Millisecond).String())
+		if !trouble.Since.IsZero() {
+			f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.Lasts().Round(time.Millisecond).String())
 		}
 		if err := f.read(ctx, &b); err != nil {
 			if ctx.Err() == nil {

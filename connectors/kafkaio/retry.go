@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"hafvf/connectors/internal/retry"
+	"hafvf/internal/reminder"
 )
 
 const (
@@ -53,16 +54,8 @@ func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, d
 
 // An outage is a run of errors of one request.
 type outage struct {
-	since  time.Time // of the first; zero while there is none
+	reminder.Reminder
 	doubts time.Time // of the first of the last, all of which are doubts
-	told   time.Time
-}
-
-func (o *outage) lasts() time.Duration {
-	if o.since.IsZero() {
-		return 0
-	}
-	return time.Since(o.since)
 }
 
 // doubted is for how long all errors have been doubts, err too.
@@ -80,13 +73,8 @@ func (o *outage) doubted(err error) time.Duration {
 
 // warn warns of the first error and of what lasts: what is the matter, and where.
 func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
-	now := time.Now()
-	if o.since.IsZero() {
-		o.since = now
-	}
-	if now.Sub(o.told) >= reminders {
-		o.told = now
-		log.Warn(what+": trying again", append(where, "for", o.lasts().Round(time.Second).String(), "error", err)...)
+	if o.Due(reminders) {
+		log.Warn(what+": trying again", append(where, "for", o.Lasts().Round(time.Second).String(), "error", err)...)
 	}
 }
 

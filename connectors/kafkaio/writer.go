@@ -20,6 +20,7 @@ import (
 
 	"hafvf/connectors/internal/retry"
 	"hafvf/internal/account"
+	"hafvf/internal/reminder"
 )
 
 const (
@@ -78,8 +79,8 @@ type Writer struct {
 	grace time.Duration // topicGrace
 
 	mu      sync.Mutex
-	warned  time.Time // the last time
-	trouble time.Time // since when attempts fail; zero while all is well
+	trouble reminder.Reminder // attempts fail
+	warned  bool              // of this trouble
 }
 
 // NewWriter connects to the topic, which must exist. Its errors say what to do.
@@ -297,27 +298,21 @@ func (w *Writer) final(err error) error {
 func (w *Writer) warn(what string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
-	w.trouble = cmp.Or(w.trouble, now)
-	if now.Sub(w.warned) < warnTime {
-		return
+	if w.trouble.Due(warnTime) {
+		w.warned = true
+		w.log.Warn("Kafka does not take messages; trying again",
+			"topic", w.sink.Topic, "what", what, "error", err, "for", w.trouble.Lasts().Round(time.Second))
 	}
-	w.warned = now
-	w.log.Warn("Kafka does not take messages; trying again",
-		"topic", w.sink.Topic, "what", what, "error", err, "for", now.Sub(w.trouble).Round(time.Second))
 }
 
 // well logs that attempts succeed again, if a failure was logged.
 func (w *Writer) well() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.trouble.IsZero() {
-		return
+	if w.warned {
+		w.log.Info("Kafka takes messages again", "topic", w.sink.Topic, "after", w.trouble.Lasts().Round(time.Millisecond))
 	}
-	if !w.warned.Before(w.trouble) {
-		w.log.Info("Kafka takes messages again", "topic", w.sink.Topic, "after", time.Since(w.trouble).Round(time.Millisecond))
-	}
-	w.trouble = time.Time{}
+	w.trouble.Since, w.warned = time.Time{}, false
 }
 
 // bare removes kafka-go's prefix, which misleads: its errors of producing speak of

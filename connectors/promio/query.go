@@ -19,6 +19,7 @@ import (
 
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
+	"hafvf/internal/reminder"
 	"hafvf/internal/series"
 )
 
@@ -89,12 +90,11 @@ type reader struct {
 	tally *Tally
 	steps int // of the next query
 
-	answered bool      // a query was
-	taken    error     // why the last answer, which was taken, is not whole; nil if it is
-	parts    int       // attempts that were answered in part, one after the other
-	away     time.Time // since when there is no whole answer; zero if there is
-	partial  bool      // there is one in part
-	told     time.Time // when the log last said so
+	answered bool              // a query was
+	taken    error             // why the last answer, which was taken, is not whole; nil if it is
+	parts    int               // attempts that were answered in part, one after the other
+	away     reminder.Reminder // there is no whole answer
+	partial  bool              // there is one in part
 	notes    map[string]bool
 }
 
@@ -318,25 +318,20 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 // outage notes whether the server answers, and in whole, and says so in the log: at once, and once
 // a minute as long as it does not.
 func (r *reader) outage(why error) {
-	now := time.Now()
 	if why == nil {
-		if !r.away.IsZero() {
-			r.log.Info("the server of the source answers again", "server", r.place, "after", now.Sub(r.away).Round(time.Second).String())
+		if !r.away.Since.IsZero() {
+			r.log.Info("the server of the source answers again", "server", r.place, "after", r.away.Lasts().Round(time.Second).String())
 		}
-		r.away, r.told = time.Time{}, time.Time{}
+		r.away = reminder.Reminder{}
 		return
-	}
-	if r.away.IsZero() {
-		r.away = now
 	}
 	e := (*answerError)(nil)
 	if partial := errors.As(why, &e) && e.partial; partial != r.partial {
-		r.partial, r.told = partial, time.Time{}
+		r.partial, r.away = partial, reminder.Reminder{Since: r.away.Since} // that is news
 	}
-	if now.Sub(r.told) < repeats {
+	if !r.away.Due(repeats) {
 		return
 	}
-	r.told = now
 	says := "the server of the source does not answer; the run waits for it"
 	switch {
 	case r.partial && r.src.Partial == Take:

@@ -27,6 +27,7 @@ import (
 	"hafvf/internal/dofn"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
+	"hafvf/internal/reminder"
 	"hafvf/internal/series"
 )
 
@@ -191,7 +192,7 @@ type writer struct {
 	http   *http.Client
 	log    *slog.Logger
 	labels map[string][]byte // of a key, encoded
-	told   time.Time         // when the log last said that the server is away
+	away   reminder.Reminder // the server takes no samples
 }
 
 func newWriter(to Sink, log *slog.Logger) (*writer, error) {
@@ -263,8 +264,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 			return false
 		}
 		last = err
-		if now := time.Now(); now.Sub(w.told) >= repeats {
-			w.told = now
+		if w.away.Due(repeats) {
 			w.log.Warn("the server of the sink takes no samples; the run waits for it", "server", w.place, "reason", last.Error())
 		}
 		return true
@@ -274,7 +274,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	case err == nil:
 		if last != nil {
 			w.log.Info("the server of the sink takes samples again", "server", w.place)
-			w.told = time.Time{}
+			w.away = reminder.Reminder{}
 		}
 		return "", nil
 	case ctx.Err() != nil:

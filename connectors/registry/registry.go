@@ -22,6 +22,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
+	"hafvf/internal/reminder"
 	"hafvf/internal/secret"
 	"hafvf/internal/weburl"
 )
@@ -95,7 +96,7 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 
 // patiently asks the registry until it answers, and tells the log while it does not.
 func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
-	var since, told time.Time
+	var away reminder.Reminder
 	logins := 0
 	err := retry.Policy{First: firstPause, Last: lastPause}.Do(ctx, func(ctx context.Context) error {
 		err := c.ask(ctx, do)
@@ -106,23 +107,17 @@ func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context
 		}
 		return err
 	}, func(err error) bool {
-		switch now := time.Now(); {
+		switch {
 		case errors.As(err, new(refusedOnce)):
 		case !passes(err):
 			return false
-		default:
-			if since.IsZero() {
-				since = now
-			}
-			if now.Sub(told) >= reminders {
-				told = now
-				log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", now.Sub(since).Round(time.Second).String(), "error", err)
-			}
+		case away.Due(reminders):
+			log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", away.Lasts().Round(time.Second).String(), "error", err)
 		}
 		return true
 	})
-	if err == nil && !since.IsZero() {
-		log.Info("the schema registry answers again", "url", c.URL, "after", time.Since(since).Round(time.Millisecond).String())
+	if err == nil && !away.Since.IsZero() {
+		log.Info("the schema registry answers again", "url", c.URL, "after", away.Lasts().Round(time.Millisecond).String())
 	}
 	return err
 }

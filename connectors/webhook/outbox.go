@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hafvf/internal/message"
+	"hafvf/internal/reminder"
 )
 
 // An Alert is a record on its way to a receiver.
@@ -55,9 +56,9 @@ type Outbox struct {
 	waiting []entry
 	bytes   int
 	stats   Stats
-	failed  time.Time     // when the receiver last took nothing
-	told    time.Time     // when the log last said so
-	changed chan struct{} // closed when something came or the outbox is closing
+	away    reminder.Reminder // the receiver takes nothing
+	failed  time.Time         // when it last took nothing
+	changed chan struct{}     // closed when something came or the outbox is closing
 }
 
 // entry is an alert that waits.
@@ -149,6 +150,7 @@ func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.stats
+	s.Away = o.away.Since
 	if s.Waiting = len(o.waiting); s.Waiting > 0 {
 		s.Oldest = o.waiting[0].since
 	}
@@ -260,20 +262,15 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 // outage notes whether the receiver takes alerts, and says so in the log: at once, and once a
 // minute as long as it does not.
 func (o *Outbox) outage(why error) {
-	now := time.Now()
 	switch {
-	case why == nil && o.stats.Away.IsZero():
+	case why == nil && o.away.Since.IsZero():
 	case why == nil:
-		o.cfg.Log.Info("the receiver of alerts takes them again", "receiver", o.Place(), "after", now.Sub(o.stats.Away).Round(time.Second).String())
-		o.stats.Away, o.stats.Reason, o.told = time.Time{}, "", time.Time{}
+		o.cfg.Log.Info("the receiver of alerts takes them again", "receiver", o.Place(), "after", o.away.Lasts().Round(time.Second).String())
+		o.away, o.stats.Reason = reminder.Reminder{}, ""
 	case o.ctx.Err() != nil:
 	default:
-		if o.stats.Away.IsZero() {
-			o.stats.Away = now
-		}
-		o.stats.Reason, o.failed = why.Error(), now
-		if now.Sub(o.told) >= repeats {
-			o.told = now
+		o.stats.Reason, o.failed = why.Error(), time.Now()
+		if o.away.Due(repeats) {
 			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
 		}
 	}
@@ -304,7 +301,7 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 			waits = false
 		case <-tick.C:
 			o.mu.Lock()
-			waits = o.stats.Away.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
+			waits = o.away.Since.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
 			o.mu.Unlock()
 		}
 	}

@@ -1,0 +1,36 @@
+package reminder
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The log tells of what lasts at once, and then once in a while; of what has ended in between as
+// seldom, unless nothing is known of it any more.
+func TestReminder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Reminder
+		var told []time.Duration
+		begun := time.Now()
+		for second := range 150 {
+			if second == 100 {
+				r.Since = time.Time{}
+			}
+			if r.Due(time.Minute) {
+				told = append(told, r.Lasts())
+			}
+			time.Sleep(time.Second)
+		}
+		if want := []time.Duration{0, time.Minute, 20 * time.Second}; !slices.Equal(told, want) {
+			t.Errorf("told after %v, want %v", told, want)
+		}
+		if lasts := r.Lasts(); lasts != 50*time.Second || !r.Since.Equal(begun.Add(100*time.Second)) {
+			t.Errorf("it lasts for %v, since %v", lasts, r.Since)
+		}
+		if r = (Reminder{}); !r.Due(time.Minute) || r.Lasts() != 0 {
+			t.Error("of something new it is not told at once")
+		}
+	})
+}
