@@ -70,8 +70,8 @@ func (r *reading) call(ctx context.Context) (more bool, err error) {
 		}
 		rt, w := r.fn.CreateTracker(rest), r.fn.CreateWatermarkEstimator(r.marks[i])
 		next, err := r.fn.ProcessElement(ctx, w, rt, nil, func(et beam.EventTime, b Batch) {
-			if int64(et) != slices.Min(b.Times) {
-				r.t.Errorf("a batch of the times %v has the time %v", b.Times, et)
+			if want := max(slices.Min(b.Times), r.marks[i]); int64(et) != want {
+				r.t.Errorf("a batch of the times %v has the time %v, not %v", b.Times, et, mtime.Time(want))
 			}
 			(&recordsFn{}).ProcessElement(b, func(et beam.EventTime, rec Record) {
 				r.got, r.times = append(r.got, rec), append(r.times, et)
