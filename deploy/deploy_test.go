@@ -212,10 +212,10 @@ type acl struct {
 	operations []kmsg.ACLOperation
 }
 
-// rights are those that the README's commands give.
+// rights are those that the commands of the reference give.
 func rights(t *testing.T) (all []acl) {
 	t.Helper()
-	for line := range strings.Lines(string(read(t, "README.md"))) {
+	for line := range strings.Lines(string(read(t, "reference.md"))) {
 		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "acls ")
 		if !ok {
 			continue
@@ -359,7 +359,7 @@ var authorizer = map[string]string{
 }
 
 // TestScram runs an example against a broker that checks rights, with no more of
-// them than the README gives, and again: it goes on where it was.
+// them than the reference gives, and again: it goes on where it was.
 func TestScram(t *testing.T) {
 	const password = "correct horse battery staple"
 	b := kafkatest.Start(t, kafkatest.Config{TLS: true, SASL: "SCRAM-SHA-512", User: "hafvf", Password: password, Properties: authorizer})
@@ -414,8 +414,8 @@ func asked(t *testing.T, m *pipeline.Metrics) {
 		if f.GetType() == dto.MetricType_HISTOGRAM {
 			known[f.GetName()+"_bucket"] = true
 		}
-		if strings.HasPrefix(f.GetName(), "hafvf_") && !strings.Contains(string(read(t, "README.md")), "`"+f.GetName()+"`") {
-			t.Errorf("the README does not explain %s", f.GetName())
+		if strings.HasPrefix(f.GetName(), "hafvf_") && !strings.Contains(string(read(t, "reference.md")), "`"+f.GetName()+"`") {
+			t.Errorf("reference.md does not explain %s", f.GetName())
 		}
 	}
 	for name := range strings.Lines(string(read(t, "testdata/flink-metrics.txt"))) {

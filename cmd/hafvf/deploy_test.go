@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestDeployCommands: the command lines of compose files, manifests and the README
-// of deploy are ones that the program takes.
+// TestDeployCommands: the command lines of compose files, manifests and the
+// documents of deploy are ones that the program takes.
 func TestDeployCommands(t *testing.T) {
 	const deploy = "../../deploy"
 	lines := map[string][]string{}
@@ -45,12 +45,14 @@ func TestDeployCommands(t *testing.T) {
 			}
 		}
 	}
-	readme, err := os.ReadFile(filepath.Join(deploy, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^    (?:.* )?(?:hafvf|/hafvf|run --rm hafvf) ((?:run|check|status|stop|worker)\b[^#\n]*)`).FindAllStringSubmatch(string(readme), -1) {
-		lines["README.md: "+m[1]] = strings.Fields(m[1])
+	for _, page := range []string{"README.md", "flink.md", "reference.md"} {
+		text, err := os.ReadFile(filepath.Join(deploy, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^    (?:.* )?(?:hafvf|/hafvf|run --rm hafvf) ((?:run|check|status|stop|worker)\b[^#\n]*)`).FindAllStringSubmatch(string(text), -1) {
+			lines[page+": "+m[1]] = strings.Fields(m[1])
+		}
 	}
 	if len(lines) < 10 {
 		t.Fatalf("found only %d command lines", len(lines))

@@ -34,7 +34,7 @@ func normals(rng *rand.Rand, dim int) []float64 {
 
 // BenchmarkStateSize measures the bytes of a key's state after 1,000 observations
 // of a topic in event time, of which none waits, by family and filter: the table
-// of deploy/README.md. Run it with -benchtime 1x.
+// of deploy/reference.md. Run it with -benchtime 1x.
 func BenchmarkStateSize(b *testing.B) {
 	const keys, n = 16, 1000
 	level := hafvf.Beta{Alpha: .9, Beta: .1}

@@ -85,7 +85,7 @@ func TestTables(t *testing.T) {
 
 // TestLinks: a link to a file or heading of the repository has somewhere to lead.
 func TestLinks(t *testing.T) {
-	for _, pattern := range []string{"*.md", "*/README.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatal(files, err)
