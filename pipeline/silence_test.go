@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hafvf/hafvf/keyed"
 )
 
 // In a file a gap is told: that the key fell silent, dated when the bound was passed, and
@@ -65,6 +68,23 @@ func TestSilenceIsTold(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
+	}
+	// Who watches the run hears the same.
+	var mu sync.Mutex
+	var heard []string
+	_, err := Run{Graph: compose(t, text), Watch: func(key string, _ *keyed.Estimate, told []keyed.Told) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range told {
+			heard = append(heard, key+" "+a.Kind+" "+a.Of.ID)
+		}
+	}}.Execute(t.Context(), nil)
+	var all []string
+	for _, a := range want {
+		all = append(all, a.Key+" "+a.Kind+" "+a.ID)
+	}
+	if diff := cmp.Diff(all, heard); diff != "" || err != nil {
+		t.Errorf("error %v; (-want +got) %s", err, diff)
 	}
 	record("a", 320) // and c is silent since 289, of which nothing comes any more
 	record("b", 320)

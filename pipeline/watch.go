@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ func init() {
 const toWatch = "watch"
 
 // A Watch is called with every estimate, in the order of its key, and with the alerts
-// that it raises. Several goroutines may call it at once. The estimate is valid until it
+// that it raises. Of a key that is silent at the end of the input it is called with that alert and
+// without an estimate. Several goroutines may call it at once. The estimate is valid until it
 // returns.
 type Watch func(key string, e *keyed.Estimate, told []keyed.Told)
 
@@ -57,7 +59,7 @@ func (g *Graph) watched() *Graph {
 type watching struct{ filtering }
 
 func (w watching) build(s beam.Scope, _ records.Form, in transforms.Registered, batches beam.PCollection) built {
-	w.live, w.cfg.AtEnd = false, w.cfg.Aggregate != nil
+	w.live, w.cfg.AtEnd = false, w.cfg.Aggregate != nil || w.cfg.Silence != nil
 	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Receivers: []receiver{everyone(w.receivers)}})}, batches)
 }
 
@@ -96,18 +98,29 @@ func (g *grouping) add(key string, e *keyed.Estimate) {
 	if e.Pace != (keyed.Pace{}) {
 		g.fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
 	}
-	alarm := func(t keyed.Told) {
-		g.fleet.Add(incidents.Alarm{ID: t.Of.ID, Key: key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size})
-	}
 	if e.Silence != nil {
-		for _, t := range e.Silence.Alerts(key, e) {
-			if t.Kind != keyed.RecoveredAlarm {
-				alarm(t)
-			}
-		}
+		g.alarms(key, e.Silence.Alerts(key, e)...)
 	}
 	if e.Alarm != nil {
-		alarm(keyed.Told{Of: e, Alert: e.Alarm})
+		g.alarms(key, keyed.Told{Of: e, Alert: e.Alarm})
+	}
+}
+
+// silent adds that a key is silent. It does nothing on a nil grouping.
+func (g *grouping) silent(key string, s keyed.Silent) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alarms(key, s.Alerts(key)...)
+}
+
+func (g *grouping) alarms(key string, told ...keyed.Told) {
+	for _, t := range told {
+		if t.Kind != keyed.RecoveredAlarm {
+			g.fleet.Add(incidents.Alarm{ID: t.Of.ID, Key: key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size})
+		}
 	}
 }
 
@@ -147,7 +160,11 @@ func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Est
 	e.run.watch(key, of, e.Receivers[0].told(key, of))
 }
 
-func (e *watchEncoder) Silent(*transforms.Encoded, string, keyed.Silent) {}
+func (e *watchEncoder) Silent(_ *transforms.Encoded, key string, s keyed.Silent) {
+	e.run.grouping.silent(key, s)
+	r := &e.Receivers[0]
+	e.run.watch(key, nil, slices.DeleteFunc(s.Alerts(key), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) }))
+}
 
 func (*watchEncoder) Forgotten(*transforms.Encoded, string) {} // files have no tombstones
 

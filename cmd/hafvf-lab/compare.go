@@ -212,7 +212,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	records := map[string][]compare.Record{}
 	several := ""
 	watch := func(key string, e *keyed.Estimate, _ []keyed.Told) {
-		if e.Missing {
+		if e == nil || e.Missing {
 			return
 		}
 		mu.Lock()

@@ -202,7 +202,7 @@ type latest struct {
 func (l *latest) watch(_ string, e *keyed.Estimate, _ []keyed.Told) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Time.After(l.time) {
+	if e != nil && e.Time.After(l.time) {
 		l.time = e.Time
 	}
 }

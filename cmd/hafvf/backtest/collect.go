@@ -63,6 +63,15 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 		h = &history{}
 		c.keys[key] = h
 	}
+	for _, a := range told {
+		h.told = append(h.told, Event{
+			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
+			Size: Number(a.Size), Message: a.Message,
+		})
+	}
+	if e == nil {
+		return
+	}
 	h.records++
 	if !e.Time.IsZero() {
 		if h.first.IsZero() || e.Time.Before(h.first) {
@@ -89,12 +98,6 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 	}
 	if d := e.Detection; d.Muted {
 		h.muted.add(Muted{Count: 1, Key: key, Score: Number(d.Score), Time: e.Time, N: e.N})
-	}
-	for _, a := range told {
-		h.told = append(h.told, Event{
-			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
-			Size: Number(a.Size), Message: a.Message,
-		})
 	}
 }
 

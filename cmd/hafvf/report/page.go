@@ -802,7 +802,6 @@ func (c *Collector) addNotes(p *Page) {
 		if c.run.Stopped {
 			p.Notes = append(p.Notes, "The run was stopped before the end of the input: the page has a part of it.")
 		}
-		p.Notes = append(p.Notes, "The run of a config does not tell keys that are silent at the end of the file: hafvf run writes them to the alerts.")
 	}
 }
 

@@ -23,12 +23,16 @@ func NewWatched(c *Collector) *Watched { return &Watched{Collector: c} }
 
 // Watch is a pipeline.Watch.
 func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
-	one := estimateOf(name, e)
-	w.AddEstimate(&one)
+	x := math.NaN()
+	if e != nil {
+		one := estimateOf(name, e)
+		w.AddEstimate(&one)
+		x = one.X
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range told {
-		w.alerts = append(w.alerts, alertOf(name, t, one.X))
+		w.alerts = append(w.alerts, alertOf(name, t, x))
 	}
 }
 
