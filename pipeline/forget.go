@@ -12,8 +12,8 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/message"
-	"hafvf/internal/states"
 	"hafvf/transforms"
 )
 
@@ -64,7 +64,7 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 	if err != nil {
 		return f, err
 	}
-	file, err := states.PrepareFile(path, source, func(yield func(states.State) bool) {
+	file, err := stored.PrepareFile(path, source, func(yield func(stored.State) bool) {
 		for _, s := range all {
 			now, is := changed[s.Key]
 			switch {
@@ -90,9 +90,9 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
 	var to clients
 	defer to.close()
-	err = kafkaio.Amend(ctx, to.of(t.Cluster), t.Changelog, log, func(stored []kafkaio.Stored) (map[string][]byte, error) {
-		var changed map[string]*states.State
-		if f, changed, err = without(openStored(stored), "the changelog "+t.Changelog, patterns); err != nil {
+	err = kafkaio.Amend(ctx, to.of(t.Cluster), t.Changelog, log, func(held []kafkaio.Stored) (map[string][]byte, error) {
+		var changed map[string]*stored.State
+		if f, changed, err = without(openStored(held), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err
 		}
 		sealed := map[string][]byte{}
@@ -108,15 +108,15 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 
 // without returns which states there are in place of others, by key, when the keys that match are
 // forgotten; nil is none. Among them is that of the fleet, which knows keys too.
-func without(all []states.State, where string, patterns []string) (f Forgotten, changed map[string]*states.State, err error) {
+func without(all []stored.State, where string, patterns []string) (f Forgotten, changed map[string]*stored.State, err error) {
 	matches := func(key string) bool {
-		return key != states.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
+		return key != stored.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
 			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
 		})
 	}
-	changed, gone := map[string]*states.State{}, map[string]bool{}
+	changed, gone := map[string]*stored.State{}, map[string]bool{}
 	for _, s := range all {
-		if s.Key != states.FleetKey {
+		if s.Key != stored.FleetKey {
 			f.Of++
 		}
 		if matches(s.Key) {
@@ -124,7 +124,7 @@ func without(all []states.State, where string, patterns []string) (f Forgotten, 
 		}
 	}
 	for _, s := range all {
-		if s.Key != states.FleetKey {
+		if s.Key != stored.FleetKey {
 			continue
 		}
 		var names map[string]bool

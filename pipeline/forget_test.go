@@ -13,7 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/transforms"
 )
 
@@ -149,7 +149,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 		}
 		return withoutID(byKey(t, out))
 	}
-	stored := func(state string) (all map[string]string, source []byte) {
+	held := func(state string) (all map[string]string, source []byte) {
 		in, source, err := readStateFile(filepath.Join(dir, state))
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	}
 	const gone = "s0/r1:m2"
 	first := run("forgets", lines[:cut])
-	was, source := stored("forgets")
+	was, source := held("forgets")
 	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
 	if err := os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	for want, patterns := range map[string][]string{
 		`no key matches "s9/*" in ` + path:              {"s9/*"},
 		`no key matches one of "[" and "k" in ` + path:  {"[", "k"},
-		`no key matches "\x00\xffincidents" in ` + path: {states.FleetKey},
+		`no key matches "\x00\xffincidents" in ` + path: {stored.FleetKey},
 	} {
 		if _, err := ForgetKeysIn(path, patterns, quiet); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -197,17 +197,17 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if err != nil || !slices.Equal(f.Keys, []string{gone}) || f.String() != "forgot 1 key of 30 in "+path {
 		t.Fatal(f, err)
 	}
-	is, after := stored("forgets")
-	fleet := states.Open(states.FleetKey, []byte(was[states.FleetKey]))
+	is, after := held("forgets")
+	fleet := stored.Open(stored.FleetKey, []byte(was[stored.FleetKey]))
 	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
 		t.Fatalf("the fleet before: %v %v", names, err)
 	}
-	fleet = states.Open(states.FleetKey, []byte(is[states.FleetKey]))
+	fleet = stored.Open(stored.FleetKey, []byte(is[stored.FleetKey]))
 	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
 		t.Errorf("the fleet has %v, %v", names, err)
 	}
 	for _, all := range []map[string]string{was, is} {
-		delete(all, states.FleetKey)
+		delete(all, stored.FleetKey)
 		delete(all, gone)
 	}
 	equal(t, was, is)
@@ -230,7 +230,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
 		t.Error(f, err)
 	}
-	if is, _ := stored("forgets"); len(is) != 1 {
+	if is, _ := held("forgets"); len(is) != 1 {
 		t.Errorf("%d states are left", len(is)-1)
 	}
 	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has ended well yet") {
@@ -249,8 +249,8 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	}
 	damaged := all[1].Seal()
 	damaged[len(damaged)-1] ^= 1
-	all[1] = states.Open(all[1].Key, damaged)
-	file, err := states.PrepareFile(path, source, slices.Values(all))
+	all[1] = stored.Open(all[1].Key, damaged)
+	file, err := stored.PrepareFile(path, source, slices.Values(all))
 	if err == nil {
 		err = file.Commit()
 	}

@@ -17,9 +17,9 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
-	"hafvf/internal/states"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/observe"
@@ -211,7 +211,7 @@ func cells(r config.Runner) []string {
 const cellsInMemory = 256
 
 // memory is that of a run of the graph in this process, nil if it keeps no states.
-func (g *Graph) memory() *states.Memory {
+func (g *Graph) memory() *stored.Memory {
 	if f, ok := g.transform.(filtering); ok {
 		return f.memory()
 	}

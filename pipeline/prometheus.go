@@ -10,9 +10,9 @@ import (
 
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
-	"hafvf/internal/states"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/transforms"
@@ -106,7 +106,7 @@ func (s *saver) keeper() account.Keeper {
 	k.Settled = func(all map[string]account.KeyState, since time.Time) {
 		settled(all, since)
 		for key, state := range all {
-			if key == states.FleetKey {
+			if key == stored.FleetKey {
 				s.file.held.Fleet = state.State
 			} else {
 				s.file.held.Put(key, state.State)

@@ -19,9 +19,9 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/reminder"
-	"hafvf/internal/states"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -224,7 +224,7 @@ type run struct {
 	delivered bool            // the outboxes are closed
 	states    *stateFile      // of a run of files or queries; nil without one
 	saver     *saver          // of a run of queries without an end
-	memory    *states.Memory  // of the states; nil if the run smooths
+	memory    *stored.Memory  // of the states; nil if the run smooths
 	release   []func()
 
 	beginAnew bool // see Run
@@ -274,7 +274,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		partitions = n
 		r.account = account.From(r.ledger.In(ctx))
 		r.ledger.Take(func(key string, state []byte) bool {
-			if r.memory == nil || key == states.FleetKey {
+			if r.memory == nil || key == stored.FleetKey {
 				return false
 			}
 			r.memory.Restore(key, state)
@@ -386,7 +386,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if f, ok := g.transform.(filtering); ok {
 		written := f.written()
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
-		unsealer := &states.Unsealer{}
+		unsealer := &stored.Unsealer{}
 		cfg.Unseal = unsealer.Unseal
 		cfg.Open = func(stored iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
 			r.memory = f.memory()
@@ -402,7 +402,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		}
 		cfg.First = maps.Collect(given.memory.All())
 		if given.memory.Fleet != nil {
-			cfg.First[states.FleetKey] = given.memory.Fleet
+			cfg.First[stored.FleetKey] = given.memory.Fleet
 		}
 	}
 	for _, s := range g.sinks() {

@@ -14,20 +14,20 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/filelock"
 	"hafvf/internal/message"
-	"hafvf/internal/states"
 )
 
 // What a run begins with, and what it leaves: in a changelog, or in a file of states.
 
 // written returns the function that makes what is stored of the state of a key.
-func (f filtering) written() func(key string, state []byte) states.State {
+func (f filtering) written() func(key string, state []byte) stored.State {
 	settings := f.cfg.Settings()
-	return func(key string, state []byte) states.State {
+	return func(key string, state []byte) stored.State {
 		_, text := settings(key)
-		return states.State{Key: key, Settings: text, Bytes: state}
+		return stored.State{Key: key, Settings: text, Bytes: state}
 	}
 }
 
@@ -41,10 +41,10 @@ func (f filtering) expiry() func(state []byte) time.Time {
 }
 
 // openStored opens what a changelog holds.
-func openStored(stored []kafkaio.Stored) []states.State {
-	all := make([]states.State, len(stored))
-	for i, s := range stored {
-		all[i] = states.Open(s.Key, s.Bytes)
+func openStored(found []kafkaio.Stored) []stored.State {
+	all := make([]stored.State, len(found))
+	for i, s := range found {
+		all[i] = stored.Open(s.Key, s.Bytes)
 		all[i].Place = s.Position.String()
 	}
 	return all
@@ -54,23 +54,23 @@ func openStored(stored []kafkaio.Stored) []states.State {
 // of keys into a memory. It returns the last record of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
 // their own.
-func (f filtering) openChangelog(topic string, open func(key string, b []byte) states.State, stored iter.Seq[*kafkaio.Stored], memory *states.Memory, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
+func (f filtering) openChangelog(topic string, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.Stored], memory *stored.Memory, migrate bool, log *slog.Logger) (included []kafkaio.Position, err error) {
 	var at *kafkaio.Stored
-	opened := func(yield func(states.State) bool) {
-		for at = range stored {
+	opened := func(yield func(stored.State) bool) {
+		for at = range found {
 			if !yield(open(at.Key, at.Bytes)) {
 				return
 			}
 		}
 	}
-	a, err := states.Adopt(f.cfg.Config, opened, migrate, "the changelog "+topic, func(s states.State, changed bool) {
+	a, err := stored.Adopt(f.cfg.Config, opened, migrate, "the changelog "+topic, func(s stored.State, changed bool) {
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
-		if s.Err == nil && s.Key != states.FleetKey {
+		if s.Err == nil && s.Key != stored.FleetKey {
 			memory.Restore(s.Key, s.Bytes)
 			at.Taken = true
 		}
 	})
-	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
+	if mismatch := new(stored.Mismatch); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("the changelog %s does not fit the config, %w; take another changelog, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", topic, mismatch, topic)
 	}
 	if err != nil {
@@ -93,10 +93,10 @@ type stateFile struct {
 	filter   filtering
 	marks    *connectors.Marks // of files
 	position *promio.Position  // of a query; nil for files
-	memory   *states.Memory    // of the run
+	memory   *stored.Memory    // of the run
 	// held are the states that hold, and heldAt is the position then, of a run without an end;
 	// nil if those of the memory do.
-	held   *states.Memory
+	held   *stored.Memory
 	heldAt []byte
 
 	mu      sync.Mutex
@@ -110,8 +110,8 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	memory := f.memory()
 	var source []byte
 	var failed error
-	all := func(yield func(states.State) bool) { source, failed = states.ReadFile(g.states, yield) }
-	a, err := states.Adopt(f.cfg.Config, all, migrate, g.states, func(s states.State, _ bool) {
+	all := func(yield func(stored.State) bool) { source, failed = stored.ReadFile(g.states, yield) }
+	a, err := stored.Adopt(f.cfg.Config, all, migrate, g.states, func(s stored.State, _ bool) {
 		if s.Err == nil {
 			memory.Restore(s.Key, s.Bytes)
 		}
@@ -119,7 +119,7 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	if failed != nil {
 		return nil, fmt.Errorf("state: %w", failed)
 	}
-	if mismatch := new(states.Mismatch); errors.As(err, &mismatch) {
+	if mismatch := new(stored.Mismatch); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("state: %s does not fit the config, %w; give another file, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", g.states, mismatch, g.states)
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *stateFile) keeper() account.Keeper {
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if key == states.FleetKey {
+			if key == stored.FleetKey {
 				return f.memory.Fleet, f.damaged[key]
 			}
 			err := f.damaged[key]
@@ -192,7 +192,7 @@ func (f *stateFile) keeper() account.Keeper {
 			return nil, err
 		},
 		Settled: func(settled map[string]account.KeyState, _ time.Time) {
-			if s, ok := settled[states.FleetKey]; ok {
+			if s, ok := settled[stored.FleetKey]; ok {
 				f.memory.Fleet = s.State
 			}
 		},
@@ -200,7 +200,7 @@ func (f *stateFile) keeper() account.Keeper {
 }
 
 // memory is one for a run of the filter.
-func (f filtering) memory() *states.Memory { return states.NewMemory(f.cfg.Cells) }
+func (f filtering) memory() *stored.Memory { return stored.NewMemory(f.cfg.Cells) }
 
 // prepare writes the states that hold, without those of keys that have expired by the latest time
 // of any. replace replaces the file by them, and discard gives them up unless that was done.
@@ -216,8 +216,8 @@ func (f *stateFile) prepare(latest time.Time) (replace func() error, discard fun
 	default:
 		source, _ = f.marks.AppendBinary(nil)
 	}
-	file, err := states.PrepareFile(f.path, source, func(yield func(states.State) bool) {
-		if memory.Fleet != nil && !yield(written(states.FleetKey, memory.Fleet)) {
+	file, err := stored.PrepareFile(f.path, source, func(yield func(stored.State) bool) {
+		if memory.Fleet != nil && !yield(written(stored.FleetKey, memory.Fleet)) {
 			return
 		}
 		for key, b := range memory.All() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 )
 
 const (
@@ -130,7 +130,7 @@ func TestStatesWithoutSettings(t *testing.T) {
 	for want, err := range map[string]error{
 		"it does not say which config it was written with":                                              listStates(all, "here", nil, "", &out),
 		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(all, "here", &other.cfg.Config, "k0", &out),
-		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(states.Adopt(other.cfg.Config, slices.Values(all), true, "here", func(states.State, bool) {})),
+		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(stored.Adopt(other.cfg.Config, slices.Values(all), true, "here", func(stored.State, bool) {})),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)

@@ -14,8 +14,8 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/message"
-	"hafvf/internal/states"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
@@ -74,10 +74,10 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
-func HasStates(path string) bool { return states.IsFile(path) || savepoint.Is(path) }
+func HasStates(path string) bool { return stored.IsFile(path) || savepoint.Is(path) }
 
 // statesIn returns the states in a file or a savepoint, by key.
-func statesIn(path string) ([]states.State, error) {
+func statesIn(path string) ([]stored.State, error) {
 	if savepoint.Is(path) {
 		return savepointStates(path)
 	}
@@ -86,8 +86,8 @@ func statesIn(path string) ([]states.State, error) {
 }
 
 // readStateFile reads the states in a file of them, and how far the source of its run was read.
-func readStateFile(path string) (all []states.State, source []byte, err error) {
-	source, err = states.ReadFile(path, func(s states.State) bool {
+func readStateFile(path string) (all []stored.State, source []byte, err error) {
+	source, err = stored.ReadFile(path, func(s stored.State) bool {
 		all = append(all, s)
 		return true
 	})
@@ -98,7 +98,7 @@ func readStateFile(path string) (all []states.State, source []byte, err error) {
 }
 
 // savepointStates returns the states of filters in a savepoint, by key.
-func savepointStates(path string) (all []states.State, err error) {
+func savepointStates(path string) (all []stored.State, err error) {
 	stored, err := savepoint.Read(path, transforms.CellStates...)
 	if err != nil {
 		return nil, err
@@ -124,19 +124,19 @@ func savepointStates(path string) (all []states.State, err error) {
 	return all, nil
 }
 
-func sortByKey(all []states.State) {
-	slices.SortFunc(all, func(a, b states.State) int { return strings.Compare(a.Key, b.Key) })
+func sortByKey(all []stored.State) {
+	slices.SortFunc(all, func(a, b stored.State) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // listStates reads each state under the settings that it was written with. One that does
 // not say is read under cfg, where that is not nil.
-func listStates(all []states.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
+func listStates(all []stored.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
 	for _, s := range all {
-		if key != "" && s.Key != key || s.Key == states.FleetKey {
+		if key != "" && s.Key != key || s.Key == stored.FleetKey {
 			continue
 		}
 		found++
@@ -176,7 +176,7 @@ type stateReader struct {
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, s states.State, cfg *keyed.Config) (*stateReader, error) {
+func readerOf(all map[string]*stateReader, s stored.State, cfg *keyed.Config) (*stateReader, error) {
 	if r := all[s.Settings]; r != nil {
 		return r, nil
 	}
@@ -209,7 +209,7 @@ func readerOf(all map[string]*stateReader, s states.State, cfg *keyed.Config) (*
 // statesAt returns the stored states by key, and names their place: a file of states, a
 // savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
 // that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []states.State, where string, err error) {
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []stored.State, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
@@ -217,7 +217,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case savepoint.Is(place):
 		all, err = savepointStates(place)
 		return all, "the savepoint " + place, err
-	case states.IsFile(place):
+	case stored.IsFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
@@ -278,7 +278,7 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	a, err := states.Adopt(f.cfg.Config, slices.Values(all), true, where, func(states.State, bool) {})
+	a, err := stored.Adopt(f.cfg.Config, slices.Values(all), true, where, func(stored.State, bool) {})
 	if err != nil {
 		return "", err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
-	"hafvf/internal/states"
 )
 
 // The tags of a cell's timers: for the key that has to be looked at next, for the last observation
@@ -286,7 +286,7 @@ type resumeFn struct {
 }
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
-	m := account.Part[*states.Memory](account.From(ctx), "")
+	m := account.Part[*stored.Memory](account.From(ctx), "")
 	if m == nil {
 		return nil // the runner has the timers
 	}
@@ -301,7 +301,7 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 }
 
 func (fn *resumeFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte)) {
-	if run := account.From(ctx); account.Part[*states.Memory](run, "") != nil {
+	if run := account.From(ctx); account.Part[*stored.Memory](run, "") != nil {
 		run.Report(account.Report{Emitted: fn.called - 1})
 	}
 }

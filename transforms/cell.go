@@ -14,13 +14,13 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/table"
 )
 
-// A cell is a states.Cell with what a worker knows of its keys.
+// A cell is a stored.Cell with what a worker knows of its keys.
 type cell struct {
-	*states.Cell
+	*stored.Cell
 
 	agenda agenda
 	last   time.Time // of the observations that wait, or waited
@@ -75,9 +75,9 @@ type cellState struct {
 }
 
 // in returns the store of the cell whose states the provider gives.
-func (s cellState) in(p state.Provider) states.Store { return cellStore{s, p} }
+func (s cellState) in(p state.Provider) stored.Store { return cellStore{s, p} }
 
-// cellStore is a states.Store.
+// cellStore is a stored.Store.
 type cellStore struct {
 	cellState
 	p state.Provider
@@ -103,7 +103,7 @@ func (s cellStore) ReadSettings() (string, error) {
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	var copied *cell
 	logged := false
-	c, err := states.ReadCell(s.in(p), alone, func(v states.Version) *states.Cell {
+	c, err := stored.ReadCell(s.in(p), alone, func(v stored.Version) *stored.Cell {
 		logged = true
 		if copied = kept.take(v); copied == nil {
 			return nil
@@ -138,7 +138,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 			}
 		}
 	})
-	if err == nil && v != (states.Version{}) {
+	if err == nil && v != (stored.Version{}) {
 		kept.put(v, c)
 	}
 	return err
@@ -159,7 +159,7 @@ func copiesBound(limit int64) int {
 // file, as single entities. Of each cell there is one copy, the last.
 type copies struct {
 	mu     sync.Mutex
-	of     map[states.CellID]*list.Element // of used, whose values are copies
+	of     map[stored.CellID]*list.Element // of used, whose values are copies
 	used   list.List                       // the last used copy first
 	bytes  int                             // that cells take in memory, kept or in use
 	bound  int                             // of bytes
@@ -171,7 +171,7 @@ type copies struct {
 // A copied is a cell that is kept.
 type copied struct {
 	*cell
-	version states.Version
+	version stored.Version
 }
 
 // A share is what a cell takes in memory. A bundle that fails does not say that it has done with its
@@ -179,7 +179,7 @@ type copied struct {
 type share struct{ bytes int }
 
 func newCopies(bound int) *copies {
-	return &copies{of: map[states.CellID]*list.Element{}, bound: bound, create: temporary}
+	return &copies{of: map[stored.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
 // temporary creates a file without a name, where the system allows that: it ends with the process.
@@ -194,7 +194,7 @@ func temporary() (table.ReaderWriterAt, error) {
 
 // take removes and returns the copy, nil where there is none. If there is one of another version,
 // it is dropped.
-func (k *copies) take(v states.Version) *cell {
+func (k *copies) take(v stored.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.of[v.Cell()]
@@ -221,7 +221,7 @@ func (k *copies) remove(e *list.Element) *cell {
 func (k *copies) drop(e *list.Element) { k.count(k.remove(e), 0) }
 
 // put keeps the copy, unless its file has failed. A copy that is dropped costs a reading of the log.
-func (k *copies) put(v states.Version, c *cell) {
+func (k *copies) put(v stored.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.of[v.Cell()]; e != nil {

@@ -12,7 +12,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/table"
 
 	"github.com/google/go-cmp/cmp"
@@ -214,8 +214,8 @@ func TestCellIsKept(t *testing.T) {
 			r.bag[i] = []byte{0xff} // no log
 		}
 	}
-	kept.take(states.Version(r.value.([]byte)[10:]))
-	if _, err := of.read(r, ""); !errors.Is(err, states.ErrCell) {
+	kept.take(stored.Version(r.value.([]byte)[10:]))
+	if _, err := of.read(r, ""); !errors.Is(err, stored.ErrCell) {
 		t.Errorf("without a copy: %v", err)
 	}
 }
@@ -223,18 +223,18 @@ func TestCellIsKept(t *testing.T) {
 // A log that lacks a piece is an error: its keys would begin anew in silence.
 func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: states.NewCell()}
+	c := &cell{Cell: stored.NewCell()}
 	for i := range 3 {
 		if err := of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept.take(states.Version(r.value.([]byte)[10:]))
+	kept.take(stored.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
 	for _, bag := range [][]any{nil, {r.bag[0], r.bag[2]}, {r.bag[0], r.bag[1], r.bag[1], r.bag[2]}} {
-		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, states.ErrPieces) {
+		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, stored.ErrPieces) {
 			t.Errorf("%d pieces: %v", len(bag), err)
 		}
 	}
@@ -246,7 +246,7 @@ func TestCellLacksPieces(t *testing.T) {
 // A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
 func TestCellOfNobody(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: states.NewCell()}
+	c := &cell{Cell: stored.NewCell()}
 	var all, none []*held
 	for i := range 100 {
 		all = append(all, &held{key: fmt.Sprint(i), state: make([]byte, small)})
@@ -262,8 +262,8 @@ func TestCellOfNobody(t *testing.T) {
 				want++
 			}
 		}
-		if v := r.value.([]byte)[10:]; len(v) == len(states.Version{}) {
-			kept.take(states.Version(v)) // the log is to be read
+		if v := r.value.([]byte)[10:]; len(v) == len(stored.Version{}) {
+			kept.take(stored.Version(v)) // the log is to be read
 		}
 		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
@@ -290,7 +290,7 @@ func TestCellOfOneKey(t *testing.T) {
 	if string(c.Get("k")) != string(old) || c.Len() != 1 {
 		t.Errorf("%d keys", c.Len())
 	}
-	if _, err := of.read(&runner{value: old}, ""); !errors.Is(err, states.ErrCell) {
+	if _, err := of.read(&runner{value: old}, ""); !errors.Is(err, stored.ErrCell) {
 		t.Errorf("as a shared cell: %v", err)
 	}
 }
@@ -298,9 +298,9 @@ func TestCellOfOneKey(t *testing.T) {
 // Cells without settings, which other versions wrote, are refused.
 func TestCellWithoutSettings(t *testing.T) {
 	of := statesOfCells()
-	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(states.Version{}))...)} {
+	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(stored.Version{}))...)} {
 		for _, alone := range []string{"", "a"} {
-			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, states.ErrFormat) {
+			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, stored.ErrFormat) {
 				t.Errorf("%v: %v", head, err)
 			}
 		}
@@ -310,7 +310,7 @@ func TestCellWithoutSettings(t *testing.T) {
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}
-	c := &cell{Cell: states.NewCell()}
+	c := &cell{Cell: stored.NewCell()}
 	if err := of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
 		f.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func FuzzCell(f *testing.F) {
 			}
 			_ = of.write(r, c, "", []*held{{key: "a", state: []byte("1")}})
 		}
-		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(states.Version{})))
+		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(stored.Version{})))
 		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
 	})
 }
@@ -345,11 +345,11 @@ func FuzzCell(f *testing.F) {
 // and then, if there are too many even there, away.
 func TestCopies(t *testing.T) {
 	k := newCopies(4000)
-	var all []states.Version
+	var all []stored.Version
 	for i := range 200 {
-		c := &cell{Cell: states.NewCell()}
+		c := &cell{Cell: stored.NewCell()}
 		c.Put(fmt.Sprint(i), make([]byte, 50+i))
-		all = append(all, states.Version{byte(i)})
+		all = append(all, stored.Version{byte(i)})
 		k.put(all[i], c)
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
@@ -410,14 +410,14 @@ func TestCopies(t *testing.T) {
 func TestCopiesOfOneCell(t *testing.T) {
 	k := newCopies(1 << 20)
 	for i := range 3 {
-		c := &cell{Cell: states.NewCell()}
+		c := &cell{Cell: stored.NewCell()}
 		c.Put("k", []byte{byte(i)})
-		k.put(states.Version{1, 15: byte(i)}, c)
+		k.put(stored.Version{1, 15: byte(i)}, c)
 	}
 	if k.used.Len() != 1 || k.bytes != k.used.Front().Value.(copied).size() {
 		t.Errorf("%d copies of %d bytes", k.used.Len(), k.bytes)
 	}
-	if k.take(states.Version{1, 15: 1}) != nil || k.used.Len() != 0 || k.bytes != 0 {
+	if k.take(stored.Version{1, 15: 1}) != nil || k.used.Len() != 0 || k.bytes != 0 {
 		t.Errorf("an old version is taken, or a copy is left: %d of %d bytes", k.used.Len(), k.bytes)
 	}
 }
@@ -436,7 +436,7 @@ func TestCopySize(t *testing.T) {
 				return int(m.HeapAlloc)
 			}
 			before := heap()
-			c := &cell{Cell: states.NewCell()}
+			c := &cell{Cell: stored.NewCell()}
 			if timed {
 				c.agenda.first = map[string]time.Time{}
 			}

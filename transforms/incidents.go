@@ -20,11 +20,11 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 	"hafvf/internal/domain"
-	"hafvf/internal/states"
 )
 
 func init() {
@@ -520,7 +520,7 @@ func (fn *fleetNode) read(sp state.Provider) error {
 	fn.written = nil
 	if !found {
 		fn.changed = true // at least it is new to the runner
-		if b, err = fn.account.Restore(states.FleetKey); err == nil && b == nil {
+		if b, err = fn.account.Restore(stored.FleetKey); err == nil && b == nil {
 			return fn.begin()
 		}
 	}
@@ -656,7 +656,7 @@ func (fn *fleetNode) finish() error {
 			return err
 		}
 		fn.written = b
-		report.States = []account.KeyState{{Key: states.FleetKey, State: b}}
+		report.States = []account.KeyState{{Key: stored.FleetKey, State: b}}
 	}
 	fn.account.Report(report)
 	fn.awaits.done(fn.account)

@@ -18,7 +18,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 )
 
 // A job is the node on a runner of its own, one bundle at a time.
@@ -227,9 +227,9 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				if others := j.others(changed[1]); len(others) != 2 {
 					t.Fatalf("all but %v are carried over by the record of one key", others)
 				}
-				here := states.CellName("k5", threeCells)
+				here := stored.CellName("k5", threeCells)
 				for key, l := range loops {
-					if states.CellName(key, threeCells) == here {
+					if stored.CellName(key, threeCells) == here {
 						l.migrate(t, changed[0], changed[1], key)
 					}
 				}
@@ -249,7 +249,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				}
 				for key, l := range loops {
 					from := changed[0]
-					if states.CellName(key, threeCells) == here {
+					if stored.CellName(key, threeCells) == here {
 						from = changed[1]
 					}
 					l.migrate(t, from, changed[2], key)
@@ -310,7 +310,7 @@ func TestCellLacksSettings(t *testing.T) {
 		for _, r := range j.cells {
 			r.settings = text
 		}
-		if _, err := j.bundle(t, other, true, in); !errors.Is(err, states.ErrSettings) {
+		if _, err := j.bundle(t, other, true, in); !errors.Is(err, stored.ErrSettings) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
-	"hafvf/internal/states"
 )
 
 // A node runs the filter over blocks of one key's observations, which come to it by
@@ -32,7 +32,7 @@ type node struct {
 
 	cfg     Config
 	states  cellState
-	memory  *states.Memory     // of the run, in place of the runner's states; nil without one
+	memory  *stored.Memory     // of the run, in place of the runner's states; nil without one
 	own     map[string]*opened // with memory, the cells that this node has used
 	due     *timers.EventTime
 	looks   map[string]time.Time // by cell, what this node has set the timer for
@@ -172,7 +172,7 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 	}
 	fn.states, fn.due = cells, due
 	if fn.cfg.InMemory {
-		fn.memory = account.Part[*states.Memory](fn.account, "")
+		fn.memory = account.Part[*stored.Memory](fn.account, "")
 	}
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()

@@ -12,10 +12,10 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
-	"hafvf/internal/states"
 )
 
 func init() {
@@ -150,7 +150,7 @@ func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 		if p.cfg.Order == keyed.Arrival {
 			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
-		cell := states.CellName(b.key, p.cfg.Cells)
+		cell := stored.CellName(b.key, p.cfg.Cells)
 		e := open[cell]
 		switch {
 		case e == nil:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 )
 
 // CellStates are the names of the states that Filter keeps for a key of the runner, as
@@ -16,12 +16,12 @@ const headState, logState, settingsState = "entity", "log", "settings"
 // ReadCell decodes what a runner keeps for one key of Filter's: by the names of CellStates,
 // the elements of each state, a value being one. It returns the states of the keys of
 // observations in it, by key. The error says that they are damaged.
-func ReadCell(key string, stored map[string][][]byte) ([]states.State, error) {
-	s := storedCell{of: stored}
-	if len(stored[headState]) == 0 {
-		return nil, states.ErrCell
+func ReadCell(key string, found map[string][][]byte) ([]stored.State, error) {
+	s := storedCell{of: found}
+	if len(found[headState]) == 0 {
+		return nil, stored.ErrCell
 	}
-	c, err := states.ReadCell(s, key, func(states.Version) *states.Cell { return nil })
+	c, err := stored.ReadCell(s, key, func(stored.Version) *stored.Cell { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -35,9 +35,9 @@ func ReadCell(key string, stored map[string][][]byte) ([]states.State, error) {
 	return c.States(written.In(keyed.Config{}).Settings()), nil
 }
 
-// storedCell is a states.Store to read from.
+// storedCell is a stored.Store to read from.
 type storedCell struct {
-	states.Store // which writes
+	stored.Store // which writes
 	of           map[string][][]byte
 }
 

@@ -3,7 +3,7 @@ package transforms
 import (
 	"fmt"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -53,7 +53,7 @@ func TestReadCell(t *testing.T) {
 	}
 }
 
-func entities(all []states.State, err error) (map[string][]byte, error) {
+func entities(all []stored.State, err error) (map[string][]byte, error) {
 	of := map[string][]byte{}
 	for _, s := range all {
 		of[s.Key] = s.Bytes
@@ -72,18 +72,18 @@ func TestReadCellOfOneKey(t *testing.T) {
 func TestReadCellRefuses(t *testing.T) {
 	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
 	whole := append(slices.Clone(settings), 2, 3, 'a')
-	head := append(append(slices.Clone(settings), 3), make([]byte, len(states.Version{}))...)
+	head := append(append(slices.Clone(settings), 3), make([]byte, len(stored.Version{}))...)
 	for _, test := range []struct {
 		states map[string][][]byte
 		want   string
 	}{
-		{map[string][][]byte{"log": {{0}}}, states.ErrCell.Error()},
-		{map[string][][]byte{"entity": {whole}}, states.ErrCell.Error()},
-		{map[string][][]byte{"entity": {settings}}, states.ErrCell.Error()},
-		{map[string][][]byte{"entity": {{2, 1, 'a', 1, 'b'}}}, states.ErrFormat.Error()},
+		{map[string][][]byte{"log": {{0}}}, stored.ErrCell.Error()},
+		{map[string][][]byte{"entity": {whole}}, stored.ErrCell.Error()},
+		{map[string][][]byte{"entity": {settings}}, stored.ErrCell.Error()},
+		{map[string][][]byte{"entity": {{2, 1, 'a', 1, 'b'}}}, stored.ErrFormat.Error()},
 		{map[string][][]byte{"entity": {head, head}}, "there are 2 values of entity"},
-		{map[string][][]byte{"entity": {head}}, states.ErrPieces.Error()},
-		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, states.ErrPieces.Error()},
+		{map[string][][]byte{"entity": {head}}, stored.ErrPieces.Error()},
+		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, stored.ErrPieces.Error()},
 	} {
 		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
@@ -94,7 +94,7 @@ func TestReadCellRefuses(t *testing.T) {
 func FuzzReadCell(f *testing.F) {
 	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
 	f.Add(append(slices.Clone(settings), 2, 1, 'a', 1, 'b'), []byte{})
-	f.Add(append(append(slices.Clone(settings), 3), make([]byte, len(states.Version{}))...), []byte{0, 1, 'a', 1, 'b'})
+	f.Add(append(append(slices.Clone(settings), 3), make([]byte, len(stored.Version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)

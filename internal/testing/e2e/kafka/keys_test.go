@@ -13,7 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/states"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -122,10 +122,10 @@ func BenchmarkStart(b *testing.B) {
 		return total == few*each
 	})
 	d.Stop(b)
-	last, size := map[string]states.State{}, 0
+	last, size := map[string]stored.State{}, 0
 	for _, r := range broker.Consume(b, "keys-states") {
 		if strings.HasPrefix(string(r.Key), "key-") {
-			last[string(r.Key)] = states.Open(string(r.Key), r.Value)
+			last[string(r.Key)] = stored.Open(string(r.Key), r.Value)
 		}
 	}
 	for _, s := range last {

@@ -1,8 +1,8 @@
-// Package states is what is stored of keys between runs: states, each with the settings that
+// Package stored is what is stored of keys between runs: states, each with the settings that
 // it was written with. A state in a changelog or a file is sealed, so that a damaged state or
 // the state of another key is not taken for it. A runner's cells and the savepoints of a
 // cluster hold states too, and package transforms reads these.
-package states
+package stored
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package states
+package stored
 
 import (
 	"cmp"
