@@ -137,16 +137,13 @@ func mechanism(dst *string) reader {
 	}}
 }
 
-// secretTakes says where a secret may be.
-const secretTakes = "{env: VARIABLE} or {file: PATH}"
-
 // secretAt reads where a secret is. Its errors do not show what stands there.
 func secretAt(dst *secret.Secret) reader {
 	keys := []key{
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
 		{name: "file", doc: "File that holds the secret.", read: text(&dst.File, notEmpty)},
 	}
-	return reader{takes: secretTakes, keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.fail(path, need)
@@ -169,7 +166,7 @@ func secretAt(dst *secret.Secret) reader {
 // textOrSecret reads a text, or where it stands.
 func textOrSecret(dst *secret.Text) reader {
 	place := secretAt(&dst.Secret)
-	return reader{takes: "text, " + secretTakes, read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
 			place.read(d, path, n)
 			return
@@ -196,7 +193,7 @@ func hookURL(dst *secret.Text) reader {
 
 // headers reads a mapping of names to texts.
 func headers(dst *map[string]secret.Text) reader {
-	return reader{takes: "mapping of names to texts, or to " + secretTakes, read: func(d *decoder, path string, n *yaml.Node) {
+	return reader{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
 		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text

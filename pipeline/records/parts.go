@@ -31,14 +31,11 @@ func events[T any](get func(T) (n int64, aggregated bool)) field[T] {
 	return only(count("events", "events", "Number of events in the interval; with aggregate only.", get), aggregated, func(l *Layout) bool { return l.Events })
 }
 
-// The reference has them once, for all moments.
-const docMean, docSD = "Mean; null if it does not exist.", "Standard deviation; null if it is infinite."
-
 // moments are a mean and a sd, numbers or lists as the layout has them.
 func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T]) field[T] {
 	return object(name, doc, append([]field[T]{
-		outputs("mean", docMean, func(v T) []float64 { return get(v).Mean }),
-		outputs("sd", docSD, func(v T) []float64 { return get(v).SD }),
+		outputs("mean", "Mean; null if it does not exist.", func(v T) []float64 { return get(v).Mean }),
+		outputs("sd", "Standard deviation; null if it is infinite.", func(v T) []float64 { return get(v).SD }),
 	}, more...)...)
 }
 
