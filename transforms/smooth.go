@@ -213,6 +213,9 @@ func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte
 }
 
 func (fn *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	if came >= mtime.EndOfGlobalWindowTime {
+		came = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
+	}
 	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, came, emit) }
 	fn.in.decode(element, take, reject)
 }
