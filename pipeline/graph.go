@@ -118,9 +118,13 @@ func Compose(c *config.Config) (*Graph, error) {
 				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Members()[0].Levels))
 			}
 		}
-		g.transform = smoothing{layout, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
+		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 			Filter: base, Keys: rules, Aggregate: aggregation(c), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
-		}, Logs: c.Source.Kafka != nil}}
+		}}
+		if k := c.Source.Kafka; k != nil {
+			cfg.Logs, cfg.Disorder = true, k.Disorder
+		}
+		g.transform = smoothing{layout, cfg}
 	} else {
 		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
 		if d := c.Detect; d != nil {
@@ -250,6 +254,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 func newSource(c *config.Config) (graphSource, connectors.Kind) {
 	if s := c.Source.Kafka; s != nil {
 		t := topicSource{*s}
+		t.Lags = c.Transform == config.Smooth
 		if t.Registry != nil {
 			t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 		}

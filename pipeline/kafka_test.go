@@ -434,7 +434,7 @@ func TestSessionsOfAPause(t *testing.T) {
 	b.await(t, "out", 4, r)
 	b.put(t, line("a", 1.1), line("b", 1.2), line("a", 1.9))
 	b.await(t, "out", 4+5+2, r)
-	b.put(t, line("c", 50), line("d", 50), line("a", 1.8))
+	b.put(t, line("c", 5000), line("d", 5000), line("a", 1.8))
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
 	if _, err := (Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}).Execute(t.Context(), nil); err != nil {

@@ -414,6 +414,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	if _, ok := g.transform.(smoothing); ok {
 		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
+		cfg.Lags = t.Lags
 	}
 	cfg.Stage, cfg.Sync = r.metrics.stage, r.sync
 	r.ledger, err = kafkaio.OpenLedger(ctx, cfg)

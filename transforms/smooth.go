@@ -45,9 +45,14 @@ func init() {
 type SmoothConfig struct {
 	keyed.SmoothConfig
 	// Logs says that the observations have logs, whose times the watermark may pass: a session grows
-	// until its logs have passed it.
-	Logs bool
+	// until its logs have passed it. An observation may be behind its log by Disorder, the gap and the
+	// allowed lateness. No clock decides this: sessions are the same if the logs are read again.
+	Logs     bool
+	Disorder time.Duration
 }
+
+// late is how far an observation may be behind its log.
+func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
 
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
 // PCollection<KV<string, keyed.Smoothed>> in the global window, one for every observation
@@ -99,7 +104,7 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
 	if cfg.AllowedLateness > 0 || cfg.Logs {
 		sessions = beam.ParDo(s, &reviseFn{
-			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness,
+			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness, Late: cfg.late(),
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
@@ -154,6 +159,10 @@ func (a *admitter) add(key string, o *keyed.Observation, came mtime.Time, emit f
 	if err := a.smoother.Check(key, *o); err != nil {
 		a.refused++
 		return err
+	}
+	if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() {
+		a.refused++
+		return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
 	}
 	a.taken++
 	// The runner would drop a session that the watermark has passed. As one of the present it comes to
@@ -271,6 +280,7 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 // have passed it because a log paused, and a repeat of the log has no pause.
 type reviseFn struct {
 	Gap, AllowedLateness time.Duration
+	Late                 time.Duration // see SmoothConfig.late
 	Kept                 state.Value[[]byte]
 	Over                 timers.EventTime
 
@@ -363,7 +373,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Ga
 // passed reports whether all logs of a session have passed it. It is true of logs that the run does not
 // know.
 func (fn *reviseFn) passed(s *keyed.Gathered) bool {
-	end, last := s.End().Add(2*fn.Gap+fn.AllowedLateness), ""
+	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {
 			if passed, known := fn.account.Passed(log); known && !passed.After(end) {

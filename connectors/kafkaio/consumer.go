@@ -174,7 +174,7 @@ func (c *consumer) look(p *part, b batch) Batch {
 			t = r.Time
 		}
 		out.Times[i] = int64(mtime.FromTime(t))
-		if passed := p.reach.passed(); passed.After(t) {
+		if passed := p.reach.passed(c.src.Lags); passed.After(t) {
 			r.LogTime = passed
 		}
 		if !ok {

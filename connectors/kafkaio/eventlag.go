@@ -107,7 +107,7 @@ func (l *Ledger) passed(log string) (time.Time, bool) {
 	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
 		return time.Time{}, false // it is not read any more
 	}
-	return l.paceOf(log).Reach.passed(), true
+	return l.paceOf(log).Reach.passed(l.cfg.Lags), true
 }
 
 // EventLags are those of the sources of this process without a ledger.

@@ -185,14 +185,20 @@ func TestReach(t *testing.T) {
 		t.Errorf("the latest time is %v, want that of the topic's timestamp", got)
 	}
 	r := Record{Key: []byte("e"), Value: []byte(now.Add(-time.Hour).Format(time.RFC3339)), Time: now}
-	if c.look(p, batch{at: now, records: []Record{r}}); !p.reach.passed().Equal(now.Add(-time.Hour)) {
-		t.Errorf("after a record of the present the log has passed %v", p.reach.passed())
+	if c.look(p, batch{at: now, records: []Record{r}}); !p.reach.passed(false).Equal(now.Add(-time.Hour)) || !p.reach.passed(true).Equal(now.Add(-2*time.Hour)) {
+		t.Errorf("after a record of the present, which comes an hour late, the log has passed %v, with lags %v", p.reach.passed(false), p.reach.passed(true))
+	}
+	for range 20 * lagKept {
+		c.look(p, batch{at: now, records: []Record{{Key: []byte("e"), Value: r.Value, Time: now.Add(-time.Hour)}}})
+	}
+	if got := p.reach.passed(true); now.Add(-time.Hour).Sub(got) > 2*lagKept*time.Millisecond {
+		t.Errorf("after many that come at once it has passed %v with lags", got)
 	}
 	none := reach{}
 	for _, h := range []int{3, 9, 7} {
 		none.add(nil, base.Add(time.Duration(h)*time.Hour).UnixMilli(), false)
 	}
-	if got := none.passed(); !got.Equal(base.Add(7 * time.Hour)) {
+	if got := none.passed(false); !got.Equal(base.Add(7 * time.Hour)) {
 		t.Errorf("without keys %v", got)
 	}
 }

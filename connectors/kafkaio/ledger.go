@@ -101,6 +101,8 @@ type LedgerConfig struct {
 	First map[string][]byte
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
+	// Lags is that of the source.
+	Lags bool
 	// Drain makes Stop end the source even if positions are committed. It is for runners
 	// that hold records outside of any state.
 	Drain bool

@@ -22,7 +22,12 @@ type reach struct {
 	Latest int64  `json:"latest,omitempty"`
 	Of     uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
 	Others int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
+	Lag    int64  `json:"lag,omitempty"`    // by which records are behind the topic's timestamps, of late
+	Passed int64  `json:"passed,omitempty"` // see passed
 }
+
+// lagKept is the part of reach.Lag, 1/lagKept, that a record without so large a lag takes off.
+const lagKept = 1024
 
 // hear adds a record that has come, with its time. A time that is after the topic's timestamp, or after
 // the clock, counts as that. One that is of the day before the topic's timestamp is right: they come
@@ -30,6 +35,12 @@ type reach struct {
 func (r *reach) hear(rec *Record, t, came time.Time) {
 	lag := rec.Time.Sub(t)
 	right := lag > 0 && lag <= lagHistory
+	if r.Latest == 0 {
+		r.Lag = lagUnknown.Milliseconds()
+	}
+	if r.Lag -= r.Lag / lagKept; right {
+		r.Lag = max(r.Lag, lag.Milliseconds())
+	}
 	if lag < 0 && rec.Time.UnixMilli() > 0 {
 		t = rec.Time
 	}
@@ -59,16 +70,21 @@ func (r *reach) add(key []byte, ms int64, right bool) {
 	if right {
 		r.Others = max(r.Others, ms)
 	}
+	r.Passed = max(r.Passed, r.Others-r.Lag)
 }
 
 // passed is the time that the partition has passed: the latest that records of two keys have
-// reached, or one that is known to be right. A wrong time of one key says nothing of the others. It
-// is zero while there is none.
-func (r reach) passed() time.Time {
-	if r.Others <= 0 {
+// reached, or one that is known to be right; with lags, by as much earlier as records of it usually are
+// late. A wrong time of one key says nothing of the others. It is zero while there is none.
+func (r reach) passed(lags bool) time.Time {
+	ms := r.Others
+	if lags {
+		ms = r.Passed
+	}
+	if ms <= 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(r.Others).UTC()
+	return time.UnixMilli(ms).UTC()
 }
 
 // latest is the latest time of a record, zero if there is none.

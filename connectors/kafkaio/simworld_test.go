@@ -982,7 +982,7 @@ func (w *world) append(all []saying, wrong misdate, prompt bool) {
 		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value, Timestamp: now}
 		w.produced[partition] = append(w.produced[partition], key)
 		rec := Record{Position: at, Time: now, Key: records[i].Key, Value: value}
-		if passed := w.reached[partition].passed(); passed.After(t) {
+		if passed := w.reached[partition].passed(false); passed.After(t) {
 			rec.LogTime = passed
 		}
 		out, err := w.truth.learn(rec, w.age)

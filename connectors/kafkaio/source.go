@@ -58,6 +58,8 @@ type Source struct {
 	// watermark lags by as much. The watermark of a partition in which nothing comes follows
 	// the clock by the usual lag of the partition's records, at least Disorder.
 	Disorder time.Duration
+	// Lags has Record.LogTime allow for what records of the partition are usually late.
+	Lags bool
 	// Clock is the name of a registered Clock, and ClockSetting what it is made with.
 	// Default: the record's timestamp. A time beyond the present holds as the present, and the
 	// usual lag is known of sources with a Clock only.

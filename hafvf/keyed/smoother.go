@@ -32,7 +32,7 @@ type SmoothConfig struct {
 	// different ones. Required; whole milliseconds.
 	Gap time.Duration
 	// AllowedLateness is how long after its end a session still takes late
-	// observations, and is emitted again. Of a log the time goes by Observation.LogTime. Default 0.
+	// observations, and is emitted again. Default 0.
 	AllowedLateness time.Duration
 	// Max is the largest number of observations that are smoothed together; a
 	// longer session is divided. Default 10 million.
@@ -258,11 +258,6 @@ func (sm *Smoother) check(key string, o *Observation) error {
 	}
 	if o.Time.IsZero() {
 		return errors.New("no time; a session needs one")
-	}
-	// The log decides, and no clock: a session comes out in the same way if the log is read again.
-	if over := o.Time.Add(sm.cfg.Gap + sm.cfg.AllowedLateness); over.Before(o.LogTime) {
-		return fmt.Errorf("late: a session of %s could be over at %s, and its log had passed %s: session.gap and session.allowed_lateness allow %v",
-			stamp(o.Time), stamp(over), stamp(o.LogTime), sm.cfg.Gap+sm.cfg.AllowedLateness)
 	}
 	if sm.aggregator != nil && sm.aggregator.Value.Counts() {
 		return nil
