@@ -194,6 +194,14 @@ func TestReach(t *testing.T) {
 	if got := p.reach.passed(true); now.Add(-time.Hour).Sub(got) > 2*lagKept*time.Millisecond {
 		t.Errorf("after many that come at once it has passed %v with lags", got)
 	}
+	one := reach{}
+	for i := range 3 {
+		at := base.Add(time.Duration(i) * time.Hour)
+		one.hear(&Record{Key: []byte("a"), Time: at}, at, now)
+	}
+	if got, want := one.passed(true), base.Add(2*time.Hour-lagUnknown); !one.passed(false).IsZero() || got.Before(want) || got.After(want.Add(lagUnknown/100)) {
+		t.Errorf("of one key %v, with lags %v, want %v", one.passed(false), got, want)
+	}
 	none := reach{}
 	for _, h := range []int{3, 9, 7} {
 		none.add(nil, base.Add(time.Duration(h)*time.Hour).UnixMilli(), false)

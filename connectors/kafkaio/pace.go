@@ -70,12 +70,17 @@ func (r *reach) add(key []byte, ms int64, right bool) {
 	if right {
 		r.Others = max(r.Others, ms)
 	}
-	r.Passed = max(r.Passed, r.Others-r.Lag)
+	known := r.Others
+	if known == 0 {
+		known = r.Latest // sessions of a partition with one key end too
+	}
+	r.Passed = max(r.Passed, known-r.Lag)
 }
 
 // passed is the time that the partition has passed: the latest that records of two keys have
-// reached, or one that is known to be right; with lags, by as much earlier as records of it usually are
-// late. A wrong time of one key says nothing of the others. It is zero while there is none.
+// reached, or one that is known to be right. A wrong time of one key says nothing of the others. It is
+// zero while there is none. With lags it is by as much earlier as records are usually late, and one key
+// suffices where there is no other.
 func (r reach) passed(lags bool) time.Time {
 	ms := r.Others
 	if lags {
