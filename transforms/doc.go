@@ -72,7 +72,7 @@
 //
 // # What a runner must provide
 //
-// Filter needs state and event-time timers per key. Smooth needs session windows and, with
+// Filter needs state and event-time timers per key. Smooth needs session windows and, with logs or
 // an allowed lateness, state and timers. The runner must not process one key twice at the
 // same time. Package hafvf/pipeline/direct runs both in this process.
 //
