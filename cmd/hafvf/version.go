@@ -13,11 +13,13 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of the program and of what it is built from",
 		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			program, beam := versions()
-			fmt.Fprintf(cmd.OutOrStdout(), "hafvf %s, Beam %s, %s %s/%s\n", program, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		},
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), versionLine()) },
 	}
+}
+
+func versionLine() string {
+	program, beam := versions()
+	return fmt.Sprintf("hafvf %s, Beam %s, %s %s/%s", program, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is that of the program. CHANGELOG.md has a heading for it.

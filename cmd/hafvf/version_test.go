@@ -10,9 +10,10 @@ import (
 
 // The version is that of the changelog's first heading.
 func TestVersion(t *testing.T) {
-	code, stdout, _ := program.Run(t, "", "", "version")
-	if code != 0 || !strings.HasPrefix(stdout, "hafvf "+version) {
-		t.Errorf("exit %d, %s", code, stdout)
+	for _, arg := range []string{"version", "--version"} {
+		if code, stdout, stderr := program.Run(t, "", "", arg); code != 0 || !strings.HasPrefix(stdout, "hafvf "+version) || stderr != "" {
+			t.Errorf("%s: exit %d, %s%s", arg, code, stdout, stderr)
+		}
 	}
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
