@@ -8,6 +8,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
+	"hafvf/internal/message"
 )
 
 // Order is the order in which a key's observations are learned.
@@ -117,7 +118,7 @@ func (c Config) validate() error {
 	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
 		return fmt.Errorf("silence: %w", err)
 	}
-	if err := c.checkExpire(); err != nil {
+	if err := CheckExpire(c.Expire, c.Lateness, c.Aggregate, c.withDefaults().Order); err != nil {
 		return fmt.Errorf("expire: %w", err)
 	}
 	if err := c.Alerts.validate(); err != nil {
@@ -126,18 +127,21 @@ func (c Config) validate() error {
 	return checkRules(c.Filter, c.Keys)
 }
 
-func (c Config) checkExpire() error {
+// CheckExpire says why keys cannot be forgotten after such a time; 0 forgets none.
+func CheckExpire(expire, lateness time.Duration, a *AggregateConfig, order Order) error {
 	switch {
-	case c.Expire < 0:
-		return fmt.Errorf("%v is negative", c.Expire)
-	case c.Expire == 0:
+	case expire < 0:
+		return fmt.Errorf("%v is negative", expire)
+	case expire == 0:
 		return nil
-	case c.Expire <= c.Lateness:
-		return fmt.Errorf("%v is not longer than the lateness of %v", c.Expire, c.Lateness)
-	case c.Aggregate != nil && c.Expire <= c.Aggregate.Every:
-		return fmt.Errorf("%v is not longer than an interval of %v", c.Expire, c.Aggregate.Every)
+	case order != EventTime:
+		return CheckTimed(order)
+	case expire <= lateness:
+		return fmt.Errorf("%s is not longer than lateness", message.Duration(expire))
+	case a != nil && expire <= a.Every:
+		return fmt.Errorf("%s is not longer than aggregate.every", message.Duration(expire))
 	}
-	return CheckTimed(c.withDefaults().Order)
+	return nil
 }
 
 // CheckTimed says why nothing goes by the times of observations under an order.

@@ -217,11 +217,8 @@ func (d *decoder) receivers(c *Config) {
 		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
 			d.fail(join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
 		}
-		if r.MaxAge < 0 {
-			r.MaxAge = 0
-			if c.Source.Unending() {
-				r.MaxAge = defaultMaxAge
-			}
+		if !d.has(join(r.At, "max_age")) && c.Source.Unending() {
+			r.MaxAge = defaultMaxAge
 		}
 		if c.Detect == nil {
 			continue
@@ -267,25 +264,18 @@ const defaultExpire = 90 * 24 * time.Hour
 
 // checkExpire settles when keys are forgotten.
 func (d *decoder) checkExpire(c *Config) {
-	written := d.has("expire")
-	switch {
+	switch written := d.has("expire"); {
 	case c.Transform == Smooth && written:
 		d.fail("expire", "belongs to transform: filter")
-	case c.Expire < 0 && c.Transform == Filter && c.Order == EventTime && c.Source.Unending():
+	case !written && c.Transform == Filter && c.Order == EventTime && c.Source.Unending():
 		c.Expire = defaultExpire
-	case c.Expire < 0:
-		c.Expire = 0
 	}
-	if c.Expire == 0 {
-		return
-	}
-	always := "; never keeps all keys"
-	if err := keyed.CheckTimed(keyed.Order(c.Order)); err != nil {
-		d.fail("expire", "%v", err)
-	} else if c.Expire <= c.Lateness {
-		d.fail("expire", "%s is not longer than lateness%s", message.Duration(c.Expire), always)
-	} else if a := c.Aggregate; a != nil && c.Expire <= a.Every {
-		d.fail("expire", "%s is not longer than aggregate.every%s", message.Duration(c.Expire), always)
+	if err := keyed.CheckExpire(c.Expire, c.Lateness, c.Aggregate, keyed.Order(c.Order)); err != nil {
+		always := ""
+		if c.Order == EventTime {
+			always = "; never keeps all keys"
+		}
+		d.fail("expire", "%v%s", err, always)
 	}
 }
 

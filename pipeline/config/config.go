@@ -250,7 +250,6 @@ func defaults() *Config {
 		Top:            hafvf.DefaultMember().Top,
 		BankForgetting: hafvf.DefaultForgetting,
 		Order:          EventTime,
-		Expire:         -1,
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
 		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},

@@ -260,7 +260,7 @@ func (s *Sink) keys() []key {
 
 // receivers reads a receiver of alerts, or a list of them.
 func receivers(dst *[]Receiver) reader {
-	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds(), MaxAge: -1} }
+	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds()} }
 	example := fresh("")
 	one := func(d *decoder, path string, n *yaml.Node) {
 		r := fresh(path)
