@@ -87,7 +87,7 @@ func (r *receiver) told(key string, e *keyed.Estimate) (all []keyed.Told) {
 		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) })
 	}
 	if e.Recovered != nil && r.wantsAlarm(key, e.Recovered.Alert) {
-		all = append(all, *e.Recovered)
+		all = append(all, e.Recovery())
 	}
 	alarmed := e.Alarm != nil && r.wants(key, e.Alarm.Kind, r.Kinds)
 	if alarmed {

@@ -134,7 +134,7 @@ func text(e keyed.Estimate) string {
 		more += fmt.Sprintf(" %+v", *e.Silence)
 	}
 	if e.Recovered != nil {
-		more += fmt.Sprintf(" %s %+v", e.Recovered.Of.ID, *e.Recovered.Alert)
+		more += fmt.Sprintf(" %s %+v", e.Recovered.ID, *e.Recovered.Alert)
 	}
 	e.Detection, e.Alarm, e.Silence, e.Recovered = nil, nil, nil, nil
 	return fmt.Sprintf("%+v", e) + more

@@ -138,7 +138,7 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate) (_ []byte, n int) {
 		}
 	}
 	if e.Recovered != nil {
-		add(*e.Recovered, Decision, keyed.Pace{})
+		add(e.Recovery(), Decision, keyed.Pace{})
 	}
 	if e.Alarm != nil || e.Pace != (keyed.Pace{}) {
 		add(keyed.Told{Of: e, Alert: e.Alarm}, Decision, e.Pace)

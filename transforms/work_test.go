@@ -77,7 +77,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			fn.out = outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
 				detection, alarm, end := e.Detection, e.Alarm, ""
 				if e.Recovered != nil {
-					end = fmt.Sprintf("%s %+v", e.Recovered.Of.ID, e.Recovered.Alert)
+					end = fmt.Sprintf("%s %+v", e.Recovered.ID, e.Recovered.Alert)
 				}
 				e.Detection, e.Alarm, e.Recovered = nil, nil, nil
 				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v %s", ts, key, e, detection, alarm, end))

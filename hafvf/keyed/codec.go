@@ -210,7 +210,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	}
 	b = compact.AppendFlags(b, e.WarmUp, e.Detection != nil, e.Recovered != nil)
 	if t := e.Recovered; t != nil {
-		b = appendAlert(compact.AppendString(b, t.Of.ID), t.Alert)
+		b = appendAlert(compact.AppendString(b, t.ID), t.Alert)
 	}
 	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
 	for _, m := range e.Bank {
@@ -293,7 +293,7 @@ func (r *reader) estimate() Estimate {
 	}
 	var detects, recovered bool
 	if e.WarmUp, detects, recovered = r.Flags(); recovered {
-		e.Recovered = e.recovered(r.Text(), r.alert())
+		e.Recovered = &Ended{r.Text(), r.alert()}
 	}
 	for range r.Count(1) {
 		var m MemberStep

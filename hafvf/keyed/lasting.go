@@ -55,7 +55,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 			}
 		}
 		if d.Ended {
-			e.Recovered = e.recovered(l.id, t.end(l, e, values))
+			e.Recovered = &Ended{l.id, t.end(l, e, values)}
 			s.lasting = nil
 		}
 	}
@@ -140,10 +140,10 @@ func (l *lasting) stays() string {
 	return "below"
 }
 
-// recovered is the alert of the end of an alarm, told of the estimate with which it has ended, but
-// for the id.
-func (e *Estimate) recovered(id string, a *Alert) *Told {
-	return &Told{&Estimate{Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted}, a}
+// Recovery is the alert of Recovered, which is not nil. It is told of the estimate, but for the ID, which
+// is that of the alarm.
+func (e *Estimate) Recovery() Told {
+	return Told{&Estimate{Time: e.Time, ID: e.Recovered.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted}, e.Recovered.Alert}
 }
 
 // BackToUsual reports whether the alert is the end of an alarm that has lasted, and not that of a

@@ -99,9 +99,9 @@ func TestLasting(t *testing.T) {
 				if r == nil {
 					continue
 				}
-				ends = append(ends, r.Of.ID+" "+r.Message)
-				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !r.Of.Time.Equal(o.Time) {
-					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, r.Of.Time)
+				ends = append(ends, r.ID+" "+r.Message)
+				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Recovery().Of.Time.Equal(o.Time) {
+					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, o.Time)
 				}
 				b, _ := e.AppendBinary(nil)
 				var read Estimate

@@ -123,12 +123,18 @@ type Estimate struct {
 	Regime    Moments // of the likelihood's mean in the running regime alone
 	Alarm     *Alert  // the decision; nil where there is none
 	Belief    *Alert  // what AlertConfig.Beliefs asks for; nil where there is nothing to tell
-	// Recovered is the end of an alarm that has lasted, see AlarmConfig.Lasting. It is told of the
-	// ID of that alarm. It is nil where none has ended.
-	Recovered *Told
+	// Recovered is the end of an alarm that has lasted, see AlarmConfig.Lasting. It is nil where none
+	// has ended.
+	Recovered *Ended
 	// Pace is that of the key, for those who look at the alarms of many keys. It is there when the
 	// warm-up ends, with every alarm, and where N is a power of two; else zero.
 	Pace Pace
+}
+
+// An Ended is the end of an alarm that has lasted.
+type Ended struct {
+	ID string // of the alarm
+	*Alert
 }
 
 // A Pace says how far the observations of a key are apart, and how often it may raise an alarm.

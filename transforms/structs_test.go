@@ -1,0 +1,67 @@
+package transforms_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/direct"
+)
+
+// users is a struct of a foreign pipeline.
+type users struct {
+	Name        string
+	Observation keyed.Observation
+	Estimate    keyed.Estimate
+	Alert       keyed.Alert
+	Told        keyed.Told
+	Silent      keyed.Silent
+	Rejected    keyed.Rejected
+	Smoothed    keyed.Smoothed
+}
+
+func init() {
+	beam.RegisterType(reflect.TypeFor[users]())
+	register.Function2x0(emitUsers)
+	register.Function2x1(checkUsers)
+	register.Emitter1[users]()
+	register.Iter1[users]()
+}
+
+func usersOf() users {
+	o := keyed.Value(at(5), "id", 3)
+	nan := math.NaN()
+	alert := keyed.Alert{Kind: "change", LogOdds: nan, Size: math.Inf(1), Message: "m"}
+	e := keyed.Estimate{Time: at(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.Ended{ID: "a", Alert: &alert}}
+	return users{"n", o, e, alert, keyed.Told{Of: &e, Alert: &alert}, keyed.Silent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
+}
+
+func emitUsers(_ []byte, emit func(users)) { emit(usersOf()) }
+
+func checkUsers(_ int, all func(*users) bool) error {
+	var u users
+	for all(&u) {
+		if diff := gocmp.Diff(usersOf(), u, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+			return fmt.Errorf("(-want +got) %s", diff)
+		}
+	}
+	return nil
+}
+
+// What the nodes take and give may stand in a struct of somebody's pipeline.
+func TestTypesInAStruct(t *testing.T) {
+	p, s := beam.NewPipelineWithRoot()
+	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
+	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
+	if _, err := direct.Execute(context.Background(), p); err != nil {
+		t.Error(err)
+	}
+}
