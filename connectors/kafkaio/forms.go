@@ -49,7 +49,7 @@ func (f Form) Reading() Reading {
 	if f.Name == "" {
 		return nil
 	}
-	return known(&readings, f.Name).(func(string) Reading)(f.Setting)
+	return known(&readings, "form", f.Name).(func(string) Reading)(f.Setting)
 }
 
 // writing is nil for the zero Form.
@@ -57,13 +57,13 @@ func (f Form) writing() Writing {
 	if f.Name == "" {
 		return nil
 	}
-	return known(&writings, f.Name).(func(string) Writing)(f.Setting)
+	return known(&writings, "form", f.Name).(func(string) Writing)(f.Setting)
 }
 
-func known(all *sync.Map, name string) any {
+func known(all *sync.Map, what, name string) any {
 	of, ok := all.Load(name)
 	if !ok {
-		panic(fmt.Sprintf("kafkaio: no form %q is registered", name))
+		panic(fmt.Sprintf("kafkaio: no %s %q is registered", what, name))
 	}
 	return of
 }

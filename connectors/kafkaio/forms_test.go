@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -65,4 +66,21 @@ func TestUnknownForm(t *testing.T) {
 		}
 	}()
 	Form{Name: "nobody"}.Reading()
+}
+
+// A name that nothing is registered under is a mistake of the program, and not a default.
+func TestUnregisteredNames(t *testing.T) {
+	for what, use := range map[string]func(){
+		"form":  func() { Form{Name: "nobody's"}.Reading() },
+		"clock": func() { Source{Clock: "nobody's"}.clock() },
+	} {
+		func() {
+			defer func() {
+				if got, want := fmt.Sprint(recover()), fmt.Sprintf(`kafkaio: no %s "nobody's" is registered`, what); got != want {
+					t.Errorf("panic %q, want %q", got, want)
+				}
+			}()
+			use()
+		}()
+	}
 }

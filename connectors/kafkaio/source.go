@@ -90,10 +90,10 @@ func RegisterClock(name string, of func(setting string) Clock) {
 }
 
 func (src Source) clock() Clock {
-	if of, ok := clocks.Load(src.Clock); ok {
-		return of.(func(string) Clock)(src.ClockSetting)
+	if src.Clock == "" {
+		return func(r Record) (time.Time, bool) { return r.Time, true }
 	}
-	return func(r Record) (time.Time, bool) { return r.Time, true }
+	return known(&clocks, "clock", src.Clock).(func(string) Clock)(src.ClockSetting)
 }
 
 const (
@@ -116,7 +116,7 @@ func Read(s beam.Scope, src Source) beam.PCollection {
 
 // ReadBatches is Read without a collection of single records: it returns a
 // PCollection<Batch>, each of what one fetch brought, at the earliest of the times of its
-// records.
+// records, or at the watermark if that is later.
 func ReadBatches(s beam.Scope, src Source) beam.PCollection {
 	return readBatches(s.Scope("kafkaio.Read"), src)
 }
