@@ -3,6 +3,7 @@ package pipeline
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -42,6 +43,14 @@ func TestRecommendedIsDetect(t *testing.T) {
 		}
 		if want.AllSettings().String() != got.AllSettings().String() {
 			t.Errorf("%s: a state of one is not one of the other", family)
+		}
+		m := compose(t, "transform: smooth\nmodel: {family: "+family+", "+c.model+"}\nsource: {jsonl: {path: in.jsonl}}\n").transform.(smoothing)
+		smooth := keyed.RecommendedSmoothing(family, 30*time.Minute)
+		if c.set != nil {
+			c.set(&smooth.Filter)
+		}
+		if diff := cmp.Diff(smooth, m.cfg.SmoothConfig, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: recommended (-) and composed (+) for sessions: %s", family, diff)
 		}
 		if _, err := keyed.NewEstimator(want); err != nil {
 			t.Errorf("%s: %v", family, err)

@@ -65,20 +65,31 @@ const DefaultWarmUp = 50
 // mvnormal need it, and a categorical needs the parameter alpha of Filter.Prior.
 func Recommended(family string) Config {
 	detect, alarms := hafvf.DefaultDetect(), DefaultAlarms()
-	cfg := Config{
+	return Config{
 		Filter: hafvf.Config{
-			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect,
+			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect, WarmUp: defaultWarmUp(family),
 		},
 		Order: EventTime, Alarms: &alarms, Alerts: AlertConfig{Direction: Both},
 	}
+}
+
+// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time:
+// each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
+// program with transform: smooth and prior: auto. As for Recommended, some families need more.
+func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
+	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap}.withDefaults()
+}
+
+// defaultWarmUp is DefaultWarmUp of a family that first observations can set the prior of, else 0.
+func defaultWarmUp(family string) int {
 	for _, dim := range []int{0, 2} { // of vectors there are two
 		if m, err := expfam.New(family, nil, dim); err == nil {
 			if _, ok := m.(expfam.Fitted); ok {
-				cfg.Filter.WarmUp = DefaultWarmUp
+				return DefaultWarmUp
 			}
 		}
 	}
-	return cfg
+	return 0
 }
 
 // A Rule says how the keys that match a pattern are filtered.
