@@ -23,37 +23,57 @@ type Metrics struct {
 	run *run
 }
 
+// A Metric is what /metrics has of a run.
+type Metric struct {
+	Name, Doc string
+	Labels    []string
+}
+
+// MetricTable are all metrics of this package.
+var MetricTable []Metric
+
+// metric adds a metric to the table.
+func metric(name, doc string, labels ...string) *prometheus.Desc {
+	MetricTable = append(MetricTable, Metric{name, doc, labels})
+	return prometheus.NewDesc(name, doc, labels, nil)
+}
+
 var (
-	readDesc     = prometheus.NewDesc("hafvf_records_in_total", "Records taken up.", nil, nil)
-	outDesc      = prometheus.NewDesc("hafvf_records_out_total", "Estimates made.", nil, nil)
-	rejectedDesc = prometheus.NewDesc("hafvf_records_rejected_total", "Records that could not be used.", nil, nil)
-	lateDesc     = prometheus.NewDesc("hafvf_records_late_total", "Rejected records that came after their turn.", nil, nil)
-	turnedDesc   = prometheus.NewDesc("hafvf_keys_turned_back_total", "How often a key went back from a time ahead of the clock.", nil, nil)
-	eventLagDesc = prometheus.NewDesc("hafvf_event_lag_seconds", "How far records of a partition are behind the clock when they arrive: 99 % of them, of late.", []string{"partition"}, nil)
-	refusedDesc  = prometheus.NewDesc("hafvf_records_refused_total", "Estimates that the sink did not take. They are in the dead letter.", nil, nil)
-	partialDesc  = prometheus.NewDesc("hafvf_partial_answers_total", "Answers of the server of the source of which it says that they are not whole.", nil, nil)
-	droppedDesc  = prometheus.NewDesc("hafvf_points_dropped_total", "Points of the server of the source that it was not asked for, or that came twice.", nil, nil)
-	missingDesc  = prometheus.NewDesc("hafvf_records_missing_total", "Records without a value.", nil, nil)
-	failedDesc   = prometheus.NewDesc("hafvf_not_converged_total", "Estimates whose iteration did not converge.", nil, nil)
-	alarmsDesc   = prometheus.NewDesc("hafvf_alarms_total", "Alarms raised.", []string{"kind"}, nil)
-	mutedDesc    = prometheus.NewDesc("hafvf_alarms_muted_total", "Alarms that were not raised, because the debt of earlier alarms of their keys stood against them.", nil, nil)
-	openedDesc   = prometheus.NewDesc("hafvf_incidents_total", "Incidents opened.", nil, nil)
-	openDesc     = prometheus.NewDesc("hafvf_incidents_open", "Incidents that have not closed yet.", nil, nil)
-	changesDesc  = prometheus.NewDesc("hafvf_changes_total", "Changes detected.", nil, nil)
-	outliersDesc = prometheus.NewDesc("hafvf_outliers_total", "Outliers detected.", nil, nil)
-	resetDesc    = prometheus.NewDesc("hafvf_keys_reset_total", "Keys that began anew, because the state could not be read or could learn nothing.", nil, nil)
-	panicsDesc   = prometheus.NewDesc("hafvf_panics_total", "How often the mathematics of a key panicked, which is a fault of hafvf. The records are in the dead letter.", nil, nil)
-	keysDesc     = prometheus.NewDesc("hafvf_keys", "Keys that this run has seen, less those that it has forgotten.", nil, nil)
-	expiredKeys  = prometheus.NewDesc("hafvf_keys_expired_total", "Keys that were forgotten, as they had no record for longer than expire.", nil, nil)
-	sentDesc     = prometheus.NewDesc("hafvf_alerts_sent_total", "Alerts that the receiver took.", receiverLabels, nil)
-	failedToDesc = prometheus.NewDesc("hafvf_alerts_failed_total", "Alerts that the receiver did not take. They are in the dead letter.", receiverLabels, nil)
-	expiredDesc  = prometheus.NewDesc("hafvf_alerts_expired_total", "Alerts that were not sent, because they were older than max_age.", receiverLabels, nil)
-	waitingDesc  = prometheus.NewDesc("hafvf_alerts_waiting", "Alerts that wait for the receiver.", receiverLabels, nil)
-	oldestDesc   = prometheus.NewDesc("hafvf_alerts_oldest_waiting_seconds", "For how long the first of them has been waiting.", receiverLabels, nil)
-	deletedDesc  = prometheus.NewDesc("hafvf_records_deleted_total", "Records of a topic that were deleted before they were read, at most.", []string{"topic"}, nil)
-	lagAgeDesc   = prometheus.NewDesc("hafvf_lag_age_seconds", "Time since the brokers said last where the partitions end.", nil, nil)
-	lagDesc      = prometheus.NewDesc("hafvf_lag_records", "Records of a partition that have not been taken up.", []string{"partition"}, nil)
+	readDesc     = metric("hafvf_records_in_total", "records read")
+	outDesc      = metric("hafvf_records_out_total", "estimates made")
+	rejectedDesc = metric("hafvf_records_rejected_total", "records in the dead letter")
+	lateDesc     = metric("hafvf_records_late_total", "those among them that came after their turn")
+	turnedDesc   = metric("hafvf_keys_turned_back_total", "how often a key went back from a time ahead of the clock")
+	eventLagDesc = metric("hafvf_event_lag_seconds", "by how much 99 % of the last records were behind the clock when they came. It is there if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
+	refusedDesc  = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` did not take. They are in the dead letter")
+	partialDesc  = metric("hafvf_partial_answers_total", "answers of a source `prometheus` that the server said to be partial. They were asked for again, or with `partial: take` taken")
+	droppedDesc  = metric("hafvf_points_dropped_total", "points of a source `prometheus` that the server was not asked for, or gave twice")
+	missingDesc  = metric("hafvf_records_missing_total", "records without a value")
+	failedDesc   = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
+	alarmsDesc   = metric("hafvf_alarms_total", "alarms raised", "kind")
+	mutedDesc    = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
+	openedDesc   = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
+	openDesc     = metric("hafvf_incidents_open", "incidents that have not closed")
+	changesDesc  = metric("hafvf_changes_total", "detected changes, alarm or not")
+	outliersDesc = metric("hafvf_outliers_total", "detected outliers, alarm or not")
+	resetDesc    = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
+	panicsDesc   = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a fault of hafvf. The records are in the dead letter")
+	keysDesc     = metric("hafvf_keys", "keys seen since the start, less those that were forgotten since")
+	expiredKeys  = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
+	sentDesc     = metric("hafvf_alerts_sent_total", "alerts that the receiver took", receiverLabels...)
+	failedToDesc = metric("hafvf_alerts_failed_total", "alerts that went to the dead letter", receiverLabels...)
+	expiredDesc  = metric("hafvf_alerts_expired_total", "alerts that were not sent, because they were older than `max_age`", receiverLabels...)
+	waitingDesc  = metric("hafvf_alerts_waiting", "alerts that are pending for the receiver", receiverLabels...)
+	oldestDesc   = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest of them", receiverLabels...)
+	deletedDesc  = metric("hafvf_records_deleted_total", "records that were deleted (retention) before they were read, at most", "topic")
+	lagAgeDesc   = metric("hafvf_lag_age_seconds", "time since the brokers last reported where the partitions end")
+	lagDesc      = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
 )
+
+// stageMetric is a histogram.
+var stageMetric = Metric{"hafvf_stage_seconds", "the time that a batch of records takes, a histogram: `read` (until the batch is gathered and earlier batches are done), `process` (until all outputs are stored), `commit` (of states and offsets)", []string{"stage"}}
+
+func init() { MetricTable = append(MetricTable, stageMetric) }
 
 // receiverLabels are those of metrics of receivers: the place in the list of receivers, and what
 // may be said of the URL.
@@ -62,10 +82,10 @@ var receiverLabels = []string{"receiver", "host"}
 // NewMetrics returns metrics to register with Prometheus.
 func NewMetrics() *Metrics {
 	return &Metrics{stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "hafvf_stage_seconds",
-		Help:    "Time that records take together: read (gathered, and waiting for those before them), process (until all their outputs are stored), commit (of states and offsets).",
+		Name:    stageMetric.Name,
+		Help:    stageMetric.Doc,
 		Buckets: prometheus.ExponentialBuckets(.001, 2.5, 12),
-	}, []string{"stage"})}
+	}, stageMetric.Labels)}
 }
 
 // Describe implements prometheus.Collector. It describes nothing, so that Prometheus does

@@ -4,11 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"hafvf/internal/domain"
+	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
@@ -39,6 +41,33 @@ func TestConfigMD(t *testing.T) {
 	}
 	if string(text) != configMD()+recordsMD() {
 		t.Errorf("%s is not the reference any more: go test ./internal/documents -run ConfigMD -update", path)
+	}
+}
+
+// The table of metrics in deploy/reference.md is the program's: go test ./internal/documents -run
+// MetricsMD -update writes it.
+func TestMetricsMD(t *testing.T) {
+	const name, begin, end = "deploy/reference.md", "<!--metrics-->\n", "<!--/metrics-->"
+	var table strings.Builder
+	table.WriteString("| metric | labels | meaning |\n|---|---|---|\n")
+	for _, m := range pipeline.MetricTable {
+		labels := ""
+		if len(m.Labels) > 0 {
+			labels = "`" + strings.Join(m.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m.Name, labels, m.Doc)
+	}
+	before, rest, _ := strings.Cut(read(t, name), begin)
+	was, after, ok := strings.Cut(rest, end)
+	switch {
+	case !ok:
+		t.Fatalf("%s has no place for the table", name)
+	case *update:
+		if err := os.WriteFile(filepath.Join(root, name), []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case was != table.String():
+		t.Errorf("%s has another table: go test ./internal/documents -run MetricsMD -update", name)
 	}
 }
 
