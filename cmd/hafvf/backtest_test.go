@@ -123,6 +123,7 @@ type mutedRecord struct {
 
 // backtestReport is what the tests read of a report in JSON.
 type backtestReport struct {
+	Units                   map[string]string
 	Keys, Records, Rejected int
 	Told                    map[string]int
 	Budget                  struct {
@@ -198,6 +199,15 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	}
 	dir := e2e.Folder(t, map[string]string{"in.csv": string(testdata.CloudCSV), "cloud.yaml": backtestYAML, "nab.json": nab, "labels.csv": labels})
 	r := backtestJSON(t, dir, "cloud.yaml", "--labels", "nab.json")
+	_, written, _ := program.Run(t, dir, "", "backtest", "--json", "cloud.yaml", "--labels", "nab.json")
+	for name := range r.Units {
+		if !strings.Contains(written, `"`+name+`": `) {
+			t.Errorf("a unit of %s, which the report has not", name)
+		}
+	}
+	if len(r.Units) < 5 {
+		t.Errorf("units: %v", r.Units)
+	}
 
 	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)

@@ -32,6 +32,13 @@ func (v Number) magnitude() float64 {
 	return -1
 }
 
+// units are those of a Report, by the name of the number.
+var units = map[string]string{
+	"per_week": "alerts a week", "observations_per_alarm": "observations", "delay": "observations",
+	"size": "standard deviations", "score": "minus the decimal logarithm of a probability",
+	"median_delay": "seconds", "largest_delay": "seconds", "allowed": "alarms", "spent": "alarms",
+}
+
 // A Report is what a run would have told.
 type Report struct {
 	Config   string    `json:"config"`
@@ -44,6 +51,8 @@ type Report struct {
 	Last     time.Time `json:"last,omitzero"`
 	Seconds  float64   `json:"seconds"`
 	Rate     Number    `json:"records_per_second"`
+
+	Units map[string]string `json:"units"` // of the numbers below that are no counts
 
 	Told   Counts `json:"told"`
 	Weeks  []Week `json:"weeks"` // those with alerts
@@ -174,6 +183,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &Report{
+		Units:  units,
 		Config: config, Keys: len(c.keys), Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Stopped: s.Stopped,
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
 		Told: Counts{}, ByKey: []Key{}, Largest: []Event{},
