@@ -29,7 +29,7 @@ type Submission struct {
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
-		f.cfg.Migrate = s.Migrate
+		f.host.Migrate = s.Migrate
 		here := *g
 		here.transform, g = f, &here
 	}

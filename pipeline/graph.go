@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -134,8 +133,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			alarms.Zone = c.Zone
 			cfg.Alarms = &alarms
 		}
-		atEnd := (c.Silence != nil || c.Aggregate != nil) && !c.Source.Unending() && c.Runner.Name != config.Flink
-		g.transform = filtering{layout, transforms.Config{Config: cfg, Cells: cells(c.Runner), InMemory: c.Runner.Name != config.Flink, AtEnd: atEnd, GoesOn: atEnd && c.State != ""}, receivers, c.Source.Unending(), groupingOf(c)}
+		g.transform = filtering{layout, transforms.Config{Config: cfg}, hostOf(c), receivers, groupingOf(c)}
 	}
 	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), g.transform.schema(layout), &c.Source)
 	g.alerts = alerts
@@ -199,25 +197,23 @@ func valueNames(c *config.Config, values []string) (names []string) {
 	return names
 }
 
-// cells names the states that keys share.
-func cells(r config.Runner) []string {
-	if r.Name == config.Flink {
-		return flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
+// hostOf says how a run hosts the filter.
+func hostOf(c *config.Config) transforms.Host {
+	h := transforms.Host{Live: c.Source.Unending()}
+	if r := c.Runner; r.Name == config.Flink {
+		h.Cells = flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
+		return h
 	}
-	names := make([]string, cellsInMemory)
-	for i := range names {
-		names[i] = strconv.Itoa(i)
-	}
-	return names
+	h.InProcess = true
+	h.AtEnd = (c.Silence != nil || c.Aggregate != nil) && !h.Live
+	h.GoesOn = h.AtEnd && c.State != ""
+	return h
 }
-
-// cellsInMemory is the number of cells of a run in this process.
-const cellsInMemory = 256
 
 // memory is that of a run of the graph in this process, nil if it keeps no states.
 func (g *Graph) memory() *stored.Memory {
-	if f, ok := g.transform.(filtering); ok {
-		return f.memory()
+	if _, ok := g.transform.(filtering); ok {
+		return stored.NewMemory()
 	}
 	return nil
 }
@@ -410,8 +406,8 @@ func named(step string, state any) string {
 type filtering struct {
 	layout    records.Layout
 	cfg       transforms.Config
+	host      transforms.Host
 	receivers []receiver                  // of alerts
-	live      bool                        // the input has no end
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 }
 
@@ -426,7 +422,7 @@ func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered
 
 // filter adds the filter with an encoder.
 func (f filtering) filter(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) (b built) {
-	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.live, in, out, batches)
+	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, out, batches)
 	return b
 }
 

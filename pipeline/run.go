@@ -25,6 +25,7 @@ import (
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
+	"hafvf/transforms"
 )
 
 // Progress is how far a run has come.
@@ -93,6 +94,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
+	p := graph.build()
+	// The source begins when the states that the run takes over have their timers.
+	if n, err := transforms.Resumes(p); err != nil {
+		return s, err
+	} else if err := state.account.HandOver(ctx, n, nil); err != nil {
+		return s, err
+	}
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	followed := make(chan struct{})
@@ -100,7 +108,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = direct.Execute(state.account.In(running), graph.build())
+	_, err = direct.Execute(state.account.In(running), p)
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
@@ -288,9 +296,6 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.account = account.Open(keeper)
 		r.release = append(r.release, r.account.Close)
 	}
-	if err := r.resume(ctx, g); err != nil {
-		return err
-	}
 	r.dead = g.dead
 	for name, s := range g.sinks() {
 		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {
@@ -307,23 +312,6 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	}
 	r.register()
 	return nil
-}
-
-// resume hands over what stands for the states that the run takes over: the source begins when they
-// have their timers.
-func (r *run) resume(ctx context.Context, g *Graph) error {
-	f, ok := g.transform.(filtering)
-	if !ok {
-		return nil
-	}
-	n := 0
-	if f.cfg.Resumes(f.live) {
-		n++
-	}
-	if f.incidents != nil {
-		n++
-	}
-	return r.account.HandOver(ctx, n, nil)
 }
 
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
@@ -388,10 +376,10 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 		unsealer := &stored.Unsealer{}
 		cfg.Unseal = unsealer.Unseal
-		cfg.Open = func(stored iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
-			r.memory = f.memory()
+		cfg.Open = func(found iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
+			r.memory = stored.NewMemory()
 			r.memory.Expect(keys, bytes)
-			return f.openChangelog(t.Changelog, unsealer.Open, stored, r.memory, r.migrate, r.log)
+			return f.openChangelog(t.Changelog, unsealer.Open, found, r.memory, r.migrate, r.log)
 		}
 	}
 	r.memory = g.memory()

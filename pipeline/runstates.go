@@ -107,7 +107,7 @@ type stateFile struct {
 // to another configuration, or cannot be read.
 func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error) {
 	f := g.transform.(filtering)
-	memory := f.memory()
+	memory := stored.NewMemory()
 	var source []byte
 	var failed error
 	all := func(yield func(stored.State) bool) { source, failed = stored.ReadFile(g.states, yield) }
@@ -134,7 +134,7 @@ func openStateFile(g *Graph, migrate bool, log *slog.Logger) (*stateFile, error)
 	}
 	file.damaged = a.Reset(g.states, log)
 	if g.endless() {
-		file.held = f.memory()
+		file.held = stored.NewMemory()
 		for key, b := range memory.All() {
 			file.held.Put(key, b)
 		}
@@ -198,9 +198,6 @@ func (f *stateFile) keeper() account.Keeper {
 		},
 	}
 }
-
-// memory is one for a run of the filter.
-func (f filtering) memory() *stored.Memory { return stored.NewMemory(f.cfg.Cells) }
 
 // prepare writes the states that hold, without those of keys that have expired by the latest time
 // of any. replace replaces the file by them, and discard gives them up unless that was done.

@@ -59,7 +59,7 @@ func (g *Graph) watched() *Graph {
 type watching struct{ filtering }
 
 func (w watching) build(s beam.Scope, _ records.Form, in transforms.Registered, batches beam.PCollection) built {
-	w.live, w.cfg.AtEnd = false, w.cfg.Aggregate != nil || w.cfg.Silence != nil
+	w.host.Live, w.host.AtEnd = false, w.cfg.Aggregate != nil || w.cfg.Silence != nil
 	return w.filter(s, in, transforms.Registered{Name: toWatch, Setting: settingText(encoding{Receivers: []receiver{everyone(w.receivers)}})}, batches)
 }
 

@@ -71,8 +71,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // tells reports whether the node tells of keys that are silent, and expires whether it forgets keys.
-func (fn *node) tells() bool   { return fn.Live && fn.cfg.Silence != nil }
-func (fn *node) expires() bool { return fn.Live && fn.cfg.Expire > 0 }
+func (fn *node) tells() bool   { return fn.cfg.Live && fn.cfg.Silence != nil }
+func (fn *node) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
 
 // next is when a key has to be looked at, of what is known of it; zero: not before it speaks.
 func (fn *node) next(waits, deadline, expiry time.Time) (at time.Time) {
@@ -236,11 +236,6 @@ func (fn *node) tell(now time.Time, e *held) {
 	}
 	fn.report.Counts.Silences++
 	w := fn.workers[0]
-	if w.encoder == nil {
-		fn.report.Emitted++
-		fn.out.silent(mtime.FromTime(s.Since.Add(s.Bound)), e.key, s)
-		return
-	}
 	w.encoder.Silent(&w.encoded, e.key, s)
 	fn.put(w.encoded, Encoded{}, w.encoded)
 	fn.flush()
@@ -266,7 +261,7 @@ func (fn *node) expired(e *held, now time.Time) bool {
 // of a topic may expire in one bundle: what is decoded of them must not wait for its end.
 func (fn *node) drop(c *opened, e *held) {
 	w := fn.workers[0]
-	e.tellForgotten(w)
+	w.encoder.Forgotten(&w.encoded, e.key)
 	fn.put(w.encoded, Encoded{}, w.encoded)
 	fn.flush()
 	fn.report.Counts.ExpiredKeys++
@@ -278,30 +273,40 @@ func (fn *node) drop(c *opened, e *held) {
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they
 // had. It takes an impulse. In the account of the run it counts as a record that the source has handed
-// over, see Config.Resumes, and so does each cell: the source begins when they have their timers.
-type resumeFn struct {
-	Config string
+// over, see Resumes, and so does each cell: the source begins when they have their timers.
+type resumeFn struct{ called int }
 
-	called int
-}
-
-func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) error {
+func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {
 	m := account.Part[*stored.Memory](account.From(ctx), "")
 	if m == nil {
-		return nil // the runner has the timers
+		return // the runner has the timers
 	}
-	_, cfg, err := parseEstimator(fn.Config)
-	for _, name := range cfg.Cells {
+	for _, name := range m.Names() {
 		if m.Cell(name).Len() > 0 {
 			emit(mtime.ZeroTimestamp, name, nil)
 			fn.called++
 		}
 	}
-	return err
 }
 
 func (fn *resumeFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte)) {
-	if run := account.From(ctx); account.Part[*stored.Memory](run, "") != nil {
-		run.Report(account.Report{Emitted: fn.called - 1})
+	account.From(ctx).Report(account.Report{Emitted: fn.called - 1})
+}
+
+func (*resumeFn) resumes() bool { return true }
+
+// Resumes counts the steps of a pipeline that take over the states of a run before, and their timers.
+// Whoever runs the pipeline with an account hands over a record for each, before the source does.
+// The error is that of beam.Pipeline.Build.
+func Resumes(p *beam.Pipeline) (n int, err error) {
+	edges, _, err := p.Build()
+	for _, e := range edges {
+		if e.DoFn == nil {
+			continue
+		}
+		if step, ok := e.DoFn.Recv.(interface{ resumes() bool }); ok && step.resumes() {
+			n++
+		}
 	}
+	return n, err
 }

@@ -42,7 +42,7 @@ func (fn *generateFn) ProcessElement(_ []byte, emit func(beam.EventTime, string,
 	}
 }
 
-// emptyFn is keyed and stateful as filterFn is, and does nothing.
+// emptyFn is keyed and stateful as encodeFn is, and does nothing.
 type emptyFn struct {
 	State state.Value[[]byte]
 }
@@ -93,7 +93,8 @@ func BenchmarkFilter(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					blocks, _ := beam.ParDo2(s, &packEachFn{packer{Config: string(text)}}, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
+					packed := beam.ParDo(s, packObservation, beam.ParDo(s, &generateFn{n, keys}, beam.Impulse(s)))
+					blocks, _ := beam.ParDo2(s, &packFn{packer: packer{Config: string(text)}, Decoder: Registered{Name: objects}}, packed)
 					beam.ParDo(s, &emptyFn{State: state.MakeValueState[[]byte]("entity")}, blocks)
 					if _, err := direct.Execute(context.Background(), p); err != nil {
 						b.Fatal(err)

@@ -21,9 +21,7 @@
 // the values less their season. Estimates are on the scale of the values all the same,
 // but for the textbook parameters of Posterior. The node keeps the state of a key until
 // keyed.Config.Expire; its size does not grow with the number of observations. A state is read
-// when a bundle first sees the key, and written when the bundle ends. Keys may share the
-// runner's states, see Config.Cells, and a run in one process may keep them itself, see
-// Config.InMemory.
+// when a bundle first sees the key, and written when the bundle ends.
 //
 // # Smooth
 //
@@ -37,12 +35,12 @@
 //
 // # Elements of a source, and bytes
 //
-// FilterEncoded and SmoothEncoded are the same nodes without collections of
-// observations and estimates. They take the elements of a source, such as batches of
-// records, which a registered Decoder turns into observations. A registered Encoder
-// appends what is to be written of each estimate to bytes, which the node emits in
-// chunks. Nothing is made an element on the way but these, so that a record costs half
-// as much if the filter itself is cheap.
+// FilterEncoded and SmoothEncoded are what Filter and Smooth are made of. They take the elements
+// of a source, such as batches of records, which a registered Decoder turns into observations. A
+// registered Encoder appends what is to be written of each estimate to bytes, which the node emits
+// in chunks. Nothing is made an element on the way but these, so that a record costs half as much
+// if the filter itself is cheap. A Host says more of where the states are: keys may share the
+// runner's, and a run in one process may keep them itself.
 //
 // # Order and lateness
 //
@@ -68,7 +66,7 @@
 //
 // A state belongs to the configuration that it was written under. Filter fails the
 // pipeline at a state of another one; the error wraps keyed.ErrOtherConfig. With
-// Config.Migrate it carries states over that keys share, see keyed.Migrator.
+// Host.Migrate FilterEncoded carries states over that keys share, see keyed.Migrator.
 //
 // # What a runner must provide
 //
@@ -104,6 +102,6 @@
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //
-// Filter has also the counter migrated, of states that Config.Migrate has carried over, and the
+// Filter has also the counter migrated, of states that Host.Migrate has carried over, and the
 // distribution iterations.
 package transforms

@@ -190,7 +190,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 	for name, cfg := range map[string]transforms.Config{
 		"arrival":  {Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}},
 		"in order": {Config: keyed.Config{Filter: twoLevels, Interval: .9}},
-		"lateness": {Config: keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second}, Cells: []string{"a", "b"}},
+		"lateness": {Config: keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second}},
 		"detects":  {Config: keyed.Config{Filter: detects, Lateness: 3 * time.Second, Keys: []keyed.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}}},
 		"season":   {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: time.Hour, Harmonics: 2}}}}}},
 		"silence":  {Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 30 * time.Second}}},
@@ -210,7 +210,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 				}
 			}
 			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
-				records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, false, in, out, batches)
+				records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Cells: []string{"a", "b"}}, in, out, batches)
 				beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
 				return map[string]beam.PCollection{"records": records, "alerts": alerts, "undecoded": undecoded}
 			})
@@ -274,8 +274,8 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	ts.AdvanceWatermark(at(40).UnixMilli())
 	ts.AdvanceWatermarkToInfinity()
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}, Cells: []string{"c"}}
-	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, true, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, teststream.Create(s, ts))
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
+	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Live: true, Cells: []string{"c"}}, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, teststream.Create(s, ts))
 	beam.ParDo(s, &collectLinesFn{t.Name(), "records"}, records)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "undecoded"}, undecoded)

@@ -15,26 +15,26 @@ import (
 )
 
 func init() {
-	register.Function8x1((&filterFn{}).ProcessElement)
-	dofn.Register(func(f *filterFn) any { return f.ProcessElement })
 	register.Function8x1((&encodeFn{}).ProcessElement)
 	dofn.Register(func(f *encodeFn) any { return f.ProcessElement })
-	register.Function3x1((&resumeFn{}).ProcessElement)
+	register.Function3x0((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, keyed.Silent]()
-	register.Emitter3[beam.EventTime, string, keyed.Estimate]()
 }
 
 // Config is the configuration of Filter.
-type Config struct {
-	keyed.Config
-	// Cells names the states that keys share, by hash. Keys that have a record now and
+type Config struct{ keyed.Config }
+
+// A Host says how a run hosts the filter of FilterEncoded.
+type Host struct {
+	// Live says that the input has no end: keys are told that are silent, and forgotten that expire.
+	Live bool
+	// Cells names the states of the runner that keys share, by hash. Keys that have a record now and
 	// then cost less so, and a worker's memory. The names are the runner's keys. Default
 	// none: every key has a state of its own.
 	Cells []string
-	// InMemory is for a run in one process whose account.Run carries a states.Memory of these
-	// Cells: the states are there, and the runner has none.
-	InMemory bool
+	// InProcess is for a runner in this process. If its account.Run carries a stored.Memory, the states
+	// are there, and the runner has none.
+	InProcess bool
 	// Migrate has states in Cells that were written under another configuration carried over,
 	// as a keyed.Migrator does, when the first records come. Default: they are an error.
 	Migrate bool
@@ -47,15 +47,20 @@ type Config struct {
 	GoesOn bool
 }
 
-// Resumes reports whether cells have timers that a run takes over. Whoever runs the graph in a process
-// with Config.InMemory then hands over one record more to its account, which stands for them.
-func (c *Config) Resumes(live bool) bool {
-	return live && (c.Silence != nil || c.InMemory && c.Expire > 0) || c.waits() || c.AtEnd
+// hosted is the configuration of the steps of a filter.
+type hosted struct {
+	keyed.Config
+	Host
+}
+
+// resumes reports whether cells have timers that a run takes over.
+func (c *hosted) resumes() bool {
+	return c.Live && (c.Silence != nil || c.InProcess && c.Expire > 0) || c.waits() || c.AtEnd
 }
 
 // waits reports whether observations can wait for earlier ones, or for the end of an interval.
 // With AtEnd an interval that does not wait for the watermark waits for the end of the input.
-func (c *Config) waits() bool {
+func (c *hosted) waits() bool {
 	if c.Aggregate != nil {
 		return !c.AtEnd || c.Aggregate.Watermark
 	}
@@ -66,13 +71,12 @@ func (c *Config) waits() bool {
 // returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
 // model takes, and a PCollection<keyed.Rejected> with the others. An estimate has the
 // event time of its observation, and the epoch where that has none. A state that was
-// written under another configuration fails the pipeline, or with Config.Migrate is carried
-// over.
+// written under another configuration fails the pipeline.
 //
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.
 func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
-	estimates, _, rejected = filter(s, cfg, col, false)
+	estimates, _, rejected = filterObjects(s, cfg, Host{InProcess: true}, col)
 	return estimates, rejected
 }
 
@@ -82,34 +86,37 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 // that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
 // silent.
 func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
-	return filter(s, cfg, col, true)
+	return filterObjects(s, cfg, Host{InProcess: true, Live: true}, col)
 }
 
-func filter(s beam.Scope, cfg Config, col beam.PCollection, live bool) (estimates, silent, rejected beam.PCollection) {
-	s, text := begin(s, cfg, col)
-	blocks, early := beam.ParDo2(s, &packEachFn{packer{Config: text}}, col)
-	blocks = resumed(s, text, cfg.Resumes(live), blocks)
-	estimates, silent, late := beam.ParDo3(s, &filterFn{node: node{Config: text, Live: live}, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
-	return estimates, silent, beam.Flatten(s, early, late)
+func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
+	of := Registered{Name: objects}
+	packed := beam.ParDo(s, packObservation, col)
+	records, silences, early, late := FilterEncoded(s, cfg, host, of, of, packed)
+	estimates, silent = beam.ParDo(s, unpackEstimates, records), beam.ParDo(s, unpackSilences, silences)
+	return estimates, silent, beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late)
 }
 
-// FilterEncoded is Filter, or with live FilterLive, of the elements of a source, which in
+// FilterEncoded is Filter, or with host.Live FilterLive, of the elements of a source, which in
 // decodes, and with out for what it finds. It takes a PCollection of what the decoder
 // takes, in the global window. It returns PCollections<[]byte>: records and alerts, in
 // chunks of what out has appended, each of whole keys or parts of them, and undecoded,
 // which in has rejected. The PCollection<keyed.Rejected> late has the observations that came
 // late.
-func FilterEncoded(s beam.Scope, cfg Config, live bool, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
-	s, text := begin(s, cfg, col)
+func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
+	of := hosted{cfg.Config, host}
+	s, text := begin(s, of, col)
 	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
-	blocks = resumed(s, text, cfg.Resumes(live), blocks)
-	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text, Live: live}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
+	if of.resumes() {
+		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{}, beam.Impulse(s)))
+	}
+	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
 	return records, alerts, undecoded, late
 }
 
 // begin checks what a filter is applied to, and returns its scope and the text of its
 // configuration.
-func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) {
+func begin(s beam.Scope, cfg hosted, col beam.PCollection) (beam.Scope, string) {
 	s = s.Scope("hafvf.Filter")
 	if _, err := keyed.NewEstimator(cfg.Config); err != nil {
 		panic("transforms.Filter: " + err.Error())
@@ -129,53 +136,15 @@ func begin(s beam.Scope, cfg Config, col beam.PCollection) (beam.Scope, string) 
 	return s, string(text)
 }
 
-// resumed adds to the blocks those of the keys that a run takes over, where timers have to
-// be set for them.
-func resumed(s beam.Scope, text string, timed bool, blocks beam.PCollection) beam.PCollection {
-	if !timed {
-		return blocks
-	}
-	return beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{Config: text}, beam.Impulse(s)))
-}
-
-// parseEstimator makes the estimator of a Config that Filter put into a DoFn, and returns
+// parseEstimator makes the estimator of a configuration that Filter put into a DoFn, and returns
 // both. It travels as text, so that numbers, maps, and nil or empty lists come back as they
 // were.
-func parseEstimator(text string) (est *keyed.Estimator, cfg Config, err error) {
+func parseEstimator(text string) (est *keyed.Estimator, cfg hosted, err error) {
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		return nil, cfg, err
 	}
 	est, err = keyed.NewEstimator(cfg.Config)
 	return est, cfg, err
-}
-
-// filterFn emits the estimates of a node.
-type filterFn struct {
-	node
-	State    state.Value[[]byte]
-	Log      state.Bag[[]byte]
-	Settings state.Value[[]byte] // of Cells
-	Due      timers.EventTime
-}
-
-func (fn *filterFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return nil })
-}
-
-func (fn *filterFn) StartBundle(emit func(beam.EventTime, string, keyed.Estimate), tell func(beam.EventTime, string, keyed.Silent), reject func(keyed.Rejected)) {
-	fn.start(outlet{estimate: emit, silent: tell, reject: reject})
-}
-
-func (fn *filterFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
-	return fn.take(sp, tp, cell, packed)
-}
-
-func (fn *filterFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
-	return fn.wakes(ts, sp, tp, cell, timer)
-}
-
-func (fn *filterFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Estimate), _ func(beam.EventTime, string, keyed.Silent), _ func(keyed.Rejected)) error {
-	return fn.finish(ctx)
 }
 
 // encodeFn emits what encoders make of the estimates of a node.

@@ -104,13 +104,13 @@ func (fn *collectRejectedFn) ProcessElement(r keyed.Rejected, _ func([]byte)) {
 }
 
 // runFilter runs the node over the observations in this process, unless execute says otherwise.
-func runFilter(t *testing.T, cfg transforms.Config, in []given) *testCase {
+func runFilter(t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
-	estimates, rejected := transforms.Filter(s, cfg, beam.Reshuffle(s, col))
+	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.Reshuffle(s, col))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
 	if _, err := execute(t.Context(), p); err != nil {
@@ -145,7 +145,7 @@ func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Es
 
 func same(t *testing.T, got, want any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got)\n%.2000s", diff)
 	}
 }
@@ -167,7 +167,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	in := randomStream(6000, 300)
 	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}, Cells: cells}, in)
+		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in, cells...)
 		same(t, c.out, want)
 		same(t, len(c.rejected), 0)
 	})
@@ -268,7 +268,7 @@ func TestFilterSortsByEventTime(t *testing.T) {
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 2 * time.Hour}, Cells: cells}, shuffled)
+		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 2 * time.Hour}}, shuffled, cells...)
 		same(t, c.out, want)
 		same(t, len(c.rejected), 0)
 	})
@@ -280,7 +280,7 @@ func TestFilterReleasesInOrder(t *testing.T) {
 	}
 	in := []given{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}, Cells: cells}, in)
+		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}}, in, cells...)
 		var ids []string
 		for _, e := range c.out["k"] {
 			ids = append(ids, e.ID)
@@ -294,17 +294,17 @@ func TestFilterReleasesInOrder(t *testing.T) {
 
 // runFilterUnsorted keeps the runner from sorting: without the reshuffle the
 // observations reach the node as they are emitted.
-func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []given) *testCase {
+func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
 	t.Helper()
-	return runFilterIn(t.Context(), t, cfg, in)
+	return runFilterIn(t.Context(), t, cfg, in, cells...)
 }
 
-func runFilterIn(ctx context.Context, t *testing.T, cfg transforms.Config, in []given) *testCase {
+func runFilterIn(ctx context.Context, t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
-	estimates, rejected := transforms.Filter(s, cfg, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
+	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
 	if _, err := execute(ctx, p); err != nil {
@@ -319,7 +319,7 @@ func TestFilterArrival(t *testing.T) {
 	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
 	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}, Cells: cells}, in)
+		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}}, in, cells...)
 		same(t, c.out, want)
 	})
 }

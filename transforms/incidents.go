@@ -32,11 +32,8 @@ func init() {
 	dofn.Register(func(f *noticeFn) any { return f.ProcessElement })
 	register.Function2x0((&toFleetFn{}).ProcessElement)
 	dofn.Register(func(f *toFleetFn) any { return f.ProcessElement })
-	register.Function6x1((&incidentsFn{}).ProcessElement)
-	dofn.Register(func(f *incidentsFn) any { return f.ProcessElement })
 	register.Function6x1((&encodeIncidentsFn{}).ProcessElement)
 	dofn.Register(func(f *encodeIncidentsFn) any { return f.ProcessElement })
-	register.Emitter2[beam.EventTime, incidents.Event]()
 }
 
 // IncidentsConfig is the configuration of Incidents.
@@ -73,9 +70,8 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 //
 // Incidents panics where the configuration is impossible, or the input is not in the global window.
 func Incidents(s beam.Scope, cfg IncidentsConfig, estimates beam.PCollection) (events beam.PCollection) {
-	s, text := beginIncidents(s, cfg, estimates)
 	notices := beam.ParDo(s, &noticeFn{}, estimates)
-	return beam.ParDo(s, &incidentsFn{fleetNode: fleetNode{Config: text}, State: state.MakeValueState[[]byte](fleetState), Due: timers.InEventTime("due")}, toFleet(s, notices))
+	return beam.ParDo(s, unpackEvents, IncidentsEncoded(s, cfg, Registered{Name: objects}, notices))
 }
 
 // IncidentsEncoded is Incidents for notices, which the encoder of FilterEncoded has appended with
@@ -107,10 +103,14 @@ func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (be
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a
 // run takes over, and sets its timers. A run in this process hands it over, as a record more.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
-	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{}, beam.Impulse(s)))
+	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{Resumes: true}, beam.Impulse(s)))
 }
 
-type toFleetFn struct{}
+type toFleetFn struct {
+	Resumes bool // it takes an impulse
+}
+
+func (fn *toFleetFn) resumes() bool { return fn.Resumes }
 
 func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
 	emit("fleet", notices)
@@ -662,40 +662,6 @@ func (fn *fleetNode) finish() error {
 	fn.awaits.done(fn.account)
 	fn.in = nil
 	return nil
-}
-
-// incidentsFn emits the events of a fleet.
-type incidentsFn struct {
-	fleetNode
-	State state.Value[[]byte]
-	Due   timers.EventTime
-
-	emit func(beam.EventTime, incidents.Event)
-}
-
-func (fn *incidentsFn) Setup(ctx context.Context) error { return fn.setUp(ctx, &fn.State, &fn.Due) }
-
-func (fn *incidentsFn) StartBundle(emit func(beam.EventTime, incidents.Event)) {
-	fn.start()
-	fn.emit = emit
-}
-
-func (fn *incidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func(beam.EventTime, incidents.Event)) error {
-	return fn.take(sp, tp, notices, fn)
-}
-
-func (fn *incidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func(beam.EventTime, incidents.Event)) error {
-	return fn.wakes(ts, sp, tp, timer.Tag, fn)
-}
-
-func (fn *incidentsFn) FinishBundle(func(beam.EventTime, incidents.Event)) error { return fn.finish() }
-
-func (fn *incidentsFn) alert(string, keyed.Told, Role, string) {}
-func (fn *incidentsFn) digest(*incidents.Digest)               {}
-
-func (fn *incidentsFn) event(e *incidents.Event) {
-	fn.emitted++
-	fn.emit(mtime.FromTime(e.Time), *e)
 }
 
 // encodeIncidentsFn emits what an encoder makes of alerts and incidents.

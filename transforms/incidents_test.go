@@ -36,7 +36,9 @@ func (fn *collectEventFn) ProcessElement(e incidents.Event, _ func([]byte)) {
 }
 
 func eventText(e incidents.Event) string {
-	return fmt.Sprintf("%s %s %s %v %d of %d keys, %v: %s", e.Time.Format(time.RFC3339), e.State, e.ID, e.Page, e.NumMembers, e.Keys, e.Members[0], e.Message)
+	m := e.Members[0]
+	return fmt.Sprintf("%s %s %s %v %d of %d keys, %s %v %v %v %v: %s", e.Time.Format(time.RFC3339), e.State, e.ID, e.Page, e.NumMembers, e.Keys,
+		m.Key, m.Time, m.Score, m.Size, m.P, e.Message)
 }
 
 // Incidents behind Filter finds, on a runner, what a plain loop finds: at the end of an input, and

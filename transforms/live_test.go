@@ -72,8 +72,8 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	ts.AdvanceWatermarkToInfinity()
 
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}, Cells: cells}
-	estimates, silent, rejected := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
+	estimates, silent, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, teststream.Create(s, ts)))
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
 	beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
@@ -137,8 +137,8 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		ts.AdvanceWatermark(at(2*steps + bound).UnixMilli())
 		ts.AdvanceWatermarkToInfinity()
 		p, s := beam.NewPipelineWithRoot()
-		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}, Cells: cells}
-		estimates, silent, _ := transforms.FilterLive(s, cfg, beam.ParDo(s, speak, teststream.Create(s, ts)))
+		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}}
+		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, teststream.Create(s, ts)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 		beam.ParDo(s, &collectSilentFn{Case: t.Name()}, silent)
 		if _, err := direct.Execute(context.Background(), p); err != nil {

@@ -21,7 +21,7 @@ type carrying struct {
 
 // over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
 // cannot go on as they are.
-func (a *carrying) over(of cellState, c *opened, cfg Config) error {
+func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
 	if c.Settings == of.own || c.Len() == 0 {
 		return nil
 	}

@@ -2,7 +2,6 @@ package transforms
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,34 +29,25 @@ type job struct {
 // bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
 // the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
 // fails leaves the cells as they were.
-func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
+func (j *job) bundle(t *testing.T, cfg hosted, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
 	t.Helper()
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
-		node: node{Config: string(text)}, State: *statesOfCells().head, Log: *statesOfCells().log, Settings: *statesOfCells().settings,
-	}
-	if err := errors.Join(pack.Setup(), filter.Setup(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	pack, filter := stepsOf(t, cfg)
 	type sent struct {
 		cell  string
 		block []byte
 	}
 	var blocks []sent
 	send := func(_ beam.EventTime, cell string, block []byte) { blocks = append(blocks, sent{cell, block}) }
-	reject := func(r keyed.Rejected) { t.Errorf("rejected: %+v", r) }
-	pack.StartBundle(send, reject)
+	refuse := func(b []byte) { t.Errorf("rejected: %q", b) }
+	pack.StartBundle(send, refuse)
 	for key, all := range in {
 		for _, o := range all {
-			pack.ProcessElement(0, key, o, send, reject)
+			pack.ProcessElement(t.Context(), packObservation(key, o), send, refuse)
 		}
 	}
 	pack.flush(send)
 	if calls {
-		pack.FinishBundle(context.Background(), send, reject)
+		pack.FinishBundle(t.Context(), send, refuse)
 	}
 
 	before := map[string]runner{}
@@ -68,17 +58,22 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed
 		before[b.cell] = *j.cells[b.cell]
 	}
 	out := map[string][][]byte{}
-	emit := func(_ beam.EventTime, key string, e keyed.Estimate) {
-		out[key] = append(out[key], encoded(e))
+	emit := func(b []byte) {
+		err := unpack(b, func(key string, e keyed.Estimate) { out[key] = append(out[key], encoded(e)) })
+		if err != nil {
+			t.Error(err)
+		}
 	}
+	reject := func(r keyed.Rejected) { t.Errorf("rejected: %+v", r) }
 	filter.StartBundle(emit, nil, reject)
+	var err error
 	for _, b := range blocks {
-		if err = filter.ProcessElement(context.Background(), j.cells[b.cell], nil, b.cell, b.block, emit, nil, reject); err != nil {
+		if err = filter.ProcessElement(t.Context(), j.cells[b.cell], nil, b.cell, b.block, emit, nil, reject); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		err = filter.FinishBundle(context.Background(), emit, nil, reject)
+		err = filter.FinishBundle(t.Context(), emit, nil, reject)
 	}
 	if err != nil {
 		for cell, r := range before {
@@ -86,6 +81,18 @@ func (j *job) bundle(t *testing.T, cfg Config, calls bool, in map[string][]keyed
 		}
 	}
 	return out, err
+}
+
+// stepsOf are the steps of a filter of objects, set up.
+func stepsOf(t testing.TB, cfg hosted) (*packFn, *encodeFn) {
+	text, err := json.Marshal(cfg)
+	of, cells := Registered{Name: objects}, statesOfCells()
+	pack := &packFn{packer: packer{Config: string(text)}, Decoder: of}
+	filter := &encodeFn{node: node{Config: string(text)}, Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
+	if err := errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return pack, filter
 }
 
 func encoded(e keyed.Estimate) []byte {
@@ -116,7 +123,7 @@ func jumping() []keyed.Observation {
 func restart() { kept = newCopies(1 << 30) }
 
 // others are the names of cells that have other settings than cfg.
-func (j *job) others(cfg Config) (all []string) {
+func (j *job) others(cfg hosted) (all []string) {
 	own := keyed.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
 		if head := r.value.([]byte); keyed.Fingerprint(head[1:9]) != own {
@@ -129,7 +136,7 @@ func (j *job) others(cfg Config) (all []string) {
 // A loop is the plain loop over the observations of one key.
 type loop struct{ state []byte }
 
-func (l *loop) learn(t *testing.T, cfg Config, key string, in []keyed.Observation) (out [][]byte) {
+func (l *loop) learn(t *testing.T, cfg hosted, key string, in []keyed.Observation) (out [][]byte) {
 	t.Helper()
 	est, err := keyed.NewEstimator(cfg.Config)
 	if err != nil {
@@ -148,7 +155,7 @@ func (l *loop) learn(t *testing.T, cfg Config, key string, in []keyed.Observatio
 	return out
 }
 
-func (l *loop) migrate(t *testing.T, from, to Config, key string) {
+func (l *loop) migrate(t *testing.T, from, to hosted, key string) {
 	t.Helper()
 	m, err := keyed.NewMigrator(to.Config)
 	if err != nil {
@@ -163,13 +170,13 @@ func (l *loop) migrate(t *testing.T, from, to Config, key string) {
 var threeCells = []string{"0", "1", "2"}
 
 // changed are three configs, each with rules of its own for some keys.
-var changed = func() (all [3]Config) {
+var changed = func() (all [3]hosted) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
 		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Member: &hafvf.Member{Top: .9}}
-		all[i] = Config{Config: keyed.Config{
+		all[i] = hosted{Config: keyed.Config{
 			Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: levels, Top: .8}, Bank: nil},
 			Keys:   []keyed.Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}},
-		}, Cells: threeCells}
+		}, Host: Host{Cells: threeCells}}
 	}
 	return all
 }()
@@ -190,7 +197,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 				in := jumping()
 				first, loops := map[string][]keyed.Observation{}, map[string]*loop{}
-				same := func(when string, cfg Config, in map[string][]keyed.Observation, got map[string][][]byte) {
+				same := func(when string, cfg hosted, in map[string][]keyed.Observation, got map[string][][]byte) {
 					t.Helper()
 					for key, l := range loops {
 						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
@@ -276,10 +283,10 @@ func TestCellsAreCarriedOver(t *testing.T) {
 func TestCellsThatFit(t *testing.T) {
 	defer func(all *copies) { kept = all }(kept)
 	restart()
-	from := Config{Config: keyed.Config{
+	from := hosted{Config: keyed.Config{
 		TimeUnit: time.Second,
 		Filter:   hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
-	}, Cells: threeCells}
+	}, Host: Host{Cells: threeCells}}
 	ruled := from
 	ruled.Keys = []keyed.Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
 	in := jumping()

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
@@ -28,9 +27,8 @@ import (
 // goroutine at a time.
 type node struct {
 	Config string
-	Live   bool // the input has no end: keys are told that are silent, and forgotten that expire
 
-	cfg     Config
+	cfg     hosted
 	states  cellState
 	memory  *stored.Memory     // of the run, in place of the runner's states; nil without one
 	own     map[string]*opened // with memory, the cells that this node has used
@@ -56,12 +54,10 @@ type bundle struct {
 	records, alerts chunk // that are encoded and not emitted yet
 }
 
-// An outlet is where a bundle's results go: estimates and silences as they are, or records
-// and alerts that encoders have made of them. Beam hands a bundle's emitters to each call;
-// those of StartBundle serve until FinishBundle.
+// An outlet is where a bundle's results go: records and alerts that encoders have made of
+// estimates. Beam hands a bundle's emitters to each call; those of StartBundle serve until
+// FinishBundle.
 type outlet struct {
-	estimate      func(beam.EventTime, string, keyed.Estimate)
-	silent        func(beam.EventTime, string, keyed.Silent)
 	record, alert func([]byte)
 	reject        func(keyed.Rejected)
 }
@@ -69,7 +65,7 @@ type outlet struct {
 // A worker is what one goroutine works with.
 type worker struct {
 	*keyed.Estimator
-	encoder    Encoder // nil where estimates are emitted
+	encoder    Encoder
 	encoded    Encoded // of all keys that it has worked on in a group
 	estimate   keyed.Estimate
 	memory     keyed.Memory // of estimate
@@ -103,7 +99,7 @@ type opened struct {
 }
 
 // alone names the only key of the cell, where it has but one.
-func (c *opened) alone(cfg Config) string {
+func (c *opened) alone(cfg hosted) string {
 	if len(cfg.Cells) == 0 {
 		return c.name
 	}
@@ -136,8 +132,6 @@ type held struct {
 	more    bool               // there may be outputs for another round
 
 	// Of the round:
-	estimates []keyed.Estimate
-	silences  []keyed.Silent
 	by        *worker // that has encoded the estimates, in from to end
 	from, end Encoded // as it was before and after
 	rejected  []keyed.Rejected
@@ -171,9 +165,7 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
 	}
 	fn.states, fn.due = cells, due
-	if fn.cfg.InMemory {
-		fn.memory = account.Part[*stored.Memory](fn.account, "")
-	}
+	fn.memory = account.Part[*stored.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.own = keyed.FingerprintOf(fn.states.text)
@@ -332,9 +324,7 @@ func (fn *node) flush() {
 		fn.report.Counts.Add(w.counts)
 		w.counts = account.Counts{}
 		w.encoded.reset()
-		if w.encoder != nil {
-			w.encoder.Flush()
-		}
+		w.encoder.Flush()
 	}
 }
 
@@ -481,11 +471,7 @@ func (e *held) step(w *worker) {
 		case due:
 			e.learn(w, &o)
 		case e.reading.More():
-			x := w.x
-			if w.encoder == nil {
-				x = nil // the estimate keeps it
-			}
-			o, err := e.reading.Next(x)
+			o, err := e.reading.Next(w.x)
 			if err != nil {
 				e.err = err
 				return
@@ -513,15 +499,11 @@ func (e *held) tellEnded(w *worker) {
 		if !s.Told || s.Until.IsZero() {
 			w.counts.Silences++
 		}
-		if w.encoder == nil {
-			e.silences = append(e.silences, s)
-		} else {
-			w.encoder.Silent(&w.encoded, e.key, s)
-		}
+		w.encoder.Silent(&w.encoded, e.key, s)
 	}
 	if e.Lapsed() {
 		w.counts.ExpiredKeys++
-		e.tellForgotten(w)
+		w.encoder.Forgotten(&w.encoded, e.key)
 	}
 }
 
@@ -529,13 +511,7 @@ func (e *held) tellEnded(w *worker) {
 func (e *held) forget(w *worker) {
 	e.forgot = true
 	e.Entity, e.err = w.Open(e.key, nil)
-	e.tellForgotten(w)
-}
-
-func (e *held) tellForgotten(w *worker) {
-	if w.encoder != nil {
-		w.encoder.Forgotten(&w.encoded, e.key)
-	}
+	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
 // takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
@@ -578,9 +554,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	e.tellEnded(w)
 	if from, turned := e.TurnedBack(); turned {
 		w.counts.TurnedBack++
-		if w.encoder != nil {
-			w.encoder.TurnedBack(e.key, from, o.Time)
-		}
+		w.encoder.TurnedBack(e.key, from, o.Time)
 	}
 	if now {
 		e.learn(w, o)
@@ -597,15 +571,7 @@ func (e *held) reject(w *worker, o *keyed.Observation, why string) {
 func (e *held) learn(w *worker, o *keyed.Observation) {
 	e.outputs++
 	out := &w.estimate
-	if w.encoder == nil {
-		e.estimates = append(e.estimates, keyed.Estimate{})
-		out = &e.estimates[len(e.estimates)-1]
-		if e.Learn(nil, out, o); out.Unlearned != "" {
-			e.estimates = e.estimates[:len(e.estimates)-1]
-		}
-	} else if e.Learn(&w.memory, out, o); out.Unlearned == "" {
-		w.encoder.Estimate(&w.encoded, e.key, out)
-	}
+	e.Learn(&w.memory, out, o)
 	if out.Anew {
 		w.counts.Reset++
 	}
@@ -617,6 +583,7 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 		}
 		return
 	}
+	w.encoder.Estimate(&w.encoded, e.key, out)
 	countEstimate(&w.counts, out)
 	if !out.Missing {
 		w.iterations = append(w.iterations, int64(out.Iterations))
@@ -625,25 +592,14 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 
 // emit emits the outputs of the key's round.
 func (fn *node) emit(e *held) {
-	for i := range e.estimates {
-		ts := mtime.ZeroTimestamp
-		if at := e.estimates[i].Time; !at.IsZero() {
-			ts = mtime.FromTime(at)
-		}
-		fn.out.estimate(ts, e.key, e.estimates[i])
-	}
-	for _, s := range e.silences {
-		fn.out.silent(mtime.FromTime(s.Until), e.key, s)
-	}
 	fn.put(e.by.encoded, e.from, e.end)
 	for _, r := range e.rejected {
 		fn.out.reject(r)
 	}
 	fn.report.Taken += e.taken
-	fn.report.Emitted += len(e.estimates) + len(e.silences) + len(e.rejected)
-	clear(e.estimates)
+	fn.report.Emitted += len(e.rejected)
 	clear(e.rejected)
-	e.estimates, e.silences, e.rejected, e.by = e.estimates[:0], nil, e.rejected[:0], nil
+	e.rejected, e.by = e.rejected[:0], nil
 	e.outputs, e.taken = 0, 0
 }
 
@@ -895,7 +851,7 @@ func (fn *node) encode() {
 func (fn *node) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
-			*e = held{estimates: e.estimates[:0], rejected: e.rejected[:0]}
+			*e = held{rejected: e.rejected[:0]}
 			if len(fn.free) < mostFree {
 				fn.free = append(fn.free, e)
 			}

@@ -21,8 +21,6 @@ import (
 func init() {
 	register.Function4x0((&packFn{}).ProcessElement)
 	dofn.Register(func(f *packFn) any { return f.ProcessElement })
-	register.Function5x0((&packEachFn{}).ProcessElement)
-	dofn.Register(func(f *packEachFn) any { return f.ProcessElement })
 	register.Emitter3[beam.EventTime, string, []byte]()
 	register.Emitter1[[]byte]()
 	register.Emitter1[keyed.Rejected]()
@@ -33,7 +31,8 @@ func init() {
 type packer struct {
 	Config string
 
-	cfg       Config
+	cfg       hosted
+	cells     []string // by which keys go to states
 	estimator *keyed.Estimator
 	data      []byte   // the observations of the bundle, encoded, in the order of arrival
 	extents   []packed // of each
@@ -65,8 +64,12 @@ type block struct {
 // packBytes bounds what a bundle holds back.
 const packBytes = 64 << 20
 
-func (p *packer) setUp() (err error) {
+func (p *packer) setUp(ctx context.Context) (err error) {
 	p.estimator, p.cfg, err = parseEstimator(p.Config)
+	p.cells = p.cfg.Cells
+	if m := account.Part[*stored.Memory](account.From(ctx), ""); m != nil {
+		p.cells = m.Names()
+	}
 	return err
 }
 
@@ -150,7 +153,7 @@ func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
 		if p.cfg.Order == keyed.Arrival {
 			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
-		cell := stored.CellName(b.key, p.cfg.Cells)
+		cell := stored.CellName(b.key, p.cells)
 		e := open[cell]
 		switch {
 		case e == nil:
@@ -223,7 +226,7 @@ type packFn struct {
 
 func (fn *packFn) Setup(ctx context.Context) error {
 	fn.in.decoder = decoders.of(ctx, fn.Decoder)
-	return fn.setUp()
+	return fn.setUp(ctx)
 }
 
 func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
@@ -244,23 +247,4 @@ func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(be
 
 func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
 	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
-}
-
-// packEachFn packs observations, which come one by one.
-type packEachFn struct{ packer }
-
-func (fn *packEachFn) Setup() error { return fn.setUp() }
-
-func (fn *packEachFn) StartBundle(func(beam.EventTime, string, []byte), func(keyed.Rejected)) {
-	fn.start()
-}
-
-func (fn *packEachFn) ProcessElement(ts beam.EventTime, key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
-	if err := fn.add(ts, key, &o, emit); err != nil {
-		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
-	}
-}
-
-func (fn *packEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
-	fn.finish(ctx, emit, int(fn.refused), 0)
 }

@@ -28,12 +28,13 @@ func TestPrism(t *testing.T) {
 	for name, cfg := range map[string]transforms.Config{
 		"in order":  {Config: keyed.Config{Filter: twoLevels}},
 		"late":      {Config: keyed.Config{Filter: twoLevels, Lateness: time.Hour}},
-		"in cells":  {Config: keyed.Config{Filter: twoLevels}, Cells: []string{"a", "b", "c"}},
 		"detection": {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(2000, 7)
-			same(t, runFilter(t, cfg, in).out, loop(t, cfg, in))
+			for _, cells := range [][]string{nil, {"a", "b", "c"}} {
+				same(t, runFilter(t, cfg, in, cells...).out, loop(t, cfg, in))
+			}
 		})
 	}
 	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": segments} {

@@ -27,17 +27,12 @@ import (
 func init() {
 	register.Function5x0((&admitFn{}).ProcessElement)
 	dofn.Register(func(f *admitFn) any { return f.ProcessElement })
-	register.Function4x0((&admitEachFn{}).ProcessElement)
-	dofn.Register(func(f *admitEachFn) any { return f.ProcessElement })
 	register.Function3x1((&gatherFn{}).ProcessElement)
 	dofn.Register(func(f *gatherFn) any { return f.ProcessElement })
 	register.Function5x1((&reviseFn{}).ProcessElement)
 	dofn.Register(func(f *reviseFn) any { return f.ProcessElement })
-	register.Function5x1((&smoothFn{}).ProcessElement)
-	dofn.Register(func(f *smoothFn) any { return f.ProcessElement })
 	register.Function5x1((&encodeSmoothedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeSmoothedFn) any { return f.ProcessElement })
-	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
 	register.Iter1[[]byte]()
 }
 
@@ -66,10 +61,10 @@ func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + 
 //
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
-	s, text := beginSmooth(s, cfg)
-	admitted, early := beam.ParDo2(s, &admitEachFn{admitter: admitter{Config: text}}, col)
-	smoothed, late := beam.ParDo2(s, &smoothFn{sessionNode{Config: text}}, sessions(s, cfg, admitted))
-	return smoothed, beam.Flatten(s, beam.WindowInto(s, window.NewGlobalWindows(), early), late)
+	of := Registered{Name: objects}
+	records, early, late := SmoothEncoded(s, cfg, of, of, beam.ParDo(s, packObservation, col))
+	early = beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, unpackRejected, early))
+	return beam.ParDo(s, unpackSmoothed, records), beam.Flatten(s, early, late)
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
@@ -233,25 +228,6 @@ func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, s
 	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
 }
 
-// admitEachFn admits observations, which come one by one.
-type admitEachFn struct{ admitter }
-
-func (fn *admitEachFn) Setup() error { return fn.setUp() }
-
-func (fn *admitEachFn) StartBundle(func(beam.EventTime, string, []byte), func(keyed.Rejected)) {
-	fn.start()
-}
-
-func (fn *admitEachFn) ProcessElement(key string, o keyed.Observation, emit func(beam.EventTime, string, []byte), reject func(keyed.Rejected)) {
-	if err := fn.add(key, &o, mtime.MinTimestamp, emit); err != nil {
-		reject(keyed.Rejected{Key: key, Observation: o, Reason: err.Error()})
-	}
-}
-
-func (fn *admitEachFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func(keyed.Rejected)) {
-	fn.finish(ctx, emit, int(fn.refused), 0)
-}
-
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
 // block.
 type gatherFn struct{ Gap time.Duration }
@@ -385,25 +361,6 @@ func (fn *reviseFn) passed(s *keyed.Gathered) bool {
 	return true
 }
 
-// smoothFn emits what a sessionNode has smoothed.
-type smoothFn struct{ sessionNode }
-
-func (fn *smoothFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, func() SmoothedEncoder { return nil })
-}
-
-func (fn *smoothFn) StartBundle(emit func(beam.EventTime, string, keyed.Smoothed), reject func(keyed.Rejected)) {
-	fn.start(smoothedOutlet{smoothed: emit, reject: reject})
-}
-
-func (fn *smoothFn) ProcessElement(_ context.Context, key string, b []byte, _ func(beam.EventTime, string, keyed.Smoothed), _ func(keyed.Rejected)) error {
-	return fn.take(key, b)
-}
-
-func (fn *smoothFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, keyed.Smoothed), _ func(keyed.Rejected)) error {
-	return fn.finish(ctx)
-}
-
 // encodeSmoothedFn emits what encoders make of what a sessionNode has smoothed.
 type encodeSmoothedFn struct {
 	sessionNode
@@ -432,7 +389,7 @@ type sessionNode struct {
 
 	cfg       SmoothConfig
 	smoothers []*keyed.Smoother // one for each goroutine
-	encoders  []SmoothedEncoder // likewise; nil where what is smoothed is emitted
+	encoders  []SmoothedEncoder // likewise
 	account   *account.Run
 	sessionBundle
 }
@@ -447,19 +404,16 @@ type sessionBundle struct {
 	counts  account.Counts
 }
 
-// A smoothedOutlet is where a sessionBundle's results go: as they are, or as records that
-// encoders have made of them.
+// A smoothedOutlet is where a sessionBundle's results go.
 type smoothedOutlet struct {
-	smoothed func(beam.EventTime, string, keyed.Smoothed)
-	record   func([]byte)
-	reject   func(keyed.Rejected)
+	record func([]byte)
+	reject func(keyed.Rejected)
 }
 
 // pending is a session that waits to be smoothed, and then what has become of it.
 type pending struct {
 	key      string
 	session  []byte
-	smoothed []keyed.Smoothed // where these are emitted
 	encoded  Encoded
 	rejected []keyed.Rejected
 	counts   account.Counts
@@ -494,7 +448,6 @@ func (fn *sessionNode) take(key string, b []byte) error {
 			return err
 		}
 		// A long session takes two goroutines by itself. No record is held back.
-		p.smoothed = make([]keyed.Smoothed, 0, 1)
 		p.smooth(fn.smoothers[0], func(s *keyed.Smoothed) {
 			p.add(fn.encoders[0], s)
 			fn.emit(p)
@@ -523,9 +476,7 @@ func (fn *sessionNode) drain() error {
 	}
 	fn.queue, fn.size = fn.queue[:0], 0
 	for _, e := range fn.encoders {
-		if e != nil {
-			e.Flush()
-		}
+		e.Flush()
 	}
 	return nil
 }
@@ -555,7 +506,7 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	}
 }
 
-// add counts a record, and encodes it if there is an encoder.
+// add counts a record, and encodes it.
 func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	p.counts.Records++
 	if s.Missing {
@@ -564,25 +515,13 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	if s.Change {
 		p.counts.Changes++
 	}
-	if encoder != nil {
-		encoder.Smoothed(&p.encoded, p.key, s)
-		return
-	}
-	if p.smoothed == nil {
-		p.smoothed = make([]keyed.Smoothed, 0, s.Session.N)
-	}
-	p.smoothed = append(p.smoothed, *s)
+	encoder.Smoothed(&p.encoded, p.key, s)
 }
 
 // emit emits the records of the session so far.
 func (fn *sessionNode) emit(p *pending) {
-	for _, s := range p.smoothed {
-		fn.out.smoothed(mtime.FromTime(s.Time), p.key, s)
-	}
 	fn.records.add(p.encoded.Records, fn.out.record)
-	fn.emitted += len(p.smoothed) + p.encoded.Lines
-	clear(p.smoothed)
-	p.smoothed = p.smoothed[:0]
+	fn.emitted += p.encoded.Lines
 	p.encoded.reset()
 }
 

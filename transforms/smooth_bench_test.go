@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 )
@@ -37,11 +35,11 @@ func BenchmarkSmoothSessions(b *testing.B) {
 			sessions = append(sessions, session)
 		}
 		b.Run(fmt.Sprintf("length=%d", length), func(b *testing.B) {
-			fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
+			fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
 			if err := fn.Setup(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			emit := func(beam.EventTime, string, keyed.Smoothed) {}
+			emit := func([]byte) {}
 			b.ReportAllocs()
 			for b.Loop() {
 				fn.StartBundle(emit, nil)

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
@@ -59,15 +57,18 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
-		fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
+		fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
 		if err := fn.Setup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if len(fn.smoothers) != goroutines {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
 		}
-		emit := func(ts beam.EventTime, key string, s keyed.Smoothed) {
-			all = append(all, fmt.Sprintf("%v %s %+v", ts, key, s))
+		emit := func(b []byte) {
+			err := unpack(b, func(key string, s keyed.Smoothed) { all = append(all, fmt.Sprintf("%s %+v", key, s)) })
+			if err != nil {
+				t.Error(err)
+			}
 		}
 		fn.StartBundle(emit, nil)
 		for i, b := range sessions {
@@ -78,6 +79,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		if err := fn.drain(); err != nil {
 			t.Fatal(err)
 		}
+		fn.records.flush(emit)
 		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
 			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(all))
 		}
@@ -98,11 +100,11 @@ func TestSmoothOfABrokenSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fn := &smoothFn{sessionNode: sessionNode{Config: string(text)}}
+	fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
 	if err := fn.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	emit := func(beam.EventTime, string, keyed.Smoothed) { t.Error("a record") }
+	emit := func([]byte) { t.Error("a record") }
 	fn.StartBundle(emit, nil)
 	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit, nil); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package transforms
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -109,16 +108,12 @@ func BenchmarkSpilledCells(b *testing.B) {
 	for i := range 256 {
 		cfg.Cells = append(cfg.Cells, fmt.Sprint(i))
 	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = fmt.Sprint("key", i)
 	}
-	of := statesOfCells()
-	ignore := func(beam.EventTime, string, keyed.Estimate) {}
+	ignore := func([]byte) {}
+	refuse := func(r []byte) { b.Errorf("rejected: %q", r) }
 	reject := func(r keyed.Rejected) { b.Errorf("rejected: %+v", r) }
 	for _, c := range []struct {
 		name   string
@@ -131,18 +126,13 @@ func BenchmarkSpilledCells(b *testing.B) {
 			for _, name := range cfg.Cells {
 				cells[name] = &runner{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
 			}
-			pack, filter := &packEachFn{packer{Config: string(text)}}, &filterFn{
-				node: node{Config: string(text)}, State: *of.head, Log: *of.log, Settings: *of.settings,
-			}
-			if err := errors.Join(pack.Setup(), filter.Setup(b.Context())); err != nil {
-				b.Fatal(err)
-			}
+			pack, filter := stepsOf(b, cfg)
 			bundle := func(keys []string) {
 				blocks := map[string][][]byte{}
 				send := func(_ beam.EventTime, cell string, block []byte) { blocks[cell] = append(blocks[cell], block) }
-				pack.StartBundle(send, reject)
+				pack.StartBundle(send, refuse)
 				for _, key := range keys {
-					pack.ProcessElement(0, key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64()), send, reject)
+					pack.ProcessElement(b.Context(), packObservation(key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64())), send, refuse)
 				}
 				pack.flush(send)
 				filter.StartBundle(ignore, nil, reject)

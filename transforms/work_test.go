@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 )
@@ -47,7 +45,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 	}
 	run := func(goroutines int) (all []string) {
-		fn := &filterFn{node: node{Config: string(text)}}
+		fn := &encodeFn{node: node{Config: string(text)}, Encoder: Registered{Name: objects}}
 		if err := fn.Setup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +55,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fn.workers = append(fn.workers, &worker{Estimator: est})
+			fn.workers = append(fn.workers, &worker{Estimator: est, encoder: objectEncoder{}})
 		}
 		entities := map[string]*held{}
 		for _, batch := range batches {
@@ -74,17 +72,17 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				e.blocks = append(e.blocks, a.block)
 			}
-			fn.out = outlet{estimate: func(ts beam.EventTime, key string, e keyed.Estimate) {
-				detection, alarm, end := e.Detection, e.Alarm, ""
-				if e.Recovered != nil {
-					end = fmt.Sprintf("%s %+v", e.Recovered.ID, e.Recovered.Alert)
+			emit := func(b []byte) {
+				err := unpack(b, func(key string, e keyed.Estimate) { all = append(all, fmt.Sprintf("%s %x", key, encoded(e))) })
+				if err != nil {
+					t.Error(err)
 				}
-				e.Detection, e.Alarm, e.Recovered = nil, nil, nil
-				all = append(all, fmt.Sprintf("%v %s %+v %+v %+v %s", ts, key, e, detection, alarm, end))
-			}, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
+			}
+			fn.out = outlet{record: emit, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
 			if err := fn.work(active); err != nil {
 				t.Fatal(err)
 			}
+			fn.records.flush(emit)
 			for i := range 20 {
 				b, _ := entities[fmt.Sprintf("k%d", i)].AppendBinary(nil)
 				all = append(all, fmt.Sprintf("%x", b))

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"hafvf/internal/compact"
 )
@@ -476,4 +477,45 @@ func (r *reader) recent(f *Fleet, keys []*key, explaining []*incident) *alarm {
 		a.incident = explaining[explained-1]
 	}
 	return a
+}
+
+// AppendBinary appends the encoded event to b. The error is nil.
+func (e *Event) AppendBinary(b []byte) ([]byte, error) {
+	b = compact.AppendFlags(b, e.Page, e.Pages)
+	for _, s := range []string{e.ID, string(e.State), e.Into, e.Group, e.Message} {
+		b = compact.AppendString(b, s)
+	}
+	for _, t := range []time.Time{e.Time, e.Start, e.End} {
+		b = compact.AppendTime(b, t)
+	}
+	for _, n := range []int64{int64(e.Keys), int64(e.NumMembers), int64(e.Window)} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = compact.AppendFloats(b, []float64{e.Expected, e.Score, e.Threshold})
+	b = binary.AppendUvarint(b, uint64(len(e.Members)))
+	for _, m := range e.Members {
+		b = compact.AppendTime(compact.AppendString(b, m.Key), m.Time)
+		b = compact.AppendFloats(b, []float64{m.Score, m.Size, m.P})
+	}
+	return b, nil
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (e *Event) UnmarshalBinary(b []byte) error {
+	*e = Event{}
+	r := &compact.Reader{B: b}
+	e.Page, e.Pages, _ = r.Flags()
+	e.ID, e.State, e.Into, e.Group, e.Message = r.Text(), State(r.Text()), r.Text(), r.Text(), r.Text()
+	e.Time, e.Start, e.End = r.Time(), r.Time(), r.Time()
+	e.Keys, e.NumMembers, e.Window = int(r.Varint()), int(r.Varint()), time.Duration(r.Varint())
+	r.Numbers(&e.Expected, &e.Score, &e.Threshold)
+	for range r.Count(1) {
+		m := Member{Key: r.Text(), Time: r.Time()}
+		r.Numbers(&m.Score, &m.Size, &m.P)
+		e.Members = append(e.Members, m)
+	}
+	if r.Bad || len(r.B) > 0 {
+		return compact.ErrCut
+	}
+	return nil
 }

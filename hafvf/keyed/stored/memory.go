@@ -3,6 +3,7 @@ package stored
 import (
 	"iter"
 	"slices"
+	"strconv"
 
 	"hafvf/internal/table"
 )
@@ -17,14 +18,22 @@ type Memory struct {
 	cells map[string]*Cell
 }
 
-// NewMemory returns a memory of cells of those names, without states.
-func NewMemory(names []string) *Memory {
-	m := &Memory{names: names, cells: make(map[string]*Cell, len(names))}
-	for _, name := range names {
+// memoryCells is the number of cells of a Memory.
+const memoryCells = 256
+
+// NewMemory returns a memory without states.
+func NewMemory() *Memory {
+	m := &Memory{cells: map[string]*Cell{}}
+	for i := range memoryCells {
+		name := strconv.Itoa(i)
+		m.names = append(m.names, name)
 		m.cells[name] = NewCell()
 	}
 	return m
 }
+
+// Names are those of the cells.
+func (m *Memory) Names() []string { return m.names }
 
 // Cell returns the cell of that name.
 func (m *Memory) Cell(name string) *Cell { return m.cells[name] }

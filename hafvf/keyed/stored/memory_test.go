@@ -9,7 +9,7 @@ import (
 
 // A memory finds what was restored and put, and tells them apart.
 func TestMemory(t *testing.T) {
-	m := NewMemory([]string{"a", "b", "c"})
+	m := NewMemory()
 	want := map[string]string{}
 	for i := range 1000 {
 		key := fmt.Sprint("key", i)

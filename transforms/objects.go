@@ -1,0 +1,146 @@
+package transforms
+
+import (
+	"context"
+	"encoding"
+	"encoding/binary"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
+)
+
+// Nodes work on bytes. Filter, Smooth and Incidents are nodes between steps that pack the objects of
+// a pipeline into bytes, and unpack what nodes emit.
+
+func init() {
+	RegisterDecoder(objects, func(context.Context, string) Decoder { return objectDecoder{} })
+	RegisterEncoder(objects, func(context.Context, string) Encoder { return objectEncoder{} })
+	RegisterSmoothedEncoder(objects, func(context.Context, string) SmoothedEncoder { return objectEncoder{} })
+	RegisterIncidentEncoder(objects, func(context.Context, string) IncidentEncoder { return objectEncoder{} })
+	register.Function2x1(packObservation)
+	register.Function2x1(unpackEstimates)
+	register.Function2x1(unpackSilences)
+	register.Function2x1(unpackSmoothed)
+	register.Function2x1(unpackEvents)
+	register.Function2x1(unpackRejected)
+	register.Emitter3[beam.EventTime, string, keyed.Estimate]()
+	register.Emitter3[beam.EventTime, string, keyed.Silent]()
+	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
+	register.Emitter2[beam.EventTime, incidents.Event]()
+}
+
+// objects is the name of the decoder and the encoders of objects.
+const objects = "hafvf.objects"
+
+// appendObject appends an object of a key.
+func appendObject(b []byte, key string, of encoding.BinaryAppender) []byte {
+	object, _ := of.AppendBinary(nil) // which never fails
+	b = compact.AppendString(b, key)
+	b = binary.AppendUvarint(b, uint64(len(object)))
+	return append(b, object...)
+}
+
+// unpack calls emit with the objects of b.
+func unpack[T any, P interface {
+	*T
+	encoding.BinaryUnmarshaler
+}](b []byte, emit func(key string, of T)) error {
+	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
+		key := r.Text()
+		size := r.Count(1)
+		if r.Bad {
+			return compact.ErrCut
+		}
+		var of T
+		if err := P(&of).UnmarshalBinary(r.B[:size]); err != nil {
+			return err
+		}
+		r.B = r.B[size:]
+		emit(key, of)
+	}
+	return nil
+}
+
+// An objectDecoder decodes what packObservation has packed.
+type objectDecoder struct{}
+
+func packObservation(key string, o keyed.Observation) []byte { return appendObject(nil, key, &o) }
+
+func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte)) int {
+	err := unpack(element.([]byte), func(key string, o keyed.Observation) {
+		if err := take(key, &o); err != nil {
+			reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}))
+		}
+	})
+	if err != nil {
+		panic("transforms: " + err.Error()) // the bytes are those of the step before
+	}
+	return 1
+}
+
+// An objectEncoder appends estimates and events to the records, and silences to the alerts.
+type objectEncoder struct{}
+
+func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
+	to.Records = appendObject(to.Records, key, e)
+	to.Lines++
+}
+
+func (objectEncoder) Silent(to *Encoded, key string, s keyed.Silent) {
+	to.Alerts = appendObject(to.Alerts, key, &s)
+	to.Lines++
+}
+
+func (objectEncoder) Smoothed(to *Encoded, key string, s *keyed.Smoothed) {
+	to.Records = appendObject(to.Records, key, s)
+	to.Lines++
+}
+
+func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
+	to.Alerts = appendObject(to.Alerts, "", e)
+	to.Lines++
+}
+
+func (objectEncoder) TurnedBack(string, time.Time, time.Time)          {}
+func (objectEncoder) Forgotten(*Encoded, string)                       {}
+func (objectEncoder) Alert(*Encoded, string, keyed.Told, Role, string) {}
+func (objectEncoder) Digest(*Encoded, *incidents.Digest)               {}
+func (objectEncoder) Flush()                                           {}
+
+func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)) error {
+	return unpack(b, func(key string, e keyed.Estimate) {
+		at := mtime.ZeroTimestamp
+		if !e.Time.IsZero() {
+			at = mtime.FromTime(e.Time)
+		}
+		emit(at, key, e)
+	})
+}
+
+func unpackSilences(b []byte, emit func(beam.EventTime, string, keyed.Silent)) error {
+	return unpack(b, func(key string, s keyed.Silent) {
+		at := s.Until
+		if at.IsZero() { // it goes on
+			at = s.Since.Add(s.Bound)
+		}
+		emit(mtime.FromTime(at), key, s)
+	})
+}
+
+func unpackSmoothed(b []byte, emit func(beam.EventTime, string, keyed.Smoothed)) error {
+	return unpack(b, func(key string, s keyed.Smoothed) { emit(mtime.FromTime(s.Time), key, s) })
+}
+
+func unpackEvents(b []byte, emit func(beam.EventTime, incidents.Event)) error {
+	return unpack(b, func(_ string, e incidents.Event) { emit(mtime.FromTime(e.Time), e) })
+}
+
+func unpackRejected(b []byte, emit func(keyed.Rejected)) error {
+	return unpack(b, func(_ string, r keyed.Rejected) { emit(r) })
+}
