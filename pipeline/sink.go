@@ -93,7 +93,7 @@ func (s graphSink) form() records.Form {
 func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
 	switch {
 	case s.topic != nil:
-		kafkaio.Write(scope, *s.topic, chunks)
+		kafkaio.WriteChunks(scope, *s.topic, chunks)
 		return nil
 	case s.hook != nil:
 		var refused beam.PCollection

@@ -10,10 +10,10 @@
 // as they were fetched, in a PCollection<Batch>, which takes a runner far less time than
 // single records do.
 //
-// Write takes a PCollection<[]byte>, in which each element is a connectors.Chunk of
-// messages: lines, each with a key and an id. It stores every message at least once.
-// A message that is stored again has the same id, in the header "id", so that
-// consumers of the topic can drop repeats.
+// Write takes a PCollection<KV<[]byte, []byte>> of keys and values. It stores every message
+// at least once. WriteChunks takes a PCollection<[]byte>, in which each element is a
+// connectors.Chunk of messages: lines, each with a key and an id. A message that is stored
+// again has the same id, in the header "id", so that consumers of the topic can drop repeats.
 //
 // A Form turns what a topic has into JSON, and lines of JSON into what a topic has. Package
 // registry has one for topics with a schema registry.

@@ -11,7 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
-	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/pipeline/direct"
@@ -22,15 +21,12 @@ func show(r kafkaio.Record) {
 	fmt.Printf("offset %d: %s=%s\n", r.Offset, r.Key, r.Value)
 }
 
-// showID prints a record and the id that Write gave it.
-func showID(r kafkaio.Record) {
-	fmt.Printf("%s=%s (%s: %s)\n", r.Key, r.Value, r.Headers[0].Key, r.Headers[0].Value)
-}
+// showPair prints the key and the value of a record.
+func showPair(r kafkaio.Record) { fmt.Printf("%s=%s\n", r.Key, r.Value) }
 
-// toChunk makes a message of a word: the word is its key, and its length the value.
-func toChunk(word string, emit func([]byte)) {
-	chunk := connectors.Chunk(nil).Begin([]byte(word), word+"-1")
-	emit(fmt.Appendf(chunk, "%d\n", len(word)))
+// toMessage makes a message of a word: the word is its key, and its length the value.
+func toMessage(word string) (key, value []byte) {
+	return []byte(word), fmt.Append(nil, len(word))
 }
 
 func TestMain(m *testing.M) {
@@ -41,9 +37,8 @@ func TestMain(m *testing.M) {
 
 func init() {
 	register.Function1x0(show)
-	register.Function1x0(showID)
-	register.Function2x0(toChunk)
-	register.Emitter1[[]byte]()
+	register.Function1x0(showPair)
+	register.Function1x2(toMessage)
 }
 
 // A pipeline that reads a topic up to the end that it has when the pipeline starts.
@@ -99,8 +94,8 @@ func ExampleWrite() {
 	cluster := kafkaio.Cluster{Brokers: []string{broker}}
 
 	p, s := beam.NewPipelineWithRoot()
-	chunks := beam.ParDo(s, toChunk, beam.Create(s, "change", "drift", "noise"))
-	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "lengths"}, chunks)
+	messages := beam.ParDo(s, toMessage, beam.Create(s, "change", "drift", "noise"))
+	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "lengths"}, messages)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 		return
@@ -110,12 +105,12 @@ func ExampleWrite() {
 	records := kafkaio.Read(s, kafkaio.Source{
 		Cluster: cluster, Topics: []string{"lengths"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
 	})
-	beam.ParDo0(s, showID, records)
+	beam.ParDo0(s, showPair, records)
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}
 	// Unordered output:
-	// change=6 (id: change-1)
-	// drift=5 (id: drift-1)
-	// noise=5 (id: noise-1)
+	// change=6
+	// drift=5
+	// noise=5
 }

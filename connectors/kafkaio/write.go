@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -18,17 +19,26 @@ import (
 func init() {
 	register.Function2x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
+	register.Function3x1((&writePairFn{}).ProcessElement)
+	dofn.Register(func(f *writePairFn) any { return f.ProcessElement })
 }
 
-// Write takes a PCollection<[]byte> of connectors.Chunks and writes each line, without its
-// line end, to a topic, at least once and with the id as the header "id". The lines of a
-// bundle are stored when the bundle ends.
+// Write takes a PCollection<KV<[]byte, []byte>> and writes each pair to a topic as the key and the
+// value of a message, at least once. A message of an empty key has no key. The messages of a bundle
+// are stored when the bundle ends.
 //
 // The topic must exist. Write waits for absent brokers as Writer.Write does. A ledger in
-// this process learns how many lines were stored.
+// this process learns how many messages were stored.
 func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
-	beam.ParDo0(s, &writeFn{Sink: sink}, col)
+	beam.ParDo0(s, &writePairFn{messageFn{Sink: sink}}, col)
+}
+
+// WriteChunks is Write for a PCollection<[]byte> of connectors.Chunks. Each line, without its line
+// end, is the value of a message, with the id as the header "id".
+func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
+	s = s.Scope("kafkaio.Write")
+	beam.ParDo0(s, &writeFn{messageFn{Sink: sink}}, col)
 }
 
 // WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
@@ -65,7 +75,8 @@ func messagesOf(ctx context.Context, to []Message, c connectors.Chunk, write Wri
 // writeBytes is how much a bundle gathers before it writes.
 const writeBytes = 8 << 20
 
-type writeFn struct {
+// A messageFn writes the messages of a bundle.
+type messageFn struct {
 	Sink Sink
 
 	writer  *Writer
@@ -75,7 +86,7 @@ type writeFn struct {
 	stored  int
 }
 
-func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
+func (fn *messageFn) StartBundle(ctx context.Context) (err error) {
 	fn.waiting, fn.size, fn.stored = nil, 0, 0
 	if fn.writer == nil {
 		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
@@ -84,6 +95,21 @@ func (fn *writeFn) StartBundle(ctx context.Context) (err error) {
 	}
 	return err
 }
+
+// writePairFn writes pairs.
+type writePairFn struct{ messageFn }
+
+func (fn *writePairFn) ProcessElement(ctx context.Context, key, value []byte) error {
+	m := Message{Value: slices.Concat([]byte{}, value)} // a runner may use their memory again
+	if len(key) > 0 {
+		m.Key = slices.Clone(key)
+	}
+	fn.waiting = append(fn.waiting, m)
+	return fn.added(ctx, len(fn.waiting)-1)
+}
+
+// writeFn writes the lines of chunks.
+type writeFn struct{ messageFn }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	n := len(fn.waiting)
@@ -97,6 +123,11 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	case err != nil:
 		return err
 	}
+	return fn.added(ctx, n)
+}
+
+// added counts what waits from n on, and writes all if it is much.
+func (fn *messageFn) added(ctx context.Context, n int) error {
 	for i := range fn.waiting[n:] {
 		fn.size += fn.waiting[n+i].size()
 	}
@@ -106,7 +137,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	return fn.flush(ctx)
 }
 
-func (fn *writeFn) flush(ctx context.Context) error {
+func (fn *messageFn) flush(ctx context.Context) error {
 	err := fn.writer.Write(ctx, fn.waiting)
 	switch {
 	case errors.Is(err, account.ErrStopped):
@@ -119,7 +150,7 @@ func (fn *writeFn) flush(ctx context.Context) error {
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(ctx context.Context) error {
+func (fn *messageFn) FinishBundle(ctx context.Context) error {
 	if err := fn.flush(ctx); err != nil {
 		return err
 	}
@@ -127,7 +158,7 @@ func (fn *writeFn) FinishBundle(ctx context.Context) error {
 	return nil
 }
 
-func (fn *writeFn) Teardown() error {
+func (fn *messageFn) Teardown() error {
 	if fn.writer == nil {
 		return nil
 	}

@@ -61,7 +61,7 @@ type Sink struct {
 	Topic   string
 	// Compression of the batches is one of Compressions. Default DefaultCompression.
 	Compression string
-	// Form is that in which Write and WriteChunk store lines.
+	// Form is that in which WriteChunks and WriteChunk store lines.
 	Form Form
 }
 
