@@ -75,28 +75,13 @@ func (r *receiver) matches(key string) bool {
 	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
 }
 
-// wantsAlarm is wants for an alarm, or the end of one.
-func (r *receiver) wantsAlarm(key string, a *keyed.Alert) bool {
-	return r.wants(key, a.Kind, r.Kinds) && (r.Ends || !a.BackToUsual())
-}
-
-// told are the alerts of an estimate that go to the receiver. An alarm of a change stands for
-// the belief in it.
-func (r *receiver) told(key string, e *keyed.Estimate) (all []keyed.Told) {
-	if e.Silence != nil {
-		all = slices.DeleteFunc(e.Silence.Alerts(key, e), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) })
+// takes reports whether an alert of the key goes to the receiver. An alarm of a change stands for the
+// belief in it.
+func (r *receiver) takes(key string, t keyed.Told) bool {
+	if t.Role == keyed.Decision {
+		return r.wants(key, t.Kind, r.Kinds) && (r.Ends || !t.BackToUsual())
 	}
-	if e.Recovered != nil && r.wantsAlarm(key, e.Recovered.Alert) {
-		all = append(all, e.Recovery())
-	}
-	alarmed := e.Alarm != nil && r.wants(key, e.Alarm.Kind, r.Kinds)
-	if alarmed {
-		all = append(all, keyed.Told{Of: e, Alert: e.Alarm})
-	}
-	if e.Belief != nil && r.wants(key, e.Belief.Kind, r.Beliefs) && !(alarmed && e.Belief.Kind == e.Alarm.Kind) {
-		all = append(all, keyed.Told{Of: e, Alert: e.Belief})
-	}
-	return all
+	return r.wants(key, t.Kind, r.Beliefs) && !(t.Role == keyed.BesideAlarm && r.wants(key, t.Kind, r.Kinds))
 }
 
 // An encoder turns estimates into lines, each with its key and id, and counts them for the
@@ -118,45 +103,36 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 		to.Lines++
 	}
-	if of.Silence == nil && of.Recovered == nil && of.Alarm == nil && of.Belief == nil && of.Pace == (keyed.Pace{}) {
-		return
-	}
 	if e.notifies() {
 		alerts, n := transforms.AppendNotices(to.Alerts, key, of)
 		to.Alerts, to.Lines = alerts, to.Lines+n
 		return
 	}
-	for i := range e.Receivers {
-		for _, told := range e.Receivers[i].told(key, of) {
-			e.alert(to, i, key, told, "")
-		}
+	for _, t := range of.Alerts(key) {
+		e.alert(to, key, t, "")
 	}
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	e.run.live().silent(key, &s)
-	if e.notifies() {
-		for _, told := range s.Alerts(key) {
-			to.Alerts = transforms.AppendNotice(to.Alerts, key, told, transforms.Decision, keyed.Pace{})
-			to.Lines++
+	for _, t := range s.Alerts(key) {
+		if !e.notifies() {
+			e.alert(to, key, t, "")
+			continue
 		}
-		return
-	}
-	for i := range e.Receivers {
-		r := &e.Receivers[i]
-		for _, told := range s.Alerts(key) {
-			if r.wants(key, told.Kind, r.Kinds) {
-				e.alert(to, i, key, told, "")
-			}
-		}
+		to.Alerts = transforms.AppendNotice(to.Alerts, key, t, keyed.Pace{})
+		to.Lines++
 	}
 }
 
-// alert appends an alert for a receiver.
-func (e *encoding) alert(to *transforms.Encoded, receiver int, key string, t keyed.Told, incident string) {
-	r := &e.Receivers[receiver]
-	to.Alerts = e.Layout.AppendAlert(e.begin(to, receiver, key, t.Of.ID), r.As, key, t, incident, r.Labels)
-	to.Lines++
+// alert appends an alert for each receiver that takes it.
+func (e *encoding) alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+	for i := range e.Receivers {
+		if r := &e.Receivers[i]; r.takes(key, t) {
+			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
+			to.Lines++
+		}
+	}
 }
 
 // begin begins the line of an alert. If there are several receivers, the receiver stands before
@@ -175,18 +151,9 @@ type incidentEncoder struct {
 	run *run
 }
 
-func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, role transforms.Role, incident string) {
-	e.run.live().grouped(key, t, role, incident)
-	for i := range e.Receivers {
-		r := &e.Receivers[i]
-		wants := r.wants(key, t.Kind, r.Beliefs)
-		if role == transforms.Decision {
-			wants = r.wantsAlarm(key, t.Alert)
-		}
-		if wants && !(role == transforms.BesideAlarm && r.wants(key, t.Kind, r.Kinds)) {
-			e.alert(to, i, key, t, incident)
-		}
-	}
+func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+	e.run.live().grouped(key, t, incident)
+	e.alert(to, key, t, incident)
 }
 
 func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) {

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/transforms"
 )
 
 // A Live hears of a run of transform: filter while it goes on, whatever the receivers of alerts
@@ -32,13 +31,8 @@ func (l *Live) estimate(key string, e *keyed.Estimate) {
 	if l == nil {
 		return
 	}
-	if e.Silence != nil {
-		for _, t := range e.Silence.Alerts(key, e) {
-			l.Alert(key, t, "")
-		}
-	}
-	if e.Alarm != nil {
-		l.Alert(key, keyed.Told{Of: e, Alert: e.Alarm}, "")
+	for _, t := range e.Alerts(key) {
+		l.grouped(key, t, "")
 	}
 	l.Estimate(key, e)
 }
@@ -48,13 +42,13 @@ func (l *Live) silent(key string, s *keyed.Silent) {
 		return
 	}
 	for _, t := range s.Alerts(key) {
-		l.Alert(key, t, "")
+		l.grouped(key, t, "")
 	}
 }
 
 // grouped hears of an alert again, or for the first time where the run before has held it.
-func (l *Live) grouped(key string, t keyed.Told, role transforms.Role, incident string) {
-	if l != nil && role == transforms.Decision && !t.BackToUsual() {
+func (l *Live) grouped(key string, t keyed.Told, incident string) {
+	if l != nil && t.Role == keyed.Decision && !t.BackToUsual() {
 		l.Alert(key, t, incident)
 	}
 }

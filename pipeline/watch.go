@@ -98,12 +98,7 @@ func (g *grouping) add(key string, e *keyed.Estimate) {
 	if e.Pace != (keyed.Pace{}) {
 		g.fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
 	}
-	if e.Silence != nil {
-		g.alarms(key, e.Silence.Alerts(key, e)...)
-	}
-	if e.Alarm != nil {
-		g.alarms(key, keyed.Told{Of: e, Alert: e.Alarm})
-	}
+	g.alarms(key, e.Alerts(key)...)
 }
 
 // silent adds that a key is silent. It does nothing on a nil grouping.
@@ -118,7 +113,7 @@ func (g *grouping) silent(key string, s keyed.Silent) {
 
 func (g *grouping) alarms(key string, told ...keyed.Told) {
 	for _, t := range told {
-		if t.Kind != keyed.RecoveredAlarm {
+		if t.Role == keyed.Decision && t.Kind != keyed.RecoveredAlarm {
 			g.fleet.Add(incidents.Alarm{ID: t.Of.ID, Key: key, Kind: t.Kind, Time: t.Of.Time, Score: t.Score, Size: t.Size})
 		}
 	}
@@ -157,13 +152,17 @@ type watchEncoder struct {
 func (e *watchEncoder) Estimate(_ *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.records++
 	e.run.grouping.add(key, of)
-	e.run.watch(key, of, e.Receivers[0].told(key, of))
+	e.run.watch(key, of, e.told(key, of.Alerts(key)))
 }
 
 func (e *watchEncoder) Silent(_ *transforms.Encoded, key string, s keyed.Silent) {
 	e.run.grouping.silent(key, s)
-	r := &e.Receivers[0]
-	e.run.watch(key, nil, slices.DeleteFunc(s.Alerts(key), func(t keyed.Told) bool { return !r.wants(key, t.Kind, r.Kinds) }))
+	e.run.watch(key, nil, e.told(key, s.Alerts(key)))
+}
+
+// told are the alerts that go to the receiver.
+func (e *watchEncoder) told(key string, all []keyed.Told) []keyed.Told {
+	return slices.DeleteFunc(all, func(t keyed.Told) bool { return !e.Receivers[0].takes(key, t) })
 }
 
 func (*watchEncoder) Forgotten(*transforms.Encoded, string) {} // files have no tombstones

@@ -21,7 +21,7 @@ func TestFleetBeginsAnew(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
 	told := keyed.Told{Of: &keyed.Estimate{Time: at, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Score: 5, Before: m, After: m, Usual: m}}
-	if err := eachNotice(AppendNotice(nil, "a/b", told, Decision, keyed.Pace{Step: time.Minute, Budget: time.Hour}), func(n notice) error {
+	if err := eachNotice(AppendNotice(nil, "a/b", told, keyed.Pace{Step: time.Minute, Budget: time.Hour}), func(n notice) error {
 		fn.of.Register(n.key, n.at, n.pace.Step, n.pace.Budget)
 		fn.hold(alarmName{n.key, told.Of.ID, told.Kind}, heldAlert{at, n.told}, told)
 		return nil
@@ -65,7 +65,7 @@ type tellerOf struct {
 	alerts *[]string
 }
 
-func (t *tellerOf) alert(key string, told keyed.Told, _ Role, _ string) {
+func (t *tellerOf) alert(key string, told keyed.Told, _ string) {
 	*t.alerts = append(*t.alerts, key+" "+told.Of.ID+" "+told.Kind)
 }
 
@@ -87,7 +87,7 @@ func TestFleetForgets(t *testing.T) {
 			fn.of.Register(key, at, time.Minute, time.Hour)
 			for j, when := range []time.Time{at, at.Add(time.Hour)} {
 				told := keyed.Told{Of: &keyed.Estimate{Time: when, ID: fmt.Sprint(key, ":", j), X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Score: float64(i), Before: m, After: m, Usual: m}}
-				if err := eachNotice(AppendNotice(nil, key, told, Decision, keyed.Pace{}), func(n notice) error {
+				if err := eachNotice(AppendNotice(nil, key, told, keyed.Pace{}), func(n notice) error {
 					fn.hold(alarmName{n.key, told.Of.ID, told.Kind}, heldAlert{when, n.told}, told)
 					return nil
 				}); err != nil {

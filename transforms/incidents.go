@@ -128,45 +128,24 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 // AppendNotices appends what Incidents has to know of an estimate, and returns how many notices
 // that are.
 func AppendNotices(b []byte, key string, e *keyed.Estimate) (_ []byte, n int) {
-	add := func(t keyed.Told, role Role, pace keyed.Pace) {
-		b = AppendNotice(b, key, t, role, pace)
+	if e.Pace != (keyed.Pace{}) {
+		b = AppendNotice(b, key, keyed.Told{Of: e}, e.Pace)
 		n++
 	}
-	if e.Silence != nil {
-		for _, t := range e.Silence.Alerts(key, e) {
-			add(t, Decision, keyed.Pace{})
-		}
-	}
-	if e.Recovered != nil {
-		add(e.Recovery(), Decision, keyed.Pace{})
-	}
-	if e.Alarm != nil || e.Pace != (keyed.Pace{}) {
-		add(keyed.Told{Of: e, Alert: e.Alarm}, Decision, e.Pace)
-	}
-	if e.Belief != nil {
-		role := Belief
-		if e.Alarm != nil && e.Alarm.Kind == e.Belief.Kind {
-			role = BesideAlarm
-		}
-		add(keyed.Told{Of: e, Alert: e.Belief}, role, keyed.Pace{})
+	for _, t := range e.Alerts(key) {
+		b = AppendNotice(b, key, t, keyed.Pace{})
+		n++
 	}
 	return b, n
 }
 
-// A Role is what an alert rests on.
-type Role byte
-
-const (
-	Decision Role = iota // an alarm, or the end of one
-	Belief
-	BesideAlarm // a belief of an estimate that has an alarm of the same kind
-	forgotten   // the key is forgotten
-)
+// forgotten is the role of a notice that its key is forgotten.
+const forgotten = keyed.BesideAlarm + 1
 
 // AppendNotice appends what Incidents has to know of a key: an alert, or none where t has no Alert,
 // and the pace of the key, or zero. Of an alert only that is kept which its record has.
-func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace keyed.Pace) []byte {
-	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(role))
+func AppendNotice(b []byte, key string, t keyed.Told, pace keyed.Pace) []byte {
+	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(t.Role))
 	n = compact.AppendString(n, key)
 	n = compact.AppendTime(n, t.Of.Time)
 	n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
@@ -178,7 +157,7 @@ func AppendNotice(b []byte, key string, t keyed.Told, role Role, pace keyed.Pace
 
 // AppendForgotten appends that a key was forgotten.
 func AppendForgotten(b []byte, key string) []byte {
-	return AppendNotice(b, key, keyed.Told{Of: &keyed.Estimate{}}, forgotten, keyed.Pace{})
+	return AppendNotice(b, key, keyed.Told{Of: &keyed.Estimate{}, Role: forgotten}, keyed.Pace{})
 }
 
 // A notice is what AppendNotice has appended.
@@ -187,7 +166,7 @@ type notice struct {
 	at   time.Time
 	pace keyed.Pace
 	told []byte // nil if there is no alert
-	role Role
+	role keyed.Role
 }
 
 // eachNotice calls f with the notices of b.
@@ -197,7 +176,7 @@ func eachNotice(b []byte, f func(notice) error) error {
 		r := compact.Reader{B: []byte(all.Text())}
 		var n notice
 		alerts, _, _ := r.Flags()
-		n.role = Role(r.Byte())
+		n.role = keyed.Role(r.Byte())
 		n.key, n.at = r.Text(), r.Time()
 		n.pace = keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
 		if alerts {
@@ -217,7 +196,7 @@ func eachNotice(b []byte, f func(notice) error) error {
 type IncidentEncoder interface {
 	// Alert appends what is to be written of an alert of a key. incident is the id of the
 	// incident that the alert belongs to, empty if it belongs to none.
-	Alert(to *Encoded, key string, t keyed.Told, role Role, incident string)
+	Alert(to *Encoded, key string, t keyed.Told, incident string)
 	// Incident appends what is to be written of an incident.
 	Incident(to *Encoded, e *incidents.Event)
 	// Digest appends what is to be written of the alarms in no incident.
@@ -285,7 +264,7 @@ func (fn *fleetNode) start() {
 
 // A teller is told of what happens.
 type teller interface {
-	alert(key string, t keyed.Told, role Role, incident string)
+	alert(key string, t keyed.Told, incident string)
 	event(*incidents.Event)
 	digest(*incidents.Digest)
 }
@@ -314,8 +293,8 @@ func (fn *fleetNode) take(sp state.Provider, tp timers.Provider, notices []byte,
 		if err != nil {
 			return err
 		}
-		if n.role != Decision || t.Of.Time.IsZero() {
-			tell.alert(n.key, t, n.role, "")
+		if t.Role = n.role; t.Role != keyed.Decision || t.Of.Time.IsZero() {
+			tell.alert(n.key, t, "")
 			return nil
 		}
 		fn.hold(alarmName{n.key, t.Of.ID, t.Kind}, heldAlert{t.Of.Time, n.told}, t)
@@ -350,7 +329,7 @@ func (fn *fleetNode) release(due func(alarmName, heldAlert) bool, tell teller) e
 			return err
 		}
 		delete(fn.held, name)
-		tell.alert(name.key, t, Decision, "")
+		tell.alert(name.key, t, "")
 	}
 	return nil
 }
@@ -467,7 +446,7 @@ func (fn *fleetNode) advance(watermark time.Time, tell teller) error {
 			return err
 		}
 		fn.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
-		tell.alert(a.Key, t, Decision, a.Incident)
+		tell.alert(a.Key, t, a.Incident)
 	}
 	err := fn.release(func(name alarmName, h heldAlert) bool {
 		return name.kind == keyed.RecoveredAlarm && !h.at.After(watermark)
@@ -700,8 +679,8 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 	return fn.finish()
 }
 
-func (fn *encodeIncidentsFn) alert(key string, t keyed.Told, role Role, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, role, incident)
+func (fn *encodeIncidentsFn) alert(key string, t keyed.Told, incident string) {
+	fn.encoder.Alert(&fn.encoded, key, t, incident)
 	fn.put()
 }
 

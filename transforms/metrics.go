@@ -44,15 +44,15 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 			c.Muted++
 		}
 	}
-	if e.Silence != nil && !e.Silence.Told {
-		c.Silences++
-	}
-	if a := e.Alarm; a != nil {
-		switch usual.AlarmKind(a.Kind) {
-		case usual.NoveltyAlarm:
+	for _, t := range e.Alerts("") {
+		switch {
+		case t.Role != keyed.Decision:
+		case t.Kind == string(usual.NoveltyAlarm):
 			c.NoveltyAlarms++
-		case usual.ChangeAlarm:
+		case t.Kind == string(usual.ChangeAlarm):
 			c.ChangeAlarms++
+		case t.Kind == keyed.SilentAlarm:
+			c.Silences++
 		}
 	}
 }

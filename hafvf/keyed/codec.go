@@ -52,7 +52,7 @@ func (t *Told) AppendBinary(b []byte) ([]byte, error) {
 func ParseTold(b []byte) (Told, error) {
 	return decodeAll(b, func(r *reader) Told {
 		of := r.estimate()
-		return Told{&of, r.alert()}
+		return Told{Of: &of, Alert: r.alert()}
 	})
 }
 

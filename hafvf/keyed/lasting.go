@@ -140,12 +140,6 @@ func (l *lasting) stays() string {
 	return "below"
 }
 
-// Recovery is the alert of Recovered, which is not nil. It is told of the estimate, but for the ID, which
-// is that of the alarm.
-func (e *Estimate) Recovery() Told {
-	return Told{&Estimate{Time: e.Time, ID: e.Recovered.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted}, e.Recovered.Alert}
-}
-
 // BackToUsual reports whether the alert is the end of an alarm that has lasted, and not that of a
 // silence, which has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }

@@ -100,7 +100,7 @@ func TestLasting(t *testing.T) {
 					continue
 				}
 				ends = append(ends, r.ID+" "+r.Message)
-				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Recovery().Of.Time.Equal(o.Time) {
+				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Of.Time.Equal(o.Time) {
 					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, o.Time)
 				}
 				b, _ := e.AppendBinary(nil)

@@ -151,23 +151,6 @@ func (p *pulse) read(r *reader) {
 	r.B = rest
 }
 
-// Told is an alert with the estimate that it is told of, which gives it time, id and
-// values.
-type Told struct {
-	Of *Estimate
-	*Alert
-}
-
-// Alerts are what is told of a silence that the estimate of a key ends: that there was
-// one, unless that was told while it lasted, and that it is over.
-func (s *Silence) Alerts(key string, e *Estimate) (all []Told) {
-	outputs := len(e.Predicted.Mean)
-	if !s.Told {
-		all = append(all, s.silent(key, e.N, outputs))
-	}
-	return append(all, s.alert(RecoveredAlarm, key, e.Time, e.ID, e.N, outputs))
-}
-
 // silent is the alert that a key is silent, dated when its bound was passed.
 func (s *Silence) silent(key string, n int64, outputs int) Told {
 	passed := s.Since.Add(s.Bound)
@@ -175,15 +158,21 @@ func (s *Silence) silent(key string, n int64, outputs int) Told {
 }
 
 // Alerts are what is told of a key that is silent: that, and of a silence that has ended what
-// Silence.Alerts tells.
-func (s *Silent) Alerts(key string) (all []Told) {
+// Estimate.Alerts tells.
+func (s *Silent) Alerts(key string) []Told {
 	if s.Until.IsZero() {
 		return []Told{s.silent(key, s.N, s.Outputs)}
 	}
+	return s.ended(key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs)
+}
+
+// ended are the alerts of a silence that is over: that there was one, unless that was told while it
+// lasted, and that it is over.
+func (s *Silence) ended(key string, at time.Time, id string, n int64, outputs int) (all []Told) {
 	if !s.Told {
-		all = append(all, s.silent(key, s.N, s.Outputs))
+		all = append(all, s.silent(key, n, outputs))
 	}
-	return append(all, s.alert(RecoveredAlarm, key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs))
+	return append(all, s.alert(RecoveredAlarm, key, at, id, n, outputs))
 }
 
 // alert is one of a silence. What it is told of has no value.
@@ -192,7 +181,7 @@ func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outp
 	e := &Estimate{Time: at, ID: id, N: n, Predicted: none, Detection: &Detection{Score: nan, Usual: none}}
 	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: none}
 	a.Message = s.message(kind, key, at)
-	return Told{e, a}
+	return Told{Of: e, Alert: a}
 }
 
 // unknown are moments that are not known.

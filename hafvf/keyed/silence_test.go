@@ -118,16 +118,16 @@ func TestSilenceIsPaid(t *testing.T) {
 
 func TestSilenceSays(t *testing.T) {
 	since := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
-	s := Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
-	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute)}
+	s := &Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
+	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute), Silence: s}
 	want := []string{"S04: nothing has come since 14:05; usually every 1m1s at this hour.", "S04: speaks again, after 3h20m."}
-	for i, told := range s.Alerts("S04", &e) {
+	for i, told := range e.Alerts("S04") {
 		if told.Message != want[i] {
 			t.Errorf("%q, want %q", told.Message, want[i])
 		}
 	}
 	s.Usual = 0
-	if got, want := (&Silent{Silence: s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
+	if got, want := (&Silent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -158,7 +158,7 @@ func TestToldSilenceSurvives(t *testing.T) {
 	if e.Silence == nil || *e.Silence != want || !want.Told || !want.Since.Equal(last) || want.Bound != time.Minute {
 		t.Errorf("%+v, want %+v", e.Silence, want)
 	}
-	if told := e.Silence.Alerts("k", &e); len(told) != 1 || told[0].Kind != RecoveredAlarm || told[0].Of.ID != "i" {
+	if told := e.Alerts("k"); len(told) != 1 || told[0].Kind != RecoveredAlarm || told[0].Of.ID != "i" {
 		t.Errorf("%+v", told)
 	}
 	if e := est.Estimate(track, Value(last.Add(40*time.Second), "", 1)); e.Silence != nil {
