@@ -17,6 +17,7 @@ import (
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/dofn"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/records"
@@ -25,7 +26,8 @@ import (
 
 func init() {
 	transforms.RegisterIncidentEncoder(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder {
-		return &incidentEncoder{settingOf[encoding](text), runOf(ctx)}
+		run := runOf(ctx)
+		return &incidentEncoder{settingOf[encoding](text), run, run.observer()}
 	})
 	transforms.RegisterEncoder(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
 	transforms.RegisterSmoothedEncoder(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
@@ -88,40 +90,39 @@ func (r *receiver) takes(key string, t keyed.Told) bool {
 // run's summary.
 type encoder struct {
 	encoding
-	run   *run
-	tally tally
+	run      *run
+	observer Observer
+	tally    tally
 }
 
 func newEncoder(ctx context.Context, text string) *encoder {
-	return &encoder{encoding: settingOf[encoding](text), run: runOf(ctx)}
+	run := runOf(ctx)
+	return &encoder{encoding: settingOf[encoding](text), run: run, observer: run.observer()}
 }
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
 	e.tally.estimate(key, of)
-	e.run.live().estimate(key, of)
 	if e.As != records.Nothing {
 		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 		to.Lines++
 	}
-	if e.notifies() {
-		alerts, n := transforms.AppendNotices(to.Alerts, key, of)
-		to.Alerts, to.Lines = alerts, to.Lines+n
-		return
-	}
-	for _, t := range of.Alerts(key) {
-		e.alert(to, key, t, "")
-	}
+	e.tell(to, key, of, of.Alerts(key))
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
-	e.run.live().silent(key, &s)
-	for _, t := range s.Alerts(key) {
-		if !e.notifies() {
-			e.alert(to, key, t, "")
-			continue
-		}
-		to.Alerts = transforms.AppendNotice(to.Alerts, key, t, keyed.Pace{})
-		to.Lines++
+	e.tell(to, key, nil, s.Alerts(key))
+}
+
+// tell appends the alerts of an estimate, which is nil of a key that is silent.
+func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.Told) {
+	e.observer.Estimate(key, of, alerts)
+	if e.notifies() {
+		notices, n := fleet.AppendNotices(to.Alerts, key, of, alerts)
+		to.Alerts, to.Lines = notices, to.Lines+n
+		return
+	}
+	for _, t := range alerts {
+		e.alert(to, key, t, "")
 	}
 }
 
@@ -148,17 +149,20 @@ func (e *encoding) begin(to *transforms.Encoded, receiver int, key, id string) [
 // incidents for the run's summary.
 type incidentEncoder struct {
 	encoding
-	run *run
+	run      *run
+	observer Observer
 }
 
 func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
-	e.run.live().grouped(key, t, incident)
+	e.observer.Alert(key, t, incident)
 	e.alert(to, key, t, incident)
 }
 
+func (e *incidentEncoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
+
 func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	e.run.incident(of)
-	e.run.live().incident(of)
+	e.observer.Incident(of)
 	// Records of an incident have one id. What a consumer recognises repeats by is this.
 	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
@@ -223,7 +227,7 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 
 func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
 	if e.notifies() {
-		to.Alerts = transforms.AppendForgotten(to.Alerts, key)
+		to.Alerts = fleet.AppendForgotten(to.Alerts, key)
 		to.Lines++
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/message"
-	"hafvf/transforms"
 )
 
 // A Forgotten says which keys were forgotten.
@@ -129,7 +129,7 @@ func without(all []stored.State, where string, patterns []string) (f Forgotten, 
 		}
 		var names map[string]bool
 		if err = s.Err; err == nil {
-			s.Bytes, names, err = transforms.ForgetInFleet(s.Bytes, matches)
+			s.Bytes, names, err = fleet.Forget(s.Bytes, matches)
 		}
 		if err != nil {
 			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)

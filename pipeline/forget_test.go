@@ -13,8 +13,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
-	"hafvf/transforms"
 )
 
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
@@ -198,12 +198,12 @@ func TestForgetKeysOfFile(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	is, after := held("forgets")
-	fleet := stored.Open(stored.FleetKey, []byte(was[stored.FleetKey]))
-	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
+	known := stored.Open(stored.FleetKey, []byte(was[stored.FleetKey]))
+	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
 		t.Fatalf("the fleet before: %v %v", names, err)
 	}
-	fleet = stored.Open(stored.FleetKey, []byte(is[stored.FleetKey]))
-	if _, names, err := transforms.ForgetInFleet(fleet.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
+	known = stored.Open(stored.FleetKey, []byte(is[stored.FleetKey]))
+	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
 		t.Errorf("the fleet has %v, %v", names, err)
 	}
 	for _, all := range []map[string]string{was, is} {

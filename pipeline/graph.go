@@ -411,18 +411,12 @@ type filtering struct {
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 }
 
-func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built {
+func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b built) {
 	records := transforms.Registered{Name: asRecords, Setting: settingText(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
-	b := f.filter(s, in, records, batches)
+	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
 	}
-	return b
-}
-
-// filter adds the filter with an encoder.
-func (f filtering) filter(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) (b built) {
-	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, out, batches)
 	return b
 }
 

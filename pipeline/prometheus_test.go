@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed"
 )
 
 // An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
@@ -347,7 +346,7 @@ func TestQueryPartial(t *testing.T) {
 	}
 	o.parts, o.asked = 1000, 0
 	m := NewMetrics()
-	_, err := Run{Graph: compose(t, fmt.Sprintf(text, "")), Metrics: m, Watch: func(string, *keyed.Estimate, []keyed.Told) {}}.Execute(t.Context(), nil)
+	_, err := Run{Graph: compose(t, fmt.Sprintf(text, "")).Trial(), Metrics: m}.Execute(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "answers in part: a store is away") || o.asked != 3 {
 		t.Errorf("after %d queries: %v", o.asked, err)
 	}

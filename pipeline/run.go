@@ -49,11 +49,8 @@ type Run struct {
 	// Migrate carries states over that were written under another config, as far as they mean
 	// the same.
 	Migrate bool
-	// Watch, if set, sees what a graph of transform: filter finds, in place of the graph's
-	// outputs: no record, alert, rejected record or state is written. No state is read.
-	Watch Watch
-	// Live, if set, hears of the run while it goes on.
-	Live *Live
+	// Observer, if set, sees what the run finds.
+	Observer *Observer
 	// Example, if set, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
@@ -84,13 +81,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	if r.Watch != nil {
-		graph, state.watch = graph.watched(), r.Watch
-		if state.grouping, err = newGrouping(graph); err != nil {
-			return s, err
-		}
-	}
-	state.beginAnew, state.migrate, state.groups, state.listener = r.BeginAnew, r.Migrate, graph.groups, r.Live
+	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
@@ -128,12 +119,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.closeOutboxes(wait); err != nil {
 		return s, err
 	}
-	grouped := state.grouping.end()
-	for i := range grouped.Events {
-		state.incident(&grouped.Events[i])
-	}
 	s = state.summary()
-	s.Grouped = grouped
 	s.detects, s.groups, s.warmUp, s.advice = graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.warmUps()
 	for i, pattern := range graph.patterns {
@@ -235,11 +221,9 @@ type run struct {
 	memory    *stored.Memory  // of the states; nil if the run smooths
 	release   []func()
 
-	beginAnew bool // see Run
-	migrate   bool // see Run
-	watch     Watch
-	listener  *Live
-	grouping  *grouping     // of a Watch; nil without incidents
+	beginAnew bool          // see Run
+	migrate   bool          // see Run
+	observed  *Observer     // nil for none
 	folds     observe.Folds // of the source
 	turns     turnLog
 	panics    panicLog

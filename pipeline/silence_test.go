@@ -69,16 +69,16 @@ func TestSilenceIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
 	}
-	// Who watches the run hears the same.
+	// Who observes a trial of it hears the same.
 	var mu sync.Mutex
 	var heard []string
-	_, err := Run{Graph: compose(t, text), Watch: func(key string, _ *keyed.Estimate, told []keyed.Told) {
+	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.Told) {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, a := range told {
+		for _, a := range alerts {
 			heard = append(heard, key+" "+a.Kind+" "+a.Of.ID)
 		}
-	}}.Execute(t.Context(), nil)
+	}}}.Execute(t.Context(), nil)
 	var all []string
 	for _, a := range want {
 		all = append(all, a.Key+" "+a.Kind+" "+a.ID)

@@ -46,8 +46,6 @@ type Summary struct {
 
 	// Incidents are those that opened, the least probable by chance first, each as it was told last.
 	Incidents []incidents.Event
-	// Grouped is what became of all alarms, of a run with a Watch and incidents.
-	Grouped incidents.Step
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up

@@ -140,11 +140,11 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	g := compose(t, "{model: {family: normal, prior: auto}, detect: {budget: 1000000}, sink: none, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
 	muted := 0
 	m := NewMetrics()
-	s, err := Run{Graph: g, Metrics: m, Watch: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+	s, err := Run{Graph: g, Metrics: m, Observer: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
 		if e.Detection.Muted {
 			muted++
 		}
-	}}.Execute(context.Background(), nil)
+	}}}.Execute(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

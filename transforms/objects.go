@@ -110,6 +110,7 @@ func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
 func (objectEncoder) TurnedBack(string, time.Time, time.Time)    {}
 func (objectEncoder) Forgotten(*Encoded, string)                 {}
 func (objectEncoder) Alert(*Encoded, string, keyed.Told, string) {}
+func (objectEncoder) Assigned(incidents.Assignment)              {}
 func (objectEncoder) Digest(*Encoded, *incidents.Digest)         {}
 func (objectEncoder) Flush()                                     {}
 

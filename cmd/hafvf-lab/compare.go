@@ -211,7 +211,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
 	several := ""
-	watch := func(key string, e *keyed.Estimate, _ []keyed.Told) {
+	estimate := func(key string, e *keyed.Estimate, _ []keyed.Told) {
 		if e == nil || e.Missing {
 			return
 		}
@@ -224,7 +224,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 			records[key] = append(records[key], compare.Record{Time: e.Time, X: x[0]})
 		}
 	}
-	s, err := pipeline.Run{Graph: graph, Watch: watch, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}.Execute(context.WithoutCancel(ctx), ctx.Done())
+	s, err := pipeline.Run{Graph: graph.Trial(), Observer: &pipeline.Observer{Estimate: estimate}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}.Execute(context.WithoutCancel(ctx), ctx.Done())
 	if err == nil {
 		fmt.Fprint(os.Stderr, s)
 		err = s.Err()

@@ -143,7 +143,7 @@ type backtester struct {
 
 func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
 	c := backtest.NewCollector(graph)
-	s, err := b.execute(ctx, pipeline.Run{Graph: graph, Watch: c.Add})
+	s, err := b.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Observer()})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (o operation) logger() (*slog.Logger, error) {
 
 // serve answers Prometheus and health checks until done is called. With live it serves the page of a
 // run, too.
-func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics, hears *pipeline.Live, done func(), err error) {
+func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics, hears *pipeline.Observer, done func(), err error) {
 	if o.listen == "" {
 		return nil, nil, func() {}, nil
 	}

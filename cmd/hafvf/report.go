@@ -164,7 +164,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if since.Last > 0 {
 		// The period ends with the last record, which a first run finds.
 		var last latest
-		if _, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: last.watch}); err != nil {
+		if _, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: &pipeline.Observer{Estimate: last.estimate}}); err != nil {
 			return nil, err
 		}
 		if !last.time.IsZero() {
@@ -173,15 +173,19 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	}
 	c := report.NewCollector(since.From)
 	tested := backtest.NewCollector(graph)
-	watched := report.NewWatched(c)
-	summary, err := o.execute(ctx, pipeline.Run{Graph: graph, Watch: func(key string, e *keyed.Estimate, told []keyed.Told) {
-		tested.Add(key, e, told)
-		watched.Watch(key, e, told)
+	watched := report.NewWatched(c, graph)
+	test := tested.Observer()
+	summary, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: &pipeline.Observer{
+		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+			test.Estimate(key, e, alerts)
+			watched.Estimate(key, e, alerts)
+		},
+		Assigned: watched.Assigned, Incident: watched.Incident,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	watched.End(summary.Grouped)
+	watched.End()
 	all, err := tested.Report(path, summary, nil)
 	if err != nil {
 		return nil, err
@@ -199,7 +203,7 @@ type latest struct {
 	time time.Time
 }
 
-func (l *latest) watch(_ string, e *keyed.Estimate, _ []keyed.Told) {
+func (l *latest) estimate(_ string, e *keyed.Estimate, _ []keyed.Told) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e != nil && e.Time.After(l.time) {

@@ -161,7 +161,8 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
-	metrics, live, done, err := o.serve(log, r.Watch == nil)
+	observed := r.Observer != nil
+	metrics, live, done, err := o.serve(log, !observed)
 	if err != nil {
 		return pipeline.Summary{}, err
 	}
@@ -206,7 +207,10 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 		}
 	}()
 
-	r.Log, r.Metrics, r.Live, r.Example = log, metrics, live, example
+	r.Log, r.Metrics, r.Example = log, metrics, example
+	if live != nil {
+		r.Observer = live
+	}
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
 	start := time.Now()
 	if terminal {
@@ -227,6 +231,9 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 			fmt.Fprint(stderr, s.Kept())
 		}
 		return s, err
+	}
+	if observed { // who observes the run says what it has found
+		s.Largest, s.Misfits = nil, nil
 	}
 	fmt.Fprint(stderr, s)
 	return s, s.Err()

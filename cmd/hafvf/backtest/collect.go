@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/pipeline"
@@ -29,11 +30,12 @@ type Event struct {
 
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
-	alarms keyed.AlarmConfig
-	groups bool // alarms into incidents
+	graph *pipeline.Graph
 
-	mu   sync.Mutex
-	keys map[string]*history
+	mu       sync.Mutex
+	keys     map[string]*history
+	assigned map[[3]string]string // the incident of each alarm, by its key, id and kind
+	messages int                  // of incidents
 }
 
 // history is what the report needs of a key.
@@ -50,12 +52,27 @@ type history struct {
 
 // NewCollector returns a collector for runs of a graph that raises alarms.
 func NewCollector(g *pipeline.Graph) *Collector {
-	alarms, _ := g.Alarms()
-	return &Collector{alarms: alarms, groups: g.Groups(), keys: map[string]*history{}}
+	return &Collector{graph: g, keys: map[string]*history{}, assigned: map[[3]string]string{}}
 }
 
-// Add is a pipeline.Watch.
-func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
+// Observer is what sees the run.
+func (c *Collector) Observer() *pipeline.Observer {
+	return &pipeline.Observer{Estimate: c.estimate, Assigned: c.assign, Incident: c.incident}
+}
+
+func (c *Collector) assign(a incidents.Assignment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.assigned[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
+}
+
+func (c *Collector) incident(*incidents.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.messages++
+}
+
+func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.keys[key]
@@ -63,7 +80,10 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 		h = &history{}
 		c.keys[key] = h
 	}
-	for _, a := range told {
+	for _, a := range alerts {
+		if !c.graph.Tells(a) {
+			continue
+		}
 		h.told = append(h.told, Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
@@ -85,7 +105,8 @@ func (c *Collector) Add(key string, e *keyed.Estimate, told []keyed.Told) {
 	case e.Missing:
 		h.missing++
 	case scored && h.budget == 0:
-		h.budget = c.alarms.BudgetOf(medianStep(h.warmUp))
+		alarms, _ := c.graph.Alarms()
+		h.budget = alarms.BudgetOf(medianStep(h.warmUp))
 		h.warmUp = nil
 		h.scored++
 	case scored:

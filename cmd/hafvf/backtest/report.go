@@ -124,21 +124,16 @@ type Incident struct {
 	Message string    `json:"message"`
 }
 
-// incidentsOf counts the incidents of a run.
-func incidentsOf(s pipeline.Summary) *Incidents {
-	all := &Incidents{Opened: len(s.Incidents), Messages: len(s.Grouped.Events)}
+// incidents counts the incidents of a run.
+func (c *Collector) incidents(s pipeline.Summary) *Incidents {
+	all := &Incidents{Opened: len(s.Incidents), Messages: c.messages, Alarms: len(c.assigned)}
 	for _, e := range s.Incidents {
 		if e.Page {
 			all.Pages++
 		}
 		all.ByScore = append(all.ByScore, Incident{e.ID, e.Group, e.Start, e.Page, e.Keys, e.NumMembers, Number(e.Score), e.Message})
 	}
-	last := map[[3]string]string{} // the incident of each alarm
-	for _, a := range s.Grouped.Assigned {
-		last[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
-	}
-	all.Alarms = len(last)
-	for _, incident := range last {
+	for _, incident := range c.assigned {
 		if incident == "" {
 			all.Outside++
 		}
@@ -225,8 +220,8 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	r.Weeks = weeksOf(r.events)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)
 	r.Largest = append(r.Largest, largest[:min(len(largest), most)]...)
-	if c.groups {
-		r.Incidents = incidentsOf(s)
+	if c.graph.Groups() {
+		r.Incidents = c.incidents(s)
 	}
 	if labels != nil {
 		if r.Last.IsZero() && r.Records > 0 {

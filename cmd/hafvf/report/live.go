@@ -96,16 +96,20 @@ func NewLive(config string, metrics *pipeline.Metrics) *Live {
 }
 
 // Hears is what the run is to tell.
-func (l *Live) Hears() *pipeline.Live {
-	return &pipeline.Live{Alert: l.alert, Incident: l.incident, Estimate: l.estimate}
+func (l *Live) Hears() *pipeline.Observer {
+	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident}
 }
 
 // Close ends the events of all readers.
 func (l *Live) Close() { l.end() }
 
+// alert hears of an alarm, or of the end of a silence, perhaps once more.
 func (l *Live) alert(key string, t keyed.Told, incident string) {
+	if t.Role != keyed.Decision || t.BackToUsual() {
+		return
+	}
 	// A part of a longer text would keep all of that.
-	a := alertOf(strings.Clone(key), t, estimateOf(key, t.Of).X)
+	a := alertOf(strings.Clone(key), t)
 	a.ID, a.Incident = strings.Clone(a.ID), incident
 	now := time.Now()
 	l.mu.Lock()
@@ -156,9 +160,12 @@ func (l *Live) follow(key string, now time.Time) {
 	all[key].alarmed.Store(now.UnixNano())
 }
 
-func (l *Live) estimate(key string, e *keyed.Estimate) {
+func (l *Live) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
+	for _, t := range alerts {
+		l.alert(key, t, "")
+	}
 	r := (*l.followed.Load())[key]
-	if r == nil {
+	if r == nil || e == nil {
 		return
 	}
 	one := estimateOf("", e)

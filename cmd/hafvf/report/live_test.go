@@ -58,8 +58,8 @@ func (l *Live) raise(key string, i int) {
 	at := begun.Add(time.Duration(i) * time.Second)
 	e := &keyed.Estimate{Time: at, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
 	e.Predicted.Mean, e.Predicted.SD = []float64{1}, []float64{1}
-	l.alert(key, keyed.Told{Of: e, Alert: &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}}, "")
-	l.estimate(key, e)
+	e.Alarm = &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}
+	l.estimate(key, e, e.Alerts(key))
 }
 
 // client makes requests of a URL.
@@ -193,8 +193,13 @@ func TestLiveRun(t *testing.T) {
 		defer mu.Unlock()
 		raised[id] = time.Now()
 	}
-	run := pipeline.Run{Graph: graph, Metrics: metrics, Live: &pipeline.Live{
-		Estimate: hears.Estimate,
+	run := pipeline.Run{Graph: graph, Metrics: metrics, Observer: &pipeline.Observer{
+		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+			for _, t := range alerts {
+				told(t.Of.ID)
+			}
+			hears.Estimate(key, e, alerts)
+		},
 		Alert: func(key string, t keyed.Told, incident string) {
 			told(t.Of.ID + incident)
 			hears.Alert(key, t, incident)
@@ -380,7 +385,7 @@ func TestLiveIsBounded(t *testing.T) {
 		l.incident(&e)
 	}
 	for i := range 100_000 { // of the key that alarmed last
-		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}})
+		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}}, nil)
 	}
 	held := used() - before
 	start := time.Now()

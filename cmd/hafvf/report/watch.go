@@ -8,31 +8,55 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/pipeline"
 )
 
 // A Watched gathers what a run finds. It holds its alerts back until the run is over: only then is
 // known which incident an alarm belongs to.
 type Watched struct {
 	*Collector
-	mu     sync.Mutex
-	alerts []Alert
+	tells func(keyed.Told) bool // whether a receiver gets an alert
+
+	mu       sync.Mutex
+	alerts   []Alert
+	assigned map[alertName]string // id of the incident
+	into     map[string]string    // of incidents that were merged
 }
 
-// NewWatched returns what gathers a run for a collector.
-func NewWatched(c *Collector) *Watched { return &Watched{Collector: c} }
+// NewWatched returns what gathers a run of the graph for a collector.
+func NewWatched(c *Collector, g *pipeline.Graph) *Watched {
+	return &Watched{Collector: c, tells: g.Tells, assigned: map[alertName]string{}, into: map[string]string{}}
+}
 
-// Watch is a pipeline.Watch.
-func (w *Watched) Watch(name string, e *keyed.Estimate, told []keyed.Told) {
-	x := math.NaN()
+// Estimate is that of a pipeline.Observer.
+func (w *Watched) Estimate(name string, e *keyed.Estimate, alerts []keyed.Told) {
 	if e != nil {
 		one := estimateOf(name, e)
 		w.AddEstimate(&one)
-		x = one.X
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, t := range told {
-		w.alerts = append(w.alerts, alertOf(name, t, x))
+	for _, t := range alerts {
+		if w.tells(t) {
+			w.alerts = append(w.alerts, alertOf(name, t))
+		}
+	}
+}
+
+// Assigned is that of a pipeline.Observer.
+func (w *Watched) Assigned(a incidents.Assignment) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.assigned[alertName{a.Key, a.ID, a.Kind}] = a.Incident
+}
+
+// Incident is that of a pipeline.Observer.
+func (w *Watched) Incident(e *incidents.Event) {
+	w.AddAlert(incidentOf(e))
+	if e.State == incidents.Merged {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.into[e.ID] = e.Into
 	}
 }
 
@@ -55,35 +79,22 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 	return one
 }
 
-// alertOf is an alert of the observation x as a record tells it.
-func alertOf(name string, t keyed.Told, x float64) Alert {
+// alertOf is an alert as a record tells it.
+func alertOf(name string, t keyed.Told) Alert {
 	return Alert{
 		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
-		X: Number(x), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
+		X: Number(estimateOf(name, t.Of).X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
 	}
 }
 
-// End adds the alerts to the page, with the incidents that the run has found. The run is over.
-func (w *Watched) End(found incidents.Step) {
-	type name struct{ id, key, kind string }
-	of, into := map[name]string{}, map[string]string{}
-	for i := range found.Events {
-		e := &found.Events[i]
-		if e.State == incidents.Merged {
-			into[e.ID] = e.Into
-		}
-		w.AddAlert(incidentOf(e))
-	}
-	for _, a := range found.Assigned {
-		id := a.Incident
-		for into[id] != "" {
-			id = into[id]
-		}
-		of[name{a.ID, a.Key, a.Kind}] = id
-	}
+// End adds the alerts to the page. The run is over.
+func (w *Watched) End() {
 	for i := range w.alerts {
 		a := &w.alerts[i]
-		a.Incident = of[name{a.ID, a.Key, a.Kind}]
+		a.Incident = w.assigned[alertName{a.Key, a.ID, a.Kind}]
+		for w.into[a.Incident] != "" {
+			a.Incident = w.into[a.Incident]
+		}
 		w.AddAlert(a)
 	}
 	w.alerts = nil

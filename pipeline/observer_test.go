@@ -13,9 +13,9 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// A Live hears what the file of alerts gets, with incidents and without, also of keys that are
+// An observer hears what the file of alerts gets, with incidents and without, also of keys that are
 // silent at the end; and of every estimate.
-func TestLiveHearsWhatIsWritten(t *testing.T) {
+func TestObserverHearsWhatIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	lines := fleetLines(start)
 	for i := range lines { // a key ends early
@@ -32,18 +32,30 @@ func TestLiveHearsWhatIsWritten(t *testing.T) {
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+in+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set)
 		type name struct{ kind, key, id string }
 		var mu sync.Mutex
-		heard, events, estimates := map[name]string{}, 0, int64(0)
-		s, err := Run{Graph: g, Live: &Live{
-			Alert: func(key string, t keyed.Told, incident string) {
+		heard, assigned, events, estimates := map[name]string{}, map[name]string{}, 0, int64(0)
+		s, err := Run{Graph: g, Observer: &Observer{
+			Alert: func(key string, told keyed.Told, incident string) {
 				mu.Lock()
 				defer mu.Unlock()
-				heard[name{t.Kind, key, t.Of.ID}] = incident
+				n := name{told.Kind, key, told.Of.ID}
+				if _, there := heard[n]; !there || assigned[n] != incident {
+					t.Errorf("%+v is of incident %q, and assigned to %q", n, incident, assigned[n])
+				}
+				heard[n] = incident
 			},
+			Assigned: func(a incidents.Assignment) { assigned[name{a.Kind, a.Key, a.ID}] = a.Incident },
 			Incident: func(*incidents.Event) { events++ },
-			Estimate: func(string, *keyed.Estimate) {
+			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
 				mu.Lock()
 				defer mu.Unlock()
-				estimates++
+				if e != nil {
+					estimates++
+				}
+				for _, t := range alerts {
+					if g.Tells(t) {
+						heard[name{t.Kind, key, t.Of.ID}] = ""
+					}
+				}
 			},
 		}}.Execute(context.Background(), nil)
 		if err != nil {

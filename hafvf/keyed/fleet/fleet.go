@@ -1,0 +1,337 @@
+// Package fleet makes incidents of the alarms of all keys, as package incidents finds them, and
+// digests of the others. Keys send notices. Their alarms wait until a watermark has passed
+// them, since an incident needs all alarms of its time.
+package fleet
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
+)
+
+// Config is the configuration of a Fleet.
+type Config struct {
+	incidents.Config
+	// Digests are the lengths of time of which the alarms in no incident are listed.
+	Digests []time.Duration
+}
+
+// A Listener is told what becomes of alerts.
+type Listener interface {
+	// Alert hears of an alert of a key. incident is the id of the incident that it belongs to, empty
+	// if it belongs to none.
+	Alert(key string, t keyed.Told, incident string)
+	// Assigned hears when an alarm comes to belong to an incident, before its Alert, and when that
+	// becomes another one.
+	Assigned(incidents.Assignment)
+	// Incident hears what becomes of an incident.
+	Incident(*incidents.Event)
+	// Digest hears of the alarms in no incident.
+	Digest(*incidents.Digest)
+}
+
+// A Fleet is what is known of all keys.
+type Fleet struct {
+	of      *incidents.Fleet
+	held    map[alarmName]heldAlert // until their alarms are taken
+	digests incidents.Digests
+	tell    Listener
+	changed bool
+}
+
+// An alarmName names an alarm.
+type alarmName struct{ key, id, kind string }
+
+func (n alarmName) compare(o alarmName) int {
+	return cmp.Or(cmp.Compare(n.key, o.key), cmp.Compare(n.id, o.id), cmp.Compare(n.kind, o.kind))
+}
+
+type heldAlert struct {
+	at   time.Time
+	told []byte
+}
+
+// New returns a fleet without keys. The error is that of incidents.New.
+func New(cfg Config, tell Listener) (f *Fleet, err error) {
+	f = &Fleet{held: map[alarmName]heldAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), tell: tell, changed: true}
+	f.of, err = incidents.New(cfg.Config)
+	return f, err
+}
+
+// Restore returns the fleet that AppendBinary has encoded. If it cannot be read, or is of other
+// separators, incidents begin anew, with the alarms that wait, and anew says why.
+func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
+	if f, err = New(cfg, tell); err != nil {
+		return nil, nil, err
+	}
+	r := compact.Reader{B: b}
+	inner, held := readHeld(&r)
+	digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
+	digests.Read(&r)
+	if r.Bad || len(r.B) > 0 {
+		return f, compact.ErrCut, nil
+	}
+	of, anew := incidents.Restore(cfg.Config, inner)
+	if anew == nil {
+		return &Fleet{of: of, held: held, digests: digests, tell: tell}, nil, nil
+	}
+	for name, h := range held {
+		t, err := keyed.ParseTold(h.told)
+		if err != nil {
+			return nil, nil, err
+		}
+		f.hold(name, h, t)
+	}
+	return f, anew, nil
+}
+
+func readHeld(r *compact.Reader) (inner []byte, held map[alarmName]heldAlert) {
+	inner = []byte(r.Text())
+	held = map[alarmName]heldAlert{}
+	for range r.Count(5) {
+		name := alarmName{r.Text(), r.Text(), r.Text()}
+		held[name] = heldAlert{r.Time(), []byte(r.Text())}
+	}
+	return inner, held
+}
+
+// AppendBinary appends the encoded fleet to b.
+func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
+	inner, err := f.of.AppendBinary(nil)
+	if err != nil {
+		return b, err
+	}
+	b = compact.AppendString(b, string(inner))
+	b = binary.AppendUvarint(b, uint64(len(f.held)))
+	for _, name := range slices.SortedFunc(maps.Keys(f.held), alarmName.compare) {
+		for _, s := range []string{name.key, name.id, name.kind} {
+			b = compact.AppendString(b, s)
+		}
+		h := f.held[name]
+		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.told))
+	}
+	return f.digests.AppendBinary(b), nil
+}
+
+// Changed reports whether the fleet has changed since the last call.
+func (f *Fleet) Changed() bool {
+	defer func() { f.changed = false }()
+	return f.changed
+}
+
+// Take hears notices, and returns how many they are. Beliefs, and what has no time, go on at once.
+func (f *Fleet) Take(notices []byte) (n int, err error) {
+	err = eachNotice(notices, func(of notice) error {
+		n++
+		if of.role == forgotten {
+			f.changed = true
+			return f.forget(of.key)
+		}
+		if of.pace != (keyed.Pace{}) && f.of.Register(of.key, of.at, of.pace.Step, of.pace.Budget) {
+			f.changed = true
+		}
+		if of.told == nil {
+			return nil
+		}
+		t, err := keyed.ParseTold(of.told)
+		if err != nil {
+			return err
+		}
+		if t.Role = of.role; t.Role != keyed.Decision || t.Of.Time.IsZero() {
+			f.tell.Alert(of.key, t, "")
+			return nil
+		}
+		f.hold(alarmName{of.key, t.Of.ID, t.Kind}, heldAlert{t.Of.Time, of.told}, t)
+		return nil
+	})
+	return n, err
+}
+
+// hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
+// alarm waits as well, so as not to come before it.
+func (f *Fleet) hold(name alarmName, h heldAlert, t keyed.Told) {
+	if name.kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.id, Key: name.key, Kind: name.kind, Time: h.at, Score: t.Score, Size: t.Size}) {
+		f.held[name] = h
+		f.changed = true
+	}
+}
+
+// forget takes a key out of the fleet. What was to be told of the key before is told now: nothing
+// of it waits for the watermark any more.
+func (f *Fleet) forget(key string) error {
+	f.of.Forget(key)
+	f.digests.Forget(func(k string) bool { return k == key })
+	return f.release(func(name alarmName, _ heldAlert) bool { return name.key == key })
+}
+
+// release tells of the alerts that wait, as far as they are due, without an incident.
+func (f *Fleet) release(due func(alarmName, heldAlert) bool) error {
+	var names []alarmName
+	for name, h := range f.held {
+		if due(name, h) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b alarmName) int { return cmp.Or(f.held[a].at.Compare(f.held[b].at), a.compare(b)) })
+	for _, name := range names {
+		t, err := keyed.ParseTold(f.held[name].told)
+		if err != nil {
+			return err
+		}
+		delete(f.held, name)
+		f.tell.Alert(name.key, t, "")
+	}
+	return nil
+}
+
+// Next is the next time of which there is something to do when the watermark passes it, and the
+// time of the last alert that waits. They are zero if there is none.
+func (f *Fleet) Next() (next, last time.Time) {
+	first, last := f.waits()
+	next, some := f.of.Next()
+	if end, open := f.digests.Next(); open && (!some || end.Before(next)) {
+		next, some = end, true
+	}
+	if !first.IsZero() && (!some || first.Before(next)) {
+		next = first
+	}
+	return next, last
+}
+
+// waits are the times of the first and the last alert that waits; zero where there is none.
+func (f *Fleet) waits() (first, last time.Time) {
+	for _, h := range f.held {
+		if first.IsZero() || h.at.Before(first) {
+			first = h.at
+		}
+		if h.at.After(last) {
+			last = h.at
+		}
+	}
+	return first, last
+}
+
+// End takes all alarms, when the input has ended at a latest time. Incidents of the last minutes
+// stay open: nothing is known of the time after them.
+func (f *Fleet) End(latest time.Time) error {
+	if _, last := f.waits(); last.After(latest) {
+		latest = last
+	}
+	if err := f.Advance(latest); err != nil {
+		return err
+	}
+	f.closeDigests(latest, true)
+	return nil
+}
+
+// Advance takes the alarms that the watermark has passed.
+func (f *Fleet) Advance(watermark time.Time) error {
+	f.changed = true
+	// What a digest has does not depend on how far the watermark jumps: it closes before later
+	// alarms are taken, which may be what opens it.
+	for {
+		end, open := f.digests.Next()
+		if first, _ := f.waits(); !open && !first.IsZero() {
+			end, open = f.digests.EndOf(first)
+		}
+		if !open || end.After(watermark) {
+			return f.advance(watermark)
+		}
+		if err := f.advance(end.Add(-time.Nanosecond)); err != nil {
+			return err
+		}
+		f.closeDigests(end, false)
+	}
+}
+
+func (f *Fleet) advance(watermark time.Time) error {
+	step := f.of.Advance(watermark)
+	for _, a := range step.Assigned {
+		f.tell.Assigned(a)
+		name := alarmName{a.Key, a.ID, a.Kind}
+		h, waits := f.held[name]
+		if !waits { // it is told, and belongs to an incident that was found later
+			f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
+			continue
+		}
+		delete(f.held, name)
+		t, err := keyed.ParseTold(h.told)
+		if err != nil {
+			return err
+		}
+		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
+		f.tell.Alert(a.Key, t, a.Incident)
+	}
+	err := f.release(func(name alarmName, h heldAlert) bool {
+		return name.kind == keyed.RecoveredAlarm && !h.at.After(watermark)
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range together(step.Events) {
+		f.tell.Incident(&e)
+	}
+	return nil
+}
+
+func (f *Fleet) closeDigests(by time.Time, all bool) {
+	for _, d := range f.digests.Close(by, all) {
+		f.tell.Digest(&d)
+	}
+}
+
+// together makes one event of those that an incident has at one time, as keys that alarm together
+// have it grow several times. The watermark passes them together.
+func together(all []incidents.Event) (told []incidents.Event) {
+	last := map[string]int{} // in told, by id
+	for _, e := range all {
+		i, seen := last[e.ID]
+		if seen && e.State == incidents.Update && told[i].Time.Equal(e.Time) && told[i].State != incidents.Merged {
+			e.State, e.Pages = told[i].State, e.Pages || told[i].Pages
+			told[i] = e
+			continue
+		}
+		last[e.ID] = len(told)
+		told = append(told, e)
+	}
+	return told
+}
+
+// Forget returns what AppendBinary has encoded without the keys that gone reports, and the names of
+// those that it had. Alerts of theirs that wait for the watermark are dropped: nobody is there to be
+// told. The configuration of the fleet is not needed.
+func Forget(encoded []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
+	r := compact.Reader{B: encoded}
+	f := &Fleet{}
+	inner, held := readHeld(&r)
+	f.held, f.digests = held, incidents.ReadDigests(&r)
+	if r.Bad || len(r.B) > 0 {
+		return nil, nil, compact.ErrCut
+	}
+	if f.of, err = incidents.RestoreAny(inner); err != nil {
+		return nil, nil, err
+	}
+	names = map[string]bool{}
+	goes := func(key string) bool {
+		if !gone(key) {
+			return false
+		}
+		names[key] = true
+		return true
+	}
+	for _, name := range f.of.Names() {
+		if goes(name) {
+			f.of.Forget(name)
+		}
+	}
+	maps.DeleteFunc(f.held, func(name alarmName, _ heldAlert) bool { return goes(name.key) })
+	f.digests.Forget(goes)
+	without, err = f.AppendBinary(nil)
+	return without, names, err
+}

@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+)
+
+var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// A heard listener notes alerts.
+type heard []string
+
+func (h *heard) Alert(key string, t keyed.Told, _ string) {
+	*h = append(*h, key+" "+t.Of.ID+" "+t.Kind)
+}
+func (*heard) Assigned(incidents.Assignment) {}
+func (*heard) Incident(*incidents.Event)     {}
+func (*heard) Digest(*incidents.Digest)      {}
+
+// alarm is the notice of an alarm of a key.
+func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte {
+	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
+	of := &keyed.Estimate{Time: at, ID: id, X: [][]float64{{1}}, Predicted: m}
+	return appendNotice(nil, key, keyed.Told{Of: of, Alert: &keyed.Alert{Kind: "novelty", Score: score, Before: m, After: m, Usual: m}}, pace)
+}
+
+func newFleet(t *testing.T, cfg Config, tell Listener) *Fleet {
+	t.Helper()
+	f, err := New(cfg, tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func take(t *testing.T, f *Fleet, notices []byte) {
+	t.Helper()
+	if n, err := f.Take(notices); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+}
+
+func encoded(t *testing.T, f *Fleet) []byte {
+	t.Helper()
+	b, err := f.AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Alarms that wait are told also if the state of their fleet is of other separators, or damaged
+// alone.
+func TestBeginsAnew(t *testing.T) {
+	f := newFleet(t, Config{}, &heard{})
+	take(t, f, alarm("a/b", "f:1", at, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+	state := encoded(t, f)
+	damaged := slices.Clone(state)
+	damaged[1] ^= 0xff // the format of the fleet
+	for name, c := range map[string]struct {
+		separators string
+		state      []byte
+		anew       bool
+	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}} {
+		var got heard
+		f, anew, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
+		if err != nil || (anew != nil) != c.anew {
+			t.Fatalf("%s: %v, %v", name, anew, err)
+		}
+		if err := f.Advance(at); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, []string{"a/b f:1 novelty"}) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if _, anew, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || anew == nil {
+		t.Errorf("a state that is cut off: %v, %v", anew, err)
+	}
+}
+
+// A key that is forgotten while a run goes on is told of before, and nothing of it is left. In a
+// state between two runs nobody is told, and the others are as before.
+func TestForgets(t *testing.T) {
+	var got heard
+	f := newFleet(t, Config{Config: incidents.Config{Separators: "."}, Digests: []time.Duration{24 * time.Hour}}, &got)
+	for i, key := range []string{"a.b", "the.secret"} {
+		for j, when := range []time.Time{at, at.Add(time.Hour)} {
+			take(t, f, alarm(key, fmt.Sprint(key, ":", j), when, float64(i), keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+		}
+	}
+	if err := f.Advance(at); err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	state := encoded(t, f)
+	got = nil
+	take(t, f, AppendForgotten(nil, "the.secret"))
+	if !slices.Equal(got, []string{"the.secret the.secret:1 novelty"}) {
+		t.Errorf("%q", got)
+	}
+	without, names, err := Forget(state, func(key string) bool { return strings.HasPrefix(key, "the.") })
+	if err != nil || len(names) != 1 || !names["the.secret"] {
+		t.Fatal(names, err)
+	}
+	for name, b := range map[string][]byte{"a run": encoded(t, f), "a state": without} {
+		if bytes.Contains(b, []byte("secret")) || !bytes.Contains(b, []byte("a.b:1")) {
+			t.Errorf("%s: %q", name, b)
+		}
+		if !bytes.Equal(b, without) {
+			t.Errorf("%s has another state", name)
+		}
+	}
+	same, names, err := Forget(state, func(string) bool { return false })
+	if err != nil || len(names) != 0 || !bytes.Equal(same, state) {
+		t.Errorf("nothing is forgotten, and the state is another: %v", err)
+	}
+	if _, _, err := Forget(state[:len(state)-1], func(string) bool { return true }); err == nil {
+		t.Error("a state that is cut off is accepted")
+	}
+}

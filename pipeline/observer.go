@@ -1,0 +1,90 @@
+package pipeline
+
+import (
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/config"
+)
+
+// An Observer sees what a run of transform: filter finds while it goes on, whatever the receivers of
+// alerts take. Several goroutines call its functions, which may keep none of what they are given and
+// hold up the run until they return. One that is nil is not called. Workers of a cluster have no
+// observer.
+type Observer struct {
+	// Estimate sees every estimate, in the order of its key, with its alerts. Of a key that is silent
+	// it sees the alerts alone, and e is nil.
+	Estimate func(key string, e *keyed.Estimate, alerts []keyed.Told)
+	// Alert hears of an alert of a graph with incidents once more, when it is known which incident it
+	// belongs to, if any. It may be one of the run before.
+	Alert func(key string, t keyed.Told, incident string)
+	// Assigned hears to which incident an alarm belongs, also when that is another one than before.
+	Assigned func(incidents.Assignment)
+	// Incident hears what becomes of an incident.
+	Incident func(*incidents.Event)
+}
+
+// observer is that of the run. It sees nothing if there is none, or no run in this process.
+func (r *run) observer() (o Observer) {
+	if r != nil && r.observed != nil {
+		o = *r.observed
+	}
+	if o.Estimate == nil {
+		o.Estimate = func(string, *keyed.Estimate, []keyed.Told) {}
+	}
+	if o.Alert == nil {
+		o.Alert = func(string, keyed.Told, string) {}
+	}
+	if o.Assigned == nil {
+		o.Assigned = func(incidents.Assignment) {}
+	}
+	if o.Incident == nil {
+		o.Incident = func(*incidents.Event) {}
+	}
+	return o
+}
+
+// Alarms returns the settings by which the graph raises alarms; ok is false if it
+// raises none.
+func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
+	f, ok := g.transform.(filtering)
+	if !ok || !g.detects {
+		return c, false
+	}
+	return *f.cfg.Alarms, true
+}
+
+// Groups reports whether the graph makes incidents of alarms.
+func (g *Graph) Groups() bool { return g.groups }
+
+// Tells reports whether an alert is of a kind that goes to a receiver, or if there is none whether it
+// is an alarm.
+func (g *Graph) Tells(t keyed.Told) bool {
+	f, _ := g.transform.(filtering)
+	var all receiver
+	if len(f.receivers) == 0 {
+		all.Kinds = config.AlarmKinds()
+	}
+	for _, r := range f.receivers {
+		all.Kinds = append(all.Kinds, r.Kinds...)
+		all.Ends = all.Ends || r.Ends
+		all.Beliefs = append(all.Beliefs, r.Beliefs...)
+	}
+	return all.takes("", t)
+}
+
+// Trial returns the graph without its outputs and its file of states: its filters begin anew, and
+// its input ends.
+func (g *Graph) Trial() *Graph {
+	here := *g.past()
+	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
+	if f, ok := g.transform.(filtering); ok {
+		f.receivers, f.host.Live, f.host.AtEnd = nil, false, f.cfg.Aggregate != nil || f.cfg.Silence != nil
+		if f.incidents != nil {
+			atEnd := *f.incidents
+			atEnd.AtEnd = true
+			f.incidents = &atEnd
+		}
+		here.transform = f
+	}
+	return &here
+}
