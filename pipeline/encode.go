@@ -25,12 +25,12 @@ import (
 )
 
 func init() {
-	transforms.RegisterIncidentEncoder(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder {
+	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder {
 		run := runOf(ctx)
 		return &incidentEncoder{settingOf[encoding](text), run, run.observer()}
 	})
-	transforms.RegisterEncoder(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
-	transforms.RegisterSmoothedEncoder(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
+	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
+	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
 	register.Function3x0((&encodeRejectedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRejectedFn) any { return f.ProcessElement })
 	register.Function2x1((&pickFn{}).ProcessElement)

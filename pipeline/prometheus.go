@@ -19,7 +19,7 @@ import (
 )
 
 func init() {
-	transforms.RegisterDecoder(ofQueries, func(ctx context.Context, text string) transforms.Decoder {
+	transforms.Register(ofQueries, func(ctx context.Context, text string) transforms.Decoder {
 		return &seriesDecoder{newDecoder(ctx, text)}
 	})
 }

@@ -20,8 +20,8 @@ import (
 )
 
 func init() {
-	transforms.RegisterDecoder(ofFiles, func(ctx context.Context, text string) transforms.Decoder { return &fileDecoder{newDecoder(ctx, text)} })
-	transforms.RegisterDecoder(ofTopics, func(ctx context.Context, text string) transforms.Decoder { return &topicDecoder{newDecoder(ctx, text)} })
+	transforms.Register(ofFiles, func(ctx context.Context, text string) transforms.Decoder { return &fileDecoder{newDecoder(ctx, text)} })
+	transforms.Register(ofTopics, func(ctx context.Context, text string) transforms.Decoder { return &topicDecoder{newDecoder(ctx, text)} })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		p.RefuseDays()

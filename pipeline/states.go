@@ -19,7 +19,6 @@ import (
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
 )
 
 // errSmoothing is for a config that has no states.
@@ -99,12 +98,12 @@ func readStateFile(path string) (all []stored.State, source []byte, err error) {
 
 // savepointStates returns the states of filters in a savepoint, by key.
 func savepointStates(path string) (all []stored.State, err error) {
-	stored, err := savepoint.Read(path, transforms.CellStates...)
+	found, err := savepoint.Read(path, stored.HeadState, stored.LogState, stored.SettingsState)
 	if err != nil {
 		return nil, err
 	}
 	cells := map[string]map[string][][]byte{}
-	for _, s := range stored {
+	for _, s := range found {
 		if cells[s.Key] == nil {
 			cells[s.Key] = map[string][][]byte{}
 		}
@@ -114,7 +113,7 @@ func savepointStates(path string) (all []stored.State, err error) {
 		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		in, err := transforms.ReadCell(name, cells[name])
+		in, err := stored.ReadFound(name, cells[name])
 		if err != nil {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}

@@ -91,41 +91,23 @@ func reuse(b []byte) []byte {
 // made of. It travels to the workers.
 type Registered struct{ Name, Setting string }
 
-var (
-	decoders         registry[Decoder]
-	encoders         registry[Encoder]
-	smoothedEncoders registry[SmoothedEncoder]
-)
+var makers sync.Map // of func(context.Context, string) T, by made[T]
 
-// RegisterDecoder registers under a name what makes a Decoder of a setting, in the context of
-// the node that it is for. Call it in an init function, so that workers that run the same
-// program know it too. It panics if the name is taken.
-func RegisterDecoder(name string, of func(ctx context.Context, setting string) Decoder) {
-	decoders.add(name, of)
-}
+// made is the key of what makes a T.
+type made[T any] struct{ name string }
 
-// RegisterEncoder is RegisterDecoder for an Encoder.
-func RegisterEncoder(name string, of func(ctx context.Context, setting string) Encoder) {
-	encoders.add(name, of)
-}
-
-// RegisterSmoothedEncoder is RegisterDecoder for a SmoothedEncoder.
-func RegisterSmoothedEncoder(name string, of func(ctx context.Context, setting string) SmoothedEncoder) {
-	smoothedEncoders.add(name, of)
-}
-
-// A registry holds what makes a T of a setting, by name.
-type registry[T any] struct{ makers sync.Map }
-
-func (r *registry[T]) add(name string, of func(ctx context.Context, setting string) T) {
-	if _, taken := r.makers.LoadOrStore(name, of); taken {
+// Register registers under a name what makes a Decoder of a setting, in the context of the node that
+// it is for; or an Encoder, a SmoothedEncoder or an IncidentEncoder. Call it in an init function, so
+// that workers that run the same program know it too. It panics if another T has the name.
+func Register[T any](name string, of func(ctx context.Context, setting string) T) {
+	if _, taken := makers.LoadOrStore(made[T]{name}, of); taken {
 		panic("transforms: " + name + " is registered already")
 	}
 }
 
-// of panics where nothing has that name.
-func (r *registry[T]) of(ctx context.Context, what Registered) T {
-	of, ok := r.makers.Load(what.Name)
+// registered makes a T. It panics where none has that name.
+func registered[T any](ctx context.Context, what Registered) T {
+	of, ok := makers.Load(made[T]{what.Name})
 	if !ok {
 		panic("transforms: " + what.Name + " is not registered in this program")
 	}

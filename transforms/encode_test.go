@@ -28,10 +28,10 @@ func init() {
 	register.Function2x0((&collectLinesFn{}).ProcessElement)
 	dofn.Register(func(f *collectLinesFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
-	transforms.RegisterDecoder("test", func(_ context.Context, name string) transforms.Decoder { return &decoder{caseOf(name).in, nil} })
-	transforms.RegisterDecoder("test live", func(context.Context, string) transforms.Decoder { return liveDecoder{} })
-	transforms.RegisterEncoder("test", func(context.Context, string) transforms.Encoder { return encoder{} })
-	transforms.RegisterSmoothedEncoder("test", func(context.Context, string) transforms.SmoothedEncoder { return encoder{} })
+	transforms.Register("test", func(_ context.Context, name string) transforms.Decoder { return &decoder{caseOf(name).in, nil} })
+	transforms.Register("test live", func(context.Context, string) transforms.Decoder { return liveDecoder{} })
+	transforms.Register("test", func(context.Context, string) transforms.Encoder { return encoder{} })
+	transforms.Register("test", func(context.Context, string) transforms.SmoothedEncoder { return encoder{} })
 }
 
 // batched is the number of observations of a batch, which is an element.

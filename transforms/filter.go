@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/dofn"
 )
 
@@ -110,7 +111,13 @@ func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col 
 	if of.resumes() {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{}, beam.Impulse(s)))
 	}
-	records, alerts, late = beam.ParDo3(s, &encodeFn{node: node{Config: text}, Encoder: out, State: state.MakeValueState[[]byte](headState), Log: state.MakeBagState[[]byte](logState), Settings: state.MakeValueState[[]byte](settingsState), Due: timers.InEventTime("due")}, blocks)
+	records, alerts, late = beam.ParDo3(s, &encodeFn{
+		node: node{Config: text}, Encoder: out,
+		State:    state.MakeValueState[[]byte](stored.HeadState),
+		Log:      state.MakeBagState[[]byte](stored.LogState),
+		Settings: state.MakeValueState[[]byte](stored.SettingsState),
+		Due:      timers.InEventTime("due"),
+	}, blocks)
 	return records, alerts, undecoded, late
 }
 
@@ -158,7 +165,7 @@ type encodeFn struct {
 }
 
 func (fn *encodeFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return encoders.of(ctx, fn.Encoder) })
+	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return registered[Encoder](ctx, fn.Encoder) })
 }
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {

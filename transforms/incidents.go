@@ -77,11 +77,10 @@ func Incidents(s beam.Scope, cfg IncidentsConfig, estimates beam.PCollection) (e
 // incidents.
 func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices beam.PCollection) (alerts beam.PCollection) {
 	s, text := beginIncidents(s, cfg, notices)
-	return beam.ParDo(s, &encodeIncidentsFn{Config: text, Encoder: out, State: state.MakeValueState[[]byte](fleetState), Due: timers.InEventTime("due")}, toFleet(s, notices))
+	return beam.ParDo(s, &encodeIncidentsFn{
+		Config: text, Encoder: out, State: state.MakeValueState[[]byte]("fleet"), Due: timers.InEventTime("due"),
+	}, toFleet(s, notices))
 }
-
-// fleetState is the name of the state of a fleet.
-const fleetState = "fleet"
 
 func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (beam.Scope, string) {
 	if _, err := cfg.Fleet(); err != nil {
@@ -136,13 +135,6 @@ type IncidentEncoder interface {
 	Digest(to *Encoded, d *incidents.Digest)
 }
 
-var incidentEncoders registry[IncidentEncoder]
-
-// RegisterIncidentEncoder is RegisterDecoder for an IncidentEncoder.
-func RegisterIncidentEncoder(name string, of func(ctx context.Context, setting string) IncidentEncoder) {
-	incidentEncoders.add(name, of)
-}
-
 // encodeIncidentsFn hosts a fleet, and emits what an encoder makes of alerts and incidents.
 type encodeIncidentsFn struct {
 	Config  string
@@ -171,7 +163,7 @@ type encodeIncidentsFn struct {
 }
 
 func (fn *encodeIncidentsFn) Setup(ctx context.Context) (err error) {
-	fn.account, fn.encoder = account.From(ctx), incidentEncoders.of(ctx, fn.Encoder)
+	fn.account, fn.encoder = account.From(ctx), registered[IncidentEncoder](ctx, fn.Encoder)
 	if err := json.Unmarshal([]byte(fn.Config), &fn.cfg); err != nil {
 		return err
 	}

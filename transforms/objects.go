@@ -19,10 +19,10 @@ import (
 // a pipeline into bytes, and unpack what nodes emit.
 
 func init() {
-	RegisterDecoder(objects, func(context.Context, string) Decoder { return objectDecoder{} })
-	RegisterEncoder(objects, func(context.Context, string) Encoder { return objectEncoder{} })
-	RegisterSmoothedEncoder(objects, func(context.Context, string) SmoothedEncoder { return objectEncoder{} })
-	RegisterIncidentEncoder(objects, func(context.Context, string) IncidentEncoder { return objectEncoder{} })
+	Register(objects, func(context.Context, string) Decoder { return objectDecoder{} })
+	Register(objects, func(context.Context, string) Encoder { return objectEncoder{} })
+	Register(objects, func(context.Context, string) SmoothedEncoder { return objectEncoder{} })
+	Register(objects, func(context.Context, string) IncidentEncoder { return objectEncoder{} })
 	register.Function2x1(packObservation)
 	register.Function2x1(unpackEstimates)
 	register.Function2x1(unpackSilences)

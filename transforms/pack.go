@@ -225,7 +225,7 @@ type packFn struct {
 }
 
 func (fn *packFn) Setup(ctx context.Context) error {
-	fn.in.decoder = decoders.of(ctx, fn.Decoder)
+	fn.in.decoder = registered[Decoder](ctx, fn.Decoder)
 	return fn.setUp(ctx)
 }
 

@@ -43,7 +43,7 @@ func TestReadCell(t *testing.T) {
 			}
 		}
 		kept = newCopies(0) // the log is read
-		got, err := entities(ReadCell("", r.stored()))
+		got, err := entities(stored.ReadFound("", r.stored()))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
 		}
@@ -63,7 +63,7 @@ func entities(all []stored.State, err error) (map[string][]byte, error) {
 
 // A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
-	got, err := entities(ReadCell("pump", map[string][][]byte{"entity": {{1, 2, 3}}}))
+	got, err := entities(stored.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}}))
 	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
 		t.Errorf("%v, (-want +got) %s", err, diff)
 	}
@@ -85,7 +85,7 @@ func TestReadCellRefuses(t *testing.T) {
 		{map[string][][]byte{"entity": {head}}, stored.ErrPieces.Error()},
 		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, stored.ErrPieces.Error()},
 	} {
-		if all, err := ReadCell("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
+		if all, err := stored.ReadFound("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
 		}
 	}
@@ -96,7 +96,7 @@ func FuzzReadCell(f *testing.F) {
 	f.Add(append(slices.Clone(settings), 2, 1, 'a', 1, 'b'), []byte{})
 	f.Add(append(append(slices.Clone(settings), 3), make([]byte, len(stored.Version{}))...), []byte{0, 1, 'a', 1, 'b'})
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
-		if all, err := ReadCell("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
+		if all, err := stored.ReadFound("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
 			t.Errorf("%d keys, and %v", len(all), err)
 		}
 	})

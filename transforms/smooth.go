@@ -207,7 +207,7 @@ type admitFn struct {
 }
 
 func (fn *admitFn) Setup(ctx context.Context) error {
-	fn.in.decoder = decoders.of(ctx, fn.Decoder)
+	fn.in.decoder = registered[Decoder](ctx, fn.Decoder)
 	return fn.setUp()
 }
 
@@ -368,7 +368,7 @@ type encodeSmoothedFn struct {
 }
 
 func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, func() SmoothedEncoder { return smoothedEncoders.of(ctx, fn.Encoder) })
+	return fn.setUp(ctx, func() SmoothedEncoder { return registered[SmoothedEncoder](ctx, fn.Encoder) })
 }
 
 func (fn *encodeSmoothedFn) StartBundle(emit func([]byte), reject func(keyed.Rejected)) {
