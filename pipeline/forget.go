@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/message"
+	"hafvf/pipeline/store"
 )
 
 // A Forgotten says which keys were forgotten.
@@ -51,9 +52,9 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, errNoStateFile(path)
 	}
-	unlock, err := lockStates(path, "wait for its end, or stop it", log)
+	unlock, err := store.Lock(path, "wait for its end, or stop it", log)
 	if err != nil {
-		return f, err
+		return f, fmt.Errorf("state: %w", err)
 	}
 	defer unlock()
 	all, source, err := readStateFile(path)

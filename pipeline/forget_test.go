@@ -15,6 +15,7 @@ import (
 
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/pipeline/store"
 )
 
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
@@ -170,7 +171,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	path := filepath.Join(dir, "forgets")
 
 	// What does not succeed leaves the file.
-	unlock, err := lockStates(path, "", quiet)
+	unlock, err := store.Lock(path, "", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

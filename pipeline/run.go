@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -25,7 +24,7 @@ import (
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
-	"hafvf/transforms"
+	"hafvf/pipeline/store"
 )
 
 // Progress is how far a run has come.
@@ -85,13 +84,6 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
-	p := graph.build()
-	// The source begins when the states that the run takes over have their timers.
-	if n, err := transforms.Resumes(p); err != nil {
-		return s, err
-	} else if err := state.account.HandOver(ctx, n, nil); err != nil {
-		return s, err
-	}
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	followed := make(chan struct{})
@@ -99,7 +91,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		defer close(followed)
 		r.follow(running, state, stop, func() { cancel(errSuspended) })
 	}()
-	_, err = direct.Execute(state.account.In(running), p)
+	err = store.Execute(running, state.account, graph.build())
 	suspended := context.Cause(running) == errSuspended
 	cancel(nil)
 	<-followed
@@ -265,13 +257,6 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		}
 		partitions = n
 		r.account = account.From(r.ledger.In(ctx))
-		r.ledger.Take(func(key string, state []byte) bool {
-			if r.memory == nil || key == stored.FleetKey {
-				return false
-			}
-			r.memory.Restore(key, state)
-			return true
-		})
 	} else {
 		keeper, err := r.openStates(g)
 		if err != nil {
@@ -305,20 +290,16 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 		r.memory = g.memory()
 		return k, nil
 	}
-	unlock, err := lockStates(g.states, "wait for its end, or give this run a state of its own", r.log)
-	if err != nil {
+	if r.states, err = openStateFile(g, store.OpenFile, r.migrate, r.log); err != nil {
 		return k, err
 	}
-	r.release = append(r.release, unlock)
-	if r.states, err = openStateFile(g, r.migrate, r.log); err != nil {
-		return k, err
-	}
+	r.release = append(r.release, r.states.Close)
 	if q, ok := g.source.(querySource); ok && r.states.position.Begin.IsZero() {
 		if err := r.states.begin(q.Begin(time.Now())); err != nil {
 			return k, err
 		}
 	}
-	r.memory = r.states.memory
+	r.memory = r.states.Memory
 	if n := r.memory.Len(); n > 0 {
 		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
 	}
@@ -355,43 +336,34 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	// Receivers of alerts come and go, and two configs may share them.
 	cfg.Outputs["sink"], cfg.Outputs["dead_letter"] = g.sink.describe(), g.dead.describe()
-	if f, ok := g.transform.(filtering); ok {
-		written := f.written()
-		cfg.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
-		unsealer := &stored.Unsealer{}
-		cfg.Unseal = unsealer.Unseal
-		cfg.Open = func(found iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
-			r.memory = stored.NewMemory()
-			r.memory.Expect(keys, bytes)
-			return f.openChangelog(t.Changelog, unsealer.Open, found, r.memory, r.migrate, r.log)
-		}
-	}
-	r.memory = g.memory()
 	if g.states != "" {
-		given, err := openStateFile(g, r.migrate, r.log)
+		given, err := openStateFile(g, store.ReadFile, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}
-		cfg.First = maps.Collect(given.memory.All())
-		if given.memory.Fleet != nil {
-			cfg.First[stored.FleetKey] = given.memory.Fleet
+		cfg.First = maps.Collect(given.Memory.All())
+		if given.Memory.Fleet != nil {
+			cfg.First[stored.FleetKey] = given.Memory.Fleet
 		}
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
-	if f, ok := g.transform.(filtering); ok && f.incidents != nil && t.Changelog == "" {
-		cfg.Drain = true // no state holds the alerts that wait
-	}
-	if _, ok := g.transform.(smoothing); ok {
+	cfg.Stage, cfg.Sync = r.metrics.stage, r.sync
+	if f, ok := g.transform.(filtering); ok {
+		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
+		topic, err := store.OpenTopic(ctx, cfg, f.store(r.migrate, r.log))
+		if err != nil {
+			return 0, migrates(err, "take another changelog", t.Changelog)
+		}
+		r.ledger, r.memory = topic.Ledger, topic.Memory
+	} else {
 		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
 		cfg.Lags = t.Lags
-	}
-	cfg.Stage, cfg.Sync = r.metrics.stage, r.sync
-	r.ledger, err = kafkaio.OpenLedger(ctx, cfg)
-	if err != nil {
-		return 0, err
+		if r.ledger, err = kafkaio.OpenLedger(ctx, cfg); err != nil {
+			return 0, err
+		}
 	}
 	switch {
 	case t.Changelog != "":

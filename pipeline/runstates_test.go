@@ -16,6 +16,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/store"
 )
 
 // nights runs a config over one file after another, with one file of states.
@@ -287,7 +288,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		t.Skip(err)
 	}
 	before := readFile(t, state)
-	unlock, err := lockStates(state, "stop it", quiet)
+	unlock, err := store.Lock(state, "stop it", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,63 @@
+// Package store keeps the states of the keys of a filter that runs in this process: in a file, or in
+// a compacted topic of Kafka. A run goes on with the states of the run before.
+package store
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/account"
+	"hafvf/pipeline/direct"
+	"hafvf/transforms"
+)
+
+// Config says which states are kept.
+type Config struct {
+	// Filter is the configuration of the filter that the states are of. States of another one are an
+	// error, which wraps a *stored.Mismatch and names the setting.
+	Filter keyed.Config
+	// Migrate has states carried over that were written under another configuration, as far as they
+	// mean the same, see keyed.Migrator.
+	Migrate bool
+	Log     *slog.Logger // default: none
+}
+
+func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
+
+// written returns the function that makes what is stored of the state of a key.
+func (c Config) written() func(key string, state []byte) stored.State {
+	settings := c.Filter.Settings()
+	return func(key string, state []byte) stored.State {
+		_, text := settings(key)
+		return stored.State{Key: key, Settings: text, Bytes: state}
+	}
+}
+
+// expiry returns the function that says when the key of a state expires. It panics if the
+// configuration is impossible.
+func (c Config) expiry() func(state []byte) time.Time {
+	est, err := keyed.NewEstimator(c.Filter)
+	if err != nil {
+		panic("store: " + err.Error())
+	}
+	return est.Expiry
+}
+
+// Execute runs a pipeline with an account. The steps that take over states have their timers
+// before the source begins.
+func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline) error {
+	n, err := transforms.Resumes(p)
+	if err == nil {
+		err = run.HandOver(ctx, n, nil)
+	}
+	if err == nil {
+		_, err = direct.Execute(run.In(ctx), p)
+	}
+	return err
+}

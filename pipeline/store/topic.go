@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/account"
+)
+
+// A Topic has the states of a run in memory, and writes them to the changelog of a ledger, together
+// with the offsets that the run has read and dealt with.
+type Topic struct {
+	*kafkaio.Ledger
+	Memory *stored.Memory
+	// Run is the account of the run.
+	Run *account.Run
+}
+
+// OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
+// the run before.
+func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
+	t := &Topic{Memory: stored.NewMemory()}
+	written, unsealer := cfg.written(), &stored.Unsealer{}
+	to.Migrate, to.Log = cfg.Migrate, cfg.log()
+	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
+	to.Unseal = unsealer.Unseal
+	to.Open = func(found iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
+		t.Memory = stored.NewMemory()
+		t.Memory.Expect(keys, bytes)
+		return t.adopt(to.Changelog, unsealer.Open, found, cfg)
+	}
+	var err error
+	if t.Ledger, err = kafkaio.OpenLedger(ctx, to); err != nil {
+		return nil, err
+	}
+	t.Run = account.From(t.Ledger.In(ctx))
+	account.Attach(t.Run, "", t.Memory)
+	t.Ledger.Take(func(key string, state []byte) bool {
+		if key == stored.FleetKey {
+			return false
+		}
+		t.Memory.Restore(key, state)
+		return true
+	})
+	return t, nil
+}
+
+// adopt opens what a changelog holds for a run of this configuration, and puts the states of keys
+// into the memory. It returns the last record of each partition that the states include. The
+// error says that states belong to another configuration. Those that cannot be read have errors of
+// their own.
+func (t *Topic) adopt(topic string, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.Stored], cfg Config) (included []kafkaio.Position, err error) {
+	var at *kafkaio.Stored
+	opened := func(yield func(stored.State) bool) {
+		for at = range found {
+			if !yield(open(at.Key, at.Bytes)) {
+				return
+			}
+		}
+	}
+	a, err := stored.Adopt(cfg.Filter, opened, cfg.Migrate, "the changelog "+topic, func(s stored.State, changed bool) {
+		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
+		if s.Err == nil && s.Key != stored.FleetKey {
+			t.Memory.Restore(s.Key, s.Bytes)
+			at.Taken = true
+		}
+	})
+	if mismatch := new(stored.Mismatch); errors.As(err, &mismatch) {
+		return nil, fmt.Errorf("the changelog %s does not fit the config, %w", topic, mismatch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Reset(topic, cfg.log())
+	if cfg.Migrate {
+		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
+	}
+	for log, offset := range a.Included {
+		included = append(included, kafkaio.ParsePosition(log, offset))
+	}
+	return included, nil
+}
+
+// Execute runs a pipeline until its source ends, or until stop is closed: then what was read is dealt with
+// and committed, and the next run goes on there. Each record that the source reads has to come to a
+// sink that stores it, as kafkaio.Write does, or to Drop: the next records are read, and states are
+// committed, when all that was read before is dealt with. Steps between a filter and a sink therefore
+// make one element of one.
+func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
+	running, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-stop:
+		case <-running.Done():
+			return
+		}
+		if t.Stop(); !t.Suspends() {
+			return
+		}
+		select {
+		case <-t.Idle():
+			cancel(errSuspended)
+		case <-running.Done():
+		}
+	}()
+	err = Execute(running, t.Run, p)
+	if context.Cause(running) == errSuspended {
+		err = nil
+	}
+	cancel(nil)
+	<-ended
+	if err == nil {
+		err = t.Run.Balanced()
+	}
+	return errors.Join(err, t.Close(ctx, err == nil))
+}
+
+var errSuspended = errors.New("suspended")
