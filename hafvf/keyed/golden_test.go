@@ -1,0 +1,355 @@
+package keyed
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+)
+
+var update = flag.Bool("update", false, "write the golden states")
+
+// A golden is a state of testdata: what a key is after n observations.
+type golden struct {
+	name string
+	cfg  Config
+	n    int
+	each func(i int, o *Observation) // changes observation i; nil: none
+	tell bool                        // the silence at the end is told
+}
+
+var (
+	goldenStart = time.Date(2026, 3, 2, 5, 0, 0, 0, time.UTC)
+	goldenPrior = map[string]expfam.Params{"categorical": {"alpha": []any{1., 1., 1.}}, "ar": {"order": 2.}}
+	goldenDim   = map[string]int{"mvnormal": 2, "regression": 3}
+)
+
+const goldenStep = 10 * time.Minute
+
+// goldens are those of each family, plain and recommended, and of each setting of the family normal.
+func goldens() (all []golden) {
+	for _, family := range expfam.Families() {
+		if family == "faulty" { // a test's
+			continue
+		}
+		plain := Config{Filter: hafvf.Config{Family: family}}
+		for _, c := range []struct {
+			name string
+			cfg  Config
+		}{{"plain", plain}, {"recommended", Recommended(family)}} {
+			c.cfg.Filter.Prior, c.cfg.Filter.Dim = goldenPrior[family], goldenDim[family]
+			all = append(all, golden{name: family + "_" + c.name, cfg: c.cfg, n: 105})
+		}
+	}
+	season := func(c *Config) { c.Filter.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()} }
+	for _, family := range []string{"exponential", "poisson", "regression"} {
+		c := Recommended(family)
+		c.Filter.Dim = goldenDim[family]
+		season(&c)
+		all = append(all, golden{name: family + "_season", cfg: c, n: 105})
+	}
+	add := func(name string, n int, each func(int, *Observation), change func(*Config)) *golden {
+		c := Recommended("normal")
+		change(&c)
+		all = append(all, golden{name: "normal_" + name, cfg: c, n: n, each: each})
+		return &all[len(all)-1]
+	}
+	silence := func(c *Config) { c.Silence = &SilenceConfig{} }
+	paused := func(i int, o *Observation) {
+		if i >= 100 {
+			o.Time = o.Time.Add(40 * time.Hour)
+		}
+	}
+	aggregate := func(value Aggregate) func(*Config) {
+		return func(c *Config) {
+			c.Aggregate = &AggregateConfig{Aggregation: Aggregation{Every: 30 * time.Minute, Value: value, Zone: "Europe/Berlin"}}
+			c.Silence, c.Lateness = &SilenceConfig{}, time.Hour
+		}
+	}
+	none := func(*Config) {}
+	add("first", 0, nil, none)
+	add("warm_up", 20, nil, none)
+	add("missing", 103, func(i int, o *Observation) {
+		if i%7 == 3 {
+			o.X = [][]float64{{math.NaN()}}
+		}
+	}, none)
+	add("lists", 60, func(i int, o *Observation) { o.X, o.Shape = append(o.X, []float64{float64(i % 5)}), List }, none)
+	add("logs", 60, func(i int, o *Observation) { o.Log = fmt.Sprint("records-", i%3) }, none)
+	add("arrival", 105, func(_ int, o *Observation) { o.Time = time.Time{} }, func(c *Config) { c.Order = Arrival })
+	add("waits", 105, func(i int, o *Observation) { o.Time = o.Time.Add(time.Duration(i%4) * -15 * time.Minute) }, func(c *Config) { c.Lateness = time.Hour })
+	add("late", 105, func(i int, o *Observation) {
+		if i == 100 {
+			o.Time = o.Time.Add(1000 * time.Hour)
+		}
+	}, silence).n = 103
+	add("season", 105, nil, season)
+	add("season_detects_nothing", 105, nil, func(c *Config) { season(c); c.Filter.Bank, c.Filter.Detect = nil, nil })
+	add("log", 105, func(_ int, o *Observation) { o.X[0][0] = math.Exp(o.X[0][0]) }, func(c *Config) { c.Filter.Scale = hafvf.Log })
+	add("time_unit", 105, nil, func(c *Config) { c.TimeUnit = time.Hour })
+	add("depth", 105, nil, func(c *Config) {
+		c.Filter.Bank, c.Filter.Detect, c.Filter.WarmUp = nil, nil, 0
+		c.Filter.Member = &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 3, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: .9}
+	})
+	add("structures", 105, nil, func(c *Config) {
+		c.Filter.Bank = append(hafvf.DefaultBank(), hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1, AR: 2})
+	})
+	add("silence", 105, nil, silence)
+	add("silence_told", 100, paused, silence).tell = true
+	add("silence_over", 103, paused, silence)
+	add("silence_bound", 100, paused, func(c *Config) { c.Silence = &SilenceConfig{After: time.Hour} }).tell = true
+	add("expire", 105, func(i int, o *Observation) { o.LogTime = o.Time.Add(5 * time.Hour) }, func(c *Config) { c.Expire = 10 * time.Hour })
+	add("expired", 103, paused, func(c *Config) { c.Expire = 10 * time.Hour; silence(c) })
+	add("expired_by_log", 103, func(i int, o *Observation) {
+		if i >= 100 {
+			o.LogTime = o.Time.Add(40 * time.Hour)
+		}
+	}, func(c *Config) { c.Expire = 10 * time.Hour })
+	add("beliefs", 105, nil, func(c *Config) {
+		c.Alerts.Beliefs, c.Alerts.Cooldown = []hafvf.Kind{hafvf.Outlier, hafvf.Change, hafvf.Revision}, time.Minute
+	})
+	add("alarms_do_not_last", 105, nil, func(c *Config) { c.Alarms.Lasting = false })
+	add("alarms_in_zone", 105, nil, func(c *Config) { c.Alarms.Seasons, c.Alarms.Zone, c.Alarms.Order = nil, "Europe/Berlin", 0 })
+	for _, value := range []Aggregate{Count, Mean, Max, Last, Median} {
+		add("aggregate_"+string(value), 400, nil, aggregate(value))
+	}
+	refused := Recommended("regression")
+	refused.Filter.Dim = goldenDim["regression"]
+	return append(all, golden{name: "regression_refused", cfg: refused, n: 94, each: func(i int, o *Observation) {
+		if i >= 90 {
+			for j := range o.X[0] {
+				o.X[0][j] = 1e100 * float64(i)
+			}
+		}
+	}})
+}
+
+// observation is number i of the script, from 0. From the 91st on values are far from usual, and
+// from the 101st on a little.
+func (g *golden) observation(i int) Observation {
+	rng := rand.New(rand.NewPCG(uint64(i), 7))
+	far := 0.
+	switch {
+	case i >= 100:
+		far = 1
+	case i >= 90:
+		far = 9
+	}
+	o := Observation{Time: goldenStart.Add(time.Duration(i) * goldenStep), Log: "records-3", Seq: int64(i)}
+	o.ID = placeID(&o)
+	var x []float64
+	switch family := g.cfg.Filter.Family; family {
+	case "binomial":
+		x = []float64{float64(rng.IntN(4)) + far, 20}
+	case "categorical":
+		x = []float64{float64(min(2, rng.IntN(3)+int(far)))}
+	case "ar":
+		x = []float64{rng.NormFloat64() + far}
+	case "bernoulli":
+		x = []float64{float64(min(1, rng.IntN(9)/8+int(far)))}
+	case "exponential", "poisson":
+		x = drawn[family](rng, 1)
+		x[0] += 3 * far
+	default:
+		x = normals(rng, max(1, g.cfg.Filter.Dim))
+		x[len(x)-1] += far
+	}
+	o.X = [][]float64{x}
+	if len(x) > 1 {
+		o.Shape = Vector
+	}
+	if g.each != nil {
+		g.each(i, &o)
+	}
+	return o
+}
+
+// estimator is that of the state. Its clock stands still, behind the script.
+func (g *golden) estimator(t *testing.T) *Estimator {
+	est := newEstimator(t, g.cfg)
+	est.now = func() time.Time { return goldenStart.Add(300 * goldenStep) }
+	return est
+}
+
+// take has the entity take observations of the script, and returns all that it says.
+func (g *golden) take(t *testing.T, e *Entity, from, to int) (said []byte) {
+	t.Helper()
+	learn := func(o *Observation) {
+		var out Estimate
+		e.Learn(nil, &out, o)
+		said, _ = out.AppendBinary(said)
+		said = fmt.Append(said, out.Unlearned, out.Anew)
+	}
+	for i := from; i < to; i++ {
+		o := g.observation(i)
+		if err := e.est.CheckOf(e.key)(&o); err != nil {
+			t.Fatal(err)
+		}
+		now, err := e.Take(&o)
+		said = fmt.Append(said, err)
+		if now {
+			learn(&o)
+		}
+		for o, ok := e.Due(); ok; o, ok = e.Due() {
+			learn(&o)
+		}
+		for _, s := range e.Ended() {
+			said, _ = s.AppendBinary(said)
+		}
+		said = fmt.Append(said, e.Lapsed())
+	}
+	return said
+}
+
+// scripted is the entity that the script makes.
+func (g *golden) scripted(t *testing.T) Entity {
+	e, err := g.estimator(t).Open("pump/1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.take(t, &e, 0, g.n)
+	if g.tell {
+		if _, told := e.Tell(e.Deadline()); !told {
+			t.Fatal("no silence is told")
+		}
+	}
+	return e
+}
+
+func (g *golden) file() string { return filepath.Join("testdata", g.name+".txt") }
+
+// text is the file of a state: its settings, what it says, and its bytes.
+func (g *golden) text(t *testing.T, state []byte) string {
+	_, settings := g.cfg.Settings()("pump/1")
+	snapshot, err := g.estimator(t).Snapshot("pump/1", state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("settings %s\nsnapshot %+v\nstate of %d observations\n", settings, snapshot, g.n)
+	for line := range slices.Chunk(state, 40) {
+		text += hex.EncodeToString(line) + "\n"
+	}
+	return text
+}
+
+func (g *golden) read(t *testing.T) (text string, state []byte) {
+	b, err := os.ReadFile(g.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitN(string(b), "\n", 4)
+	if state, err = hex.DecodeString(strings.ReplaceAll(lines[3], "\n", "")); err != nil {
+		t.Fatal(err)
+	}
+	return string(b), state
+}
+
+// A key has the bytes of its file of testdata. A state of the file goes on as if it had never been
+// saved.
+func TestGoldenStates(t *testing.T) {
+	files := []string{filepath.Join("testdata", "migrations.txt")}
+	for _, g := range goldens() {
+		files = append(files, g.file())
+		t.Run(g.name, func(t *testing.T) {
+			straight := g.scripted(t)
+			state := straight.append(nil)
+			if *update {
+				if err := os.WriteFile(g.file(), []byte(g.text(t, state)), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, stored := g.read(t)
+			if runtime.GOARCH != "amd64" {
+				state = stored // other machines round otherwise
+			}
+			if got := g.text(t, state); got != text {
+				t.Errorf("the state is\n%s\nand its file has\n%s", got, text)
+			}
+			if runtime.GOARCH != "amd64" {
+				return
+			}
+			resumed, err := g.estimator(t).Open("pump/1", stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := resumed.append(nil); !bytes.Equal(again, stored) {
+				t.Errorf("the state is %x when it was read, and its file has %x", again, stored)
+			}
+			if !bytes.Equal(g.take(t, &resumed, g.n, g.n+60), g.take(t, &straight, g.n, g.n+60)) {
+				t.Error("it goes on otherwise")
+			}
+			if !bytes.Equal(resumed.append(nil), straight.append(nil)) {
+				t.Error("it is another one after 60 observations more")
+			}
+		})
+	}
+	all, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		if !slices.Contains(files, file) {
+			t.Errorf("%s is of no state", file)
+		}
+	}
+}
+
+// What is carried over from each state of the family normal to each of its configurations is as in
+// the file.
+func TestGoldenMigrations(t *testing.T) {
+	var text strings.Builder
+	all := goldens()
+	for _, from := range all {
+		if !strings.HasPrefix(from.name, "normal_") {
+			continue
+		}
+		_, state := from.read(t)
+		_, written := from.cfg.Settings()("pump/1")
+		for _, to := range all {
+			if !strings.HasPrefix(to.name, "normal_") {
+				continue
+			}
+			m, err := NewMigrator(to.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, differ := m.Check("pump/1", state, written)
+			b, carried, err := m.Migrate("pump/1", state, written)
+			if carried != "" && err == nil {
+				fmt.Fprintf(&text, "%s to %s: %v: %s: %d bytes, %x\n", from.name, to.name, differ, carried, len(b), FingerprintOf(string(b)))
+			}
+		}
+	}
+	file := filepath.Join("testdata", "migrations.txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, lines := strings.Split(text.String(), "\n"), strings.Split(string(want), "\n")
+	if len(got) != len(lines) {
+		t.Fatalf("%d migrations, want %d", len(got), len(lines))
+	}
+	for i := range got {
+		if got[i] != lines[i] {
+			t.Errorf("%s\nwant %s", got[i], lines[i])
+		}
+	}
+}
