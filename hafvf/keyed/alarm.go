@@ -198,7 +198,7 @@ type decisions struct {
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
 	lately   []stretch     // of every output
-	lasting  *lasting      // nil where no alarm lasts
+	lasting  lasting
 }
 
 type timedValues struct {
@@ -343,9 +343,9 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	b = append(b, d.fingerprint[:]...)
 	standardised := s.standard != nil
 	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
-	b = compact.AppendFlags(b, s.timed, s.lasting != nil, s.alarm != nil)
+	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
 	b = compact.AppendFlags(b, standardised, same)
-	if s.lasting != nil {
+	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
 	}
 	b = binary.AppendVarint(b, int64(s.step))
@@ -379,11 +379,10 @@ var errDecisions = errors.New("state is corrupt: alarms")
 // anew; debt and rest of the alarms stay.
 func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err error) {
 	fingerprint := r.fingerprint()
-	var lasts, alarms bool
-	s.timed, lasts, alarms = r.Flags()
+	var alarms bool
+	s.timed, s.lasting.lasts, alarms = r.Flags()
 	standardised, same, _ := r.Flags()
-	if lasts {
-		s.lasting = &lasting{}
+	if s.lasting.lasts {
 		s.lasting.read(r)
 	}
 	s.step, s.last = time.Duration(r.Varint()), r.near()
@@ -411,7 +410,7 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	if r.Bad || !standardised && len(r.B) > 0 || same && (!standardised || len(locationScale) != 2*d.outputs) {
 		return s, compact.ErrCut
 	}
-	if l := s.lasting; l != nil && l.peak.output >= d.outputs {
+	if s.lasting.peak.output >= d.outputs {
 		return s, errDecisions
 	}
 	if s.alarm != nil {

@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"hafvf/hafvf"
 	"hafvf/internal/linear"
@@ -12,28 +13,28 @@ import (
 // A guard keeps what a track was before an observation, so that one which would leave a number
 // in it that is not finite, or that the mathematics panic at, can be taken back.
 type guard struct {
-	track                         Track
-	state, rhythm, profile, alarm hafvf.State
-	starts                        []start
-	lately                        []stretch
-	pulse                         pulse
-	lasting                       lasting
+	track  Track
+	states [4]hafvf.State // of the track
+	starts []start
+	lately []stretch
+	pulse  pulse
+}
+
+// states are those that an observation changes in place.
+func (t *Track) states() [4]hafvf.State {
+	return [...]hafvf.State{t.state, t.rhythm, t.decisions.profile, t.decisions.alarm}
 }
 
 // keep keeps the track as it is.
 func (g *guard) keep(t *Track) {
 	g.track = *t
-	g.state = append(g.state[:0], t.state...)
-	g.rhythm = append(g.rhythm[:0], t.rhythm...)
-	g.profile = append(g.profile[:0], t.decisions.profile...)
-	g.alarm = append(g.alarm[:0], t.decisions.alarm...)
+	for i, s := range t.states() {
+		g.states[i] = append(g.states[i][:0], s...)
+	}
 	g.starts = append(g.starts[:0], t.starts...)
 	g.lately = append(g.lately[:0], t.decisions.lately...)
 	if t.pulse != nil {
 		g.pulse = *t.pulse
-	}
-	if l := t.decisions.lasting; l != nil {
-		g.lasting = *l
 	}
 }
 
@@ -41,17 +42,13 @@ func (g *guard) keep(t *Track) {
 // held is in the guard.
 func (g *guard) takeBack(t *Track) {
 	*t = g.track
-	copy(t.state, g.state)
-	copy(t.rhythm, g.rhythm)
-	copy(t.decisions.profile, g.profile)
-	copy(t.decisions.alarm, g.alarm)
+	for i, s := range t.states() {
+		copy(s, g.states[i])
+	}
 	copy(t.starts, g.starts)
 	copy(t.decisions.lately, g.lately)
 	if t.pulse != nil {
 		*t.pulse = g.pulse
-	}
-	if l := t.decisions.lasting; l != nil {
-		*l = g.lasting
 	}
 	t.chain.priorOf = nil
 }
@@ -59,7 +56,8 @@ func (g *guard) takeBack(t *Track) {
 // finite reports whether all numbers of the track are finite, but for those that the window of
 // a model on past values lacks.
 func (t *Track) finite() bool {
-	return t.chain.bank.Finite(t.state) && linear.Finite(t.rhythm) && linear.Finite(t.decisions.profile) && linear.Finite(t.decisions.alarm) &&
+	states := t.states()
+	return t.chain.bank.Finite(t.state) && !slices.ContainsFunc(states[1:], func(s hafvf.State) bool { return !linear.Finite(s) }) &&
 		linear.Finite(t.locationScale) && linear.Finite(t.decisions.standard)
 }
 

@@ -14,6 +14,7 @@ import (
 
 // lasting is an alarm that lasts: what is told when its key is back to usual.
 type lasting struct {
+	lasts bool      // else there is none
 	id    string    // of the alarm that began it
 	start time.Time // of that alert
 	back  time.Time // of the first observation since the last unusual one; zero where that is the last
@@ -37,12 +38,12 @@ type peak struct {
 // follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
 // chain. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
-	s := &t.decisions
+	l := &t.decisions.lasting
 	if !t.chain.decider.cfg.Lasting {
-		s.lasting = nil
+		*l = lasting{}
 		return
 	}
-	if l := s.lasting; l != nil {
+	if l.lasts {
 		switch {
 		case d.Unusual:
 			l.back, l.calm, l.sum = time.Time{}, 0, 0
@@ -56,14 +57,14 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		}
 		if d.Ended {
 			e.Recovered = &Ended{l.id, t.end(l, e, values)}
-			s.lasting = nil
+			*l = lasting{}
 		}
 	}
-	if e.Alarm != nil && s.lasting == nil {
-		s.lasting = &lasting{id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+	if e.Alarm != nil && !l.lasts {
+		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
 	}
-	if s.lasting != nil {
-		t.note(s.lasting, e)
+	if l.lasts {
+		t.note(l, e)
 	}
 }
 
