@@ -121,17 +121,12 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
-	to := m.est.chains.of(key)
-	if a, b := c.est.chains.of(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	if a, b := c.est.chains.of(key).checks.Model(), m.est.chains.of(key).checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
-	var parts carriedParts
-	e.Track, parts = to.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
+	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	e.est = m.est
-	if m.cfg.Silence != nil && e.pulse == nil {
-		e.pulse = &pulse{}
-	}
-	return e.append(nil), parts.String(), nil
+	return e.append(nil), carried, nil
 }
 
 // carriedParts are the names of the parts of a state that were carried over, and of those
@@ -161,22 +156,25 @@ func (p carriedParts) String() string {
 	return strings.Join(text, "; ")
 }
 
-// carry returns the track of this chain that goes on from one of another chain of the
-// same family, dimension and scale.
-func (c *chain) carry(from *Track, samePace bool) (*Track, carriedParts) {
-	old := from.chain
-	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
-	t := &Track{key: from.key, chain: c, n: from.n, last: from.last, settled: c.fitted == nil, pulse: from.pulse}
-	t.begin()
-	var parts carriedParts
-	fits := same(cfg.Season, was.Season) && (c.fitted == nil && from.settled || c.fitted != nil && old.fitted != nil)
-	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
-	if fits && c.fitted != nil {
-		// The prior is the one that the data has set, or is setting.
-		if fits = samePrior && (from.settled || cfg.WarmUp == was.WarmUp); fits {
-			t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
-		}
+// carry returns the track of this estimator that goes on from one of another estimator, of the same
+// family, dimension and scale, and says what was carried over.
+func (est *Estimator) carry(from *Track, samePace bool) (*Track, string) {
+	t := est.NewTrack(from.key)
+	c, old := t.chain, from.chain
+	t.n, t.last = from.n, from.last
+	if t.pulse != nil && from.pulse != nil {
+		t.pulse = from.pulse
 	}
+	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
+	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
+	fits := same(cfg.Season, was.Season)
+	if c.fitted == nil {
+		fits = fits && from.settled
+	} else if fits = fits && samePrior && (from.settled || cfg.WarmUp == was.WarmUp); fits {
+		// The prior is the one that the data has set, or is setting.
+		t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
+	}
+	var parts carriedParts
 	var carried hafvf.Carried
 	if fits {
 		old.usePrior(from)
@@ -202,5 +200,5 @@ func (c *chain) carry(from *Track, samePace bool) (*Track, carriedParts) {
 			t.decisions, t.alerts = from.decisions, from.alerts
 		}
 	}
-	return t, parts
+	return t, parts.String()
 }
