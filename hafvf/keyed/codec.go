@@ -56,15 +56,6 @@ func ParseTold(b []byte) (Told, error) {
 	})
 }
 
-// AppendBinary appends the encoded posterior to b.
-func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) { return appendSmoothed(b, *s), nil }
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).smoothed)
-	return err
-}
-
 // AppendBinary appends the encoded rejection to b.
 func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendString(b, r.Key)
@@ -327,58 +318,6 @@ func appendMoments(b []byte, m Moments) []byte {
 }
 
 func (r *reader) moments() Moments { return Moments{r.Floats(), r.Floats()} }
-
-func appendSmoothed(b []byte, s Smoothed) []byte {
-	b = compact.AppendTime(b, s.Time)
-	b = compact.AppendString(b, s.ID)
-	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
-	b = compact.AppendVectors(b, s.X)
-	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
-		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
-		b = compact.AppendFloats(b, v)
-	}
-	b = compact.AppendTime(b, s.Session.Start)
-	b = compact.AppendTime(b, s.Session.End)
-	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	b = compact.AppendString(b, s.Split)
-	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
-	b = compact.AppendFlags(b, s.Segment != nil)
-	if p := s.Place; s.Change {
-		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
-		b = compact.AppendFloats(b, []float64{p.Probability})
-	}
-	if g := s.Segment; g != nil {
-		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
-		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
-	}
-	return b
-}
-
-func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text()}
-	s.Shape, s.Aggregated, s.Events = r.shape()
-	s.X = r.Vectors(nil)
-	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
-		*v = r.Floats()
-	}
-	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
-	s.Session.Start, s.Session.End = r.Time(), r.Time()
-	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
-	s.Split = r.Text()
-	s.Change, s.Missing, s.Changed = r.Flags()
-	segment, _, _ := r.Flags()
-	if s.Change {
-		s.Place = ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
-		r.Numbers(&s.Place.Probability)
-	}
-	if segment {
-		s.Segment = &Segment{Start: r.Time(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
-	}
-	return s
-}
 
 // near reads a time that is near to the clock.
 func (r *reader) near() time.Time { return r.TimeNear(r.clock) }

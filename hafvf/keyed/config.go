@@ -73,13 +73,6 @@ func Recommended(family string) Config {
 	}
 }
 
-// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time:
-// each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
-// program with transform: smooth and prior: auto. As for Recommended, some families need more.
-func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
-	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap}.withDefaults()
-}
-
 // defaultWarmUp is DefaultWarmUp of a family that first observations can set the prior of, else 0.
 func defaultWarmUp(family string) int {
 	for _, dim := range []int{0, 2} { // of vectors there are two

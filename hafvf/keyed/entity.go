@@ -572,5 +572,3 @@ func (l *Late) Error() string {
 	}
 	return text
 }
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

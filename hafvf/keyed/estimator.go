@@ -244,42 +244,4 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	return "", nil
 }
 
-// A Memory gives estimates their slices and the like, so that none is allocated for each. Its
-// zero value is ready.
-type Memory struct {
-	floats    []float64
-	bank      []MemberStep
-	detection *Detection
-}
-
-// reset gives what was given to the next estimate.
-func (m *Memory) reset() { m.floats = m.floats[:0] }
-
-// take returns n floats.
-func (m *Memory) take(n int) []float64 {
-	if len(m.floats)+n > cap(m.floats) {
-		m.floats = make([]float64, 0, n+2*cap(m.floats)) // those of before are still in use
-	}
-	from := len(m.floats)
-	m.floats = m.floats[:from+n]
-	return m.floats[from : from+n : from+n]
-}
-
-func (m *Memory) verdict() *Detection {
-	if m.detection == nil {
-		m.detection = &Detection{}
-	}
-	return m.detection
-}
-
-// slicer returns a function that cuts slices off floats: the slices of a record
-// share one allocation.
-func slicer(floats []float64) func(n int) []float64 {
-	return func(n int) []float64 {
-		v := floats[:n:n]
-		floats = floats[n:]
-		return v
-	}
-}
-
 func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

@@ -2,8 +2,11 @@ package keyed
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
+
+	"hafvf/hafvf/expfam"
 )
 
 // Shape says how the value of an observation was written, so that it can go out
@@ -162,3 +165,81 @@ type Rejected struct {
 	Reset  bool   // there is no observation: the key has begun anew
 	Panic  *Panic // the reason where the mathematics of the key panicked; else nil
 }
+
+// unknown are moments that are not known.
+func unknown(outputs int) Moments {
+	m := Moments{make([]float64, outputs), make([]float64, outputs)}
+	for i := range m.Mean {
+		m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
+	}
+	return m
+}
+
+// complete returns the vectors of a step that are not missing.
+func complete(step [][]float64) (xs [][]float64) {
+	for _, x := range step {
+		if !slices.ContainsFunc(x, math.IsNaN) {
+			xs = append(xs, x)
+		}
+	}
+	return xs
+}
+
+// tried returns a step of the model in which observations without a trial are missing.
+func tried(m expfam.Model, step [][]float64) [][]float64 {
+	counted, ok := m.(expfam.Counted)
+	if !ok {
+		return step
+	}
+	none := func(x []float64) bool { return len(x) == m.Dim() && counted.Trials(x) == 0 }
+	if !slices.ContainsFunc(step, none) {
+		return step
+	}
+	step = slices.Clone(step)
+	for i, x := range step {
+		if none(x) {
+			step[i] = []float64{math.NaN()}
+		}
+	}
+	return step
+}
+
+// A Memory gives estimates their slices and the like, so that none is allocated for each. Its
+// zero value is ready.
+type Memory struct {
+	floats    []float64
+	bank      []MemberStep
+	detection *Detection
+}
+
+// reset gives what was given to the next estimate.
+func (m *Memory) reset() { m.floats = m.floats[:0] }
+
+// take returns n floats.
+func (m *Memory) take(n int) []float64 {
+	if len(m.floats)+n > cap(m.floats) {
+		m.floats = make([]float64, 0, n+2*cap(m.floats)) // those of before are still in use
+	}
+	from := len(m.floats)
+	m.floats = m.floats[:from+n]
+	return m.floats[from : from+n : from+n]
+}
+
+func (m *Memory) verdict() *Detection {
+	if m.detection == nil {
+		m.detection = &Detection{}
+	}
+	return m.detection
+}
+
+// slicer returns a function that cuts slices off floats: the slices of a record
+// share one allocation.
+func slicer(floats []float64) func(n int) []float64 {
+	return func(n int) []float64 {
+		v := floats[:n:n]
+		floats = floats[n:]
+		return v
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

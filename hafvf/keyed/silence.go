@@ -184,15 +184,6 @@ func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outp
 	return Told{Of: e, Alert: a}
 }
 
-// unknown are moments that are not known.
-func unknown(outputs int) Moments {
-	m := Moments{make([]float64, outputs), make([]float64, outputs)}
-	for i := range m.Mean {
-		m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
-	}
-	return m
-}
-
 func (c *SilenceConfig) validate(order Order) error {
 	switch {
 	case c == nil:

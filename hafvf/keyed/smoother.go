@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/compact"
 	"hafvf/internal/domain"
 )
 
@@ -46,6 +48,13 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 	c.Max = cmp.Or(c.Max, DefaultMax)
 	c.Odds = cmp.Or(c.Odds, DefaultOdds)
 	return c
+}
+
+// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time:
+// each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
+// program with transform: smooth and prior: auto. As for Recommended, some families need more.
+func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
+	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap}.withDefaults()
 }
 
 // What zeros in a SmoothConfig stand for.
@@ -556,4 +565,65 @@ const tellable = .01
 // near reports whether two numbers are at most so far apart, or the same infinity or NaN.
 func near(a, b, far float64) bool {
 	return math.Abs(a-b) <= far || a == b || a != a && b != b
+}
+
+// AppendBinary appends the encoded posterior to b.
+func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) { return appendSmoothed(b, *s), nil }
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
+	*s, err = decodeAll(b, (*reader).smoothed)
+	return err
+}
+
+func appendSmoothed(b []byte, s Smoothed) []byte {
+	b = compact.AppendTime(b, s.Time)
+	b = compact.AppendString(b, s.ID)
+	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
+	b = compact.AppendVectors(b, s.X)
+	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
+		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
+		b = compact.AppendFloats(b, v)
+	}
+	b = compact.AppendTime(b, s.Session.Start)
+	b = compact.AppendTime(b, s.Session.End)
+	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = compact.AppendString(b, s.Split)
+	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
+	b = compact.AppendFlags(b, s.Segment != nil)
+	if p := s.Place; s.Change {
+		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
+		b = compact.AppendFloats(b, []float64{p.Probability})
+	}
+	if g := s.Segment; g != nil {
+		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
+		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
+	}
+	return b
+}
+
+func (r *reader) smoothed() Smoothed {
+	s := Smoothed{Time: r.Time(), ID: r.Text()}
+	s.Shape, s.Aggregated, s.Events = r.shape()
+	s.X = r.Vectors(nil)
+	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
+		*v = r.Floats()
+	}
+	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
+	s.Session.Start, s.Session.End = r.Time(), r.Time()
+	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
+	s.Split = r.Text()
+	s.Change, s.Missing, s.Changed = r.Flags()
+	segment, _, _ := r.Flags()
+	if s.Change {
+		s.Place = ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
+		r.Numbers(&s.Place.Probability)
+	}
+	if segment {
+		s.Segment = &Segment{Start: r.Time(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
+	}
+	return s
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/compact"
 )
 
@@ -108,35 +106,6 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 		return 1
 	}
 	return math.Max(0, o.Time.Sub(last).Seconds()/unit.Seconds())
-}
-
-// complete returns the vectors of a step that are not missing.
-func complete(step [][]float64) (xs [][]float64) {
-	for _, x := range step {
-		if !slices.ContainsFunc(x, math.IsNaN) {
-			xs = append(xs, x)
-		}
-	}
-	return xs
-}
-
-// tried returns a step of the model in which observations without a trial are missing.
-func tried(m expfam.Model, step [][]float64) [][]float64 {
-	counted, ok := m.(expfam.Counted)
-	if !ok {
-		return step
-	}
-	none := func(x []float64) bool { return len(x) == m.Dim() && counted.Trials(x) == 0 }
-	if !slices.ContainsFunc(step, none) {
-		return step
-	}
-	step = slices.Clone(step)
-	for i, x := range step {
-		if none(x) {
-			step[i] = []float64{math.NaN()}
-		}
-	}
-	return step
 }
 
 // refit adds an observation to the warm-up, and sets the prior where their number
