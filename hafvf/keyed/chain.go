@@ -284,13 +284,6 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 	out.Bank = m.bank
 }
 
-// A regime holds the running regime before an observation: mean and sd of its mean,
-// and those of one observation.
-type regime struct {
-	estimate              Moments
-	predicted, predictive []float64
-}
-
 func (c *chain) regime(m *Memory, s hafvf.State, elapsed float64, row []float64) regime {
 	n := c.bank.Model().Outputs()
 	slice := slicer(m.take(4 * n))

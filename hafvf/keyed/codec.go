@@ -103,31 +103,6 @@ func (all *Observations) Next(x [][]float64) (Observation, error) {
 	return o, nil
 }
 
-// A reader reads what states and records consist of.
-type reader struct {
-	compact.Reader
-	clock time.Time // of the entity, which other times are near to
-	// Of an entity with intervals, as buffer has found them:
-	waiting   span
-	intervals string
-	decided   bool // a track has decisions, by the settings of the state
-}
-
-// A span is between two times.
-type span struct{ first, last time.Time }
-
-func read(b []byte) *reader { return &reader{Reader: compact.Reader{B: b}} }
-
-func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
-	r := read(b)
-	v := decode(r)
-	if r.Bad || len(r.B) != 0 {
-		var zero T
-		return zero, compact.ErrCut
-	}
-	return v, nil
-}
-
 func appendObservation(b []byte, o Observation) []byte { return appendFields(b, &o, o.ID, o.Raw) }
 
 // appendFields appends an observation with another ID and Raw.
@@ -249,27 +224,6 @@ func (r *reader) alert() *Alert {
 	return a
 }
 
-func appendSilence(b []byte, s *Silence) []byte {
-	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
-	b = compact.AppendString(binary.AppendVarint(b, int64(s.Usual)), s.Zone)
-	return compact.AppendFlags(b, s.Told)
-}
-
-func (r *reader) silence() *Silence {
-	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
-	s.Told, _, _ = r.Flags()
-	return s
-}
-
-func appendSilent(b []byte, s Silent) []byte {
-	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
-	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until)
-}
-
-func (r *reader) silent() Silent {
-	return Silent{*r.silence(), r.Varint(), int(r.Varint()), r.Time()}
-}
-
 func (r *reader) estimate() Estimate {
 	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
 	e.Shape, e.Aggregated, e.Events = r.shape()
@@ -318,11 +272,3 @@ func appendMoments(b []byte, m Moments) []byte {
 }
 
 func (r *reader) moments() Moments { return Moments{r.Floats(), r.Floats()} }
-
-// near reads a time that is near to the clock.
-func (r *reader) near() time.Time { return r.TimeNear(r.clock) }
-
-func (r *reader) fingerprint() (f Fingerprint) {
-	r.Take(f[:])
-	return f
-}

@@ -11,19 +11,6 @@ import (
 	"hafvf/internal/message"
 )
 
-// Order is the order in which a key's observations are learned.
-type Order string
-
-const (
-	// EventTime releases an observation once its key has seen a time Lateness
-	// later, the watermark has passed that time, or the input has ended. An
-	// observation before one that its key has released is rejected as late. Equal
-	// times keep their order of arrival.
-	EventTime Order = "event_time"
-	// Arrival takes observations as they come.
-	Arrival Order = "arrival"
-)
-
 // Config says how keys are filtered.
 type Config struct {
 	// Filter needs a Family; the rest has defaults.
@@ -144,14 +131,6 @@ func CheckExpire(expire, lateness time.Duration, a *AggregateConfig, order Order
 		return fmt.Errorf("%s is not longer than lateness", message.Duration(expire))
 	case a != nil && expire <= a.Every:
 		return fmt.Errorf("%s is not longer than aggregate.every", message.Duration(expire))
-	}
-	return nil
-}
-
-// CheckTimed says why nothing goes by the times of observations under an order.
-func CheckTimed(order Order) error {
-	if order != EventTime {
-		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -243,3 +244,31 @@ func slicer(floats []float64) func(n int) []float64 {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// Order is the order in which a key's observations are learned.
+type Order string
+
+const (
+	// EventTime releases an observation once its key has seen a time Lateness
+	// later, the watermark has passed that time, or the input has ended. An
+	// observation before one that its key has released is rejected as late. Equal
+	// times keep their order of arrival.
+	EventTime Order = "event_time"
+	// Arrival takes observations as they come.
+	Arrival Order = "arrival"
+)
+
+// CheckTimed says why nothing goes by the times of observations under an order.
+func CheckTimed(order Order) error {
+	if order != EventTime {
+		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
+	}
+	return nil
+}
+
+// A regime holds the running regime before an observation: mean and sd of its mean,
+// and those of one observation.
+type regime struct {
+	estimate              Moments
+	predicted, predictive []float64
+}

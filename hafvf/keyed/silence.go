@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -149,6 +150,27 @@ func (p *pulse) read(r *reader) {
 		return
 	}
 	r.B = rest
+}
+
+func appendSilence(b []byte, s *Silence) []byte {
+	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
+	b = compact.AppendString(binary.AppendVarint(b, int64(s.Usual)), s.Zone)
+	return compact.AppendFlags(b, s.Told)
+}
+
+func (r *reader) silence() *Silence {
+	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
+	s.Told, _, _ = r.Flags()
+	return s
+}
+
+func appendSilent(b []byte, s Silent) []byte {
+	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
+	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until)
+}
+
+func (r *reader) silent() Silent {
+	return Silent{*r.silence(), r.Varint(), int(r.Varint()), r.Time()}
 }
 
 // silent is the alert that a key is silent, dated when its bound was passed.

@@ -1,0 +1,40 @@
+package keyed
+
+import (
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// A reader reads what states and records consist of.
+type reader struct {
+	compact.Reader
+	clock time.Time // of the entity, which other times are near to
+	// Of an entity with intervals, as buffer has found them:
+	waiting   span
+	intervals string
+	decided   bool // a track has decisions, by the settings of the state
+}
+
+// A span is between two times.
+type span struct{ first, last time.Time }
+
+func read(b []byte) *reader { return &reader{Reader: compact.Reader{B: b}} }
+
+func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
+	r := read(b)
+	v := decode(r)
+	if r.Bad || len(r.B) != 0 {
+		var zero T
+		return zero, compact.ErrCut
+	}
+	return v, nil
+}
+
+// near reads a time that is near to the clock.
+func (r *reader) near() time.Time { return r.TimeNear(r.clock) }
+
+func (r *reader) fingerprint() (f Fingerprint) {
+	r.Take(f[:])
+	return f
+}
