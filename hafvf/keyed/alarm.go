@@ -102,15 +102,11 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	return p
 }
 
-// warmUpOf is the number of a key's first observations that standardise its values
-// and tell whether it has times.
-func warmUpOf(cfg hafvf.Config) int { return cmp.Or(cfg.WarmUp, DefaultWarmUp) }
-
 // A decider decides on the alarms of the keys of a chain.
 type decider struct {
 	counted     expfam.Counted // nil of other models
 	cfg         AlarmConfig
-	warmUp      int
+	warmUp      int // first observations of a key, which standardise its values and tell whether it has times
 	outputs     int
 	timed       *usual.Profile // of keys with times
 	untimed     *usual.Profile // of keys without
@@ -135,7 +131,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
-		cfg: cfg, warmUp: warmUpOf(filter), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
+		cfg: cfg, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},

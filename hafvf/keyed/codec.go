@@ -15,7 +15,7 @@ import (
 // AppendBinary appends the encoded observation to b. Observations that are appended to each
 // other are read by Observations.
 func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
-	return appendFields(b, o, o.ID, o.Raw), nil
+	return appendObservation(b, o), nil
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
@@ -30,15 +30,6 @@ func (e *Estimate) AppendBinary(b []byte) ([]byte, error) { return appendEstimat
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
 	*e, err = decodeAll(b, (*reader).estimate)
-	return err
-}
-
-// AppendBinary appends the encoded silence to b.
-func (s *Silent) AppendBinary(b []byte) ([]byte, error) { return appendSilent(b, *s), nil }
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *Silent) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).silent)
 	return err
 }
 
@@ -65,7 +56,7 @@ func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
 		b = compact.AppendString(b, r.Panic.Value)
 		b = compact.AppendString(b, r.Panic.Stack)
 	}
-	return appendObservation(b, r.Observation), nil
+	return appendObservation(b, &r.Observation), nil
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
@@ -103,18 +94,15 @@ func (all *Observations) Next(x [][]float64) (Observation, error) {
 	return o, nil
 }
 
-func appendObservation(b []byte, o Observation) []byte { return appendFields(b, &o, o.ID, o.Raw) }
-
-// appendFields appends an observation with another ID and Raw.
-func appendFields(b []byte, o *Observation, id, raw string) []byte {
+func appendObservation(b []byte, o *Observation) []byte {
 	b = compact.AppendTime(b, o.Time)
-	b = compact.AppendString(b, id)
+	b = compact.AppendString(b, o.ID)
 	b = binary.AppendVarint(b, o.Seq)
 	b = compact.AppendString(b, o.Log)
 	at := len(b)
 	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
-	b = compact.AppendString(b, raw)
+	b = compact.AppendString(b, o.Raw)
 	if !o.LogTime.IsZero() {
 		b[at] |= logTimeBit
 		b = compact.AppendTimeNear(b, o.LogTime, o.Time)

@@ -301,7 +301,7 @@ func (e *Entity) append(b []byte) []byte {
 		if o.ID == placeID(&o) {
 			o.ID = sameID
 		}
-		b = appendObservation(b, o)
+		b = appendObservation(b, &o)
 	}
 	return e.Track.append(appendPlaces(b, e.seen), e.clock)
 }

@@ -164,9 +164,16 @@ func (r *reader) silence() *Silence {
 	return s
 }
 
-func appendSilent(b []byte, s Silent) []byte {
+// AppendBinary appends the encoded silence to b. The error is always nil.
+func (s *Silent) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
-	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until)
+	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until), nil
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Silent) UnmarshalBinary(b []byte) (err error) {
+	*s, err = decodeAll(b, (*reader).silent)
+	return err
 }
 
 func (r *reader) silent() Silent {

@@ -567,16 +567,8 @@ func near(a, b, far float64) bool {
 	return math.Abs(a-b) <= far || a == b || a != a && b != b
 }
 
-// AppendBinary appends the encoded posterior to b.
-func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) { return appendSmoothed(b, *s), nil }
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).smoothed)
-	return err
-}
-
-func appendSmoothed(b []byte, s Smoothed) []byte {
+// AppendBinary appends the encoded posterior to b. The error is always nil.
+func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendTime(b, s.Time)
 	b = compact.AppendString(b, s.ID)
 	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
@@ -602,7 +594,13 @@ func appendSmoothed(b []byte, s Smoothed) []byte {
 		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
 		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
 	}
-	return b
+	return b, nil
+}
+
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
+	*s, err = decodeAll(b, (*reader).smoothed)
+	return err
 }
 
 func (r *reader) smoothed() Smoothed {

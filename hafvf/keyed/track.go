@@ -172,7 +172,7 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
 		b = binary.AppendUvarint(b, uint64(w.n))
-		b = appendObservation(b, w.Observation)
+		b = appendObservation(b, &w.Observation)
 	}
 	b = binary.AppendUvarint(b, uint64(len(t.starts)))
 	for _, s := range t.starts {
