@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"hafvf/hafvf"
@@ -89,6 +88,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// validate says what is wrong with a configuration that has its defaults.
 func (c Config) validate() error {
 	switch {
 	case c.Order != EventTime && c.Order != Arrival:
@@ -100,16 +100,16 @@ func (c Config) validate() error {
 	case c.Interval != 0 && !domain.Interval.Contains(c.Interval):
 		return fmt.Errorf("interval must be %s, not %g", domain.Interval.Name, c.Interval)
 	}
-	if err := c.Aggregate.validate(c.withDefaults().Order); err != nil {
+	if err := c.Aggregate.validate(c.Order); err != nil {
 		return fmt.Errorf("aggregate: %w", err)
 	}
 	if err := c.Alarms.validate(); err != nil {
 		return fmt.Errorf("alarms: %w", err)
 	}
-	if err := c.Silence.validate(c.withDefaults().Order); err != nil {
+	if err := c.Silence.validate(c.Order); err != nil {
 		return fmt.Errorf("silence: %w", err)
 	}
-	if err := CheckExpire(c.Expire, c.Lateness, c.Aggregate, c.withDefaults().Order); err != nil {
+	if err := CheckExpire(c.Expire, c.Lateness, c.Aggregate, c.Order); err != nil {
 		return fmt.Errorf("expire: %w", err)
 	}
 	if err := c.Alerts.validate(); err != nil {
@@ -172,15 +172,12 @@ func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, 
 
 // of returns the value of the first rule that matches the key.
 func (r ruled[T]) of(key string) T {
-	if i := r.index(key); i >= 0 {
-		return r.byRule[i]
+	for i, rule := range r.rules {
+		if rule.Matches(key) {
+			return r.byRule[i]
+		}
 	}
 	return r.rest
-}
-
-// index returns that of the first rule that matches the key, -1 where none does.
-func (r ruled[T]) index(key string) int {
-	return slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.Matches(key) })
 }
 
 // Matches reports whether the rule is for the key.

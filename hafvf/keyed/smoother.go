@@ -259,9 +259,7 @@ func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
 }
 
 // Check says why o is not an observation of the key that Smooth takes.
-func (sm *Smoother) Check(key string, o Observation) error { return sm.check(key, &o) }
-
-func (sm *Smoother) check(key string, o *Observation) error {
+func (sm *Smoother) Check(key string, o Observation) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
@@ -272,7 +270,7 @@ func (sm *Smoother) check(key string, o *Observation) error {
 		return nil
 	}
 	z := sm.keys.of(key)
-	return z.scale.check(z.checks, o)
+	return z.scale.check(z.checks, &o)
 }
 
 // Smooth sorts the observations of a key's session, which Check has passed, by time

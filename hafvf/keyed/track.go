@@ -12,7 +12,8 @@ import (
 )
 
 // A Track is what an estimator keeps of one key. AppendBinary saves it, and
-// Estimator.RestoreTrack goes on with it.
+// Estimator.RestoreTrack goes on with it. What is kept is encoded by append, read by beginning and
+// rest, carried over to other settings by Estimator.carry, and taken back by a guard.
 type Track struct {
 	key   string
 	chain *chain
