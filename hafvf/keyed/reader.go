@@ -33,8 +33,3 @@ func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
 
 // near reads a time that is near to the clock.
 func (r *reader) near() time.Time { return r.TimeNear(r.clock) }
-
-func (r *reader) fingerprint() (f Fingerprint) {
-	r.Take(f[:])
-	return f
-}

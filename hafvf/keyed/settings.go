@@ -27,6 +27,11 @@ func FingerprintOf(text string) (f Fingerprint) {
 	return f
 }
 
+func (r *reader) fingerprint() (f Fingerprint) {
+	r.Take(f[:])
+	return f
+}
+
 // Settings say what the meaning of a key's state depends on. They are stored with it.
 type Settings struct {
 	// In another order, observations that wait are never released, or late ones are
