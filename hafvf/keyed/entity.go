@@ -370,6 +370,28 @@ func Included(state []byte) ([]Place, error) {
 	return nil, compact.ErrCut
 }
 
+// AppendBinary appends the encoded track to b, in the encoding of an Entity. The error is
+// always nil.
+func (t *Track) AppendBinary(b []byte) ([]byte, error) {
+	e := Entity{Track: t}
+	return e.append(b), nil
+}
+
+// RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
+// never been saved. If it was written under another configuration, the error wraps
+// ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
+// in it.
+func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
+	e, err := est.decodeEntity(key, b)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(e.waiting); n > 0 {
+		return nil, fmt.Errorf("%d observations wait in the state, which a track cannot hold", n)
+	}
+	return e.Track, nil
+}
+
 // buffer reads the beginning of an encoded entity, up to what waits.
 func (r *reader) buffer() Entity {
 	e := r.head()

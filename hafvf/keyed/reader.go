@@ -13,7 +13,6 @@ type reader struct {
 	// Of an entity with intervals, as buffer has found them:
 	waiting   span
 	intervals string
-	decided   bool // a track has decisions, by the settings of the state
 }
 
 // A span is between two times.

@@ -139,28 +139,6 @@ func (t *Track) refit(o Observation) bool {
 	return true
 }
 
-// AppendBinary appends the encoded track to b, in the encoding of an Entity. The error is
-// always nil.
-func (t *Track) AppendBinary(b []byte) ([]byte, error) {
-	e := Entity{Track: t}
-	return e.append(b), nil
-}
-
-// RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
-// never been saved. If it was written under another configuration, the error wraps
-// ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
-// in it.
-func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
-	e, err := est.decodeEntity(key, b)
-	if err != nil {
-		return nil, err
-	}
-	if n := len(e.waiting); n > 0 {
-		return nil, fmt.Errorf("%d observations wait in the state, which a track cannot hold", n)
-	}
-	return e.Track, nil
-}
-
 // append encodes the track, its state with the fingerprint of its configuration. Its times are near
 // to the clock.
 func (t *Track) append(b []byte, clock time.Time) []byte {
@@ -201,8 +179,8 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
 	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
-	var pulsed bool
-	t.settled, r.decided, pulsed = r.Flags()
+	var decided, pulsed bool
+	t.settled, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
 		t.warmUp = append(t.warmUp, numbered{int64(r.Uvarint()), r.observation()})
@@ -225,6 +203,9 @@ func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	if written := r.fingerprint(); written != c.fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
+	if decided != (c.decider != nil) {
+		return nil, errDecisions
+	}
 	return t, nil
 }
 
@@ -233,9 +214,6 @@ func (t *Track) rest(r *reader) (err error) {
 	c := t.chain
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err
-	}
-	if r.decided != (c.decider != nil) {
-		return errDecisions
 	}
 	if c.season != nil {
 		t.rhythm = r.Floats()
@@ -246,7 +224,7 @@ func (t *Track) rest(r *reader) (err error) {
 			return err
 		}
 	}
-	if !r.decided && len(r.B) > 0 {
+	if c.decider == nil && len(r.B) > 0 {
 		return compact.ErrCut
 	}
 	if c.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
@@ -257,7 +235,7 @@ func (t *Track) rest(r *reader) (err error) {
 			return fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
-	if r.decided {
+	if c.decider != nil {
 		t.decisions, err = c.decider.decode(r, t.locationScale)
 	}
 	return err
