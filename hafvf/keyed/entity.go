@@ -181,10 +181,7 @@ func (e *Entity) Deadline() time.Time {
 	if cfg.Silence == nil {
 		return time.Time{}
 	}
-	last := e.pulse.last
-	if e.clock.After(last) {
-		last = e.clock // an observation waits
-	}
+	last := later(e.pulse.last, e.clock) // the clock where an observation waits
 	deadline := e.est.listener.deadline(e.pulse, last)
 	switch {
 	case e.lapses(last, deadline): // the key is forgotten before
@@ -534,9 +531,7 @@ func (e *Entity) admit(o *Observation) (due bool, err error) {
 		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
 	}
 	e.behind = run{}
-	if o.Time.After(e.clock) {
-		e.clock = o.Time
-	}
+	e.clock = later(e.clock, o.Time)
 	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
 		e.release(o.Time)
 		return true, nil

@@ -65,9 +65,7 @@ func (e *Entity) gather(o *Observation) error {
 		return &Late{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
 	}
 	e.behind = run{}
-	if o.Time.After(e.clock) {
-		e.clock = o.Time
-	}
+	e.clock = later(e.clock, o.Time)
 	i := len(in.open)
 	for i > 0 && start.Before(in.open[i-1].start) {
 		i--

@@ -36,16 +36,10 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: e.warming(), Estimate: out.Estimate,
-		Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
+		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
 	}
-	times := []time.Time{e.clock, e.last}
 	if e.pulse != nil {
-		times = append(times, e.pulse.last)
-	}
-	for _, t := range times {
-		if t.After(s.Time) {
-			s.Time = t
-		}
+		s.Time = later(s.Time, e.pulse.last)
 	}
 	if e.warming() && e.locationScale == nil {
 		return s, nil
