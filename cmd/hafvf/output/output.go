@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,12 +18,12 @@ type Record struct {
 	Key  *string
 	Time *time.Time
 	N    int64
-	X    any
+	X    Vectors
 
 	// Of an estimate.
 	Predicted *Moments
-	Lower     any
-	Upper     any
+	Lower     *Values // nil without
+	Upper     *Values
 	LogP      *float64 `json:"log_predictive"`
 	Weight    *float64
 	Levels    []struct{ Alpha, Beta *float64 }
@@ -65,8 +63,8 @@ type Interval struct {
 	ToN      int64 `json:"to_n"`
 }
 
-// Moments are numbers or lists of numbers.
-type Moments struct{ Mean, SD any }
+// Moments are a mean and a standard deviation.
+type Moments struct{ Mean, SD Values }
 
 // An Estimate is what a filter or a smoother makes of the likelihood's mean.
 type Estimate struct {
@@ -98,31 +96,11 @@ func (r *Record) Smoothed() bool { return r.Session != nil }
 
 // Each calls f with every record of a file in JSON Lines, which has records of one kind.
 func Each(ctx context.Context, path string, f func(Record) error) error {
-	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
-	case ".csv", ".parquet":
-		return fmt.Errorf("%s: records are read from JSON Lines, not %s: let run write them, with sink: {jsonl: {path: …}}", path, ext[1:])
-	}
-	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
-	if err != nil {
+	if err := Check(path, "records", "sink: {jsonl: {path: …}}"); err != nil {
 		return err
 	}
-	defer in.Close()
 	kind := ""
-	for n := 0; ; n++ {
-		if n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		raw, err := in.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		r, reason := parseRecord(raw)
-		if reason != "" {
-			return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
-		}
+	return Lines(ctx, path, parseRecord, func(raw connectors.Record, r *Record) error {
 		is := "an estimate"
 		if r.Smoothed() {
 			is = "a smoothed record"
@@ -133,34 +111,39 @@ func Each(ctx context.Context, path string, f func(Record) error) error {
 		if is != kind {
 			return fmt.Errorf("%s, line %d is %s and line 1 %s: a file has records of one kind", raw.Path, raw.Position, is, kind)
 		}
-		if err := f(r); err != nil {
-			return err
-		}
-	}
+		return f(*r)
+	})
 }
 
-// parseRecord returns the reason why raw is neither an estimate nor a smoothed record, or "".
-func parseRecord(raw connectors.Record) (r Record, reason string) {
-	if raw.Reason != "" {
-		return r, raw.Reason
+func parseRecord(raw connectors.Record, r *Record) error {
+	if reason := r.parse(raw); reason != "" {
+		return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
 	}
-	if err := json.Unmarshal(raw.Raw, &r); err != nil {
-		return r, err.Error()
+	return nil
+}
+
+// parse returns the reason why raw is neither an estimate nor a smoothed record, or "".
+func (r *Record) parse(raw connectors.Record) string {
+	if raw.Reason != "" {
+		return raw.Reason
+	}
+	if err := json.Unmarshal(raw.Raw, r); err != nil {
+		return err.Error()
 	}
 	switch {
 	case r.Key == nil:
-		return r, "it has no key"
+		return "it has no key"
 	case r.Smoothed():
 		switch {
 		case r.Time == nil || r.Session.Start == nil:
-			return r, "it has no time"
+			return "it has no time"
 		case r.Estimate == nil:
-			return r, "it has no estimate"
+			return "it has no estimate"
 		}
 	case r.Predicted == nil:
-		return r, "it has neither prediction nor session"
+		return "it has neither prediction nor session"
 	}
-	return r, ""
+	return ""
 }
 
 // Reads reports whether out is the file of an input, by whatever path.
@@ -178,82 +161,4 @@ func Reads(input, out string) bool {
 		in, err := os.Stat(path)
 		return err == nil && os.SameFile(in, old)
 	})
-}
-
-// Coordinates are those of a number or a list of numbers; NaN stands for what is none.
-func Coordinates(v any) (all []float64) {
-	list, ok := v.([]any)
-	if !ok {
-		list = []any{v}
-	}
-	for _, c := range list {
-		all = append(all, First(c))
-	}
-	return all
-}
-
-// First is v, or its first coordinate; NaN where there is no number.
-func First(v any) float64 {
-	if list, ok := v.([]any); ok && len(list) > 0 {
-		v = list[0]
-	}
-	if f, ok := v.(float64); ok {
-		return f
-	}
-	return math.NaN()
-}
-
-// OrNaN is the number, or NaN where there is none.
-func OrNaN(v *float64) float64 {
-	if v == nil {
-		return math.NaN()
-	}
-	return *v
-}
-
-// shareOf returns k/n of a list of successes and trials. Records do not name the family: two whole
-// numbers, of which the first is at most the second, with a mean between 0 and 1 are taken for such.
-func shareOf(list []any, mean float64) (share float64, ok bool) {
-	if len(list) != 2 || mean < 0 || mean > 1 {
-		return 0, false
-	}
-	k, n := First(list[0]), First(list[1])
-	if k != math.Trunc(k) || n != math.Trunc(n) || k < 0 || k > n {
-		return 0, false
-	}
-	return k / n, true
-}
-
-// Observed returns the coordinate of x that the first coordinate of mean predicts,
-// for every vector of the step.
-func Observed(x, mean any) []float64 {
-	list, _ := x.([]any)
-	if len(list) > 0 {
-		if _, ok := list[0].([]any); ok {
-			var v []float64
-			for _, vector := range list {
-				v = append(v, Observed(vector, mean)...)
-			}
-			return v
-		}
-	}
-	means, vector := mean.([]any)
-	switch {
-	case len(means) > 1 && len(list) <= 1:
-		// A category; its probability is the mean of an indicator.
-		switch c := First(x); {
-		case math.IsNaN(c):
-			return nil
-		case c == 0:
-			return []float64{1}
-		}
-		return []float64{0}
-	case len(list) > 1 && !vector:
-		if share, ok := shareOf(list, First(mean)); ok {
-			return []float64{share}
-		}
-		// Regressors, and the target behind them.
-		return []float64{First(list[len(list)-1])}
-	}
-	return []float64{First(x)}
 }

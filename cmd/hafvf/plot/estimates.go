@@ -64,9 +64,7 @@ func newEstimates(h history, band Band) *estimates {
 	for _, r := range records {
 		s.timed = s.timed && r.Time != nil
 		levels = max(levels, len(r.Levels))
-		if m, ok := r.Predicted.Mean.([]any); ok {
-			outputs = max(outputs, len(m))
-		}
+		outputs = max(outputs, len(r.Predicted.Mean))
 	}
 	at := func(r output.Record) float64 {
 		if s.timed {
@@ -86,10 +84,10 @@ func newEstimates(h history, band Band) *estimates {
 			}
 		}
 		s.mean = append(s.mean, output.First(r.Predicted.Mean))
-		low, high := output.First(r.Lower), output.First(r.Upper)
-		if r.Lower == nil {
-			sd := output.First(r.Predicted.SD)
-			low, high = output.First(r.Predicted.Mean)-2*sd, output.First(r.Predicted.Mean)+2*sd
+		off := 2 * output.First(r.Predicted.SD)
+		low, high := output.First(r.Predicted.Mean)-off, output.First(r.Predicted.Mean)+off
+		if r.Lower != nil && r.Upper != nil {
+			low, high = output.First(*r.Lower), output.First(*r.Upper)
 		}
 		s.low, s.high = append(s.low, low), append(s.high, high)
 		s.bounded = s.bounded || r.Lower != nil

@@ -126,9 +126,9 @@ func (s *size) add(r *output.Record) {
 	if r.Detect == nil || r.Estimate == nil {
 		return
 	}
-	after := output.Coordinates(r.Estimate.Mean)
+	after := r.Estimate.Mean
 	if r.Estimate.Regime != nil {
-		after = output.Coordinates(r.Estimate.Regime.Mean)
+		after = r.Estimate.Regime.Mean
 	}
 	if r.Detect.Alarm != nil {
 		if *r.Detect.Alarm == string(usual.ChangeAlarm) {
@@ -138,17 +138,16 @@ func (s *size) add(r *output.Record) {
 			if u := r.Detect.Usual; u != nil && !math.IsNaN(output.First(u.Mean)) {
 				expected = u
 			}
-			mean := output.Coordinates(expected.Mean)
 			x := output.Observed(r.X, expected.Mean)
-			if v := output.Coordinates(r.X); len(v) == len(mean) {
-				x = v
+			if len(r.X) == 1 && len(r.X[0]) == len(expected.Mean) {
+				x = r.X[0]
 			}
-			s.compare(mean, x, output.Coordinates(expected.SD))
+			s.compare(expected.Mean, x, expected.SD)
 		}
 	}
 	// At a commit most of the weight is on the new regime already, some steps before it too.
 	if s.before == nil || r.Detect.Starts() || !(output.OrNaN(r.Detect.Change) >= .5) {
-		s.before, s.sd = after, output.Coordinates(r.Predicted.SD)
+		s.before, s.sd = after, r.Predicted.SD
 	}
 }
 

@@ -83,9 +83,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 		if r.Segment != nil {
 			enough = segments.Threshold(odds, int(r.Session.N))
 		}
-		if m, ok := r.Estimate.Mean.([]any); ok {
-			outputs = max(outputs, len(m))
-		}
+		outputs = max(outputs, len(r.Estimate.Mean))
 		s.add(at(r), output.First(r.Estimate.Mean), output.First(r.Estimate.SD),
 			[2]float64{output.OrNaN(r.Forward.Weight), output.OrNaN(r.Backward.Weight)},
 			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), enough)

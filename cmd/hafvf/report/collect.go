@@ -4,11 +4,9 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"hash/maphash"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,16 +54,10 @@ type Number float64
 
 // UnmarshalJSON takes whatever stands there.
 func (n *Number) UnmarshalJSON(b []byte) error {
-	if v, err := strconv.ParseFloat(string(b), 64); err == nil { // most are plain, and there may be millions
-		*n = Number(v)
-		return nil
-	}
-	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
-		return err
-	}
+	var v output.Values
+	err := v.UnmarshalJSON(b)
 	*n = Number(output.First(v))
-	return nil
+	return err
 }
 
 // Moments are a mean and a standard deviation, of vectors those of the first coordinate.
@@ -89,6 +81,18 @@ type Estimate struct {
 	Alarm            bool
 	Outlier          bool // is believed to be one
 	Muted            bool // known of a run only
+}
+
+// newEstimate returns an estimate without detection.
+func newEstimate(name string, at time.Time, x [][]float64, predicted output.Moments) Estimate {
+	nan := math.NaN()
+	e := Estimate{Key: name, Time: at, X: nan, Score: nan, Threshold: nan}
+	if v := output.Observed(x, predicted.Mean); len(v) > 0 {
+		e.X = v[0]
+	}
+	e.Predicted.Mean, e.Predicted.SD = output.First(predicted.Mean), output.First(predicted.SD)
+	e.Usual.Mean, e.Usual.SD = nan, nan
+	return e
 }
 
 // kinds of alerts that a page knows. The first four are alarms, the others are told about them.

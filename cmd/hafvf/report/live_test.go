@@ -276,8 +276,8 @@ func TestLiveRun(t *testing.T) {
 	_, page = get(t, server.URL)
 	written := map[string]int{}
 	for _, line := range strings.Split(strings.TrimSpace(string(read(t, alerts))), "\n") {
-		a, err := parseAlert([]byte(line))
-		if err != nil {
+		var a Alert
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatal(err)
 		}
 		written[strings.Replace(a.Kind, "incident", "incident records", 1)]++

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,12 +43,12 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	if since.Last > 0 {
 		var last time.Time
 		for _, path := range paths {
-			err := each(ctx, path, func(r *line) error {
+			_, err := each(ctx, path, nil, func(_ connectors.Record, r *line) error {
 				if r.time.After(last) {
 					last = r.time
 				}
 				return nil
-			}, nil, nil)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -61,69 +59,60 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	}
 	c := NewCollector(from)
 	// Alerts come first: they tell which keys get a series.
-	first := map[string]bool{}
+	var alerts, others []string
 	for _, path := range paths {
 		c.Source(filepath.Base(path))
+		holds := false
 		if path != "-" {
-			holds, err := holdsAlerts(ctx, path)
-			if err != nil {
+			var err error
+			if holds, err = holdsAlerts(ctx, path); err != nil {
 				return nil, err
 			}
-			first[path] = holds
+		}
+		if holds {
+			alerts = append(alerts, path)
+		} else {
+			others = append(others, path)
 		}
 	}
-	ordered := slices.Clone(paths)
-	slices.SortStableFunc(ordered, func(a, b string) int {
-		switch {
-		case first[a] == first[b]:
-			return 0
-		case first[a]:
-			return -1
-		}
-		return 1
-	})
-	read := map[string]bool{}
 	var followed map[string]bool
-	for _, path := range ordered {
-		if read[path] {
+	for i, path := range slices.Concat(alerts, others) {
+		if slices.Contains(slices.Concat(alerts, others)[:i], path) {
 			c.Note(fmt.Sprintf("%s was given twice, and is read once.", filepath.Base(path)))
 			continue
 		}
-		read[path] = true
-		if !first[path] && !c.narrowed {
+		if i >= len(alerts) && !c.narrowed {
 			followed = c.Narrow()
 		}
 		records := 0
-		parse := func(r *line) (err error) {
-			switch {
-			case r.quick && r.time.Before(from):
-			case r.alert:
-				r.told, err = parseAlert(r.raw)
-			case followed == nil || !r.quick || followed[string(r.key)]:
-				r.estimate, err = parseEstimate(r.raw)
-			}
-			return err
+		wants := func(r *line) bool {
+			return !r.time.Before(from) && (r.alert || followed == nil || followed[string(r.key)])
 		}
-		err := each(ctx, path, func(r *line) error {
+		cut, err := each(ctx, path, wants, func(raw connectors.Record, r *line) error {
 			records++
 			switch {
-			case r.told != nil:
-				c.AddAlert(r.told)
-			case r.estimate != nil:
-				c.AddEstimate(r.estimate)
-			case r.quick && r.time.Before(from):
+			case !r.parsed && r.time.Before(from):
 				c.skipEarly()
-			case !c.skip(r.key, r.time): // of a key that is new
-				e, err := parseEstimate(r.raw)
-				if err != nil {
-					return NoRecords{r.path, r.at, err.Error()}
+				return nil
+			case !r.parsed && c.skip(r.key, r.time):
+				return nil
+			case !r.parsed: // of a key that is new
+				if err := r.parse(raw); err != nil {
+					return err
 				}
-				c.AddEstimate(e)
+			}
+			if r.alert {
+				c.AddAlert(r.told)
+			} else {
+				c.AddEstimate(&r.estimate)
 			}
 			return nil
-		}, parse, c)
+		})
 		if err != nil {
 			return nil, err
+		}
+		if cut {
+			c.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", filepath.Base(path)))
 		}
 		if records == 0 {
 			c.Note(fmt.Sprintf("%s is empty.", filepath.Base(path)))
@@ -135,155 +124,70 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 // holdsAlerts looks at the first record of a file.
 func holdsAlerts(ctx context.Context, path string) (alerts bool, err error) {
 	enough := errors.New("enough")
-	err = each(ctx, path, func(r *line) error {
+	_, err = each(ctx, path, nil, func(_ connectors.Record, r *line) error {
 		alerts = r.alert
 		return enough
-	}, nil, nil)
+	})
 	if err == enough {
 		err = nil
 	}
 	return alerts, err
 }
 
-// A line is a record that has been looked at, and not parsed in full.
+// A line is a record that has been looked at, and parsed in full or not.
 type line struct {
-	path  string
-	at    int64
-	raw   []byte
 	key   []byte
 	time  time.Time
 	alert bool
-	quick bool // it begins as run writes it, so that key and time are known
+	cut   error // of a line that ends too early, which the last one may
 
-	// What a parse made of it.
+	parsed   bool
 	told     *Alert
-	estimate *Estimate
+	estimate Estimate // where told is nil
 }
 
-// A batch is lines that are parsed together.
-type batch struct {
-	lines []line
-	done  chan struct{}
-	err   error // of a line that is no record
-}
-
-// each calls f with every record of a file, in order. Several goroutines call parse before that,
-// if it is not nil. A last line that is cut off, as of a file that still grows, is left out; notes
-// hears of it, if it is not nil.
-func each(ctx context.Context, path string, f, parse func(*line) error, notes *Collector) error {
-	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
-	case ".csv", ".parquet":
-		return fmt.Errorf("%s: alerts and estimates are read from JSON Lines, not %s: let run write them, with alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}", path, ext[1:])
+// each calls f with every record of a file, in order. Of those that begin as run writes them, so that
+// key and time are known, it parses only those in full that wants asks for. A last line that is cut
+// off, as of a file that still grows, is left out.
+func each(ctx context.Context, path string, wants func(*line) bool, f func(connectors.Record, *line) error) (cut bool, err error) {
+	if err := output.Check(path, "alerts and estimates", "alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}"); err != nil {
+		return false, err
 	}
-	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
-	if err != nil {
+	n := 0
+	var ends error
+	err = output.Lines(ctx, path, func(raw connectors.Record, r *line) error { return r.read(raw, wants) }, func(raw connectors.Record, r *line) error {
+		if ends != nil {
+			return ends
+		}
+		if ends = r.cut; ends != nil {
+			return nil
+		}
+		n++
+		return f(raw, r)
+	})
+	if err == nil && n == 0 {
+		err = ends
+	}
+	return ends != nil, err
+}
+
+// read reads as much of the line as is wanted.
+func (r *line) read(raw connectors.Record, wants func(*line) bool) error {
+	switch b := raw.Raw; {
+	case raw.Reason != "":
+		return NoRecords{raw.Path, raw.Position, raw.Reason}
+	case !r.look(b):
+		err := r.parse(raw)
+		if err != nil && b[0] == '{' && !json.Valid(b) {
+			r.cut, err = err, nil
+		}
 		return err
+	case b[len(b)-1] != '}' && !json.Valid(b):
+		r.cut = NoRecords{raw.Path, raw.Position, "it is cut off"}
+	case wants != nil && wants(r):
+		return r.parse(raw)
 	}
-	batches, stop, done := make(chan *batch, 4), make(chan struct{}), make(chan struct{})
-	var failed error
-	cut := false
-	go func() {
-		defer close(done)
-		defer in.Close()
-		defer close(batches)
-		for n, more := 0, true; more; {
-			b := &batch{done: make(chan struct{}), lines: make([]line, 0, batchLines)}
-			for more && len(b.lines) < batchLines {
-				r, err := next(in)
-				if err == nil {
-					b.lines = append(b.lines, r)
-					n++
-					continue
-				}
-				more = false
-				wrong, ends := errors.AsType[cutOff](err)
-				switch {
-				case err == io.EOF:
-				case ends:
-					failed = wrong.NoRecords
-					if _, err := in.Next(); err == io.EOF && n > 0 {
-						failed, cut = nil, true
-					}
-				default:
-					failed = err
-				}
-			}
-			go b.parse(parse)
-			select {
-			case batches <- b:
-			case <-stop:
-				return
-			}
-		}
-	}()
-	defer func() { close(stop); <-done }()
-	for b := range batches {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		<-b.done
-		if b.err != nil {
-			return b.err
-		}
-		for i := range b.lines {
-			if err := f(&b.lines[i]); err != nil {
-				return err
-			}
-		}
-	}
-	<-done
-	if cut && notes != nil {
-		notes.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", filepath.Base(path)))
-	}
-	return failed
-}
-
-// parse parses the lines of a batch up to the first that is no record.
-func (b *batch) parse(parse func(*line) error) {
-	defer close(b.done)
-	if parse == nil {
-		return
-	}
-	for i := range b.lines {
-		r := &b.lines[i]
-		if err := parse(r); err != nil {
-			b.err = NoRecords{r.path, r.at, err.Error()}
-			return
-		}
-	}
-}
-
-const batchLines = 256
-
-// cutOff is the error of a line that ends too early.
-type cutOff struct{ NoRecords }
-
-// next reads a line and looks at it.
-func next(in *connectors.Reader) (line, error) {
-	raw, err := in.Next()
-	if err != nil {
-		return line{}, err
-	}
-	r := line{path: raw.Path, at: raw.Position, raw: raw.Raw}
-	wrong := NoRecords{raw.Path, raw.Position, raw.Reason}
-	if raw.Reason != "" {
-		return r, wrong
-	}
-	if r.look() {
-		if raw.Raw[len(raw.Raw)-1] != '}' && !json.Valid(raw.Raw) {
-			wrong.Reason = "it is cut off"
-			return r, cutOff{wrong}
-		}
-		return r, nil
-	}
-	if err := r.parse(); err != nil {
-		wrong.Reason = err.Error()
-		if raw.Raw[0] == '{' && !json.Valid(raw.Raw) {
-			return r, cutOff{wrong}
-		}
-		return r, wrong
-	}
-	return r, nil
+	return nil
 }
 
 var (
@@ -296,8 +200,8 @@ var (
 
 // look reads key, time and kind of a record that begins as run writes it. It reports false for
 // any other one.
-func (r *line) look() bool {
-	rest, ok := bytes.CutPrefix(r.raw, keyFirst)
+func (r *line) look(raw []byte) bool {
+	rest, ok := bytes.CutPrefix(raw, keyFirst)
 	if !ok {
 		return false
 	}
@@ -326,31 +230,55 @@ func (r *line) look() bool {
 	default:
 		return false
 	}
-	r.quick = true
 	return true
 }
 
-// parse reads key, time and kind of any other record.
-func (r *line) parse() error {
-	var head struct {
-		Key       *string
-		Kind      *string
-		Time      *time.Time
-		Predicted json.RawMessage
+// parse reads what a page needs of the record. Of an estimate that is a part of output.Record: there
+// may be millions.
+func (r *line) parse(raw connectors.Record) error {
+	var of struct {
+		Alert
+		Key, Kind *string
+		X         output.Vectors
+		Predicted *output.Moments
 		Session   json.RawMessage
+		Detect    *struct {
+			Kind             string
+			Alarm            *string
+			Usual            *output.Moments
+			Score, Threshold *float64
+		}
 	}
-	if err := json.Unmarshal(r.raw, &head); err != nil {
-		return errors.New(reasonOf(err))
-	}
+	of.Alert = newAlert()
+	reason, err := "", json.Unmarshal(raw.Raw, &of)
 	switch {
-	case head.Key == nil:
-		return errors.New("it has no key")
-	case head.Kind == nil && head.Predicted == nil && head.Session == nil:
-		return errors.New("it has neither kind nor prediction")
+	case err != nil:
+		reason = reasonOf(err)
+	case of.Key == nil:
+		reason = "it has no key"
+	case of.Kind == nil && of.Session != nil:
+		reason = "it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it"
+	case of.Kind == nil && of.Predicted == nil:
+		reason = "it has neither kind nor prediction"
 	}
-	r.key, r.alert = []byte(*head.Key), head.Kind != nil
-	if head.Time != nil {
-		r.time = *head.Time
+	if reason != "" {
+		return NoRecords{raw.Path, raw.Position, reason}
+	}
+	r.key, r.time, r.alert, r.parsed = []byte(*of.Key), of.Time, of.Kind != nil, true
+	if r.alert {
+		r.told = &of.Alert
+		r.told.Key, r.told.Kind = *of.Key, *of.Kind
+		if len(of.X) > 0 {
+			r.told.X = Number(output.First(of.X[0]))
+		}
+		return nil
+	}
+	r.estimate = newEstimate(*of.Key, of.Time, of.X, *of.Predicted)
+	if e, d := &r.estimate, of.Detect; d != nil {
+		e.Score, e.Threshold, e.Alarm, e.Outlier = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil, d.Kind == string(hafvf.Outlier)
+		if d.Usual != nil {
+			e.Usual.Mean, e.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
+		}
 	}
 	return nil
 }
@@ -364,62 +292,6 @@ func reasonOf(err error) string {
 		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
 	}
 	return "it is no JSON object: " + err.Error()
-}
-
-func parseAlert(raw []byte) (*Alert, error) {
-	a := newAlert()
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return nil, errors.New(reasonOf(err))
-	}
-	return &a, nil
-}
-
-// parseEstimate reads what a page needs of an estimate, which is a part of output.Record: there
-// may be millions.
-func parseEstimate(raw []byte) (*Estimate, error) {
-	var r struct {
-		Key       *string
-		Time      *time.Time
-		X         any
-		Predicted *output.Moments
-		Session   json.RawMessage
-		Detect    *struct {
-			Kind             string
-			Alarm            *string
-			Usual            *output.Moments
-			Score, Threshold *float64
-		}
-	}
-	nan := math.NaN()
-	e := Estimate{X: nan, Score: nan, Threshold: nan}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, errors.New(reasonOf(err))
-	}
-	switch {
-	case r.Key == nil:
-		return nil, errors.New("it has no key")
-	case r.Session != nil:
-		return nil, errors.New("it is a smoothed record: hafvf plot draws it, and hafvf sessions makes a table of it")
-	case r.Predicted == nil:
-		return nil, errors.New("it has no prediction")
-	}
-	e.Key = *r.Key
-	if r.Time != nil {
-		e.Time = *r.Time
-	}
-	e.Predicted.Mean, e.Predicted.SD = output.First(r.Predicted.Mean), output.First(r.Predicted.SD)
-	if v := output.Observed(r.X, r.Predicted.Mean); len(v) > 0 {
-		e.X = v[0]
-	}
-	e.Usual.Mean, e.Usual.SD = nan, nan
-	if d := r.Detect; d != nil {
-		if d.Usual != nil {
-			e.Usual.Mean, e.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
-		}
-		e.Score, e.Threshold, e.Alarm = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil
-		e.Outlier = d.Kind == string(hafvf.Outlier)
-	}
-	return &e, nil
 }
 
 // Check says why out is no file for a page of these inputs.

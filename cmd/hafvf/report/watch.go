@@ -1,7 +1,6 @@
 package report
 
 import (
-	"math"
 	"sync"
 
 	"hafvf/cmd/hafvf/output"
@@ -62,19 +61,15 @@ func (w *Watched) Incident(e *incidents.Event) {
 
 // estimateOf is an estimate of a run as a record tells it.
 func estimateOf(name string, e *keyed.Estimate) Estimate {
-	one := Estimate{Key: name, Time: e.Time, X: math.NaN(), Alarm: e.Alarm != nil, Score: math.NaN(), Threshold: math.NaN()}
-	one.Predicted.Mean, one.Predicted.SD = first(e.Predicted.Mean), first(e.Predicted.SD)
-	mean := list(e.Predicted.Mean)
-	if len(e.Predicted.Mean) == 1 {
-		mean = e.Predicted.Mean[0]
+	x := e.X
+	if e.Missing {
+		x = nil
 	}
-	if v := output.Observed(observation(e), mean); len(v) > 0 {
-		one.X = v[0]
-	}
-	one.Usual.Mean, one.Usual.SD = math.NaN(), math.NaN()
+	one := newEstimate(name, e.Time, x, output.Moments{Mean: e.Predicted.Mean, SD: e.Predicted.SD})
+	one.Alarm = e.Alarm != nil
 	if d := e.Detection; d != nil {
 		one.Score, one.Threshold, one.Muted, one.Outlier = d.Score, d.Threshold, d.Muted, d.Kind == hafvf.Outlier
-		one.Usual.Mean, one.Usual.SD = first(d.Usual.Mean), first(d.Usual.SD)
+		one.Usual.Mean, one.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
 	}
 	return one
 }
@@ -111,36 +106,6 @@ func incidentOf(e *incidents.Event) *Alert {
 	return &a
 }
 
-// observation is x as a record has it.
-func observation(e *keyed.Estimate) any {
-	switch {
-	case e.Missing || len(e.X) == 0:
-		return nil
-	case e.Shape == keyed.List:
-		var all []any
-		for _, v := range e.X {
-			all = append(all, list(v))
-		}
-		return all
-	case e.Shape == keyed.Vector:
-		return list(e.X[0])
-	}
-	return first(e.X[0])
-}
-
-func list(v []float64) any {
-	all := make([]any, len(v))
-	for i, f := range v {
-		all[i] = f
-	}
-	return all
-}
-
-func momentsOf(m keyed.Moments) Moments { return Moments{Number(first(m.Mean)), Number(first(m.SD))} }
-
-func first(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	return v[0]
+func momentsOf(m keyed.Moments) Moments {
+	return Moments{Number(output.First(m.Mean)), Number(output.First(m.SD))}
 }

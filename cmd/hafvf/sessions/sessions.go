@@ -197,11 +197,11 @@ func (s *session) add(r *output.Record) {
 		if output.OrNaN(r.Outlier) > .5 {
 			*g.outliers++
 		}
-		g.n, g.mean, g.sd = r.Segment.N, output.Coordinates(r.Segment.Mean), output.Coordinates(r.Segment.SD)
+		g.n, g.mean, g.sd = r.Segment.N, r.Segment.Mean, r.Segment.SD
 		return
 	}
 	g.n++
-	mean := output.Coordinates(r.Estimate.Mean)
+	mean := r.Estimate.Mean
 	if g.mean == nil {
 		g.mean, g.sums, g.counts = make([]float64, len(mean)), make([]float64, len(mean)), make([]float64, len(mean))
 	}
