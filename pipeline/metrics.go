@@ -10,8 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/account"
 	"hafvf/internal/message"
 )
 
@@ -92,20 +94,74 @@ func NewMetrics() *Metrics {
 // not check the metrics, which depend on the run.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
+// A Reading is what a run tells that goes on, for its metrics and for the live page.
+type Reading struct {
+	account.Counts
+	Taken     int64            // records taken up
+	Known     int64            // keys, without those that were forgotten
+	Lags      map[string]int64 // records that are not yet read, by partition, as the brokers said LagAge ago
+	LagAge    time.Duration
+	EventLags map[string]kafkaio.EventLag // by partition
+	Receivers []Receiver
+}
+
+// A Receiver is what became of the alerts for one.
+type Receiver struct {
+	webhook.Stats
+	Place string // what may be said of its URL
+}
+
+// Waited is how long the oldest alert waits; zero if none does.
+func (r *Receiver) Waited() time.Duration {
+	if r.Oldest.IsZero() {
+		return 0
+	}
+	return time.Since(r.Oldest)
+}
+
+// Alarms is how many the run has raised.
+func (r *Reading) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
+
+// Reading reads the run that the metrics follow. All is zero before it has begun.
+func (m *Metrics) Reading() Reading { return m.current().reading() }
+
+// current is the run that the metrics follow; nil before one has begun.
+func (m *Metrics) current() *run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.run
+}
+
+func (r *run) reading() (all Reading) {
+	if r == nil {
+		return all
+	}
+	all.Counts, all.Taken = r.account.Counts()
+	all.Known = max(0, all.Keys-all.ExpiredKeys-all.Forgotten)
+	for _, box := range r.receivers() {
+		all.Receivers = append(all.Receivers, Receiver{box.Stats(), box.Place()})
+	}
+	lag, eventLags := kafkaio.Lag, kafkaio.EventLags // of a worker's sources
+	if r.ledger != nil {
+		lag, eventLags = r.ledger.Lag, r.ledger.EventLags
+	}
+	all.Lags, all.LagAge = lag()
+	all.EventLags = eventLags()
+	return all
+}
+
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	m.stages.Collect(c)
-	m.mu.Lock()
-	r := m.run
-	m.mu.Unlock()
+	r := m.current()
 	if r == nil {
 		return
 	}
-	n, taken := r.account.Counts()
+	n := r.reading()
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
+	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.countRefused()))
@@ -116,12 +172,8 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
 		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 	}
-	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(max(0, n.Keys-n.ExpiredKeys-n.Forgotten)))
-	for i, box := range r.receivers() {
-		s, oldest := box.Stats(), 0.
-		if !s.Oldest.IsZero() {
-			oldest = time.Since(s.Oldest).Seconds()
-		}
+	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Known))
+	for i, s := range n.Receivers {
 		for _, v := range []struct {
 			desc *prometheus.Desc
 			kind prometheus.ValueType
@@ -129,30 +181,21 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		}{
 			{sentDesc, prometheus.CounterValue, float64(s.Sent)}, {failedToDesc, prometheus.CounterValue, float64(s.Failed)},
 			{expiredDesc, prometheus.CounterValue, float64(s.Expired)}, {waitingDesc, prometheus.GaugeValue, float64(s.Waiting)},
-			{oldestDesc, prometheus.GaugeValue, oldest},
+			{oldestDesc, prometheus.GaugeValue, s.Waited().Seconds()},
 		} {
-			c <- prometheus.MustNewConstMetric(v.desc, v.kind, v.v, strconv.Itoa(i), box.Place())
+			c <- prometheus.MustNewConstMetric(v.desc, v.kind, v.v, strconv.Itoa(i), s.Place)
 		}
 	}
 	for topic, n := range r.account.DeletedByTopic() {
 		c <- prometheus.MustNewConstMetric(deletedDesc, prometheus.CounterValue, float64(n), topic)
 	}
-	eventLags := kafkaio.EventLags // of a worker's sources
-	if r.ledger != nil {
-		eventLags = r.ledger.EventLags
-	}
-	for partition, lag := range eventLags() {
+	for partition, lag := range n.EventLags {
 		c <- prometheus.MustNewConstMetric(eventLagDesc, prometheus.GaugeValue, lag.Usual.Seconds(), partition)
 	}
-	lag := kafkaio.Lag // of a worker's sources
-	if r.ledger != nil {
-		lag = r.ledger.Lag
+	if len(n.Lags) > 0 {
+		c <- prometheus.MustNewConstMetric(lagAgeDesc, prometheus.GaugeValue, n.LagAge.Seconds())
 	}
-	lags, age := lag()
-	if len(lags) > 0 {
-		c <- prometheus.MustNewConstMetric(lagAgeDesc, prometheus.GaugeValue, age.Seconds())
-	}
-	for partition, lag := range lags {
+	for partition, lag := range n.Lags {
 		c <- prometheus.MustNewConstMetric(lagDesc, prometheus.GaugeValue, float64(lag), partition)
 	}
 }
@@ -162,13 +205,11 @@ const stalled = 5 * time.Minute
 
 // Health returns what is wrong with the run, or nil.
 func (m *Metrics) Health() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case m.run == nil:
+	switch r := m.current(); {
+	case r == nil:
 		return errors.New("the run has not begun")
-	case m.run.account.Busy() > stalled:
-		return fmt.Errorf("the same records have been worked on for %v", m.run.account.Busy().Round(time.Second))
+	case r.account.Busy() > stalled:
+		return fmt.Errorf("the same records have been worked on for %v", r.account.Busy().Round(time.Second))
 	}
 	return nil
 }
@@ -176,14 +217,9 @@ func (m *Metrics) Health() error {
 // Note says what is wrong outside of a run that is well: receivers that take no alerts. It is
 // empty if nothing is.
 func (m *Metrics) Note() (note string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.run == nil {
-		return ""
-	}
-	for _, box := range m.run.receivers() {
-		if s := box.Stats(); !s.Away.IsZero() {
-			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", box.Place(), time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
+	for _, s := range m.Reading().Receivers {
+		if !s.Away.IsZero() {
+			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
 		}
 	}
 	return note

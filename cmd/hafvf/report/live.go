@@ -1,19 +1,13 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -34,10 +28,9 @@ const (
 // A Live remembers what a run has raised of late, and shows it while the run goes on: as a page, as
 // text and as events. It begins empty.
 type Live struct {
-	config   string
-	began    time.Time
-	metrics  *pipeline.Metrics
-	gathered *prometheus.Registry
+	config  string
+	began   time.Time
+	metrics *pipeline.Metrics
 
 	mu        sync.Mutex
 	alerts    []heard
@@ -86,10 +79,9 @@ type recent struct {
 // NewLive returns the memory of a run of the config, which the metrics follow.
 func NewLive(config string, metrics *pipeline.Metrics) *Live {
 	l := &Live{
-		config: config, began: time.Now(), metrics: metrics, gathered: prometheus.NewRegistry(),
+		config: config, began: time.Now(), metrics: metrics,
 		at: map[alertName]int{}, incidents: map[string]*heardIncident{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	l.gathered.MustRegister(metrics)
 	l.followed.Store(&map[string]*recent{})
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	return l
@@ -278,39 +270,10 @@ func (l *Live) Page() (p *Page, version int64) {
 	}
 	p = c.Page()
 	p.Live, p.Config = state, l.config
-	known := l.read()
+	known := l.metrics.Reading()
 	state.Facts, state.Made = l.told(known), time.Now()
-	p.Keys, p.Estimates = max(p.Keys, int(known.sum("hafvf_keys"))), int64(known.sum("hafvf_records_out_total"))
+	p.Keys, p.Estimates = max(p.Keys, int(known.Known)), known.Records
 	return p, version
-}
-
-// gauges are metrics by name.
-type gauges map[string][]*dto.Metric
-
-func (l *Live) read() gauges {
-	all := gauges{}
-	families, _ := l.gathered.Gather() // what cannot be gathered is missing
-	for _, f := range families {
-		all[f.GetName()] = f.GetMetric()
-	}
-	return all
-}
-
-// of is the value of a gauge or a counter.
-func of(m *dto.Metric) float64 { return m.GetGauge().GetValue() + m.GetCounter().GetValue() }
-
-func (g gauges) sum(name string) (sum float64) {
-	for _, m := range g[name] {
-		sum += of(m)
-	}
-	return sum
-}
-
-func (g gauges) most(name string) (most float64) {
-	for _, m := range g[name] {
-		most = max(most, of(m))
-	}
-	return most
 }
 
 // Facts are what the metrics say, not older than a second.
@@ -318,62 +281,39 @@ func (l *Live) Facts() []Fact {
 	l.facts.Lock()
 	defer l.facts.Unlock()
 	if time.Since(l.facts.at) >= time.Second {
-		l.facts.all, l.facts.at = l.told(l.read()), time.Now()
+		l.facts.all, l.facts.at = l.told(l.metrics.Reading()), time.Now()
 	}
 	return l.facts.all
 }
 
-func (l *Live) told(g gauges) []Fact {
-	count := func(name string) string { return grouped(int64(g.sum(name))) }
-	seconds := func(v float64) string {
-		return message.Duration(time.Duration(math.Round(v)) * time.Second)
-	}
+func (l *Live) told(r pipeline.Reading) []Fact {
+	seconds := func(d time.Duration) string { return message.Duration(d.Round(time.Second)) }
 	health := "ok"
 	if err := l.metrics.Health(); err != nil {
 		health = err.Error()
 	}
-	facts := []Fact{{"state", health}, {"keys", count("hafvf_keys")}, {"records taken up", count("hafvf_records_in_total")},
-		{"rejected", count("hafvf_records_rejected_total")}, {"alarms of the run", count("hafvf_alarms_total")}, {"muted", count("hafvf_alarms_muted_total")}}
-	if len(g["hafvf_lag_records"]) > 0 {
-		facts = append(facts, Fact{"records behind", count("hafvf_lag_records")}, Fact{"lag was told ago", seconds(g.most("hafvf_lag_age_seconds"))})
-	}
-	if len(g["hafvf_event_lag_seconds"]) > 0 {
-		facts = append(facts, Fact{"event time behind the clock", seconds(g.most("hafvf_event_lag_seconds"))})
-	}
-	type place struct{ receiver, host string }
-	placeOf := func(m *dto.Metric) (p place) {
-		for _, label := range m.GetLabel() {
-			switch label.GetName() {
-			case "receiver":
-				p.receiver = label.GetValue()
-			case "host":
-				p.host = label.GetValue()
-			}
+	facts := []Fact{{"state", health}, {"keys", grouped(r.Known)}, {"records taken up", grouped(r.Taken)},
+		{"rejected", grouped(r.Rejected)}, {"alarms of the run", grouped(r.Alarms())}, {"muted", grouped(r.Muted)}}
+	if len(r.Lags) > 0 {
+		behind := int64(0)
+		for _, n := range r.Lags {
+			behind += n
 		}
-		return p
+		facts = append(facts, Fact{"records behind", grouped(behind)}, Fact{"lag was told ago", seconds(r.LagAge)})
 	}
-	at := func(name string, p place) float64 {
-		for _, m := range g[name] {
-			if placeOf(m) == p {
-				return of(m)
-			}
+	if len(r.EventLags) > 0 {
+		most := time.Duration(0)
+		for _, lag := range r.EventLags {
+			most = max(most, lag.Usual)
 		}
-		return 0
+		facts = append(facts, Fact{"event time behind the clock", seconds(most)})
 	}
-	var places []place
-	for _, m := range g["hafvf_alerts_sent_total"] {
-		places = append(places, placeOf(m))
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(len(a.receiver), len(b.receiver)), cmp.Compare(a.receiver, b.receiver))
-	})
-	for _, p := range places {
-		says := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(int64(at("hafvf_alerts_sent_total", p))), grouped(int64(at("hafvf_alerts_failed_total", p))), grouped(int64(at("hafvf_alerts_waiting", p))))
-		if waits := at("hafvf_alerts_oldest_waiting_seconds", p); waits >= 1 {
+	for i, to := range r.Receivers {
+		says := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(to.Sent), grouped(to.Failed), grouped(int64(to.Waiting)))
+		if waits := to.Waited(); waits >= time.Second {
 			says += " for " + seconds(waits)
 		}
-		n, _ := strconv.Atoi(p.receiver)
-		facts = append(facts, Fact{fmt.Sprintf("receiver %d, %s", n+1, p.host), says})
+		facts = append(facts, Fact{fmt.Sprintf("receiver %d, %s", i+1, to.Place), says})
 	}
 	if note := strings.TrimSpace(l.metrics.Note()); note != "" {
 		facts = append(facts, Fact{"receivers away", strings.ReplaceAll(note, "\n", "; ")})
