@@ -25,10 +25,7 @@ import (
 )
 
 func init() {
-	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder {
-		run := runOf(ctx)
-		return &incidentEncoder{settingOf[encoding](text), run, run.observer()}
-	})
+	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.IncidentEncoder { return newEncoder(ctx, text) })
 	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.Encoder { return newEncoder(ctx, text) })
 	transforms.Register(asRecords, func(ctx context.Context, text string) transforms.SmoothedEncoder { return newEncoder(ctx, text) })
 	register.Function3x0((&encodeRejectedFn{}).ProcessElement)
@@ -86,8 +83,8 @@ func (r *receiver) takes(key string, t keyed.Told) bool {
 	return r.wants(key, t.Kind, r.Beliefs) && !(t.Role == keyed.BesideAlarm && r.wants(key, t.Kind, r.Kinds))
 }
 
-// An encoder turns estimates into lines, each with its key and id, and counts them for the
-// run's summary.
+// An encoder turns estimates, alerts, and what becomes of incidents into lines, each with its key and
+// id, and counts them for the run's summary.
 type encoder struct {
 	encoding
 	run      *run
@@ -127,7 +124,7 @@ func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, a
 }
 
 // alert appends an alert for each receiver that takes it.
-func (e *encoding) alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t) {
 			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
@@ -138,29 +135,21 @@ func (e *encoding) alert(to *transforms.Encoded, key string, t keyed.Told, incid
 
 // begin begins the line of an alert. If there are several receivers, the receiver stands before
 // the id.
-func (e *encoding) begin(to *transforms.Encoded, receiver int, key, id string) []byte {
+func (e *encoder) begin(to *transforms.Encoded, receiver int, key, id string) []byte {
 	if len(e.Receivers) > 1 {
 		id = string(rune(receiver)) + id
 	}
 	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
 }
 
-// An incidentEncoder turns alerts, and what becomes of incidents, into lines, and counts the
-// incidents for the run's summary.
-type incidentEncoder struct {
-	encoding
-	run      *run
-	observer Observer
-}
-
-func (e *incidentEncoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
 	e.observer.Alert(key, t, incident)
 	e.alert(to, key, t, incident)
 }
 
-func (e *incidentEncoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
+func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
 
-func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) {
+func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	e.run.incident(of)
 	e.observer.Incident(of)
 	// Records of an incident have one id. What a consumer recognises repeats by is this.
@@ -173,7 +162,7 @@ func (e *incidentEncoder) Incident(to *transforms.Encoded, of *incidents.Event) 
 	}
 }
 
-func (e *incidentEncoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
+func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
 		if r.Digest != d.Every {

@@ -10,15 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
-	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline"
@@ -163,52 +159,21 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	}
 	if since.Last > 0 {
 		// The period ends with the last record, which a first run finds.
-		var last latest
-		if _, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: &pipeline.Observer{Estimate: last.estimate}}); err != nil {
+		first, err := backtester{operation: o}.run(ctx, path, graph)
+		if err != nil {
 			return nil, err
 		}
-		if !last.time.IsZero() {
-			since.From = last.time.Add(-since.Last)
+		if !first.Last.IsZero() {
+			since.From = first.Last.Add(-since.Last)
 		}
 	}
 	c := report.NewCollector(since.From)
-	tested := backtest.NewCollector(graph)
-	watched := report.NewWatched(c, graph)
-	test := tested.Observer()
-	summary, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: &pipeline.Observer{
-		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
-			test.Estimate(key, e, alerts)
-			watched.Estimate(key, e, alerts)
-		},
-		Assigned: watched.Assigned, Incident: watched.Incident,
-	}})
+	trial := report.NewTrial(c, graph)
+	summary, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: trial.Observer()})
 	if err != nil {
 		return nil, err
 	}
-	watched.End()
-	all, err := tested.Report(path, summary, nil)
-	if err != nil {
-		return nil, err
-	}
-	c.Ran(report.Run{
-		Config: filepath.Base(path), Allowed: all.Budget.Allowed, Raised: all.Budget.Spent, Keys: all.Keys,
-		Rejected: summary.Rejected, Stopped: summary.Stopped,
-	})
-	return c, nil
-}
-
-// A latest is the last time that was seen.
-type latest struct {
-	mu   sync.Mutex
-	time time.Time
-}
-
-func (l *latest) estimate(_ string, e *keyed.Estimate, _ []keyed.Told) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e != nil && e.Time.After(l.time) {
-		l.time = e.Time
-	}
+	return c, trial.End(filepath.Base(path), summary)
 }
 
 // sourcePaths are the files that a config reads.

@@ -33,26 +33,14 @@ type Collector struct {
 	graph *pipeline.Graph
 
 	mu       sync.Mutex
-	keys     map[string]*history
+	keys     map[string]*Key
 	assigned map[[3]string]string // the incident of each alarm, by its key, id and kind
 	messages int                  // of incidents
 }
 
-// history is what the report needs of a key.
-type history struct {
-	records, missing int64
-	first, last      time.Time // zero for records without times
-	scored           int64     // observations that could raise an alarm
-	alarms           int       // that were paid from the budget
-	muted            Muted
-	budget           float64 // observations per alarm; 0 in the warm-up
-	warmUp           []time.Time
-	told             []Event
-}
-
 // NewCollector returns a collector for runs of a graph that raises alarms.
 func NewCollector(g *pipeline.Graph) *Collector {
-	return &Collector{graph: g, keys: map[string]*history{}, assigned: map[[3]string]string{}}
+	return &Collector{graph: g, keys: map[string]*Key{}, assigned: map[[3]string]string{}}
 }
 
 // Observer is what sees the run.
@@ -75,16 +63,18 @@ func (c *Collector) incident(*incidents.Event) {
 func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.keys[key]
-	if h == nil {
-		h = &history{}
-		c.keys[key] = h
+	k := c.keys[key]
+	if k == nil {
+		nan := Number(math.NaN())
+		k = &Key{Key: key, Told: Counts{}, PerWeek: nan, ObservationsPerAlarm: nan}
+		c.keys[key] = k
 	}
 	for _, a := range alerts {
 		if !c.graph.Tells(a) {
 			continue
 		}
-		h.told = append(h.told, Event{
+		k.Told[a.Kind]++
+		k.events = append(k.events, Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
 		})
@@ -92,33 +82,31 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told)
 	if e == nil {
 		return
 	}
-	h.records++
+	k.Records++
 	if !e.Time.IsZero() {
-		if h.first.IsZero() || e.Time.Before(h.first) {
-			h.first = e.Time
+		if k.first.IsZero() || e.Time.Before(k.first) {
+			k.first = e.Time
 		}
-		if e.Time.After(h.last) {
-			h.last = e.Time
+		if e.Time.After(k.last) {
+			k.last = e.Time
 		}
 	}
 	switch scored := !math.IsNaN(e.Detection.Score); {
 	case e.Missing:
-		h.missing++
-	case scored && h.budget == 0:
-		alarms, _ := c.graph.Alarms()
-		h.budget = alarms.BudgetOf(medianStep(h.warmUp))
-		h.warmUp = nil
-		h.scored++
 	case scored:
-		h.scored++
-	case h.budget == 0:
-		h.warmUp = append(h.warmUp, e.Time)
+		if k.scored++; k.scored == 1 {
+			alarms, _ := c.graph.Alarms()
+			k.ObservationsPerAlarm = Number(alarms.BudgetOf(medianStep(k.warmUp)))
+			k.warmUp = nil
+		}
+	case k.scored == 0:
+		k.warmUp = append(k.warmUp, e.Time)
 	}
 	if e.Alarm != nil {
-		h.alarms++
+		k.Budget.Spent++
 	}
 	if d := e.Detection; d.Muted {
-		h.muted.add(Muted{Count: 1, Key: key, Score: Number(d.Score), Time: e.Time, N: e.N})
+		k.Muted.add(Muted{Count: 1, Key: key, Score: Number(d.Score), Time: e.Time, N: e.N})
 	}
 }
 

@@ -149,32 +149,32 @@ type Missed struct {
 }
 
 // score compares the alerts with the labels.
-func (l Labels) score(keys map[string]*history) Score {
+func (l Labels) score(keys map[string]*Key) Score {
 	s := Score{Missed: []Missed{}, Unknown: []string{}}
 	var delays []float64
 	for key, windows := range l {
-		h := keys[key]
-		if h == nil {
+		k := keys[key]
+		if k == nil {
 			s.Unknown = append(s.Unknown, key)
 			continue
 		}
 		for _, w := range windows {
-			if w.outside(h.first, h.last) {
+			if w.outside(k.first, k.last) {
 				s.Outside++
 				continue
 			}
 			s.Windows++
-			i := slices.IndexFunc(h.told, w.holds)
+			i := slices.IndexFunc(k.events, w.holds)
 			if i < 0 {
 				s.Missed = append(s.Missed, Missed{key, w})
 				continue
 			}
 			s.Hit++
-			delays = append(delays, h.told[i].Time.Sub(w.Start).Seconds())
+			delays = append(delays, k.events[i].Time.Sub(w.Start).Seconds())
 		}
 	}
-	for key, h := range keys {
-		for _, e := range h.told {
+	for key, k := range keys {
+		for _, e := range k.events {
 			if !slices.ContainsFunc(l[key], func(w Window) bool { return w.holds(e) }) {
 				s.FalseAlarms++
 			}

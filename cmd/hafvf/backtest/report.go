@@ -99,7 +99,9 @@ type Key struct {
 
 	first, last time.Time // zero for records without times
 	events      []Event
-	windows     []Window // of the labels
+	windows     []Window    // of the labels
+	scored      int64       // observations that could raise an alarm
+	warmUp      []time.Time // while it goes on
 }
 
 // Incidents compares two receivers: one of all alarms, and one of incidents alone.
@@ -183,31 +185,28 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
 		Told: Counts{}, ByKey: []Key{}, Largest: []Event{},
 	}
-	for name, h := range c.keys {
-		if !h.first.IsZero() {
-			if r.First.IsZero() || h.first.Before(r.First) {
-				r.First = h.first
+	for name, k := range c.keys {
+		if !k.first.IsZero() {
+			if r.First.IsZero() || k.first.Before(r.First) {
+				r.First = k.first
 			}
-			if h.last.After(r.Last) {
-				r.Last = h.last
+			if k.last.After(r.Last) {
+				r.Last = k.last
 			}
 		}
-		k := Key{Key: name, Records: h.records, Told: Counts{}, Weeks: weeksOf(h.told), PerWeek: Number(math.NaN()), ObservationsPerAlarm: Number(math.NaN()), first: h.first, last: h.last, events: h.told, windows: labels[name]}
-		for _, e := range h.told {
-			k.Told[e.Kind]++
-			r.Told[e.Kind]++
+		k.Weeks, k.windows = weeksOf(k.events), labels[name]
+		for kind, n := range k.Told {
+			r.Told[kind] += n
 		}
-		if span := h.last.Sub(h.first); span > 0 {
-			k.PerWeek = Number(float64(len(h.told)) / (span.Hours() / week.Hours()))
+		if span := k.last.Sub(k.first); span > 0 {
+			k.PerWeek = Number(float64(len(k.events)) / (span.Hours() / week.Hours()))
 		}
-		k.Budget.Spent, k.Muted = h.alarms, h.muted
-		if h.budget > 0 {
-			k.ObservationsPerAlarm = Number(h.budget)
-			k.Budget.Allowed = float64(h.scored) / h.budget
+		if k.scored > 0 {
+			k.Budget.Allowed = float64(k.scored) / float64(k.ObservationsPerAlarm)
 		}
 		r.Budget.Spent += k.Budget.Spent
-		r.ByKey = append(r.ByKey, k)
-		r.events = append(r.events, h.told...)
+		r.ByKey = append(r.ByKey, *k)
+		r.events = append(r.events, k.events...)
 	}
 	slices.SortFunc(r.ByKey, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(b.Told.total(), a.Told.total()), cmp.Compare(a.Key, b.Key))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
 )
 
@@ -208,18 +209,8 @@ type Collector struct {
 
 	sources []string
 	notes   []string
-	run     *Run
-	live    bool // has the last estimates of keys that alarmed of late, and no others
-}
-
-// A Run is what only the run of a config knows.
-type Run struct {
-	Config   string
-	Allowed  float64 // alarms by the budgets
-	Raised   int
-	Keys     int
-	Rejected int64
-	Stopped  bool // before the end of the input
+	run     *backtest.Report // of a run, which tells more than files do
+	live    bool             // has the last estimates of keys that alarmed of late, and no others
 }
 
 // An incident is the last record of an id.
@@ -241,9 +232,6 @@ func (c *Collector) Source(name string) { c.sources = append(c.sources, name) }
 
 // Note adds a sentence about the input to the page.
 func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
-
-// Ran says that the estimates came from a run, which tells more than files do.
-func (c *Collector) Ran(r Run) { c.run = &r }
 
 func (c *Collector) keyOf(name string) *key {
 	k := c.keys[name]

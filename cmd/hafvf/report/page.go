@@ -391,7 +391,7 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 		return
 	}
 	p.Config, p.Keys = c.run.Config, max(p.Keys, c.run.Keys)
-	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.run.Allowed, c.run.Raised
+	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.run.Budget.Allowed, c.run.Budget.Spent
 	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted == 0 })
 	slices.SortFunc(muted, func(a, b *key) int { return cmp.Or(cmp.Compare(b.muted, a.muted), cmp.Compare(a.name, b.name)) })
 	for _, k := range muted {

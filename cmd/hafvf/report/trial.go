@@ -3,6 +3,7 @@ package report
 import (
 	"sync"
 
+	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
@@ -10,11 +11,12 @@ import (
 	"hafvf/pipeline"
 )
 
-// A Watched gathers what a run finds. It holds its alerts back until the run is over: only then is
+// A Trial gathers what a run finds. It holds its alerts back until the run is over: only then is
 // known which incident an alarm belongs to.
-type Watched struct {
-	*Collector
-	tells func(keyed.Told) bool // whether a receiver gets an alert
+type Trial struct {
+	page   *Collector
+	graph  *pipeline.Graph
+	tested *backtest.Collector
 
 	mu       sync.Mutex
 	alerts   []Alert
@@ -22,41 +24,64 @@ type Watched struct {
 	into     map[string]string    // of incidents that were merged
 }
 
-// NewWatched returns what gathers a run of the graph for a collector.
-func NewWatched(c *Collector, g *pipeline.Graph) *Watched {
-	return &Watched{Collector: c, tells: g.Tells, assigned: map[alertName]string{}, into: map[string]string{}}
+// NewTrial returns what gathers a trial of the graph for a page.
+func NewTrial(page *Collector, g *pipeline.Graph) *Trial {
+	return &Trial{page: page, graph: g, tested: backtest.NewCollector(g), assigned: map[alertName]string{}, into: map[string]string{}}
 }
 
-// Estimate is that of a pipeline.Observer.
-func (w *Watched) Estimate(name string, e *keyed.Estimate, alerts []keyed.Told) {
-	if e != nil {
-		one := estimateOf(name, e)
-		w.AddEstimate(&one)
+// Observer is what sees the run.
+func (t *Trial) Observer() *pipeline.Observer {
+	tested := t.tested.Observer()
+	return &pipeline.Observer{
+		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+			tested.Estimate(key, e, alerts)
+			t.estimate(key, e, alerts)
+		},
+		Assigned: t.assign, Incident: t.incident,
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, t := range alerts {
-		if w.tells(t) {
-			w.alerts = append(w.alerts, alertOf(name, t))
+}
+
+func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
+	if e != nil {
+		one := estimateOf(key, e)
+		t.page.AddEstimate(&one)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range alerts {
+		if t.graph.Tells(a) {
+			t.alerts = append(t.alerts, alertOf(key, a))
 		}
 	}
 }
 
-// Assigned is that of a pipeline.Observer.
-func (w *Watched) Assigned(a incidents.Assignment) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.assigned[alertName{a.Key, a.ID, a.Kind}] = a.Incident
+func (t *Trial) assign(a incidents.Assignment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.assigned[alertName{a.Key, a.ID, a.Kind}] = a.Incident
 }
 
-// Incident is that of a pipeline.Observer.
-func (w *Watched) Incident(e *incidents.Event) {
-	w.AddAlert(incidentOf(e))
+func (t *Trial) incident(e *incidents.Event) {
+	t.page.AddAlert(incidentOf(e))
 	if e.State == incidents.Merged {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.into[e.ID] = e.Into
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.into[e.ID] = e.Into
 	}
+}
+
+// End adds the alerts to the page, and what is known of the run of the config, which is over.
+func (t *Trial) End(config string, s pipeline.Summary) (err error) {
+	for i := range t.alerts {
+		a := &t.alerts[i]
+		a.Incident = t.assigned[alertName{a.Key, a.ID, a.Kind}]
+		for t.into[a.Incident] != "" {
+			a.Incident = t.into[a.Incident]
+		}
+		t.page.AddAlert(a)
+	}
+	t.page.run, err = t.tested.Report(config, s, nil)
+	return err
 }
 
 // estimateOf is an estimate of a run as a record tells it.
@@ -80,19 +105,6 @@ func alertOf(name string, t keyed.Told) Alert {
 		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
 		X: Number(estimateOf(name, t.Of).X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
 	}
-}
-
-// End adds the alerts to the page. The run is over.
-func (w *Watched) End() {
-	for i := range w.alerts {
-		a := &w.alerts[i]
-		a.Incident = w.assigned[alertName{a.Key, a.ID, a.Kind}]
-		for w.into[a.Incident] != "" {
-			a.Incident = w.into[a.Incident]
-		}
-		w.AddAlert(a)
-	}
-	w.alerts = nil
 }
 
 // incidentOf is an event as a record tells it.
