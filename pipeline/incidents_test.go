@@ -169,6 +169,24 @@ func TestIncidentsOfAFile(t *testing.T) {
 	if alone != wantAlone || strings.Count(strings.Join(readLines(t, digests), ""), `"kind":"digest"`) > 12 {
 		t.Errorf("%d alarms in digests, and %d are in no incident", alone, wantAlone)
 	}
+	// Who observes a trial knows the last incident of each alarm, and every event.
+	last, events := map[[3]string]string{}, 0
+	g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\n")
+	if _, err := (Run{Graph: g.Trial(), Observer: &Observer{
+		Assigned: func(a incidents.Assignment) { last[[3]string{a.Key, a.ID, a.Kind}] = a.Incident },
+		Incident: func(*incidents.Event) { events++ },
+	}}).Execute(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	single := 0
+	for _, incident := range last {
+		if incident == "" {
+			single++
+		}
+	}
+	if single != wantAlone || events != strings.Count(strings.Join(want, ""), `"kind":"incident"`) || single == len(last) {
+		t.Errorf("of %d alarms %d are in no incident, want %d; %d events", len(last), single, wantAlone, events)
+	}
 	var all []string
 	state := "state=" + filepath.Join(dir, "s.bin")
 	within := (10*144 + 1) * 30
