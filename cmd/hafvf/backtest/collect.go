@@ -54,6 +54,12 @@ func (c *Collector) assign(a incidents.Assignment) {
 	c.assigned[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
 }
 
+// IncidentOf returns the id of the incident that an alarm of a run that is over belongs to, empty if it
+// belongs to none.
+func (c *Collector) IncidentOf(key, id, kind string) string {
+	return c.assigned[[3]string{key, id, kind}]
+}
+
 func (c *Collector) incident(*incidents.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,15 +18,14 @@ type Trial struct {
 	graph  *pipeline.Graph
 	tested *backtest.Collector
 
-	mu       sync.Mutex
-	alerts   []Alert
-	assigned map[alertName]string // id of the incident
-	into     map[string]string    // of incidents that were merged
+	mu     sync.Mutex
+	alerts []Alert
+	into   map[string]string // of incidents that were merged
 }
 
 // NewTrial returns what gathers a trial of the graph for a page.
 func NewTrial(page *Collector, g *pipeline.Graph) *Trial {
-	return &Trial{page: page, graph: g, tested: backtest.NewCollector(g), assigned: map[alertName]string{}, into: map[string]string{}}
+	return &Trial{page: page, graph: g, tested: backtest.NewCollector(g), into: map[string]string{}}
 }
 
 // Observer is what sees the run.
@@ -37,7 +36,7 @@ func (t *Trial) Observer() *pipeline.Observer {
 			tested.Estimate(key, e, alerts)
 			t.estimate(key, e, alerts)
 		},
-		Assigned: t.assign, Incident: t.incident,
+		Assigned: tested.Assigned, Incident: t.incident,
 	}
 }
 
@@ -55,12 +54,6 @@ func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
 	}
 }
 
-func (t *Trial) assign(a incidents.Assignment) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.assigned[alertName{a.Key, a.ID, a.Kind}] = a.Incident
-}
-
 func (t *Trial) incident(e *incidents.Event) {
 	t.page.AddAlert(incidentOf(e))
 	if e.State == incidents.Merged {
@@ -74,7 +67,7 @@ func (t *Trial) incident(e *incidents.Event) {
 func (t *Trial) End(config string, s pipeline.Summary) (err error) {
 	for i := range t.alerts {
 		a := &t.alerts[i]
-		a.Incident = t.assigned[alertName{a.Key, a.ID, a.Kind}]
+		a.Incident = t.tested.IncidentOf(a.Key, a.ID, a.Kind)
 		for t.into[a.Incident] != "" {
 			a.Incident = t.into[a.Incident]
 		}
