@@ -165,7 +165,7 @@ func each(ctx context.Context, path string, wants func(*line) bool, f func(conne
 		n++
 		return f(raw, r)
 	})
-	if err == nil && n == 0 {
+	if ends != nil && (err != nil || n == 0) {
 		err = ends
 	}
 	return ends != nil, err

@@ -357,6 +357,9 @@ func TestWhatIsNoRecord(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("a line that is cut off before another one: %v", err)
+	}
 	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a broken line in the middle: %v", err)
 	}
