@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -195,6 +198,65 @@ func TestIncidentsOfAFile(t *testing.T) {
 		all = append(all, part...)
 	}
 	sameAlerts(t, want, all)
+}
+
+// Keys that are silent at the end of a file are found last, and have fallen silent before: the alarms
+// of all are looked at together, in every run.
+func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
+	lines := fleetLines(start)
+	for i := range lines { // two racks fall silent, one after the other
+		late := i > len(lines)-30*24 && strings.Contains(lines[i], `"s0/r2:`) || i > len(lines)-30*20 && strings.Contains(lines[i], `"s1/r0:`)
+		switch {
+		case late:
+			lines[i] = ""
+		case i >= len(lines)-30*2 && strings.Contains(lines[i], `"s1/r1:`): // alarms at the end, which are found before
+			before, _, _ := strings.Cut(lines[i], `"x":`)
+			lines[i] = before + `"x":15}` + "\n"
+		}
+	}
+	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n", "silence={after: 90m}")
+	for range 5 {
+		fleet, err := incidents.New(incidents.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var last time.Time
+		got, want, silent := map[string]string{}, map[string]string{}, 0
+		name := func(a incidents.Assignment) string { return a.Key + " " + a.ID + " " + a.Kind }
+		_, err = Run{Graph: g.Trial(), Observer: &Observer{
+			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e != nil {
+					if e.Time.After(last) {
+						last = e.Time
+					}
+					if e.Pace != (keyed.Pace{}) {
+						fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
+					}
+				}
+				for _, a := range alerts {
+					if a.Kind == keyed.SilentAlarm {
+						silent++
+					}
+					if a.Kind != keyed.RecoveredAlarm {
+						fleet.Add(incidents.Alarm{ID: a.Of.ID, Key: key, Kind: a.Kind, Time: a.Of.Time, Score: a.Score, Size: a.Size})
+					}
+				}
+			},
+			Assigned: func(a incidents.Assignment) { got[name(a)] = a.Incident },
+		}}.Execute(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range fleet.Advance(last).Assigned {
+			want[name(a)] = a.Incident
+		}
+		if diff := cmp.Diff(want, got); diff != "" || silent < 10 {
+			t.Fatalf("%d silences; (-plain +run) %s", silent, diff)
+		}
+	}
 }
 
 // sameAlerts compares alerts in any order.

@@ -229,6 +229,10 @@ func (e *engine) advance() {
 			}
 			out = min(out, hold)
 		}
+		// What is put out at the end of the global window comes before the timers that others have there.
+		if out == mtime.EndOfGlobalWindowTime {
+			out--
+		}
 		s.out = max(s.out, out)
 		e.unblock(s)
 	}
