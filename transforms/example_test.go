@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -35,6 +37,8 @@ func report(scale string, e keyed.Estimate) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
+func printLine(line string) { fmt.Println(line) }
+
 // reportChange tells where a finished session changed.
 func reportChange(scale string, e keyed.Smoothed) {
 	if e.Change {
@@ -46,6 +50,10 @@ func init() {
 	register.Function2x0(toObservation)
 	register.Function2x0(report)
 	register.Function2x0(reportChange)
+	register.Function1x2(reading)
+	register.Function3x0(tell)
+	register.Function1x0(printLine)
+	register.Emitter1[string]()
 	// Priors come by name, so that a worker in another process can read them.
 	expfam.Register("known-noise", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		m := knownNoise{Natural: expfam.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
@@ -79,6 +87,61 @@ func ExampleFilter() {
 	// kitchen 5: predicted 99.4, is 131.0, now 126.3 ± 10.6
 	// kitchen 6: predicted 124.1, is 130.0, now 129.4 ± 4.7
 	// kitchen 7: predicted 127.9, is 129.0, now 128.9 ± 3.3
+}
+
+// reading makes an observation of a pump: every minute a value around 20, which rises by 10 after an
+// hour and a half.
+func reading(minute int) (string, keyed.Observation) {
+	x := 20 + float64(minute*7%5)/2
+	if minute >= 90 {
+		x += 10
+	}
+	return "pump", keyed.Value(time.Unix(60*int64(minute), 0), fmt.Sprint("reading ", minute), x)
+}
+
+// tell makes a line of each alarm, and none of a belief.
+func tell(key string, e keyed.Estimate, emit func(string)) {
+	for _, t := range e.Alerts(key) {
+		if t.Role == keyed.Decision {
+			emit(fmt.Sprintf("%s, %s: %s", t.Of.ID, t.Kind, t.Message))
+		}
+	}
+}
+
+// alarms is a pipeline of one's own, from observations to lines of alarms.
+func alarms(s beam.Scope, observations beam.PCollection) beam.PCollection {
+	estimates, _ := transforms.Filter(s, transforms.Config{Config: keyed.Recommended("normal")}, observations)
+	return beam.ParDo(s, tell, estimates)
+}
+
+// minutes are those of two hours.
+func minutes(s beam.Scope) beam.PCollection {
+	var all []int
+	for minute := range 120 {
+		all = append(all, minute)
+	}
+	return beam.CreateList(s, all)
+}
+
+// A pipeline with detection, from a source of one's own to a sink of one's own, which takes alarms.
+func ExampleFilter_alarms() {
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, printLine, alarms(s, beam.ParDo(s, reading, minutes(s))))
+	if _, err := direct.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// reading 90, novelty: pump: x is 30 at 01:30, usual at this hour 21.03 ± 0.74; score 24.9, an alarm from 6.0.
+}
+
+// A test of a pipeline: passert looks at what it makes.
+func TestAlarms(t *testing.T) {
+	p, s := beam.NewPipelineWithRoot()
+	lines := alarms(s, beam.ParDo(s, reading, minutes(s)))
+	passert.Count(s, lines, "alarms", 1)
+	if _, err := direct.Execute(t.Context(), p); err != nil {
+		t.Error(err)
+	}
 }
 
 // Sessions end where nothing was weighed for an hour; each is smoothed as a whole.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -18,6 +20,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
+	"hafvf/internal/reminder"
 )
 
 // A node runs the filter over blocks of one key's observations, which come to it by
@@ -71,6 +74,7 @@ type worker struct {
 	memory     keyed.Memory // of estimate
 	x          [][]float64  // of the observation that is encoded
 	counts     account.Counts
+	late       error // of the first observation of a group that is late; nil for none
 	iterations []int64
 	state      []byte // that goes to the memory
 }
@@ -325,6 +329,25 @@ func (fn *node) flush() {
 		w.counts = account.Counts{}
 		w.encoded.reset()
 		w.encoder.Flush()
+		if w.late != nil {
+			sayLate(w.late)
+			w.late = nil
+		}
+	}
+}
+
+// lates is of late observations of all nodes of this process.
+var lates struct {
+	sync.Mutex
+	reminder.Reminder
+}
+
+// sayLate says of an observation that it is late, at first and then once a minute.
+func sayLate(why error) {
+	lates.Lock()
+	defer lates.Unlock()
+	if lates.Due(time.Minute) {
+		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", why)
 	}
 }
 
@@ -542,6 +565,9 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		e.outputs++
 		if late := (*keyed.Late)(nil); errors.As(err, &late) {
 			w.counts.Late++
+			if w.late == nil {
+				w.late = fmt.Errorf("key %q: %w", e.key, err)
+			}
 			if late.Idle {
 				w.counts.LateIdle++
 			} else {

@@ -1,7 +1,6 @@
 package transforms_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"reflect"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/pipeline/direct"
 )
 
 // users is a struct of a foreign pipeline.
@@ -61,7 +59,7 @@ func TestTypesInAStruct(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
 	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
-	if _, err := direct.Execute(context.Background(), p); err != nil {
+	if _, err := execute(t.Context(), p); err != nil {
 		t.Error(err)
 	}
 }

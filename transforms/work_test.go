@@ -1,14 +1,18 @@
 package transforms
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/reminder"
 )
 
 // What the node emits of a batch does not depend on the number of goroutines: neither
@@ -93,7 +97,14 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		return all
 	}
+	var log bytes.Buffer
+	defer func(was *slog.Logger) { slog.SetDefault(was) }(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	lates.Reminder = reminder.Reminder{}
 	want := run(1)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "late: ") {
+		t.Errorf("the log says of many late observations %q", text)
+	}
 	for _, goroutines := range []int{2, 7} {
 		got := run(goroutines)
 		if len(got) != len(want) {

@@ -169,36 +169,43 @@ func ExampleOpenFile() {
 	// pump n 5: predicted 10.5
 }
 
-// States of another configuration are an error that names the setting, unless they are carried over.
-func TestFileOfAnotherConfig(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "states.bin")
-	was := keyed.Recommended("normal")
-	run := func(cfg store.Config, minute int) error {
-		states, err := store.OpenFile(path, cfg)
+// An upgrade: states of another configuration are an error that names the setting, unless they are
+// carried over.
+func ExampleConfig_migrate() {
+	folder, err := os.MkdirTemp("", "states")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	run := func(cfg store.Config, minutes ...int) {
+		states, err := store.OpenFile(filepath.Join(folder, "states.bin"), cfg)
 		if err != nil {
-			return err
+			mismatch := new(stored.Mismatch)
+			fmt.Println("another configuration:", errors.As(err, &mismatch), mismatch)
+			return
 		}
 		defer states.Close()
 		p, s := beam.NewPipelineWithRoot()
-		transforms.Filter(s, transforms.Config{Config: cfg.Filter}, beam.ParDo(s, reading, beam.Create(s, minute)))
-		if _, err := direct.Execute(states.In(t.Context()), p); err != nil {
-			return err
+		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg.Filter}, beam.ParDo(s, reading, beam.CreateList(s, minutes)))
+		beam.ParDo0(s, show, estimates)
+		if _, err = direct.Execute(states.In(context.Background()), p); err == nil {
+			err = states.Commit()
 		}
-		return states.Commit()
+		if err != nil {
+			fmt.Println(err)
+		}
 	}
-	if err := run(store.Config{Filter: was}, 1); err != nil {
-		t.Fatal(err)
-	}
-	is := keyed.Recommended("normal")
+	was, is := keyed.Recommended("normal"), keyed.Recommended("normal")
 	is.TimeUnit = time.Minute
-	err := run(store.Config{Filter: is}, 2)
-	if mismatch := new(stored.Mismatch); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), "time_unit") {
-		t.Errorf("%v", err)
-	}
-	if err := run(store.Config{Filter: is, Migrate: true}, 2); err != nil {
-		t.Error(err)
-	}
-	if err := run(store.Config{Filter: is}, 3); err != nil {
-		t.Errorf("after the states were carried over: %v", err)
-	}
+	run(store.Config{Filter: was}, 0, 1)
+	run(store.Config{Filter: is}, 2)
+	run(store.Config{Filter: is, Migrate: true}, 2)
+	run(store.Config{Filter: is}, 3)
+	// Output:
+	// pump n 1: predicted NaN
+	// pump n 2: predicted 10.0
+	// another configuration: true at the key "pump": state belongs to another configuration: it was written with other time_unit
+	// pump n 3: predicted 10.4
+	// pump n 4: predicted 11.0
 }
