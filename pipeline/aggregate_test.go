@@ -297,6 +297,7 @@ func TestKafkaAggregate(t *testing.T) {
 // Intervals without events go on while nothing comes at all, over a restart, and what comes for
 // them later is late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "rejected", 1, nil)
@@ -383,6 +384,7 @@ func TestShares(t *testing.T) {
 // Silence looks at events, and stops the intervals without them until the key's next event. The
 // end of the silence is told at once.
 func TestKafkaAggregateAndSilence(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "alerts", 1, nil)

@@ -190,6 +190,7 @@ func TestSummaryOfLag(t *testing.T) {
 // Records that a partition's watermark has overtaken are counted as such, and the lag is
 // measured.
 func TestKafkaLateBehindTheWatermark(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "rejected", 1, nil)

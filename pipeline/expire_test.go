@@ -157,6 +157,7 @@ func TestExpireOfAFile(t *testing.T) {
 // Keys of a topic expire when others have gone on: nothing of them is in memory or in the changelog,
 // their silences are told before, and they begin anew. Others go on, over a restart too.
 func TestExpireOfATopic(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	for _, topic := range []string{"out", "rejected", "alerts"} {
 		b.CreateTopic(t, topic, 1, nil)

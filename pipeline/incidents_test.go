@@ -333,6 +333,7 @@ func TestPages(t *testing.T) {
 // The same alerts come from a topic. disorder holds the watermark back, so that all alarms before a
 // restart wait for it in the changelog: how far else it is then depends on the clock.
 func TestKafkaIncidents(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 2)
 	b.CreateTopic(t, "out", 1, nil)
 	b.CreateTopic(t, "alerts", 1, nil)

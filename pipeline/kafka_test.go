@@ -271,6 +271,7 @@ func TestKafkaDetectsWithoutAlerts(t *testing.T) {
 // the changelog or, without one, because their offsets are not committed; and
 // come out when the watermark has passed them.
 func TestKafkaWaits(t *testing.T) {
+	t.Parallel() // it waits
 	for _, changelog := range []string{"", ", changelog: states"} {
 		t.Run("changelog="+strconv.FormatBool(changelog != ""), func(t *testing.T) {
 			b := fakeBus(t, 2)
@@ -279,7 +280,7 @@ func TestKafkaWaits(t *testing.T) {
 			for i := 0; i+3 < len(lines); i += 4 {
 				lines[i], lines[i+3] = lines[i+3], lines[i]
 			}
-			cfg := b.config("group: g, disorder: 10s"+changelog, "lateness: 10s")
+			cfg := b.config("group: g, disorder: 4s"+changelog, "lateness: 4s")
 			b.put(t, lines...)
 			r := launch(t, compose(t, cfg))
 			// The partitions are drained, and the present is far later than their times.
@@ -421,6 +422,7 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 // TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
 // after that is of the same session, or late, as in a run that reads the topic without a pause.
 func TestSessionsOfAPause(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	for _, topic := range []string{"out", "rejected", "again", "again-rejected"} {
 		b.CreateTopic(t, topic, 1, nil)

@@ -135,6 +135,7 @@ func TestSilenceByRhythm(t *testing.T) {
 // On a topic a silence is told while it lasts, once, also over a restart on a topic in
 // which nothing comes, and its end is told once.
 func TestKafkaSilence(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 2)
 	b.CreateTopic(t, "alerts", 1, nil)
 	b.CreateTopic(t, "out", 1, nil)
@@ -194,6 +195,7 @@ func TestKafkaSilence(t *testing.T) {
 // An observation that waits when a run ends is released by the next one, also where
 // nothing more comes.
 func TestKafkaWaitsOverARestart(t *testing.T) {
+	t.Parallel() // it waits
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "out", 1, nil)
 	text := b.config("group: g, changelog: states", "lateness: 3s\n")
