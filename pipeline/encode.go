@@ -150,7 +150,7 @@ func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incide
 func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
 
 func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
-	e.run.incident(of)
+	e.run.findings().incident(of)
 	e.observer.Incident(of)
 	// Records of an incident have one id. What a consumer recognises repeats by is this.
 	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
@@ -265,7 +265,7 @@ func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
 	l.told, l.untold = l.told+1, 0
 }
 
-func (e *encoder) Flush() { e.tally.flush(e.run) }
+func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
 // panicked notes that the mathematics of a key have panicked, also without a run.
 func (r *run) panicked(key string, p *keyed.Panic) {
@@ -310,7 +310,7 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 		run.panicked(r.Key, r.Panic)
 	}
 	if !r.Reset {
-		run.reject(r.Reason, r.ID, r.Raw)
+		run.findings().reject(r.Reason, r.ID, r.Raw)
 	} else if run != nil {
 		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
 	}

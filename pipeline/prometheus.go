@@ -172,20 +172,3 @@ func (s *saver) close() {
 		s.replace = nil
 	}
 }
-
-// unwritten notes an estimate that the sink did not take. The log says so of the first, and once a
-// minute.
-func (r *run) unwritten(of promio.Refused) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refused++
-	if r.refusals.Due(time.Minute) {
-		r.log.Error("the sink refuses a record; it is in the dead letter", "id", of.ID, "reason", of.Reason, "so_far", r.refused)
-	}
-}
-
-func (r *run) countRefused() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.refused
-}

@@ -190,17 +190,6 @@ func (r *run) settle(all []webhook.Settled, durable bool) {
 	}
 }
 
-// undelivered notes an alert that was not delivered. The log says so of the first, and once a
-// minute.
-func (r *run) undelivered(a webhook.Refused) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lost++
-	if r.losses.Due(time.Minute) {
-		r.log.Error("an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason, "so_far", r.lost)
-	}
-}
-
 // writeDead writes a chunk to the dead letter from outside of the pipeline.
 func (r *run) writeDead(chunk connectors.Chunk) error {
 	switch {

@@ -16,14 +16,11 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
-	"hafvf/internal/reminder"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/observe"
-	"hafvf/pipeline/records"
 	"hafvf/pipeline/store"
 )
 
@@ -221,23 +218,11 @@ type run struct {
 	panics    panicLog
 	answers   promio.Tally // of a server that is asked
 
-	mu        sync.Mutex
-	lost      int64 // alerts that were not delivered
-	losses    reminder.Reminder
-	buried    error // of the dead letter
-	refused   int64 // estimates that the sink did not take
-	refusals  reminder.Reminder
-	written   int64
-	stopped   bool
-	groups    bool                       // alarms into incidents
-	opened    int                        // incidents
-	incidents map[string]incidents.Event // by id, as last told
-	largest   []Break
-	rejects   records.Rejections
-	keys      map[string]seen
-	breaking  map[string]bool // keys with a break, at most countedKeys
-	// uncounted says that more keys have one.
-	uncounted bool
+	mu      sync.Mutex
+	buried  error // of the dead letter
+	stopped bool
+	groups  bool // alarms into incidents
+	found   findings
 }
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
@@ -517,104 +502,21 @@ func (r *run) isStopped() bool {
 }
 
 func (r *run) progress() Progress {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	c, taken := r.account.Counts()
-	return Progress{taken, r.written, c.Rejected}
+	return Progress{taken, r.found.records(), c.Rejected}
 }
 
 func (r *run) summary() Summary {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	c, _ := r.account.Counts()
-	s := Summary{Counts: c, Undelivered: r.lost, Refused: r.refused, Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(), Stopped: r.stopped, Largest: r.largest, Deleted: r.account.DeletedByTopic(), Rejections: r.rejects.Commonest(), Misfits: misfits(r.keys)}
+	s := Summary{
+		Counts: c, Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
+		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(),
+	}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
 			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)
 		}
 	}
-	s.Breaking, s.uncounted = len(r.breaking), r.uncounted
-	for _, e := range r.incidents {
-		s.Incidents = append(s.Incidents, e)
-	}
-	slices.SortFunc(s.Incidents, func(a, b incidents.Event) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
-	})
+	r.found.summarise(&s)
 	return s
-}
-
-// incident notes what became of an incident, for the summary. It does nothing on a nil run.
-func (r *run) incident(e *incidents.Event) {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.State == incidents.Merged {
-		delete(r.incidents, e.ID)
-		return
-	}
-	if r.incidents == nil {
-		r.incidents = map[string]incidents.Event{}
-	}
-	if _, known := r.incidents[e.ID]; known || len(r.incidents) < countedKeys {
-		of := *e
-		of.Members = nil
-		r.incidents[e.ID] = of
-	}
-	if e.State == incidents.Opened {
-		r.opened++
-	}
-}
-
-// countIncidents is how many incidents have opened, and how many of them have not closed.
-func (r *run) countIncidents() (opened, open int, groups bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.incidents {
-		if e.State != incidents.Closed {
-			open++
-		}
-	}
-	return r.opened, open, r.groups
-}
-
-// note adds a tally to the summary.
-func (r *run) note(t *tally) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.written += t.records
-	for _, b := range t.largest {
-		r.largest = keepLargest(r.largest, b)
-	}
-	if r.keys == nil {
-		r.keys, r.breaking = map[string]seen{}, map[string]bool{}
-	}
-	for key, n := range t.keys {
-		switch {
-		case !n.breaks || r.breaking[key]:
-		case len(r.breaking) < countedKeys:
-			r.breaking[key] = true
-		default:
-			r.uncounted = true
-		}
-		if n.records == 0 {
-			continue
-		}
-		was, known := r.keys[key]
-		if !known && len(r.keys) == countedKeys {
-			continue
-		}
-		r.keys[key] = was.and(n)
-	}
-}
-
-// reject adds a rejected record to the summary. It does nothing on a nil run.
-func (r *run) reject(reason, place, raw string) {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rejects.Add(reason, place, raw)
 }

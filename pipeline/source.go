@@ -184,7 +184,7 @@ func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.O
 			}
 			key = []byte(e.Key)
 		}
-		d.run.reject(reason.Error(), e.ID, e.Raw)
+		d.run.findings().reject(reason.Error(), e.ID, e.Raw)
 		reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()))
 	}
 }

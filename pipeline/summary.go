@@ -445,10 +445,10 @@ func (t *tally) add(b Break, about func() string) {
 	t.largest = keepLargest(t.largest, b)
 }
 
-// flush adds the tally to the run's summary, if there is a run, and begins anew.
-func (t *tally) flush(r *run) {
-	if r != nil && t.records > 0 {
-		r.note(t)
+// flush adds the tally to the findings of the run, if there is one, and begins anew.
+func (t *tally) flush(f *findings) {
+	if f != nil && t.records > 0 {
+		f.note(t)
 	}
 	clear(t.keys)
 	t.records, t.largest = 0, t.largest[:0]

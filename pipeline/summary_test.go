@@ -299,22 +299,22 @@ func TestSummaryOfManyChanges(t *testing.T) {
 
 // The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
-	r := &run{}
+	f := &findings{}
 	for i := range countedKeys + 5 {
-		r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {records: 1}}})
+		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {records: 1}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, breaks: true}}})
+			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, breaks: true}}})
 		}
 	}
-	equal(t, 30, len(r.breaking))
-	equal(t, false, r.uncounted)
+	equal(t, 30, len(f.breaking))
+	equal(t, false, f.uncounted)
 	for i := range countedKeys - 29 {
-		r.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {breaks: true}}})
+		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {breaks: true}}})
 	}
-	equal(t, countedKeys, len(r.breaking))
-	s := Summary{Largest: []Break{{Key: "a", Size: 1}}, Breaking: len(r.breaking), uncounted: r.uncounted}
+	equal(t, countedKeys, len(f.breaking))
+	s := Summary{Largest: []Break{{Key: "a", Size: 1}}, Breaking: len(f.breaking), uncounted: f.uncounted}
 	if text := s.String(); !strings.HasSuffix(text, "\n  and over 99999 more keys\n") {
 		t.Error(text)
 	}

@@ -1,0 +1,172 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"hafvf/connectors/promio"
+	"hafvf/connectors/webhook"
+	"hafvf/hafvf/incidents"
+	"hafvf/internal/reminder"
+	"hafvf/pipeline/records"
+)
+
+// findings are what a run has found: what its summary and its metrics say beside counts. The methods
+// that note something do nothing on nil findings, which are those of no run in this process.
+type findings struct {
+	mu        sync.Mutex
+	lost      refusals // alerts that were not delivered
+	refused   refusals // estimates that the sink did not take
+	written   int64
+	opened    int                        // incidents
+	incidents map[string]incidents.Event // by id, as last told
+	largest   []Break
+	rejects   records.Rejections
+	keys      map[string]seen
+	breaking  map[string]bool // keys with a break, at most countedKeys
+	// uncounted says that more keys have one.
+	uncounted bool
+}
+
+// refusals are what somebody did not take. The log says so of the first, and once a minute.
+type refusals struct {
+	n int64
+	reminder.Reminder
+}
+
+// findings are those of the run; nil if there is no run in this process.
+func (r *run) findings() *findings {
+	if r == nil {
+		return nil
+	}
+	return &r.found
+}
+
+// records is how many were written.
+func (f *findings) records() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.written
+}
+
+// summarise puts the findings into a summary.
+func (f *findings) summarise(s *Summary) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Undelivered, s.Refused = f.lost.n, f.refused.n
+	s.Largest, s.Rejections, s.Misfits = f.largest, f.rejects.Commonest(), misfits(f.keys)
+	s.Breaking, s.uncounted = len(f.breaking), f.uncounted
+	for _, e := range f.incidents {
+		s.Incidents = append(s.Incidents, e)
+	}
+	slices.SortFunc(s.Incidents, func(a, b incidents.Event) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// incident notes what became of an incident.
+func (f *findings) incident(e *incidents.Event) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.State == incidents.Merged {
+		delete(f.incidents, e.ID)
+		return
+	}
+	if f.incidents == nil {
+		f.incidents = map[string]incidents.Event{}
+	}
+	if _, known := f.incidents[e.ID]; known || len(f.incidents) < countedKeys {
+		of := *e
+		of.Members = nil
+		f.incidents[e.ID] = of
+	}
+	if e.State == incidents.Opened {
+		f.opened++
+	}
+}
+
+// countIncidents is how many incidents have opened, and how many of them have not closed.
+func (f *findings) countIncidents() (opened, open int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.incidents {
+		if e.State != incidents.Closed {
+			open++
+		}
+	}
+	return f.opened, open
+}
+
+// note adds a tally to the summary.
+func (f *findings) note(t *tally) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written += t.records
+	for _, b := range t.largest {
+		f.largest = keepLargest(f.largest, b)
+	}
+	if f.keys == nil {
+		f.keys, f.breaking = map[string]seen{}, map[string]bool{}
+	}
+	for key, n := range t.keys {
+		switch {
+		case !n.breaks || f.breaking[key]:
+		case len(f.breaking) < countedKeys:
+			f.breaking[key] = true
+		default:
+			f.uncounted = true
+		}
+		if n.records == 0 {
+			continue
+		}
+		was, known := f.keys[key]
+		if !known && len(f.keys) == countedKeys {
+			continue
+		}
+		f.keys[key] = was.and(n)
+	}
+}
+
+// reject adds a rejected record to the summary.
+func (f *findings) reject(reason, place, raw string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rejects.Add(reason, place, raw)
+}
+
+// undelivered notes an alert that was not delivered.
+func (r *run) undelivered(a webhook.Refused) {
+	r.found.mu.Lock()
+	defer r.found.mu.Unlock()
+	of := &r.found.lost
+	of.n++
+	if of.Due(time.Minute) {
+		r.log.Error("an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason, "so_far", of.n)
+	}
+}
+
+// unwritten notes an estimate that the sink did not take.
+func (r *run) unwritten(e promio.Refused) {
+	r.found.mu.Lock()
+	defer r.found.mu.Unlock()
+	of := &r.found.refused
+	of.n++
+	if of.Due(time.Minute) {
+		r.log.Error("the sink refuses a record; it is in the dead letter", "id", e.ID, "reason", e.Reason, "so_far", of.n)
+	}
+}
+
+// countRefused is how many estimates the sink did not take.
+func (f *findings) countRefused() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused.n
+}
