@@ -2,11 +2,9 @@ package hafvf_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -15,10 +13,7 @@ func levels(depth int) []hafvf.Beta {
 }
 
 func BenchmarkNormal(b *testing.B) {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := familytest.New(b, "normal", nil)
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
 		for depth := range 3 {
 			xs := familytest.Stream(kind, 4096)
@@ -36,37 +31,10 @@ func BenchmarkNormal(b *testing.B) {
 	}
 }
 
-// BenchmarkFamily times every family by depth, with the bytes of state per key.
-func BenchmarkFamily(b *testing.B) {
-	for _, c := range familytest.Families {
-		m := c.New(b)
-		for depth := range 4 {
-			b.Run(fmt.Sprintf("%s/levels=%d", c.Name, depth), func(b *testing.B) {
-				f := hafvf.NewFilter(m, levels(depth), 1)
-				rng := rand.New(rand.NewPCG(1, 2))
-				xs := make([][]float64, 1024)
-				for i := range xs {
-					xs[i] = c.Draw(rng)
-					xs[i] = xs[i][len(xs[i])-f.Dim():]
-				}
-				s := f.NewState()
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					f.Update(s, xs[i%len(xs)])
-				}
-				b.ReportMetric(float64(len(s.Append(nil))), "B/key")
-			})
-		}
-	}
-}
-
 // BenchmarkBank times the default banks with and without detection, and the bank
 // of one beside its filter.
 func BenchmarkBank(b *testing.B) {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := familytest.New(b, "normal", nil)
 	for _, c := range []struct {
 		name    string
 		members []hafvf.Member

@@ -8,23 +8,15 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
-
-func newModel(t *testing.T, family string, prior expfam.Params) expfam.Model {
-	t.Helper()
-	m, err := expfam.New(family, prior, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
 
 // k of n trials are n observations of one step of a coin, in any order: but for that the evidence
 // counts the orders. No trial is no observation.
 func TestBinomialIsManyTosses(t *testing.T) {
 	levels := []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
 	prior := expfam.Params{"alpha": .7, "beta": 2.0}
-	trials, tosses := hafvf.NewFilter(newModel(t, "binomial", prior), levels, 1), hafvf.NewFilter(newModel(t, "bernoulli", prior), levels, 1)
+	trials, tosses := hafvf.NewFilter(familytest.New(t, "binomial", prior), levels, 1), hafvf.NewFilter(familytest.New(t, "bernoulli", prior), levels, 1)
 	s, r := trials.NewState(), tosses.NewState()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range 200 {
@@ -76,7 +68,7 @@ func TestBinomialFits(t *testing.T) {
 			}
 			xs = append(xs, []float64{k, float64(n)})
 		}
-		fitted := newModel(t, "binomial", nil).(expfam.Fitted)
+		fitted := familytest.New(t, "binomial", nil).(expfam.Fitted)
 		ls := fitted.LocationScale(xs)
 		// Var p = ρ·p(1−p)
 		want := .04 * .04 * math.Expm1(spread*spread) / (.04 * .96)
@@ -105,7 +97,7 @@ func TestBinomialFits(t *testing.T) {
 }
 
 func TestBinomialChecks(t *testing.T) {
-	f := hafvf.NewFilter(newModel(t, "binomial", nil), nil, 1)
+	f := hafvf.NewFilter(familytest.New(t, "binomial", nil), nil, 1)
 	for want, x := range map[string][]float64{
 		"6 successes of 5 trials":                      {6, 5},
 		"-1 successes are below zero":                  {-1, 5},

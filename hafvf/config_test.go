@@ -11,67 +11,39 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// weights runs the filter of a config and returns the weight and memory that it
-// ends with.
-func weights(t *testing.T, c hafvf.Config) (weight, memory float64) {
-	t.Helper()
-	// As it arrives in another process.
-	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var there hafvf.Config
-	if err := json.Unmarshal(text, &there); err != nil {
-		t.Fatal(err)
-	}
-	b, err := there.NewBank()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := b.NewState()
-	f, err := c.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := f.NewState()
-	for i := range 30 {
-		x := []float64{math.Sin(float64(i))}
-		step, out := f.Update(u, x), b.Update(s, x)
-		if out.Members[0].Step != step {
-			t.Fatalf("%+v, step %d: bank %+v, filter %+v", c, i, out.Members[0].Step, step)
-		}
-		weight, memory = step.Weight, step.Memory
-	}
-	return weight, memory
-}
-
-// A configuration without a member has the default one; what a member says holds, zeros too.
+// A configuration without a member has the default one; what a member says holds, zeros too, as it
+// arrives in another process.
 func TestConfigDefaults(t *testing.T) {
-	paper := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
-	wantWeight, wantMemory := weights(t, paper)
-	if w, m := weights(t, hafvf.Config{Family: "normal"}); w != wantWeight || m != wantMemory {
-		t.Errorf("a config of the family alone ends with weight %g and memory %g; the paper's filter with %g and %g", w, m, wantWeight, wantMemory)
-	}
+	paper := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 	for _, c := range []struct {
-		cfg            hafvf.Config
-		weight, memory float64
+		member, want *hafvf.Member
 	}{
-		{hafvf.Config{Family: "normal", Member: &hafvf.Member{}}, 0, 1},
-		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{}, Top: 1}}, 1, 30},
-		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, 1, 30},
-		{hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .5}}, .5, 2 - math.Pow(2, -29)},
+		{nil, paper},
+		{&hafvf.Member{}, &hafvf.Member{}},
+		{&hafvf.Member{Levels: []hafvf.Beta{}, Top: 1}, &hafvf.Member{Top: 1}},
+		{&hafvf.Member{Top: .5}, &hafvf.Member{Top: .5}},
+		{&hafvf.Member{Levels: paper.Levels}, &hafvf.Member{Levels: paper.Levels}},
 	} {
-		if w, m := weights(t, c.cfg); w != c.weight || m != c.memory {
-			t.Errorf("%+v: weight %g, memory %g; want %g and %g", *c.cfg.Member, w, m, c.weight, c.memory)
+		text, err := json.Marshal(hafvf.Config{Family: "normal", Member: c.member})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	levels := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: paper.Member.Levels}}
-	f, err := levels.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := f.NewState(); f.Levels() != 2 || f.PriorWeight(s) != .9 {
-		t.Errorf("levels with top 0: %d levels, prior weight %g", f.Levels(), f.PriorWeight(s))
+		var there hafvf.Config
+		if err := json.Unmarshal(text, &there); err != nil {
+			t.Fatal(err)
+		}
+		b, err := there.NewBank()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := hafvf.NewFilter(b.Model(), c.want.Levels, c.want.Top)
+		s, u := f.NewState(), b.NewState()
+		for i := range 30 {
+			x := []float64{math.Sin(float64(i))}
+			if step, out := f.Update(s, x), b.Update(u, x); out.Members[0].Step != step {
+				t.Fatalf("%s, step %d: %+v, want %+v", text, i, out.Members[0].Step, step)
+			}
+		}
 	}
 }
 

@@ -94,24 +94,3 @@ func TestUpdateAfterExtremes(t *testing.T) {
 		t.Errorf("prior weight %g after no time", w)
 	}
 }
-
-// The predictive integrates to one after any time.
-func TestUpdateAfterPredictiveIntegratesToOne(t *testing.T) {
-	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(5, 5)))
-	f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
-	s := f.NewState()
-	for range 30 {
-		f.Update(s, draw())
-	}
-	for _, elapsed := range []float64{0, .1, .7, 2, 30} {
-		sum := 0.
-		const h = 1. / 16
-		for i := -20 * 16; i <= 20*16; i++ {
-			y := float64(i) * h
-			sum += h * math.Cosh(y) * math.Exp(f.UpdateAfter(slices.Clone(s), elapsed, []float64{math.Sinh(y)}).LogPredictive)
-		}
-		if math.Abs(sum-1) > 1e-7 {
-			t.Errorf("after %g: sums to 1 %+.1e", elapsed, sum-1)
-		}
-	}
-}

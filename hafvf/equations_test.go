@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"hafvf/internal/testing/familytest"
 	"math"
 	"testing"
 )
@@ -9,7 +10,7 @@ import (
 // with the mean of the weight above: φ̂ = b φ_t₋₁ + (1 − b) φ₀ (equation MixtExpPrior, as FullJointVB
 // has it for every level).
 func TestMixtExpPriorOfTheWeights(t *testing.T) {
-	f := NewFilter(poissonModel(t), []Beta{{Alpha: 9, Beta: 1}, {Alpha: 2, Beta: 3}}, .75)
+	f := NewFilter(familytest.New(t, "poisson", nil), []Beta{{Alpha: 9, Beta: 1}, {Alpha: 2, Beta: 3}}, .75)
 	s := f.NewState()
 	copy(s[f.model.Len():], []float64{20, 4, 5, 6}) // the last posteriors
 	above := f.prior(s, 1, .75)
@@ -28,7 +29,7 @@ func TestMixtExpPriorOfTheWeights(t *testing.T) {
 // What a key has learned is T(x) and the share E[w] of what it had: θ_t − θ₀ = T(x_t) + E[w](θ_t₋₁ − θ₀)
 // (equation updCVMP). A learning rate of 1/(θ^η) moves the mean from the last one to x (equation RL).
 func TestUpdCVMPAndRL(t *testing.T) {
-	f := NewFilter(poissonModel(t), []Beta{{Alpha: 9, Beta: 1}}, 1)
+	f := NewFilter(familytest.New(t, "poisson", nil), []Beta{{Alpha: 9, Beta: 1}}, 1)
 	s := f.NewState()
 	var sum, n float64
 	for _, x := range []float64{3, 5, 0, 4, 4} {
@@ -42,13 +43,4 @@ func TestUpdCVMPAndRL(t *testing.T) {
 			t.Errorf("after %g the learning rate is %g, want %g", x, got, want)
 		}
 	}
-}
-
-func poissonModel(t *testing.T) Model {
-	t.Helper()
-	m, err := New("poisson", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // fixedPair are members without levels, whose log predictive and forgetting are
@@ -39,10 +40,7 @@ func TestExcursionTraces(t *testing.T) {
 			if err := json.Unmarshal(text, &trace); err != nil {
 				t.Fatal(err)
 			}
-			m, err := New(trace.Family, trace.Prior, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := familytest.New(t, trace.Family, trace.Prior)
 			b := NewBank(m, fixedPair, .999, &Detect{})
 			s := b.NewState()
 			kinds := []Kind{None, Outlier, Change, Revision}
@@ -78,7 +76,7 @@ func TestExcursionsHostile(t *testing.T) {
 		}
 		b := NewBank(m, members, 1-logUniform(rng, 1e-6, .9), &Detect{Commit: rng.Float64(), MinLength: rng.IntN(10)})
 		s := b.NewState()
-		var mean, sd [3]float64
+		var mean, sd, lower, upper [3]float64
 		for i := range 50 + rng.IntN(200) {
 			xs := hiccups(rng, m, draw)
 			before := slices.Clone(s)
@@ -88,6 +86,14 @@ func TestExcursionsHostile(t *testing.T) {
 				elapsed = 0
 			case 1, 2, 3:
 				elapsed = logUniform(rng, 1e-3, 1e3)
+			}
+			if steps%10 == 0 {
+				b.Interval(lower[:m.Outputs()], upper[:m.Outputs()], .95, s, elapsed, append(make([]float64, m.Dim()), 1))
+				for k := range lower {
+					if lower[k] > upper[k] {
+						t.Fatalf("%T step %d, output %d: [%g, %g]", m, i, k, lower[k], upper[k])
+					}
+				}
 			}
 			out := b.UpdateAfter(s, elapsed, xs...)
 			steps++

@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -36,10 +37,7 @@ func (f *Filter) fixedPoint(at [][2]float64) (ok bool) {
 // TestProposition1: started at the update's φ moved by a tenth, the paper's
 // iteration leads back to it.
 func TestProposition1(t *testing.T) {
-	m, err := New("normal", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(2, 2))
 	f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
 	s := f.NewState()

@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,10 +13,7 @@ import (
 // the gap goes on bit for bit.
 func TestGapOfAR(t *testing.T) {
 	const order, gap = 3, 2
-	m, err := New("ar", Params{"order": order}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "ar", Params{"order": order})
 	f := NewFilter(m, DefaultMember().Levels, 1)
 	b := NewBank(m, DefaultBank(), DefaultForgetting, &Detect{})
 	x := make([]float64, 1)

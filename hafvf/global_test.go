@@ -2,6 +2,7 @@ package hafvf
 
 import (
 	"flag"
+	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -89,10 +90,7 @@ func TestGlobalMaximum(t *testing.T) {
 	for _, hs := range hardStreams {
 		for _, phi := range phis {
 			for depth := 1; depth <= 2; depth++ {
-				m, err := New(hs.family, nil, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := familytest.New(t, hs.family, nil)
 				lv := []Beta{phi, {1, 1}}[:depth]
 				f, g := NewFilter(m, lv, 1), NewFilter(m, lv, 1)
 				s := f.NewState()
@@ -115,71 +113,4 @@ func TestGlobalMaximum(t *testing.T) {
 		}
 	}
 	t.Logf("%d steps, %d below the global maximum, %.2f evaluations per step", steps, missed, float64(iterations)/float64(steps))
-}
-
-// TestExtremeMisses reports, on random extreme states that no stream reaches, how
-// often the update misses the maximum that brute force finds, and by how much.
-func TestExtremeMisses(t *testing.T) {
-	rng := rand.New(rand.NewPCG(*seed, 99))
-	steps, missed, worst := 0, 0, 0.0
-	for steps < length(300_000) {
-		m, draw := randomModel(t, rng)
-		lv := randomLevels(rng, 1+rng.IntN(2))
-		f, g := NewFilter(m, lv, rng.Float64()), NewFilter(m, lv, 0)
-		g.top = f.top
-		s := f.NewState()
-		for range 30 {
-			x := draw()
-			before := append(State(nil), s...)
-			step := f.Update(s, x)
-			if step.Missing || f.seq != nil {
-				continue // the brute force takes no rows
-			}
-			steps++
-			if miss := bruteForce(f, g, before) - (step.ELBO - m.LogBase(x)); miss > 1e-6*math.Max(1, math.Abs(step.ELBO)) {
-				missed++
-				worst = math.Max(worst, miss)
-			}
-		}
-	}
-	t.Logf("%d steps, %d missed (%.2f %%), the worst by %.3g nats", steps, missed, 100*float64(missed)/float64(steps), worst)
-}
-
-// BenchmarkPredictive is the integrated predictive's part of BenchmarkNormal.
-func BenchmarkPredictive(b *testing.B) {
-	for _, outliers := range []float64{0, 0.02} {
-		name := "stationary"
-		if outliers > 0 {
-			name = "outliers"
-		}
-		b.Run(name, func(b *testing.B) {
-			m, err := New("normal", nil, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
-			f := NewFilter(m, []Beta{{.9, .1}, {1, 1}}, 1)
-			rng := rand.New(rand.NewPCG(1, 2))
-			states, stats := make([]State, 512), make([][]float64, 512)
-			s := f.NewState()
-			for i := range states {
-				x := []float64{rng.NormFloat64()}
-				if rng.Float64() < outliers {
-					x[0] += 8
-				}
-				states[i] = append(State(nil), s...)
-				f.Update(s, x)
-				stats[i] = append([]float64(nil), f.stats...)
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				s := states[i%len(states)]
-				f.line.Set(f.Sample(s), stats[i%len(states)])
-				for k := range f.levels {
-					l, was := &f.levels[k], f.Level(s, k)
-					l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
-				}
-				f.logPredictive(f.firstPrior(), 1, f.line.Gain(0), f.line.Gain(1))
-			}
-		})
-	}
 }

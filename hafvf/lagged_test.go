@@ -2,15 +2,13 @@ package hafvf
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // TestRealTraces compares with an independent implementation, on a stream of
@@ -40,10 +38,7 @@ func TestRealTraces(t *testing.T) {
 			if err := json.Unmarshal(text, &trace); err != nil {
 				t.Fatal(err)
 			}
-			m, err := New("normal", Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale}, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := familytest.New(t, "normal", Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale})
 			b := NewBank(m, []Member{{Top: .985}, {Top: .9998, AR: 1}, {Top: .9998}}, .999, &Detect{})
 			s := b.NewState()
 			b.push(s, [][]float64{trace.X[:1]})
@@ -167,76 +162,4 @@ func autocorrelated(rng *rand.Rand, n, changes int, phi float64) streams.Stream 
 		e = phi*e + math.Sqrt(1-phi*phi)*rng.NormFloat64()
 	}
 	return s
-}
-
-// autocorrelatedKinds are AR(1) streams, without changes and with.
-func autocorrelatedKinds() (kinds []streams.Kind) {
-	for _, phi := range []float64{.5, .8, .95} {
-		for _, per := range []int{0, 2000} {
-			name := fmt.Sprintf("ar%g", phi)
-			if per > 0 {
-				name += "_changes"
-			}
-			kinds = append(kinds, streams.Kind{Name: name, Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream {
-				changes := 0
-				if per > 0 {
-					changes = n / per
-				}
-				return autocorrelated(rng, n, changes, phi)
-			}})
-		}
-	}
-	return kinds
-}
-
-// BenchmarkStructures scores banks with and without a member on the last value, and
-// with and without the two-level filter, on the kinds of TestStreams for normal
-// values, "iid" being all of them together, and on AR(1) streams. The prior is that
-// of the first 50 observations. Run it with -benchtime 1x, and with -seeds for more
-// streams of every kind.
-func BenchmarkStructures(b *testing.B) {
-	lanes := DefaultBank()[1:]
-	lagged := DefaultBankOf("normal")[3]
-	for _, c := range []struct {
-		name string
-		bank []Member
-	}{
-		{"fixed", lanes},
-		{"fixed, ar", append(slices.Clone(lanes), lagged)},
-		{"default", DefaultBank()},
-		{"default, ar", append(DefaultBank(), lagged)},
-	} {
-		run := func(name string, kinds ...streams.Kind) {
-			b.Run(c.name+"/"+name, func(b *testing.B) {
-				total := score{}
-				for b.Loop() {
-					total = score{}
-					for k, kind := range kinds {
-						for i := range uint64(*seeds) {
-							s := kind.Make(rand.New(rand.NewPCG(*seed+i, uint64(k))), 20000)
-							total.add(scoreStream(s, NewBank(streamModel(b, kind.Family), c.bank, DefaultForgetting, &Detect{}), 1, 0))
-						}
-					}
-				}
-				b.ReportMetric(1e4*total.logPredictive/float64(total.steps), "nats/10k")
-				b.ReportMetric(total.causal/float64(total.streams), "F1")
-				b.ReportMetric(total.near/float64(total.streams), "F1≤5")
-				b.ReportMetric(total.falseAlarms(), "false/10k")
-				b.ReportMetric(0, "ns/op")
-			})
-		}
-		var iid []streams.Kind
-		for _, kind := range streams.Kinds {
-			if kind.Family == "normal" {
-				iid = append(iid, kind)
-			}
-		}
-		run("iid", iid...)
-		for _, kind := range iid {
-			run(strings.ReplaceAll(kind.Name, " ", "-"), kind)
-		}
-		for _, kind := range autocorrelatedKinds() {
-			run(kind.Name, kind)
-		}
-	}
 }

@@ -1,12 +1,9 @@
 package hafvf_test
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -93,52 +90,4 @@ func TestLemma1(t *testing.T) {
 	if last > 1e-5 {
 		t.Errorf("|δL| = %g is left", last)
 	}
-}
-
-// As θ₀ → 0, E[z] = Q + α(T(x) − Q) with α the learning rate (equation RL).
-func TestReinforcementLearning(t *testing.T) {
-	m := familytest.New(t, "bernoulli", expfam.Params{"alpha": 1e-12, "beta": 1e-12})
-	f := hafvf.NewFilter(m, nil, 0.9)
-	rapid.Check(t, func(t *rapid.T) {
-		s := f.NewState()
-		var mean, sd [1]float64
-		for i, x := range rapid.SliceOfN(rapid.IntRange(0, 1), 2, 30).Draw(t, "x") {
-			q := mean[0]
-			f.Update(s, []float64{float64(x)})
-			m.Estimate(mean[:], sd[:], f.Sample(s), nil)
-			if want := q + f.LearningRate(s)*(float64(x)-q); i > 0 && math.Abs(mean[0]-want) > 1e-9 {
-				t.Fatalf("step %d: E[z] = %g, want %g", i, mean[0], want)
-			}
-		}
-	})
-}
-
-// Memory tends to 1/(1−w), the footnote to equation RL.
-func TestMemoryOfSteadyForgetting(t *testing.T) {
-	f := hafvf.NewFilter(familytest.New(t, "normal", nil), nil, 0.95)
-	s := f.NewState()
-	var step hafvf.Step
-	for i := range 1000 {
-		step = f.Update(s, []float64{math.Sin(float64(i))})
-	}
-	if math.Abs(step.Memory-20) > 1e-9 {
-		t.Errorf("memory %g, want 20", step.Memory)
-	}
-}
-
-func FuzzDecodeState(f *testing.F) {
-	flt := hafvf.NewFilter(familytest.New(f, "normal", nil), levels(2), 1)
-	s := flt.NewState()
-	flt.Update(s, []float64{1})
-	f.Add(s.Append(nil))
-	f.Add([]byte{1, 2, 3})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := flt.DecodeState(b)
-		if err != nil {
-			return
-		}
-		if again, err := flt.DecodeState(s.Append(nil)); err != nil || !bytes.Equal(s.Append(nil), again.Append(nil)) {
-			t.Errorf("%x: %v became %v, %v", b, s, again, err)
-		}
-	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 var oracleDir = flag.String("oracle", "", "folder with further oracle sequences to compare with")
@@ -37,10 +37,7 @@ type oracle struct {
 
 func (o oracle) filter(t *testing.T) *hafvf.Filter {
 	t.Helper()
-	m, err := expfam.New(o.Model.Family, o.Model.Prior, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, o.Model.Family, o.Model.Prior)
 	levels := make([]hafvf.Beta, len(o.Levels))
 	for i, l := range o.Levels {
 		levels[i] = hafvf.Beta{Alpha: l.Alpha, Beta: l.Beta}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // Lengths that do not fit panic with the constant that names them, whatever the
@@ -13,14 +14,8 @@ import (
 func TestWrongLengthsPanic(t *testing.T) {
 	normal, _ := familyStream(t, "normal", nil)
 	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
-	line, err := New("regression", Params{"mean": []float64{0, 0}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ar, err := New("ar", Params{"order": 2}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := familytest.New(t, "regression", Params{"mean": []float64{0, 0}})
+	ar := familytest.New(t, "ar", Params{"order": 2})
 	member := DefaultMember()
 	f, two := NewFilter(normal, member.Levels, 1), NewFilter(pair, member.Levels, 1)
 	past := NewFilter(ar, member.Levels, 1)
@@ -85,10 +80,7 @@ func TestLengthsThatFit(t *testing.T) {
 	if step := f.Update(f.NewState(), []float64{math.NaN()}); !step.Missing {
 		t.Errorf("a lone NaN gave %+v", step)
 	}
-	line, err := New("regression", Params{"mean": []float64{1, 2}, "alpha": 2.}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := familytest.New(t, "regression", Params{"mean": []float64{1, 2}, "alpha": 2.})
 	b := NewBank(line, DefaultBank(), 1, nil)
 	var mean, sd [1]float64
 	b.Predict(mean[:], sd[:], b.NewState(), []float64{3, 4})

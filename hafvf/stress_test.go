@@ -3,6 +3,7 @@ package hafvf
 import (
 	"flag"
 	"fmt"
+	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -72,10 +73,7 @@ func randomModel(t *testing.T, rng *rand.Rand) (Model, func() []float64) {
 		params = Params{"order": 2, "intercept": true, "precision": u(), "alpha": u(), "beta": u()}
 		draw = func() []float64 { return []float64{noise()} }
 	}
-	m, err := New(family, params, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, family, params)
 	return m, draw
 }
 

@@ -53,6 +53,22 @@ func tcpdSeries(t testing.TB) map[string][]float64 {
 	return out
 }
 
+// zScore brings the values that are not missing to mean 0 and variance 1.
+func zScore(x []float64) {
+	n, mean, squares := 0.0, 0.0, 0.0
+	for _, v := range x {
+		if v == v {
+			n++
+			delta := v - mean
+			mean += delta / n
+			squares += delta * (v - mean)
+		}
+	}
+	for i := range x {
+		x[i] = (x[i] - mean) / math.Sqrt(squares/n)
+	}
+}
+
 func readJSON(t testing.TB, path string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(path)

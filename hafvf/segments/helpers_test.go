@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/testing/familytest"
 )
 
 func readJSON(t testing.TB, path string, v any) {
@@ -28,10 +29,7 @@ func streamModel(t testing.TB, family string) expfam.Model {
 	if family == "normal" {
 		params = expfam.Params{"mu": 0., "kappa": .01, "alpha": 1., "beta": 1.}
 	}
-	m, err := expfam.New(family, params, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, family, params)
 	return m
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/integrate/quad"
 
-	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // The change evidence of a lane is the log Bayes factor of two samples against one. With
@@ -78,10 +78,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 		},
 	} {
 		t.Run(family, func(t *testing.T) {
-			m, err := expfam.New(family, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := familytest.New(t, family, nil)
 			l := newLanes(m)
 			rng := rand.New(rand.NewPCG(1, 20))
 			for _, shift := range []float64{0, 1} {
@@ -118,10 +115,7 @@ func TestEvidenceIsTheBayesFactorByIntegration(t *testing.T) {
 // The elimination, which joins blocks, comes to what joining over all observations anew
 // comes to.
 func TestEliminationJoinsTheLeastEvident(t *testing.T) {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(3, 20))
 	for range 30 {
 		n := 66 + 30*rng.IntN(4) + rng.IntN(20) // which ends in a long block
@@ -189,10 +183,7 @@ func TestSmootherMemory(t *testing.T) {
 	if flag.Lookup("long").Value.String() == "true" {
 		n = 1_000_000
 	}
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "normal", nil)
 	for _, every := range []int{2000, n / 2} {
 		rng := rand.New(rand.NewPCG(4, 20))
 		steps := make([][][]float64, n)

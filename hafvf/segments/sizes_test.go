@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // Edges of the bundled series of servers are where one sees them: in 825cc2 a fall and its
@@ -64,10 +65,7 @@ func sampleOf(m expfam.Model, values ...[]float64) []float64 {
 // The prior of sizes is that of its definition: of two levels δ apart, one of a quarter of
 // the observations, V is 3/16 of δ².
 func TestSizesOfLevels(t *testing.T) {
-	m, err := expfam.New("poisson", expfam.Params{"shape": 1e-9, "rate": 1e-9}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "poisson", expfam.Params{"shape": 1e-9, "rate": 1e-9})
 	level := func(v float64, n int) block {
 		var x [][]float64
 		for range n {
@@ -94,10 +92,7 @@ func TestSizesOfLevels(t *testing.T) {
 // In several coordinates a change counts in the one where it is the largest, and in other
 // units as much.
 func TestSizesOfCoordinates(t *testing.T) {
-	m, err := expfam.New("mvnormal", expfam.Params{"mu": []float64{0, 0}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := familytest.New(t, "mvnormal", expfam.Params{"mu": []float64{0, 0}})
 	rng := rand.New(rand.NewPCG(5, 20))
 	var steps [][][]float64
 	for i := range 900 {
