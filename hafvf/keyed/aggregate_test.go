@@ -126,20 +126,14 @@ func TestEntityAggregates(t *testing.T) {
 				events[i].Seq = int64(i) // as they come
 			}
 			est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
-			e, err := est.Open("k", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := open(t, est, nil)
 			var got []Observation
 			for i := range events {
 				if now, err := e.Take(&events[i]); now || err != nil {
 					t.Fatal(now, err)
 				}
 				got = append(got, due(&e)...)
-				b, _ := e.AppendBinary(nil)
-				if e, err = est.Open("k", b); err != nil {
-					t.Fatal(err)
-				}
+				e = open(t, est, e.append(nil))
 			}
 			if p := e.Places(); len(p) == 0 || !slices.Contains(p, Place{"events-0", 0}) {
 				t.Errorf("%s: places %v", value, p)
@@ -193,14 +187,9 @@ func TestIntervalsClose(t *testing.T) {
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{
 			Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: c.watermark, Endless: c.watermark,
 		}})
-		e, err := est.Open("k", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := open(t, est, nil)
 		for _, clock := range []string{"16:01:00", "16:04:59", "16:16:00"} {
-			if err := take(&e, clock); err != nil {
-				t.Fatal(err)
-			}
+			fatal(t, take(&e, clock))
 		}
 		if got := said(due(&e)); got != c.want[0] {
 			t.Errorf("%s: %s", c.name, got)
@@ -234,15 +223,10 @@ func TestIntervalOverClockThatGoesBack(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{
 		Aggregation: Aggregation{Every: 2 * time.Hour, Value: Count, Zone: "America/New_York"},
 	}})
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, est, nil)
 	for _, hour := range []int{5, 6, 7} {
 		o := Observation{Time: time.Date(2017, 11, 5, hour, 30, 0, 0, time.UTC)}
-		if _, err := e.Take(&o); err != nil {
-			t.Fatal(err)
-		}
+		take(t, &e, &o)
 	}
 	if all := due(&e); len(all) != 1 || all[0].Events != 2 {
 		t.Errorf("%v", all)
@@ -258,10 +242,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 			Filter: hafvf.Config{Family: "poisson"}, Silence: &SilenceConfig{After: 12 * time.Minute},
 			Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: live, Endless: live},
 		})
-		e, err := est.Open("k", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := open(t, est, nil)
 		var got []string
 		note := func() {
 			for _, o := range due(&e) {
@@ -270,10 +251,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 			for _, s := range e.Ended() {
 				got = append(got, fmt.Sprintf("silent since %s, told %t, until %s", s.Since.Format("15:04"), s.Told, s.Until.Format("15:04")))
 			}
-			b, _ := e.AppendBinary(nil)
-			if e, err = est.Open("k", b); err != nil {
-				t.Fatal(err)
-			}
+			e = open(t, est, e.append(nil))
 		}
 		want := []string{"16:00 4", "16:05 3", "16:10 0", "16:15 0", "16:20 0", "silent since 16:09, told false, until 16:41", "16:40 2", "16:45 1"}
 		if live {
@@ -289,9 +267,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 				}
 			}
 			o := Observation{Time: at(minute)}
-			if _, err := e.Take(&o); err != nil {
-				t.Fatal(err)
-			}
+			take(t, &e, &o)
 			note()
 		}
 		e.End(at(46))
@@ -312,15 +288,10 @@ func TestAggregateSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Observation{Time: time.Unix(1e9, 0)}
-	if _, err := e.Take(&o); err != nil {
-		t.Fatal(err)
-	}
+	take(t, &e, &o)
 	b, _ := e.AppendBinary(nil)
 	for _, other := range []Config{with(time.Hour), {Filter: hafvf.Config{Family: "poisson"}}} {
-		m, err := NewMigrator(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := newMigrator(t, other)
 		_, text := with(time.Minute).Settings()("k")
 		if _, _, err := m.Migrate("k", b, text); err == nil || !strings.Contains(err.Error(), "other aggregate") && !strings.Contains(err.Error(), "another aggregate") {
 			t.Error(err)
@@ -338,10 +309,7 @@ func TestTrackOfAggregates(t *testing.T) {
 	track := est.NewTrack("k")
 	est.Estimate(track, Value(time.Unix(1e9, 0), "", 1))
 	b, _ := track.AppendBinary(nil)
-	again, err := est.RestoreTrack("k", b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := restored(t, est, b)
 	if e := est.Estimate(again, Value(time.Unix(1e9+60, 0), "", 2)); e.N != 2 {
 		t.Errorf("observation %d", e.N)
 	}

@@ -1,12 +1,9 @@
 package keyed
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -171,10 +168,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	resume := func(cfg Config) (estimates []Estimate, track *Track) {
 		t.Helper()
 		est := newEstimator(t, cfg)
-		track, err := est.RestoreTrack("k", saved)
-		if err != nil {
-			t.Fatal(err)
-		}
+		track = restored(t, est, saved)
 		for _, o := range in[split:] {
 			estimates = append(estimates, est.Estimate(track, o))
 		}
@@ -237,87 +231,6 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 		b, _ := track.AppendBinary(nil)
 		if _, err := est.RestoreTrack("k", b); err == nil {
 			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-// An estimator with the lanes of the reference as its bank gives the scores of its
-// trace, and its alarms.
-func TestEstimatorOnGoldenTrace(t *testing.T) {
-	text, err := os.ReadFile("../usual/testdata/real/golden2_season.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var trace struct {
-		X, T                    []float64
-		Location, Scale, Period float64
-		Rows                    []struct {
-			I         int
-			Score     float64
-			Threshold *float64
-			Alarm     string
-		}
-	}
-	if err := json.Unmarshal(text, &trace); err != nil {
-		t.Fatal(err)
-	}
-	est := newEstimator(t, Config{Filter: hafvf.Config{
-		Family: "normal", Prior: expfam.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
-		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}, {Levels: []hafvf.Beta{}, Top: .9998}},
-		Detect: &hafvf.Detect{},
-	}})
-	track := est.NewTrack("k")
-	rows, alarms := trace.Rows, 0
-	for i, x := range trace.X {
-		e := est.Estimate(track, Value(time.Unix(0, int64(trace.T[i]*1e9)).UTC(), "", x))
-		got, want := "", ""
-		if e.Alarm != nil {
-			got = e.Alarm.Kind
-			alarms++
-		}
-		known := len(rows) > 0 && rows[0].I == i
-		if known {
-			want = rows[0].Alarm
-		}
-		if got != want {
-			t.Errorf("observation %d: alarm %q, want %q", i, got, want)
-		}
-		if !known {
-			continue
-		}
-		d, row := e.Detection, rows[0]
-		rows = rows[1:]
-		if i < 50 {
-			continue
-		}
-		if !(math.Abs(d.Score-row.Score) <= 1e-8) {
-			t.Errorf("observation %d: score %v, want %v", i, d.Score, row.Score)
-		}
-		if !(math.Abs(d.Threshold-*row.Threshold) <= 1e-8) {
-			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold)
-		}
-	}
-	if alarms != 2 || len(rows) > 0 {
-		t.Errorf("%d alarms, %d rows left", alarms, len(rows))
-	}
-}
-
-// Saved in the warm-up, in a rest and after it, alarms go on as if nothing had
-// happened.
-func TestAlarmsResume(t *testing.T) {
-	in := shifting(500)
-	straight := newEstimator(t, alarming)
-	track := straight.NewTrack("k")
-	for i, o := range in {
-		other := newEstimator(t, alarming)
-		saved, _ := track.AppendBinary(nil)
-		resumed, err := other.RestoreTrack("k", saved)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, b := appendEstimate(nil, straight.Estimate(track, o)), appendEstimate(nil, other.Estimate(resumed, o))
-		if !bytes.Equal(a, b) {
-			t.Fatalf("estimate %d is another", i)
 		}
 	}
 }

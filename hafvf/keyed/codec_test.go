@@ -54,10 +54,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 // keeping is an entity with something in every field.
 func keeping(t testing.TB, cfg Config) (*Estimator, Entity) {
 	t.Helper()
-	est, err := NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := newEstimator(t, cfg)
 	e := Entity{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
 	for i := range 11 {
 		x := float64(i % 3)
@@ -72,51 +69,6 @@ func keeping(t testing.TB, cfg Config) (*Estimator, Entity) {
 var detecting = Config{
 	Order: EventTime, TimeUnit: time.Second,
 	Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
-}
-
-// An entity resumes where it was written, in every mode and also in mid warm-up.
-func TestEntityResumes(t *testing.T) {
-	plain := Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 1, Beta: 1}}, Top: 1}}}
-	for name, cfg := range map[string]Config{"plain": plain, "detecting": detecting} {
-		est, err := NewEstimator(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, _ := NewEstimator(cfg)
-		straight, resumed := est.NewTrack("k"), Entity{Track: other.NewTrack("k")}
-		for i := range 60 {
-			x := float64(i%5) * float64(1+i/30*9)
-			if i%9 == 4 {
-				x = nan
-			}
-			o := Value(time.Unix(int64(i*i), 0).UTC(), "id", x)
-			want := est.Estimate(straight, o)
-			if resumed, err = other.decodeEntity("k", resumed.append(nil)); err != nil {
-				t.Fatal(err)
-			}
-			got := other.Estimate(resumed.Track, o)
-			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-				t.Fatalf("%s, step %d: %s", name, i, diff)
-			}
-		}
-	}
-}
-
-func TestEntityOfOtherConfigIsRefused(t *testing.T) {
-	est, e := keeping(t, detecting)
-	b := e.append(nil)
-	if _, err := est.decodeEntity("k", b); err != nil {
-		t.Fatal(err)
-	}
-	cfg := detecting
-	cfg.Filter.WarmUp = 9
-	other, err := NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.decodeEntity("k", b); !errors.Is(err, ErrOtherConfig) {
-		t.Errorf("error %v", err)
-	}
 }
 
 // A state of a former format is refused as such. It began with its clock, or with a tag.

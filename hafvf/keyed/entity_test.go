@@ -16,10 +16,7 @@ import (
 func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string, e Entity) {
 	t.Helper()
 	est := newEstimator(t, cfg)
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e = open(t, est, nil)
 	var m Memory
 	var out Estimate
 	learn := func(o *Observation) {
@@ -27,9 +24,7 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		learned = append(learned, out.ID)
 	}
 	for i := range all {
-		if err := est.CheckOf("k")(&all[i]); err != nil {
-			t.Fatal(err)
-		}
+		fatal(t, est.CheckOf("k")(&all[i]))
 		now, err := e.Take(&all[i])
 		if behind := (*Late)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
@@ -41,10 +36,7 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 			learn(&o)
 		}
 		// A state goes on as the entity itself.
-		b, _ := e.AppendBinary(nil)
-		if e, err = est.Open("k", b); err != nil {
-			t.Fatal(err)
-		}
+		e = open(t, est, e.append(nil))
 	}
 	return learned, late, e
 }
@@ -101,19 +93,14 @@ func TestEntityTakesInOrder(t *testing.T) {
 // A late observation says how far it is behind.
 func TestLate(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Second})
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, est, nil)
 	for _, second := range []int64{10, 12, 13} {
 		o := Value(time.Unix(second, 0).UTC(), "", 1)
-		if _, err := e.Take(&o); err != nil {
-			t.Fatal(err)
-		}
+		take(t, &e, &o)
 		due(&e)
 	}
 	o := Value(time.Unix(11, 0).UTC(), "", 1)
-	_, err = e.Take(&o)
+	_, err := e.Take(&o)
 	var late *Late
 	if !errors.As(err, &late) || late.Behind != 2*time.Second || late.Released.Unix() != 12 ||
 		err.Error() != "late: 1970-01-01T00:00:11Z is before 1970-01-01T00:00:12Z, which this key has already released" {
@@ -124,10 +111,7 @@ func TestLate(t *testing.T) {
 // What waits is kept without its text, up to a number for each key.
 func TestManyWait(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: 24 * time.Hour})
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, est, nil)
 	raw := strings.Repeat("a record as it came; ", 20)
 	take := func(i int) error {
 		o := Value(time.Unix(1_700_000_000+int64(i)/10, 0).UTC(), fmt.Sprint("sensors-3-", 5_000_000+i), float64(i))
@@ -196,10 +180,7 @@ func TestEntityTellsSilence(t *testing.T) {
 		t.Errorf("%+v of a key that nobody asks for", s)
 	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute, Silence: &SilenceConfig{After: time.Hour}})
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, est, nil)
 	if at := e.Deadline(); !at.IsZero() {
 		t.Errorf("a key that has not spoken is silent at %v", at)
 	}
@@ -254,10 +235,7 @@ func TestTurnBack(t *testing.T) {
 	} {
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
 		est.now = func() time.Time { return now }
-		e, err := est.Open("k", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := open(t, est, nil)
 		late, turned := 0, 0
 		for _, at := range test.times {
 			o := Value(at, "", 1)
@@ -276,10 +254,7 @@ func TestTurnBack(t *testing.T) {
 					t.Errorf("%s: back from %v", test.name, from)
 				}
 			}
-			b, _ := e.AppendBinary(nil)
-			if e, err = est.Open("k", b); err != nil {
-				t.Fatal(err)
-			}
+			e = open(t, est, e.append(nil))
 		}
 		if late != test.late || turned != test.turned {
 			t.Errorf("%s: %d late, turned back %d times; want %d and %d", test.name, late, turned, test.late, test.turned)

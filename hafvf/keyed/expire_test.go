@@ -104,9 +104,7 @@ func TestExportKeyByKey(t *testing.T) {
 	say := func(at, log time.Time) (n int64) {
 		o := Value(at, "", 1)
 		o.LogTime = log
-		if _, err := e.Take(&o); err != nil {
-			t.Fatal(err)
-		}
+		take(t, &e, &o)
 		var out Estimate
 		e.Learn(nil, &out, &o)
 		return out.N

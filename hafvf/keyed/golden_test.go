@@ -188,8 +188,9 @@ func (g *golden) estimator(t *testing.T) *Estimator {
 	return est
 }
 
-// take has the entity take observations of the script, and returns all that it says.
-func (g *golden) take(t *testing.T, e *Entity, from, to int) (said []byte) {
+// take has the entity take observations of the script, and returns all that it says. With an
+// estimator it is stored after each, and read by that.
+func (g *golden) take(t *testing.T, e *Entity, from, to int, reads *Estimator) (said []byte) {
 	t.Helper()
 	learn := func(o *Observation) {
 		var out Estimate
@@ -199,9 +200,7 @@ func (g *golden) take(t *testing.T, e *Entity, from, to int) (said []byte) {
 	}
 	for i := from; i < to; i++ {
 		o := g.observation(i)
-		if err := e.est.CheckOf(e.key)(&o); err != nil {
-			t.Fatal(err)
-		}
+		fatal(t, e.est.CheckOf(e.key)(&o))
 		now, err := e.Take(&o)
 		said = fmt.Append(said, err)
 		if now {
@@ -214,23 +213,28 @@ func (g *golden) take(t *testing.T, e *Entity, from, to int) (said []byte) {
 			said, _ = s.AppendBinary(said)
 		}
 		said = fmt.Append(said, e.Lapsed())
+		if reads != nil {
+			if *e, err = reads.Open(e.key, e.append(nil)); err != nil {
+				t.Fatalf("after %d observations: %v", i+1, err)
+			}
+		}
 	}
 	return said
 }
 
-// scripted is the entity that the script makes.
-func (g *golden) scripted(t *testing.T) Entity {
+// scripted is the entity that the script makes, and what it says.
+func (g *golden) scripted(t *testing.T, reads *Estimator) (e Entity, said []byte) {
 	e, err := g.estimator(t).Open("pump/1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.take(t, &e, 0, g.n)
+	said = g.take(t, &e, 0, g.n, reads)
 	if g.tell {
 		if _, told := e.Tell(e.Deadline()); !told {
 			t.Fatal("no silence is told")
 		}
 	}
-	return e
+	return e, said
 }
 
 func (g *golden) file() string { return filepath.Join("testdata", g.name+".txt") }
@@ -262,18 +266,19 @@ func (g *golden) read(t *testing.T) (text string, state []byte) {
 }
 
 // A key has the bytes of its file of testdata. A state of the file goes on as if it had never been
-// saved.
+// saved, and so does one that another estimator reads after each observation.
 func TestGoldenStates(t *testing.T) {
 	files := []string{filepath.Join("testdata", "migrations.txt")}
 	for _, g := range goldens() {
 		files = append(files, g.file())
 		t.Run(g.name, func(t *testing.T) {
-			straight := g.scripted(t)
+			straight, want := g.scripted(t, nil)
 			state := straight.append(nil)
+			if often, said := g.scripted(t, g.estimator(t)); !bytes.Equal(said, want) || !bytes.Equal(often.append(nil), state) {
+				t.Error("stored and read after each observation it is another one")
+			}
 			if *update {
-				if err := os.WriteFile(g.file(), []byte(g.text(t, state)), 0o666); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, os.WriteFile(g.file(), []byte(g.text(t, state)), 0o666))
 			}
 			text, stored := g.read(t)
 			if runtime.GOARCH != "amd64" {
@@ -292,7 +297,7 @@ func TestGoldenStates(t *testing.T) {
 			if again := resumed.append(nil); !bytes.Equal(again, stored) {
 				t.Errorf("the state is %x when it was read, and its file has %x", again, stored)
 			}
-			if !bytes.Equal(g.take(t, &resumed, g.n, g.n+60), g.take(t, &straight, g.n, g.n+60)) {
+			if !bytes.Equal(g.take(t, &resumed, g.n, g.n+60, nil), g.take(t, &straight, g.n, g.n+60, nil)) {
 				t.Error("it goes on otherwise")
 			}
 			if !bytes.Equal(resumed.append(nil), straight.append(nil)) {
@@ -326,10 +331,7 @@ func TestGoldenMigrations(t *testing.T) {
 			if !strings.HasPrefix(to.name, "normal_") {
 				continue
 			}
-			m, err := NewMigrator(to.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := newMigrator(t, to.cfg)
 			_, differ := m.Check("pump/1", state, written)
 			b, carried, err := m.Migrate("pump/1", state, written)
 			if carried != "" && err == nil {
@@ -339,9 +341,7 @@ func TestGoldenMigrations(t *testing.T) {
 	}
 	file := filepath.Join("testdata", "migrations.txt")
 	if *update {
-		if err := os.WriteFile(file, []byte(text.String()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		fatal(t, os.WriteFile(file, []byte(text.String()), 0o666))
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {

@@ -1,9 +1,7 @@
 package keyed
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"testing"
@@ -14,7 +12,7 @@ import (
 )
 
 // An alarm lasts until its key is back to usual. Its end is told of its own id, with its start and
-// its peak, also of a key whose state is stored and read between any two observations.
+// its peak.
 func TestLasting(t *testing.T) {
 	const at, n = 2500, 4000
 	for _, c := range []struct {
@@ -57,57 +55,27 @@ func TestLasting(t *testing.T) {
 		}, []int{0}, []string{`^2500 k: x is back to usual; it was farthest with 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := Recommended("normal")
-			if !c.timed {
-				cfg.Order = Arrival
-			}
-			est := newEstimator(t, cfg)
-			track := est.NewTrack("k")
-			rng := rand.New(rand.NewPCG(2, 3))
 			var alarms []int
 			var ends []string
-			var state []byte
-			for i := range n {
-				o := Value(time.Time{}, fmt.Sprint(i), 20+rng.NormFloat64())
-				if i >= at {
-					o.X[0][0] = c.with(i-at, o.X[0][0])
-				}
-				if c.timed {
-					o.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 5 * time.Minute)
-				}
-				if i == at {
-					state, _ = track.AppendBinary(nil)
-				}
-				e := est.Estimate(track, o)
-				if i < at {
-					continue
-				}
-				if i < at+700 {
-					stored, err := est.RestoreTrack("k", state)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if diff := gocmp.Diff(e, est.Estimate(stored, o), cmpopts.EquateNaNs()); diff != "" {
-						t.Fatalf("after a restart, at %d: %s", i, diff)
-					}
-					state, _ = stored.AppendBinary(nil)
-				}
+			step := 5 * time.Minute
+			if !c.timed {
+				step = 0
+			}
+			for i, e := range watched(t, Recommended("normal"), n, at, step, c.with)[at:] {
 				if e.Alarm != nil {
-					alarms = append(alarms, i-at)
+					alarms = append(alarms, i)
 				}
 				r := e.Recovered
 				if r == nil {
 					continue
 				}
 				ends = append(ends, r.ID+" "+r.Message)
-				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Of.Time.Equal(o.Time) {
-					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, o.Time)
+				if !(math.Abs(r.Size) > 3 && r.Score > 4) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Of.Time.Equal(e.Time) {
+					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, e.Time)
 				}
 				b, _ := e.AppendBinary(nil)
 				var read Estimate
-				if err := read.UnmarshalBinary(b); err != nil {
-					t.Fatal(err)
-				}
+				fatal(t, read.UnmarshalBinary(b))
 				if diff := gocmp.Diff(r, read.Recovered, cmpopts.EquateNaNs()); diff != "" {
 					t.Errorf("decoded: %s", diff)
 				}

@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/streams"
 )
 
 var sequences = flag.Int("sequences", 350, "number of sequences of TestAnyFiniteValue")
@@ -25,17 +26,9 @@ type source struct {
 	draw   func(r *rand.Rand, before float64) []float64
 }
 
-// draws returns a Poisson variate by products of uniform ones.
-func draws(r *rand.Rand, mean float64) (k float64) {
-	for p := r.Float64(); p > math.Exp(-mean); p *= r.Float64() {
-		k++
-	}
-	return k
-}
-
 var ordinary = []source{
 	{"normal", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 + r.NormFloat64()} }},
-	{"poisson", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{draws(r, 5)} }},
+	{"poisson", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{streams.Poisson(r, 5)} }},
 	{"exponential", nil, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 * r.ExpFloat64()} }},
 	{"mvnormal", nil, 2, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{5 + r.NormFloat64(), r.NormFloat64() - 3} }},
 	{"regression", nil, 3, 2, func(r *rand.Rand, _ float64) []float64 {
@@ -60,10 +53,7 @@ type stage struct {
 
 func newStage(t testing.TB, s source, cfg Config, seed uint64) *stage {
 	t.Helper()
-	est, err := NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := newEstimator(t, cfg)
 	return &stage{s, est, rand.New(rand.NewPCG(seed, 7)), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 5}
 }
 
@@ -181,10 +171,7 @@ func (s source) moves(t *testing.T, cfg Config, n int, sizes []float64) []float6
 // after is what is predicted of the last of the observations, from the state before them.
 func (s source) after(t *testing.T, est *Estimator, before []byte, all []Observation) (last Moments) {
 	t.Helper()
-	track, err := est.RestoreTrack("k", before)
-	if err != nil {
-		t.Fatal(err)
-	}
+	track := restored(t, est, before)
 	for _, o := range all {
 		last = est.Estimate(track, o).Predicted
 	}

@@ -116,10 +116,7 @@ func TestValuesOffTheScale(t *testing.T) {
 	for scale, bad := range map[hafvf.Scale]float64{hafvf.Log: 0, hafvf.Log1p: -1, hafvf.Sqrt: -.1} {
 		filter := hafvf.Config{Family: "normal", Scale: scale}
 		est := newEstimator(t, Config{Filter: filter})
-		sm, err := NewSmoother(SmoothConfig{Filter: filter, Gap: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sm := newSmoother(t, SmoothConfig{Filter: filter, Gap: time.Minute})
 		for _, check := range []func(string, Observation) error{est.Check, sm.Check} {
 			if err := check("k", Value(time.Unix(0, 0), "", bad)); err == nil || !strings.Contains(err.Error(), "scale "+string(scale)) {
 				t.Errorf("%s of %g: %v", scale, bad, err)
@@ -156,10 +153,7 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 
 	var plain, scaled []Smoothed
 	for _, scale := range []hafvf.Scale{"", hafvf.Log} {
-		sm, err := NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: scale}, Gap: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sm := newSmoother(t, SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: scale}, Gap: time.Hour})
 		var all []Observation
 		rng := rand.New(rand.NewPCG(1, 5))
 		for i := range 60 {

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -66,10 +65,7 @@ func TestSeasonalPredictive(t *testing.T) {
 			}
 			saved, _ := track.AppendBinary(nil)
 			predict := func(x []float64) Estimate {
-				track, err := est.RestoreTrack("k", saved)
-				if err != nil {
-					t.Fatal(err)
-				}
+				track := restored(t, est, saved)
 				return est.Estimate(track, Observation{Time: next.Time, X: [][]float64{x}})
 			}
 			want := predict(next.X[0]).Predicted
@@ -177,110 +173,5 @@ func TestSeasonNeedsTimes(t *testing.T) {
 	sessions := SmoothConfig{Filter: hafvf.Config{Family: "normal", Season: daily, Member: &hafvf.Member{Top: 1}}, Gap: time.Minute}
 	if _, err := NewSmoother(sessions); err == nil || !strings.Contains(err.Error(), "season") {
 		t.Errorf("sessions: %v", err)
-	}
-}
-
-const (
-	trafficPages = 10
-	trafficDays  = 42
-)
-
-// traffic draws hourly counts of a page: negative binomial, around a level times a
-// profile of the day and one of the week, neither of which is a sum of few harmonics.
-// From hour at on, and for hours of them, the mean is times factor.
-func traffic(rng *rand.Rand, level, factor float64, at, hours int) []float64 {
-	x := make([]float64, 24*trafficDays)
-	for h := range x {
-		bump := func(at, k float64) float64 { return math.Exp(k * (math.Cos(2*math.Pi*(float64(h%24)-at)/24) - 1)) }
-		mean := level * (.15 + bump(11, 3) + .8*bump(15, 6) + .7*bump(20.5, 8)) * [7]float64{1.02, 1, 1, 1.01, .95, .75, .65}[h/24%7]
-		if h >= at && h < at+hours {
-			mean *= factor
-		}
-		if mean > 0 {
-			rate := distuv.Gamma{Alpha: 100, Beta: 100 / mean, Src: rng}.Rand()
-			x[h] = distuv.Poisson{Lambda: rate, Src: rng}.Rand()
-		}
-	}
-	return x
-}
-
-// With season alone, hourly traffic raises hardly a false change, and incidents are
-// found at their hour.
-func TestSeasonOfTraffic(t *testing.T) {
-	incidents := map[int]struct {
-		name   string
-		factor float64
-		at     int
-		hours  int
-	}{
-		1: {"outage", 0, 30*24 + 10, 8},
-		3: {"half", .5, 25*24 + 12, 8},
-		5: {"spike", 4, 33*24 + 15, 1},
-		7: {"doubles", 2, 23*24 + 3, 1 << 20},
-	}
-	cfg := Config{Filter: hafvf.Config{
-		Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50,
-		Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()},
-	}}
-	est := newEstimator(t, cfg)
-	changes, outliers := 0, 0
-	for page := range trafficPages {
-		in := incidents[page]
-		if in.name == "" {
-			in.at = 1 << 20
-		}
-		level := 20 * math.Pow(1000, float64(page)/(trafficPages-1))
-		key := fmt.Sprint(page)
-		track := est.NewTrack(key)
-		found := false
-		for h, x := range traffic(rand.New(rand.NewPCG(uint64(page), 1)), level, in.factor, in.at, in.hours) {
-			e := est.Estimate(track, Value(time.Unix(int64(h)*3600+4*24*3600, 0).UTC(), "", math.Log1p(x))) // from a Monday on
-			start := int(e.Detection.StartN) - 1
-			if e.Detection.Kind == hafvf.Outlier {
-				start = h
-			}
-			switch during := h >= in.at && h < in.at+min(in.hours, 24)+24; e.Detection.Kind {
-			case hafvf.None:
-			case hafvf.Outlier:
-				found = found || during && start == in.at && in.hours < 24
-				if !during {
-					outliers++
-				}
-			default:
-				found = found || during && start == in.at
-				if !during {
-					changes++
-				}
-			}
-		}
-		if found != (in.name != "") {
-			t.Errorf("page %d, %q: found at its hour %v", page, in.name, found)
-		}
-	}
-	if changes > 1 || outliers > 20 {
-		t.Errorf("%d false changes and %d outliers in %d observations", changes, outliers, 24*trafficDays*trafficPages)
-	}
-	t.Logf("%d false changes, %d outliers in %d observations", changes, outliers, 24*trafficDays*trafficPages)
-}
-
-// BenchmarkSeason measures an observation of the default bank with and without a season,
-// and the bytes of a key.
-func BenchmarkSeason(b *testing.B) {
-	for name, season := range map[string]*usual.RhythmConfig{"without": nil, "day and week": {Seasons: usual.DefaultSeasons()}} {
-		b.Run(name, func(b *testing.B) {
-			cfg := hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50, Season: season}
-			est, err := NewEstimator(Config{Filter: cfg})
-			if err != nil {
-				b.Fatal(err)
-			}
-			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 1))
-			i := int64(0)
-			for b.Loop() {
-				est.Estimate(track, Value(time.Unix(3600*i, 0), "", rng.NormFloat64()))
-				i++
-			}
-			saved, _ := track.AppendBinary(nil)
-			b.ReportMetric(float64(len(saved)), "bytes/key")
-		})
 	}
 }

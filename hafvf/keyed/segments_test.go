@@ -9,14 +9,12 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/streams"
 )
 
 func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all []Smoothed) {
 	t.Helper()
-	sm, err := NewSmoother(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sm := newSmoother(t, cfg)
 	sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
 	return all
 }
@@ -98,11 +96,7 @@ var ofRegimes = []struct {
 }{
 	{"normal", nil, 0, func(rng *rand.Rand, _, regime float64) float64 { return 6*regime + rng.NormFloat64() }},
 	{"poisson", nil, 2, func(rng *rand.Rand, _, regime float64) float64 {
-		n := 0.
-		for at := rng.ExpFloat64(); at < 4+20*regime; at += rng.ExpFloat64() {
-			n++
-		}
-		return n
+		return streams.Poisson(rng, 4+20*regime)
 	}},
 	{"ar", expfam.Params{"order": 2}, 12, func(rng *rand.Rand, last, regime float64) float64 {
 		return (.95-1.9*regime)*last + rng.NormFloat64()

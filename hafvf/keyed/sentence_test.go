@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
@@ -10,6 +11,29 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 )
+
+// watched are the estimates of a key whose values vary by 1 around 20, with a time each step if
+// that is not 0. From observation at on they are what with makes of them.
+func watched(t *testing.T, cfg Config, n, at int, step time.Duration, with func(i int, x float64) float64) (all []Estimate) {
+	t.Helper()
+	if step == 0 {
+		cfg.Order = Arrival
+	}
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	rng := rand.New(rand.NewPCG(2, 3))
+	for i := range n {
+		o := Value(time.Time{}, fmt.Sprint(i), 20+rng.NormFloat64())
+		if i >= at {
+			o.X[0][0] = with(i-at, o.X[0][0])
+		}
+		if step != 0 {
+			o.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * step)
+		}
+		all = append(all, est.Estimate(track, o))
+	}
+	return all
+}
 
 // A message says what is unusual about the values: since when, how far from usual, or how the
 // last ones lie together.
@@ -49,29 +73,14 @@ func TestSentences(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
 			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have sentences too
-			if c.step == 0 {
-				cfg.Order = Arrival
-			}
-			est := newEstimator(t, cfg)
-			track := est.NewTrack("k")
-			rng := rand.New(rand.NewPCG(2, 3))
-			begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			var got []string
-			for i := range n {
-				x := 20 + rng.NormFloat64()
-				if i >= at {
-					x = c.with(i-at, x)
+			for _, e := range watched(t, cfg, n, at, c.step, c.with)[at:] {
+				if e.Alarm == nil || e.Alarm.Kind != string(usual.NoveltyAlarm) {
+					continue
 				}
-				o := Value(time.Time{}, "", x)
-				if c.step != 0 {
-					o.Time = begin.Add(time.Duration(i) * c.step)
-				}
-				e := est.Estimate(track, o)
-				if i >= at && e.Alarm != nil && e.Alarm.Kind == string(usual.NoveltyAlarm) {
-					got = append(got, e.Alarm.Message)
-					if u := e.Alarm.Usual; math.Abs(e.Alarm.Size-(x-u.Mean[0])/u.SD[0]) > 1e-9 {
-						t.Errorf("the size %g is not that of %g from %v", e.Alarm.Size, x, u)
-					}
+				got = append(got, e.Alarm.Message)
+				if u, x := e.Alarm.Usual, e.X[0][0]; math.Abs(e.Alarm.Size-(x-u.Mean[0])/u.SD[0]) > 1e-9 {
+					t.Errorf("the size %g is not that of %g from %v", e.Alarm.Size, x, u)
 				}
 			}
 			for i, want := range c.want {

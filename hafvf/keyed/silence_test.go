@@ -79,10 +79,7 @@ func TestSilenceIsPaid(t *testing.T) {
 	detect := hafvf.DefaultDetect()
 	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &detect}, Silence: &SilenceConfig{After: time.Minute}}
 	est := newEstimator(t, cfg)
-	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := open(t, est, nil)
 	at := time.Unix(0, 0).UTC()
 	told, ended := 0, 0
 	for i := range 200 {

@@ -82,10 +82,7 @@ func BenchmarkStateSize(b *testing.B) {
 					cfg.WarmUp = 50 // prior: auto
 				}
 				for b.Loop() {
-					est, err := NewEstimator(Config{Filter: cfg, Order: EventTime})
-					if err != nil {
-						b.Fatal(err)
-					}
+					est := newEstimator(b, Config{Filter: cfg, Order: EventTime})
 					total, largest := 0, 0
 					for k := range keys {
 						key := fmt.Sprint("k", k)
@@ -94,9 +91,7 @@ func BenchmarkStateSize(b *testing.B) {
 						for i := range n {
 							at := time.Unix(1_800_000_000+int64(i), 0).UTC()
 							o := Observation{Time: at, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
-							if err := est.Check(key, o); err != nil {
-								b.Fatal(err)
-							}
+							fatal(b, est.Check(key, o))
 							if e.repeats(&o) {
 								b.Fatal("an observation was taken for a repeated one")
 							}

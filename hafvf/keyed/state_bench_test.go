@@ -11,10 +11,7 @@ import (
 // BenchmarkState measures an update of a key with detection and alarms, and how long its state
 // takes to be encoded and decoded.
 func BenchmarkState(b *testing.B) {
-	est, err := NewEstimator(Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
 	e := Entity{Track: est.NewTrack("k"), est: est}
 	rng := rand.New(rand.NewPCG(3, 5))
 	var m Memory

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"bytes"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -9,17 +8,64 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 )
 
-func newEstimator(t testing.TB, cfg Config) *Estimator {
+// A fataler is a test, also one of rapid.
+type fataler interface {
+	Helper()
+	Fatal(...any)
+}
+
+func newEstimator(t fataler, cfg Config) *Estimator {
 	t.Helper()
 	est, err := NewEstimator(cfg)
+	fatal(t, err)
+	return est
+}
+
+func newSmoother(t fataler, cfg SmoothConfig) *Smoother {
+	t.Helper()
+	sm, err := NewSmoother(cfg)
+	fatal(t, err)
+	return sm
+}
+
+func newMigrator(t fataler, cfg Config) *Migrator {
+	t.Helper()
+	m, err := NewMigrator(cfg)
+	fatal(t, err)
+	return m
+}
+
+// open is the entity k of a state, nil for a new one.
+func open(t fataler, est *Estimator, state []byte) Entity {
+	t.Helper()
+	e, err := est.Open("k", state)
+	fatal(t, err)
+	return e
+}
+
+// restored is the track k of a state.
+func restored(t fataler, est *Estimator, state []byte) *Track {
+	t.Helper()
+	track, err := est.RestoreTrack("k", state)
+	fatal(t, err)
+	return track
+}
+
+// take has the entity take an observation that is not late.
+func take(t fataler, e *Entity, o *Observation) {
+	t.Helper()
+	_, err := e.Take(o)
+	fatal(t, err)
+}
+
+func fatal(t fataler, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return est
 }
 
 // jumping returns 200 observations with gaps, an outlier at 80 and a change at 100.
@@ -47,52 +93,6 @@ var lagging = func() Config {
 	cfg.Filter.Bank = hafvf.DefaultBankOf("normal")
 	return cfg
 }()
-
-// A track that is saved and restored in another estimator goes on as if nothing had
-// happened: the rest of its estimates are the same, byte for byte.
-func TestTrackRestores(t *testing.T) {
-	in := jumping()
-	for name, cfg := range map[string]Config{
-		"default":              {Filter: hafvf.Config{Family: "normal"}},
-		"arrival":              {Filter: hafvf.Config{Family: "normal"}, Order: Arrival},
-		"rule":                 {Filter: hafvf.Config{Family: "normal"}, Keys: []Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .9}}}}},
-		"sequence":             {Filter: hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 3}}},
-		"detecting":            detecting,
-		"last value":           lagging,
-		"season":               seasonal,
-		"season, no detection": {Filter: hafvf.Config{Family: "normal", Season: daily}},
-		"cooldown":             {Filter: detecting.Filter, Alerts: AlertConfig{Cooldown: time.Minute}},
-	} {
-		// Before anything, in the warm-up, in an outlier, and at a change.
-		for _, split := range []int{0, 1, 5, 81, 103} {
-			straight, before := newEstimator(t, cfg), newEstimator(t, cfg)
-			want, track := straight.NewTrack("k"), before.NewTrack("k")
-			for _, o := range in[:split] {
-				straight.Estimate(want, o)
-				before.Estimate(track, o)
-			}
-			saved, err := track.AppendBinary([]byte("head"))
-			if err != nil || string(saved[:4]) != "head" {
-				t.Fatal(err)
-			}
-			after := newEstimator(t, cfg)
-			got, err := after.RestoreTrack("k", saved[4:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, o := range in[split:] {
-				a, b := appendEstimate(nil, straight.Estimate(want, o)), appendEstimate(nil, after.Estimate(got, o))
-				if !bytes.Equal(a, b) {
-					t.Fatalf("%s, saved after %d: estimate %d is another", name, split, split+i)
-				}
-			}
-			a, _ := want.AppendBinary(nil)
-			if b, _ := got.AppendBinary(nil); !bytes.Equal(a, b) {
-				t.Errorf("%s, saved after %d: the tracks end different", name, split)
-			}
-		}
-	}
-}
 
 // What is not a track of the key under the configuration is refused.
 func TestRestoreTrackRefuses(t *testing.T) {
@@ -149,19 +149,5 @@ func TestRestoreTrackRefuses(t *testing.T) {
 		if _, err := c.est.RestoreTrack("k", c.b); err == nil || !strings.Contains(err.Error(), "corrupt") {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-}
-
-// An estimator has the documented defaults, whoever makes it.
-func TestEstimatorDefaults(t *testing.T) {
-	if est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}}); est.cfg.Order != EventTime {
-		t.Errorf("order %q, documented %q", est.cfg.Order, EventTime)
-	}
-	sm, err := NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sm.cfg.Max != 10_000_000 || sm.cfg.Odds != 10 {
-		t.Errorf("max %d, odds %g", sm.cfg.Max, sm.cfg.Odds)
 	}
 }
