@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gonum.org/v1/gonum/mat"
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
@@ -371,15 +370,5 @@ func TestConstructionErrors(t *testing.T) {
 		if _, err := adafvf.NewAdam(c.config, ok); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
-	}
-}
-
-// The data of a gonum matrix are a group as they are.
-func TestMatrixIsAGroup(t *testing.T) {
-	w, dw := mat.NewDense(2, 3, nil), mat.NewDense(2, 3, []float64{1, 1, 1, -1, -1, -1})
-	o := must(adafvf.New(adafvf.Config{Rate: .5}, adafvf.Group{Params: w.RawMatrix().Data, Grads: dw.RawMatrix().Data}))
-	o.Step()
-	if !(w.At(0, 2) < -.4 && w.At(1, 0) > .4) {
-		t.Errorf("%v", mat.Formatted(w))
 	}
 }

@@ -180,21 +180,6 @@ func again(t fataler, cfg incidents.Config, f, same *incidents.Fleet) *incidents
 	return back
 }
 
-// The golden traces restored after every step.
-func TestRestoresGolden(t *testing.T) {
-	tr := readTrace(t, "testdata/golden_nightly.json")
-	var want, got told
-	tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
-		want.add(s)
-		return f
-	})
-	tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
-		got.add(s)
-		return again(t, incidents.Config{}, f, f)
-	})
-	differ(t, "told", got, want)
-}
-
 // paged counts the incidents that were a page.
 func paged(events []incidents.Event) int {
 	ids := map[string]bool{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -231,48 +232,27 @@ func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out
 	return slices.DeleteFunc(out, func(g grouped) bool { return len(g.members) == 0 })
 }
 
-// chains are the rival: alarms under prefixes of a number of parts that follow each other within a
-// gap, or, fixed, lie within it of the first, of at least so many keys.
-func chains(all []labelled, gap time.Duration, keys, level int, fixed bool) (out []grouped) {
-	type chain struct {
-		grouped
-		first, last time.Time
-		keys        map[string]bool
-	}
-	open := map[string]*chain{}
-	end := func(c *chain) {
-		if c != nil && len(c.keys) >= keys {
-			out = append(out, c.grouped)
+// chains are the rival: alarms that follow each other within five minutes, of at least so many keys.
+func chains(all []labelled, least int) (out []grouped) {
+	var open grouped
+	keys, last := map[string]bool{}, time.Time{}
+	end := func() {
+		if len(keys) >= least {
+			out = append(out, open)
 		}
+		open, keys = grouped{page: true}, map[string]bool{}
 	}
-	var order []string
 	for i, a := range all {
-		parts := strings.FieldsFunc(a.Key, func(r rune) bool { return r == '/' || r == ':' })
-		g := strings.Join(parts[:level], "/")
-		c := open[g]
-		since := time.Time{}
-		if c != nil {
-			since = c.last
-			if fixed {
-				since = c.first
-			}
-		} else {
-			order = append(order, g)
+		if a.Time.Sub(last) > 5*time.Minute {
+			end()
 		}
-		if c == nil || a.Time.Sub(since) > gap {
-			end(c)
-			c = &chain{grouped: grouped{group: g, page: true}, first: a.Time, keys: map[string]bool{}}
-			open[g] = c
-		}
-		c.last = a.Time
-		c.members = append(c.members, i)
-		if c.keys[a.Key] = true; len(c.keys) == keys && c.opened.IsZero() {
-			c.opened = a.Time
+		last = a.Time
+		open.members = append(open.members, i)
+		if keys[a.Key] = true; len(keys) == least && open.opened.IsZero() {
+			open.opened = a.Time
 		}
 	}
-	for _, g := range order {
-		end(open[g])
-	}
+	end()
 	return out
 }
 
@@ -295,15 +275,6 @@ func (y *tally) add(o tally) {
 	y.precision += o.precision
 	y.recall += o.recall
 	y.delays = append(y.delays, o.delays...)
-}
-
-// f1 has a cause that was told more than once as half.
-func (y tally) f1() float64 {
-	tp := float64(y.once) + .5*float64(y.found-y.once)
-	if tp == 0 {
-		return 0
-	}
-	return 2 * tp / (tp + float64(y.false+y.night+y.causes))
 }
 
 // score tells incidents of a cause, of which they have at least a fifth of the alarms and two, from
@@ -367,8 +338,6 @@ func score(all []labelled, truth []cause, told []grouped) (y tally) {
 	return y
 }
 
-const similar = 324 * time.Second // intervals of ±5 minutes whose overlap is .3 of what they cover
-
 // go test ./hafvf/incidents -run - -bench Incidents -benchtime 1x
 //
 // The last rows of a number of keys have no causes and no job.
@@ -378,32 +347,22 @@ func BenchmarkIncidents(b *testing.B) {
 		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\ttold\tprecision\trecall\tminutes")
 		for _, keys := range []int{200, 2000, 20_000} {
 			s := simulation{keys: keys, causes: 20, job: true, shape: 5, daily: .5}
-			rivals := []struct {
-				name   string
-				method func([]labelled) []grouped
-			}{
-				{"gap 5 min, >= 3", func(all []labelled) []grouped { return chains(all, 5*time.Minute, 3, 0, false) }},
-				{"gap 5 min, >= 5", func(all []labelled) []grouped { return chains(all, 5*time.Minute, 5, 0, false) }},
-				{"similarity, >= 3", func(all []labelled) []grouped { return chains(all, similar, 3, 0, true) }},
-				{"similarity, >= 5", func(all []labelled) []grouped { return chains(all, similar, 5, 0, true) }},
-			}
-			var ours, gap, overlap tally
-			sums := make([]tally, len(rivals))
+			rivals := map[string]int{"chains, >= 3": 3, "chains, >= 5": 5} // the least number of alarms
+			var ours tally
+			sums := map[string]tally{}
 			for i := range *seeds {
 				names, all, truth := s.draw(*seed + uint64(i))
 				ours.add(score(all, truth, s.incidents(b, names, all)))
-				for j, r := range rivals {
-					sums[j].add(score(all, truth, r.method(all)))
+				for name, least := range rivals {
+					sum := sums[name]
+					sum.add(score(all, truth, chains(all, least)))
+					sums[name] = sum
 				}
-				gap.add(best(all, truth, false))
-				overlap.add(best(all, truth, true))
 			}
 			row(out, keys, "incidents", ours)
-			for j, r := range rivals {
-				row(out, keys, r.name, sums[j])
+			for _, name := range slices.Sorted(maps.Keys(rivals)) {
+				row(out, keys, name, sums[name])
 			}
-			row(out, keys, "gap, best in hindsight", gap)
-			row(out, keys, "similarity, best", overlap)
 			for _, none := range []struct {
 				name string
 				simulation
@@ -431,18 +390,4 @@ func row(out *tabwriter.Writer, keys int, method string, y tally) {
 	}
 	fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.0f\n", keys, method, y.alarms, y.causes, y.found, y.once, y.right,
 		y.false, y.night, y.told, y.precision/float64(y.found), y.recall/float64(y.found), minutes)
-}
-
-// best is the rival with the settings that have the best F1 on these alarms.
-func best(all []labelled, truth []cause, fixed bool) (most tally) {
-	for level := range 4 {
-		for _, gap := range []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, similar, 10 * time.Minute, 20 * time.Minute} {
-			for _, keys := range []int{3, 5, 8, 12, 20, 40, 80} {
-				if y := score(all, truth, chains(all, gap, keys, level, fixed)); y.f1() > most.f1() || most.alarms == 0 {
-					most = y
-				}
-			}
-		}
-	}
-	return most
 }

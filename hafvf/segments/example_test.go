@@ -7,11 +7,6 @@ import (
 	"hafvf/hafvf/segments"
 )
 
-// An outage within the daily range, which the season view sees: a sensor that is
-// read every quarter of an hour stands still for five hours. Location and scale
-// come from the first fifty values, which raise no alarm.
-// An alarm over a score of one's own, and changes from elsewhere. A gate of one's
-// own costs no budget.
 // A session with an outlier and a jump: the smoother tells one from the other.
 func ExampleSegmenter() {
 	m, err := expfam.New("normal", expfam.Params{"kappa": .01, "beta": .1}, 0)

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // A family is one without a scale of its own, whose observations tell little.
@@ -83,7 +84,7 @@ func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 				}
 			}
 		}
-		count(s.Smooth(stepsOf(x)).Changes(), &c.found, &c.elsewhere)
+		count(s.Smooth(familytest.Single(x)).Changes(), &c.found, &c.elsewhere)
 		count(f.divide(x, 0), &c.enumerated, &c.enumeratedElsewhere)
 	}
 }

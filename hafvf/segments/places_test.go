@@ -10,6 +10,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // placedKinds are streams that change once, or hardly ever, in the middle half.
@@ -119,7 +120,7 @@ func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int
 func bySegments(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 	s := segments.NewSegmenter(m, 10)
 	return func(x []float64) ([]int, []hafvf.Place) {
-		g := s.Smooth(stepsOf(x))
+		g := s.Smooth(familytest.Single(x))
 		return g.Changes(), g.Places()
 	}
 }
@@ -127,7 +128,7 @@ func bySegments(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 func byLevels(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	return func(x []float64) ([]int, []hafvf.Place) {
-		s := f.Smooth(stepsOf(x))
+		s := f.Smooth(familytest.Single(x))
 		changes := hafvf.Changes(s.Evidence, 10)
 		return changes, s.Places(changes)
 	}
@@ -139,7 +140,7 @@ func TestPlacesOfACoin(t *testing.T) {
 	n := 0
 	for k := range 10 {
 		x := placedKinds[2].Make(rand.New(rand.NewPCG(*seed, uint64(k))), 400).X
-		g := s.Smooth(stepsOf(x))
+		g := s.Smooth(familytest.Single(x))
 		if len(g.Changes()) != 1 {
 			continue
 		}
@@ -183,8 +184,8 @@ func TestPlacesInParts(t *testing.T) {
 		}
 	}
 	s := segments.NewSegmenter(streamModel(t, "normal"), 10)
-	whole := s.Smooth(stepsOf(x))
-	parts := s.Segment(stepsOf(x[:300]), nil, stepsOf(x[300:600]), stepsOf(x[600:]))
+	whole := s.Smooth(familytest.Single(x))
+	parts := s.Segment(familytest.Single(x[:300]), nil, familytest.Single(x[300:600]), familytest.Single(x[600:]))
 	var got []hafvf.Place
 	offset := 0
 	for _, g := range parts {

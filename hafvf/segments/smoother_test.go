@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -371,40 +372,6 @@ func TestShortSessionsHaveNoEdges(t *testing.T) {
 	}
 }
 
-// A jump is an edge: ten observations from it the estimate is that of its side.
-func TestJumpIsAnEdge(t *testing.T) {
-	const seeds = 20
-	before, after, changes := 0., 0., 0
-	for seed := range uint64(seeds) {
-		rng := rand.New(rand.NewPCG(seed, 19))
-		x := repeat(600, func(i int) float64 { return rng.NormFloat64() + 5*float64(i/300) })
-		g := segments.NewSegmenter(familytest.New(t, "normal", expfam.Params{"kappa": .01}), 10).Smooth(familytest.Single(x))
-		changes += len(g.Changes())
-		before += g.Mean(289)[0] / seeds
-		after += g.Mean(310)[0] / seeds
-	}
-	if changes != seeds || !(math.Abs(before) < .1) || !(math.Abs(after-5) < .1) {
-		t.Errorf("%d changes for %d jumps, %.2f before them and %.2f after", changes, seeds, before, after)
-	}
-}
-
-// A rare event keeps its rate: that of the sample and a prior worth two tosses.
-func TestRareEventsKeepTheirRate(t *testing.T) {
-	rng := rand.New(rand.NewPCG(19, 2))
-	heads := 0.
-	x := repeat(2000, func(int) float64 {
-		if rng.Float64() < .02 {
-			heads++
-			return 1
-		}
-		return 0
-	})
-	g := segments.NewSegmenter(familytest.New(t, "bernoulli", nil), 10).Smooth(familytest.Single(x))
-	if rate := g.Mean(1000)[0]; len(g.Changes()) > 0 || math.Abs(rate-heads/2000) > .002 {
-		t.Errorf("%d changes, rate %.4f of %.4f", len(g.Changes()), rate, heads/2000)
-	}
-}
-
 // Every family takes sessions that tell nothing, and such that tell one thing.
 func TestSmootherOfEveryFamily(t *testing.T) {
 	for _, c := range familytest.Families {
@@ -500,11 +467,7 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 	"bernoulli":   func(rng *rand.Rand, r float64) []float64 { return []float64{math.Floor(.15 + .7*r + rng.Float64())} },
 	"categorical": func(rng *rand.Rand, r float64) []float64 { return []float64{r + float64(rng.IntN(5)/4)} },
 	"poisson": func(rng *rand.Rand, r float64) []float64 {
-		n := 0.
-		for at := rng.ExpFloat64(); at < 3+9*r; at += rng.ExpFloat64() {
-			n++
-		}
-		return []float64{n}
+		return []float64{streams.Poisson(rng, 3+9*r)}
 	},
 	"exponential": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.ExpFloat64() * (1 + 9*r)} },
 	"normal":      func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 4*r} },

@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // smoothedKinds are those of streams.Kinds and seven more: a rare event whose rate falls,
@@ -164,26 +165,17 @@ func (s *smoothingScore) String() string {
 	return fmt.Sprintf("%6.3f %s %6.3f %s %7.2f %6.1f", s.rmse(), near, s.covered/s.n, f1, s.falseChanges(), float64(s.took.Microseconds())/s.n)
 }
 
-// stepsOf are steps of one observation each.
-func stepsOf(x []float64) [][][]float64 {
-	steps := make([][][]float64, len(x))
-	for i := range x {
-		steps[i] = [][]float64{x[i : i+1]}
-	}
-	return steps
-}
-
 // smoothings are the methods that are compared.
 var smoothings = []struct {
 	name   string
 	smooth func(m expfam.Model, x []float64) smoothing
 }{
 	{"segments", func(m expfam.Model, x []float64) smoothing {
-		g := segments.NewSegmenter(m, 10).Smooth(stepsOf(x))
+		g := segments.NewSegmenter(m, 10).Smooth(familytest.Single(x))
 		return smoothing{means(g), deviations(g), g.Changes()}
 	}},
 	{"one weight, levels {9, 1}, {1, 1}", func(m expfam.Model, x []float64) smoothing {
-		s := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1).Smooth(stepsOf(x))
+		s := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1).Smooth(familytest.Single(x))
 		out := smoothing{mean: make([]float64, len(x)), sd: make([]float64, len(x)), changes: hafvf.Changes(s.Evidence, 10)}
 		for t := range x {
 			s.Estimate(out.mean[t:t+1], out.sd[t:t+1], t)

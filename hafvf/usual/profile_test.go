@@ -180,34 +180,6 @@ func TestProfileIsRegression(t *testing.T) {
 	}
 }
 
-// A view does not depend on the views after it.
-func TestProfileViewsAreLeadingBlocks(t *testing.T) {
-	times, ys := profileStream(2, 600, 1)
-	full := DefaultProfile()
-	profiles := []*Profile{
-		profileOf(full),
-		profileOf(ProfileConfig{Seasons: full.Seasons}),
-		profileOf(ProfileConfig{}),
-	}
-	states := make([]State, len(profiles))
-	for i, p := range profiles {
-		if p.Views() != 3-i {
-			t.Fatalf("%d views, want %d", p.Views(), 3-i)
-		}
-		states[i] = p.NewState()
-	}
-	for i, y := range ys {
-		want := profiles[0].Update(states[0], anyPace, times[i], y).Views
-		for k, p := range profiles[1:] {
-			for v, got := range p.Update(states[k+1], anyPace, times[i], y).Views {
-				if math.Abs(got.Score-want[v].Score) > 1e-10*(1+want[v].Score) {
-					t.Fatalf("observation %d: view %d of %d has score %v, of 3 %v", i, v, p.Views(), got.Score, want[v].Score)
-				}
-			}
-		}
-	}
-}
-
 // The order of the coordinates does not matter, and a coordinate that repeats
 // another one adds nothing.
 func TestProfileCoordinates(t *testing.T) {
@@ -277,56 +249,6 @@ func TestProfileStateIsAll(t *testing.T) {
 			t.Fatalf("observation %d: score %v, want %v", i, got.Score, want.Score)
 		}
 		other.Update(other.NewState(), anyPace, times[len(times)-1-i], ys[len(ys)-1-i])
-	}
-}
-
-// An outage within the daily range is an alarm to the season view, a lasting shift
-// to all of them, and noise is none.
-func TestProfileFinds(t *testing.T) {
-	const n = 3000
-	for _, c := range []struct {
-		name  string
-		shape func(y float64, i int) float64
-		least int
-		most  int
-	}{
-		{"nothing", func(y float64, _ int) float64 { return y }, 0, 1},
-		{"outage", func(y float64, i int) float64 {
-			if i >= n-100 && i < n-60 {
-				return 0
-			}
-			return y
-		}, 1, 2},
-		{"shift", func(y float64, i int) float64 {
-			if i >= n-100 {
-				return y + 2
-			}
-			return y
-		}, 1, 2},
-	} {
-		rng := rand.New(rand.NewPCG(6, 6))
-		p, a := profileOf(DefaultProfile()), NewAlarm(anyPace)
-		s, u := p.NewState(), a.NewState()
-		before, after := 0, 0
-		for i := range n {
-			at := time.Unix(int64(i)*1200, 0)
-			y := 3*math.Sin(2*math.Pi*float64(i)/72) + .4*rng.NormFloat64()
-			score := p.Update(s, anyPace, at, []float64{c.shape(y, i)}).Score
-			if i < 50 {
-				continue
-			}
-			if d := a.Update(u, score, false, nil); d.Alarm == NoAlarm {
-				continue
-			}
-			if i < n-100 {
-				before++
-			} else {
-				after++
-			}
-		}
-		if before > 1 || after < c.least || after > c.most {
-			t.Errorf("%s: %d alarms before it, %d after, want %d to %d", c.name, before, after, c.least, c.most)
-		}
 	}
 }
 

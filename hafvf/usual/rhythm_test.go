@@ -1,7 +1,6 @@
 package usual
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -185,51 +184,6 @@ func TestRhythmIsTheDenseRegression(t *testing.T) {
 	}
 }
 
-// Without a level the season is what it was, and the next observation sets the level
-// alone.
-func TestForgetLevelKeepsTheSeason(t *testing.T) {
-	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
-	s := r.NewState()
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i := range 500 {
-		r.Learn(s, at, []float64{math.Cos(2 * math.Pi * float64(i) / 24)}, 1, none)
-		at = at.Add(time.Hour)
-	}
-	var before, after [1]float64
-	was := r.Predict(before[:], s, at)
-	r.ForgetLevel(s)
-	if is := r.Predict(after[:], s, at); is != was || before != after {
-		t.Errorf("season %g, variance %g, and before %g, %g", after[0], is, before[0], was)
-	}
-	r.Learn(s, at, []float64{1e6}, 1, none)
-	is := r.Predict(after[:], s, at)
-	if math.Abs(is-was) > 1e-9*was || math.Abs(after[0]-before[0]) > 1e-6 {
-		t.Errorf("after the first observation of a regime: season %g, variance %g, want %g, %g", after[0], is, before[0], was)
-	}
-}
-
-// The season moves with the clock: learned in winter, it is at the same local time in
-// summer, also over the night of the change.
-func TestRhythmKeepsLocalTime(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	season := func(at time.Time) float64 { return 5 * math.Cos(2*math.Pi*float64(at.In(berlin).Hour()-8)/24) }
-	r := newRhythm(t, RhythmConfig{Seasons: []Season{{24 * time.Hour, 1}}, Zone: "Europe/Berlin"}, 1)
-	s := r.NewState()
-	from, switched := time.Date(2026, 3, 9, 0, 0, 0, 0, berlin), time.Date(2026, 3, 29, 3, 0, 0, 0, berlin)
-	var mean [1]float64
-	for at := from; at.Before(switched.Add(48 * time.Hour)); at = at.Add(time.Hour) {
-		if r.Predict(mean[:], s, at); at.After(switched) && math.Abs(mean[0]-season(at)) > .2 { // an hour is up to 1.3
-			t.Errorf("%v: season %g, want %g", at, mean[0], season(at))
-		}
-		if at.Before(switched) {
-			r.Learn(s, at, []float64{7 + season(at)}, 1, none)
-		}
-	}
-}
-
 // A holiday is a local date.
 func TestHolidaysAreNotLearned(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{"2026-12-25"}}, 1)
@@ -274,23 +228,6 @@ func TestRhythmValid(t *testing.T) {
 		if err := r.Valid(change(append(State{}, s...))); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
-	}
-}
-
-func BenchmarkRhythm(b *testing.B) {
-	for _, seasons := range [][]Season{{{24 * time.Hour, 4}}, DefaultSeasons()} {
-		b.Run(fmt.Sprintf("%d regressors", 1+harmonics(seasons)), func(b *testing.B) {
-			r := newRhythm(b, RhythmConfig{Seasons: seasons}, 1)
-			s, x, mean := r.NewState(), []float64{1}, make([]float64, 1)
-			at := time.Unix(1_800_000_000, 0)
-			b.ReportAllocs()
-			for b.Loop() {
-				at = at.Add(time.Hour)
-				r.Predict(mean, s, at)
-				r.Learn(s, at, x, 1, none)
-			}
-			b.ReportMetric(float64(8*len(s)), "bytes/key")
-		})
 	}
 }
 

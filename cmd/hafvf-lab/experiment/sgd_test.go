@@ -289,17 +289,3 @@ func TestInformedStartLeavesNoDifference(t *testing.T) {
 		t.Errorf("from biases near the truth: AdaFVF is %.3f above Adam", d)
 	}
 }
-
-// BenchmarkGradient times the gradient of one batch.
-func BenchmarkGradient(b *testing.B) {
-	random := newRandom(1)
-	m := newAutoencoder(random, taskTrials)
-	data := simulateTask(random, taskTrials)
-	noise := [latent]float64{}
-	for b.Loop() {
-		m.clear()
-		for i := range 5 {
-			m.elbo(data[i], &noise, 1)
-		}
-	}
-}

@@ -125,27 +125,6 @@ func TestCollapsed(t *testing.T) {
 	}
 }
 
-// Observations have the probabilities that the nodes give them: those of a coin sum to one.
-func TestCollapsedPredictive(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 3))
-	c := newCollapsed(standard(t, "bernoulli"))
-	for i := range 500 {
-		sum := 0.0
-		for x := range 2 {
-			c.see(float64(x))
-			sum += math.Exp(c.evidence() + c.base)
-		}
-		if math.Abs(sum-1) > 1e-4 {
-			t.Fatalf("step %d: the probabilities sum to %v", i, sum)
-		}
-		x := 0.
-		if rng.Float64() < []float64{.1, .7}[i/100%2] {
-			x = 1
-		}
-		c.Update(x)
-	}
-}
-
 // Sums over weights stay finite on whatever comes, of any scale, and allocate nothing.
 func TestSumsHostile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))

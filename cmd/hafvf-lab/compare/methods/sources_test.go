@@ -573,16 +573,3 @@ func TestADWINWindow(t *testing.T) {
 		t.Errorf("a window of %g, though there was a change 1000 ago", a.n)
 	}
 }
-
-// A forecast of a period is the value a period before what it is for.
-func TestNaive(t *testing.T) {
-	for period := 1; period <= 3; period++ {
-		f := &naive{period: period}
-		for i := range 20 {
-			got := f.Update(float64(i)).Mean
-			if want := float64(i + 1 - period); i >= period && got != want {
-				t.Errorf("period %d: after %d it forecasts %g, want %g", period, i, got, want)
-			}
-		}
-	}
-}
