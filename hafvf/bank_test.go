@@ -456,3 +456,11 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 }
+
+// must is v, of what cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -62,3 +62,11 @@ func BenchmarkBank(b *testing.B) {
 		}
 	}
 }
+
+// must is v, of what cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

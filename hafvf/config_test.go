@@ -24,18 +24,12 @@ func TestConfigDefaults(t *testing.T) {
 		{&hafvf.Member{Top: .5}, &hafvf.Member{Top: .5}},
 		{&hafvf.Member{Levels: paper.Levels}, &hafvf.Member{Levels: paper.Levels}},
 	} {
-		text, err := json.Marshal(hafvf.Config{Family: "normal", Member: c.member})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(hafvf.Config{Family: "normal", Member: c.member}))
 		var there hafvf.Config
 		if err := json.Unmarshal(text, &there); err != nil {
 			t.Fatal(err)
 		}
-		b, err := there.NewBank()
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(there.NewBank())
 		f := hafvf.NewFilter(b.Model(), c.want.Levels, c.want.Top)
 		s, u := f.NewState(), b.NewState()
 		for i := range 30 {

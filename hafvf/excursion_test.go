@@ -26,10 +26,7 @@ func TestExcursionTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile(file))
 			var trace struct {
 				Family string
 				Prior  Params

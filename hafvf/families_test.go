@@ -19,10 +19,7 @@ type documented struct{ family, observation, parameter, value, domain, memory st
 // observation and memory stand in a family's first row alone.
 func familyTable(t *testing.T) (table []documented) {
 	t.Helper()
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("doc.go"))
 	_, text2, ok := strings.Cut(string(text), "//\tfamily ")
 	body, _, _ := strings.Cut("family "+text2, "\n//\n")
 	lines := strings.Split(body, "\n//\t")
@@ -98,10 +95,7 @@ func TestFamilyTable(t *testing.T) {
 		t.Fatalf("families %v, documented %v", known, names)
 	}
 	for family, c := range smallest {
-		m, err := expfam.New(family, c.params, c.dim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must(expfam.New(family, c.params, c.dim))
 		var rows []documented
 		for _, d := range table {
 			if d.family == family {
@@ -109,7 +103,7 @@ func TestFamilyTable(t *testing.T) {
 			}
 		}
 		// A parameter that there isn't makes the family name those that there are.
-		_, err = expfam.New(family, with(c.params, "nonsense", 1.), c.dim)
+		_, err := expfam.New(family, with(c.params, "nonsense", 1.), c.dim)
 		if err == nil {
 			t.Fatalf("%s knows a parameter nonsense", family)
 		}

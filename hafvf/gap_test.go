@@ -46,10 +46,7 @@ func TestGapOfAR(t *testing.T) {
 					t.Fatalf("missing value %d: %g in the window, predicted %g", i, window(s)[0], mean[0])
 				}
 			}
-			other, err := c.decode(s.Append(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := must(c.decode(s.Append(nil)))
 			before := slices.Clone(s[:own+c.first.stepLen()])
 			if name == "bank" {
 				before[b.detectorAt+atSteps] += order

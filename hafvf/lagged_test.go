@@ -17,10 +17,7 @@ import (
 func TestRealTraces(t *testing.T) {
 	for _, name := range []string{"iid", "ar", "season"} {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile("testdata/lanes_" + name + ".json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must(os.ReadFile("testdata/lanes_" + name + ".json"))
 			var trace struct {
 				X               []float64
 				Location, Scale float64
@@ -83,10 +80,7 @@ func TestRealTraces(t *testing.T) {
 
 // normalOf is the model of the family normal with that prior.
 func normalOf(mu, kappa, alpha, beta float64) Model {
-	m, err := New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0)
-	if err != nil {
-		panic(err)
-	}
+	m := must(New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0))
 	return m
 }
 

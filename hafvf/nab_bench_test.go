@@ -137,17 +137,11 @@ func BenchmarkNAB(b *testing.B) {
 }
 
 func profileOf(c usual.ProfileConfig) *usual.Profile {
-	p, err := usual.NewProfile(c)
-	if err != nil {
-		panic(err)
-	}
+	p := must(usual.NewProfile(c))
 	return p
 }
 
 func paceOf(budget float64, step time.Duration) usual.Pace {
-	p, err := usual.NewPace(budget, step, usual.AutoRest)
-	if err != nil {
-		panic(err)
-	}
+	p := must(usual.NewPace(budget, step, usual.AutoRest))
 	return p
 }

@@ -31,28 +31,19 @@ type nabSeries struct {
 
 func nab(t testing.TB) (all []nabSeries) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(*nabDir, "data", "*", "*.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(*nabDir, "data", "*", "*.csv")))
 	if len(files) == 0 {
 		t.Fatalf("no series in %q", *nabDir)
 	}
 	windows := map[string][][2]string{}
 	readJSON(t, filepath.Join(*nabDir, "combined_windows.json"), &windows)
 	at := func(text string) time.Time {
-		v, err := time.Parse(time.DateTime, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(time.Parse(time.DateTime, text))
 		return v
 	}
 	for _, file := range files {
 		s := nabSeries{name: filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)}
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must(os.Open(file))
 		rows, err := csv.NewReader(f).ReadAll()
 		f.Close()
 		if err != nil {
@@ -232,15 +223,9 @@ func TestNABPublished(t *testing.T) {
 		t.Skip("-nab DIR names no dataset")
 	}
 	series := nab(t)
-	f, err := os.Open(filepath.Join(*nabDir, "published_scores.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(os.Open(filepath.Join(*nabDir, "published_scores.json.gz")))
 	defer f.Close()
-	r, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(gzip.NewReader(f))
 	var published map[string]map[string][]float64
 	if err := json.NewDecoder(r).Decode(&published); err != nil {
 		t.Fatal(err)

@@ -76,10 +76,7 @@ func TestOracle(t *testing.T) {
 }
 
 func testOracle(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(file))
 	var o oracle
 	if err := json.Unmarshal(text, &o); err != nil {
 		t.Fatal(err)

@@ -21,10 +21,7 @@ func BenchmarkRegressors(b *testing.B) {
 		{"ar of order 2", "ar", expfam.Params{"order": 2.}, 0},
 		{"ar of order 24", "ar", expfam.Params{"order": 24.}, 0},
 	} {
-		m, err := expfam.New(c.family, c.prior, c.dim)
-		if err != nil {
-			b.Fatal(err)
-		}
+		m := must(expfam.New(c.family, c.prior, c.dim))
 		rng := rand.New(rand.NewPCG(1, 2))
 		xs := make([][]float64, 4096)
 		for i := range xs {

@@ -23,10 +23,7 @@ var tcpdDir = flag.String("tcpd", "", "folder with series of the Turing Change P
 // uk_coal_employ, of which most published methods have no score.
 func tcpdSeries(t testing.TB) map[string][]float64 {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(*tcpdDir, "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(filepath.Glob(filepath.Join(*tcpdDir, "*.json")))
 	out := map[string][]float64{}
 	for _, file := range files {
 		var s struct {
@@ -71,10 +68,7 @@ func zScore(x []float64) {
 
 func readJSON(t testing.TB, path string, v any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(path))
 	if err := json.Unmarshal(text, v); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

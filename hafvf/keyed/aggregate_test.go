@@ -158,10 +158,7 @@ func TestEntityAggregates(t *testing.T) {
 // late.
 func TestIntervalsClose(t *testing.T) {
 	at := func(clock string) time.Time {
-		at, err := time.Parse("15:04:05", clock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must(time.Parse("15:04:05", clock))
 		return at.AddDate(2026, 0, 4)
 	}
 	take := func(e *Entity, clock string) error {
@@ -283,10 +280,7 @@ func TestAggregateSettings(t *testing.T) {
 	with := func(every time.Duration) Config {
 		return Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: every, Value: Count, Zero: true}}}
 	}
-	e, err := newEstimator(t, with(time.Minute)).Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must(newEstimator(t, with(time.Minute)).Open("k", nil))
 	o := Observation{Time: time.Unix(1e9, 0)}
 	take(t, &e, &o)
 	b, _ := e.AppendBinary(nil)

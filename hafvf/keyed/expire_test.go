@@ -20,10 +20,7 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 		entities, kept := map[string]*Entity{}, map[string]*Entity{}
 		of := func(all map[string]*Entity, key string) *Entity {
 			if all[key] == nil {
-				e, err := est.Open(key, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must(est.Open(key, nil))
 				all[key] = &e
 			}
 			return all[key]
@@ -83,10 +80,7 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 				if again := est.Expiry(b); !again.Equal(e.Expiry()) {
 					t.Fatalf("the state expires at %v, and the entity at %v", again, e.Expiry())
 				}
-				e, err := est.Open(key, b)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must(est.Open(key, b))
 				entities[key] = &e
 			}
 		}

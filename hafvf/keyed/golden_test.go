@@ -224,10 +224,7 @@ func (g *golden) take(t *testing.T, e *Entity, from, to int, reads *Estimator) (
 
 // scripted is the entity that the script makes, and what it says.
 func (g *golden) scripted(t *testing.T, reads *Estimator) (e Entity, said []byte) {
-	e, err := g.estimator(t).Open("pump/1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e = must(g.estimator(t).Open("pump/1", nil))
 	said = g.take(t, &e, 0, g.n, reads)
 	if g.tell {
 		if _, told := e.Tell(e.Deadline()); !told {
@@ -242,10 +239,7 @@ func (g *golden) file() string { return filepath.Join("testdata", g.name+".txt")
 // text is the file of a state: its settings, what it says, and its bytes.
 func (g *golden) text(t *testing.T, state []byte) string {
 	_, settings := g.cfg.Settings()("pump/1")
-	snapshot, err := g.estimator(t).Snapshot("pump/1", state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must(g.estimator(t).Snapshot("pump/1", state))
 	text := fmt.Sprintf("settings %s\nsnapshot %+v\nstate of %d observations\n", settings, snapshot, g.n)
 	for line := range slices.Chunk(state, 40) {
 		text += hex.EncodeToString(line) + "\n"
@@ -254,15 +248,9 @@ func (g *golden) text(t *testing.T, state []byte) string {
 }
 
 func (g *golden) read(t *testing.T) (text string, state []byte) {
-	b, err := os.ReadFile(g.file())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(g.file()))
 	lines := strings.SplitN(string(b), "\n", 4)
-	if state, err = hex.DecodeString(strings.ReplaceAll(lines[3], "\n", "")); err != nil {
-		t.Fatal(err)
-	}
-	return string(b), state
+	return string(b), must(hex.DecodeString(strings.ReplaceAll(lines[3], "\n", "")))
 }
 
 // A key has the bytes of its file of testdata. A state of the file goes on as if it had never been
@@ -290,10 +278,7 @@ func TestGoldenStates(t *testing.T) {
 			if runtime.GOARCH != "amd64" {
 				return
 			}
-			resumed, err := g.estimator(t).Open("pump/1", stored)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resumed := must(g.estimator(t).Open("pump/1", stored))
 			if again := resumed.append(nil); !bytes.Equal(again, stored) {
 				t.Errorf("the state is %x when it was read, and its file has %x", again, stored)
 			}
@@ -305,10 +290,7 @@ func TestGoldenStates(t *testing.T) {
 			}
 		})
 	}
-	all, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(filepath.Glob("testdata/*.txt"))
 	for _, file := range all {
 		if !slices.Contains(files, file) {
 			t.Errorf("%s is of no state", file)
@@ -343,10 +325,7 @@ func TestGoldenMigrations(t *testing.T) {
 	if *update {
 		fatal(t, os.WriteFile(file, []byte(text.String()), 0o666))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(os.ReadFile(file))
 	got, lines := strings.Split(text.String(), "\n"), strings.Split(string(want), "\n")
 	if len(got) != len(lines) {
 		t.Fatalf("%d migrations, want %d", len(got), len(lines))

@@ -15,13 +15,7 @@ func silences(t *testing.T, cfg Config, times []time.Time) (all []Silence) {
 	track := est.NewTrack("k")
 	for i, at := range times {
 		if i%7 == 3 { // a state goes on with the rhythm
-			b, err := track.AppendBinary(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if track, err = est.RestoreTrack("k", b); err != nil {
-				t.Fatal(err)
-			}
+			track = restored(t, est, must(track.AppendBinary(nil)))
 		}
 		if s := est.Estimate(track, Value(at, "", 0)).Silence; s != nil {
 			all = append(all, *s)
@@ -140,13 +134,7 @@ func TestToldSilenceSurvives(t *testing.T) {
 		t.Fatal("a silence was not paid, without a budget")
 	}
 	want := *track.pulse.told
-	b, err := track.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if track, err = est.RestoreTrack("k", b); err != nil {
-		t.Fatal(err)
-	}
+	track = restored(t, est, must(track.AppendBinary(nil)))
 	if at := est.listener.deadline(track.pulse, last); !at.IsZero() {
 		t.Errorf("a key that is silent falls silent again at %v", at)
 	}

@@ -74,10 +74,7 @@ func BenchmarkStateSize(b *testing.B) {
 				if m.family != "categorical" {
 					cfg.Dim = m.dim
 				}
-				model, err := expfam.New(cfg.Family, cfg.Prior, cfg.Dim)
-				if err != nil {
-					b.Fatal(err)
-				}
+				model := must(expfam.New(cfg.Family, cfg.Prior, cfg.Dim))
 				if _, ok := model.(expfam.Fitted); ok {
 					cfg.WarmUp = 50 // prior: auto
 				}

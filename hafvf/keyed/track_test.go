@@ -151,3 +151,11 @@ func TestRestoreTrackRefuses(t *testing.T) {
 		}
 	}
 }
+
+// must is v, of what cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -17,10 +17,7 @@ import (
 
 func selected(t *testing.T, names ...string) []methods.Method {
 	t.Helper()
-	all, err := methods.Select(names, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(methods.Select(names, false))
 	return all
 }
 
@@ -37,21 +34,12 @@ func table(t *testing.T, g GroupReport, key string) Table {
 func TestFiguresAreThoseOfAPlainLoop(t *testing.T) {
 	g := Streams(3, 2, 600)
 	g.Cases = g.Cases[12:14] // without a change, and coins
-	r, err := Comparison{Methods: selected(t, "forgetting", "kalman"), Groups: []Group{g}}.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(Comparison{Methods: selected(t, "forgetting", "kalman"), Groups: []Group{g}}.Run(t.Context()))
 	for at, one := range g.Cases {
 		sum, square := 0.0, 0.0
 		for _, draw := range one.Draws {
-			s, err := draw()
-			if err != nil {
-				t.Fatal(err)
-			}
-			start, err := methods.Begin(s.Family, s.X[:50])
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(draw())
+			start := must(methods.Begin(s.Family, s.X[:50]))
 			f := hafvf.NewFilter(start.Model, nil, .99)
 			state, mean, sd := f.NewState(), make([]float64, 1), make([]float64, 1)
 			error := 0.0
@@ -205,17 +193,11 @@ func TestKeys(t *testing.T) {
 
 // Every bundled series has the observations and windows of its files.
 func TestBundled(t *testing.T) {
-	groups, err := Bundled()
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups := must(Bundled())
 	series, observations, windows := 0, 0, 0
 	for _, g := range groups {
 		for _, c := range g.Cases {
-			s, err := c.Draws[0]()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(c.Draws[0]())
 			if s.Period != 288 {
 				t.Errorf("%s has a period of %d", c.Name, s.Period)
 			}
@@ -251,10 +233,7 @@ func TestRunIsCancelled(t *testing.T) {
 func TestForms(t *testing.T) {
 	g := Streams(1, 2, 600)
 	g.Cases = g.Cases[2:4]
-	r, err := Comparison{Methods: selected(t, "forgetting", "forgetting-hindsight", "cusum", "smoother"), Groups: []Group{g}}.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(Comparison{Methods: selected(t, "forgetting", "forgetting-hindsight", "cusum", "smoother"), Groups: []Group{g}}.Run(t.Context()))
 	text, doc := r.String(), r.Markdown()
 	for _, want := range []string{"15 kinds of streams, 2 of each: means\n", "\ncusum ", "F1 of changes, higher is better", "  g3 ", "(hindsight)"} {
 		if !strings.Contains(text, want) {
@@ -269,4 +248,12 @@ func TestForms(t *testing.T) {
 	if picture, err := r.Picture().Render(".svg"); err != nil || !strings.Contains(string(picture), "forgetting-hindsight") || !strings.Contains(string(picture), "cusum") {
 		t.Errorf("error %v, or a method is not in the picture", err)
 	}
+}
+
+// must is v, of what cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

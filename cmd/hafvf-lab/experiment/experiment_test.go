@@ -105,10 +105,7 @@ func TestEverySeriesOfTheFigureIsInTheFile(t *testing.T) {
 
 // Fixed decay is one Beta level under a weight of 0.75, fed with the draws.
 func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
-	m, err := expfam.New("bernoulli", expfam.Params{"alpha": 1.0, "beta": 1.0}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(expfam.New("bernoulli", expfam.Params{"alpha": 1.0, "beta": 1.0}, 0))
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}}, 0.75)
 	s := f.NewState()
 	x, memory, w := series(t, "binary", "x"), series(t, "binary", "fixed_decay_memory"), series(t, "binary", "fixed_decay_E_w")
@@ -191,10 +188,7 @@ func TestSmoothedMemoryIsTheSumOfThePasses(t *testing.T) {
 // Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ): draws from that must lie in the interval 95 times
 // in 100.
 func TestMeanIntervalCovers(t *testing.T) {
-	m, err := expfam.New("mvnormal", expfam.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(expfam.New("mvnormal", expfam.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0))
 	random := rand.New(rand.NewPCG(1, 2))
 	for i, c := range []struct{ mu, scale float64 }{{1, 2}, {-2, 3}} {
 		center, half := meanInterval(m, make([]float64, m.Len()), i)
@@ -266,4 +260,12 @@ func TestTabulate(t *testing.T) {
 	if got := tabulate(all); !strings.HasSuffix(got, want) {
 		t.Errorf("%s", got)
 	}
+}
+
+// must is v, of what cannot fail here.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

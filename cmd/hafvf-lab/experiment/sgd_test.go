@@ -18,22 +18,14 @@ import (
 
 // The file says how it was computed.
 func TestFirstPassageAgainstTheTable(t *testing.T) {
-	text, err := os.ReadFile("testdata/wiener.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("testdata/wiener.csv"))
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment = '#'
-	rows, err := r.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(r.ReadAll())
 	for _, row := range rows[1:] {
 		var v [10]float64
 		for i, field := range row {
-			if v[i], err = strconv.ParseFloat(field, 64); err != nil {
-				t.Fatal(err)
-			}
+			v[i] = must(strconv.ParseFloat(field, 64))
 		}
 		p := firstPassage(v[0], v[1], v[2], v[3], v[4] == 1)
 		for i, got := range []float64{p.log, p.t, p.v, p.a, p.w} {
@@ -144,10 +136,7 @@ func TestStoppedTrainingGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	for k, c := range sgdOptimizers {
 		run := func(from, to int) *training {
-			tr, err := newTraining(short, short.seed, k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := must(newTraining(short, short.seed, k))
 			if from > 0 {
 				if err := tr.load(dir); err != nil {
 					t.Fatal(err)
@@ -180,10 +169,7 @@ func TestStoppedTrainingGoesOn(t *testing.T) {
 
 func TestCheckpointOfAnotherKind(t *testing.T) {
 	dir := t.TempDir()
-	tr, err := newTraining(short, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must(newTraining(short, 1, 0))
 	if err := os.WriteFile(tr.file(dir), []byte("nonsense"), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -267,10 +253,7 @@ func TestInformedStartLeavesNoDifference(t *testing.T) {
 	difference := func(informed bool) float64 {
 		var score [2]float64
 		for k := range score {
-			tr, err := newTraining(p, p.seed, k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := must(newTraining(p, p.seed, k))
 			if informed {
 				tr.m.head.b[1], tr.m.head.b[3] = 0.54, -1.1 // a = 1.4, 0.15 s
 			}
