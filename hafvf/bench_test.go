@@ -31,8 +31,7 @@ func BenchmarkNormal(b *testing.B) {
 	}
 }
 
-// BenchmarkBank times the default banks with and without detection, and the bank
-// of one beside its filter.
+// BenchmarkBank times the default bank with and without detection.
 func BenchmarkBank(b *testing.B) {
 	m := familytest.New(b, "normal", nil)
 	for _, c := range []struct {
@@ -40,13 +39,8 @@ func BenchmarkBank(b *testing.B) {
 		members []hafvf.Member
 		detect  *hafvf.Detect
 	}{
-		{"fixed", []hafvf.Member{{Top: .985}}, nil},
-		{"two levels", hafvf.DefaultBank()[:1], nil},
 		{"default", hafvf.DefaultBank(), nil},
 		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
-		{"default of normal", hafvf.DefaultBankOf("normal"), nil},
-		{"default of normal, detection", hafvf.DefaultBankOf("normal"), &hafvf.Detect{}},
-		{"without two levels, detection", hafvf.DefaultBankOf("normal")[1:], &hafvf.Detect{}},
 	} {
 		for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
 			xs := familytest.Stream(kind, 4096)

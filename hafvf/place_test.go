@@ -20,11 +20,7 @@ func TestPlaces(t *testing.T) {
 			m := c.New(t)
 			var steps [][][]float64
 			for range n {
-				x := c.Draw(rng)
-				if _, sequential := m.(expfam.Sequential); sequential {
-					x = x[len(x)-1:]
-				}
-				steps = append(steps, [][]float64{x})
+				steps = append(steps, [][]float64{c.Vector(m, rng)})
 			}
 			rows := expfam.NewRows(m)
 			observe := func(d []float64, i int) {

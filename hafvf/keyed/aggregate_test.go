@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
@@ -272,28 +271,6 @@ func TestSilenceStopsIntervals(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("live %t: %q, want %q", live, got, want)
 		}
-	}
-}
-
-// The state of other intervals is another one's.
-func TestAggregateSettings(t *testing.T) {
-	with := func(every time.Duration) Config {
-		return Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: every, Value: Count, Zero: true}}}
-	}
-	e := must(newEstimator(t, with(time.Minute)).Open("k", nil))
-	o := Observation{Time: time.Unix(1e9, 0)}
-	take(t, &e, &o)
-	b, _ := e.AppendBinary(nil)
-	for _, other := range []Config{with(time.Hour), {Filter: hafvf.Config{Family: "poisson"}}} {
-		m := newMigrator(t, other)
-		_, text := with(time.Minute).Settings()("k")
-		if _, _, err := m.Migrate("k", b, text); err == nil || !strings.Contains(err.Error(), "other aggregate") && !strings.Contains(err.Error(), "another aggregate") {
-			t.Error(err)
-		}
-	}
-	detail, _ := json.Marshal(with(time.Minute).AllSettings())
-	if !strings.Contains(string(detail), `"aggregate":{"every":60000000000,"value":"count","zero":true}`) {
-		t.Errorf("%s", detail)
 	}
 }
 

@@ -86,34 +86,3 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 		}
 	})
 }
-
-// TestExportKeyByKey: keys that stand one after the other in a log do not expire while they are
-// written, however far the log is ahead of them, and do when the log has gone on.
-func TestExportKeyByKey(t *testing.T) {
-	const day = 24 * time.Hour
-	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Expire: 90 * day})
-	begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	end := begin.Add(365 * day)
-	e, _ := est.Open("b", nil)
-	say := func(at, log time.Time) (n int64) {
-		o := Value(at, "", 1)
-		o.LogTime = log
-		take(t, &e, &o)
-		var out Estimate
-		e.Learn(nil, &out, &o)
-		return out.N
-	}
-	for i := range 100 {
-		if n := say(begin.Add(time.Duration(i)*day), end); n != int64(i+1) {
-			t.Fatalf("record %d is the key's %dth", i, n)
-		}
-		b, _ := e.AppendBinary(nil)
-		e, _ = est.Open("b", b)
-	}
-	if n := say(begin.Add(100*day), end.Add(80*day)); n != 101 {
-		t.Errorf("a log that has gone on for 80 days makes it the %dth", n)
-	}
-	if n := say(begin.Add(101*day), end.Add(180*day)); n != 1 {
-		t.Errorf("a log that has gone on for 100 days makes it the %dth", n)
-	}
-}

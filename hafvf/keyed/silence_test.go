@@ -122,31 +122,3 @@ func TestSilenceSays(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
-
-// A silence that was told survives in the state, and the end alone is told of it.
-func TestToldSilenceSurvives(t *testing.T) {
-	cfg := Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{After: time.Minute}}
-	est := newEstimator(t, cfg)
-	track := est.NewTrack("k")
-	last := time.Unix(100, 0).UTC()
-	est.Estimate(track, Value(last, "", 1))
-	if !est.listener.tell(track.pulse, track.pays) {
-		t.Fatal("a silence was not paid, without a budget")
-	}
-	want := *track.pulse.told
-	track = restored(t, est, must(track.AppendBinary(nil)))
-	if at := est.listener.deadline(track.pulse, last); !at.IsZero() {
-		t.Errorf("a key that is silent falls silent again at %v", at)
-	}
-	// It spoke before its bound had passed, which came too late to be known.
-	e := est.Estimate(track, Value(last.Add(30*time.Second), "i", 1))
-	if e.Silence == nil || *e.Silence != want || !want.Told || !want.Since.Equal(last) || want.Bound != time.Minute {
-		t.Errorf("%+v, want %+v", e.Silence, want)
-	}
-	if told := e.Alerts("k"); len(told) != 1 || told[0].Kind != RecoveredAlarm || told[0].Of.ID != "i" {
-		t.Errorf("%+v", told)
-	}
-	if e := est.Estimate(track, Value(last.Add(40*time.Second), "", 1)); e.Silence != nil {
-		t.Errorf("%+v", e.Silence)
-	}
-}

@@ -134,31 +134,6 @@ func byLevels(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 	}
 }
 
-// Of one change of a coin, evidence and probability are those of an enumeration.
-func TestPlacesOfACoin(t *testing.T) {
-	s := segments.NewSegmenter(streamModel(t, "bernoulli"), 10)
-	n := 0
-	for k := range 10 {
-		x := placedKinds[2].Make(rand.New(rand.NewPCG(*seed, uint64(k))), 400).X
-		g := s.Smooth(familytest.Single(x))
-		if len(g.Changes()) != 1 {
-			continue
-		}
-		n++
-		_, logOdds := tosses.enumerate(x)
-		p := g.Places()[0]
-		if math.Abs(p.Evidence-math.Log(399)-logOdds) > 1e-9 || !(p.Probability > .95/(1+math.Exp(-logOdds))-.03) {
-			t.Errorf("stream %d: %+v, enumeration's log odds %g", k, p, logOdds)
-		}
-		if at := g.Changes()[0]; g.Evidence[at] < p.Evidence {
-			t.Errorf("stream %d: evidence %g at the change, of its place %g", k, g.Evidence[at], p.Evidence)
-		}
-	}
-	if n < 5 {
-		t.Errorf("%d streams of one change", n)
-	}
-}
-
 // The interval of a change holds the true one about as often as it says, and so does the
 // probability of a change: bounds far from what is usual.
 func TestPlacesAreCalibrated(t *testing.T) {

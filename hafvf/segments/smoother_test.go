@@ -383,11 +383,7 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 				rng := rand.New(rand.NewPCG(15, uint64(n)))
 				var steps [][][]float64
 				for range n {
-					x := c.Draw(rng)
-					if sequential {
-						x = x[len(x)-1:]
-					}
-					steps = append(steps, [][]float64{x})
+					steps = append(steps, [][]float64{c.Vector(m, rng)})
 				}
 				g := smoother.Smooth(steps)
 				if len(g.Changes()) > 0 {
@@ -413,7 +409,6 @@ func TestSmootherOfAnyParts(t *testing.T) {
 	for _, c := range familytest.Families {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
-			_, sequential := m.(expfam.Sequential)
 			smoother := segments.NewSegmenter(m, 10)
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 21))
@@ -422,10 +417,7 @@ func TestSmootherOfAnyParts(t *testing.T) {
 					var steps [][][]float64
 					missing := rng.IntN(4) == 0
 					for range []int{1, 2, 5, 30}[rng.IntN(4)] {
-						x := c.Draw(rng)
-						if sequential {
-							x = x[len(x)-1:]
-						}
+						x := c.Vector(m, rng)
 						if missing || rng.IntN(8) == 0 {
 							x = []float64{math.NaN()}
 						}

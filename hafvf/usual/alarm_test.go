@@ -42,7 +42,7 @@ var adversaries = map[string]adversary{
 }
 
 // The first n observations raise at most n/P + 9 alarms, whatever comes, also where the pace
-// changes on the way.
+// changes on the way, and with those that are paid between observations.
 func TestAlarmBound(t *testing.T) {
 	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
@@ -70,6 +70,9 @@ func TestAlarmBound(t *testing.T) {
 				}
 				n++
 				if d.Alarm != NoAlarm {
+					alarms++
+				}
+				if rng.IntN(8) == 0 && a.Pay(s) {
 					alarms++
 				}
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
@@ -468,34 +471,4 @@ func TestAlarmLasts(t *testing.T) {
 			t.Errorf("%s: lasts %v, ended %v", c.name, lasts, ended)
 		}
 	}
-}
-
-// TestAlarmPays has alarms paid between observations: with those the alarms of n observations
-// keep to n/P + 9.
-func TestAlarmPays(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		budget := rapid.Float64Range(1, 50).Draw(t, "budget")
-		a := NewAlarm(paceOf(budget, 0, 0))
-		s := a.NewState()
-		paid, n := 0, 0
-		for _, kind := range rapid.SliceOfN(rapid.IntRange(0, 2), 1, 400).Draw(t, "steps") {
-			switch kind {
-			case 0:
-				if a.Pay(s) {
-					paid++
-				}
-			default:
-				n++
-				if a.Update(s, 20*float64(kind-1), false, nil).Alarm != NoAlarm {
-					paid++
-				}
-			}
-			if float64(paid) > float64(n)/budget+9 {
-				t.Fatalf("%d alarms in %d observations, budget %g", paid, n, budget)
-			}
-			if err := a.Valid(s); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
 }

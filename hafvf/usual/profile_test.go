@@ -231,27 +231,6 @@ func TestProfileMissing(t *testing.T) {
 	}
 }
 
-// What a profile scores does not depend on what else its object has seen, and every
-// state is one that Valid passes.
-func TestProfileStateIsAll(t *testing.T) {
-	times, ys := profileStream(5, 400, 2)
-	c := DefaultProfile()
-	c.Dim = 2
-	p, other := profileOf(c), profileOf(c)
-	s := p.NewState()
-	for i, y := range ys {
-		if err := p.Valid(s); err != nil {
-			t.Fatalf("before observation %d: %v", i, err)
-		}
-		u := slices.Clone(s)
-		want := p.Update(s, anyPace, times[i], y)
-		if got := other.Update(u, anyPace, times[i], y); got.Score != want.Score || !equalBits(s, u) {
-			t.Fatalf("observation %d: score %v, want %v", i, got.Score, want.Score)
-		}
-		other.Update(other.NewState(), anyPace, times[len(times)-1-i], ys[len(ys)-1-i])
-	}
-}
-
 // A shift of one coordinate of ten is found, whether or not they depend on each
 // other, and without it alarms keep below the budget.
 func TestProfileOfVectors(t *testing.T) {

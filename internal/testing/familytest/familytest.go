@@ -22,6 +22,15 @@ type Family struct {
 // New makes the model of the family.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
 
+// Vector draws an observation as a filter of m takes it: of a sequential model the target alone.
+func (f Family) Vector(m expfam.Model, rng *rand.Rand) []float64 {
+	x := f.Draw(rng)
+	if _, sequential := m.(expfam.Sequential); sequential {
+		x = x[len(x)-1:]
+	}
+	return x
+}
+
 // Families are all of them.
 var Families = []Family{
 	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
