@@ -50,6 +50,12 @@ func TestBinomialIsManyTosses(t *testing.T) {
 		if math.Abs(got.LogPredictive-want.LogPredictive-orders) > 1e-9*float64(n) || math.Abs(got.Memory-want.Memory) > 1e-9*want.Memory {
 			t.Fatalf("step %d: %+v, want %+v and %g", i, got, want, orders)
 		}
+		var next, toss [2]float64
+		trials.Model().Predict(next[:1], next[1:], trials.Sample(s), 1, []float64{math.NaN(), 1})
+		tosses.Model().Predict(toss[:1], toss[1:], tosses.Sample(r), 1, nil)
+		if math.Abs(next[0]-toss[0]) > 1e-12 || math.Abs(next[1]-toss[1]) > 1e-12 {
+			t.Fatalf("step %d: one trial is predicted as %v, a toss as %v", i, next, toss)
+		}
 	}
 }
 

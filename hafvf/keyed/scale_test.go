@@ -73,6 +73,9 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 			if (got.Belief == nil) != (want.Belief == nil) || (got.Alarm == nil) != (want.Alarm == nil) {
 				t.Fatalf("%s, step %d: alerts differ", scale, i)
 			}
+			if d := got.Detection; d.Kind == hafvf.Change && max(d.StartN-151, 151-d.StartN) > 2 {
+				t.Errorf("%s, step %d: a change from observation %d on, want 151", scale, i, d.StartN)
+			}
 			if got.Belief != nil {
 				told++
 				near(i, "size", got.Belief.Size, want.Belief.Size)
