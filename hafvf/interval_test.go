@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
-
 )
 
 // tails are the probabilities, by the log predictive of a bank, of an observation up to

@@ -85,16 +85,12 @@ func nab(t testing.TB) (all []nabSeries) {
 // the first detection earns S((r+1)/n)/S(1), with S(y) = tanh(5y/2). A detection d
 // observations after the end of the last window of n observations costs A·S(d/(n−1)),
 // and one before all windows costs A. A window without a detection costs B. The
-// profile gives A and B. With the sum over all series standardised, a detector that
+// standard profile gives A and B. With the sum over all series standardised, a detector that
 // finds nothing scores 0, and one that finds just the beginning of every window 100.
 
-// A nabProfile is what a false detection costs at most, and a missed window.
-type nabProfile struct{ false, missed float64 }
-
-var (
-	nabStandard = nabProfile{.11, 1}
-	nabLowFalse = nabProfile{.22, 1}
-	nabLowMiss  = nabProfile{.11, 2}
+const (
+	nabFalse  = .11 // what a false detection costs at most
+	nabMissed = 1.  // what a missed window costs
 )
 
 // A nabTally counts detections, without the probation.
@@ -115,8 +111,8 @@ func (c *nabTally) add(o nabTally) {
 	c.cost += o.cost
 }
 
-func (c nabTally) score(p nabProfile) float64 {
-	return 100 * (c.gain + p.missed*float64(c.hit) - p.false*c.cost) / ((1 + p.missed) * float64(c.windows))
+func (c nabTally) score() float64 {
+	return 100 * (c.gain + nabMissed*float64(c.hit) - nabFalse*c.cost) / ((1 + nabMissed) * float64(c.windows))
 }
 
 func (c nabTally) falseAlarms() float64 { return 1e4 * float64(c.false) / float64(c.outside) }
@@ -188,9 +184,9 @@ func (s nabSeries) tally(detections []int) nabTally {
 	return c.nabTally
 }
 
-// nabSweep returns the tally at the threshold of anomaly scores that is best under
-// the profile, one for all series. A score that reaches it is a detection.
-func nabSweep(series []nabSeries, scores [][]float64, profile nabProfile) (best nabTally, threshold float64) {
+// nabSweep returns the tally at the best threshold of anomaly scores, one for all series. A
+// score that reaches it is a detection.
+func nabSweep(series []nabSeries, scores [][]float64) (best nabTally, threshold float64) {
 	type scored struct {
 		nabPoint
 		series int
@@ -208,7 +204,7 @@ func nabSweep(series []nabSeries, scores [][]float64, profile nabProfile) (best 
 	best, threshold = c.nabTally, math.Inf(1)
 	for i, p := range all {
 		c.detect(p.series, p.nabPoint)
-		if (i+1 == len(all) || all[i+1].score < p.score) && c.score(profile) > best.score(profile) {
+		if (i+1 == len(all) || all[i+1].score < p.score) && c.score() > best.score() {
 			best, threshold = c.nabTally, p.score
 		}
 	}
@@ -238,12 +234,11 @@ func TestNABPublished(t *testing.T) {
 			}
 			scores = append(scores, published[name][s.name])
 		}
-		best, threshold := nabSweep(series, scores, nabStandard)
-		if got := fmt.Sprintf("%.1f", best.score(nabStandard)); got != want || len(series) != 39 || best.windows != 83 {
+		best, threshold := nabSweep(series, scores)
+		if got := fmt.Sprintf("%.1f", best.score()); got != want || len(series) != 39 || best.windows != 83 {
 			t.Errorf("%s: score %s on %d series with %d windows, want %s on 39 with 83", name, got, len(series), best.windows, want)
 		}
-		t.Logf("%s: %.2f at the threshold %.9g, low FP %.2f, low FN %.2f, %d windows hit, %.2f false in 10,000",
-			name, best.score(nabStandard), threshold, best.score(nabLowFalse), best.score(nabLowMiss), best.hit, best.falseAlarms())
+		t.Logf("%s: %.2f at the threshold %.9g, %d windows hit, %.2f false in 10,000", name, best.score(), threshold, best.hit, best.falseAlarms())
 	}
 }
 
@@ -276,33 +271,9 @@ func TestNABTally(t *testing.T) {
 			t.Errorf("%s: %+v, want hit %d, false %d, gain %g, cost %g", c.name, got, c.hit, c.false, c.gain, c.cost)
 		}
 	}
-	for _, p := range []nabProfile{nabStandard, nabLowFalse, nabLowMiss} {
-		if got := s.tally(nil).score(p); got != 0 {
-			t.Errorf("%+v: nothing scores %g, want 0", p, got)
-		}
-		if got := s.tally([]int{200, 400, 600}).score(p); math.Abs(got-100) > 1e-9 {
-			t.Errorf("%+v: the beginnings score %g, want 100", p, got)
-		}
-		last := math.Inf(1)
-		for i := 200; i < 210; i++ {
-			got := s.tally([]int{i}).score(p)
-			if !(got < last && got > 0) {
-				t.Errorf("%+v: a detection at %d scores %g, one before it %g", p, i, got, last)
-			}
-			last = got
-		}
-	}
-	one := s.tally([]int{180, 200})
-	for _, c := range []struct {
-		profile nabProfile
-		want    float64
-	}{
-		{nabStandard, 100 * (2 - .11) / 6},
-		{nabLowFalse, 100 * (2 - .22) / 6},
-		{nabLowMiss, 100 * (3 - .11) / 9},
-	} {
-		if got := one.score(c.profile); math.Abs(got-c.want) > 1e-9 {
-			t.Errorf("%+v: one window hit and one false detection score %g, want %g", c.profile, got, c.want)
+	for want, detections := range map[float64][]int{0: nil, 100: {200, 400, 600}, 100 * (2 - .11) / 6: {180, 200}} {
+		if got := s.tally(detections).score(); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v: score %g, want %g", detections, got, want)
 		}
 	}
 }

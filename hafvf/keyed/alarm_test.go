@@ -30,8 +30,9 @@ func shifting(n int) []Observation {
 
 var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
 
-// alarmsOf returns the positions of the alarms, and what debt adds to the last threshold.
-func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, debt float64) {
+// alarmsOf returns the positions of the alarms and of those that are muted, and what debt adds to
+// the last threshold.
+func alarmsOf(t *testing.T, cfg Config, in []Observation) (at, muted []int64, debt float64) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
@@ -63,18 +64,26 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at []int64, debt floa
 		if e.Alarm != nil {
 			at = append(at, e.N)
 		}
+		if e.Detection.Muted {
+			muted = append(muted, e.N)
+		}
 	}
-	return at, debt
+	return at, muted, debt
 }
 
-// What AlertConfig does not permit raises no alarm and costs no budget.
+// What AlertConfig does not permit raises no alarm, is none that is muted, and costs no budget.
 func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	in := shifting(2000)
 	plain := alarming
 	plain.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
-	all, debt := alarmsOf(t, plain, in)
+	all, _, debt := alarmsOf(t, plain, in)
 	if len(all) < 5 || debt <= 0 {
 		t.Fatalf("%d alarms, debt %g", len(all), debt)
+	}
+	rare := plain
+	rare.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 300 })
+	if few, muted, _ := alarmsOf(t, rare, in); len(few) == 0 || len(few) >= len(all) || len(muted) == 0 || muted[0] < few[0] {
+		t.Errorf("at a larger budget alarms at %v, muted ones at %v", few, muted)
 	}
 	for name, c := range map[string]AlertConfig{
 		"change":    {MinChange: 50},
@@ -85,22 +94,22 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	} {
 		cfg := plain
 		cfg.Alerts = c
-		at, debt := alarmsOf(t, cfg, in)
+		at, muted, debt := alarmsOf(t, cfg, in)
 		// The way back from the shift is down, and no novelty.
 		if name == "direction" && len(at) < len(all) {
 			continue
 		}
-		if len(at) != 0 || debt != 0 {
-			t.Errorf("%s: alarms %v, debt %g", name, at, debt)
+		if len(at)+len(muted) != 0 || debt != 0 {
+			t.Errorf("%s: alarms %v, muted %v, debt %g", name, at, muted, debt)
 		}
 	}
 	cfg := plain
 	cfg.Alerts = AlertConfig{Direction: Up, MinAbs: 5}
-	if up, _ := alarmsOf(t, cfg, in); len(up) < 5 {
+	if up, _, _ := alarmsOf(t, cfg, in); len(up) < 5 {
 		t.Errorf("alarms up %v, of %v", up, all)
 	}
 	cfg.Alerts = AlertConfig{Cooldown: 24 * time.Hour}
-	at, _ := alarmsOf(t, cfg, in)
+	at, _, _ := alarmsOf(t, cfg, in)
 	for i := range at[1:] {
 		if at[i+1]-at[i] < 288 {
 			t.Errorf("alarms %v within the cooldown of 288 observations", at)
@@ -142,7 +151,7 @@ func TestScoresOfFamilies(t *testing.T) {
 				filter.Dim = c.dim
 			}
 			t.Run(fmt.Sprint(family, ", times ", timed), func(t *testing.T) {
-				at, debt := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
+				at, _, debt := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
 				if (len(at) > 0) != (debt > 1e-12) || debt < 0 {
 					t.Errorf("alarms %v, debt %g", at, debt)
 				}
@@ -257,38 +266,6 @@ func TestPaceOf(t *testing.T) {
 		if p := c.cfg.PaceOf(c.step); p.Budget() != c.budget || p.Rest() != c.rest {
 			t.Errorf("%+v at %v: budget %g, rest %d; want %g, %d", c.cfg, c.step, p.Budget(), p.Rest(), c.budget, c.rest)
 		}
-	}
-}
-
-// Incidents that come more often than the budget are muted, once or, where they outlast the
-// rest, now and then. An alarm is not.
-func TestMutedIncidents(t *testing.T) {
-	cfg := alarming
-	cfg.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 1e6 })
-	est := newEstimator(t, cfg)
-	track := est.NewTrack("k")
-	rng := rand.New(rand.NewPCG(3, 5))
-	alarms, muted := 0, 0
-	for i := range 10_000 {
-		x := rng.NormFloat64()
-		if i%600 >= 590 {
-			x += 4
-		}
-		e := est.Estimate(track, Value(time.Unix(int64(300*i), 0).UTC(), "", x))
-		switch d := e.Detection; {
-		case e.Alarm != nil && d.Muted:
-			t.Fatalf("observation %d raises an alarm and is muted", i)
-		case e.Alarm != nil:
-			alarms++
-		case d.Muted:
-			muted++
-		}
-		if muted > 0 && alarms == 0 {
-			t.Fatalf("observation %d is muted without an alarm before it", i)
-		}
-	}
-	if alarms < 2 || muted < 5 || muted > 16 {
-		t.Errorf("%d alarms and %d muted of 16 incidents", alarms, muted)
 	}
 }
 

@@ -3,6 +3,7 @@ package keyed
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,18 +98,10 @@ func TestAlarmsOnAScaleAreInUnitsOfTheData(t *testing.T) {
 			Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, Scale: hafvf.Log},
 			Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Change}, MinAbs: least},
 		}
-		est := newEstimator(t, cfg)
-		track := est.NewTrack("k")
 		rng := rand.New(rand.NewPCG(1, 3))
-		told := false
-		for i := range 200 { // the median goes from 10 to 20
-			x := 10 * math.Exp(rng.NormFloat64()/10)
-			if i >= 100 {
-				x *= 2
-			}
-			told = est.Estimate(track, Value(time.Unix(int64(60*i), 0), "", x)).Belief != nil || told
-		}
-		if told != want {
+		// The median goes from 10 to 20.
+		all := fed(t, cfg, 200, time.Minute, func(i int) float64 { return 10 * float64(1+i/100) * math.Exp(rng.NormFloat64()/10) })
+		if told := slices.ContainsFunc(all, func(e Estimate) bool { return e.Belief != nil }); told != want {
 			t.Errorf("min_abs %g: told is %v", least, told)
 		}
 	}
@@ -154,26 +147,13 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 		t.Errorf("the coefficient is %g, want 2", got)
 	}
 
-	var plain, scaled []Smoothed
-	for _, scale := range []hafvf.Scale{"", hafvf.Log} {
-		sm := newSmoother(t, SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: scale}, Gap: time.Hour})
-		var all []Observation
-		rng := rand.New(rand.NewPCG(1, 5))
-		for i := range 60 {
-			y := rng.NormFloat64() + float64(i/30)*5
-			if scale == hafvf.Log {
-				y = math.Exp(y)
-			}
-			all = append(all, Value(time.Unix(int64(i), 0), "", y))
-		}
-		sm.Smooth("k", all, 0, func(s Smoothed) {
-			if scale == "" {
-				plain = append(plain, s)
-			} else {
-				scaled = append(scaled, s)
-			}
-		})
+	var values, logs []Observation
+	for i := range 60 {
+		y, at := rng.NormFloat64()+float64(i/30)*5, time.Unix(int64(i), 0)
+		values, logs = append(values, Value(at, "", y)), append(logs, Value(at, "", math.Exp(y)))
 	}
+	plain := smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour}, values)
+	scaled := smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}, Gap: time.Hour}, logs)
 	for i, p := range plain {
 		s := scaled[i]
 		if math.Abs(s.ChangeEvidence-p.ChangeEvidence) > 1e-6 || s.Change != p.Change ||

@@ -98,15 +98,8 @@ func TestRoundedValues(t *testing.T) {
 	for _, c := range []struct{ from, to, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
 		cfg := Recommended("normal")
 		cfg.Alerts.Beliefs = []hafvf.Kind{hafvf.Outlier, hafvf.Change}
-		est := newEstimator(t, cfg)
-		track := est.NewTrack("k")
 		told := 0
-		for i := range 1100 {
-			x := c.from
-			if i >= 1000 {
-				x = c.to
-			}
-			e := est.Estimate(track, Value(time.Unix(int64(300*i), 0), "", x))
+		for _, e := range fed(t, cfg, 1100, 5*time.Minute, func(i int) float64 { return []float64{c.from, c.to}[i/1000] }) {
 			for _, a := range []*Alert{e.Alarm, e.Belief} {
 				if a == nil {
 					continue

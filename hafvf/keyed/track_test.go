@@ -54,6 +54,17 @@ func restored(t fataler, est *Estimator, state []byte) *Track {
 	return track
 }
 
+// fed are the estimates of a key under cfg with a value every step.
+func fed(t fataler, cfg Config, n int, step time.Duration, x func(i int) float64) (all []Estimate) {
+	t.Helper()
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	for i := range n {
+		all = append(all, est.Estimate(track, Value(time.Unix(0, 0).UTC().Add(time.Duration(i)*step), "", x(i))))
+	}
+	return all
+}
+
 // take has the entity take an observation that is not late.
 func take(t fataler, e *Entity, o *Observation) {
 	t.Helper()

@@ -39,35 +39,6 @@ func TestFirstPassageAgainstTheTable(t *testing.T) {
 	}
 }
 
-// The density at either boundary integrates to the probability of the choice.
-func TestFirstPassageIntegratesToTheChoice(t *testing.T) {
-	for _, v := range []float64{-4, -0.7, 0, 0.3, 2, 6} {
-		for _, a := range []float64{0.4, 1, 1.7, 3} {
-			for _, w := range []float64{0.05, 0.3, 0.5, 0.9} {
-				lower := 1 - w
-				if v != 0 {
-					lower = (1 - math.Exp(-2*v*a*(1-w))) / (math.Exp(2*v*a*w) - math.Exp(-2*v*a*(1-w)))
-				}
-				for _, upper := range []bool{false, true} {
-					// By the trapezoidal rule in ln t, outside of which nothing is left.
-					const h = 0.02
-					sum := 0.0
-					for x := math.Log(a*a) - 12; x < math.Log(a*a)+5; x += h {
-						sum += h * math.Exp(x+firstPassage(math.Exp(x), v, a, w, upper).log)
-					}
-					want := lower
-					if upper {
-						want = 1 - lower
-					}
-					if math.Abs(sum-want) > 1e-6*want {
-						t.Errorf("v = %g, a = %g, w = %g, upper %v: %.9g, probability %.9g", v, a, w, upper, sum, want)
-					}
-				}
-			}
-		}
-	}
-}
-
 // The walk leaves where and when the density says: shares within 4 standard
 // errors, mean times too, of which the moments come from the density.
 func TestDrawPassageFollowsTheDensity(t *testing.T) {
@@ -242,33 +213,5 @@ func TestSGD(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// The difference is made by the start: with zero biases the non-decision time
-// begins above the fastest reactions, the first gradients are huge, and Adam
-// remembers them. From biases near the truth it is as good as AdaFVF.
-func TestInformedStartLeavesNoDifference(t *testing.T) {
-	p := protocol{trials: 40, iterations: 750, seed: 1}
-	difference := func(informed bool) float64 {
-		var score [2]float64
-		for k := range score {
-			tr := must(newTraining(p, p.seed, k))
-			if informed {
-				tr.m.head.b[1], tr.m.head.b[3] = 0.54, -1.1 // a = 1.4, 0.15 s
-			}
-			for range p.iterations {
-				tr.step()
-			}
-			score[k] = tr.Clean[len(tr.Clean)-1]
-		}
-		t.Logf("informed %v: Adam %.3f, AdaFVF %.3f", informed, score[byAdam], score[byMean])
-		return score[byMean] - score[byAdam]
-	}
-	if d := difference(false); d > -0.05 {
-		t.Errorf("from zero biases: AdaFVF is %.3f above Adam", d)
-	}
-	if d := difference(true); math.Abs(d) > 0.05 {
-		t.Errorf("from biases near the truth: AdaFVF is %.3f above Adam", d)
 	}
 }
