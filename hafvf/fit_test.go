@@ -10,8 +10,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Data in other units give the same inference in those units: the log predictive
-// moves by the log of the scale, and nothing else changes.
+// Data in other units give the same inference in those units, of a bank with detection too: the
+// log predictive moves by the log of the scale, predictions with the units, and nothing else changes.
 func TestFitIsEquivariant(t *testing.T) {
 	for _, c := range []struct {
 		family        string
@@ -45,17 +45,32 @@ func TestFitIsEquivariant(t *testing.T) {
 			xs, ys = append(xs, x), append(ys, y)
 		}
 		base := familytest.New(t, c.family, c.prior).(expfam.Fitted)
-		m, n := base.Fit(base.LocationScale(xs[:50])), base.Fit(base.LocationScale(ys[:50]))
-		f, g := hafvf.NewFilter(m, levels(2), 1), hafvf.NewFilter(n, levels(2), 1)
+		f := hafvf.NewBank(base, hafvf.DefaultBankOf(c.family), .999, &hafvf.Detect{})
+		g := hafvf.NewBank(base, hafvf.DefaultBankOf(c.family), .999, &hafvf.Detect{})
+		f.Use(base.Fit(base.LocationScale(xs[:50])))
+		g.Use(base.Fit(base.LocationScale(ys[:50])))
 		s, u := f.NewState(), g.NewState()
-		outputs := float64(m.Outputs())
+		outputs := base.Outputs()
+		mean, sd, mean2, sd2 := make([]float64, outputs), make([]float64, outputs), make([]float64, outputs), make([]float64, outputs)
 		for i := range xs {
 			p, q := f.Update(s, xs[i]), g.Update(u, ys[i])
 			if p.Missing {
 				continue
 			}
-			if math.Abs(p.LogPredictive-(q.LogPredictive+outputs*math.Log(c.scale))) > 1e-6 || math.Abs(p.Weight-q.Weight) > 1e-6 {
+			last := len(p.Members) - 1
+			if math.Abs(p.LogPredictive-(q.LogPredictive+float64(outputs)*math.Log(c.scale))) > 1e-6 || math.Abs(p.Members[0].Weight-q.Members[0].Weight) > 1e-6 ||
+				math.Abs(p.Members[last].Share-q.Members[last].Share) > 1e-6 || p.Detection.Kind != q.Detection.Kind {
 				t.Fatalf("%s, scale %g, step %d: %+v, in other units %+v", c.family, c.scale, i, p, q)
+			}
+			if c.family == "regression" {
+				continue // whose regressors have units
+			}
+			f.Predict(mean, sd, s, f.Regressors(s, nil))
+			g.Predict(mean2, sd2, u, g.Regressors(u, nil))
+			for k := range mean {
+				if math.Abs(mean2[k]-(c.scale*mean[k]+c.offset)) > 1e-6*c.scale || i > 10 && math.Abs(sd2[k]-c.scale*sd[k]) > 1e-6*c.scale*sd[k] {
+					t.Fatalf("%s, step %d: prediction %g ± %g, in other units %g ± %g", c.family, i, mean[k], sd[k], mean2[k], sd2[k])
+				}
 			}
 		}
 	}

@@ -362,27 +362,6 @@ func TestForget(t *testing.T) {
 		})
 	}
 	differ(t, "told", all[1], all[0])
-	// The fleet stays while one of its keys does.
-	a, b := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
-	b.Register("a/gone", begin, time.Minute, time.Hour)
-	for _, f := range []*incidents.Fleet{a, b} {
-		register(f)
-		f.Advance(begin)
-		f.Forget("a/gone")
-	}
-	var events [2][]incidents.Event
-	for i, f := range []*incidents.Fleet{a, b} {
-		for j, k := range tree[:6] {
-			f.Add(incidents.Alarm{ID: fmt.Sprint(j), Key: k, Time: begin.Add(time.Hour)})
-		}
-		events[i] = f.Advance(begin.Add(2 * time.Hour)).Events
-	}
-	if len(events[0]) == 0 {
-		t.Fatal("nothing found")
-	}
-	if diff := gocmp.Diff(events[0], events[1], same, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // A key that was forgotten has left no trace of its name, whatever it was in: a member of an open
