@@ -1,10 +1,8 @@
 package hafvf
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -26,7 +24,6 @@ func TestExcursionTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text := must(os.ReadFile(file))
 			var trace struct {
 				Family string
 				Prior  Params
@@ -34,9 +31,7 @@ func TestExcursionTraces(t *testing.T) {
 				// log predictive, P(stay), P(outlier), P(change), kind, start, age
 				Steps [][7]float64
 			}
-			if err := json.Unmarshal(text, &trace); err != nil {
-				t.Fatal(err)
-			}
+			familytest.ReadJSON(t, file, &trace)
 			m := familytest.New(t, trace.Family, trace.Prior)
 			b := NewBank(m, fixedPair, .999, &Detect{})
 			s := b.NewState()

@@ -1,10 +1,8 @@
 package hafvf
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"hafvf/internal/streams"
@@ -17,7 +15,6 @@ import (
 func TestRealTraces(t *testing.T) {
 	for _, name := range []string{"iid", "ar", "season"} {
 		t.Run(name, func(t *testing.T) {
-			text := must(os.ReadFile("testdata/lanes_" + name + ".json"))
 			var trace struct {
 				X               []float64
 				Location, Scale float64
@@ -32,9 +29,7 @@ func TestRealTraces(t *testing.T) {
 					Shares        []float64
 				}
 			}
-			if err := json.Unmarshal(text, &trace); err != nil {
-				t.Fatal(err)
-			}
+			familytest.ReadJSON(t, "testdata/lanes_"+name+".json", &trace)
 			m := familytest.New(t, "normal", Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale})
 			b := NewBank(m, []Member{{Top: .985}, {Top: .9998, AR: 1}, {Top: .9998}}, .999, &Detect{})
 			s := b.NewState()

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/familytest"
 )
 
 // The files are those of the repository numenta/NAB, and published_scores.json.gz
@@ -36,7 +38,7 @@ func nab(t testing.TB) (all []nabSeries) {
 		t.Fatalf("no series in %q", *nabDir)
 	}
 	windows := map[string][][2]string{}
-	readJSON(t, filepath.Join(*nabDir, "combined_windows.json"), &windows)
+	familytest.ReadJSON(t, filepath.Join(*nabDir, "combined_windows.json"), &windows)
 	at := func(text string) time.Time {
 		v := must(time.Parse(time.DateTime, text))
 		return v

@@ -1,10 +1,8 @@
 package hafvf_test
 
 import (
-	"encoding/json"
 	"flag"
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -76,11 +74,8 @@ func TestOracle(t *testing.T) {
 }
 
 func testOracle(t *testing.T, file string) {
-	text := must(os.ReadFile(file))
 	var o oracle
-	if err := json.Unmarshal(text, &o); err != nil {
-		t.Fatal(err)
-	}
+	familytest.ReadJSON(t, file, &o)
 	f := o.filter(t)
 	s := f.NewState()
 	worst := map[string]float64{}

@@ -25,27 +25,11 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 				m := c.New(t)
 				_, sequential := m.(expfam.Sequential)
 				f := hafvf.NewFilter(m, levels(min(depth, 3)), []float64{.9, .75, 1, .999}[depth])
-				var steps [][][]float64
-				for i := range 60 {
-					x := c.Draw(rng)
+				steps := c.Steps(m, rng, 60, func(i int, x []float64) {
 					if i > 30 && c.Name == "normal" {
 						x[0] += 6
 					}
-					switch {
-					case i%13 == 5:
-						x = []float64{math.NaN()}
-					case sequential:
-						x = x[len(x)-1:]
-					}
-					step := [][]float64{x}
-					switch {
-					case i%17 == 3:
-						step = nil
-					case i%11 == 7 && !sequential:
-						step = append(step, c.Draw(rng), []float64{math.NaN()}, c.Draw(rng))
-					}
-					steps = append(steps, step)
-				}
+				})
 				// Rows, which a model without memory of its own takes in any order.
 				rows, plain := steps, m
 				if sequential {

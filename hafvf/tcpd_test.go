@@ -2,12 +2,10 @@ package hafvf_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -30,7 +28,7 @@ func tcpdSeries(t testing.TB) map[string][]float64 {
 			Name   string
 			Series []struct{ Raw []*float64 }
 		}
-		readJSON(t, file, &s)
+		familytest.ReadJSON(t, file, &s)
 		if len(s.Series) != 1 || s.Name == "uk_coal_employ" {
 			continue
 		}
@@ -63,14 +61,6 @@ func zScore(x []float64) {
 	}
 	for i := range x {
 		x[i] = (x[i] - mean) / math.Sqrt(squares/n)
-	}
-}
-
-func readJSON(t testing.TB, path string, v any) {
-	t.Helper()
-	text := must(os.ReadFile(path))
-	if err := json.Unmarshal(text, v); err != nil {
-		t.Fatalf("%s: %v", path, err)
 	}
 }
 
@@ -199,12 +189,12 @@ func BenchmarkTCPD(b *testing.B) {
 func tcpdTable(t testing.TB, series map[string][]float64, found map[string][]int) (cover, score float64) {
 	t.Helper()
 	var annotations map[string]map[string][]int
-	readJSON(t, filepath.Join(*tcpdDir, "annotations.json"), &annotations)
+	familytest.ReadJSON(t, filepath.Join(*tcpdDir, "annotations.json"), &annotations)
 	var published struct {
 		Cover map[string]map[string]*float64 `json:"default_cover"`
 		F1    map[string]map[string]*float64 `json:"default_f1"`
 	}
-	readJSON(t, filepath.Join(*tcpdDir, "published_default_scores.json"), &published)
+	familytest.ReadJSON(t, filepath.Join(*tcpdDir, "published_default_scores.json"), &published)
 	names := slices.Sorted(maps.Keys(series))
 	methods := slices.Sorted(maps.Keys(published.Cover[names[0]]))
 	for _, kind := range []struct {

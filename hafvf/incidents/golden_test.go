@@ -1,17 +1,16 @@
 package incidents_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/familytest"
 )
 
 // A trace is one of testdata.
@@ -37,13 +36,7 @@ var tracesDir = flag.String("traces", "testdata", "folder with the traces golden
 
 func readTrace(t testing.TB, path string) (tr trace) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &tr); err != nil {
-		t.Fatal(err)
-	}
+	familytest.ReadJSON(t, path, &tr)
 	return tr
 }
 

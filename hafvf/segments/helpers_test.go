@@ -1,26 +1,13 @@
 package segments_test
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
 	"testing"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/testing/familytest"
 )
-
-func readJSON(t testing.TB, path string, v any) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, v); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-}
 
 // streamModel is the same prior for every stream of its family.
 func streamModel(t testing.TB, family string) expfam.Model {

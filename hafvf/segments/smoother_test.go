@@ -78,7 +78,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			var want smoothingTrace
-			readJSON(t, file, &want)
+			familytest.ReadJSON(t, file, &want)
 			m := familytest.New(t, want.Family, want.Prior)
 			got := segments.NewSegmenter(m, 10).Smooth(familytest.Single(want.X))
 			if !slices.Equal(got.Changes(), want.Changes) {
@@ -186,33 +186,16 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(13, 1))
 			m := c.New(t)
-			_, sequential := m.(expfam.Sequential)
-			var steps [][][]float64
-			for i := range 150 {
-				x := c.Draw(rng)
+			steps := c.Steps(m, rng, 150, func(i int, x []float64) {
 				switch {
 				case i >= 75 && (c.Name == "normal" || c.Name == "ar"):
 					x[len(x)-1] += 12
 				case i >= 75 && c.Name == "poisson":
 					x[0] += 40
 				}
-				switch {
-				case i%13 == 5:
-					x = []float64{math.NaN()}
-				case sequential:
-					x = x[len(x)-1:]
-				}
-				step := [][]float64{x}
-				switch {
-				case i%17 == 3:
-					step = nil
-				case i%11 == 7 && !sequential:
-					step = append(step, c.Draw(rng), []float64{math.NaN()})
-				}
-				steps = append(steps, step)
-			}
+			})
 			rows := steps
-			if sequential {
+			if _, sequential := m.(expfam.Sequential); sequential {
 				rows = familytest.ARRows(steps)
 			}
 			g := segments.NewSegmenter(m, 10).Smooth(steps)

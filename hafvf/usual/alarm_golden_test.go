@@ -1,15 +1,14 @@
 package usual
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // An alarmTrace is a file of testdata/real, which the README there describes.
@@ -25,18 +24,6 @@ type alarmTrace struct {
 		Threshold  *float64
 		Alarm      AlarmKind
 	}
-}
-
-func readAlarmTrace(t testing.TB, file string) (trace alarmTrace) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &trace); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return trace
 }
 
 // times returns the times of the trace, zero ones where it has none.
@@ -57,7 +44,8 @@ func TestAlarmTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			trace := readAlarmTrace(t, file)
+			var trace alarmTrace
+			familytest.ReadJSON(t, file, &trace)
 			times := trace.times()
 			location, scale := expfam.LocationScale(trace.X[:warmUp])
 			step := MedianStep(times[:warmUp])

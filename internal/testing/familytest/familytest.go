@@ -3,8 +3,10 @@
 package familytest
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -21,6 +23,27 @@ type Family struct {
 
 // New makes the model of the family.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
+
+// Steps draws steps of m, with change made to the first vector of step i. Some have no vector, some a
+// missing one, and some four, where m is not sequential.
+func (f Family) Steps(m expfam.Model, rng *rand.Rand, n int, change func(i int, x []float64)) (steps [][][]float64) {
+	_, sequential := m.(expfam.Sequential)
+	for i := range n {
+		x := f.Vector(m, rng)
+		change(i, x)
+		step := [][]float64{x}
+		switch {
+		case i%13 == 5:
+			step = [][]float64{{math.NaN()}}
+		case i%17 == 3:
+			step = nil
+		case i%11 == 7 && !sequential:
+			step = append(step, f.Draw(rng), []float64{math.NaN()}, f.Draw(rng))
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
 
 // Vector draws an observation as a filter of m takes it: of a sequential model the target alone.
 func (f Family) Vector(m expfam.Model, rng *rand.Rand) []float64 {
@@ -162,6 +185,18 @@ func ARRows(steps [][][]float64) [][][]float64 {
 
 // AnyMissing reports whether a coordinate is NaN.
 func AnyMissing(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
+
+// ReadJSON reads a file into v.
+func ReadJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
 
 // Single are steps of one observation each.
 func Single(x []float64) [][][]float64 {
