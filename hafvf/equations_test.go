@@ -1,9 +1,10 @@
 package hafvf
 
 import (
-	"hafvf/internal/testing/familytest"
 	"math"
 	"testing"
+
+	"hafvf/internal/testing/familytest"
 )
 
 // The prior of a weight is the mixture of its last posterior and its naive prior in their parameters,

@@ -1,10 +1,11 @@
 package hafvf
 
 import (
-	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/internal/testing/familytest"
 )
 
 // fixedPoint iterates φ ← φ + damping·(φ̂ + u₁ + u₂ + u₃ − φ) over all levels, as

@@ -1,11 +1,12 @@
 package hafvf
 
 import (
-	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"hafvf/internal/testing/familytest"
 )
 
 // After a gap the prediction stands for the missing value: as long as it is among the

@@ -2,10 +2,12 @@ package hafvf
 
 import (
 	"flag"
-	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // bruteForce is the best of many climbs, from a grid of means and concentrations
@@ -64,17 +66,10 @@ var hardStreams = []struct {
 		return rng.NormFloat64()
 	}},
 	{"bernoulli", "jumping", func(rng *rand.Rand, t int) float64 {
-		if rng.Float64() < []float64{.05, .95}[t/100%2] {
-			return 1
-		}
-		return 0
+		return streams.Toss(rng, []float64{.05, .95}[t/100%2])
 	}},
 	{"poisson", "jumping", func(rng *rand.Rand, t int) float64 {
-		n, p := 0., math.Exp(-[]float64{2, 12}[t/100%2])
-		for u := rng.Float64(); u > p; u *= rng.Float64() {
-			n++
-		}
-		return n
+		return streams.Poisson(rng, []float64{2, 12}[t/100%2])
 	}},
 }
 

@@ -108,7 +108,7 @@ func TestLaggedPreventsFalseChanges(t *testing.T) {
 		s.X[t], last = last, .8*last+.6*rng.NormFloat64()
 	}
 	run := func(bank []Member) int {
-		return scoreStream(s, NewBank(streamModel(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
+		return scoreStream(s, NewBank(familytest.OfStreams(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
 	}
 	without, with := run(DefaultBank()), run(DefaultBankOf("normal"))
 	if without < 20 || 10*with > without {

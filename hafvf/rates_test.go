@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/familytest"
 )
 
 // A rateStep is a stream of coin tosses whose rate goes from one to another.
@@ -36,7 +37,7 @@ type rateScore struct {
 
 func (r rateStep) score(t testing.TB, streams int) (out rateScore) {
 	for i := range streams {
-		b := NewBank(streamModel(t, "bernoulli"), DefaultBank(), DefaultForgetting, &Detect{})
+		b := NewBank(familytest.OfStreams(t, "bernoulli"), DefaultBank(), DefaultForgetting, &Detect{})
 		s := b.NewState()
 		x := r.draw(rand.New(rand.NewPCG(*seed+uint64(i), 77)))
 		found := false
@@ -105,7 +106,7 @@ func BenchmarkRates(b *testing.B) {
 // have the reference prior: the two differ by the excursion that starts at the very toss,
 // which the prediction counts to the running regime.
 func TestPredictionOfARareRate(t *testing.T) {
-	b := NewBank(streamModel(t, "bernoulli"), []Member{{Top: 1}}, DefaultForgetting, &Detect{})
+	b := NewBank(familytest.OfStreams(t, "bernoulli"), []Member{{Top: 1}}, DefaultForgetting, &Detect{})
 	s := b.NewState()
 	rng := rand.New(rand.NewPCG(*seed, 78))
 	x := rateStep{before: .04, calm: 1000, following: 100}.draw(rng)

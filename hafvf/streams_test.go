@@ -65,17 +65,6 @@ func (s *score) String() string {
 	return text
 }
 
-// streamModel is the same prior for every stream of its family.
-func streamModel(t testing.TB, family string) Model {
-	t.Helper()
-	params := Params{}
-	if family == "normal" {
-		params = Params{"mu": 0., "kappa": .01, "alpha": 1., "beta": 1.}
-	}
-	m := familytest.New(t, family, params)
-	return m
-}
-
 // warmUp is the number of observations that set a prior.
 const warmUp = 50
 
@@ -170,7 +159,7 @@ func (c streamSetting) score(t *testing.T, n int) streamTable {
 		sum := &score{}
 		for i := range uint64(*seeds) {
 			s := kind.Make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
-			sum.add(scoreStream(s, NewBank(streamModel(t, kind.Family), DefaultBankOf(kind.Family), DefaultForgetting, c.detect), c.scale, c.offset))
+			sum.add(scoreStream(s, NewBank(familytest.OfStreams(t, kind.Family), DefaultBankOf(kind.Family), DefaultForgetting, c.detect), c.scale, c.offset))
 		}
 		table.kinds[strings.Fields(kind.Name)[0]] = sum
 		table.total.add(*sum)

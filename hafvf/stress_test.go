@@ -3,10 +3,11 @@ package hafvf
 import (
 	"flag"
 	"fmt"
-	"hafvf/internal/testing/familytest"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"hafvf/internal/testing/familytest"
 )
 
 var long = flag.Bool("long", false, "run the searches at full length instead of one hundredth")

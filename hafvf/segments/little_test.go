@@ -62,7 +62,7 @@ func (f family) stream(rng *rand.Rand, n int, levels ...float64) streams.Stream 
 // add makes streams of n observations in so many levels.
 func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 	t.Helper()
-	s := segments.NewSegmenter(streamModel(t, f.name), 10)
+	s := segments.NewSegmenter(familytest.OfStreams(t, f.name), 10)
 	for i := range seeds {
 		truth := f.stream(rand.New(rand.NewPCG(*seed, uint64(i))), n, levels...)
 		x, changes := truth.X, truth.Changes

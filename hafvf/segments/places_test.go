@@ -102,7 +102,7 @@ func (c *placeScore) String() string {
 
 // placed scores a smoother on streams of a kind.
 func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int, levels bool) (c placeScore) {
-	m := streamModel(t, kind.Family)
+	m := familytest.OfStreams(t, kind.Family)
 	smooth := bySegments(m)
 	if levels {
 		smooth = byLevels(m)
@@ -158,7 +158,7 @@ func TestPlacesInParts(t *testing.T) {
 			x[i] += 1.5
 		}
 	}
-	s := segments.NewSegmenter(streamModel(t, "normal"), 10)
+	s := segments.NewSegmenter(familytest.OfStreams(t, "normal"), 10)
 	whole := s.Smooth(familytest.Single(x))
 	parts := s.Segment(familytest.Single(x[:300]), nil, familytest.Single(x[300:600]), familytest.Single(x[600:]))
 	var got []hafvf.Place

@@ -1,6 +1,7 @@
 package segments_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,12 @@ import (
 	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
 )
+
+var long = flag.Bool("long", false, "run the searches at full length instead of one hundredth")
+
+var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for missed maxima")
+
+var seeds = flag.Int("seeds", 1, "number of seeds, from -seed on, that streams are averaged over")
 
 // smoothedKinds are those of streams.Kinds and seven more: a rare event whose rate falls,
 // with a stretch in which it is frequent; faster walks; changes of half to one standard
@@ -172,7 +179,11 @@ var smoothings = []struct {
 }{
 	{"segments", func(m expfam.Model, x []float64) smoothing {
 		g := segments.NewSegmenter(m, 10).Smooth(familytest.Single(x))
-		return smoothing{means(g), deviations(g), g.Changes()}
+		out := smoothing{changes: g.Changes()}
+		for t := range x {
+			out.mean, out.sd = append(out.mean, g.Mean(t)[0]), append(out.sd, g.SD(t)[0])
+		}
+		return out
 	}},
 	{"one weight, levels {9, 1}, {1, 1}", func(m expfam.Model, x []float64) smoothing {
 		s := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1).Smooth(familytest.Single(x))
@@ -229,7 +240,7 @@ func scoreSmoothing(t testing.TB, methods int, seed uint64, seeds, n int) (kinds
 	totals = make([]smoothingTotal, methods)
 	for i, kind := range smoothedKinds {
 		scores := make([]smoothingScore, methods)
-		m := streamModel(t, kind.Family)
+		m := familytest.OfStreams(t, kind.Family)
 		for k := range seeds {
 			truth := kind.Make(rand.New(rand.NewPCG(seed+uint64(k), uint64(i))), n)
 			for j := range scores {

@@ -24,6 +24,15 @@ type Family struct {
 // New makes the model of the family.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
 
+// OfStreams is the model of internal/streams of a family: the same prior for every stream.
+func OfStreams(t testing.TB, family string) expfam.Model {
+	t.Helper()
+	if family == "normal" {
+		return New(t, family, expfam.Params{"mu": 0., "kappa": .01, "alpha": 1., "beta": 1.})
+	}
+	return New(t, family, nil)
+}
+
 // Steps draws steps of m, with change made to the first vector of step i. Some have no vector, some a
 // missing one, and some four, where m is not sequential.
 func (f Family) Steps(m expfam.Model, rng *rand.Rand, n int, change func(i int, x []float64)) (steps [][][]float64) {
