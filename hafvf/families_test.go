@@ -3,6 +3,7 @@ package hafvf_test
 import (
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,23 +27,12 @@ func familyTable(t *testing.T) (table []documented) {
 	if !ok || len(lines) < 2 {
 		t.Fatal("no table of families in doc.go")
 	}
-	var starts []int
-	for i, r := range lines[0] {
-		if r != ' ' && (i == 0 || lines[0][i-1] == ' ') {
-			starts = append(starts, i)
-		}
-	}
+	starts := append(regexp.MustCompile(`\S+`).FindAllStringIndex(lines[0], -1), []int{math.MaxInt})
 	for _, line := range lines[1:] {
 		var cells [6]string
 		row := []rune(line)
-		for i, at := range starts {
-			end := len(row)
-			if i+1 < len(starts) {
-				end = min(end, starts[i+1])
-			}
-			if at < end {
-				cells[i] = strings.TrimSpace(string(row[at:end]))
-			}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(string(row[min(starts[i][0], len(row)):min(starts[i+1][0], len(row))]))
 		}
 		d := documented{cells[0], cells[1], cells[2], cells[3], cells[4], cells[5]}
 		if d.family == "" {

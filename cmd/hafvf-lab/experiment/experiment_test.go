@@ -126,64 +126,6 @@ func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
 	}
 }
 
-// Proposition 1: φ is the forgotten φ plus its increments; and what is kept of the
-// memory is E[w] of it.
-func TestBinaryIncrementsAddUpToTheWeights(t *testing.T) {
-	for _, c := range []struct {
-		name, level string
-		naive       hafvf.Beta
-		above       func(trial int) float64
-	}{
-		{"incremental", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(int) float64 { return 1 }},
-		{"fixed_decay", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(int) float64 { return 0.75 }},
-		{"three_layers", "w", hafvf.Beta{Alpha: 0.9, Beta: 0.1}, func(i int) float64 { return series(t, "binary", "three_layers_E_b")[i] }},
-		{"three_layers", "b", hafvf.Beta{Alpha: 0.75, Beta: 0.25}, func(int) float64 { return 0.999 }},
-	} {
-		mean := series(t, "binary", c.name+"_E_"+c.level)
-		phi := [2]float64{c.naive.Alpha, c.naive.Beta}
-		memory := series(t, "binary", c.name+"_memory")
-		for i := range mean {
-			for side, naive := range []float64{c.naive.Alpha, c.naive.Beta} {
-				phi[side] = naive + c.above(i)*(phi[side]-naive)
-				for _, u := range []string{"_u1_", "_u2_", "_u3_"} {
-					phi[side] += series(t, "binary", c.name+"_"+c.level+u+[]string{"alpha", "beta"}[side])[i]
-				}
-			}
-			if got := phi[0] / (phi[0] + phi[1]); math.Abs(got-mean[i]) > 1e-6 {
-				t.Fatalf("%s, trial %d: the increments lead to E[%s] = %g, the file has %g", c.name, i+1, c.level, got, mean[i])
-			}
-			if c.level == "w" && i > 0 && !near(memory[i], mean[i]*memory[i-1]+1) {
-				t.Fatalf("%s, trial %d: memory %g after %g at E[w] = %g", c.name, i+1, memory[i], memory[i-1], mean[i])
-			}
-		}
-	}
-}
-
-// Without forgetting φ, w only becomes surer: a finding that must hold at any seed.
-func TestIncrementalMemoryGrows(t *testing.T) {
-	findings := outcomes["binary"].findings()
-	for _, i := range []int{0, 1, 4} {
-		if !findings[i].holds {
-			t.Errorf("%s %s: %g", findings[i].claim, findings[i].measure, findings[i].value)
-		}
-	}
-}
-
-// Both passes have learned x_t, so that of two memories one is counted twice.
-func TestSmoothedMemoryIsTheSumOfThePasses(t *testing.T) {
-	for _, c := range []struct {
-		experiment, prefix string
-		from               int
-	}{{"rl", "weak_kappa_", 0}, {"rl", "strong_kappa_", 0}, {"ar", "memory_", arOrder}} {
-		forward, backward, both := series(t, c.experiment, c.prefix+"forward"), series(t, c.experiment, c.prefix+"backward"), series(t, c.experiment, c.prefix+"smoothed")
-		for i := c.from; i < len(both); i++ {
-			if !near(both[i], forward[i]+backward[i]-1) {
-				t.Fatalf("%s%s, step %d: %g from %g and %g", c.experiment, c.prefix, i+1, both[i], forward[i], backward[i])
-			}
-		}
-	}
-}
-
 // The marginal of Σ ~ InvWishart(Λ, ν) in two dimensions is Σᵢᵢ ~ InvGamma((ν−1)/2,
 // Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ): draws from that must lie in the interval 95 times
 // in 100.
