@@ -54,16 +54,3 @@ func TestGather(t *testing.T) {
 		t.Error(diff)
 	}
 }
-
-// A session that is cut or changed is an error, or another one; it is no panic.
-func FuzzGathered(f *testing.F) {
-	s := keyed.Gathered{Revision: 1, Observations: at(1)}
-	b, _ := s.AppendBinary(nil)
-	f.Add(b)
-	s.Earlier = []keyed.Gathered{{Observations: at(2)}}
-	b, _ = s.AppendBinary(nil)
-	f.Add(b)
-	f.Fuzz(func(_ *testing.T, b []byte) {
-		_ = new(keyed.Gathered).UnmarshalBinary(b)
-	})
-}
