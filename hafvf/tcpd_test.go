@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"hafvf/hafvf"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/testing/familytest"
@@ -50,17 +52,9 @@ func tcpdSeries(t testing.TB) map[string][]float64 {
 
 // zScore brings the values that are not missing to mean 0 and variance 1.
 func zScore(x []float64) {
-	n, mean, squares := 0.0, 0.0, 0.0
-	for _, v := range x {
-		if v == v {
-			n++
-			delta := v - mean
-			mean += delta / n
-			squares += delta * (v - mean)
-		}
-	}
+	mean, variance := stat.PopMeanVariance(slices.DeleteFunc(slices.Clone(x), math.IsNaN), nil)
 	for i := range x {
-		x[i] = (x[i] - mean) / math.Sqrt(squares/n)
+		x[i] = (x[i] - mean) / math.Sqrt(variance)
 	}
 }
 

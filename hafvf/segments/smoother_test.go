@@ -241,11 +241,24 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 		"constant":        {repeat(500, func(int) float64 { return 7 }), nil},
 		"two values":      {repeat(500, func(i int) float64 { return float64(i / 250) }), []int{250}},
 		"alternating":     {repeat(500, func(i int) float64 { return float64(i % 2) }), nil},
-		"all missing":     {repeat(20, func(int) float64 { return nan }), nil},
-		"one observed":    {repeat(20, func(i int) float64 { return []float64{nan, 4}[i/19] }), nil},
-		"huge":            {repeat(300, func(i int) float64 { return 1e100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
-		"tiny":            {repeat(300, func(i int) float64 { return 1e-100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
-		"one value huge":  {repeat(300, func(i int) float64 { return rng.NormFloat64() + 1e100*float64(i/150*150/max(i, 1)*((i+1)%151/150)) }), nil},
+		// Which hides no change of five standard deviations, but one of a half.
+		"a fault of a hundredth": {repeat(4000, func(i int) float64 {
+			switch x := rng.NormFloat64(); {
+			case i >= 2000 && i < 2040:
+				return 65535 + x
+			case i >= 3000:
+				return 5 + x
+			case i >= 1000:
+				return .5 + x
+			default:
+				return x
+			}
+		}), []int{2000, 2040, 3000}},
+		"all missing":    {repeat(20, func(int) float64 { return nan }), nil},
+		"one observed":   {repeat(20, func(i int) float64 { return []float64{nan, 4}[i/19] }), nil},
+		"huge":           {repeat(300, func(i int) float64 { return 1e100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
+		"tiny":           {repeat(300, func(i int) float64 { return 1e-100 * (rng.NormFloat64() + 9*float64(i/150)) }), []int{150}},
+		"one value huge": {repeat(300, func(i int) float64 { return rng.NormFloat64() + 1e100*float64(i/150*150/max(i, 1)*((i+1)%151/150)) }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := familytest.New(t, "normal", nil).(expfam.Fitted)
