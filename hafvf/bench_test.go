@@ -2,9 +2,11 @@ package hafvf_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -34,27 +36,59 @@ func BenchmarkNormal(b *testing.B) {
 // BenchmarkBank times the default bank with and without detection.
 func BenchmarkBank(b *testing.B) {
 	m := familytest.New(b, "normal", nil)
-	for _, c := range []struct {
-		name    string
-		members []hafvf.Member
-		detect  *hafvf.Detect
-	}{
-		{"default", hafvf.DefaultBank(), nil},
-		{"default, detection", hafvf.DefaultBank(), &hafvf.Detect{}},
-	} {
-		for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
-			xs := familytest.Stream(kind, 4096)
-			b.Run(c.name+"/"+kind, func(b *testing.B) {
-				bank := hafvf.NewBank(m, c.members, hafvf.DefaultForgetting, c.detect)
-				s := bank.NewState()
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					bank.Update(s, xs[i%len(xs)])
-				}
-				b.ReportMetric(float64(len(s.Append(nil))), "B/key")
-			})
-		}
+	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+		xs := familytest.Stream(kind, 4096)
+		benchmarkBank(b, "default/"+kind, m, hafvf.DefaultBank(), nil, xs)
+		benchmarkBank(b, "default, detection/"+kind, m, hafvf.DefaultBank(), &hafvf.Detect{}, xs)
 	}
+}
+
+// BenchmarkRegressors times the models on regressors: one fixed weight, two levels, and
+// the default bank with detection.
+func BenchmarkRegressors(b *testing.B) {
+	for _, c := range []struct {
+		name, family string
+		prior        expfam.Params
+		dim          int
+	}{
+		{"regression on 16", "regression", nil, 17},
+		{"ar of order 2", "ar", expfam.Params{"order": 2.}, 0},
+		{"ar of order 24", "ar", expfam.Params{"order": 24.}, 0},
+	} {
+		m := must(expfam.New(c.family, c.prior, c.dim))
+		rng := rand.New(rand.NewPCG(1, 2))
+		xs := make([][]float64, 4096)
+		for i := range xs {
+			xs[i] = make([]float64, max(c.dim, 1))
+			for j := range xs[i] {
+				xs[i][j] = rng.NormFloat64()
+			}
+		}
+		benchmarkBank(b, c.name+"/fixed", m, []hafvf.Member{{Top: .985}}, nil, xs)
+		benchmarkBank(b, c.name+"/two levels", m, hafvf.DefaultBank()[:1], nil, xs)
+		benchmarkBank(b, c.name+"/default, detection", m, hafvf.DefaultBank(), &hafvf.Detect{}, xs)
+	}
+}
+
+// benchmarkBank times a bank on a stream. The bytes of a key are the mean over it.
+func benchmarkBank(b *testing.B, name string, m expfam.Model, members []hafvf.Member, detect *hafvf.Detect, xs [][]float64) {
+	b.Run(name, func(b *testing.B) {
+		bank := hafvf.NewBank(m, members, hafvf.DefaultForgetting, detect)
+		s := bank.NewState()
+		const warmUp = 1000
+		bytes := 0
+		for i, x := range xs {
+			bank.Update(s, x)
+			if i >= warmUp {
+				bytes += len(s.Append(nil))
+			}
+		}
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			bank.Update(s, xs[i%len(xs)])
+		}
+		b.ReportMetric(float64(bytes)/float64(len(xs)-warmUp), "B/key")
+	})
 }
 
 // must is v, of what cannot fail here.
