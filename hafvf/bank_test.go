@@ -224,7 +224,7 @@ func TestBankPredictiveIntegratesToOne(t *testing.T) {
 					}
 					for _, elapsed := range map[bool][]float64{false: {1}, true: {0, .1, 1, 30}}[i == 129 && family != "poisson"] {
 						if sum := density(t, b, s, elapsed, family, func(float64, float64) {}); math.Abs(sum-1) > 1e-7 {
-							t.Errorf("%s, detection %v, step %d, after %g: sums to 1 %+.1e", family, detect != nil, i, elapsed, sum-1)
+							t.Fatalf("%s, detection %v, step %d, after %g: sums to 1 %+.1e", family, detect != nil, i, elapsed, sum-1)
 						}
 					}
 				}
@@ -430,6 +430,8 @@ func FuzzDecodeBankState(f *testing.F) {
 	})
 }
 
+// What a config says is done or refused. One filter of a config that asks for more is refused, not
+// cut down to it.
 func TestConfigBank(t *testing.T) {
 	for _, c := range []Config{
 		{Family: "normal", Bank: DefaultBankOf("normal"), Forgetting: .99},
@@ -453,6 +455,15 @@ func TestConfigBank(t *testing.T) {
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)
+		}
+	}
+	for want, c := range map[string]Config{
+		"bank: one filter has none; NewBank makes it":    {Family: "normal", Bank: DefaultBank()},
+		"detect: one filter has none; NewBank makes it":  {Family: "normal", Detect: &Detect{}},
+		"warm_up: one filter has none; NewBank makes it": {Family: "normal", WarmUp: 50},
+	} {
+		if _, err := c.Filter(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

@@ -41,19 +41,6 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// One filter of a config that asks for more is refused, not cut down to it.
-func TestConfigFilterRefusesMore(t *testing.T) {
-	for want, c := range map[string]hafvf.Config{
-		"bank: one filter has none; NewBank makes it":    {Family: "normal", Bank: hafvf.DefaultBank()},
-		"detect: one filter has none; NewBank makes it":  {Family: "normal", Detect: &hafvf.Detect{}},
-		"warm_up: one filter has none; NewBank makes it": {Family: "normal", WarmUp: 50},
-	} {
-		if _, err := c.Filter(); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-}
-
 func TestSeasonOfFamilies(t *testing.T) {
 	day := []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}
 	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "", "bernoulli": "categories"} {

@@ -1,6 +1,7 @@
 package hafvf
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -86,6 +87,9 @@ func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
 	return x
 }
 
+// bounded are the families whose observations and means are in [0, 1].
+var bounded = []string{"bernoulli", "binomial", "categorical"}
+
 // What a model predicts has probabilities, whatever its prior and its sample: they are in
 // [0, 1] and do not fall, or are NaN, where a parameter is beyond the largest number.
 func TestHostileProbabilities(t *testing.T) {
@@ -119,6 +123,47 @@ func TestHostileProbabilities(t *testing.T) {
 					}
 					below = c
 				}
+			}
+		}))
+	}
+}
+
+// Whatever comes, a bank predicts it, with bounds in their order.
+func TestHostileStreams(t *testing.T) {
+	for _, family := range expfam.Families() {
+		t.Run(family, rapid.MakeCheck(func(t *rapid.T) {
+			var detect *Detect
+			if rapid.Bool().Draw(t, "detection") {
+				detect = &Detect{}
+			}
+			b := NewBank(hostileModel(t, family), DefaultBankOf(family), DefaultForgetting, detect)
+			s := b.NewState()
+			level := rapid.SampledFrom([]float64{.5, .95, 1 - 0x1p-53}).Draw(t, "level")
+			pool := [][]float64{hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model())}
+			lower, upper := make([]float64, b.Model().Outputs()), make([]float64, b.Model().Outputs())
+			mean, sd := slices.Clone(lower), slices.Clone(upper)
+			for i := range rapid.IntRange(1, 30).Draw(t, "length") {
+				x := rapid.SampledFrom(pool).Draw(t, "observation")
+				if _, sequential := b.Model().(expfam.Sequential); sequential {
+					x = x[len(x)-1:]
+				}
+				row := slices.Clone(b.Regressors(s, [][]float64{x}))
+				b.PredictAfter(mean, sd, s, 1, row)
+				b.Interval(lower, upper, level, s, 1, row)
+				for k := range lower {
+					about := fmt.Sprintf("step %d, output %d: [%g, %g], predicted %g ± %g", i, k, lower[k], upper[k], mean[k], sd[k])
+					switch {
+					case lower[k] > upper[k] || sd[k] < 0:
+						t.Fatal(about)
+					case slices.Contains(bounded, family) && !(lower[k] >= 0 && upper[k] <= 1 && mean[k] >= 0 && mean[k] <= 1+1e-9 && sd[k] <= 1):
+						t.Fatal(about)
+					}
+				}
+				b.Update(s, x)
+				if !b.Finite(s) {
+					break // the key takes it back
+				}
+				b.Estimate(mean, sd, s, row)
 			}
 		}))
 	}

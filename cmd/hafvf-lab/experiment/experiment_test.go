@@ -44,6 +44,7 @@ func near(a, b float64) bool {
 func TestEqualSeedsGiveEqualFiles(t *testing.T) {
 	for _, e := range All {
 		var texts, pictures [2][]byte
+		var tables [2]string
 		for i, o := range []outcome{outcomes[e.Name], e.simulate(3)} {
 			var err error
 			if texts[i], err = encode(o.columns()); err != nil {
@@ -52,8 +53,9 @@ func TestEqualSeedsGiveEqualFiles(t *testing.T) {
 			if pictures[i], err = o.figure().Render(".svg"); err != nil {
 				t.Fatal(err)
 			}
+			tables[i] = tabulate([][]finding{o.findings()})
 		}
-		if !bytes.Equal(texts[0], texts[1]) || !bytes.Equal(pictures[0], pictures[1]) {
+		if !bytes.Equal(texts[0], texts[1]) || !bytes.Equal(pictures[0], pictures[1]) || tables[0] != tables[1] {
 			t.Errorf("%s: two runs with seed 3 differ", e.Name)
 		}
 		if other, err := encode(e.simulate(4).columns()); err != nil || bytes.Equal(texts[0], other) {
