@@ -85,6 +85,9 @@ func TestGapOfAR(t *testing.T) {
 			if _, err := c.decode(s.Append(nil)); err != nil {
 				t.Error(err)
 			}
+			if _, err := c.decode(append(s.Append(nil), 0)); err == nil {
+				t.Error("a byte more passed")
+			}
 			s[len(s)-1] = order + 1
 			if _, err := c.decode(s.Append(nil)); err == nil {
 				t.Error("a state with more imputed lags than lags is accepted")

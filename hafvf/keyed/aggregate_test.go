@@ -274,6 +274,21 @@ func TestSilenceStopsIntervals(t *testing.T) {
 	}
 }
 
+// What makes no intervals is refused, with the reason.
+func TestAggregateRefuses(t *testing.T) {
+	for want, a := range map[string]AggregateConfig{
+		"wait -1s is negative":             {Aggregation: Aggregation{Every: time.Minute, Value: Mean}, Wait: -time.Second},
+		"every must be within":             {Aggregation: Aggregation{Every: time.Second - 1, Value: Mean}},
+		"(31 days), not 744h":              {Aggregation: Aggregation{Every: MostEvery + 1, Value: Mean}},
+		`value "middle" is none of [`:      {Aggregation: Aggregation{Every: MostEvery, Value: "middle"}},
+		`"Nowhere" is not a time zone; an`: {Aggregation: Aggregation{Every: LeastEvery, Value: Mean, Zone: "Nowhere"}},
+	} {
+		if _, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", a, err, want)
+		}
+	}
+}
+
 // A track alone is restored under a configuration with intervals, too: it has none open.
 func TestTrackOfAggregates(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Mean}}})
