@@ -51,14 +51,15 @@ func TestFitIsEquivariant(t *testing.T) {
 		g.Use(base.Fit(base.LocationScale(ys[:50])))
 		s, u := f.NewState(), g.NewState()
 		outputs := base.Outputs()
-		mean, sd, mean2, sd2 := make([]float64, outputs), make([]float64, outputs), make([]float64, outputs), make([]float64, outputs)
+		mean, sd := make([]float64, outputs), make([]float64, outputs)
+		mean2, sd2 := make([]float64, outputs), make([]float64, outputs)
 		for i := range xs {
 			p, q := f.Update(s, xs[i]), g.Update(u, ys[i])
 			if p.Missing {
 				continue
 			}
-			last := len(p.Members) - 1
-			if math.Abs(p.LogPredictive-(q.LogPredictive+float64(outputs)*math.Log(c.scale))) > 1e-6 || math.Abs(p.Members[0].Weight-q.Members[0].Weight) > 1e-6 ||
+			last, scaled := len(p.Members)-1, q.LogPredictive+float64(outputs)*math.Log(c.scale)
+			if math.Abs(p.LogPredictive-scaled) > 1e-6 || math.Abs(p.Members[0].Weight-q.Members[0].Weight) > 1e-6 ||
 				math.Abs(p.Members[last].Share-q.Members[last].Share) > 1e-6 || p.Detection.Kind != q.Detection.Kind {
 				t.Fatalf("%s, scale %g, step %d: %+v, in other units %+v", c.family, c.scale, i, p, q)
 			}

@@ -197,7 +197,8 @@ var seeds = flag.Int("seeds", 1, "number of seeds, from -seed on, that streams a
 // log predictive -1.4254, F1 within 5 .961, F1 .991 and .06 false alarms in
 // 10,000. Robust Bayesian online change point detection scores there -1.4645 .589
 // .514 21.2 for runs of 5000 expected observations, and -1.4544 .466 .415 23.0
-// for 250. The mean's delay is the median over all changes, most of which are those of b2 and g5.
+// for 250. The mean's delay is the median over all changes, most of which are those of
+// b2 and g5.
 //
 // What is labelled an outlier, and wasn't made one, is mostly among the first
 // observations of a regime, when a burst is the likelier: settled is the

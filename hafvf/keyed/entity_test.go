@@ -28,8 +28,10 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		now, err := e.Take(&all[i])
 		if behind := (*Late)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
-			if want := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(all[i].Time), stamp(behind.Released)); err.Error() != want || behind.Behind != e.clock.Sub(all[i].Time) {
-				t.Errorf("%v, %v behind %v; want %s", err, behind.Behind, behind.Released, want)
+			at := all[i].Time
+			want := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(at), stamp(behind.Released))
+			if err.Error() != want || behind.Behind != e.clock.Sub(at) {
+				t.Errorf("%v, %v behind %v; want %s", err, behind.Behind, e.clock, want)
 			}
 		}
 		if now {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Streams at the ends of arithmetic, and exponential values with outliers, have what is asked for, or are rejected with the reason: bounds,
-// standard deviations and log predictives, from the fourth observation of a key on, or of one that
-// has begun anew.
+// Streams at the ends of arithmetic, and exponential values with outliers, have what is asked for,
+// or are rejected with the reason: bounds, standard deviations and log predictives, from the fourth
+// observation of a key on, or of one that has begun anew.
 func TestHostileStreams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 62))
 	pair := func(k, n float64) func(int) [][]float64 { return func(int) [][]float64 { return [][]float64{{k, n}} } }
