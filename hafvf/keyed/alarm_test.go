@@ -1,9 +1,11 @@
 package keyed
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -274,4 +276,65 @@ func alarmsWith(change func(*AlarmConfig)) *AlarmConfig {
 	c := DefaultAlarms()
 	change(&c)
 	return &c
+}
+
+// An estimator with the lanes of the reference as its bank gives the scores of its
+// trace, and its alarms.
+func TestEstimatorOnGoldenTrace(t *testing.T) {
+	text, err := os.ReadFile("../usual/testdata/real/golden2_season.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace struct {
+		X, T                    []float64
+		Location, Scale, Period float64
+		Rows                    []struct {
+			I         int
+			Score     float64
+			Threshold *float64
+			Alarm     string
+		}
+	}
+	if err := json.Unmarshal(text, &trace); err != nil {
+		t.Fatal(err)
+	}
+	est := newEstimator(t, Config{Filter: hafvf.Config{
+		Family: "normal", Prior: expfam.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
+		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}, {Levels: []hafvf.Beta{}, Top: .9998}},
+		Detect: &hafvf.Detect{},
+	}})
+	track := est.NewTrack("k")
+	rows, alarms := trace.Rows, 0
+	for i, x := range trace.X {
+		e := est.Estimate(track, Value(time.Unix(0, int64(trace.T[i]*1e9)).UTC(), "", x))
+		got, want := "", ""
+		if e.Alarm != nil {
+			got = e.Alarm.Kind
+			alarms++
+		}
+		known := len(rows) > 0 && rows[0].I == i
+		if known {
+			want = rows[0].Alarm
+		}
+		if got != want {
+			t.Errorf("observation %d: alarm %q, want %q", i, got, want)
+		}
+		if !known {
+			continue
+		}
+		d, row := e.Detection, rows[0]
+		rows = rows[1:]
+		if i < 50 {
+			continue
+		}
+		if !(math.Abs(d.Score-row.Score) <= 1e-8) {
+			t.Errorf("observation %d: score %v, want %v", i, d.Score, row.Score)
+		}
+		if !(math.Abs(d.Threshold-*row.Threshold) <= 1e-8) {
+			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold)
+		}
+	}
+	if alarms != 2 || len(rows) > 0 {
+		t.Errorf("%d alarms, %d rows left", alarms, len(rows))
+	}
 }

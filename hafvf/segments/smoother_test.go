@@ -589,3 +589,71 @@ func BenchmarkSmoother(b *testing.B) {
 		run("segments", func() { s.Smooth(steps) })
 	}
 }
+
+// On short sessions with clear edges the segments are those of the best segmentation that
+// there is.
+func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
+	sessions, edges := 0, 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 12))
+		family := []string{"normal", "bernoulli"}[seed%2]
+		var x []float64
+		level := 0.
+		for range 1 + rng.IntN(4) {
+			for range 15 + rng.IntN(20) {
+				if family == "normal" {
+					x = append(x, 8*level+rng.NormFloat64())
+				} else {
+					x = append(x, level)
+				}
+			}
+			level = 1 - level
+		}
+		g := segments.NewSegmenter(familytest.New(t, family, nil), 10).Smooth(familytest.Single(x))
+		want := optimal(family, x, math.Log(10)+.7*math.Log(float64(len(x))))
+		// The lanes weigh what is near an edge most, and so may place it one off.
+		if !slices.EqualFunc(g.Changes(), want, func(a, b int) bool { return max(a-b, b-a) <= 1 }) {
+			t.Errorf("seed %d, %s: edges %v, the best are %v", seed, family, g.Changes(), want)
+		}
+		sessions++
+		edges += len(want)
+	}
+	if edges < sessions {
+		t.Errorf("%d edges in %d sessions: the test shows nothing", edges, sessions)
+	}
+}
+
+// optimal is the segmentation of bernoulli or normal values, under the default priors,
+// whose marginal likelihood is the largest when each edge costs so many nats: the best of
+// all, by dynamic programming over every place of the last edge.
+func optimal(family string, x []float64, cost float64) (edges []int) {
+	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
+	marginal := func(x []float64) float64 {
+		n, sum, squares := float64(len(x)), 0., 0.
+		for _, v := range x {
+			sum += v
+			squares += v * v
+		}
+		if family == "bernoulli" {
+			return lgamma(1+sum) + lgamma(1+n-sum) - lgamma(2+n)
+		}
+		// mu = 0, kappa = alpha = beta = 1.
+		beta := 1 + (squares-sum*sum/(1+n))/2
+		return lgamma(1+n/2) - (1+n/2)*math.Log(beta) - math.Log(1+n)/2 - n/2*math.Log(2*math.Pi)
+	}
+	best, last := make([]float64, len(x)+1), make([]int, len(x)+1)
+	best[0] = cost
+	for end := 1; end <= len(x); end++ {
+		best[end] = math.Inf(-1)
+		for from := range end {
+			if v := best[from] - cost + marginal(x[from:end]); v > best[end] {
+				best[end], last[end] = v, from
+			}
+		}
+	}
+	for at := last[len(x)]; at > 0; at = last[at] {
+		edges = append(edges, at)
+	}
+	slices.Reverse(edges)
+	return edges
+}
