@@ -38,12 +38,16 @@ func init() {
 // objects is the name of the decoder and the encoders of objects.
 const objects = "hafvf.objects"
 
+// sizeBytes is the length of the size that stands before an object.
+const sizeBytes = 4
+
 // appendObject appends an object of a key.
 func appendObject(b []byte, key string, of encoding.BinaryAppender) []byte {
-	object, _ := of.AppendBinary(nil) // which never fails
 	b = compact.AppendString(b, key)
-	b = binary.AppendUvarint(b, uint64(len(object)))
-	return append(b, object...)
+	from := len(b) + sizeBytes
+	b, _ = of.AppendBinary(append(b, make([]byte, sizeBytes)...)) // which never fails
+	binary.LittleEndian.PutUint32(b[from-sizeBytes:], uint32(len(b)-from))
+	return b
 }
 
 // unpack calls emit with the objects of b.
@@ -53,8 +57,11 @@ func unpack[T any, P interface {
 }](b []byte, emit func(key string, of T)) error {
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		key := r.Text()
-		size := r.Count(1)
-		if r.Bad {
+		if r.Bad || len(r.B) < sizeBytes {
+			return compact.ErrCut
+		}
+		size := int(binary.LittleEndian.Uint32(r.B))
+		if r.B = r.B[sizeBytes:]; size > len(r.B) {
 			return compact.ErrCut
 		}
 		var of T
