@@ -3,7 +3,7 @@ package connectors
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"hafvf/internal/testing/expect"
 )
 
 func TestChunk(t *testing.T) {
@@ -19,14 +19,10 @@ func TestChunk(t *testing.T) {
 	}
 	var got []Line
 	for l, err := range c.Lines() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		got = append(got, l)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, got)
 }
 
 func FuzzChunk(f *testing.F) {

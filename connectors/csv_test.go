@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 var ktx = Source{Format: CSV, Key: []string{"key"}, Time: "time", Values: []string{"x"}}
@@ -105,12 +107,8 @@ func TestCSV(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all, err := readCSV(t, tt.text, tt.src)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, all); diff != "" {
-				t.Error(diff)
-			}
+			expect.OK(t, err)
+			expect.Same(t, tt.want, all)
 		})
 	}
 }
@@ -166,9 +164,7 @@ func TestCSVWithoutTime(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := newCSVReader(io.NopCloser(strings.NewReader(tt.text)), "f.csv", tt.src)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			rec, err := c.next()
 			if err != nil || rec.NoTime != tt.noTime || !cmp.Equal(rec.Fields, tt.fields) {
 				t.Errorf("got %v, NoTime %v, %v", rec.Fields, rec.NoTime, err)
@@ -191,9 +187,7 @@ func TestLongLine(t *testing.T) {
 			var l *lines
 			if format == CSV {
 				c, err := newCSVReader(io.NopCloser(long), "f.csv", ktx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				next, l = c.next, c.lines
 			} else {
 				j := newJSONLReader(io.NopCloser(long), "f.jsonl")
@@ -203,9 +197,7 @@ func TestLongLine(t *testing.T) {
 				next, l = j.next, j.lines
 			}
 			rec, err := next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			want := fmt.Sprintf("the line has %d bytes; at most %d are allowed", length, MaxRecord)
 			if rec.Position != 2 || rec.Reason != want || len(rec.Raw) != MaxRaw || rec.Fields != nil {
 				t.Errorf("line %d, %q, %d bytes of it, fields %v", rec.Position, rec.Reason, len(rec.Raw), rec.Fields)
@@ -244,9 +236,7 @@ func TestOpenQuoteInLargeFile(t *testing.T) {
 	n := MaxRecord/len(row) + 1000
 	text := "key,time,x\nk,t,\"1\n" + strings.Repeat(row, n)
 	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", ktx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	rec, err := c.next()
 	if want := fmt.Sprintf("a quote is opened and not closed within %d bytes", MaxRecord); err != nil || rec.Reason != want {
 		t.Fatalf("%q, %v", rec.Reason, err)
@@ -376,9 +366,7 @@ func TestCSVRoundTrip(t *testing.T) {
 			want = append(want, row)
 		}
 		c, err := newCSVReader(io.NopCloser(&b), "f.csv", ktx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var all [][]string
 		for {
 			rec, err := c.next()
@@ -394,27 +382,4 @@ func TestCSVRoundTrip(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
-}
-
-func BenchmarkCSV(b *testing.B) {
-	for _, bb := range []struct{ name, row string }{
-		{"plain", "sensor-0042,2026-01-02T03:04:05.123Z,17.25\n"},
-		{"quoted", "\"sensor-0042\",2026-01-02T03:04:05.123Z,17.25\n"},
-	} {
-		b.Run(bb.name, func(b *testing.B) {
-			src := io.NopCloser(io.MultiReader(strings.NewReader("key,time,x\n"), repeat(bb.row)))
-			c, err := newCSVReader(src, "f.csv", ktx)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(int64(len(bb.row)))
-			b.ReportAllocs()
-			for b.Loop() {
-				if rec, err := c.next(); err != nil || rec.Reason != "" {
-					b.Fatal(rec, err)
-				}
-			}
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mrows/s")
-		})
-	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
 
@@ -139,9 +140,7 @@ func csvOf(t *testing.T, rows int) Source {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
 func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
@@ -158,9 +157,7 @@ func TestReadArrivesOnce(t *testing.T) {
 			const rows, bundle = 10_500, 1000
 			p := newProbe(t, gate)
 			p.delay = time.Millisecond
-			if err := run(t, p.books, pipelineOf(t, csvOf(t, rows), bundle)); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, run(t, p.books, pipelineOf(t, csvOf(t, rows), bundle)))
 			for line := int64(2); line < rows+2; line++ {
 				if _, ok := p.seen.Load(line); !ok {
 					t.Fatalf("line %d is lost", line)
@@ -188,9 +185,7 @@ func TestReadEmpty(t *testing.T) {
 func TestReadStop(t *testing.T) {
 	p := newProbe(t, true)
 	p.stopAt = 2345
-	if err := run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000)))
 	// The batch in which it was stopped is the last one.
 	if n := p.taken.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
 		t.Errorf("%d records emitted, %d taken, stopped at %d", p.emitted.Load(), n, p.stopAt)
@@ -219,9 +214,7 @@ func TestReadError(t *testing.T) {
 // Records of a pipe that stays open come through, and Stop ends the wait.
 func TestReadStandardInput(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer w.Close()
 	old := os.Stdin
 	os.Stdin = r
@@ -241,9 +234,7 @@ func TestReadStandardInput(t *testing.T) {
 		fmt.Fprint(w, "a,t,1\n")
 	}
 	p.books.Stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, <-done)
 }
 
 // After a restart the source is opened again and goes on where it was.
@@ -262,9 +253,7 @@ func TestReadAPipe(t *testing.T) {
 		t.Skip("there are no paths of pipes")
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer r.Close()
 	go func() {
 		defer w.Close()
@@ -273,13 +262,9 @@ func TestReadAPipe(t *testing.T) {
 		}
 	}()
 	src := Source{Format: JSONLines, Path: fmt.Sprintf("/dev/fd/%d", r.Fd())}
-	if err := Check(src); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, Check(src))
 	rd, err := Open(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer rd.Close()
 	for i := range 1000 {
 		rec, err := rd.Next()

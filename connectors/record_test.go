@@ -5,16 +5,16 @@ import (
 	"errors"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
+
+	"hafvf/internal/testing/expect"
 )
 
 func gz(t *testing.T, text string) string {
@@ -22,18 +22,14 @@ func gz(t *testing.T, text string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	z.Write([]byte(text))
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, z.Close())
 	return b.String()
 }
 
 func zst(t *testing.T, text string) string {
 	t.Helper()
 	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
@@ -104,9 +100,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all, err := readAll(t, tt.src)
-			if diff := cmp.Diff(tt.want, all); diff != "" {
-				t.Error(diff)
-			}
+			expect.Same(t, tt.want, all)
 			dir := filepath.Dir(tt.src.Path)
 			switch tt.name {
 			case "a folder":
@@ -150,17 +144,13 @@ func TestTruncated(t *testing.T) {
 func TestJSONLines(t *testing.T) {
 	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
 	all, err := drain(t, j.next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := []got{
 		{1, "", "", `{"a":1}`},
 		{4, "", "not UTF-8: byte 0xff at byte 7 of the record", "{\"b\":\"\xff\"}"},
 		{5, "", "", `{"c":NaN}`},
 	}
-	if diff := cmp.Diff(want, all); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, all)
 	long := `{"a":"` + strings.Repeat("x", MaxRaw) + `"}`
 	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl")
 	if rec, err := j.next(); err != nil || string(rec.Raw) != long {
@@ -195,9 +185,7 @@ func writeParquet(t *testing.T, rows []pqRow) string {
 	if _, err := w.Write(rows); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	return b.String()
 }
 
@@ -212,14 +200,10 @@ func TestParquetSource(t *testing.T) {
 	src := pqAll
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
 	rd, err := Open(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer rd.Close()
 	all, err := drain(t, rd.Next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	const nano, micro = "2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"
 	want := []string{
 		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1|-12.05",
@@ -281,9 +265,7 @@ func TestParquetLarge(t *testing.T) {
 	}
 	// Damage in the middle: the rows before it, then an error that says where.
 	pf, err := parquet.OpenFile(strings.NewReader(file), int64(len(file)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	column := pf.Root().Column("i").Index()
 	damaged := []byte(file)
 	copy(damaged[pf.Metadata().RowGroups[5].Columns[column].MetaData.DataPageOffset:], bytes.Repeat([]byte{0xff}, 100))
@@ -292,26 +274,4 @@ func TestParquetLarge(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "bad.parquet, row ") || len(all) != 5000 {
 		t.Errorf("damaged: %d rows, %v", len(all), err)
 	}
-}
-
-func BenchmarkReader(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "a.csv")
-	const rows = 1_000_000
-	text := "key,time,x\n" + strings.Repeat("sensor-0042,2026-01-02T03:04:05.123Z,17.25\n", rows)
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		b.Fatal(err)
-	}
-	src := ktx
-	src.Path = path
-	for b.Loop() {
-		in := newInput(src, 0)
-		for {
-			if _, err := in.next(b.Context(), nil, time.Minute); err == io.EOF {
-				break
-			} else if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds()/1e6, "Mrows/s")
 }

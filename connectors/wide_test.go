@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
+
+	"hafvf/internal/testing/expect"
 )
 
 // long reads the records of a source as key, series, time and value.
@@ -173,22 +175,16 @@ func TestFieldsAreBounded(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	w := parquet.NewGenericWriter[row](f)
 	rows := []row{{Key: strings.Repeat("k", 1<<20)}, {Key: strings.Repeat("k", 1<<20)}, {Key: "k"}}
 	if _, err := w.Write(rows); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Close())
 	f.Close()
 	rd, err := Open(Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "time", Values: []string{"X"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer rd.Close()
 	want = `the field of the column "key" has 1048576 bytes; at most 65536 are allowed`
 	for i, want := range []string{want, want, ""} {
@@ -196,43 +192,5 @@ func TestFieldsAreBounded(t *testing.T) {
 		if err != nil || r.Reason != want || want != "" && (r.Fields != nil || len(r.Raw) != MaxRaw) {
 			t.Errorf("row %d: %q, %d bytes of text, error %v", i+1, r.Reason, len(r.Raw), err)
 		}
-	}
-}
-
-// The values of a wide table are read about as quickly as those of a long one.
-func BenchmarkWide(b *testing.B) {
-	const columns, rows = 100_000, 12
-	var text strings.Builder
-	text.WriteString("time,key,x\n")
-	for r := range rows {
-		for i := range columns {
-			fmt.Fprintf(&text, "%d,c%d,%d\n", r, i, i%7)
-		}
-	}
-	for name, c := range map[string]struct {
-		table string
-		src   Source
-	}{
-		"wide": {wideTable(columns, rows), Source{Wide: true, Values: []string{"*"}}},
-		"long": {text.String(), Source{Key: []string{"key"}, Values: []string{"x"}}},
-	} {
-		b.Run(name, func(b *testing.B) {
-			c.src.Format, c.src.Time, c.src.Path = CSV, "time", filepath.Join(b.TempDir(), "a.csv")
-			if err := os.WriteFile(c.src.Path, []byte(c.table), 0o600); err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				rd, err := Open(c.src)
-				for n := 0; err == nil; n++ {
-					if _, err = rd.Next(); err == io.EOF && n == columns*rows {
-						break
-					}
-				}
-				if err != io.EOF {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(columns*rows*float64(b.N)/b.Elapsed().Seconds(), "values/s")
-		})
 	}
 }

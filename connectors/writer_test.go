@@ -16,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
 )
 
 const twoLines = `{"key":"a","x":[1,2.50],"levels":[{"alpha":0.9},{"alpha":1}],"s":"q\"u,o\nte","t":"2026-01-02T03:04:05.6Z","ok":true,"none":null}
@@ -35,9 +36,7 @@ var someColumns = []Column{
 func content(t *testing.T, path string) (names []string, text string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -60,26 +59,18 @@ func TestWriter(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), tt.name)
 		w, err := Create(Sink{Format: tt.format, Path: path, Columns: someColumns})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Write([]byte(tt.lines)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		expect.OK(t, w.Write([]byte(tt.lines)))
 		if names, text := content(t, path); len(names) != 1 || names[0] == tt.name || text != "" {
 			t.Errorf("before Commit the folder holds %v", names)
 		}
-		if err := w.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Commit())
 		w.Abort()
 		names, text := content(t, path)
 		if !cmp.Equal(names, []string{tt.name}) {
 			t.Errorf("after Commit the folder holds %v", names)
 		}
-		if diff := cmp.Diff(tt.want, text); diff != "" {
-			t.Error(diff)
-		}
+		expect.Same(t, tt.want, text)
 		if err := w.Write(nil); err == nil {
 			t.Error("Write after Commit succeeds")
 		}
@@ -90,9 +81,7 @@ func TestWriter(t *testing.T) {
 func TestCSVHasNoFormulas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
 	w, err := Create(Sink{Format: CSV, Path: path, Columns: []Column{{"key", String}, {"x", Number}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := "key,x\n"
 	for _, c := range []struct{ key, want string }{
 		{"=1+1", "'=1+1"}, {"+a", "'+a"}, {"-a", "'-a"}, {"@a", "'@a"}, {"\ta", "'\ta"}, {"\ra", "\"'\ra\""}, {"-1-1", "'-1-1"},
@@ -103,14 +92,10 @@ func TestCSVHasNoFormulas(t *testing.T) {
 		if err == nil {
 			err = w.Write(append(key, "\t-2.5\n"...))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		want += c.want + ",-2.5\n"
 	}
-	if err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Commit())
 	if _, text := content(t, path); text != want {
 		t.Error(cmp.Diff(want, text))
 	}
@@ -120,19 +105,11 @@ func TestWriterCompresses(t *testing.T) {
 	for _, ext := range []string{".gz", ".zst"} {
 		path := filepath.Join(t.TempDir(), "o.jsonl"+ext)
 		w, err := Create(Sink{Format: JSONLines, Path: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Write([]byte(twoLines)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		expect.OK(t, w.Write([]byte(twoLines)))
+		expect.OK(t, w.Commit())
 		r, err := openText(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if text, err := io.ReadAll(r); err != nil || string(text) != twoLines {
 			t.Errorf("%s: %q, %v", ext, text, err)
 		}
@@ -143,28 +120,18 @@ func TestWriterCompresses(t *testing.T) {
 func TestWriterParquet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.parquet")
 	w, err := Create(Sink{Format: Parquet, Path: path, Columns: someColumns})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	const times = rowsPerGroup // two row groups
 	for range times {
-		if err := w.Write([]byte(twoRows)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Write([]byte(twoRows)))
 	}
-	if err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Commit())
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	info, _ := f.Stat()
 	pf, err := parquet.OpenFile(f, info.Size())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var names []string
 	for _, c := range pf.Root().Columns() {
 		names = append(names, c.Name())
@@ -179,9 +146,7 @@ func TestWriterParquet(t *testing.T) {
 	}
 	src := Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "t", Values: []string{"x", "x.1", "levels.1.alpha", "s", "ok", "none", "nowhere.0.a"}}
 	rd, err := Open(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer rd.Close()
 	all, err := drain(t, rd.Next)
 	if err != nil || len(all) != 2*times {
@@ -193,9 +158,7 @@ func TestWriterParquet(t *testing.T) {
 		}
 	}
 	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []Column{{"key", Number}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer w.Abort()
 	if err := w.Write([]byte("\"a\"\n")); errorText(err) != path+` cannot be written: column "key": "a" is not a number` {
 		t.Error(err)
@@ -235,9 +198,7 @@ func TestAbort(t *testing.T) {
 	write(t, path, "before")
 	for _, fail := range []bool{false, true} {
 		w, err := Create(Sink{Format: CSV, Path: path, Columns: someColumns})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if fail {
 			if err := w.Write([]byte("1\t2\n")); err == nil {
 				t.Error("a row is taken that is too short")
@@ -287,16 +248,12 @@ func TestAppend(t *testing.T) {
 			want := tt.want
 			for i := range 2 { // the second time there is nothing to repair
 				w, err := Create(Sink{Format: tt.format, Path: path, Columns: []Column{{"a", ""}, {"b", ""}}, Append: true})
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				line, row := fmt.Sprintf("{\"a\":%d,\"b\":\"l\\nm\"}\n", i), fmt.Sprintf("%d,\"l\nm\"\n", i)
 				if tt.format == CSV {
 					line = fmt.Sprintf("%d\t\"l\\nm\"\n", i)
 				}
-				if err := w.Write([]byte(line)); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, w.Write([]byte(line)))
 				if tt.format == CSV {
 					want += row
 				} else {
@@ -356,22 +313,12 @@ func TestCommitReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "o.jsonl"), filepath.Join(dir, "link")
 	write(t, path, "before")
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Chmod(path, 0o600))
+	expect.OK(t, os.Symlink(path, link))
 	w, err := Create(Sink{Format: JSONLines, Path: link})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write([]byte("{}\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, w.Write([]byte("{}\n")))
+	expect.OK(t, w.Commit())
 	_, text := content(t, path)
 	info, _ := os.Stat(path)
 	to, _ := os.Readlink(link)
@@ -391,9 +338,7 @@ func TestDevices(t *testing.T) {
 		}
 		sink.Path = "/dev/full"
 		w, err := Create(sink)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		const want = "/dev/full cannot be written: no space left on device"
 		if err := w.Write([]byte(lines)); errorText(err) != want {
 			t.Errorf("Write: %v", err)
@@ -416,19 +361,13 @@ func TestDevices(t *testing.T) {
 
 func TestStandardOutput(t *testing.T) {
 	r, pipe, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	old := os.Stdout
 	os.Stdout = pipe
 	defer func() { os.Stdout = old }()
 	w, err := Create(Sink{Format: JSONLines, Path: stdio})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Write([]byte("{}\n")); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, w.Write([]byte("{}\n")))
 	b := make([]byte, 10)
 	if n, err := r.Read(b); err != nil || string(b[:n]) != "{}\n" {
 		t.Errorf("%q, %v", b[:n], err)
@@ -442,9 +381,7 @@ func TestStandardOutput(t *testing.T) {
 func TestWriteIsConcurrent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	w, err := Create(Sink{Format: JSONLines, Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -456,9 +393,7 @@ func TestWriteIsConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, w.Commit())
 	_, text := content(t, path)
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if len(lines) != 1600 {
@@ -476,23 +411,15 @@ func chunkOf(line string) []byte { return append(Chunk(nil).Begin([]byte("k"), "
 func TestWriteTransform(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	w, err := Create(Sink{Format: JSONLines, Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	books := account.Open(account.Keeper{})
 	defer books.Close()
 	account.Attach(books, "out", w)
-	if err := books.HandOver(t.Context(), 2, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, books.HandOver(t.Context(), 2, nil))
 	p, s := beam.NewPipelineWithRoot()
 	Write(s, "out", beam.Create(s, chunkOf("{\"a\":1}\n"), chunkOf("{\"a\":2}\n")))
-	if err := run(t, books, p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run(t, books, p))
+	expect.OK(t, w.Commit())
 	if _, text := content(t, path); len(text) != 16 {
 		t.Errorf("got %q", text)
 	}
@@ -504,20 +431,5 @@ func TestWriteTransform(t *testing.T) {
 	Write(s, "out", beam.Create(s, chunkOf("{}\n")))
 	if err := run(t, books, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func BenchmarkRows(b *testing.B) {
-	line := []byte(strings.SplitAfter(twoRows, "\n")[0])
-	w, err := newCSVEncoder(io.Discard, Sink{Columns: someColumns}, true)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(line)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := w.write(line); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/table"
+	"hafvf/internal/testing/expect"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -170,9 +171,7 @@ func TestCell(t *testing.T) {
 						}
 					}
 				}
-				if err := of.write(r, c, "", changed); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, of.write(r, c, "", changed))
 				if n := r.bytes(); c.Err() == nil && n > 3*c.Live()+2*small {
 					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.Live())
 				}
@@ -197,9 +196,7 @@ func TestCellIsKept(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	for i := range 5 {
 		c, err := of.read(r, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if c.Len() != i*100 {
 			t.Fatalf("%d keys after %d bundles of 100", c.Len(), i)
 		}
@@ -207,9 +204,7 @@ func TestCellIsKept(t *testing.T) {
 		for k := range 100 {
 			changed = append(changed, &held{key: fmt.Sprint(i, k), state: make([]byte, 100)})
 		}
-		if err := of.write(r, c, "", changed); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, of.write(r, c, "", changed))
 		for i := range r.bag {
 			r.bag[i] = []byte{0xff} // no log
 		}
@@ -225,9 +220,7 @@ func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: stored.NewCell()}
 	for i := range 3 {
-		if err := of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
 	}
 	kept.take(stored.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
@@ -253,9 +246,7 @@ func TestCellOfNobody(t *testing.T) {
 		none = append(none, &held{key: fmt.Sprint(i)})
 	}
 	for _, changed := range [][]*held{all, none, all[:1], all, none} {
-		if err := of.write(r, c, "", changed); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, of.write(r, c, "", changed))
 		want := 0
 		for _, e := range changed {
 			if e.state != nil {
@@ -275,18 +266,12 @@ func TestCellOfNobody(t *testing.T) {
 func TestCellOfOneKey(t *testing.T) {
 	of := statesOfCells()
 	est, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "normal"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	e, err := est.Open("k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	old, _ := e.AppendBinary(nil)
 	c, err := of.read(&runner{value: old}, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if string(c.Get("k")) != string(old) || c.Len() != 1 {
 		t.Errorf("%d keys", c.Len())
 	}
@@ -311,16 +296,12 @@ func TestCellWithoutSettings(t *testing.T) {
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}
 	c := &cell{Cell: stored.NewCell()}
-	if err := of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}); err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
 	whole := r.value.([]byte)
 	for i := range whole {
 		f.Add(whole[:i], []byte{})
 	}
-	if err := of.write(r, c, "", []*held{{key: "c", state: make([]byte, small)}}); err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, of.write(r, c, "", []*held{{key: "c", state: make([]byte, small)}}))
 	f.Add(whole[9:], []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
 	f.Add(slices.Concat(whole[:9], []byte{3}), r.bag[0].([]byte)[:10])

@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -262,9 +263,7 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	cases.Store(t.Name(), c)
 	ts := teststream.NewConfig()
 	add := func(key, second int) {
-		if err := ts.AddElements(at(second).UnixMilli(), float64(10*second+key)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, ts.AddElements(at(second).UnixMilli(), float64(10*second+key)))
 	}
 	add(1, 0)
 	ts.AdvanceWatermark(at(1).UnixMilli())

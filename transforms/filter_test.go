@@ -23,6 +23,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -129,9 +130,7 @@ var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []h
 func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Estimate {
 	t.Helper()
 	est, err := keyed.NewEstimator(cfg.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out := map[string][]keyed.Estimate{}
 	tracks := map[string]*keyed.Track{}
 	for _, k := range in {
@@ -222,16 +221,12 @@ func TestFilterStateIsATrack(t *testing.T) {
 				}
 			}})
 			defer books.Close()
-			if err := books.HandOver(t.Context(), len(in), nil); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, books.HandOver(t.Context(), len(in), nil))
 			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
 			runFilterIn(books.In(t.Context()), t, cfg, in)
 			books.Stored(len(in))
 			est, err := keyed.NewEstimator(cfg.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			same(t, len(states), 3)
 			for key, state := range states {
 				track := est.NewTrack(key)
@@ -241,20 +236,14 @@ func TestFilterStateIsATrack(t *testing.T) {
 					}
 				}
 				want, err := track.AppendBinary(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if order == keyed.Arrival {
 					same(t, state, want)
 				}
 				restored, err := est.RestoreTrack(key, state)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				got, err := restored.AppendBinary(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				same(t, got, want)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/transforms"
 )
 
@@ -46,13 +47,9 @@ func eventText(e incidents.Event) string {
 func TestIncidents(t *testing.T) {
 	cfg := keyed.Recommended("normal")
 	est, err := keyed.NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	fleet, err := incidents.New(incidents.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	rng := rand.New(rand.NewPCG(9, 9))
 	var in []given
 	tracks := map[string]*keyed.Track{}

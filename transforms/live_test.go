@@ -14,6 +14,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -55,9 +56,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	cases.Store(name, c)
 	ts := teststream.NewConfig()
 	add := func(key float64, second int) {
-		if err := ts.AddElements(at(second).UnixMilli(), key); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, ts.AddElements(at(second).UnixMilli(), key))
 	}
 	watermark := func(second int) { ts.AdvanceWatermark(at(second).UnixMilli()) }
 	add(1, 0)
@@ -127,9 +126,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 				last[k] = second
 				n[k]++
 			}
-			if err := ts.AddElements(at(second).UnixMilli(), speaking...); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, ts.AddElements(at(second).UnixMilli(), speaking...))
 		}
 		for k := range n {
 			tell(k)

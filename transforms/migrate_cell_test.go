@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/testing/expect"
 )
 
 // A job is the node on a runner of its own, one bundle at a time.
@@ -89,9 +90,7 @@ func stepsOf(t testing.TB, cfg hosted) (*packFn, *encodeFn) {
 	of, cells := Registered{Name: objects}, statesOfCells()
 	pack := &packFn{packer: packer{Config: string(text)}, Decoder: of}
 	filter := &encodeFn{node: node{Config: string(text)}, Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
-	if err := errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())))
 	return pack, filter
 }
 
@@ -139,9 +138,7 @@ type loop struct{ state []byte }
 func (l *loop) learn(t *testing.T, cfg hosted, key string, in []keyed.Observation) (out [][]byte) {
 	t.Helper()
 	est, err := keyed.NewEstimator(cfg.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	track := est.NewTrack(key)
 	if l.state != nil {
 		if track, err = est.RestoreTrack(key, l.state); err != nil {
@@ -158,9 +155,7 @@ func (l *loop) learn(t *testing.T, cfg hosted, key string, in []keyed.Observatio
 func (l *loop) migrate(t *testing.T, from, to hosted, key string) {
 	t.Helper()
 	m, err := keyed.NewMigrator(to.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, written := from.Settings()(key)
 	if l.state, _, err = m.Migrate(key, l.state, written); err != nil {
 		t.Fatal(err)
@@ -210,9 +205,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 					first[key], loops[key] = in[i%40:60], &loop{}
 				}
 				got, err := j.bundle(t, changed[0], true, first)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				same("first", changed[0], first, got)
 				if logged := j.cells["0"].bag != nil; logged != (n > 12) {
 					t.Fatalf("a log: %t", logged)

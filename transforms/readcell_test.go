@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/testing/expect"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -29,18 +30,14 @@ func TestReadCell(t *testing.T) {
 		want := map[string][]byte{}
 		for bundle := range 6 {
 			c, err := of.read(r, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			var changed []*held
 			for k := bundle % 2; k < keys; k += 2 {
 				e := &held{key: fmt.Sprint(k), state: fmt.Appendf(nil, "state %d of %d", bundle, k)}
 				changed = append(changed, e)
 				want[e.key] = e.state
 			}
-			if err := of.write(r, c, "", changed); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, of.write(r, c, "", changed))
 		}
 		kept = newCopies(0) // the log is read
 		got, err := entities(stored.ReadFound("", r.stored()))

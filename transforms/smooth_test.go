@@ -19,6 +19,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/transforms"
 )
 
@@ -83,9 +84,7 @@ var segments = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: 
 func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []given) map[string][]keyed.Smoothed {
 	t.Helper()
 	sm, err := keyed.NewSmoother(cfg.SmoothConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	byKey := map[string][]keyed.Observation{}
 	for _, k := range in {
 		byKey[k.key] = append(byKey[k.key], k.obs)
@@ -168,9 +167,7 @@ func TestRevisionsTellWhatChanged(t *testing.T) {
 	source := func(s beam.Scope) beam.PCollection {
 		ts := teststream.NewConfig()
 		add := func(i int) {
-			if err := ts.AddElements(observations[i].Time.UnixMilli(), observations[i].X[0][0]); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, ts.AddElements(observations[i].Time.UnixMilli(), observations[i].X[0][0]))
 		}
 		for i := range observations {
 			if i != late {
@@ -217,9 +214,7 @@ func TestSmoothedRecord(t *testing.T) {
 		steps = append(steps, [][]float64{{x}})
 	}
 	f, err := sessions.Filter.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	want := f.Smooth(steps)
 	changes := hafvf.Changes(want.Evidence, 10)
 	same(t, changes, []int{6})
@@ -249,9 +244,7 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	source := func(s beam.Scope) beam.PCollection {
 		ts := teststream.NewConfig()
 		add := func(second int, x float64) {
-			if err := ts.AddElements(at(second).UnixMilli(), x); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, ts.AddElements(at(second).UnixMilli(), x))
 		}
 		add(0, 1)
 		add(5, 2)
@@ -302,9 +295,7 @@ func TestSmoothOfEndlessSource(t *testing.T) {
 		ts := teststream.NewConfig()
 		add := func(seconds ...int) {
 			for _, second := range seconds {
-				if err := ts.AddElements(at(second).UnixMilli(), float64(second)); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, ts.AddElements(at(second).UnixMilli(), float64(second)))
 			}
 		}
 		add(0, 5, 8)

@@ -13,6 +13,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
+	"hafvf/internal/testing/expect"
 )
 
 // What the node emits of sessions does not depend on the number of goroutines: neither the
@@ -24,9 +25,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		Gap:    time.Hour,
 	}}
 	text, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	// One session is smoothed alone, and those before and after it fill several batches.
 	const alone = 70
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -58,9 +57,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
 		fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
-		if err := fn.Setup(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, fn.Setup(t.Context()))
 		if len(fn.smoothers) != goroutines {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
 		}
@@ -72,13 +69,9 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		fn.StartBundle(emit, nil)
 		for i, b := range sessions {
-			if err := fn.ProcessElement(context.Background(), fmt.Sprintf("k%d", i), b, emit, nil); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, fn.ProcessElement(context.Background(), fmt.Sprintf("k%d", i), b, emit, nil))
 		}
-		if err := fn.drain(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, fn.drain())
 		fn.records.flush(emit)
 		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
 			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(all))
@@ -97,18 +90,12 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 // A session that is cut short is an error, and it names the key.
 func TestSmoothOfABrokenSession(t *testing.T) {
 	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, Gap: time.Hour}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
-	if err := fn.Setup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fn.Setup(t.Context()))
 	emit := func([]byte) { t.Error("a record") }
 	fn.StartBundle(emit, nil)
-	if err := fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, fn.ProcessElement(context.Background(), "k", []byte{0, 9, 9}, emit, nil))
 	if err := fn.drain(); err == nil || err.Error() != `key "k": `+compact.ErrCut.Error() {
 		t.Errorf("error %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/table"
+	"hafvf/internal/testing/expect"
 )
 
 // reads is how often logs of the job's cells were read.
@@ -65,9 +66,7 @@ func TestSpilledCells(t *testing.T) {
 				if kept.file != nil && kept.file.Err() != nil {
 					kept = failing() // another worker's
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				for key, observations := range in {
 					if loops[key] == nil {
 						loops[key] = &loop{}
@@ -138,14 +137,10 @@ func BenchmarkSpilledCells(b *testing.B) {
 				filter.StartBundle(ignore, nil, reject)
 				for cell, all := range blocks {
 					for _, block := range all {
-						if err := filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject); err != nil {
-							b.Fatal(err)
-						}
+						expect.OK(b, filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject))
 					}
 				}
-				if err := filter.FinishBundle(context.Background(), ignore, nil, reject); err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, filter.FinishBundle(context.Background(), ignore, nil, reject))
 			}
 			for all := range slices.Chunk(names, keys/4) {
 				bundle(all)

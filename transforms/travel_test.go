@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 )
 
 // A configuration travels to workers as text. Numbers, and nil or empty lists, come back as
@@ -29,9 +30,7 @@ func TestConfigTravels(t *testing.T) {
 	none.Silence, none.Cells, none.Values = &keyed.SilenceConfig{}, []string{}, []string{}
 	for name, want := range map[string]hosted{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
 		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		_, got, err := parseEstimator(string(text))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", name, err, diff)
@@ -39,9 +38,7 @@ func TestConfigTravels(t *testing.T) {
 	}
 	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}}, Gap: time.Second, Odds: third}}
 	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, got, err := parseSmoother(string(text))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)

@@ -13,6 +13,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/reminder"
+	"hafvf/internal/testing/expect"
 )
 
 // What the node emits of a batch does not depend on the number of goroutines: neither
@@ -23,9 +24,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
 	}}
 	text, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	// Two batches of twenty keys, one of which has most of the observations; some are
 	// late, and a key may have two blocks.
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -50,15 +49,11 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	}
 	run := func(goroutines int) (all []string) {
 		fn := &encodeFn{node: node{Config: string(text)}, Encoder: Registered{Name: objects}}
-		if err := fn.Setup(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, fn.Setup(t.Context()))
 		fn.workers = nil
 		for range goroutines {
 			est, err := keyed.NewEstimator(cfg.Config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			fn.workers = append(fn.workers, &worker{Estimator: est, encoder: objectEncoder{}})
 		}
 		entities := map[string]*held{}
@@ -83,9 +78,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 			}
 			fn.out = outlet{record: emit, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
-			if err := fn.work(active); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, fn.work(active))
 			fn.records.flush(emit)
 			for i := range 20 {
 				b, _ := entities[fmt.Sprintf("k%d", i)].AppendBinary(nil)

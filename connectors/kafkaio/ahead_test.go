@@ -68,32 +68,6 @@ func reads(t *testing.T, client *Client, rest restriction, limits recordbatch.Li
 	return cons
 }
 
-// TestBudgetLargeBatch: what is larger than the budget comes, alone.
-func TestBudgetLargeBatch(t *testing.T) {
-	const value = 100_000
-	_, c := fake(t, kfake.SeedTopics(2, "in"))
-	for n := range int32(2) {
-		for range 3 {
-			manual(c).Produce(t, &kgo.Record{Topic: "in", Partition: n, Value: make([]byte, value)})
-		}
-	}
-	b := &budget{bytes: 1000}
-	cons := reads(t, asks(t, c), restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"in", 0, 0}, End: 3}, {Position: Position{"in", 1, 0}, End: 3}}}, recordbatch.Limits{Record: 1 << 20, Fetch: 2000, Batch: 1 << 20}, b)
-	for done := 0; done < 6; {
-		select {
-		case <-cons.arrived:
-		case <-context30(t).Done():
-			t.Fatalf("%d of 6 records came", done)
-		}
-		for i, batch := cons.take(); i >= 0; i, batch = cons.take() {
-			if len(batch.records) != 1 {
-				t.Fatalf("%d records at once, %v", len(batch.records), batch.err)
-			}
-			done++
-		}
-	}
-}
-
 // TestBudgetOrder: claims are granted in their order, except that a reader without
 // anything does not wait for others, and one that ends gives back what it held.
 func TestBudgetOrder(t *testing.T) {

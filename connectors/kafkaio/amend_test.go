@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"hafvf/internal/testing/expect"
 )
 
 // amend forgets k, and does more before.
@@ -33,9 +35,7 @@ func TestAmend(t *testing.T) {
 	a.must(5)
 	refuses(t, amend(t, c, nil), "the changelog states is in use: "+a.run.String()+" has not ended")
 	a.must(6)
-	if err := a.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Close(context30(t), true))
 
 	var b run
 	err := amend(t, c, func() { b = begun(t, c, nil) })
@@ -50,9 +50,7 @@ func TestAmend(t *testing.T) {
 	if err := Amend(context30(t), asks(t, c), "states", quiet, func([]Stored) (map[string][]byte, error) { return nil, no }); err != no {
 		t.Error(err)
 	}
-	if err := amend(t, c, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, amend(t, c, nil))
 	if state, offset, h := kept(t, c); state != "" || offset != 7 || !h.Ended || h.Run.Run == b.run.Run {
 		t.Errorf("state %s, offset %d, head %+v", state, offset, h)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/google/go-cmp/cmp"
+
+	"hafvf/internal/testing/expect"
 )
 
 var someBatch = Batch{
@@ -38,7 +40,5 @@ func TestRecordsOfBatch(t *testing.T) {
 	(&recordsFn{}).ProcessElement(someBatch, func(at beam.EventTime, r Record) {
 		got.Records, got.Times = append(got.Records, r), append(got.Times, int64(at))
 	})
-	if diff := cmp.Diff(someBatch, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Same(t, someBatch, got)
 }

@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -39,16 +39,6 @@ func TestPartKeys(t *testing.T) {
 	for _, b := range []string{headKey, bottomKey, "\x00\x80", "\x00\x01"} {
 		if key, part, ok := ofPart(b); ok {
 			t.Errorf("%q is part %d of %q", b, part, key)
-		}
-	}
-}
-
-// TestPartitionFor: a key has the partition that a Writer gives it.
-func TestPartitionFor(t *testing.T) {
-	for i := range 100 {
-		key := fmt.Sprint("key", i)
-		if got, want := partitionFor(key, 5), (kafka.Murmur2Balancer{}).Balance(kafka.Message{Key: []byte(key)}, 0, 1, 2, 3, 4); int(got) != want {
-			t.Errorf("%s: %d, not %d", key, got, want)
 		}
 	}
 }
@@ -77,9 +67,7 @@ func stepped(t *testing.T, c Cluster, more func(*LedgerConfig), offset int64) {
 		r.Add(0, State{Key: fmt.Sprint("k", i), Bytes: fmt.Append(nil, offset)})
 	}
 	r.must(offset)
-	if err := r.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.Close(context30(t), true))
 }
 
 // restoredAll checks that all 21 states are those of the offset.
@@ -94,20 +82,6 @@ func restoredAll(t *testing.T, c Cluster, offset int64) {
 		t.Errorf("at %v (-want +got):\n%s", r.start, d)
 	}
 	r.Close(context30(t), false)
-}
-
-// TestChangelogGrows: partitions that are added to a changelog change nothing.
-func TestChangelogGrows(t *testing.T) {
-	_, c := filled(t)
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	topic := kmsg.NewCreatePartitionsRequestTopic()
-	topic.Topic, topic.Count = "states", 7
-	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 1000
-	if err := kerr.ErrorForCode(request[*kmsg.CreatePartitionsResponse](t, c, req).Topics[0].ErrorCode); err != nil {
-		t.Fatal(err)
-	}
-	stepped(t, c, nil, 7)
-	restoredAll(t, c, 7)
 }
 
 // copies are the records of the changelog, by partition.
@@ -190,9 +164,7 @@ func TestChangelogCopied(t *testing.T) {
 		req := kmsg.NewPtrDeleteRecordsRequest()
 		req.TimeoutMillis = 1000
 		req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "states", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 1, Offset: 2}}}}
-		if err := kerr.ErrorForCode(request[*kmsg.DeleteRecordsResponse](t, c, req).Topics[0].Partitions[0].ErrorCode); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, kerr.ErrorForCode(request[*kmsg.DeleteRecordsResponse](t, c, req).Topics[0].Partitions[0].ErrorCode))
 		_, err := begin(t, c, nil)
 		cannotResume(t, err, "has lost its first records")
 	})
@@ -258,9 +230,7 @@ func TestLargeStates(t *testing.T) {
 		r := begun(t, c, nil)
 		put(r, "k", size)
 		put(r, "\x00k", sizes[len(sizes)-1-i])
-		if err := r.Close(context30(t), true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, r.Close(context30(t), true))
 		next := begun(t, c, nil)
 		if got := next.Restored(); !maps.EqualFunc(want, got, bytes.Equal) {
 			t.Fatalf("after %v: %d states, k of %d bytes, the other of %d", sizes[:i+1], len(got), len(got["k"]), len(got["\x00k"]))
@@ -269,14 +239,17 @@ func TestLargeStates(t *testing.T) {
 		if err != nil || len(stored) != 2 || !bytes.Equal(stored[0].Bytes, want[stored[0].Key]) {
 			t.Fatalf("%d stored, %v", len(stored), err)
 		}
+		for _, want := range [][]byte{want["k"], nil} { // once
+			if got, err := next.Restore("k"); err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("k is restored with %d bytes, %v", len(got), err)
+			}
+		}
 		next.Close(context30(t), false)
 	}
 	put(begun(t, c, nil), "k", 10)
 	a := begun(t, c, nil)
 	a.Add(0, State{Key: "k"}, State{Key: "\x00k"}) // deleted
-	if err := a.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Close(context30(t), true))
 	left := map[string]bool{}
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		left[string(r.Key)] = r.Value != nil
@@ -335,9 +308,7 @@ func TestAllForgotten(t *testing.T) {
 	a := begun(t, c, giving)
 	a.must(5)
 	a.Add(0, State{Key: "k"})
-	if err := a.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Close(context30(t), true))
 	commitAs(t, c, "g", Position{"in", 0, 3})
 	if r := begun(t, c, giving); r.start["in-0"].offset != 3 || len(r.Restored()) > 0 {
 		t.Errorf("it begins at %v with %d states", r.start, len(r.Restored()))
@@ -377,12 +348,8 @@ func TestPortions(t *testing.T) {
 			if test.begun {
 				a := begun(t, c, giving)
 				a.Add(0, State{Key: "k0", Bytes: []byte("old")})
-				if err := a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base); err != nil {
-					t.Fatal(err)
-				}
-				if err := a.Close(context30(t), true); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
+				expect.OK(t, a.Close(context30(t), true))
 			}
 			crash, commits := portions(t, k)
 			for n := 1; n < 5; n++ {
@@ -397,9 +364,7 @@ func TestPortions(t *testing.T) {
 				crash(1000)
 				// Else the run below waits for the end of the transaction.
 				o, err := own(context30(t), c, "states", "g", batchBytes)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				o.close()
 				_, err = begin(t, c, nil)
 				if test.after != "" {
@@ -410,9 +375,7 @@ func TestPortions(t *testing.T) {
 			}
 			*commits = 0
 			r := begun(t, c, test.config)
-			if err := r.Close(context30(t), true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, r.Close(context30(t), true))
 			if *commits < 4 {
 				t.Errorf("all in %d transactions", *commits)
 			}

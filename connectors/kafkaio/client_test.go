@@ -5,6 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/internal/testing/expect"
 )
 
 // asks returns a client that is closed when the test ends.
@@ -30,9 +32,7 @@ func TestOneConnection(t *testing.T) {
 		ctx := context30(t)
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
 		must(client.Check(ctx))
 		must(client.Check(ctx))

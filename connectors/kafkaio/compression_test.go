@@ -13,6 +13,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 	layouts "hafvf/pipeline/records"
 )
@@ -39,14 +40,10 @@ func TestCompression(t *testing.T) {
 				return nil, nil, false
 			})
 			w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out", Compression: test.compression}, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			t.Cleanup(func() { w.Close() })
 			value := bytes.Repeat([]byte("value "), 1000)
-			if err := w.Write(context30(t), []Message{{Key: []byte("k"), Value: value}}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, w.Write(context30(t), []Message{{Key: []byte("k"), Value: value}}))
 			if got := <-codecs; got != test.codec {
 				t.Errorf("codec %d, want %d", got, test.codec)
 			}
@@ -70,13 +67,9 @@ func BenchmarkCompression(b *testing.B) {
 	filter := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	for _, brief := range []bool{true, false} {
 		est, err := keyed.NewEstimator(keyed.Config{Filter: filter, Order: keyed.Arrival})
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		layout, err := layouts.NewLayout(filter)
-		if err != nil {
-			b.Fatal(err)
-		}
+		expect.OK(b, err)
 		layout.Brief = brief
 		rng := rand.New(rand.NewPCG(1, 2))
 		tracks := map[string]*keyed.Track{}
@@ -97,9 +90,7 @@ func BenchmarkCompression(b *testing.B) {
 		for _, name := range Compressions {
 			b.Run(fmt.Sprintf("brief=%t/%s", brief, name), func(b *testing.B) {
 				codec, err := Sink{Compression: name}.codec()
-				if err != nil {
-					b.Fatal(err)
-				}
+				expect.OK(b, err)
 				var out []byte
 				b.SetBytes(int64(size))
 				for b.Loop() {

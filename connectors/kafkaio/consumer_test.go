@@ -12,15 +12,11 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
-	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio/recordbatch"
 	"hafvf/internal/reminder"
-	"hafvf/internal/testing/kafkatest"
+	"hafvf/internal/testing/expect"
 )
 
 func TestAddedPartitions(t *testing.T) {
@@ -42,9 +38,7 @@ func TestAddedPartitions(t *testing.T) {
 		}
 		want = append(want, stretch("in", p, first, first+4)...)
 	}
-	if d := cmp.Diff(want, positions(r.got)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, want, positions(r.got))
 }
 
 // TestRestart: another worker goes on with what is left.
@@ -59,9 +53,7 @@ func TestRestart(t *testing.T) {
 		}
 		r.abandon()
 	}
-	if d := cmp.Diff(slices.Concat(stretch("in", 0, 0, 1000), stretch("in", 1, 0, 1000)), positions(r.got)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, slices.Concat(stretch("in", 0, 0, 1000), stretch("in", 1, 0, 1000)), positions(r.got))
 }
 
 func lagOf(log string) int64 {
@@ -87,38 +79,6 @@ func TestLag(t *testing.T) {
 	r.abandon()
 	for lags, _ := Lag(); len(lags) > 0; lags, _ = Lag() {
 		time.Sleep(time.Millisecond)
-	}
-}
-
-// TestOutage: fetches fail, connections end and leaders move, in the midst of it.
-func TestOutage(t *testing.T) {
-	k, c := fake(t, kfake.SeedTopics(3, "in"))
-	m := manual(c)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
-	n := int64(0)
-	for round := range 12 {
-		for p := range 3 {
-			m.Produce(t, ticking("in", int32(p), 50)...)
-		}
-		n += 50
-		switch round % 4 {
-		case 0:
-			for p := range int32(3) {
-				if err := k.MoveTopicPartition("in", p, int32(round/4+int(p))%3); err != nil {
-					t.Fatal(err)
-				}
-			}
-		case 1:
-			k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError, Count: 3})
-		case 2:
-			k.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-				return nil, errors.New("the connection is lost"), true
-			})
-		}
-		r.until(func() bool { return len(r.got) >= int(3*n) })
-	}
-	if d := cmp.Diff(slices.Concat(stretch("in", 0, 0, n), stretch("in", 1, 0, n), stretch("in", 2, 0, n)), positions(r.got)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
@@ -193,9 +153,7 @@ func TestNothingLeft(t *testing.T) {
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 	r.until(func() bool { return len(r.got) > 0 })
 	l.Add(-10)
-	if err := l.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close(context30(t), true))
 	ours := func() string {
 		var left []string
 		b := make([]byte, 1<<20)
@@ -296,52 +254,6 @@ func init() {
 	})
 }
 
-// TestWatermarkMoves: with a clock, past a partition that has nothing, and on when
-// nothing comes at all.
-func TestWatermarkMoves(t *testing.T) {
-	t.Parallel()
-	_, c := fake(t, kfake.SeedTopics(2, "in"))
-	start := time.Now()
-	at := base.Add(-time.Hour)
-	manual(c).Produce(t, &kgo.Record{Topic: "in", Value: []byte(at.Format(time.RFC3339)), Timestamp: at.Add(time.Second)},
-		&kgo.Record{Topic: "in", Value: []byte("no time"), Timestamp: at.Add(-time.Hour)})
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Clock: "test", ClockSetting: time.RFC3339, Disorder: time.Minute}, nil)
-	r.until(func() bool { return len(r.got) == 2 })
-	if d := cmp.Diff([]mtime.Time{mtime.FromTime(at), mtime.FromTime(at.Add(-time.Hour))}, r.times); d != "" {
-		t.Errorf("event times (-want +got):\n%s", d)
-	}
-	if r.marks[0] > at.UnixMilli() {
-		t.Errorf("the watermark is %d, beyond the last time seen", r.marks[0])
-	}
-	r.until(func() bool { return r.marks[0] > start.Add(-time.Minute).UnixMilli() })
-	if now := time.Now().Add(-time.Minute).UnixMilli(); r.marks[0] > now {
-		t.Errorf("the watermark is %d, after the present %d", r.marks[0], now)
-	}
-}
-
-// TestReadAhead: of a partition that is not taken from two fetches are in memory
-// at most, and a fetch is not decompressed beyond measure.
-func TestReadAhead(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	zeros := make([]byte, 200_000) // which take next to nothing on the wire
-	p := kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
-	for range 100 {
-		p.Produce(t, &kgo.Record{Topic: "in", Value: zeros}, &kgo.Record{Topic: "in", Value: zeros})
-	}
-	cons := newConsumer(context30(t), asks(t, c), Source{Cluster: c}, restriction{Bounded: true, Partitions: []span{{Position: Position{"in", 0, 0}, End: 200}}}, readLimits, quiet)
-	defer cons.close()
-	n := 0
-	for n < 200 {
-		<-cons.arrived
-		for _, b := cons.take(); b.next > 0; _, b = cons.take() {
-			if b.bytes > readLimits.Fetch+400_000 {
-				t.Fatalf("%d bytes at once", b.bytes)
-			}
-			n += len(b.records)
-		}
-	}
-}
-
 // TestDeletedRecords are counted by topic when they are passed over, once.
 func TestDeletedRecords(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
@@ -356,7 +268,5 @@ func TestDeletedRecords(t *testing.T) {
 		done = len(r.got)
 		return done == 6
 	})
-	if d := cmp.Diff(map[string]int64{"in": 3}, l.account.DeletedByTopic()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, map[string]int64{"in": 3}, l.account.DeletedByTopic())
 }

@@ -58,16 +58,6 @@ func TestWritingChanges(t *testing.T) {
 	}
 }
 
-// A form that this program does not know is a programmer's error.
-func TestUnknownForm(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	Form{Name: "nobody"}.Reading()
-}
-
 // A name that nothing is registered under is a mistake of the program, and not a default.
 func TestUnregisteredNames(t *testing.T) {
 	for what, use := range map[string]func(){

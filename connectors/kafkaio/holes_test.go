@@ -15,12 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
 // TestHoles reads what a real broker has left of topics: offsets are missing in
 // them in all ways in which they can be.
 func TestHoles(t *testing.T) {
+	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.Config{Properties: map[string]string{
 		"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.initial.task.delay.ms": "100",
 		"log.retention.check.interval.ms": "200", "message.max.bytes": fmt.Sprint(32 << 20), "replica.fetch.max.bytes": fmt.Sprint(32 << 20)}})
@@ -96,9 +98,7 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 				}
 			}
 			all := slices.DeleteFunc(positions(readAll(t, Source{Cluster: c, Topics: []string{topic}})), func(p Position) bool { return p.Offset >= end[0] })
-			if d := cmp.Diff(offsets, all); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
+			expect.Same(t, offsets, all)
 		})
 	}
 }
@@ -107,7 +107,7 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []Position) {
 	t.Helper()
 	rest := restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{topic, 0, from}, End: to}}}
-	got, next := drain(t, c, rest)
+	got, next := drain(t, c, rest, quiet)
 	var want []Position
 	for _, p := range all {
 		if p.Offset >= from && p.Offset < to {
@@ -120,10 +120,10 @@ func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []P
 }
 
 // drain reads a restriction of one partition.
-func drain(t testing.TB, c Cluster, rest restriction) (got []Record, next int64) {
+func drain(t testing.TB, c Cluster, rest restriction, log *slog.Logger) (got []Record, next int64) {
 	t.Helper()
 	ctx := context30(t)
-	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, quiet)
+	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, log)
 	defer cons.close()
 	next = rest.Partitions[0].Offset
 	for end := rest.Partitions[0].End; next < end; {
@@ -150,29 +150,21 @@ func transactions(t *testing.T, c Cluster) {
 	dial.CreateTopic(t, "tx", 1, nil)
 	transact := func(id string) *kgo.Client {
 		cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.TransactionalID(id), kgo.DefaultProduceTopic("tx"), kgo.MaxVersions(kversion.V3_5_0()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		t.Cleanup(cl.Close)
 		return cl
 	}
 	one, other := transact("one"), transact("other")
 	begin := func(cl *kgo.Client) {
-		if err := cl.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, cl.BeginTransaction())
 	}
 	send := func(cl *kgo.Client, values ...string) {
 		for _, v := range values {
-			if err := cl.ProduceSync(context30(t), kgo.StringRecord(v)).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, cl.ProduceSync(context30(t), kgo.StringRecord(v)).FirstErr())
 		}
 	}
 	end := func(cl *kgo.Client, commit kgo.TransactionEndTry) {
-		if err := cl.EndTransaction(context30(t), commit); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, cl.EndTransaction(context30(t), commit))
 	}
 	read := func() (values []string) {
 		for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {
@@ -192,9 +184,7 @@ func transactions(t *testing.T, c Cluster) {
 		for deadline := time.Now().Add(20 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
 			got = read()
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		expect.Same(t, want, got)
 	}
 	arrive("a", "b") // and c when the transaction before it has ended
 	begin(one)
@@ -230,9 +220,7 @@ func deleteBefore(t testing.TB, c Cluster, p Position) {
 	req.Topics = append(req.Topics, topic)
 	for _, topic := range request[*kmsg.DeleteRecordsResponse](t, c, req).Topics {
 		for _, p := range topic.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, kerr.ErrorForCode(p.ErrorCode))
 		}
 	}
 }
@@ -246,30 +234,10 @@ func deleted(t *testing.T, c Cluster) {
 	deleteBefore(t, c, Position{"del", 0, 4})
 	log := &logged{warned: make(chan struct{}, 10)}
 	read := func(from, to int64) []Position {
-		ctx := context30(t)
-		cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"del", 0, from}, End: to}}}, readLimits, slog.New(log))
-		defer cons.close()
-		var got []Record
-		for next := from; next < to; {
-			i, b := cons.take()
-			switch {
-			case i < 0:
-				select {
-				case <-cons.arrived:
-				case <-ctx.Done():
-					t.Fatalf("nothing comes after offset %d", next)
-				}
-			case b.err != nil:
-				t.Fatal(b.err)
-			default:
-				got, next = append(got, b.records...), b.next
-			}
-		}
+		got, _ := drain(t, c, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"del", 0, from}, End: to}}}, slog.New(log))
 		return positions(got)
 	}
-	if d := cmp.Diff(stretch("del", 0, 4, 10), read(1, 10)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, stretch("del", 0, 4, 10), read(1, 10))
 	if got := log.String(); strings.Count(got, "WARN") != 1 || !strings.Contains(got, "lost=3") || !strings.Contains(got, "partition=del-0") {
 		t.Errorf("log:\n%s", got)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,15 +18,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
 func described(t testing.TB, c Cluster, name string) topic {
 	t.Helper()
 	topics, err := asks(t, c).describe(context30(t), []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return topics[name]
 }
 
@@ -69,9 +67,7 @@ func beginIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConf
 func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
 	t.Helper()
 	r, err := begin(t, c, more)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return r
 }
 
@@ -151,14 +147,6 @@ func TestOtherRuns(t *testing.T) {
 			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
 		}
 	}
-	t.Run("begun together", func(t *testing.T) {
-		c := two(t)
-		a, b := begun(t, c, nil), begun(t, c, nil)
-		b.must(5)
-		refuses(t, a.to(7), "another run ", "run "+b.run.Run)
-		b.must(8)
-		keeps(t, c, 8)
-	})
 	t.Run("before the other commits", func(t *testing.T) {
 		c := two(t)
 		a := begun(t, c, nil)
@@ -168,24 +156,6 @@ func TestOtherRuns(t *testing.T) {
 		refuses(t, a.Close(context30(t), true), names(b)...)
 		b.must(9)
 		keeps(t, c, 9)
-	})
-	t.Run("within a commit", func(t *testing.T) {
-		c := two(t)
-		a := begun(t, c, nil)
-		a.must(5)
-		if err := errors.Join(a.owner.client.BeginTransaction(), a.owner.write(t.Context(), slices.Values([]entry{{key: []byte("k"), value: []byte("6")}}))); err != nil {
-			t.Fatal(err)
-		}
-		b := begun(t, c, nil)
-		if got := string(b.Restored()["k"]); got != "5" {
-			t.Errorf("%q is restored of a state that was not committed", got)
-		}
-		if err := a.owner.client.EndTransaction(t.Context(), kgo.TryCommit); err == nil {
-			t.Error("the rest of the commit is accepted")
-		}
-		if got := string(begun(t, c, nil).Restored()["k"]); got != "5" {
-			t.Errorf("%q is restored of a state that was refused", got)
-		}
 	})
 	t.Run("between look and store", func(t *testing.T) {
 		c := two(t)
@@ -238,9 +208,7 @@ func TestOtherRuns(t *testing.T) {
 		c := two(t)
 		before := begun(t, c, nil)
 		before.must(2)
-		if err := before.Close(context30(t), true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, before.Close(context30(t), true))
 		commitAs(t, c, "g", Position{"in", 0, 2})
 		a := begun(t, c, nil) // from offsets that were set by hand
 		commitAs(t, c, "g", Position{"in", 0, 4})
@@ -268,9 +236,7 @@ func TestHead(t *testing.T) {
 	manual(c).Produce(t, ticking("in", 0, 9)...)
 	a.must(5)
 	_, _, was := kept(t, c)
-	if err := a.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Close(context30(t), true))
 	b := begun(t, c, func(cfg *LedgerConfig) { cfg.Topics, cfg.Migrate = []string{"more", "in"}, true })
 	if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
 		t.Errorf("%d states are restored", len(got))
@@ -298,25 +264,8 @@ func TestHead(t *testing.T) {
 func (r run) foundNow(t testing.TB) map[string]committed {
 	t.Helper()
 	found, err := r.groupOffsets(context30(t), partitionsOf(r.topics))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return found
-}
-
-// TestChangelogWithoutHead: states that no head belongs to are refused, until the user
-// discards them.
-func TestChangelogWithoutHead(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, map[string]string{"cleanup.policy": "compact"})
-	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte("k"), Value: []byte("3")})
-	for range 2 {
-		_, err := begin(t, c, nil)
-		cannotResume(t, err, "the changelog states has no head", "or begin anew")
-	}
-	if r := begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }); len(r.Restored()) > 0 {
-		t.Errorf("anew it begins with %d states", len(r.Restored()))
-	}
 }
 
 // TestChangelogLost: offsets without the states that go with them are refused, and
@@ -351,16 +300,12 @@ func TestChangelogLost(t *testing.T) {
 			manual(c).Produce(t, ticking("in", 0, 9)...)
 			a := begun(t, c, nil)
 			a.must(5)
-			if err := a.Close(context30(t), true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, a.Close(context30(t), true))
 			test.lose(t, k, c)
 			for range 2 { // the first attempt leaves nothing that the second would take for a changelog
 				r, err := begin(t, c, test.config)
 				if test.want == "" {
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					r.must(6)
 					return
 				}
@@ -375,27 +320,12 @@ func TestChangelogLost(t *testing.T) {
 				t.Errorf("anew it begins at %v with %d states", r.start, len(r.Restored()))
 			}
 			r.must(2)
-			if err := r.Close(context30(t), true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, r.Close(context30(t), true))
 			if got := string(begun(t, c, test.config).Restored()["k"]); got != "2" {
 				t.Errorf("the run after that restores %q", got)
 			}
 		})
 	}
-}
-
-// TestBeginAnewInterrupted: a run that discards states and ends before it has
-// committed leaves nothing that a run without the flag would go on from.
-func TestBeginAnewInterrupted(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 9)...)
-	a := begun(t, c, nil)
-	a.must(5)
-	a.Close(context30(t), true)
-	begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), false)
-	_, err := begin(t, c, nil)
-	cannotResume(t, err, "the changelog states has the id ", "or begin anew")
 }
 
 // TestTopicMadeAgain: records of a topic that took another's place are not taken for
@@ -445,9 +375,7 @@ func TestTopicMadeAgain(t *testing.T) {
 			manual(c).Produce(t, ticking("in", 0, 9)...)
 			a := begun(t, c, test.config)
 			a.must(5)
-			if err := a.Close(context30(t), true); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, a.Close(context30(t), true))
 			b := begun(t, c, test.config) // nothing has happened
 			b.Close(context30(t), true)
 			found := b.foundNow(t)
@@ -474,9 +402,7 @@ func TestTopicMadeAgain(t *testing.T) {
 // recommit commits offsets of the group g again, with what was said of them.
 func recommit(t testing.TB, c Cluster, offsets map[string]committed) {
 	t.Helper()
-	if err := asks(t, c).commit(context30(t), "g", offsets); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, asks(t, c).commit(context30(t), "g", offsets))
 }
 
 // TestTopicMadeAgainMeanwhile: the source ends in words, on whatever runner.
@@ -523,12 +449,8 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 // TestSpanOfASavepoint: what was written before spans had ids is read.
 func TestSpanOfASavepoint(t *testing.T) {
 	var r restriction
-	if err := json.Unmarshal([]byte(`{"Reader":0,"Readers":1,"Partitions":[{"Topic":"in","Partition":2,"Offset":7,"End":-1}],"Bounded":false,"Over":false}`), &r); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]span{{Position: Position{"in", 2, 7}, End: -1}}, r.Partitions); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.OK(t, json.Unmarshal([]byte(`{"Reader":0,"Readers":1,"Partitions":[{"Topic":"in","Partition":2,"Offset":7,"End":-1}],"Bounded":false,"Over":false}`), &r))
+	expect.Same(t, []span{{Position: Position{"in", 2, 7}, End: -1}}, r.Partitions)
 	if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "ID") {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -562,8 +484,6 @@ func TestUnreadableState(t *testing.T) {
 		if _, err := b.Restore("bad"); err != bad {
 			t.Error(err)
 		}
-		if err := b.Close(context30(t), true); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, b.Close(context30(t), true))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -68,17 +69,13 @@ func TestKafkaSecured(t *testing.T) {
 		t.Fatal(err)
 	}
 	msgs := numbered(100, []byte("x"))
-	if err := newWriter(t, c, "out").Write(context30(t), msgs); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, newWriter(t, c, "out").Write(context30(t), msgs))
 	if got := len(b.Consume(t, "out")); got != len(msgs) {
 		t.Errorf("%d of %d messages were written", got, len(msgs))
 	}
 	for range 2 { // the second takes over
 		o, err := own(context30(t), c, "out", "g", batchBytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer o.close()
 		if err := o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]committed{"out-0": {1, "note"}}); err != nil {
 			t.Error(err)
@@ -135,9 +132,7 @@ func TestKafka(t *testing.T) {
 		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
 		begin := func() *owner {
 			o, err := own(context30(t), c, "owned", "g", batchBytes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			t.Cleanup(o.close)
 			return o
 		}
@@ -159,9 +154,7 @@ func TestKafka(t *testing.T) {
 		}
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
 		first := begin()
 		must(first.commit(context30(t), state("1"), at(1)))
@@ -210,9 +203,7 @@ func TestKafka(t *testing.T) {
 		for i := range 20 {
 			parts = append(parts, Message{Key: []byte("k"), ID: fmt.Sprint(i), Value: noise[:50_000+i]})
 		}
-		if err := w.Write(context30(t), parts); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Write(context30(t), parts))
 		checkOrder(t, c, "compacted", parts)
 	})
 
@@ -221,14 +212,10 @@ func TestKafka(t *testing.T) {
 		msgs := numbered(40_000, []byte(strings.Repeat("x", 700)))
 		const part = 500
 		// A new topic may be refused for a moment, which would be the one that is logged.
-		if err := newWriter(t, c, "out").Write(context30(t), msgs[:part]); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, newWriter(t, c, "out").Write(context30(t), msgs[:part]))
 		log := &logged{warned: make(chan struct{}, 100)}
 		w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out"}, slog.New(log))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer w.Close()
 		tenth, done := make(chan struct{}), make(chan error, 1)
 		go func() {
@@ -251,9 +238,7 @@ func TestKafka(t *testing.T) {
 			t.Fatalf("nothing was tried again (%v)", err)
 		}
 		b.Restart(t)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, <-done)
 		t.Logf("%d repeats\n%s", checkOrder(t, c, "out", msgs), log)
 	})
 }

@@ -1,7 +1,6 @@
 package kafkaio
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -48,9 +48,7 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 		cfg.Log = quiet
 	}
 	l, err := OpenLedger(context30(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { l.Close(context.Background(), false) })
 	return l
 }
@@ -76,16 +74,12 @@ func TestQuietMoments(t *testing.T) {
 		ctx := context30(t)
 		check := func(when string, offset int64, states map[string]string) {
 			t.Helper()
-			if err := l.commit(ctx); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, l.commit(ctx))
 			want := map[string]int64{}
 			if offset >= 0 {
 				want["in-0"] = offset
 			}
-			if d := cmp.Diff(want, offsetsOf(t, c, "g")); d != "" {
-				t.Errorf("changelog %v, %s, offsets (-want +got):\n%s", changelog, when, d)
-			}
+			expect.Same(t, want, offsetsOf(t, c, "g"), "changelog ", changelog, ", ", when, ", offsets")
 			if !changelog {
 				return
 			}
@@ -95,15 +89,11 @@ func TestQuietMoments(t *testing.T) {
 					got[string(r.Key)] = string(r.Value)
 				}
 			}
-			if d := cmp.Diff(states, got); d != "" {
-				t.Errorf("%s, states (-want +got):\n%s", when, d)
-			}
+			expect.Same(t, states, got, when, ", states")
 		}
 		hand := func(n int, offset int64) {
 			t.Helper()
-			if err := l.handOver(ctx, at(offset), n, time.Now()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, l.handOver(ctx, at(offset), n, time.Now()))
 		}
 		check("at first", -1, map[string]string{})
 		hand(3, 3)
@@ -130,9 +120,7 @@ func TestQuietMoments(t *testing.T) {
 		l.Add(-2)
 		check("when nothing waits", 7, map[string]string{"a": "a3", "b": "b1"})
 		lags, _ := l.Lag()
-		if d := cmp.Diff(map[string]int64{"in-0": 93}, lags); d != "" {
-			t.Errorf("lag (-want +got):\n%s", d)
-		}
+		expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
 		hand(1, 8)
 		if l.Busy() <= 0 {
 			t.Error("with a record in flight it is not busy")
@@ -140,14 +128,10 @@ func TestQuietMoments(t *testing.T) {
 		if err := l.Close(ctx, true); err == nil {
 			t.Error("closed with a record in flight, as if all had gone well")
 		}
-		if d := cmp.Diff(map[string]int64{"in-0": 7}, offsetsOf(t, c, "g")); d != "" {
-			t.Errorf("at the end, offsets (-want +got):\n%s", d)
-		}
+		expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
 	}
 }
 
-// TestRestore: the last value of each key, whatever its size, and none of one that
-// was deleted.
 // TestQuietDays: what stays the same is committed once a day and at the start of a run, so
 // that the brokers do not forget it.
 func TestQuietDays(t *testing.T) {
@@ -166,73 +150,23 @@ func TestQuietDays(t *testing.T) {
 	commits := func(when string, offset int64) {
 		t.Helper()
 		forget()
-		if err := l.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, l.commit(t.Context()))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
 		}
-		if d := cmp.Diff(want, offsetsOf(t, c, "g")); d != "" {
-			t.Errorf("%s, offsets (-want +got):\n%s", when, d)
-		}
+		expect.Same(t, want, offsetsOf(t, c, "g"), when, ", offsets")
 	}
-	if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 100}}, 1, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 100}}, 1, time.Now()))
 	l.Add(-1)
 	commits("at first", 4)
 	commits("on the same day", -1)
 	l.renewed = time.Now().Add(-renewEvery)
 	commits("on the next day", 4)
-	if err := l.Close(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close(t.Context(), true))
 	l = openLedger(t, cfg)
 	commits("after a start", 4)
 	commits("on that day", -1)
-}
-
-func TestRestore(t *testing.T) {
-	_, c := fake(t)
-	cfg := LedgerConfig{Client: asks(t, c), Changelog: "states", AtEnd: true}
-	l := openLedger(t, cfg)
-	if got := (run{Ledger: l}).Restored(); len(got) != 0 {
-		t.Errorf("a new changelog has %v", got)
-	}
-	big := bytes.Repeat([]byte("0123456789"), 2*MaxRecord/10)
-	l.Add(0, State{Key: "a", Bytes: []byte("a1")}, State{Key: "b", Bytes: []byte("b1")}, State{Key: "c", Bytes: big})
-	if err := l.commit(context30(t)); err != nil {
-		t.Fatal(err)
-	}
-	l.Add(0, State{Key: "a", Bytes: []byte("a2")}, State{Key: "e", Bytes: []byte{}})
-	if err := l.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
-	kafkatest.Dial(c.Brokers).Produce(t, &kgo.Record{Topic: "states", Key: []byte("b")})
-	l = openLedger(t, cfg)
-	want := map[string][]byte{"a": []byte("a2"), "c": big, "e": {}}
-	if got := (run{Ledger: l}).Restored(); !cmp.Equal(want, got) {
-		t.Errorf("%d states were restored", len(got))
-		for k, v := range got {
-			t.Errorf("%s: %d bytes, want %d", k, len(v), len(want[k]))
-		}
-	}
-	restore := func(key string) string {
-		b, err := l.Restore(key)
-		if err != nil {
-			t.Error(err)
-		}
-		return string(b)
-	}
-	if got := restore("a"); got != "a2" || restore("a") != "" || restore("b") != "" {
-		t.Errorf("a is restored as %q, or twice", got)
-	}
-	l.Close(context30(t), true)
-	l = openLedger(t, cfg)
-	if got := len((run{Ledger: l}).Restored()); got != 3 {
-		t.Errorf("%d states were restored the second time", got)
-	}
 }
 
 // TestOwnerJoins: an owner adds partitions to a transaction before it produces to them. Without
@@ -258,14 +192,10 @@ func TestOwnerJoins(t *testing.T) {
 		return nil, nil, false
 	})
 	o, err := own(context30(t), c, "states", "", batchBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer o.close()
 	for range 3 {
-		if err := o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
 	}
 	if produced != 3 {
 		t.Errorf("%d requests to produce", produced)
@@ -277,9 +207,7 @@ func TestOwnerJoins(t *testing.T) {
 func TestLagOfAStuckRun(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
-	if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()))
 	check := func(when string, want int64) time.Duration {
 		t.Helper()
 		l.cfg.Client.ends.asked = time.Time{} // long ago
@@ -319,9 +247,7 @@ func TestLeadersOfANewChangelog(t *testing.T) {
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 3})
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true})
 	l.Add(0, State{Key: "k", Bytes: []byte("1")})
-	if err := l.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Close(context30(t), true))
 }
 
 // TestCommitTriesAgain while the coordinator is away, and the source knows nothing
@@ -331,15 +257,9 @@ func TestCommitTriesAgain(t *testing.T) {
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1})
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
-	if err := l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(context30(t), true); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(map[string]int64{"in-0": 5}, offsetsOf(t, c, "g")); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
+	expect.OK(t, l.Close(context30(t), true))
+	expect.Same(t, map[string]int64{"in-0": 5}, offsetsOf(t, c, "g"))
 }
 
 // TestSync: no offset is committed of records whose outputs are not on the disk.
@@ -347,9 +267,7 @@ func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
-	if err := l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
 	if err := l.commit(context30(t)); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
@@ -362,14 +280,10 @@ func TestSync(t *testing.T) {
 func TestGroupWithMembers(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer cl.Close()
 	manual(c).Produce(t, ticking("in", 0, 1)...)
-	if err := cl.PollFetches(context30(t)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cl.PollFetches(context30(t)).Err())
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g"})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 	for err == nil {
@@ -463,12 +377,8 @@ func TestInFlight(t *testing.T) {
 		if len(r.got) != n {
 			t.Errorf("%d records were taken after the stop", len(r.got)-n)
 		}
-		if err := l.Close(context30(t), true); err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(int64(n), offsetsOf(t, c, "g")["in-0"]); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		expect.OK(t, l.Close(context30(t), true))
+		expect.Same(t, int64(n), offsetsOf(t, c, "g")["in-0"])
 	})
 }
 
@@ -480,9 +390,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 			t.Parallel()
 			k, c := fake(t, kfake.SeedTopics(1, "in"))
 			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
-			if err := l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()))
 			l.Add(-1)
 			if strings.HasPrefix(name, "silent") {
 				over := make(chan struct{})

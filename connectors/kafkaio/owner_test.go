@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // While the only broker is away a dial waits for it. Where another broker is there, the
@@ -13,9 +15,7 @@ import (
 func TestDialWaits(t *testing.T) {
 	listen := func(addr string) net.Listener {
 		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return l
 	}
 	l := listen("127.0.0.1:0")
@@ -39,8 +39,6 @@ func TestDialWaits(t *testing.T) {
 	} else {
 		defer l.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	conn.Close()
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 func anyRestriction(t *rapid.T) restriction {
@@ -114,16 +116,12 @@ func TestTrackerBackwards(t *testing.T) {
 }
 
 // recode encodes and decodes as a runner does.
-func recode[T any](t interface{ Fatal(...any) }, v T) T {
+func recode[T any](t expect.T, v T) T {
 	enc, dec := beam.NewElementEncoder(reflect.TypeFor[T]()), beam.NewElementDecoder(reflect.TypeFor[T]())
 	var b bytes.Buffer
-	if err := enc.Encode(v, &b); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, enc.Encode(v, &b))
 	got, err := dec.Decode(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return got.(T)
 }
 
@@ -143,9 +141,7 @@ func TestCoders(t *testing.T) {
 		if i == 0 {
 			r.Time = time.UnixMilli(0).UTC()
 		}
-		if d := cmp.Diff(r, recode(t, r)); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		expect.Same(t, r, recode(t, r))
 	}
 }
 

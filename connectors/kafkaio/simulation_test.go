@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 var (
-	schedules = flag.Int("schedules", 60, "the least number of schedules that TestSimulation runs")
+	schedules = flag.Int("schedules", 50, "the least number of schedules that TestSimulation runs")
 	forTime   = flag.Duration("for", 0, "how long TestSimulation goes on to draw schedules")
 	firstSeed = flag.Int("first-seed", 1, "the seed of TestSimulation's first batch of schedules")
 	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")
@@ -74,12 +76,11 @@ var drawn = func() *rapid.Generator[schedule] {
 //
 //	go test ./connectors/kafkaio -run '^TestSimulation$' -for 1h -timeout 2h
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	const batch = 50
 	set := func(name, value string) {
 		was := flag.Lookup(name).Value.String()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, flag.Set(name, value))
 		t.Cleanup(func() { flag.Set(name, was) })
 	}
 	set("rapid.checks", fmt.Sprint(batch))
@@ -116,6 +117,7 @@ func TestSimulation(t *testing.T) {
 // TestSimulationFinds: each bug shows in the schedule that was found with it, and does not
 // show without the bug.
 func TestSimulationFinds(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		bug      bug
 		schedule schedule
@@ -177,6 +179,7 @@ func TestSimulationFinds(t *testing.T) {
 // more. Such a schedule finds it in one of several runs, as what happens at one instant has
 // no order.
 func TestSimulationFound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		schedule schedule
 		runs     int

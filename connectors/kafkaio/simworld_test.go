@@ -34,6 +34,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
 )
 
 // The simulation runs source, ledger, owner and writer, unchanged, against a Kafka cluster
@@ -794,14 +795,10 @@ func newWorld(t *testing.T, b bug) *world {
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
 	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
 	w.cluster, err = kfake.NewCluster(kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	// An idempotent producer waits for its id behind a lock, which stops the virtual clock.
 	w.admin, err = kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	w.begin(2)
 	return w
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -39,9 +40,7 @@ func startReading(t testing.TB, src Source, ledger *Ledger) *reading {
 	readers := max(1, len(src.Readers))
 	for i := range readers {
 		rest, err := src.deal(t.Context(), ledger, i, readers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		r.rests = append(r.rests, rest)
 		r.marks = append(r.marks, r.fn.InitialWatermarkEstimatorState(0, rest, nil))
 	}
@@ -171,14 +170,10 @@ func ticking(topic string, partition int32, n int) (all []*kgo.Record) {
 func request[R kmsg.Response](t testing.TB, c Cluster, req kmsg.Request) R {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.MaxVersions(kversion.V3_5_0())) // names, not ids
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer cl.Close()
 	res, err := cl.Request(context30(t), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return res.(R)
 }
 
@@ -196,9 +191,7 @@ func commitAs(t testing.TB, c Cluster, group string, at ...Position) {
 	}
 	for _, topic := range request[*kmsg.OffsetCommitResponse](t, c, req).Topics {
 		for _, p := range topic.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, kerr.ErrorForCode(p.ErrorCode))
 		}
 	}
 }
@@ -251,9 +244,7 @@ func TestStart(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, readers := range [][]string{nil, {"a", "b", "c"}} {
 				got := readAll(t, Source{Cluster: c, Topics: []string{"in", "empty"}, Group: test.group, Start: test.start, Readers: readers})
-				if d := cmp.Diff(test.want, positions(got)); d != "" {
-					t.Errorf("with the readers %q (-want +got):\n%s", readers, d)
-				}
+				expect.Same(t, test.want, positions(got), "with the readers ", readers)
 			}
 		})
 	}
@@ -267,9 +258,7 @@ func TestBounded(t *testing.T) {
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, nil)
 	m.Produce(t, ticking("in", 0, 10)...)
 	m.Produce(t, ticking("in", 1, 10)...)
-	if d := cmp.Diff(stretch("in", 0, 0, 10), positions(r.all())); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, stretch("in", 0, 0, 10), positions(r.all()))
 }
 
 func TestCommittedBeyondTheEnd(t *testing.T) {
@@ -354,22 +343,7 @@ func TestOversized(t *testing.T) {
 			want = append(want, fmt.Sprintf("%d: k %d %d %d", i*12+j, n, h, size))
 		}
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// TestWithoutLedger: a call returns, although nobody says that a bundle is done.
-func TestWithoutLedger(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 10)...)
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
-	r.until(func() bool { return len(r.got) == 10 })
-	for range 3 {
-		if more, err := r.call(context30(t)); err != nil || !more {
-			t.Fatalf("a source with nothing to read: more %v, error %v", more, err)
-		}
-	}
+	expect.Same(t, want, got)
 }
 
 // TestAddedWhileSplit: a partition that is found when the rest belongs to another call
@@ -397,7 +371,5 @@ func TestAddedWhileSplit(t *testing.T) {
 	m.AddPartitions(t, "in", 3)
 	m.Produce(t, ticking("in", 2, 4)...)
 	r.until(func() bool { return len(r.got) >= 4 })
-	if d := cmp.Diff(stretch("in", 2, 0, 4), positions(r.got)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	expect.Same(t, stretch("in", 2, 0, 4), positions(r.got))
 }

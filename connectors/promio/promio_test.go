@@ -27,6 +27,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 )
 
 // Points are at multiples of the step since 1970, whatever the start, and final after the delay.
@@ -121,9 +122,7 @@ func (s *store) writer(t *testing.T) *writer {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return w
 }
 
@@ -135,9 +134,7 @@ func records(t *testing.T, keys, n int) (all []sample) {
 			key := fmt.Sprintf("k%d", i)
 			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
 			s, err := sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if want := [...]float64{0, 1, -3, 5, 1}; !math.IsNaN(s.values[0]) || [4]float64(s.values[1:]) != [4]float64(want[1:]) {
 				t.Fatalf("%v instead of %v", s.values, want)
 			}
@@ -159,9 +156,7 @@ func TestWriteRefused(t *testing.T) {
 				t.Errorf("%s is refused: %s", r.line.ID, why)
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		want := keys * int(min(max(oldest-1, 0), n))
 		if refused != want || len(s.samples) != 4*(keys*n-want) { // there are no scores
 			t.Errorf("before %d: %d of %d refused, %d samples", oldest, refused, want, len(s.samples))
@@ -210,9 +205,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/redirect": redirect, "/endless": "", "/refuses": "418"} {
 		w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		err = w.write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token")) {
 			t.Errorf("samples to %s: %v", path, err)
@@ -234,9 +227,7 @@ func TestWriteRetryAfter(t *testing.T) {
 	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
 	t.Cleanup(func() { patience = was })
 	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.write(ctx, records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != nil || requests != 3 {
@@ -325,9 +316,7 @@ func TestPartial(t *testing.T) {
 			asked, tally, told := 0, &Tally{}, &strings.Builder{}
 			src := Source{Server: answers(t, &asked, c.texts...), Query: "up", Step: time.Minute, MaxSeries: 9, Partial: c.partial, Attempts: c.attempts}
 			r, err := newReader(src, slog.New(slog.NewTextHandler(told, nil)), tally)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			all, _, err := r.next(ctx, time.Unix(1200, 0), 1)
@@ -364,9 +353,7 @@ func TestLoginPageLater(t *testing.T) {
 	hurry(t)
 	asked := 0
 	r, err := newReader(Source{Server: answers(t, &asked, whole, login, login, whole), Query: "up", Step: time.Minute, MaxSeries: 9}, slog.New(slog.DiscardHandler), &Tally{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i := range 2 {
 		if all, _, err := r.next(t.Context(), time.Unix(int64(1200+60*i), 0), 1); err != nil || len(all) != 1 {
 			t.Errorf("%d series, %v", len(all), err)

@@ -31,6 +31,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -55,9 +56,7 @@ func frame(id int, payload ...byte) []byte {
 func read(t testing.TB, c Config, format string, r kafkaio.Record) kafkaio.Record {
 	t.Helper()
 	all := []kafkaio.Record{r}
-	if err := (Source{c, format}).reading()(t.Context(), quiet, all); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, (Source{c, format}).reading()(t.Context(), quiet, all))
 	return all[0]
 }
 
@@ -94,9 +93,7 @@ const avroJSON = `{"at":"2026-01-02T03:04:05.678Z","at_us":"2026-01-02T03:04:05.
 func TestAvro(t *testing.T) {
 	s := avro.MustParse(avroSchema)
 	payload, err := s.Encode(avroValue())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, c := fake(t, sr.Schema{Schema: avroSchema})
 	got := read(t, c, Auto, kafkaio.Record{Value: frame(1, payload...)})
 	if diff := cmp.Diff(avroJSON, string(got.Value)); diff != "" || got.Finding != nil {
@@ -183,9 +180,7 @@ func TestProtobuf(t *testing.T) {
 		Name: proto.String("a.proto"), Syntax: proto.String("proto3"),
 		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M"), Field: []*descriptorpb.FieldDescriptorProto{field("s", 1), field("t", 2)}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	_, of := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
 	if got = read(t, of, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
 		t.Errorf("%s %+v", got.Value, got.Finding)
@@ -307,9 +302,7 @@ func TestSchemasAreCached(t *testing.T) {
 		asked int32
 	}{{[]int{1, 1}, 1}, {[]int{1}, 0}, {[]int{2, 2}, 1}, {[]int{2}, 0}, {[]int{1, 3, 1, 2}, 1}} {
 		asked.Store(0)
-		if err := reading(t.Context(), quiet, batch(test.ids...)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, reading(t.Context(), quiet, batch(test.ids...)))
 		if n := asked.Load(); n != test.asked {
 			t.Errorf("%v: asked %d times, want %d", test.ids, n, test.asked)
 		}
@@ -377,9 +370,7 @@ func TestRegistryAway(t *testing.T) {
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, password := range map[string]string{"right": "right\n", "wrong": "wrong-secret"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600))
 	}
 	secure := srfake.New()
 	t.Cleanup(secure.Close)
@@ -406,9 +397,7 @@ func TestRefused(t *testing.T) {
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw}), 0o600))
 	for _, test := range []struct {
 		name        string
 		cfg         Config
@@ -451,9 +440,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
 		password := filepath.Join(t.TempDir(), "password")
-		if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(password, []byte("secret"), 0o600))
 		return Config{URL: s.URL, Username: "user", Password: secret.Secret{File: password}}
 	}
 	redirect := cfg(func(w http.ResponseWriter, r *http.Request) {
@@ -498,9 +485,7 @@ func FuzzReading(f *testing.F) {
 	_, c := fake(f, sr.Schema{Schema: avroSchema}, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf},
 		sr.Schema{Schema: `{"type":"record","name":"L","fields":[{"name":"v","type":"long"},{"name":"next","type":["null","L",{"type":"array","items":"L"}]}]}`}, sr.Schema{Schema: `"string"`})
 	payload, err := avro.MustParse(avroSchema).Encode(avroValue())
-	if err != nil {
-		f.Fatal(err)
-	}
+	expect.OK(f, err)
 	f.Add(frame(1, payload...))
 	f.Add(frame(2, append([]byte{4, 2, 0}, protoPayload()...)...))
 	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // at which package proto panics
@@ -512,9 +497,7 @@ func FuzzReading(f *testing.F) {
 			return
 		}
 		all := []kafkaio.Record{{Key: value, Value: value}}
-		if err := reading(t.Context(), quiet, all); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, reading(t.Context(), quiet, all))
 		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(all[0].Value))
 		if _, _, ok := framed(value); ok && all[0].Finding != nil && all[0].Finding.Reason == "" && !json.Valid([]byte(bare)) {
 			t.Errorf("%q is not JSON", all[0].Value)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"hafvf/internal/testing/expect"
 )
 
 // An alert has the labels of its series, also of the names that every alert has, and those of the
@@ -22,13 +24,9 @@ func TestLabelsOfSeries(t *testing.T) {
 		{`{"key":"up{job=\"a\"","kind":"incident","id":"i"}`, nil, map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i"}},
 	} {
 		b, err := forAlertmanager([]byte(c.record), false, c.names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		var got posted
-		if err := json.Unmarshal(b, &got); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal(b, &got))
 		if diff := cmp.Diff(c.want, got.Labels); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.record, diff)
 		}

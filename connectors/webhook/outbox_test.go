@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 )
 
 // open opens an outbox, and returns what it has buried.
@@ -34,9 +35,7 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refu
 	}
 	cfg.Sink.Timeout = time.Second
 	o, err := OpenOutbox(cfg, kept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return o, func() []Refused {
 		mu.Lock()
 		defer mu.Unlock()
@@ -50,9 +49,7 @@ func alert(i int) Alert { return Alert{ID: fmt.Sprint(i), Text: fmt.Appendf(nil,
 func away(t *testing.T, h http.Handler) (url string, come func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	address := l.Addr().String()
 	l.Close()
 	server := &http.Server{Handler: h}

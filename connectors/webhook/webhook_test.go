@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 )
 
 // A receiver answers with the codes, the last one for ever, and keeps what it was sent.
@@ -52,9 +53,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 func client(t *testing.T, s Sink) *Client {
 	t.Helper()
 	c, err := NewClient(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return c
 }
 
@@ -83,17 +82,13 @@ func TestPostGivesUp(t *testing.T) {
 
 func TestHeadersMayBeSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("Bearer x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte("Bearer x\n"), 0o600))
 	r := &receiver{codes: []int{200}}
 	server := httptest.NewServer(r)
 	defer server.Close()
 	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Timeout: time.Second,
 		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
-	if err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})))
 	for name, want := range map[string]string{"Authorization": "Bearer x", "X-Team": "ops", "Content-Type": "application/json"} {
 		if got := r.headers.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -114,9 +109,7 @@ func TestAlertmanager(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Alertmanager: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	record := func(kind, time, start string) []byte {
 		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)
 	}
@@ -234,15 +227,11 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 // A refused login whose secrets cannot be read is final, as another is.
 func TestTokenIsGone(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(token, []byte("old"), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer server.Close()
 	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: token}}}})
-	if err := os.Remove(token); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Remove(token))
 	if err := first(c.Post(t.Context(), [][]byte{[]byte("{}")})); err == nil || temporary(err) || !strings.Contains(err.Error(), "cannot be read again: webhook.headers.Authorization.file") {
 		t.Error(err)
 	}

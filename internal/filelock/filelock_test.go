@@ -7,19 +7,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/expect"
 )
 
 // One has a lock at a time; the next one learns who.
 func TestAcquire(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	if err := os.WriteFile(path, []byte("process 1 on a host that was killed, with a long text, and which no longer matters at all\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte("process 1 on a host that was killed, with a long text, and which no longer matters at all\n"), 0o600))
 	for range 2 {
 		l, err := Acquire(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		_, err = Acquire(path)
 		held, ok := errors.AsType[*Held](err)
 		if !ok || !strings.HasPrefix(held.Holder, fmt.Sprintf("process %d on ", os.Getpid())) || strings.Contains(held.Holder, "killed") {
@@ -39,9 +37,7 @@ func TestAcquire(t *testing.T) {
 func TestForeignFiles(t *testing.T) {
 	dir := t.TempDir()
 	secret, path := filepath.Join(dir, "secret"), filepath.Join(dir, "lock")
-	if err := os.WriteFile(secret, []byte("password\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(secret, []byte("password\n"), 0o600))
 	nowhere := filepath.Join(dir, "nowhere")
 	for name, place := range map[string]func() error{
 		"a link":            func() error { return os.Symlink(secret, path) },
@@ -83,9 +79,7 @@ func TestForeignHolder(t *testing.T) {
 		"process 12 on": "", "process list: password\n": "", "": "",
 	} {
 		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if _, err := f.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
@@ -107,13 +101,9 @@ func TestReleaseLeavesOthers(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "lock")
 	l, err := Acquire(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	os.Remove(path)
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte("mine"), 0o600))
 	l.Release()
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
@@ -124,9 +114,7 @@ func TestReleaseLeavesOthers(t *testing.T) {
 func TestAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer f.Close()
 	if !At(f, path) {
 		t.Error("it is not there")
@@ -138,9 +126,7 @@ func TestAt(t *testing.T) {
 	if At(f, path) {
 		t.Error("it is still there")
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, nil, 0o600))
 	if At(f, path) {
 		t.Error("it is another's")
 	}

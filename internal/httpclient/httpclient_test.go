@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/tlsfiles"
 )
 
@@ -30,9 +31,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 func client(t *testing.T, s Server, b Bounds) *Client {
 	t.Helper()
 	c, err := New("sink", s, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return c
 }
 
@@ -66,9 +65,7 @@ func TestRedirect(t *testing.T) {
 			})), Bounds{})
 			for _, of := range []*http.Client{c.HTTP(), {Transport: c}} {
 				answer, err := of.Post(c.Base().String(), "text/plain", strings.NewReader("secret"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				said, err := io.ReadAll(answer.Body)
 				if answer.Body.Close(); err != nil || answer.StatusCode != code || !strings.HasPrefix(string(said), want) || strings.Contains(string(said), "token") || answer.ContentLength != int64(len(said)) {
 					t.Errorf("%d to %s: %d %q, %v", code, to, answer.StatusCode, said, err)
@@ -130,9 +127,7 @@ func TestRetryAfter(t *testing.T) {
 		})
 		for _, most := range []time.Duration{30 * time.Second, 0} {
 			answer, _, err := get(t, client(t, plain(url), Bounds{Pause: most}), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if got := RetryAfter(answer); got != min(want, most) {
 				t.Errorf("%q of at most %v: %v", text, most, got)
 			}
@@ -146,9 +141,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) secret.Secret { return secret.Secret{File: filepath.Join(dir, name)} }
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600))
 	}
 	valid, refusal, requests := "", 0, 0
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -196,9 +189,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		}
 	}
 	refusal = 401
-	if err := os.Remove(filepath.Join(dir, "token")); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.Remove(filepath.Join(dir, "token")))
 	if _, err := post(); !errors.As(err, new(*SecretError)) || !strings.Contains(err.Error(), "answers 401 Unauthorized, and the login cannot be read again: sink.headers.x-token.file") || strings.Contains(err.Error(), "/p2") {
 		t.Error(err)
 	}
@@ -243,9 +234,7 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, kind string, der []byte) string {
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return name
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -258,9 +247,7 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(s.Close)
 	own := s.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	cert := file("cert.pem", "CERTIFICATE", own.Certificate[0])
 	to := plain(s.URL)
 	to.TLS = &tlsfiles.TLS{CA: cert, Cert: cert, Key: file("key.pem", "PRIVATE KEY", key)}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/expect"
 )
 
 // of net/http, what makes requests without a Client.
@@ -45,9 +47,7 @@ func uses(t *testing.T, path string) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	name := ""
 	for _, i := range f.Imports {
 		if i.Path.Value == `"net/http"` {

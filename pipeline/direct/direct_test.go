@@ -24,8 +24,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
-	"github.com/google/go-cmp/cmp"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
 
@@ -148,9 +148,7 @@ func TestNoSocket(t *testing.T) {
 	}
 	sockets := func() (n int) {
 		fds, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for _, fd := range fds {
 			if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
 				n++
@@ -191,9 +189,7 @@ func stream(t *testing.T, events func(c *teststream.Config), build func(s beam.S
 // add adds a number to a TestStream, at as many seconds.
 func add(t *testing.T, c *teststream.Config, seconds int, number int) {
 	t.Helper()
-	if err := c.AddElements(int64(seconds)*1000, number); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.AddElements(int64(seconds)*1000, number))
 }
 
 func seen(i int) int {
@@ -233,9 +229,7 @@ func TestSideInputPerWindow(t *testing.T) {
 		beam.ParDo0(s, noteSides, in, beam.SideInput{Input: in})
 	})
 	want := []string{"seen 1", "seen 10", "1 beside 11", "10 beside 11", "seen 100", "100 beside 100"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Same(t, want, got)
 }
 
 func TestPanes(t *testing.T) {
@@ -272,9 +266,7 @@ func TestPanes(t *testing.T) {
 				in := beam.WindowInto(s, c.fn, beam.ParDo(s, keyed, numbers), c.panes, beam.AllowedLateness(5*time.Second))
 				beam.ParDo0(s, noteGroup, beam.GroupByKey(s, in))
 			})
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			expect.Same(t, c.want, got)
 		})
 	}
 }
@@ -293,9 +285,7 @@ func TestSessionsMerge(t *testing.T) {
 		beam.ParDo0(s, noteGroup, beam.GroupByKey(s, in))
 	})
 	want := []string{"seen 1", "seen 9", "seen 20", "seen 5", "1-14: [1 9 5], pane 0, late false", "seen 24", "20-29: [20 24], pane 0, late false"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Same(t, want, got)
 }
 
 // sumFn adds up what comes for a key and window.
@@ -324,9 +314,7 @@ func TestStateOfLateElements(t *testing.T) {
 		in := beam.WindowInto(s, window.NewFixedWindows(10*time.Second), beam.ParDo(s, keyed, numbers), beam.AllowedLateness(5*time.Second))
 		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, in)
 	})
-	if diff := cmp.Diff([]string{"1", "11", "1000"}, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Same(t, []string{"1", "11", "1000"}, got)
 }
 
 // alarmFn sets a timer of each key, all for one time, and notes when it fires.
@@ -414,9 +402,7 @@ func TestFinalization(t *testing.T) {
 	if _, err := direct.Execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"final 0", "final 1", "final 2"}, noted()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	expect.Same(t, []string{"final 0", "final 1", "final 2"}, noted())
 	if took := time.Since(start); took < 2*pause {
 		t.Errorf("%v for three calls with two pauses of %v", took, pause)
 	}
@@ -434,9 +420,7 @@ func TestMetrics(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo(s.Scope("Gauge"), measure, beam.ParDo(s, &countFn{N: 5}, beam.Impulse(s)))
 	r, err := direct.Execute(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	all := r.Metrics().AllMetrics()
 	counters, distributions := all.Counters(), all.Distributions()
 	if len(counters) != 1 || counters[0].Committed != 5 || !strings.HasPrefix(counters[0].Key.Step, "Gauge/") {

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/internal/portable"
+	"hafvf/internal/testing/expect"
 )
 
 func init() {
@@ -37,13 +38,9 @@ func engineOf(t *testing.T, build func(s beam.Scope)) *engine {
 	p, s := beam.NewPipelineWithRoot()
 	build(s)
 	pb, err := portable.Marshal(p, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	translated, err := translate(pb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return newEngine(t.Context(), translated, Runner{Shards: 2, Grace: time.Minute})
 }
 
@@ -73,12 +70,8 @@ func TestMemoryOfWindows(t *testing.T) {
 	e := engineOf(t, func(s beam.Scope) {
 		c := teststream.NewConfig()
 		for i := range windows {
-			if err := c.AddElements(int64(i)*1000, i*1000); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.AdvanceWatermark(int64(i) * 1000); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, c.AddElements(int64(i)*1000, i*1000))
+			expect.OK(t, c.AdvanceWatermark(int64(i)*1000))
 		}
 		in := beam.WindowInto(s, window.NewFixedWindows(time.Second), teststream.Create(s, c), beam.AllowedLateness(5*time.Second))
 		pairs := beam.ParDo(s, pair, in)

@@ -15,6 +15,8 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"hafvf/internal/testing/expect"
 )
 
 // A made is a batch to encode by kmsg, which is another implementation than ours.
@@ -47,9 +49,7 @@ func (m made) bytes(t testing.TB) []byte {
 		if _, err := w.Write(plain); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.Close())
 		b.Records = out.Bytes()
 	}
 	b.Length = int32(len(b.AppendTo(nil)) - lengthEnd)

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -52,9 +53,7 @@ func TestClient(t *testing.T) {
 		produced := numbered(topic, 1000)
 		kafka.Produce(t, produced...)
 		consumed := kafka.Consume(t, topic)
-		if diff := cmp.Diff(contents(produced), contents(consumed)); diff != "" {
-			t.Errorf("topic %s (-produced +consumed):\n%s", topic, diff)
-		}
+		expect.Same(t, contents(produced), contents(consumed), "topic ", topic)
 		at := map[int32]int64{}
 		for _, r := range consumed {
 			if r.Offset != at[r.Partition] {
@@ -102,9 +101,7 @@ func TestKillAndRestart(t *testing.T) {
 func ping(t *testing.T, b *kafkatest.Broker, opts ...kgo.Opt) error {
 	t.Helper()
 	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(b.Addr()), kgo.RequestRetries(0))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -116,18 +113,14 @@ func ping(t *testing.T, b *kafkatest.Broker, opts ...kgo.Opt) error {
 func trust(t *testing.T, c kafkatest.Certificates, show bool) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(c.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
 	if !config.RootCAs.AppendCertsFromPEM(text) {
 		t.Fatalf("%s holds no certificate", c.CA)
 	}
 	if show {
 		pair, err := tls.LoadX509KeyPair(c.ClientCert, c.ClientKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config

@@ -19,6 +19,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/stats"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/transforms/top"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
 
@@ -67,9 +68,7 @@ func (fn *sumFn) ProcessElement(sp state.Provider, _ string, v int) (int, error)
 // add adds a number to a TestStream, at as many seconds.
 func add(t *testing.T, c *teststream.Config, seconds int, number int) {
 	t.Helper()
-	if err := c.AddElements(int64(seconds)*1000, number); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.AddElements(int64(seconds)*1000, number))
 }
 
 func least(a, b int) int { return min(a, b) }

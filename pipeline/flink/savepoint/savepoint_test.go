@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/flink"
 )
 
@@ -190,9 +191,7 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, metadataFile), metadata, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(folder, metadataFile), metadata, 0o600))
 	for place, why := range map[string]string{
 		folder:            "is missing: copy the whole folder",
 		folder + "/none":  "there is no _metadata",

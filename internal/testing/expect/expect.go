@@ -1,0 +1,32 @@
+// Package expect has the two expectations that most tests have.
+package expect
+
+import (
+	"fmt"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// T is a *testing.T, B or F, or a *rapid.T.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// OK ends the test if there is an error.
+func OK(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Same fails the test if got is not what is wanted. It says how they differ, after where, which
+// are printed as by fmt.Sprint.
+func Same(t T, want, got any, where ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%.4000s", fmt.Sprint(where...), diff)
+	}
+}
