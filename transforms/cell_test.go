@@ -115,7 +115,7 @@ func copiesOn(bound int, fails func() bool) *copies {
 // A cell holds the last entity of every key, whichever copies workers have, in memory or not, also
 // after bundles that failed or were rolled back.
 func TestCell(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			defer func(all *copies) { kept = all }(kept)

@@ -12,13 +12,11 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/dofn"
-	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -218,7 +216,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 			late := c.rejected
 			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })
 			var want, alerts []string
-			f := runFilterUnsorted(t, cfg, decodable)
+			f := runFilter(t.Context(), t, cfg, decodable)
 			for key, estimates := range f.out {
 				for _, e := range estimates {
 					want = append(want, key+" "+text(e))
@@ -261,20 +259,9 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 func TestFilterEncodedTellsSilences(t *testing.T) {
 	c := &testCase{lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
-	ts := teststream.NewConfig()
-	add := func(key, second int) {
-		expect.OK(t, ts.AddElements(at(second).UnixMilli(), float64(10*second+key)))
-	}
-	add(1, 0)
-	ts.AdvanceWatermark(at(1).UnixMilli())
-	add(2, 5)
-	ts.AdvanceWatermark(at(12).UnixMilli())
-	add(1, 20)
-	ts.AdvanceWatermark(at(40).UnixMilli())
-	ts.AdvanceWatermarkToInfinity()
 	p, s := beam.NewPipelineWithRoot()
 	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
-	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Live: true, Cells: []string{"c"}}, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, teststream.Create(s, ts))
+	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Live: true, Cells: []string{"c"}}, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, streamOf(t, s, event{0, 1}, mark(1), event{5, 52}, mark(12), event{20, 201}, mark(40)))
 	beam.ParDo(s, &collectLinesFn{t.Name(), "records"}, records)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
 	beam.ParDo(s, &collectLinesFn{t.Name(), "undecoded"}, undecoded)

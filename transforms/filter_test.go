@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -104,19 +106,18 @@ func (fn *collectRejectedFn) ProcessElement(r keyed.Rejected, _ func([]byte)) {
 	c.rejected = append(c.rejected, r)
 }
 
-// runFilter runs the node over the observations in this process, unless execute says otherwise.
-func runFilter(t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
+// runFilter runs the node over the observations in this process, unless execute says otherwise. They
+// reach the node as they are emitted.
+func runFilter(ctx context.Context, t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
-	col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
-	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.Reshuffle(s, col))
+	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := execute(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := execute(ctx, p)
+	expect.OK(t, err)
 	return c
 }
 
@@ -162,14 +163,32 @@ func randomStream(n, keys int) []given {
 	return in
 }
 
+// What comes in order, out of order within the lateness, or as it arrives, gives what a plain loop
+// gives of it: over it as it is, or sorted.
 func TestFilterEqualsLoop(t *testing.T) {
-	in := randomStream(6000, 300)
-	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
-	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in, cells...)
-		same(t, c.out, want)
-		same(t, len(c.rejected), 0)
-	})
+	in := randomStream(3000, 150)
+	shuffled := slices.Clone(in)
+	rng := rand.New(rand.NewPCG(5, 6))
+	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	for name, c := range map[string]struct {
+		cfg      keyed.Config
+		in, loop []given
+	}{
+		"in order":     {keyed.Config{}, in, in},
+		"out of order": {keyed.Config{Lateness: time.Hour}, shuffled, in},
+		"as it comes":  {keyed.Config{Order: keyed.Arrival}, shuffled, shuffled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Filter = twoLevels
+			cfg := transforms.Config{Config: c.cfg}
+			want := loop(t, cfg, c.loop)
+			eachCells(t, func(t *testing.T, cells []string) {
+				got := runFilter(t.Context(), t, cfg, c.in, cells...)
+				same(t, got.out, want)
+				same(t, len(got.rejected), 0)
+			})
+		})
+	}
 }
 
 // eachCells runs a test with a state for each key, one for all, and some.
@@ -177,34 +196,6 @@ func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	t.Helper()
 	for name, cells := range map[string][]string{"own": nil, "one": {"c"}, "three": {"c1", "c2", "c3"}} {
 		t.Run(name, func(t *testing.T) { test(t, cells) })
-	}
-}
-
-// A DoFn gets the config as it was given: levels that are not said have the paper's
-// default, and an empty list is no level.
-func TestFilterLevels(t *testing.T) {
-	in := randomStream(500, 5)
-	none := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{}}}
-	half := hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .5}}
-	for _, c := range []struct {
-		name      string
-		given     hafvf.Config
-		want      hafvf.Config
-		forgotten bool // all but the last observation
-	}{
-		{"default", hafvf.Config{Family: "normal"}, twoLevels, false},
-		{"none", none, none, true},
-		{"half", half, half, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := runFilter(t, transforms.Config{Config: keyed.Config{Filter: c.given}}, in)
-			same(t, got.out, loop(t, transforms.Config{Config: keyed.Config{Filter: c.want}}, in))
-			for _, e := range got.out["k1"][20:] {
-				if !e.Missing && (e.Memory == 1) != c.forgotten {
-					t.Fatalf("memory %g at record %d", e.Memory, e.N)
-				}
-			}
-		})
 	}
 }
 
@@ -223,7 +214,7 @@ func TestFilterStateIsATrack(t *testing.T) {
 			defer books.Close()
 			expect.OK(t, books.HandOver(t.Context(), len(in), nil))
 			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
-			runFilterIn(books.In(t.Context()), t, cfg, in)
+			runFilter(books.In(t.Context()), t, cfg, in)
 			books.Stored(len(in))
 			est, err := keyed.NewEstimator(cfg.Config)
 			expect.OK(t, err)
@@ -250,26 +241,13 @@ func TestFilterStateIsATrack(t *testing.T) {
 	}
 }
 
-func TestFilterSortsByEventTime(t *testing.T) {
-	in := randomStream(5000, 20)
-	shuffled := append([]given(nil), in...)
-	rng := rand.New(rand.NewPCG(5, 6))
-	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
-	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 2 * time.Hour}}, shuffled, cells...)
-		same(t, c.out, want)
-		same(t, len(c.rejected), 0)
-	})
-}
-
 func TestFilterReleasesInOrder(t *testing.T) {
 	obs := func(seconds int, id string) given {
 		return given{"k", keyed.Value(at(seconds), id, 1)}
 	}
 	in := []given{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
 	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}}, in, cells...)
+		c := runFilter(t.Context(), t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}}, in, cells...)
 		var ids []string
 		for _, e := range c.out["k"] {
 			ids = append(ids, e.ID)
@@ -278,38 +256,6 @@ func TestFilterReleasesInOrder(t *testing.T) {
 		if len(c.rejected) != 1 || c.rejected[0].ID != "late" || !strings.HasPrefix(c.rejected[0].Reason, "late: ") {
 			t.Errorf("rejected %+v", c.rejected)
 		}
-	})
-}
-
-// runFilterUnsorted keeps the runner from sorting: without the reshuffle the
-// observations reach the node as they are emitted.
-func runFilterUnsorted(t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
-	t.Helper()
-	return runFilterIn(t.Context(), t, cfg, in, cells...)
-}
-
-func runFilterIn(ctx context.Context, t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
-	t.Helper()
-	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
-	cases.Store(t.Name(), c)
-	p, s := beam.NewPipelineWithRoot()
-	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
-	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
-	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
-	if _, err := execute(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func TestFilterArrival(t *testing.T) {
-	in := randomStream(2000, 7)
-	rng := rand.New(rand.NewPCG(5, 6))
-	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
-	want := loop(t, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, in)
-	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilterUnsorted(t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}}, in, cells...)
-		same(t, c.out, want)
 	})
 }
 
@@ -331,7 +277,7 @@ func TestFilterRejects(t *testing.T) {
 		{"time", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", keyed.Value(time.Time{}, "x", 1)}, "no time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := runFilter(t, c.cfg, []given{c.in, {"k", keyed.Value(at(1), "good", 1)}})
+			got := runFilter(t.Context(), t, c.cfg, []given{c.in, {"k", keyed.Value(at(1), "good", 1)}})
 			if len(got.rejected) != 1 || !strings.Contains(got.rejected[0].Reason, c.reason) {
 				t.Errorf("rejected %+v", got.rejected)
 			}
@@ -340,31 +286,65 @@ func TestFilterRejects(t *testing.T) {
 	}
 }
 
-func TestFilterPanicsAtConstruction(t *testing.T) {
+func TestPanicsAtConstruction(t *testing.T) {
+	filter := func(cfg keyed.Config) func(beam.Scope, beam.PCollection) {
+		return func(s beam.Scope, c beam.PCollection) { transforms.Filter(s, transforms.Config{Config: cfg}, c) }
+	}
+	smooth := func(change func(*transforms.SmoothConfig)) func(beam.Scope, beam.PCollection) {
+		cfg := sessions
+		change(&cfg)
+		return func(s beam.Scope, c beam.PCollection) { transforms.Smooth(s, cfg, c) }
+	}
 	for name, build := range map[string]func(beam.Scope, beam.PCollection){
-		"top": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 2}}}}, c)
+		"Filter/top":    filter(keyed.Config{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 2}}}),
+		"Filter/family": filter(keyed.Config{Filter: hafvf.Config{Family: "no"}}),
+		"Filter/order":  filter(keyed.Config{Filter: twoLevels, Order: "x"}),
+		"Filter/window": func(s beam.Scope, c beam.PCollection) {
+			filter(keyed.Config{Filter: twoLevels})(s, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
 		},
-		"family": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "no"}}}, c)
-		},
-		"order": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: twoLevels, Order: "x"}}, c)
-		},
-		"window": func(s beam.Scope, c beam.PCollection) {
-			transforms.Filter(s, transforms.Config{Config: keyed.Config{Filter: twoLevels}}, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
-		},
+		"Smooth/gap":      smooth(func(c *transforms.SmoothConfig) { c.Gap = 0 }),
+		"Smooth/fraction": smooth(func(c *transforms.SmoothConfig) { c.Gap = 1500 * time.Microsecond }),
+		"Smooth/lateness": smooth(func(c *transforms.SmoothConfig) { c.AllowedLateness = -1 }),
+		"Smooth/max":      smooth(func(c *transforms.SmoothConfig) { c.Max = -1 }),
+		"Smooth/odds":     smooth(func(c *transforms.SmoothConfig) { c.Odds = -1 }),
+		"Smooth/filter":   smooth(func(c *transforms.SmoothConfig) { c.Filter.Family = "no" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			cases.Store(t.Name(), &testCase{})
 			_, s := beam.NewPipelineWithRoot()
 			col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
 			defer func() {
-				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "transforms.Filter: ") {
+				node, _, _ := strings.Cut(name, "/")
+				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "transforms."+node+": ") {
 					t.Errorf("recovered %v", r)
 				}
 			}()
 			build(s, col)
 		})
 	}
+}
+
+// A mark moves the watermark of a stream to a second; an event is an element of it.
+type (
+	mark  int
+	event struct {
+		second int
+		x      float64
+	}
+)
+
+// streamOf is a stream of these, which ends.
+func streamOf(t *testing.T, s beam.Scope, all ...any) beam.PCollection {
+	t.Helper()
+	ts := teststream.NewConfig()
+	for _, e := range all {
+		switch e := e.(type) {
+		case mark:
+			ts.AdvanceWatermark(at(int(e)).UnixMilli())
+		case event:
+			expect.OK(t, ts.AddElements(at(e.second).UnixMilli(), e.x))
+		}
+	}
+	ts.AdvanceWatermarkToInfinity()
+	return teststream.Create(s, ts)
 }

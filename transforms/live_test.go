@@ -10,11 +10,9 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
-	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -54,25 +52,10 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	name := fmt.Sprint(t.Name(), lateness)
 	c := &testCase{out: map[string][]keyed.Estimate{}}
 	cases.Store(name, c)
-	ts := teststream.NewConfig()
-	add := func(key float64, second int) {
-		expect.OK(t, ts.AddElements(at(second).UnixMilli(), key))
-	}
-	watermark := func(second int) { ts.AdvanceWatermark(at(second).UnixMilli()) }
-	add(1, 0)
-	add(2, 0)
-	watermark(1)
-	add(1, 1)
-	add(3, 4)
-	watermark(12 + lateness)
-	add(1, 20)
-	add(3, 18)
-	watermark(40)
-	ts.AdvanceWatermarkToInfinity()
-
+	events := []any{event{0, 1}, event{0, 2}, mark(1), event{1, 1}, event{4, 3}, mark(12 + lateness), event{20, 1}, event{18, 3}, mark(40)}
 	p, s := beam.NewPipelineWithRoot()
 	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
-	estimates, silent, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, teststream.Create(s, ts)))
+	estimates, silent, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
 	beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
@@ -104,7 +87,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		const keys, steps, bound = 600, 60, 11
 		c := &testCase{out: map[string][]keyed.Estimate{}}
 		cases.Store(t.Name(), c)
-		ts := teststream.NewConfig()
+		var events []any
 		rng := rand.New(rand.NewPCG(36, 7))
 		last, n := map[int]int{}, map[int]int{}
 		var want []string
@@ -113,29 +96,25 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		}
 		for step := range steps {
 			second := 2 * step // odd bounds are never at it
-			ts.AdvanceWatermark(at(second).UnixMilli())
-			var speaking []any
+			events = append(events, mark(second))
 			for k := range keys {
 				// A third speaks all at once; most others do at any time, and some seldom.
 				if k%3 == 0 && second%10 != 0 || k%3 != 0 && rng.IntN(2+k%20) > 0 {
 					continue
 				}
-				if speaking = append(speaking, float64(k)); n[k] > 0 && second-last[k] > bound {
+				if events = append(events, event{second, float64(k)}); n[k] > 0 && second-last[k] > bound {
 					tell(k)
 				}
 				last[k] = second
 				n[k]++
 			}
-			expect.OK(t, ts.AddElements(at(second).UnixMilli(), speaking...))
 		}
 		for k := range n {
 			tell(k)
 		}
-		ts.AdvanceWatermark(at(2*steps + bound).UnixMilli())
-		ts.AdvanceWatermarkToInfinity()
 		p, s := beam.NewPipelineWithRoot()
 		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}}
-		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, teststream.Create(s, ts)))
+		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 		beam.ParDo(s, &collectSilentFn{Case: t.Name()}, silent)
 		if _, err := direct.Execute(context.Background(), p); err != nil {

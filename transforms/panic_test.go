@@ -33,7 +33,7 @@ func brittleStream(n int) (in []given, breaks int) {
 func TestFilterOfPanics(t *testing.T) {
 	cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}}
 	in, breaks := brittleStream(100)
-	c := runFilter(t, cfg, in)
+	c := runFilter(t.Context(), t, cfg, in)
 	if len(c.out["good"]) != 100 || len(c.out["bad"]) != 100-breaks || len(c.rejected) != breaks {
 		t.Errorf("%d and %d estimates, and %d rejected of %d", len(c.out["good"]), len(c.out["bad"]), len(c.rejected), breaks)
 	}

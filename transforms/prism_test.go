@@ -33,7 +33,7 @@ func TestPrism(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(2000, 7)
 			for _, cells := range [][]string{nil, {"a", "b", "c"}} {
-				same(t, runFilter(t, cfg, in, cells...).out, loop(t, cfg, in))
+				same(t, runFilter(t.Context(), t, cfg, in, cells...).out, loop(t, cfg, in))
 			}
 		})
 	}

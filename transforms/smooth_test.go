@@ -7,14 +7,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
@@ -164,21 +162,14 @@ func TestRevisionsTellWhatChanged(t *testing.T) {
 	observations := stepped(150, 0, 8)
 	const late = 280
 	observations[late].X[0][0] = 10 // moves the estimate of its segment
-	source := func(s beam.Scope) beam.PCollection {
-		ts := teststream.NewConfig()
-		add := func(i int) {
-			expect.OK(t, ts.AddElements(observations[i].Time.UnixMilli(), observations[i].X[0][0]))
+	var events []any
+	for i := range observations {
+		if i != late {
+			events = append(events, event{i, observations[i].X[0][0]})
 		}
-		for i := range observations {
-			if i != late {
-				add(i)
-			}
-		}
-		ts.AdvanceWatermark(at(400).UnixMilli())
-		add(late)
-		ts.AdvanceWatermarkToInfinity()
-		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
 	}
+	events = append(events, mark(400), event{late, observations[late].X[0][0]})
+	source := func(s beam.Scope) beam.PCollection { return beam.ParDo(s, &observeFn{}, streamOf(t, s, events...)) }
 	first, second := map[string]keyed.Smoothed{}, map[string]keyed.Smoothed{}
 	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
 		if s.Revision == 0 {
@@ -242,20 +233,11 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	cfg := sessions
 	cfg.AllowedLateness = time.Hour
 	source := func(s beam.Scope) beam.PCollection {
-		ts := teststream.NewConfig()
-		add := func(second int, x float64) {
-			expect.OK(t, ts.AddElements(at(second).UnixMilli(), x))
-		}
-		add(0, 1)
-		add(5, 2)
-		add(40, 3)
-		ts.AdvanceWatermark(at(100).UnixMilli())
-		add(8, 4)  // late, in the first session
-		add(25, 5) // late, one of its own
-		ts.AdvanceWatermark(at(120).UnixMilli())
-		add(33, 6) // joins the third and the one of its own
-		ts.AdvanceWatermarkToInfinity()
-		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
+		return beam.ParDo(s, &observeFn{}, streamOf(t, s, event{0, 1}, event{5, 2}, event{40, 3}, mark(100),
+			event{8, 4},  // late, in the first session
+			event{25, 5}, // late, one of its own
+			mark(120),
+			event{33, 6})) // joins the third and the one of its own
 	}
 	var got []string
 	last := map[string]keyed.Smoothed{}
@@ -292,20 +274,10 @@ func TestSmoothOfEndlessSource(t *testing.T) {
 	cfg := sessions
 	cfg.AllowedLateness = time.Hour
 	source := func(s beam.Scope) beam.PCollection {
-		ts := teststream.NewConfig()
-		add := func(seconds ...int) {
-			for _, second := range seconds {
-				expect.OK(t, ts.AddElements(at(second).UnixMilli(), float64(second)))
-			}
-		}
-		add(0, 5, 8)
-		ts.AdvanceWatermark(at(13).UnixMilli()) // the session of 8 may go on
-		add(14)
-		ts.AdvanceWatermark(at(30).UnixMilli())
-		add(40)
-		add(10) // late
-		ts.AdvanceWatermarkToInfinity()
-		return beam.ParDo(s, &observeFn{}, teststream.Create(s, ts))
+		return beam.ParDo(s, &observeFn{}, streamOf(t, s, event{0, 0}, event{5, 5}, event{8, 8},
+			mark(13), // the session of 8 may go on
+			event{14, 14}, mark(30), event{40, 40},
+			event{10, 10})) // late
 	}
 	var got []string
 	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
@@ -354,29 +326,4 @@ func TestSmoothRejects(t *testing.T) {
 	}
 	slices.Sort(reasons)
 	same(t, reasons, []string{"empty key", "no time; a session needs one", "x has 2 values, want 1"})
-}
-
-func TestSmoothPanicsAtConstruction(t *testing.T) {
-	for name, change := range map[string]func(*transforms.SmoothConfig){
-		"gap":      func(c *transforms.SmoothConfig) { c.Gap = 0 },
-		"fraction": func(c *transforms.SmoothConfig) { c.Gap = 1500 * time.Microsecond },
-		"lateness": func(c *transforms.SmoothConfig) { c.AllowedLateness = -1 },
-		"max":      func(c *transforms.SmoothConfig) { c.Max = -1 },
-		"odds":     func(c *transforms.SmoothConfig) { c.Odds = -1 },
-		"filter":   func(c *transforms.SmoothConfig) { c.Filter.Family = "no" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cases.Store(t.Name(), &testCase{})
-			_, s := beam.NewPipelineWithRoot()
-			col := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
-			defer func() {
-				if r := recover(); r == nil || !strings.HasPrefix(fmt.Sprint(r), "transforms.Smooth: ") {
-					t.Errorf("recovered %v", r)
-				}
-			}()
-			cfg := sessions
-			change(&cfg)
-			transforms.Smooth(s, cfg, col)
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package promio
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/badserver"
 	"hafvf/internal/testing/expect"
 )
 
@@ -170,32 +170,9 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// badServer starts one that redirects to another, or answers without an end, by path.
-func badServer(t *testing.T) (url, other string) {
-	t.Helper()
-	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
-	t.Cleanup(to.Close)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/redirect") {
-			http.Redirect(w, r, to.URL+"/token-1234", http.StatusFound)
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/refuses") {
-			w.WriteHeader(http.StatusTeapot)
-		}
-		for piece := bytes.Repeat([]byte("a"), 1<<16); ; {
-			if _, err := w.Write(piece); err != nil {
-				return
-			}
-		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL, to.URL
-}
-
 // A redirect is a refusal that says where to, and no answer is read without an end.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
-	url, other := badServer(t)
+	url, other := badserver.Start(t)
 	redirect := "a redirect to " + other + ", which is not followed"
 	for path, want := range map[string]string{"/redirect": redirect, "/endless": "the answer is longer than 32 MB", "/refuses": "answers 418"} {
 		src := Source{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 1}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -31,6 +30,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/badserver"
 	"hafvf/internal/testing/expect"
 )
 
@@ -431,42 +431,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A redirect is a refusal that says where to, and takes no login there. An answer without an end
-// is one that cannot be used, of a schema as of a check.
+// A redirect is a refusal that says where to. An answer without an end is one that cannot be used,
+// of a schema as of a check.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
-	t.Cleanup(other.Close)
-	cfg := func(h http.HandlerFunc) Config {
-		s := httptest.NewServer(h)
-		t.Cleanup(s.Close)
-		password := filepath.Join(t.TempDir(), "password")
-		expect.OK(t, os.WriteFile(password, []byte("secret"), 0o600))
-		return Config{URL: s.URL, Username: "user", Password: secret.Secret{File: password}}
-	}
-	redirect := cfg(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusPermanentRedirect)
-	})
-	endless := cfg(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"schema":"`)
-		for {
-			if _, err := w.Write(bytes.Repeat([]byte("a"), 1<<16)); err != nil {
-				return
-			}
+	url, other := badserver.Start(t)
+	for path, want := range map[string]string{"/redirect": "answers: a redirect to " + other + ", which is not followed", "/endless": "the answer is longer than 8 MB"} {
+		c := Config{URL: url + path}
+		if err := c.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
 		}
-	})
-	want := "answers: a redirect to " + other.URL + ", which is not followed"
-	if err := redirect.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-	if _, err := schemasOf(redirect).get(t.Context(), quiet, 1); err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-	want = "the answer is longer than 8 MB"
-	if err := endless.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
-	if got := read(t, endless, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); got.Finding == nil || !strings.Contains(got.Finding.Reason, want) {
-		t.Errorf("%+v", got.Finding)
+		k, err := schemasOf(c).get(t.Context(), quiet, 1)
+		if err == nil {
+			err = k.err // of the schema alone
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: a schema: %v", path, err)
+		}
 	}
 }
 

@@ -115,8 +115,8 @@ func TestOutboxGathers(t *testing.T) {
 		}
 	}
 	o.Close(time.Minute, 0)
-	if requests > 10 || len(r.bodies) != 300 {
-		t.Errorf("%d alerts came in %d requests", len(r.bodies), requests)
+	if requests > 10 || len(r.bodies) != 300 || o.bytes != 0 {
+		t.Errorf("%d alerts came in %d requests, and %d bytes are left", len(r.bodies), requests, o.bytes)
 	}
 }
 

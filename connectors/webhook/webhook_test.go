@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/badserver"
 	"hafvf/internal/testing/expect"
 )
 
@@ -163,61 +164,34 @@ func TestAlertmanager(t *testing.T) {
 
 // Of a receiver that is told of ends, novelties and changes last until then.
 func TestAlertmanagerEnds(t *testing.T) {
-	type posted struct {
-		Labels struct{ Kind string }
-		EndsAt time.Time
-	}
-	var got []posted
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
-			t.Error(err)
-		}
-	}))
-	defer server.Close()
-	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Alertmanager: true, Ends: true})
 	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)
-	if err := first(c.Post(t.Context(), [][]byte{
-		[]byte(`{"key":"k","time":"2026-01-01T00:05:00Z","kind":"novelty","id":"i","start":"2026-01-01T00:05:00Z","threshold":3.3}`),
-		[]byte(`{"key":"k","time":"2026-01-01T04:10:00Z","kind":"recovered","id":"i","start":"2026-01-01T00:05:00Z","threshold":3.4}`),
-		[]byte(`{"key":"k","time":"2026-01-01T04:10:00Z","kind":"recovered","id":"j","start":"2026-01-01T00:05:00Z","threshold":null}`),
-	})); err != nil {
-		t.Fatal(err)
-	}
 	var kinds []string
-	for i, p := range got {
-		kinds = append(kinds, p.Labels.Kind)
-		if lasts := p.EndsAt.After(time.Now()); lasts != (i == 0) || i > 0 && !p.EndsAt.Equal(ended) {
-			t.Errorf("%s ends at %v", p.Labels.Kind, p.EndsAt)
+	for _, rest := range []string{
+		`"time":"2026-01-01T00:05:00Z","kind":"novelty","threshold":3.3}`,
+		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":3.4}`,
+		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":null}`,
+	} {
+		b, err := forAlertmanager([]byte(`{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",`+rest), true, nil)
+		expect.OK(t, err)
+		var got []posted
+		expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
+		for _, p := range got {
+			kind := p.Labels["kind"]
+			if lasts := p.EndsAt.After(time.Now()); lasts != (len(kinds) == 0) || !lasts && !p.EndsAt.Equal(ended) {
+				t.Errorf("%s ends at %v", kind, p.EndsAt)
+			}
+			kinds = append(kinds, kind)
 		}
 	}
-	if want := []string{"novelty", "novelty", "change", "silent"}; !slices.Equal(kinds, want) {
-		t.Errorf("kinds %q, want %q", kinds, want)
-	}
+	expect.Same(t, []string{"novelty", "novelty", "change", "silent"}, kinds)
 }
 
 // A redirect is a refusal that says where to, and of an answer without an end only what is said at
 // first is read.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
-	defer other.Close()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/redirect":
-			http.Redirect(w, r, other.URL+"/token-1234", http.StatusTemporaryRedirect)
-		case "/refuses":
-			w.WriteHeader(http.StatusTeapot)
-			fallthrough
-		case "/takes":
-			for {
-				if _, err := w.Write(make([]byte, 1<<10)); err != nil {
-					return
-				}
-			}
-		}
-	}))
-	defer server.Close()
-	for path, want := range map[string]string{"/redirect": "a redirect to " + other.URL + ", which is not followed", "/refuses": "answers 418", "/takes": ""} {
-		err := first(client(t, Sink{URL: secret.Text{Text: server.URL + path}}).Post(t.Context(), [][]byte{[]byte("{}")}))
+	url, other := badserver.Start(t)
+	for path, want := range map[string]string{"/redirect": "a redirect to " + other + ", which is not followed", "/refuses": "answers 418", "/takes": ""} {
+		err := first(client(t, Sink{URL: secret.Text{Text: url + path}}).Post(t.Context(), [][]byte{[]byte("{}")}))
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") || len(err.Error()) > 1000 || temporary(err)) {
 			t.Errorf("%s: %v", path, err)
 		}

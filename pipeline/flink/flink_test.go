@@ -1,7 +1,6 @@
 package flink
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/badserver"
 )
 
 // keyGroups are of KeyGroupRangeAssignment.assignToKeyGroup of Flink 1.19.3, with 128
@@ -174,27 +175,13 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 
 // A redirect is a refusal that says where to, and an answer without an end is cut.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
-	t.Cleanup(other.Close)
-	for want, h := range map[string]http.HandlerFunc{
-		"a redirect to " + other.URL + ", which is not followed": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, other.URL+"/token-1234", http.StatusFound)
-		},
-		"the answer is longer than 64 MB": func(w http.ResponseWriter, _ *http.Request) {
-			for piece := bytes.Repeat([]byte("a"), 1<<20); ; {
-				if _, err := w.Write(piece); err != nil {
-					return
-				}
-			}
-		},
-	} {
-		server := httptest.NewServer(h)
-		t.Cleanup(server.Close)
-		c := &Cluster{REST: strings.Replace(server.URL, "http://", "http://user:token@", 1)}
+	url, other := badserver.Start(t)
+	for path, want := range map[string]string{"/redirect": "a redirect to " + other + ", which is not followed", "": "the answer is longer than 64 MB"} {
+		c := &Cluster{REST: strings.Replace(url, "http://", "http://user:token@", 1) + path}
 		if _, err := c.Find(t.Context(), "one"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if err := (&Job{ID: "1", Name: "one", cluster: c}).lost(Status{}); strings.Contains(err.Error(), "token") || !strings.Contains(err.Error(), server.URL) {
+		if err := (&Job{ID: "1", Name: "one", cluster: c}).lost(Status{}); strings.Contains(err.Error(), "token") || !strings.Contains(err.Error(), url) {
 			t.Error(err)
 		}
 	}
