@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 50, "the least number of schedules that TestSimulation runs")
+	schedules = flag.Int("schedules", 60, "the least number of schedules that TestSimulation runs")
 	forTime   = flag.Duration("for", 0, "how long TestSimulation goes on to draw schedules")
 	firstSeed = flag.Int("first-seed", 1, "the seed of TestSimulation's first batch of schedules")
 	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")

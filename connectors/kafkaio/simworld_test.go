@@ -507,6 +507,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		rest = residual.(restriction)
 		if len(got.records) == 0 {
 			if got.mark.Equal(mark) {
+				err = context.Cause(ctx)
 				continue
 			}
 			got.mark = mark
