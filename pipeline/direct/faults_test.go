@@ -3,7 +3,6 @@ package direct_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
 
 	"hafvf/pipeline/direct"
 )
@@ -116,19 +114,5 @@ func TestEndless(t *testing.T) {
 	defer cancel()
 	if _, err := direct.Execute(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that of the context", err)
-	}
-}
-
-// Pipelines run beside each other.
-func TestBesideEachOther(t *testing.T) {
-	for i := range 8 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			p, s := beam.NewPipelineWithRoot()
-			passert.Equals(s, beam.ParDo(s, double, beam.Create(s, i, i+1)), 2*i, 2*i+2)
-			if _, err := direct.Execute(t.Context(), p); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
