@@ -3,7 +3,7 @@ package connectors
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"hafvf/internal/testing/expect"
 )
 
 // A batch that crosses stages is the same, and one that is cut short is an error.
@@ -14,9 +14,8 @@ func TestBatchCoder(t *testing.T) {
 	}}
 	b := encodeBatch(want)
 	got, err := decodeBatch(b)
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
+	expect.OK(t, err)
+	expect.Same(t, want, got)
 	first := len(encodeBatch(Batch{want.Records[:1]}))
 	for n := 1; n < len(b); n++ {
 		if _, err := decodeBatch(b[:n]); err == nil && n != first {

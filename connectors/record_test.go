@@ -219,9 +219,7 @@ func TestParquetSource(t *testing.T) {
 		"list": `column "list" is of type `, "dd": `has no column "dd"`,
 	} {
 		src.Values = []string{column}
-		if err := Check(src); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("column %s: %v", column, err)
-		}
+		expect.Error(t, Check(src), text)
 	}
 }
 
@@ -260,9 +258,7 @@ func TestParquetLarge(t *testing.T) {
 	}
 
 	src.Path = in(t, "cut.parquet", map[string]string{"cut.parquet": file[:len(file)/2]}).Path
-	if err := Check(src); err == nil || !strings.Contains(err.Error(), "cut.parquet is not a complete parquet file") {
-		t.Errorf("cut off: %v", err)
-	}
+	expect.Error(t, Check(src), "cut.parquet is not a complete parquet file")
 	// Damage in the middle: the rows before it, then an error that says where.
 	pf, err := parquet.OpenFile(strings.NewReader(file), int64(len(file)))
 	expect.OK(t, err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/testing/expect"
@@ -71,9 +70,8 @@ func TestWide(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
-				t.Errorf("%v %s", err, diff)
-			}
+			expect.OK(t, err)
+			expect.Same(t, c.want, got)
 		})
 	}
 }
@@ -87,9 +85,8 @@ func TestWideParquet(t *testing.T) {
 	got, err := long(t, src)
 	want := []string{"1: a i 1970-01-01T00:00:00Z -7", "1: a d 1970-01-01T00:00:00Z 0.3333333333333333", "1: a dec 1970-01-01T00:00:00Z -12.05",
 		"2: b i 1970-01-01T00:00:00Z 1", "2: b d 1970-01-01T00:00:00Z ", "2: b dec 1970-01-01T00:00:00Z 0.00"}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	expect.OK(t, err)
+	expect.Same(t, want, got)
 }
 
 // More rows than are looked at are read, and the columns are chosen by the first of them.
@@ -144,9 +141,8 @@ func TestVeryWide(t *testing.T) {
 	}
 	src = in(t, "a.csv", map[string]string{"a.csv": wideTable(MaxColumns, 1)})
 	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}
-	if _, err := long(t, src); err == nil || !strings.Contains(err.Error(), "262145 columns; at most 262144 are read") {
-		t.Errorf("error %v of a table of too many columns", err)
-	}
+	_, err := long(t, src)
+	expect.Error(t, err, "262145 columns; at most 262144 are read")
 }
 
 // A look at a very wide table ends with its fields, and not with its rows.
@@ -164,9 +160,8 @@ func TestFieldsAreBounded(t *testing.T) {
 	src.Key, src.Time, src.Values = []string{"key"}, "time", []string{"x"}
 	all, err := long(t, src)
 	want := `the field of the column "key" has 65537 bytes; at most 65536 are allowed`
-	if diff := cmp.Diff([]string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, all); diff != "" || err != nil {
-		t.Errorf("error %v, %d bytes of difference", err, len(diff))
-	}
+	expect.OK(t, err)
+	expect.Same(t, []string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, all)
 
 	type row struct {
 		Key  string `parquet:"key,dict"`

@@ -338,12 +338,8 @@ func TestDevices(t *testing.T) {
 		if w, err = Create(sink); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write([]byte(lines)); err != nil {
-			t.Error(err)
-		}
-		if err := w.Commit(); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, w.Write([]byte(lines)))
+		expect.OK(t, w.Commit())
 	}
 }
 
@@ -411,13 +407,9 @@ func TestWriteTransform(t *testing.T) {
 	if _, text := content(t, path); len(text) != 16 {
 		t.Errorf("got %q", text)
 	}
-	if err := books.Balanced(); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, books.Balanced())
 	// The writer is committed: writing to it again must fail the pipeline.
 	p, s = beam.NewPipelineWithRoot()
 	Write(s, "out", beam.Create(s, chunkOf("{}\n")))
-	if err := run(t, books, p); err == nil || !strings.Contains(err.Error(), errClosed.Error()) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, run(t, books, p), errClosed.Error())
 }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // stored is what the runner keeps, as ReadCell takes it.
@@ -41,9 +39,8 @@ func TestReadCell(t *testing.T) {
 		}
 		kept = newCopies(0) // the log is read
 		got, err := entities(stored.ReadFound("", r.stored()))
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%d keys: %v, (-want +got) %s", keys, err, diff)
-		}
+		expect.OK(t, err)
+		expect.Same(t, want, got)
 		if logged := len(r.bag) > 0; logged != (keys == 400) {
 			t.Errorf("%d keys are a log: %v", keys, logged)
 		}
@@ -61,9 +58,8 @@ func entities(all []stored.State, err error) (map[string][]byte, error) {
 // A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
 	got, err := entities(stored.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}}))
-	if diff := cmp.Diff(map[string][]byte{"pump": {1, 2, 3}}, got); err != nil || diff != "" {
-		t.Errorf("%v, (-want +got) %s", err, diff)
-	}
+	expect.OK(t, err)
+	expect.Same(t, map[string][]byte{"pump": {1, 2, 3}}, got)
 }
 
 func TestReadCellRefuses(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -32,15 +30,13 @@ func TestConfigTravels(t *testing.T) {
 		text, err := json.Marshal(want)
 		expect.OK(t, err)
 		_, got, err := parseEstimator(string(text))
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("%s: %v %s", name, err, diff)
-		}
+		expect.OK(t, err)
+		expect.Same(t, want, got, name)
 	}
 	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}}, Gap: time.Second, Odds: third}}
 	text, err := json.Marshal(want)
 	expect.OK(t, err)
 	_, got, err := parseSmoother(string(text))
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	expect.OK(t, err)
+	expect.Same(t, want, got)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/google/go-cmp/cmp"
 
 	"hafvf/internal/testing/expect"
 )
@@ -23,9 +22,8 @@ var someBatch = Batch{
 func TestBatchCoder(t *testing.T) {
 	b := encodeBatch(someBatch)
 	got, err := decodeBatch(b)
-	if diff := cmp.Diff(someBatch, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
-	}
+	expect.OK(t, err)
+	expect.Same(t, someBatch, got)
 	first := len(encodeBatch(Batch{someBatch.Records[:1], someBatch.Times[:1]}))
 	for n := 1; n < len(b); n++ {
 		if _, err := decodeBatch(b[:n]); err == nil && n != first {

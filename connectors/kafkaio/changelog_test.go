@@ -384,9 +384,8 @@ func TestPortions(t *testing.T) {
 			for _, s := range stored {
 				got[s.Key] = s.Bytes
 			}
-			if d := cmp.Diff(test.want, got); d != "" || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, d)
-			}
+			expect.OK(t, err)
+			expect.Same(t, test.want, got)
 		})
 	}
 }

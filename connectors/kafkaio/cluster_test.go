@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -272,9 +271,8 @@ func TestTopics(t *testing.T) {
 	}
 
 	config, err := asks(t, c).Config(ctx, "log", "cleanup.policy", "max.message.bytes")
-	if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config); d != "" || err != nil {
-		t.Error(d, err)
-	}
+	expect.OK(t, err)
+	expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config)
 	if config, err = asks(t, c).Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
 		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
 	}
@@ -423,20 +421,14 @@ func TestNewPassword(t *testing.T) {
 	for i := range 3 {
 		for name, use := range map[string]func(){
 			"writer": func() {
-				if err := w.Write(context30(t), []Message{{Value: []byte("x")}}); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, w.Write(context30(t), []Message{{Value: []byte("x")}}))
 			},
 			"owner": func() {
-				if err := o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
 			},
 			"reader": func() {
 				n := len(r.got)
-				if err := in.Write(context30(t), []Message{{Value: []byte("x")}}); err != nil {
-					t.Error(err)
-				}
+				expect.OK(t, in.Write(context30(t), []Message{{Value: []byte("x")}}))
 				r.until(func() bool { return len(r.got) > n })
 			},
 		} {

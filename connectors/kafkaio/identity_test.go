@@ -111,9 +111,7 @@ func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 func refuses(t testing.TB, err error, want ...string) {
 	t.Helper()
 	for _, w := range want {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("error %v\nwithout %s", err, w)
-		}
+		expect.Error(t, err, w)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/internal/testing/expect"
@@ -48,9 +47,7 @@ func TestKafkaSecured(t *testing.T) {
 	check := func(tls *TLS, sasl *SASL) error {
 		return asks(t, Cluster{Brokers: []string{b.Addr()}, TLS: tls, SASL: sasl}).Check(context30(t))
 	}
-	if err := check(all, right); err != nil {
-		t.Error(err)
-	}
+	expect.OK(t, check(all, right))
 	ours, theirs := "broker "+b.Addr()+" ", ": set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS"
 	checkRefusals(t, []refusal{
 		{"wrong password", check(all, login("SCRAM-SHA-512", "WRONG")), ours + `refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
@@ -77,9 +74,7 @@ func TestKafkaSecured(t *testing.T) {
 		o, err := own(context30(t), c, "out", "g", batchBytes)
 		expect.OK(t, err)
 		defer o.close()
-		if err := o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]committed{"out-0": {1, "note"}}); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]committed{"out-0": {1, "note"}}))
 	}
 	if got := len(b.Consume(t, "out")); got != len(msgs)+2 {
 		t.Errorf("%d messages, with two of an owner", got)
@@ -92,18 +87,15 @@ func TestKafka(t *testing.T) {
 	c := Cluster{Brokers: []string{b.Addr()}}
 
 	t.Run("topics", func(t *testing.T) {
-		if err := asks(t, c).Check(context30(t)); err != nil {
-			t.Error(err)
-		}
+		expect.OK(t, asks(t, c).Check(context30(t)))
 		for _, want := range []bool{true, false} {
 			if created, err := asks(t, c).Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}); err != nil || created != want {
 				t.Errorf("got %v, %v; want %v", created, err, want)
 			}
 		}
 		config, err := asks(t, c).Config(context30(t), "states", "cleanup.policy", "max.message.bytes")
-		if d := cmp.Diff(map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config); d != "" || err != nil {
-			t.Error(d, err)
-		}
+		expect.OK(t, err)
+		expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config)
 		tls, sasl := c, c
 		tls.TLS = &TLS{}
 		sasl.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}

@@ -407,9 +407,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 			go func() { closed <- l.Close(context.Background(), true) }()
 			select {
 			case err := <-closed:
-				if err == nil || !strings.Contains(err.Error(), "what it did since the last commit is not committed: the next one repeats it: ") {
-					t.Error(err)
-				}
+				expect.Error(t, err, "what it did since the last commit is not committed: the next one repeats it: ")
 			case <-time.After(time.Minute):
 				t.Error("it waits on")
 			}

@@ -216,16 +216,12 @@ func TestWriteRetryAfter(t *testing.T) {
 func TestWriteFails(t *testing.T) {
 	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
 		err := (&store{codes: []int{code}}).writer(t).write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%d: %v", code, err)
-		}
+		expect.Error(t, err, want)
 	}
 	run := account.Watch()
 	run.Stop()
 	away := &store{codes: slices.Repeat([]int{503}, 100)}
-	if err := away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }); err == nil || !strings.Contains(err.Error(), "takes no samples; those of 2 records are not written: server returned HTTP status 503") {
-		t.Errorf("a run that was stopped: %v", err)
-	}
+	expect.Error(t, away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }), "takes no samples; those of 2 records are not written: server returned HTTP status 503")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })

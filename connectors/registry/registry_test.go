@@ -361,9 +361,7 @@ func TestRegistryAway(t *testing.T) {
 		t.Error(err)
 	}
 	r.Close()
-	if err := c.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "does not answer: start it, or set registry.url: dial tcp") {
-		t.Error(err)
-	}
+	expect.Error(t, c.Check(t.Context()), "does not answer: start it, or set registry.url: dial tcp")
 }
 
 // What ends a run says what to set. Nothing shows a secret.
@@ -437,16 +435,12 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	for path, want := range map[string]string{"/redirect": "answers: a redirect to " + other + ", which is not followed", "/endless": "the answer is longer than 8 MB"} {
 		c := Config{URL: url + path}
-		if err := c.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
-		}
+		expect.Error(t, c.Check(t.Context()), want)
 		k, err := schemasOf(c).get(t.Context(), quiet, 1)
 		if err == nil {
 			err = k.err // of the schema alone
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: a schema: %v", path, err)
-		}
+		expect.Error(t, err, want)
 	}
 }
 

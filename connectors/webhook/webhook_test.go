@@ -68,9 +68,7 @@ func TestPostGivesUp(t *testing.T) {
 	server := httptest.NewServer(r)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
 	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
-	if err == nil || !strings.Contains(err.Error(), `answers 400 Bad Request: "line one\nline two"`) {
-		t.Errorf("refused: %v", err)
-	}
+	expect.Error(t, err, `answers 400 Bad Request: "line one\nline two"`)
 	if temporary(err) {
 		t.Errorf("another attempt may help after %v", err)
 	}

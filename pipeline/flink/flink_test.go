@@ -1,8 +1,9 @@
 package flink
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/badserver"
+	"hafvf/internal/testing/expect"
 )
 
 // keyGroups are of KeyGroupRangeAssignment.assignToKeyGroup of Flink 1.19.3, with 128
@@ -65,35 +67,41 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// follow follows a job whose JobManager answers so to each path; nothing is "[]" or "{}".
+func follow(t *testing.T, final error, answer func(r *http.Request) (code int, text string)) error {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, text := answer(r)
+		if text == "" && strings.HasSuffix(r.URL.Path, "/metrics") {
+			text = "[]"
+		}
+		w.WriteHeader(cmp.Or(code, http.StatusOK))
+		io.WriteString(w, cmp.Or(text, "{}"))
+	}))
+	t.Cleanup(server.Close)
+	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}, final: final}
+	return job.Follow(t.Context(), slog.New(slog.DiscardHandler))
+}
+
 // A failure that no restart cures ends the job at once, and Follow says which it is.
 func TestFollowEndsAFinalFailure(t *testing.T) {
 	final := errors.New("it is of another config")
 	cancelled := false
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	err := follow(t, final, func(r *http.Request) (int, string) {
 		switch {
 		case r.Method == http.MethodPatch:
 			cancelled = true
-			fmt.Fprint(w, "{}")
 		case r.URL.Path == "/jobs/1" && cancelled:
-			fmt.Fprint(w, `{"state": "CANCELED"}`)
+			return 0, `{"state": "CANCELED"}`
 		case r.URL.Path == "/jobs/1":
-			fmt.Fprint(w, `{"state": "RESTARTING"}`)
+			return 0, `{"state": "RESTARTING"}`
 		case r.URL.Path == "/jobs/1/exceptions":
-			fmt.Fprint(w, `{"exceptionHistory": {"entries": [{"timestamp": 1, "stacktrace": "java.lang.RuntimeException: x\n\tcaused by:\nkey \"k\": it is of another config: levels"}]}}`)
-		case r.URL.Path == "/jobs/1/metrics":
-			fmt.Fprint(w, "[]")
-		default:
-			fmt.Fprint(w, "{}")
+			return 0, `{"exceptionHistory": {"entries": [{"timestamp": 1, "stacktrace": "java.lang.RuntimeException: x\n\tcaused by:\nkey \"k\": it is of another config: levels"}]}}`
 		}
-	}))
-	defer server.Close()
-	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}, final: final}
-	err := job.Follow(t.Context(), slog.New(slog.DiscardHandler))
-	if !errors.Is(err, final) || err.Error() != `the job one fails: key "k": it is of another config: levels` || !cancelled {
+		return 0, ""
+	})
+	if !errors.Is(err, final) || err.Error() != `the job one fails: key "k": it is of another config: levels` || !cancelled || errors.Is(err, ErrOtherSteps) {
 		t.Errorf("cancelled %t, error %v", cancelled, err)
-	}
-	if errors.Is(err, ErrOtherSteps) {
-		t.Error("it has the steps")
 	}
 }
 
@@ -101,25 +109,19 @@ func TestFollowEndsAFinalFailure(t *testing.T) {
 // nor one that fails at an answer ends what follows a job.
 func TestFollowOutlastsFailures(t *testing.T) {
 	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	err := follow(t, nil, func(r *http.Request) (int, string) {
 		if r.URL.Path != "/jobs/1" {
-			fmt.Fprint(w, map[bool]string{true: "[]", false: "{}"}[strings.HasSuffix(r.URL.Path, "/metrics")])
-			return
+			return 0, ""
 		}
-		asked++
-		switch asked {
+		switch asked++; asked {
 		case 1:
 			panic(http.ErrAbortHandler)
 		case 2:
-			w.WriteHeader(http.StatusInternalServerError)
-			fmt.Fprint(w, `{"errors": ["java.util.concurrent.CancellationException"]}`)
-		default:
-			fmt.Fprint(w, `{"state": "FINISHED"}`)
+			return http.StatusInternalServerError, `{"errors": ["java.util.concurrent.CancellationException"]}`
 		}
-	}))
-	defer server.Close()
-	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
-	if err := job.Follow(t.Context(), slog.New(slog.DiscardHandler)); err != nil || asked != 3 {
+		return 0, `{"state": "FINISHED"}`
+	})
+	if err != nil || asked != 3 {
 		t.Errorf("error %v after asking %d times", err, asked)
 	}
 }
@@ -127,50 +129,30 @@ func TestFollowOutlastsFailures(t *testing.T) {
 // Who follows a job has to learn that it was cancelled: with exit code 0 nothing
 // would start it again.
 func TestFollowTellsOfACancel(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/jobs/1":
-			fmt.Fprint(w, `{"state": "CANCELED"}`)
-		case "/jobs/1/metrics":
-			fmt.Fprint(w, "[]")
-		default:
-			fmt.Fprint(w, "{}")
-		}
-	}))
-	defer server.Close()
-	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
-	if err := job.Follow(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "the job one was cancelled") {
-		t.Errorf("error %v", err)
-	}
+	err := follow(t, nil, func(r *http.Request) (int, string) {
+		return 0, map[string]string{"/jobs/1": `{"state": "CANCELED"}`}[r.URL.Path]
+	})
+	expect.Error(t, err, "the job one was cancelled")
 }
 
 // A JobManager that was started again without what it knew: TestFlink/savepoints
 // loses a real one.
 func TestFollowNamesTheLastCheckpoint(t *testing.T) {
-	answers := map[string]string{
-		"/jobs/1":             `{"state": "RUNNING"}`,
-		"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
-		"/jobs/1/metrics":     `[]`,
-		"/jobs/1/exceptions":  `{}`,
-	}
 	rounds := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	err := follow(t, nil, func(r *http.Request) (int, string) {
 		if r.URL.Path == "/jobs/1" {
 			rounds++
 		}
 		if rounds > 1 {
-			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, `{"errors": ["org.apache.flink.runtime.rest.NotFoundException: Job 1 not found"]}`)
-			return
+			return http.StatusNotFound, `{"errors": ["org.apache.flink.runtime.rest.NotFoundException: Job 1 not found"]}`
 		}
-		fmt.Fprint(w, answers[r.URL.Path])
-	}))
-	defer server.Close()
-	job := &Job{ID: "1", Name: "one", cluster: &Cluster{REST: server.URL}}
-	err := job.Follow(t.Context(), slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), "knows no job one") || !strings.Contains(err.Error(), "file:/c/1/chk-7") {
-		t.Errorf("error %v", err)
-	}
+		return 0, map[string]string{
+			"/jobs/1":             `{"state": "RUNNING"}`,
+			"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
+		}[r.URL.Path]
+	})
+	expect.Error(t, err, "knows no job one")
+	expect.Error(t, err, "file:/c/1/chk-7")
 }
 
 // A redirect is a refusal that says where to, and an answer without an end is cut.

@@ -162,9 +162,8 @@ func TestCodecs(t *testing.T) {
 	check := func(name string, m made) {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := decode(all(m.bytes(t)), wide)
-			if d := cmp.Diff(wanted(0), got); d != "" || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, d)
-			}
+			expect.OK(t, err)
+			expect.Same(t, wanted(0), got)
 			large := m
 			large.records = []kmsg.Record{{Value: make([]byte, 100_000)}}
 			for limit, fits := range map[int]bool{200_000: true, 100_000: false} {

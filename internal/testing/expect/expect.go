@@ -3,6 +3,7 @@ package expect
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -28,5 +29,13 @@ func Same(t T, want, got any, where ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%.4000s", fmt.Sprint(where...), diff)
+	}
+}
+
+// Error fails the test if err does not contain the text.
+func Error(t T, err error, text string, where ...any) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s error %v\nwithout %s", fmt.Sprint(where...), err, text)
 	}
 }
