@@ -1,35 +1,15 @@
 package transforms_test
 
 import (
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/dofn"
 	"hafvf/transforms"
 )
-
-func init() {
-	register.Function3x0((&collectObservationFn{}).ProcessElement)
-	dofn.Register(func(f *collectObservationFn) any { return f.ProcessElement })
-}
-
-// observed are the observations of tests, by their names.
-var observed sync.Map
-
-type collectObservationFn struct{ Case string }
-
-func (fn *collectObservationFn) ProcessElement(key string, o keyed.Observation, _ func([]byte)) {
-	was, _ := observed.LoadOrStore(fn.Case, &[]string{})
-	lines := was.(*[]string)
-	*lines = append(*lines, fmt.Sprintf("%s %s %g of %d", key, o.ID, o.X[0][0], o.Events))
-}
 
 // Aggregate alone makes observations of events: what is open at the end of the input too, and
 // intervals without events between others.
@@ -45,21 +25,17 @@ func TestAggregate(t *testing.T) {
 	events := beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
 	cfg := keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Minute, Value: keyed.Sum, Zero: true}, Wait: 30 * time.Second}
 	observations, rejected := transforms.Aggregate(s, cfg, 1, events)
-	beam.ParDo(s, &collectObservationFn{Case: t.Name()}, observations)
-	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	beam.ParDo(s, &collectFn{Case: t.Name()}, observations)
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
 	if _, err := execute(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	got, _ := observed.Load(t.Name())
-	lines := *got.(*[]string)
-	slices.Sort(lines)
+	slices.Sort(c.texts)
 	want := []string{
 		"a a/2026-01-02T03:04:00Z 5 of 2", "a a/2026-01-02T03:05:00Z 0 of 0", "a a/2026-01-02T03:06:00Z 0 of 0", "a a/2026-01-02T03:07:00Z 5 of 2",
 		"b b/2026-01-02T03:04:00Z 5 of 1", "b b/2026-01-02T03:05:00Z 6 of 1",
 	}
-	if !slices.Equal(lines, want) {
-		t.Errorf("%q, want %q", lines, want)
-	}
+	same(t, c.texts, want)
 	if len(c.rejected) != 1 || c.rejected[0].X[0][0] != 9 {
 		t.Errorf("rejected: %+v", c.rejected)
 	}

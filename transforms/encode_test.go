@@ -24,8 +24,6 @@ import (
 func init() {
 	register.Function2x0((&emitBatchesFn{}).ProcessElement)
 	dofn.Register(func(f *emitBatchesFn) any { return f.ProcessElement })
-	register.Function2x0((&collectLinesFn{}).ProcessElement)
-	dofn.Register(func(f *collectLinesFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
 	transforms.Register("test", func(_ context.Context, name string) transforms.Decoder { return &decoder{caseOf(name).in, nil} })
 	transforms.Register("test live", func(context.Context, string) transforms.Decoder { return liveDecoder{} })
@@ -148,16 +146,6 @@ func smoothedText(s keyed.Smoothed) string {
 	return fmt.Sprintf("%+v", s) + more
 }
 
-// collectLinesFn gathers the lines of chunks by kind.
-type collectLinesFn struct{ Case, Kind string }
-
-func (fn *collectLinesFn) ProcessElement(chunk []byte, _ func([]byte)) {
-	c := caseOf(fn.Case)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines[fn.Kind] = append(c.lines[fn.Kind], strings.Split(strings.TrimSuffix(string(chunk), "\n"), "\n")...)
-}
-
 // runEncoded runs the node with decoder and encoder over the observations. It returns the
 // case with the lines of each kind, by key.
 func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
@@ -167,7 +155,7 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 	p, s := beam.NewPipelineWithRoot()
 	batches := beam.ParDo(s, &emitBatchesFn{t.Name()}, beam.Impulse(s))
 	for kind, col := range node(s, transforms.Registered{Name: "test", Setting: t.Name()}, transforms.Registered{Name: "test"}, batches) {
-		beam.ParDo(s, &collectLinesFn{t.Name(), kind}, col)
+		beam.ParDo(s, &collectOneFn{t.Name(), kind}, col)
 	}
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
@@ -210,7 +198,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 			}
 			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
 				records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Cells: []string{"a", "b"}}, in, out, batches)
-				beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
+				beam.ParDo(s, &collectOneFn{Case: t.Name()}, late)
 				return map[string]beam.PCollection{"records": records, "alerts": alerts, "undecoded": undecoded}
 			})
 			late := c.rejected
@@ -262,10 +250,10 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
 	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Live: true, Cells: []string{"c"}}, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, streamOf(t, s, event{0, 1}, mark(1), event{5, 52}, mark(12), event{20, 201}, mark(40)))
-	beam.ParDo(s, &collectLinesFn{t.Name(), "records"}, records)
-	beam.ParDo(s, &collectLinesFn{t.Name(), "alerts"}, alerts)
-	beam.ParDo(s, &collectLinesFn{t.Name(), "undecoded"}, undecoded)
-	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, late)
+	beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
+	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
+	beam.ParDo(s, &collectOneFn{t.Name(), "undecoded"}, undecoded)
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, late)
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
@@ -33,10 +34,8 @@ import (
 func init() {
 	register.Function2x0((&emitFn{}).ProcessElement)
 	dofn.Register(func(f *emitFn) any { return f.ProcessElement })
-	register.Function3x0((&collectFn{}).ProcessElement)
-	dofn.Register(func(f *collectFn) any { return f.ProcessElement })
-	register.Function2x0((&collectRejectedFn{}).ProcessElement)
-	dofn.Register(func(f *collectRejectedFn) any { return f.ProcessElement })
+	beam.RegisterDoFn(&collectFn{})
+	beam.RegisterDoFn(&collectOneFn{})
 	register.Emitter3[beam.EventTime, string, keyed.Observation]()
 	register.Emitter1[[]byte]()
 }
@@ -63,7 +62,7 @@ type testCase struct {
 	out      map[string][]keyed.Estimate
 	smoothed map[string][]keyed.Smoothed
 	rejected []keyed.Rejected
-	silent   []string
+	texts    []string            // of silences, observations and events
 	lines    map[string][]string // of chunks, by kind
 }
 
@@ -88,22 +87,41 @@ func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, key
 // execute is the runner of the tests.
 var execute = direct.Execute
 
-type collectFn struct{ Case string }
+// collectFn keeps what comes with a key, and collectOneFn what comes without, of any type that a node
+// emits.
+type (
+	collectFn    struct{ Case string }
+	collectOneFn struct{ Case, Kind string }
+)
 
-func (fn *collectFn) ProcessElement(key string, e keyed.Estimate, _ func([]byte)) {
-	c := caseOf(fn.Case)
+func (fn *collectFn) ProcessElement(k beam.X, v beam.Y, _ func([]byte)) {
+	c, key := caseOf(fn.Case), k.(string)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out[key] = append(c.out[key], e)
+	switch v := v.(type) {
+	case keyed.Estimate:
+		c.out[key] = append(c.out[key], v)
+	case keyed.Smoothed:
+		c.smoothed[key] = append(c.smoothed[key], v)
+	case keyed.Silent:
+		c.texts = append(c.texts, fmt.Sprintf("%s since %d, %v, n %d, %d outputs", key, int(v.Since.Sub(begin).Seconds()), v.Bound, v.N, v.Outputs))
+	case keyed.Observation:
+		c.texts = append(c.texts, fmt.Sprintf("%s %s %g of %d", key, v.ID, v.X[0][0], v.Events))
+	}
 }
 
-type collectRejectedFn struct{ Case string }
-
-func (fn *collectRejectedFn) ProcessElement(r keyed.Rejected, _ func([]byte)) {
+func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 	c := caseOf(fn.Case)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rejected = append(c.rejected, r)
+	switch v := v.(type) {
+	case keyed.Rejected:
+		c.rejected = append(c.rejected, v)
+	case incidents.Event:
+		c.texts = append(c.texts, eventText(v))
+	case []byte: // a chunk of lines
+		c.lines[fn.Kind] = append(c.lines[fn.Kind], strings.Split(strings.TrimSuffix(string(v), "\n"), "\n")...)
+	}
 }
 
 // runFilter runs the node over the observations in this process, unless execute says otherwise. They
@@ -115,7 +133,7 @@ func runFilter(ctx context.Context, t *testing.T, cfg transforms.Config, in []gi
 	p, s := beam.NewPipelineWithRoot()
 	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
-	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
 	_, err := execute(ctx, p)
 	expect.OK(t, err)
 	return c

@@ -4,37 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/dofn"
 	"hafvf/internal/testing/expect"
 	"hafvf/transforms"
 )
-
-func init() {
-	register.Function2x0((&collectEventFn{}).ProcessElement)
-	dofn.Register(func(f *collectEventFn) any { return f.ProcessElement })
-}
-
-var (
-	happenedMu sync.Mutex
-	happened   = map[string][]string{} // events of tests, by their names
-)
-
-type collectEventFn struct{ Case string }
-
-func (fn *collectEventFn) ProcessElement(e incidents.Event, _ func([]byte)) {
-	happenedMu.Lock()
-	defer happenedMu.Unlock()
-	happened[fn.Case] = append(happened[fn.Case], eventText(e))
-}
 
 func eventText(e incidents.Event) string {
 	m := e.Members[0]
@@ -93,16 +72,17 @@ func TestIncidents(t *testing.T) {
 	}
 	for _, atEnd := range []bool{false, true} {
 		name := fmt.Sprint(t.Name(), atEnd)
-		cases.Store(name, &testCase{in: in})
+		c := &testCase{in: in}
+		cases.Store(name, c)
 		p, s := beam.NewPipelineWithRoot()
 		observations := beam.ParDo(s, &emitFn{Case: name}, beam.Impulse(s))
 		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, observations)
 		events := transforms.Incidents(s, transforms.IncidentsConfig{AtEnd: atEnd}, estimates)
-		beam.ParDo(s, &collectEventFn{Case: name}, events)
+		beam.ParDo(s, &collectOneFn{Case: name}, events)
 		if _, err := execute(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		got := happened[name]
+		got := c.texts
 		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
 			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })
 		}

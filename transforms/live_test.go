@@ -12,29 +12,17 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/dofn"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
 
 func init() {
 	register.Function2x2(speak)
-	register.Function3x0((&collectSilentFn{}).ProcessElement)
-	dofn.Register(func(f *collectSilentFn) any { return f.ProcessElement })
 }
 
 // speak is an observation of the key of that number.
 func speak(ts beam.EventTime, key float64) (string, keyed.Observation) {
 	return fmt.Sprint("k", key), keyed.Value(ts.ToTime(), "", 1)
-}
-
-type collectSilentFn struct{ Case string }
-
-func (fn *collectSilentFn) ProcessElement(key string, s keyed.Silent, _ func([]byte)) {
-	c := caseOf(fn.Case)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.silent = append(c.silent, fmt.Sprintf("%s since %d, %v, n %d, %d outputs", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs))
 }
 
 // A key that is silent is told once when the watermark passes its bound, and again when it
@@ -57,13 +45,13 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
 	estimates, silent, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
-	beam.ParDo(s, &collectSilentFn{Case: name}, silent)
-	beam.ParDo(s, &collectRejectedFn{Case: name}, rejected)
+	beam.ParDo(s, &collectFn{Case: name}, silent)
+	beam.ParDo(s, &collectOneFn{Case: name}, rejected)
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(c.silent)
-	same(t, c.silent, []string{
+	slices.Sort(c.texts)
+	same(t, c.texts, []string{
 		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
 	})
 	same(t, len(c.rejected), 0)
@@ -116,13 +104,13 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}}
 		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
-		beam.ParDo(s, &collectSilentFn{Case: t.Name()}, silent)
+		beam.ParDo(s, &collectFn{Case: t.Name()}, silent)
 		if _, err := direct.Execute(context.Background(), p); err != nil {
 			t.Fatal(err)
 		}
 		slices.Sort(want)
-		slices.Sort(c.silent)
-		same(t, c.silent, want)
+		slices.Sort(c.texts)
+		same(t, c.texts, want)
 		for key, all := range c.out {
 			for _, e := range all {
 				if e.Silence != nil && !e.Silence.Told {

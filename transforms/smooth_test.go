@@ -22,19 +22,8 @@ import (
 )
 
 func init() {
-	register.Function3x0((&collectSmoothedFn{}).ProcessElement)
-	dofn.Register(func(f *collectSmoothedFn) any { return f.ProcessElement })
 	register.Function3x0((&observeFn{}).ProcessElement)
 	dofn.Register(func(f *observeFn) any { return f.ProcessElement })
-}
-
-type collectSmoothedFn struct{ Case string }
-
-func (fn *collectSmoothedFn) ProcessElement(key string, s keyed.Smoothed, _ func([]byte)) {
-	c := caseOf(fn.Case)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.smoothed[key] = append(c.smoothed[key], s)
 }
 
 // observeFn makes observations of the one key of a test stream.
@@ -56,8 +45,8 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source fun
 		}
 	}
 	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
-	beam.ParDo(s, &collectSmoothedFn{Case: t.Name()}, smoothed)
-	beam.ParDo(s, &collectRejectedFn{Case: t.Name()}, rejected)
+	beam.ParDo(s, &collectFn{Case: t.Name()}, smoothed)
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
 	if _, err := execute(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
