@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kfake"
-
 	"hafvf/internal/testing/expect"
 )
 
@@ -29,8 +27,7 @@ func amend(t *testing.T, c Cluster, more func()) error {
 // TestAmend: states are changed between two runs alone. A run that goes on, and one that starts
 // meanwhile, commits as if nobody had asked.
 func TestAmend(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 50)...)
+	_, c := fed(t, 50)
 	a := begun(t, c, nil)
 	a.must(5)
 	refuses(t, amend(t, c, nil), "the changelog states is in use: "+a.run.String()+" has not ended")

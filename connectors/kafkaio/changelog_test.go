@@ -189,9 +189,7 @@ func TestChangelogOfAnotherConfig(t *testing.T) {
 		return func(cfg *LedgerConfig) { cfg.Group, cfg.Outputs, cfg.Topics = group, outputs, topics }
 	}
 	out := map[string]string{"sink": "kafka out", "alerts": "a webhook"}
-	a := begun(t, c, with("g", out, "in"))
-	a.must(5)
-	a.Close(context30(t), true)
+	a := ran(t, c, with("g", out, "in"), 5)
 	for _, other := range []struct {
 		config func(*LedgerConfig)
 		want   string
@@ -302,8 +300,7 @@ func given(text string) map[string][]byte {
 // TestAllForgotten: a changelog whose keys were all forgotten has not lost its states, and the
 // states that a run was given at first do not come back.
 func TestAllForgotten(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 9)...)
+	_, c := fed(t, 9)
 	giving := func(cfg *LedgerConfig) { cfg.First = map[string][]byte{"k": []byte("old")} }
 	a := begun(t, c, giving)
 	a.must(5)

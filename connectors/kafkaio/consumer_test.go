@@ -84,8 +84,7 @@ func TestLag(t *testing.T) {
 
 // TestUnreadable: what does not go away by itself ends the source, in words.
 func TestUnreadable(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 3)...)
+	_, c := fed(t, 3)
 	id := described(t, c, "in").id
 	for _, test := range []struct {
 		at    Position

@@ -71,6 +71,15 @@ func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
 	return r
 }
 
+// ran is a run that has worked in all records before the offset, and has ended.
+func ran(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
+	t.Helper()
+	r := begun(t, c, more)
+	r.must(offset)
+	expect.OK(t, r.Close(context30(t), true))
+	return r
+}
+
 // to works in all records before the offset and commits.
 func (r run) to(offset int64) error {
 	r.t.Helper()
@@ -128,8 +137,7 @@ func cannotResume(t testing.TB, err error, want ...string) {
 // its own.
 func TestOtherRuns(t *testing.T) {
 	two := func(t *testing.T) Cluster {
-		_, c := fake(t, kfake.SeedTopics(1, "in"))
-		manual(c).Produce(t, ticking("in", 0, 50)...)
+		_, c := fed(t, 50)
 		return c
 	}
 	host, _ := os.Hostname()
@@ -204,9 +212,7 @@ func TestOtherRuns(t *testing.T) {
 	})
 	t.Run("without an id", func(t *testing.T) {
 		c := two(t)
-		before := begun(t, c, nil)
-		before.must(2)
-		expect.OK(t, before.Close(context30(t), true))
+		ran(t, c, nil, 2)
 		commitAs(t, c, "g", Position{"in", 0, 2})
 		a := begun(t, c, nil) // from offsets that were set by hand
 		commitAs(t, c, "g", Position{"in", 0, 4})
@@ -294,11 +300,8 @@ func TestChangelogLost(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			k, c := fake(t, kfake.SeedTopics(1, "in"))
-			manual(c).Produce(t, ticking("in", 0, 9)...)
-			a := begun(t, c, nil)
-			a.must(5)
-			expect.OK(t, a.Close(context30(t), true))
+			k, c := fed(t, 9)
+			ran(t, c, nil, 5)
 			test.lose(t, k, c)
 			for range 2 { // the first attempt leaves nothing that the second would take for a changelog
 				r, err := begin(t, c, test.config)
@@ -371,9 +374,7 @@ func TestTopicMadeAgain(t *testing.T) {
 				test.prepare(t, k)
 			}
 			manual(c).Produce(t, ticking("in", 0, 9)...)
-			a := begun(t, c, test.config)
-			a.must(5)
-			expect.OK(t, a.Close(context30(t), true))
+			ran(t, c, test.config, 5)
 			b := begun(t, c, test.config) // nothing has happened
 			b.Close(context30(t), true)
 			found := b.foundNow(t)
@@ -406,8 +407,7 @@ func recommit(t testing.TB, c Cluster, offsets map[string]committed) {
 // TestTopicMadeAgainMeanwhile: the source ends in words, on whatever runner.
 func TestTopicMadeAgainMeanwhile(t *testing.T) {
 	for _, ledger := range []bool{true, false} {
-		k, c := fake(t, kfake.SeedTopics(1, "in"))
-		manual(c).Produce(t, ticking("in", 0, 9)...)
+		k, c := fed(t, 9)
 		var l *Ledger
 		want := "are of the records that are gone; start the job without the savepoint"
 		if ledger {
@@ -457,8 +457,7 @@ func TestSpanOfASavepoint(t *testing.T) {
 // TestUnreadableState: a state that Open says cannot be read is the error of its key alone, and
 // stays where it is.
 func TestUnreadableState(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	manual(c).Produce(t, ticking("in", 0, 9)...)
+	_, c := fed(t, 9)
 	a := begun(t, c, nil)
 	a.Add(0, State{Key: "bad", Bytes: []byte("?")})
 	a.must(5)

@@ -166,6 +166,14 @@ func ticking(topic string, partition int32, n int) (all []*kgo.Record) {
 	return all
 }
 
+// fed is a cluster with n such records in the topic in.
+func fed(t testing.TB, n int) (*kfake.Cluster, Cluster) {
+	t.Helper()
+	k, c := fake(t, kfake.SeedTopics(1, "in"))
+	manual(c).Produce(t, ticking("in", 0, n)...)
+	return k, c
+}
+
 // request sends a request by another implementation than the one under test.
 func request[R kmsg.Response](t testing.TB, c Cluster, req kmsg.Request) R {
 	t.Helper()

@@ -217,36 +217,6 @@ func TestOrderUnderFaults(t *testing.T) {
 	}
 }
 
-func TestBrokerRestarts(t *testing.T) {
-	dir := t.TempDir()
-	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "out"))
-	expect.OK(t, err)
-	c := Cluster{Brokers: k.ListenAddrs()}
-	_, port, _ := net.SplitHostPort(c.Brokers[0])
-	log := &logged{warned: make(chan struct{}, 100)}
-	w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out"}, slog.New(log))
-	expect.OK(t, err)
-	defer w.Close()
-	msgs := numbered(300, []byte("x"))
-	expect.OK(t, w.Write(context30(t), msgs[:100]))
-	k.Close()
-	done := make(chan error, 1)
-	go func() { done <- w.Write(context30(t), msgs[100:200]) }()
-	<-log.warned
-	p, _ := strconv.Atoi(port)
-	if k, err = kfake.NewCluster(kfake.Ports(p), kfake.DataDir(dir)); err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
-	expect.OK(t, <-done)
-	expect.OK(t, w.Write(context30(t), msgs[200:]))
-	checkOrder(t, c, "out", msgs)
-	// One warning for the two partitions and all attempts, and one line after it.
-	if got := log.String(); !like(got, "WARN Kafka does not take messages; trying again topic=out what=… error=… for=0s\nINFO Kafka takes messages again topic=out after=…\n") || strings.Count(got, "\n") != 2 {
-		t.Errorf("log:\n%s", got)
-	}
-}
-
 // logged keeps log lines.
 type logged struct {
 	slog.Handler
