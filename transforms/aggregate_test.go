@@ -8,6 +8,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 	"hafvf/transforms"
 )
 
@@ -27,9 +28,8 @@ func TestAggregate(t *testing.T) {
 	observations, rejected := transforms.Aggregate(s, cfg, 1, events)
 	beam.ParDo(s, &collectFn{Case: t.Name()}, observations)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-	if _, err := execute(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := execute(t.Context(), p)
+	expect.OK(t, err)
 	slices.Sort(c.texts)
 	want := []string{
 		"a a/2026-01-02T03:04:00Z 5 of 2", "a a/2026-01-02T03:05:00Z 0 of 0", "a a/2026-01-02T03:06:00Z 0 of 0", "a a/2026-01-02T03:07:00Z 5 of 2",

@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -157,9 +158,8 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 	for kind, col := range node(s, transforms.Registered{Name: "test", Setting: t.Name()}, transforms.Registered{Name: "test"}, batches) {
 		beam.ParDo(s, &collectOneFn{t.Name(), kind}, col)
 	}
-	if _, err := direct.Execute(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := direct.Execute(context.Background(), p)
+	expect.OK(t, err)
 	for _, lines := range c.lines {
 		slices.SortStableFunc(lines, func(a, b string) int {
 			a, _, _ = strings.Cut(a, " ")
@@ -254,9 +254,8 @@ func TestFilterEncodedTellsSilences(t *testing.T) {
 	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
 	beam.ParDo(s, &collectOneFn{t.Name(), "undecoded"}, undecoded)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, late)
-	if _, err := direct.Execute(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := direct.Execute(context.Background(), p)
+	expect.OK(t, err)
 	slices.Sort(c.lines["alerts"])
 	same(t, c.lines["alerts"], []string{"k1 since 0, 10s, n 1, 1 outputs", "k1 since 20, 10s, n 2, 1 outputs", "k2 since 5, 10s, n 1, 1 outputs"})
 	if n := len(c.lines["records"]); n != 3 || len(c.rejected) > 0 {

@@ -79,9 +79,8 @@ func TestIncidents(t *testing.T) {
 		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, observations)
 		events := transforms.Incidents(s, transforms.IncidentsConfig{AtEnd: atEnd}, estimates)
 		beam.ParDo(s, &collectOneFn{Case: name}, events)
-		if _, err := execute(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		_, err := execute(t.Context(), p)
+		expect.OK(t, err)
 		got := c.texts
 		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
 			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/transforms"
 )
@@ -47,9 +48,8 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectFn{Case: name}, silent)
 	beam.ParDo(s, &collectOneFn{Case: name}, rejected)
-	if _, err := direct.Execute(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := direct.Execute(context.Background(), p)
+	expect.OK(t, err)
 	slices.Sort(c.texts)
 	same(t, c.texts, []string{
 		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
@@ -105,9 +105,8 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 		beam.ParDo(s, &collectFn{Case: t.Name()}, silent)
-		if _, err := direct.Execute(context.Background(), p); err != nil {
-			t.Fatal(err)
-		}
+		_, err := direct.Execute(context.Background(), p)
+		expect.OK(t, err)
 		slices.Sort(want)
 		slices.Sort(c.texts)
 		same(t, c.texts, want)

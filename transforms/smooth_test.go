@@ -47,9 +47,8 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source fun
 	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, smoothed)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-	if _, err := execute(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	_, err := execute(context.Background(), p)
+	expect.OK(t, err)
 	for _, list := range c.smoothed {
 		slices.SortStableFunc(list, func(a, b keyed.Smoothed) int {
 			return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))

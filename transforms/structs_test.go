@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 )
 
 // users is a struct of a foreign pipeline.
@@ -59,7 +60,6 @@ func TestTypesInAStruct(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
 	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
-	if _, err := execute(t.Context(), p); err != nil {
-		t.Error(err)
-	}
+	_, err := execute(t.Context(), p)
+	expect.OK(t, err)
 }

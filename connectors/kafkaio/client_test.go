@@ -30,30 +30,26 @@ func TestOneConnection(t *testing.T) {
 	start := func() {
 		t.Helper()
 		ctx := context30(t)
-		must := func(err error) {
-			t.Helper()
-			expect.OK(t, err)
-		}
-		must(client.Check(ctx))
-		must(client.Check(ctx))
+		expect.OK(t, client.Check(ctx))
+		expect.OK(t, client.Check(ctx))
 		topics, err := client.describe(ctx, []string{"in", "out"})
-		must(err)
+		expect.OK(t, err)
 		_, err = client.Create(ctx, "out", 6, nil)
-		must(err)
+		expect.OK(t, err)
 		_, err = client.Create(ctx, t.Name(), 1, nil)
-		must(err)
+		expect.OK(t, err)
 		_, err = client.Config(ctx, "out", "cleanup.policy")
-		must(err)
+		expect.OK(t, err)
 		partitions := partitionsOf(topics)
 		_, err = client.committed(ctx, "g", partitions)
-		must(err)
-		must(client.commit(ctx, "g", map[string]committed{"in-3": {0, "note"}}))
+		expect.OK(t, err)
+		expect.OK(t, client.commit(ctx, "g", map[string]committed{"in-3": {0, "note"}}))
 		for _, at := range []int64{atFirst, atEnd, 0} {
 			_, err = client.offsets(ctx, partitions, at, true)
-			must(err)
+			expect.OK(t, err)
 		}
 		found, err := client.committed(ctx, "g", partitions)
-		must(err)
+		expect.OK(t, err)
 		if len(found) != 1 || found["in-3"] != (committed{0, "note"}) {
 			t.Errorf("committed is %v", found)
 		}

@@ -144,17 +144,15 @@ func TestKafka(t *testing.T) {
 			}
 			t.Errorf("the offset %d is kept, want %d", got, offset)
 		}
-		must := func(err error) {
-			t.Helper()
-			expect.OK(t, err)
-		}
 		first := begin()
-		must(first.commit(context30(t), state("1"), at(1)))
+		expect.OK(t, first.commit(context30(t), state("1"), at(1)))
 		pauses := map[string]func(o *owner){
-			"before a commit":  func(*owner) {},
-			"after the states": func(o *owner) { must(errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")))) },
+			"before a commit": func(*owner) {},
+			"after the states": func(o *owner) {
+				expect.OK(t, errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale"))))
+			},
 			"after the offsets": func(o *owner) {
-				must(errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")), o.addOffsets(t.Context(), at(0))))
+				expect.OK(t, errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")), o.addOffsets(t.Context(), at(0))))
 			},
 		}
 		offset := int64(1)
@@ -163,7 +161,7 @@ func TestKafka(t *testing.T) {
 			pause(old)
 			next := begin()
 			offset++
-			must(next.commit(context30(t), state(name), at(offset)))
+			expect.OK(t, next.commit(context30(t), state(name), at(offset)))
 			var err error
 			if name == "before a commit" {
 				err = old.commit(context30(t), state("stale"), at(0))
@@ -176,7 +174,7 @@ func TestKafka(t *testing.T) {
 			if err := old.commit(context30(t), state("stale"), at(0)); err == nil {
 				t.Errorf("%s: a later commit is accepted", name)
 			}
-			must(begin().commit(context30(t), state(name), at(offset))) // and what was left open is aborted
+			expect.OK(t, begin().commit(context30(t), state(name), at(offset))) // and what was left open is aborted
 			keeps(name, offset)
 		}
 	})

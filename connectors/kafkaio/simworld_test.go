@@ -1010,29 +1010,28 @@ func (w *world) grow() {
 	if len(w.produced) >= 4 || w.refusal != "" {
 		return
 	}
+	w.addPartition(simIn, int32(len(w.produced)+1))
+	w.mu.Lock()
+	w.produced, w.reached = append(w.produced, nil), append(w.reached, reach{})
+	w.mu.Unlock()
+}
+
+// addPartition makes a topic one of so many partitions.
+func (w *world) addPartition(topic string, count int32) {
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	t := kmsg.NewCreatePartitionsRequestTopic()
-	t.Topic, t.Count = simIn, int32(len(w.produced)+1)
+	t.Topic, t.Count = topic, count
 	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
 	_, err := req.RequestWith(context.Background(), w.admin)
 	w.must(err)
 	w.admin.ForceMetadataRefresh()
 	time.Sleep(6 * time.Second) // the client of the simulation learns of it
-	w.mu.Lock()
-	w.produced, w.reached = append(w.produced, nil), append(w.reached, reach{})
-	w.mu.Unlock()
 }
 
 // committed are the group's offsets.
 func (w *world) committed() map[string]int64 {
 	at, _ := w.offsets()
 	return at
-}
-
-// notes are the metadata of the group's offsets.
-func (w *world) notes() map[string]string {
-	_, notes := w.offsets()
-	return notes
 }
 
 // offsets are the group's offsets, with their metadata.
@@ -1181,7 +1180,8 @@ func (w *world) rollback() {
 		return
 	}
 	newest := int64(0) // commit of the offsets
-	for _, text := range w.notes() {
+	_, notes := w.offsets()
+	for _, text := range notes {
 		newest = max(newest, readNote(text).Commit)
 	}
 	w.replace(w.saved)
@@ -1213,15 +1213,8 @@ func (w *world) widen() {
 	if w.cluster.TopicInfo(simStates) == nil || w.logs >= 4 || w.refusal != "" {
 		return
 	}
-	req := kmsg.NewPtrCreatePartitionsRequest()
-	t := kmsg.NewCreatePartitionsRequestTopic()
-	t.Topic, t.Count = simStates, w.logs+1
-	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
-	_, err := req.RequestWith(context.Background(), w.admin)
-	w.must(err)
 	w.logs++
-	w.admin.ForceMetadataRefresh()
-	time.Sleep(6 * time.Second)
+	w.addPartition(simStates, w.logs)
 	if w.bug != followsCount {
 		return
 	}

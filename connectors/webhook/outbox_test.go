@@ -162,9 +162,7 @@ func TestOutboxIsBounded(t *testing.T) {
 // Alerts that are too old are counted and not sent. Those that were kept are sent, and no longer
 // kept then.
 func TestOutboxKeepsAndExpires(t *testing.T) {
-	r := &receiver{codes: []int{200}}
-	server := httptest.NewServer(r)
-	defer server.Close()
+	r, server := receive(t, 200)
 	kept := map[string]bool{"0": true}
 	var mu sync.Mutex
 	note := func(id string, is bool) string {

@@ -51,6 +51,14 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Write([]byte("line one\nline two"))
 }
 
+// receive starts one, of one code.
+func receive(t *testing.T, code int) (*receiver, *httptest.Server) {
+	r := &receiver{codes: []int{code}}
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	return r, server
+}
+
 func client(t *testing.T, s Sink) *Client {
 	t.Helper()
 	c, err := NewClient(s)
@@ -64,8 +72,7 @@ func first(results []error) error { return results[0] }
 // A refusal is final, and somebody who does not answer may come back. Neither is told with the
 // path of the URL, which may be secret.
 func TestPostGivesUp(t *testing.T) {
-	r := &receiver{codes: []int{400}}
-	server := httptest.NewServer(r)
+	_, server := receive(t, 400)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
 	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
 	expect.Error(t, err, `answers 400 Bad Request: "line one\nline two"`)
@@ -82,9 +89,7 @@ func TestPostGivesUp(t *testing.T) {
 func TestHeadersMayBeSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(file, []byte("Bearer x\n"), 0o600))
-	r := &receiver{codes: []int{200}}
-	server := httptest.NewServer(r)
-	defer server.Close()
+	r, server := receive(t, 200)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL}, Timeout: time.Second,
 		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
 	expect.OK(t, first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})))

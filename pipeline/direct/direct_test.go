@@ -175,9 +175,7 @@ func stream(t *testing.T, events func(c *teststream.Config), build func(s beam.S
 	events(&c)
 	p, s := beam.NewPipelineWithRoot()
 	build(s, teststream.Create(s, c))
-	if _, err := direct.Execute(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, direct.Runner{}, p)
 	return noted()
 }
 
@@ -190,6 +188,13 @@ func add(t *testing.T, c *teststream.Config, seconds int, number int) {
 func seen(i int) int {
 	note("seen %d", i)
 	return i
+}
+
+// execute runs a pipeline that does not fail.
+func execute(t *testing.T, r direct.Runner, p *beam.Pipeline) {
+	t.Helper()
+	_, err := r.Execute(t.Context(), p)
+	expect.OK(t, err)
 }
 
 func keyed(i int) (string, int) { return "k", i }
@@ -335,9 +340,7 @@ func TestRepeats(t *testing.T) {
 		noted()
 		p, s := beam.NewPipelineWithRoot()
 		beam.ParDo0(s, &alarmFn{timers.InEventTime("at")}, beam.ParDo(s, ownKey, beam.CreateList(s, numbers)))
-		if _, err := direct.Execute(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, direct.Runner{}, p)
 		got := noted()
 		if first == nil {
 			first = got
@@ -394,9 +397,7 @@ func TestFinalization(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo0(s, &finalizedFn{}, beam.ParDo(s, &countFn{3, pause}, beam.Impulse(s)))
 	start := time.Now()
-	if _, err := direct.Execute(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, direct.Runner{}, p)
 	expect.Same(t, []string{"final 0", "final 1", "final 2"}, noted())
 	if took := time.Since(start); took < 2*pause {
 		t.Errorf("%v for three calls with two pauses of %v", took, pause)
@@ -449,9 +450,7 @@ func TestFlattenOfUnlikeCoders(t *testing.T) {
 	}
 	passert.Equals(s, beam.ParDo(s, name, beam.Flatten(s, one, other)), "apple", "pear", "quince")
 	passert.Equals(s, beam.ParDo(s, name, beam.Flatten(s, other, one)), "apple", "pear", "quince")
-	if _, err := direct.Execute(t.Context(), p); err != nil {
-		t.Error(err)
-	}
+	execute(t, direct.Runner{}, p)
 }
 
 func TestRefused(t *testing.T) {
@@ -479,9 +478,7 @@ func TestOrderOfKeys(t *testing.T) {
 		p, s := beam.NewPipelineWithRoot()
 		numbers := beam.ParDo(s, &countFn{N: 50}, beam.Impulse(s))
 		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, beam.ParDo(s, keyed, numbers))
-		if _, err := (direct.Runner{Shards: shards}).Execute(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, direct.Runner{Shards: shards}, p)
 		var want []string
 		for i, sum := 0, 0; i < 50; i++ {
 			sum += i
