@@ -304,7 +304,9 @@ func TestSmoothRejects(t *testing.T) {
 		{"bad", keyed.Value(time.Time{}, "", 1)},
 		{"", keyed.Value(begin, "", 1)},
 		{"good", keyed.Value(begin, "", 1)},
+		{"good", keyed.Value(begin, "", 2)},
 	}
+	in[4].obs.LogTime = begin.Add(time.Minute)
 	c := runSmooth(t, sessions, in, nil)
 	same(t, len(c.smoothed), 1)
 	same(t, len(c.smoothed["good"]), 1)
@@ -313,5 +315,8 @@ func TestSmoothRejects(t *testing.T) {
 		reasons = append(reasons, r.Reason)
 	}
 	slices.Sort(reasons)
-	same(t, reasons, []string{"empty key", "no time; a session needs one", "x has 2 values, want 1"})
+	same(t, reasons, []string{
+		"empty key", "late by 1m0s, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow 10s",
+		"no time; a session needs one", "x has 2 values, want 1",
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -334,6 +335,36 @@ func TestLoginPageLater(t *testing.T) {
 	}
 	if asked != 4 {
 		t.Errorf("%d queries", asked)
+	}
+}
+
+// A window that is too much for the server is halved until it is not, and more series than are allowed
+// end the run.
+func TestTooMuch(t *testing.T) {
+	hurry(t)
+	var windows []int
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, _ := strconv.ParseFloat(r.FormValue("start"), 64)
+		to, _ := strconv.ParseFloat(r.FormValue("end"), 64)
+		if windows = append(windows, int(to-from)/60+1); to-from > 120 {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			io.WriteString(w, `{"status":"error","errorType":"execution","error":"too many samples"}`)
+			return
+		}
+		io.WriteString(w, strings.ReplaceAll(whole, "START", r.FormValue("start")))
+	}))
+	t.Cleanup(s.Close)
+	for most, want := range map[int]string{1: "", 0: "1 series"} {
+		windows = nil
+		src := Source{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: most}
+		r, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
+		expect.OK(t, err)
+		r.steps = 20
+		_, _, err = r.next(t.Context(), time.Unix(1200, 0), 100)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("at most %d series: %v", most, err)
+		}
+		expect.Same(t, []int{20, 10, 5, 3}, windows)
 	}
 }
 
