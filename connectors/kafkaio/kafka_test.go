@@ -152,7 +152,8 @@ func TestKafka(t *testing.T) {
 				expect.OK(t, errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale"))))
 			},
 			"after the offsets": func(o *owner) {
-				expect.OK(t, errors.Join(o.client.BeginTransaction(), o.write(t.Context(), state("stale")), o.addOffsets(t.Context(), at(0))))
+				ctx := t.Context()
+				expect.OK(t, errors.Join(o.client.BeginTransaction(), o.write(ctx, state("stale")), o.addOffsets(ctx, at(0))))
 			},
 		}
 		offset := int64(1)

@@ -356,7 +356,8 @@ func TestTooMuch(t *testing.T) {
 	t.Cleanup(s.Close)
 	for most, want := range map[int]string{1: "", 0: "1 series"} {
 		windows = nil
-		src := Source{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: most}
+		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
+		src := Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: most}
 		r, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
 		expect.OK(t, err)
 		r.steps = 20

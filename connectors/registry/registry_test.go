@@ -433,7 +433,10 @@ func TestRefused(t *testing.T) {
 // of a schema as of a check.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
-	for path, want := range map[string]string{"/redirect": "answers: a redirect to " + other + ", which is not followed", "/endless": "the answer is longer than 8 MB"} {
+	for path, want := range map[string]string{
+		"/redirect": "answers: a redirect to " + other + ", which is not followed",
+		"/endless":  "the answer is longer than 8 MB",
+	} {
 		c := Config{URL: url + path}
 		expect.Error(t, c.Check(t.Context()), want)
 		k, err := schemasOf(c).get(t.Context(), quiet, 1)

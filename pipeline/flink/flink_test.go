@@ -100,7 +100,8 @@ func TestFollowEndsAFinalFailure(t *testing.T) {
 		}
 		return 0, ""
 	})
-	if !errors.Is(err, final) || err.Error() != `the job one fails: key "k": it is of another config: levels` || !cancelled || errors.Is(err, ErrOtherSteps) {
+	expect.Error(t, err, `the job one fails: key "k": it is of another config: levels`)
+	if !errors.Is(err, final) || errors.Is(err, ErrOtherSteps) || !cancelled {
 		t.Errorf("cancelled %t, error %v", cancelled, err)
 	}
 }
@@ -158,7 +159,9 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 // A redirect is a refusal that says where to, and an answer without an end is cut.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
-	for path, want := range map[string]string{"/redirect": "a redirect to " + other + ", which is not followed", "": "the answer is longer than 64 MB"} {
+	for path, want := range map[string]string{
+		"/redirect": "a redirect to " + other + ", which is not followed", "": "the answer is longer than 64 MB",
+	} {
 		c := &Cluster{REST: strings.Replace(url, "http://", "http://user:token@", 1) + path}
 		if _, err := c.Find(t.Context(), "one"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") {
 			t.Errorf("%v, want %q", err, want)
