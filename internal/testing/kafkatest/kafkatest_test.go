@@ -98,16 +98,18 @@ func TestSecurity(t *testing.T) {
 		login  sasl.Mechanism
 	}{
 		{kafkatest.Config{SASL: "PLAIN", User: user, Password: password}, plain.Auth{User: user, Pass: password}.AsMechanism()},
-		{kafkatest.Config{TLS: true, SASL: "SCRAM-SHA-256", User: user, Password: scramPassword}, scram.Auth{User: user, Pass: scramPassword}.AsSha256Mechanism()},
+		{kafkatest.Config{ClientAuth: true, SASL: "SCRAM-SHA-256", User: user, Password: scramPassword}, scram.Auth{User: user, Pass: scramPassword}.AsSha256Mechanism()},
 	} {
 		t.Run(test.config.SASL, func(t *testing.T) {
 			t.Parallel()
 			b := kafkatest.Start(t, test.config)
 			opts := []kgo.Opt{kgo.SASL(test.login)}
-			if test.config.TLS {
+			if test.config.ClientAuth {
 				text, err := os.ReadFile(b.Certificates.CA)
 				expect.OK(t, err)
-				config := &tls.Config{RootCAs: x509.NewCertPool()}
+				pair, err := tls.LoadX509KeyPair(b.Certificates.ClientCert, b.Certificates.ClientKey)
+				expect.OK(t, err)
+				config := &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
 				config.RootCAs.AppendCertsFromPEM(text)
 				opts = append(opts, kgo.DialTLSConfig(config))
 			}
