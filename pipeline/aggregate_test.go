@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/testing/must"
 )
 
 // An event is one of a file or topic.
@@ -133,9 +135,7 @@ func TestAggregate(t *testing.T) {
 	file, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "s.bin")
 	got = nil
 	for _, n := range []int{len(events) / 2, len(events)} {
-		if err := os.WriteFile(file, []byte(strings.Join(lines(events[:n]), "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines(events[:n]), "")), 0o600))
 		_, part, _ := runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
 		got = append(got, part...)
 	}
@@ -169,9 +169,7 @@ func TestAggregateTable(t *testing.T) {
 				X      json.RawMessage
 				Events int
 			}
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &r))
 			said = append(said, fmt.Sprintf("%s %s of %d", r.Time.Format("15:04"), r.X, r.Events))
 		}
 		if got := strings.Join(said, ", "); got != c.want {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
@@ -26,14 +27,8 @@ func BenchmarkRun(b *testing.B) {
 		lines := observations(n, keys)
 		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
 			for b.Loop() {
-				est, err := keyed.NewEstimator(keyed.Config{Filter: normalConfig, Order: keyed.EventTime})
-				if err != nil {
-					b.Fatal(err)
-				}
-				l, err := records.NewLayout(normalConfig)
-				if err != nil {
-					b.Fatal(err)
-				}
+				est := must.Get(keyed.NewEstimator(keyed.Config{Filter: normalConfig, Order: keyed.EventTime}))(b)
+				l := must.Get(records.NewLayout(normalConfig))(b)
 				tracks := map[string]*keyed.Track{}
 				var out []byte
 				for _, line := range lines {
@@ -57,10 +52,7 @@ func BenchmarkRun(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g, err := Compose(cfg)
-			if err != nil {
-				b.Fatal(err)
-			}
+			g := must.Get(Compose(cfg))(b)
 			for b.Loop() {
 				if _, err := (Run{Graph: g}).Execute(context.Background(), nil); err != nil {
 					b.Fatal(err)

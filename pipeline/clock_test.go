@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/testing/must"
 )
 
 // A record of the future is rejected with its reason, and costs no other record: in a topic by
@@ -43,10 +44,7 @@ func TestTimesAhead(t *testing.T) {
 		}
 		b := fakeBus(t, 1)
 		b.put(t, lines...)
-		s, err := Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s = must.Get(Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil))(t)
 		rejected = b.values(t, "rejected")
 		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], "h ahead of the clock") {
 			t.Errorf("%s of a topic: %d estimates, rejected %q, %d late", transform, len(b.values(t, "out")), rejected, s.Late)
@@ -143,9 +141,7 @@ func TestLogOfTurns(t *testing.T) {
 	}
 	var log bytes.Buffer
 	text := "model: {family: normal}\nsource: {csv: {path: " + write(t, "in.csv", lines.String()) + "}}\nsink: none\n"
-	if err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, execute(t, text, slog.New(slog.NewTextHandler(&log, nil))))
 	told("a run", log.String())
 
 	log.Reset()
@@ -208,10 +204,7 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
 	b.put(t, line(now.Add(-2*time.Second)))
 	b.await(t, "rejected", 1, r)
-	all, err := gather(metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(gather(metrics))(t)
 	s := r.halt(t)
 	if s.Late != 1 || s.LateIdle != 1 || s.Lag.Usual < 2*time.Second || !strings.Contains(s.String(), "with source.kafka.disorder: ") {
 		t.Errorf("%d late, %d of them behind the watermark, lag %+v:\n%s", s.Late, s.LateIdle, s.Lag, s)
@@ -255,9 +248,7 @@ func TestSeasonOutlivesAWrongTime(t *testing.T) {
 				X         float64
 				Predicted struct{ Mean float64 }
 			}
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &e))
 			sum += math.Abs(e.X-e.Predicted.Mean) / after
 		}
 		return sum

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/must"
 )
 
 // A life is what a key shows between two pauses in which it expires. Its end is another key's in a
@@ -66,9 +68,7 @@ func eventOf(t *testing.T, line string) (e event) {
 		Key  string
 		Time time.Time
 	}
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(line), &r))
 	return event{key: r.Key, at: r.Time}
 }
 
@@ -99,9 +99,7 @@ func TestExpireOfAFile(t *testing.T) {
 			run := func(name string, parts [][]string, expire string) (out, alerts []string) {
 				for i, part := range parts {
 					path := func(what string) string { return filepath.Join(dir, fmt.Sprint(name, "-", what, "-", i)) }
-					if err := os.WriteFile(path("in"), []byte(strings.Join(part, "")), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(path("in"), []byte(strings.Join(part, "")), 0o600))
 					text := fmt.Sprintf("model: {family: normal}\n%sexpire: %s\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\ndead_letter: {jsonl: {path: %q}}\n", more, expire, path("in"), path("out"), path("rejected"))
 					if strings.Contains(more, "detect") || strings.Contains(more, "silence") {
 						text += fmt.Sprintf("alerts: {jsonl: {path: %q}, kinds: [novelty, change, silent, recovered]}\n", path("alerts"))
@@ -172,9 +170,7 @@ func TestExpireOfATopic(t *testing.T) {
 		"alerts: {kafka: {topic: alerts}, kinds: [silent], max_age: none}\n"
 	stored := func() (keys []string) {
 		var all strings.Builder
-		if err := ListStates(t.Context(), compose(t, text), "", &all, quiet); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
 		for line := range strings.Lines(all.String()) {
 			keys = append(keys, eventOf(t, line).key)
 		}
@@ -245,9 +241,7 @@ func TestExpireOverRestarts(t *testing.T) {
 		all := map[string]string{}
 		for _, line := range b.values(t, topic) {
 			var e struct{ ID string }
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &e))
 			if was, twice := all[e.ID]; twice && was != line {
 				t.Fatalf("%s, and then %s", was, line)
 			}
@@ -277,9 +271,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	expire(start.Add(2000 * time.Hour))
 	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		var left strings.Builder
-		if err := ListStates(t.Context(), compose(t, text), "", &left, quiet); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ListStates(t.Context(), compose(t, text), "", &left, quiet))
 		if !strings.Contains(left.String(), `"key":"k`) {
 			break
 		}

@@ -15,6 +15,7 @@ import (
 
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/store"
 )
 
@@ -37,9 +38,7 @@ func TestTombstonesForget(t *testing.T) {
 	text := b.config(settings, "detect: true\nincidents: true\nsilence: true\n")
 	stored := func() string {
 		var all strings.Builder
-		if err := ListStates(t.Context(), compose(t, text), "", &all, quiet); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
 		return all.String()
 	}
 	put("a", "b", "a", "b", "c")
@@ -121,9 +120,7 @@ func TestTombstonesOfChangeEvents(t *testing.T) {
 	var reasons []string
 	for _, line := range b.values(t, "rejected") {
 		var r struct{ Reason string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		reasons = append(reasons, r.Reason)
 	}
 	slices.Sort(reasons)
@@ -165,17 +162,12 @@ func TestForgetKeysOfFile(t *testing.T) {
 	first := run("forgets", lines[:cut])
 	was, source := held("forgets")
 	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
-	if err := os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
 	path := filepath.Join(dir, "forgets")
 
 	// What does not succeed leaves the file.
-	unlock, err := store.Lock(path, "", quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = ForgetKeysIn(path, []string{gone}, quiet)
+	unlock := must.Get(store.Lock(path, "", quiet))(t)
+	_, err := ForgetKeysIn(path, []string{gone}, quiet)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
 		t.Error(err)
 	}
@@ -343,9 +335,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	want := fakeBus(t, 2)
 	want.CreateTopic(t, "out", 1, nil)
 	want.put(t, lines...)
-	if err := execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet))
 	all, got := byKey(t, want.values(t, "out")), byKey(t, b.values(t, "out"))
 	for _, key := range f.Keys {
 		n := 0

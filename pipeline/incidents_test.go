@@ -18,6 +18,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/records"
 )
 
@@ -48,14 +49,8 @@ const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence
 func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []string, alone int) {
 	t.Helper()
 	f := g.transform.(filtering)
-	est, err := keyed.NewEstimator(f.cfg.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := incidents.New(incidents.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := must.Get(keyed.NewEstimator(f.cfg.Config))(t)
+	fleet := must.Get(incidents.New(incidents.Config{}))(t)
 	type name struct{ key, id, kind string }
 	told := map[name]keyed.Told{}
 	tracks := map[string]*keyed.Track{}
@@ -109,10 +104,7 @@ func parseLine(t *testing.T, line string) (key string, at time.Time, x float64) 
 	if _, err := fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x); err != nil {
 		t.Fatal(err)
 	}
-	at, err := time.Parse(time.RFC3339, stamp)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at = must.Get(time.Parse(time.RFC3339, stamp))(t)
 	return key, at, x
 }
 
@@ -132,16 +124,11 @@ func TestIncidentsOfAFile(t *testing.T) {
 	digests := filepath.Join(dir, "digests.jsonl")
 	run := func(name string, lines []string, set ...string) (Summary, []string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
 		alerts := filepath.Join(dir, name)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts:\n- jsonl: {path: "+alerts+"}\n- {jsonl: {path: "+digests+"}, kinds: [incident], digest: 24h}\n", set...)
 		m := NewMetrics()
-		s, err := Run{Graph: g, Metrics: m}.Execute(context.Background(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Run{Graph: g, Metrics: m}.Execute(context.Background(), nil))(t)
 		all, err := gather(m)
 		if err != nil || int(all["hafvf_incidents_total"]) != strings.Count(strings.Join(readLines(t, alerts), ""), `"state":"opened"`) {
 			t.Errorf("%v: %v incidents among the metrics", err, all["hafvf_incidents_total"])
@@ -216,15 +203,12 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	}
 	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n", "silence={after: 90m}")
 	for range 5 {
-		fleet, err := incidents.New(incidents.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fleet := must.Get(incidents.New(incidents.Config{}))(t)
 		var mu sync.Mutex
 		var last time.Time
 		got, want, silent := map[string]string{}, map[string]string{}, 0
 		name := func(a incidents.Assignment) string { return a.Key + " " + a.ID + " " + a.Kind }
-		_, err = Run{Graph: g.Trial(), Observer: &Observer{
+		_, err := Run{Graph: g.Trial(), Observer: &Observer{
 			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -290,10 +274,7 @@ func TestIncidentOfSilence(t *testing.T) {
 	})
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
 	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n")
-	s, err := Run{Graph: g}.Execute(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
 	silent, told := 0, strings.Join(readLines(t, alerts), "")
 	for _, line := range readLines(t, alerts) {
 		if strings.Contains(line, `"kind":"silent"`) && strings.Contains(line, `"incident":"s1/r2@`) {

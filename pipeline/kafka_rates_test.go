@@ -22,6 +22,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/dofn"
 	"hafvf/internal/testing/kafkatest"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/direct"
 )
 
@@ -161,10 +162,7 @@ func TestKafkaLatency(t *testing.T) {
 			set = append(set, "source.kafka.changelog="+changelog)
 		}
 		r := launch(t, compose(t, b.config("group: g"+changelog, "order: arrival"), set...))
-		producer, err := kgo.NewClient(kgo.SeedBrokers(b.brokers...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		producer := must.Get(kgo.NewClient(kgo.SeedBrokers(b.brokers...)))(t)
 		defer producer.Close()
 		lines := observations(rate**rateSeconds, 10_000)
 		begin := time.Now()

@@ -24,6 +24,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/kafkatest"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
@@ -54,9 +55,7 @@ func (b *bus) records(t testing.TB, lines ...string) []*kgo.Record {
 	records := make([]*kgo.Record, len(lines))
 	for i, line := range lines {
 		var o struct{ Key string }
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &o))
 		records[i] = &kgo.Record{Topic: "in", Key: []byte(o.Key), Value: []byte(line)}
 	}
 	return records
@@ -70,14 +69,8 @@ func (b *bus) config(source, rest string) string {
 
 func compose(t testing.TB, text string, set ...string) *Graph {
 	t.Helper()
-	cfg, err := config.Parse("test.yaml", []byte(text), append([]string{"records=full"}, set...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := Compose(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(config.Parse("test.yaml", []byte(text), append([]string{"records=full"}, set...)))(t)
+	g := must.Get(Compose(cfg))(t)
 	return g
 }
 
@@ -105,9 +98,7 @@ func (b *bus) learned(t testing.TB, topic string) (all []learned) {
 	t.Helper()
 	for _, line := range b.values(t, topic) {
 		var l learned
-		if err := json.Unmarshal([]byte(line), &l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &l))
 		all = append(all, l)
 	}
 	return all
@@ -117,17 +108,11 @@ func (b *bus) learned(t testing.TB, topic string) (all []learned) {
 // offsets.
 func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 	t.Helper()
-	l, err := records.NewLayout(cfg.Filter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(records.NewLayout(cfg.Filter))(t)
 	if cfg.Order == "" {
 		cfg.Order = keyed.EventTime
 	}
-	est, err := keyed.NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := must.Get(keyed.NewEstimator(cfg))(t)
 	out := map[string][]string{}
 	tracks := map[string]*keyed.Track{}
 	for _, r := range b.Consume(t, "in") {
@@ -161,9 +146,7 @@ func TestKafkaEqualsPlainLoop(t *testing.T) {
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig, Order: keyed.Arrival}), byKey(t, b.values(t, "out")))
 	for _, r := range b.Consume(t, "out") {
 		var e struct{ Key, ID string }
-		if err := json.Unmarshal(r.Value, &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(r.Value, &e))
 		if string(r.Key) != e.Key || len(r.Headers) != 1 || r.Headers[0].Key != "id" || string(r.Headers[0].Value) != e.ID {
 			t.Fatalf("key %s, headers %v of %s", r.Key, r.Headers, r.Value)
 		}
@@ -299,10 +282,7 @@ func TestKafkaWaits(t *testing.T) {
 			r.halt(t)
 			equal(t, 400, len(b.values(t, "out")))
 			// One bounded run more ends, and with it the waiting.
-			s, err := Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s = must.Get(Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
 			equal(t, int64(2), s.Records)
 			out := byKey(t, b.values(t, "out"))["k1"]
 			last := out[len(out)-2:]
@@ -379,17 +359,14 @@ func TestKafkaSmooths(t *testing.T) {
 	lines := observations(3_000, 20)
 	b.put(t, lines...)
 	smooth := "transform: smooth\nsession: {gap: 100s}"
-	s, err := Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil))(t)
 	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
 	if s.Sessions < 20 {
 		t.Errorf("%d sessions", s.Sessions)
 	}
 	equal(t, sorted(want), sorted(b.values(t, "out")))
 	// What was smoothed is committed: another run finds nothing.
-	s, err = Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
+	s, err := Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
 	if err != nil || s.Records != 0 {
 		t.Error(s.Records, err)
 	}
@@ -450,9 +427,7 @@ func TestSessionsOfAPause(t *testing.T) {
 				ID       string
 				Revision int
 			}
-			if err := json.Unmarshal([]byte(line), &s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &s))
 			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
 				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
 			}
@@ -507,10 +482,7 @@ func TestFilesGrow(t *testing.T) {
 		r.halt(t)
 		if i == 0 { // as if it had been killed
 			for _, path := range []string{csv, rejected} {
-				f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
 				if _, err := f.WriteString(`torn,"[`); err != nil {
 					t.Fatal(err)
 				}
@@ -518,10 +490,7 @@ func TestFilesGrow(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(csv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(csv))(t)
 	equal(t, [2]int{2001, 2}, [2]int{rows(csv), rows(rejected)})
 	if strings.Contains(string(text), "torn") || strings.Count(string(text), "key,time,") != 1 {
 		t.Errorf("%.500s", text)
@@ -545,10 +514,7 @@ func TestEmbedded(t *testing.T) {
 		}
 		return w.Write(ctx, messages)
 	}
-	s, err := Run{Graph: g, Example: example}.Execute(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Run{Graph: g, Example: example}.Execute(t.Context(), nil))(t)
 	equal(t, [3]int64{500, 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 	equal(t, 500, len(readLines(t, out)))
 }

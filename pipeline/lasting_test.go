@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/must"
 )
 
 // The end of an alarm goes to receivers whose kinds are written out and name it, with or without
@@ -42,9 +44,7 @@ func TestEndOfAlarm(t *testing.T) {
 				if line == "" {
 					continue
 				}
-				if err := json.Unmarshal([]byte(line), &a); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(line), &a))
 				switch shift := start.Add(2000 * 5 * time.Minute); {
 				case a.Time.Before(shift):
 				case a.Kind == "recovered":

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/must"
 )
 
 // States of another config are refused with the names of what differs. CheckStates says
@@ -29,9 +31,7 @@ func TestMigrateStates(t *testing.T) {
 		place string
 	}{{"file", file, states}, {"changelog", topic, "states"}} {
 		t.Run(c.where, func(t *testing.T) {
-			if err := execute(t, c.text(lines[:200], before), quiet); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
 			if err := execute(t, second, quiet); err == nil || !strings.Contains(err.Error(), "written with other model.prior, ") || !strings.Contains(err.Error(), "--migrate") {
 				t.Errorf("without Migrate: %v", err)

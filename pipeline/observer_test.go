@@ -11,6 +11,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 )
 
 // An observer hears what the file of alerts gets, with incidents and without, also of keys that are
@@ -24,9 +25,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		}
 	}
 	in := filepath.Join(dir, "in.jsonl")
-	if err := os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600))
 	for _, set := range []string{"incidents=true", "incidents=false"} {
 		alerts := filepath.Join(dir, set)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+in+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set)
@@ -68,9 +67,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		silent := false
 		for _, line := range readLines(t, alerts) {
 			var a struct{ Kind, Key, ID, Incident string }
-			if err := json.Unmarshal([]byte(line), &a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &a))
 			silent = silent || a.Kind == keyed.SilentAlarm
 			if a.Kind == incidents.Kind {
 				events--

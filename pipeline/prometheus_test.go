@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/testing/must"
 )
 
 // An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
@@ -136,9 +137,7 @@ func TestQueryIsLikeFile(t *testing.T) {
 	end := begin.Add(29 * time.Hour) // the run has read further
 	o.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/?start=%d&end=%d&step=60", begin.Unix(), end.Unix()), nil))
 	path := filepath.Join(t.TempDir(), "dump.json")
-	if err := os.WriteFile(path, append(answer.Body.Bytes(), '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, append(answer.Body.Bytes(), '\n'), 0o600))
 	_, want, refused := runConfig(t, queryConfig+"source: {jsonl: {path: "+path+", layout: series, key: metric, values: values}}\n")
 	if diff := cmp.Diff(byPlace(t, want, end), byPlace(t, got, end)); diff != "" {
 		t.Errorf("records (-file +query)\n%.2000s", diff)
@@ -154,21 +153,13 @@ func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	all := map[string]string{}
 	for _, line := range lines {
 		var r map[string]any
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		delete(r, "id")
-		at, err := time.Parse(time.RFC3339, r["time"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
 		if at.After(end) {
 			continue
 		}
-		b, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(json.Marshal(r))(t)
 		place := fmt.Sprint(r["key"], r["time"])
 		if all[place] != "" {
 			t.Errorf("%s comes twice", place)
@@ -225,9 +216,7 @@ func TestQueryGoesOn(t *testing.T) {
 		b, _ := os.ReadFile(out)
 		return strings.Count(string(b), "\n")
 	}
-	if err := watchQuery(t, text+sink, false, func() bool { return lines() > 300 }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, watchQuery(t, text+sink, false, func() bool { return lines() > 300 }))
 	stopped := lines()
 	if err := watchQuery(t, text+sink, true, func() bool { return lines() > stopped+600 }); err == nil {
 		t.Error("an aborted run has no error")
@@ -236,16 +225,12 @@ func TestQueryGoesOn(t *testing.T) {
 		b, _ := os.ReadFile(out)
 		return strings.Count(string(b), end.Format(`"time":"`+time.RFC3339)) == 3
 	}
-	if err := watchQuery(t, text+sink, false, upTo); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, watchQuery(t, text+sink, false, upTo))
 	_, want, _ := runConfig(t, strings.Replace(strings.Replace(text, "query: load", "query: load, bounded: true", 1), "state: "+state, "", 1))
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
 		var r struct{ ID string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if other, twice := got[r.ID]; twice && other != line {
 			t.Errorf("repeated with another content:\n%s\n%s", other, line)
 		} else if twice && i < stopped {
@@ -258,9 +243,7 @@ func TestQueryGoesOn(t *testing.T) {
 			ID   string
 			Time time.Time
 		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if got[r.ID] != line && !r.Time.After(end) {
 			t.Fatalf("%s\ninstead of\n%s", got[r.ID], line)
 		}
@@ -388,9 +371,7 @@ func TestQueryBeginsOnce(t *testing.T) {
 			got[r.ID] = line
 		}
 		if aborted {
-			if err := os.Remove(out); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(out))
 			time.Sleep(1500 * time.Millisecond) // the present goes on
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/observe"
 )
 
@@ -143,10 +144,7 @@ func TestFormatsAreEqual(t *testing.T) {
 		for _, format := range []string{registry.Auto, f.name} {
 			out := "out-" + format
 			g := compose(t, b.config(fmt.Sprintf("bounded: true, %s, format: %s, registry: {url: %s}", readingFields, format, r.URL()), ""), "sink.kafka.topic="+out)
-			s, err := Run{Graph: g, Log: quiet}.Execute(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
 			equal(t, [3]int64{int64(len(all)), 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 			got := b.values(t, out)
 			slices.Sort(got)
@@ -199,9 +197,7 @@ func TestRegistry(t *testing.T) {
 			X   float64
 			N   int
 		}
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &o))
 		keys = append(keys, fmt.Sprint(o.Key, " ", o.X, " ", o.N))
 	}
 	// After the tombstone the key begins anew.
@@ -209,9 +205,7 @@ func TestRegistry(t *testing.T) {
 	var reasons []string
 	for _, line := range b.values(t, "rejected") {
 		var r struct{ Reason, Raw string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		reasons = append(reasons, r.Reason+" | "+r.Raw)
 	}
 	decoded := `{"t":"2026-01-02T03:04:05Z","x":0.5}`
@@ -303,9 +297,7 @@ func BenchmarkFormats(b *testing.B) {
 				for i, v := range values {
 					records[i] = kafkaio.Record{Position: kafkaio.Position{Topic: "in"}, Value: v}
 				}
-				if err := read(b.Context(), quiet, records); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, read(b.Context(), quiet, records))
 				for _, o := range decoder.Topic(records) {
 					if o.Err != nil {
 						b.Fatal(o.Err)
@@ -353,9 +345,7 @@ func (b *bus) inJSON(t *testing.T, topic string) map[string]string {
 	all := map[string]string{}
 	for _, rec := range b.Consume(t, topic) {
 		var v any
-		if err := json.Unmarshal(rec.Value, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(rec.Value, &v))
 		all[idOf(t, rec)] = canonical(t, v)
 	}
 	return all
@@ -379,10 +369,7 @@ func canonical(t *testing.T, v any) string {
 		}
 		return v
 	}
-	text, err := json.Marshal(drop(v))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(drop(v)))(t)
 	return string(text)
 }
 

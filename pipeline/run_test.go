@@ -29,6 +29,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/segments"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -48,10 +49,7 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
 	g := compose(t, text, "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
-	s, err := Run{Graph: g}.Execute(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
 	if s.part {
 		read := func(path string) []string {
 			if path += ".partial"; !slices.Contains(s.Partial, path) {
@@ -66,19 +64,14 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 
 func readLines(t testing.TB, path string) []string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -86,14 +79,8 @@ func write(t testing.TB, name string, lines ...string) string {
 func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[string][]string {
 	t.Helper()
 	cfg.Order = keyed.EventTime
-	l, err := records.NewLayout(cfg.Filter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	est, err := keyed.NewEstimator(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(records.NewLayout(cfg.Filter))(t)
+	est := must.Get(keyed.NewEstimator(cfg))(t)
 	out := map[string][]string{}
 	tracks := map[string]*keyed.Track{}
 	for i, line := range lines {
@@ -189,10 +176,7 @@ func TestRunOracle(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			var o struct {
 				Model        json.RawMessage
 				Levels       json.RawMessage
@@ -206,9 +190,7 @@ func TestRunOracle(t *testing.T) {
 					Posterior     map[string]any
 				}
 			}
-			if err := json.Unmarshal(text, &o); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(text, &o))
 			lines := make([]string, len(o.Observations))
 			for i, x := range o.Observations {
 				if bytes.HasPrefix(x, []byte("[[")) && bytes.Count(x, []byte("[")) == 2 {
@@ -228,9 +210,7 @@ func TestRunOracle(t *testing.T) {
 					Memory        float64
 					Posterior     map[string]any
 				}
-				if err := json.Unmarshal([]byte(line), &r); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(line), &r))
 				equal(t, i+1, r.N)
 				want := o.Steps[i]
 				if want == nil {
@@ -303,9 +283,7 @@ func TestRunRejects(t *testing.T) {
 			equal(t, int64(1), s.Rejected)
 			equal(t, 2, len(estimates))
 			var r struct{ Reason, Place, Raw string }
-			if err := json.Unmarshal([]byte(rejected[0]), &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(rejected[0]), &r))
 			equal(t, "in.csv:3", r.Place)
 			equal(t, strings.ToValidUTF8(c.line, "\ufffd"), r.Raw)
 			if !strings.Contains(r.Reason, c.reason) {
@@ -333,10 +311,7 @@ func TestRunFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := Compose(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(Compose(cfg))(t)
 			_, err = Run{Graph: g}.Execute(context.Background(), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %s in it", err, c.want)
@@ -376,9 +351,7 @@ func TestRunStops(t *testing.T) {
 	in, out, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	lines := observations(600_000, 3)
 	put := func(path string, lines ...string) {
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	}
 	for _, sink := range []struct{ format, ext string }{{"jsonl", ".jsonl"}, {"jsonl", ".jsonl.gz"}, {"parquet", ".parquet"}} {
 		t.Run(sink.ext, func(t *testing.T) {
@@ -399,9 +372,7 @@ func TestRunStops(t *testing.T) {
 				t.Error("the output or the state was replaced")
 			}
 			whole := filepath.Join(dir, "part"+sink.ext) // its extension says how it is read
-			if err := os.Rename(path+".partial", whole); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(path+".partial", whole))
 			rd, err := connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}})
 			if err != nil {
 				t.Fatal(err)
@@ -434,9 +405,7 @@ func TestBoundedTopicStops(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.csv")
 	const before = "of the run before"
-	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(before), 0o600))
 	b := fakeBus(t, 1)
 	b.put(t, observations(10_000, 3)...)
 	brokers, _ := json.Marshal(b.brokers)
@@ -465,12 +434,8 @@ func TestRunFailsInTheMiddle(t *testing.T) {
 		z.Write([]byte(line))
 	}
 	z.Close()
-	if err := os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(out, []byte("of the run before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600))
+	must.Do(t, os.WriteFile(out, []byte("of the run before"), 0o600))
 	s, err := Run{Graph: compose(t, "model: {family: normal}\nlevels: []\nstate: "+state+"\nsource: {jsonl: {path: "+in+"}}\nsink: {csv: {path: "+out+"}}\n")}.Execute(context.Background(), nil)
 	if err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("the error is %v", err)
@@ -505,10 +470,7 @@ func runWell(t *testing.T, text string) Summary {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -575,9 +537,7 @@ func readSessions(t *testing.T, lines []string) map[string][]sessionRecord {
 	got := map[string][]sessionRecord{}
 	for _, line := range lines {
 		var r sessionRecord
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		got[r.Key] = append(got[r.Key], r)
 	}
 	for _, records := range got {
@@ -616,10 +576,7 @@ func runSessions(t *testing.T, levels string, each func(key string, session []se
 // TestRunSegments compares the records of the pipeline with hafvf.Segmenter on each
 // session of each key.
 func TestRunSegments(t *testing.T) {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(expfam.New("normal", nil, 0))(t)
 	smoother := segments.NewSegmenter(m, 10)
 	changes := 0
 	s := runSessions(t, "", func(_ string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
@@ -660,10 +617,7 @@ func TestRunSegments(t *testing.T) {
 // TestRunSmooths compares the records of the pipeline with Filter.Smooth on each session
 // of each key, where the config has levels.
 func TestRunSmooths(t *testing.T) {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(expfam.New("normal", nil, 0))(t)
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	count, changes := 0, 0
 	s := runSessions(t, "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\n", func(key string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
@@ -743,10 +697,7 @@ type alertRecord struct {
 // scale: predictions follow the local time through the change of the clocks. A record
 // without a time is rejected.
 func TestRunOfSeason(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	rng := rand.New(rand.NewPCG(3, 5))
 	var lines []string
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
@@ -780,9 +731,7 @@ func TestRunOfSeason(t *testing.T) {
 				X         float64
 				Predicted struct{ Mean float64 }
 			}
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &r))
 			if r.Time.After(begin.AddDate(0, 0, 20)) {
 				worst[key] = max(worst[key], math.Abs(r.X-r.Predicted.Mean))
 			}
@@ -829,9 +778,7 @@ func TestRunDetects(t *testing.T) {
 	kinds, alarms := map[string]int{}, map[string]int{}
 	for _, line := range estimates {
 		var r record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		kinds[r.Key+" "+r.Detect.Kind]++
 		equal(t, r.N <= 50, r.WarmUp != nil && *r.WarmUp)
 		equal(t, r.N == 1, r.LogP == nil)
@@ -867,9 +814,7 @@ func TestRunDetects(t *testing.T) {
 	got := map[string]alertRecord{}
 	for _, line := range readLines(t, alerts) {
 		var a alertRecord
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		got[a.Key+" "+a.Kind] = a
 	}
 	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
@@ -917,9 +862,7 @@ func TestRunKeys(t *testing.T) {
 			Weight    float64
 			Predicted struct{ Mean float64 }
 		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		equal(t, map[string]float64{"steady": 0.5, "jumps": 0.7}[r.Key], r.Weight)
 		if r.N == 1 {
 			equal(t, map[string]float64{"steady": 5000, "jumps": 0}[r.Key], r.Predicted.Mean)
@@ -937,9 +880,7 @@ func TestRunTimeUnit(t *testing.T) {
 	equal(t, byKey(t, plain), byKey(t, minutes))
 	_, seconds, _ := runConfig(t, config+"time_unit: 30s\n")
 	var r struct{ Memory float64 }
-	if err := json.Unmarshal([]byte(byKey(t, seconds)["steady"][1]), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(byKey(t, seconds)["steady"][1]), &r))
 	if math.Abs(r.Memory-(1+.9*.9)) > 1e-12 {
 		t.Errorf("memory %g after a gap of two units at 0.9", r.Memory)
 	}
@@ -957,9 +898,7 @@ func TestRunSmoothsAuto(t *testing.T) {
 			N      int
 			Change bool
 		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if r.Change && r.Key == "jumps" {
 			changes[fmt.Sprint(r.N)]++
 		}
@@ -980,10 +919,7 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 
 // When clocks go back, no record of local times is late, and each has a moment of its own.
 func TestRunWhenClocksGoBack(t *testing.T) {
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	lines := []string{"key,time,x\n"}
 	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
 	const minutes = 10 * 60

@@ -16,6 +16,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/store"
 )
 
@@ -93,16 +94,11 @@ type growing struct {
 func growingFiles(dir string) map[string]growing {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	save := func(t *testing.T, name string, text []byte) {
-		if err := os.WriteFile(path(name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path(name), text, 0o600))
 	}
 	table := func(t *testing.T, name string, lines []string, w *connectors.Sink) {
 		w.Path, w.Columns = path(name), []connectors.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: connectors.Number}}
-		out, err := connectors.Create(*w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(connectors.Create(*w))(t)
 		for _, line := range lines {
 			key, o, err := decodeJSON([]byte(line))
 			if err == nil {
@@ -112,9 +108,7 @@ func growingFiles(dir string) map[string]growing {
 				t.Fatal(err)
 			}
 		}
-		if err := out.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, out.Commit())
 	}
 	return map[string]growing{
 		"jsonl": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
@@ -190,9 +184,7 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 			var told bytes.Buffer
 			var s Summary
 			for _, lines := range [][]string{test.first, test.second} {
-				if err := os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600))
 				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
 				var err error
 				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&told, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
@@ -216,13 +208,8 @@ func TestStateFileRefuses(t *testing.T) {
 		_, err := Run{Graph: g}.Execute(context.Background(), nil)
 		return err
 	}
-	if err := run("model: {family: normal}\n"); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(states)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run("model: {family: normal}\n"))
+	good := must.Get(os.ReadFile(states))(t)
 	if err := run("model: {family: normal, prior: {mu: 3}}\n"); err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") {
 		t.Errorf("another prior: %v", err)
 	}
@@ -232,9 +219,7 @@ func TestStateFileRefuses(t *testing.T) {
 	flipped := slices.Clone(good)
 	flipped[len(flipped)/2] ^= 1
 	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
-		if err := os.WriteFile(states, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(states, bad, 0o600))
 		if err := run("model: {family: normal}\n"); err == nil || !strings.Contains(err.Error(), "is no file of states, or it is damaged") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -288,10 +273,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		t.Skip(err)
 	}
 	before := readFile(t, state)
-	unlock, err := store.Lock(state, "stop it", quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := must.Get(store.Lock(state, "stop it", quiet))(t)
 	for _, path := range []string{state, link} {
 		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
 		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -299,9 +281,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		}
 	}
 	unlock()
-	if err := os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600))
 	if readFile(t, state) != before {
 		t.Error("a run that was refused changed the file")
 	}

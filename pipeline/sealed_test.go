@@ -12,6 +12,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/testing/must"
 )
 
 // sealedIn are the last values of a changelog by key, without its head.
@@ -34,9 +36,7 @@ func afterARun(t *testing.T) (b *bus, text string) {
 	b.CreateTopic(t, "out", 1, nil)
 	b.put(t, observations(100, 3)...)
 	text = b.config("group: g, changelog: states, bounded: true", "")
-	if err := execute(t, text, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, execute(t, text, quiet))
 	return b, text
 }
 
@@ -62,9 +62,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	const written = "time_unit: 1m\n"
 	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
 		t.Run(name, func(t *testing.T) {
-			if err := execute(t, text(written), quiet); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, execute(t, text(written), quiet))
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{
 				"time_unit: 1h\n":                      "it was written with other time_unit;",
@@ -128,16 +126,11 @@ func TestStatesWithoutSeal(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	var file bytes.Buffer
 	file.WriteString("hafvf states 1\n")
-	z, err := zstd.NewWriter(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(zstd.NewWriter(&file))(t)
 	if _, err := z.Write([]byte("\x02k1\x02\x00\x01")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)
 	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove the file") {

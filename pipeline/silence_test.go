@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 )
 
 // In a file a gap is told: that the key fell silent, dated when the bound was passed, and
@@ -39,18 +40,14 @@ func TestSilenceIsTold(t *testing.T) {
 	type alert struct{ Key, Time, Kind, ID, Start, Message string }
 	run := func() (silences int64, alerts []alert) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 		s, _, _ := runConfig(t, text)
 		for _, line := range readLines(t, told) {
 			var a alert
 			if line == "" {
 				continue
 			}
-			if err := json.Unmarshal([]byte(line), &a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &a))
 			alerts = append(alerts, a)
 		}
 		return s.Silences, alerts
@@ -103,10 +100,7 @@ func TestSilenceIsTold(t *testing.T) {
 
 func berlin(t *testing.T) *time.Location {
 	t.Helper()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	return zone
 }
 
@@ -172,9 +166,7 @@ func TestKafkaSilence(t *testing.T) {
 	var got []string
 	for _, line := range b.values(t, "alerts") {
 		var a struct{ Key, Time, Kind, ID, Message string }
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		if a.Kind == "recovered" {
 			a.ID = "" // its partition is the hash's
 		}

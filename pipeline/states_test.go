@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"hafvf/internal/testing/must"
 )
 
 // fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
@@ -45,9 +47,7 @@ var rounded = cmpopts.EquateApprox(1e-14, 0)
 func listed(t *testing.T, text, key string) []string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := ListStates(t.Context(), compose(t, text), key, &out, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ListStates(t.Context(), compose(t, text), key, &out, quiet))
 	return strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 

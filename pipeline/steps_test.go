@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/must"
 )
 
 // Runs that are killed at any moment decide alike what a clock decides: which observations have waited
@@ -75,9 +77,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
 					var e struct{ ID, Kind, State, Key, Reason string }
-					if err := json.Unmarshal([]byte(line), &e); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, json.Unmarshal([]byte(line), &e))
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
 					if was, known := said[name]; known && was != line {
 						t.Fatalf("%s, and then %s", was, line)

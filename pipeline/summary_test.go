@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -153,10 +154,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_alarms_muted_total" })
 	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(muted) {
 		t.Errorf("metric %v, want %d", families, muted)
@@ -233,9 +231,7 @@ func TestSpreadsheetTimes(t *testing.T) {
 func TestSpreadsheetTimesElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.csv": "key,time,x\na,2026-01-02,1\n", "b.csv": "key,time,x\na,46000.5,1\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {csv: {path: '"+filepath.Join(dir, "*.csv")+"'}}\nsink: none\n")}.Execute(t.Context(), nil)
 	if want := "the times of \"" + filepath.Join(dir, "b.csv") + "\" seem to be days"; err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -250,10 +246,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		lines   []string
 		rejects int
 	}{{"", slices.Concat(days, others), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
-		in, err := os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n")))(t)
 		stdin := os.Stdin
 		os.Stdin = in
 		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.more+"}}\n")

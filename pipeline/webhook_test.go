@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/must"
 )
 
 // An inbox is a receiver of alerts.
@@ -65,9 +67,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 	var want []string
 	for _, line := range readLines(t, told) {
 		var a struct{ ID, Kind string }
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		want = append(want, a.ID+" "+a.Kind)
 	}
 	slices.Sort(want)
@@ -75,10 +75,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 		t.Fatalf("only %d alerts", len(want))
 	}
 
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	box := &inbox{ids: map[string]int{}}
 	address := l.Addr().String()
 	l.Close() // the receiver is away at first
@@ -99,10 +96,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 // Alerts that the receiver refuses are in the dead letter, with the reason.
 func TestWebhookRefused(t *testing.T) {
 	box := &inbox{refuse: true, ids: map[string]int{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: box}
 	go server.Serve(l)
 	defer server.Close()
@@ -121,10 +115,7 @@ func TestWebhookRefused(t *testing.T) {
 // have the same id.
 func TestWebhookOfATopic(t *testing.T) {
 	box := &inbox{ids: map[string]int{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	server := &http.Server{Handler: box}
 	go server.Serve(l)
@@ -145,9 +136,7 @@ func TestWebhookOfATopic(t *testing.T) {
 	time.Sleep(time.Second)
 	server = &http.Server{Handler: box}
 	defer server.Close()
-	if l, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(net.Listen("tcp", address))(t)
 	go server.Serve(l)
 	b.await(t, "out", 4000, r)
 	s := r.halt(t)
@@ -159,10 +148,7 @@ func TestWebhookOfATopic(t *testing.T) {
 // A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
 // alerts are in the dead letter. The log says so, and the metrics.
 func TestWebhookIsAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	l.Close()
 	b := fakeBus(t, 1)
@@ -266,10 +252,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) {
 			t.Parallel()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			address := l.Addr().String()
 			l.Close()
 			b := fakeBus(t, 1)
@@ -309,9 +292,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 				t.Errorf("%d undelivered, %q", s.Undelivered, b.values(t, "rejected"))
 			}
 			box := &inbox{ids: map[string]int{}}
-			if l, err = net.Listen("tcp", address); err != nil {
-				t.Fatal(err)
-			}
+			l = must.Get(net.Listen("tcp", address))(t)
 			server := &http.Server{Handler: box}
 			defer server.Close()
 			go server.Serve(l)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/internal/testing/must"
 )
 
 // A wide table has the records of the long table that says the same, but for their places; and
@@ -59,9 +60,7 @@ func TestWideTable(t *testing.T) {
 	file, state := filepath.Join(dir, "wide.csv"), filepath.Join(dir, "s.bin")
 	got = nil
 	for _, rows := range []int{31, len(wide)} {
-		if err := os.WriteFile(file, []byte(strings.Join(wide[:rows], "")), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(wide[:rows], "")), 0o666))
 		_, part, _ := runConfig(t, fmt.Sprintf(model, file, options, ", state: "+state))
 		got = append(got, part...)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/must"
 	"hafvf/testdata"
 )
 
@@ -85,10 +86,7 @@ func withoutSpeeds(report string) string {
 
 // The bundled series against NAB's own windows, in words and in a picture.
 func TestBacktestOfBundled(t *testing.T) {
-	nab, err := filepath.Abs("../../testdata/nab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	nab := must.Get(filepath.Abs("../../testdata/nab"))(t)
 	picture := filepath.Join(t.TempDir(), "nab.svg")
 	var all strings.Builder
 	for _, args := range [][]string{
@@ -100,10 +98,7 @@ func TestBacktestOfBundled(t *testing.T) {
 			t.Fatalf("%v: exit %d: %s", args, code, stderr)
 		}
 		all.WriteString(withoutSpeeds(stdout) + "\n")
-		text, err := os.ReadFile(picture)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(picture))(t)
 		for _, want := range []string{">novelty<", ">alarms a week<", ">budget a week<", ">window, hit<", ">window, missed<"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%v: the picture has no %s", args, want)
@@ -212,18 +207,13 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	told, byKey := map[string]int{}, map[string]map[string]int{}
 	hit, falseAlarms := map[string]time.Duration{}, 0
 	var alerts []alertRecord
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		alerts = append(alerts, a)
 		told[a.Kind]++
 		if byKey[a.Key] == nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/testing/must"
 )
 
 // TestDeployCommands: the command lines of compose files, manifests and the
@@ -28,10 +30,7 @@ func TestDeployCommands(t *testing.T) {
 		files = append(files, found...)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		decoder := yaml.NewDecoder(bytes.NewReader(text))
 		for {
 			var doc yaml.Node
@@ -46,10 +45,7 @@ func TestDeployCommands(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"README.md", "flink.md", "reference.md"} {
-		text, err := os.ReadFile(filepath.Join(deploy, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(deploy, page)))(t)
 		for _, m := range regexp.MustCompile(`(?m)^    (?:.* )?(?:hafvf|/hafvf|run --rm hafvf) ((?:run|check|status|stop|worker)\b[^#\n]*)`).FindAllStringSubmatch(string(text), -1) {
 			lines[page+": "+m[1]] = strings.Fields(m[1])
 		}

@@ -19,6 +19,7 @@ import (
 	"hafvf/internal/dofn"
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/flinktest"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/transforms"
@@ -95,9 +96,7 @@ func (s *site) rates(t *testing.T, n int) {
 						text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s, cells: %d}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism, *flinkCells)
 					}
 					cfg := filepath.Join(t.TempDir(), "rates.yaml")
-					if err := os.WriteFile(cfg, []byte(text), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(cfg, []byte(text), 0o600))
 					d := program.Start(t, nil, "run", cfg)
 					t.Logf("%.0f records/s", s.rate(t, d, out, n))
 					if strings.HasPrefix(runner, "flink") {
@@ -185,24 +184,17 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	if err := job.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, job.Start(t.Context()))
 	all, got := int64(max(n/drawn, 1)*drawn), int64(0)
 	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d observations", got, all)
 		}
-		counts, err := job.Counters(t.Context(), "hafvf")
-		if err != nil {
-			t.Fatal(err)
-		}
+		counts := must.Get(job.Counters(t.Context(), "hafvf"))(t)
 		got = counts["records"]
 	}
 	rate := float64(all) / time.Since(begin).Seconds()
-	if err := job.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, job.Cancel(t.Context()))
 	return rate
 }
 
@@ -232,10 +224,7 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 
 func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	t.Helper()
-	est, err := keyed.NewEstimator(keyed.Config{Filter: cfg, Order: keyed.Arrival})
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := must.Get(keyed.NewEstimator(keyed.Config{Filter: cfg, Order: keyed.Arrival}))(t)
 	tracks := make([]*keyed.Track, keys)
 	for k := range tracks {
 		tracks[k] = est.NewTrack(fmt.Sprintf("k%d", k))

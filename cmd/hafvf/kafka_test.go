@@ -13,6 +13,7 @@ import (
 
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/kafkatest"
+	"hafvf/internal/testing/must"
 )
 
 var kills = flag.Int("kills", 24, "kills of the long form of TestKafkaKills")
@@ -27,9 +28,7 @@ sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}
 alerts: {kafka: {topic: %[2]s-alerts}}
 `, b.Addr(), run, more)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -60,9 +59,7 @@ func TestKafkaKills(t *testing.T) {
 			d.Kill()
 			d = program.Start(t, nil, "run", cfg)
 		}
-		if err := <-fed; err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, <-fed)
 		i++
 	}
 	want := noFaults(t, b)

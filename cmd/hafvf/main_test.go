@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/must"
 )
 
 var program e2e.Program
@@ -35,9 +36,7 @@ func TestExitCodes(t *testing.T) {
 		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], group: g, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n" +
 			"sink: {kafka: {topic: out}}\n",
 	})
-	if err := os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
 	for _, c := range []struct {
 		name   string
 		args   string
@@ -160,9 +159,7 @@ func TestInit(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600))
 	if code, stdout, stderr := program.Run(t, dir, "", "check", "c.yaml"); code != 0 || !strings.Contains(stdout, "100 % of the records parse, 33.3 % are missing; 1.5 to 2") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
@@ -197,10 +194,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestCountsDemo(t *testing.T) {
-	dir, err := filepath.Abs("../../testdata/nab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.Abs("../../testdata/nab"))(t)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	code, _, stderr := program.Run(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
 	if code != 0 || !strings.Contains(stderr, " 0 rejected, 0 not converged") {
@@ -262,9 +256,7 @@ func TestReaderGone(t *testing.T) {
 		cmd.Env, cmd.Dir = append(os.Environ(), program.Env...), dir
 		var stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = w, &stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		w.Close()
 		if _, err := r.Read(make([]byte, 100)); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/must"
 )
 
 // The version is that of the changelog's first heading.
@@ -15,10 +17,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: exit %d, %s%s", arg, code, stdout, stderr)
 		}
 	}
-	text, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../CHANGELOG.md"))(t)
 	if heading := regexp.MustCompile(`(?m)^## (\S+?)(, .*)?$`).FindSubmatch(text); heading == nil || string(heading[1]) != version {
 		t.Errorf("the changelog begins with %q, and the version is %s", heading, version)
 	}

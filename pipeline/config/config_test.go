@@ -19,6 +19,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/must"
 )
 
 // with returns a config that is valid but for the lines added to it, which begin
@@ -34,10 +35,7 @@ func modelled(lines ...string) string {
 
 func parse(t *testing.T, text string, set ...string) *Config {
 	t.Helper()
-	c, err := Parse("pump.yaml", []byte(text), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Parse("pump.yaml", []byte(text), set))(t)
 	return c
 }
 
@@ -840,18 +838,12 @@ func TestNumberStandsForVectorAndMatrix(t *testing.T) {
 		}
 		var got [2][]float64
 		for i, prior := range []any{map[string]any{"mu": mu, "scale": scale}, map[string]any{"mu": slices.Repeat([]float64{mu}, dim), "scale": eye}} {
-			text, err := json.Marshal(prior)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(prior))(t)
 			c, err := Parse("", fmt.Appendf(nil, "{source: {jsonl: {path: a}}, model: {family: mvnormal, dim: %d, prior: %s}}", dim, text), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim))(t)
 			for _, p := range m.Params() {
 				got[i] = append(got[i], make([]float64, p.Size())...)
 			}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hafvf/internal/testing/must"
 )
 
 // An output is refused if it is a file that is read or written by another part, by whatever
@@ -54,10 +56,7 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	t.Chdir(dir)
 	streams := []**os.File{&os.Stdin, &os.Stdout, &os.Stderr}
 	for i, name := range []string{"in", "out", "err"} {
-		f, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Create(name))(t)
 		defer f.Close()
 		was := *streams[i]
 		*streams[i] = f

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/flink"
 )
 
@@ -261,10 +262,7 @@ source: {kafka: {brokers: [a:1], topics: [in]}}
 sink: {kafka: {topic: out}}
 runner: {name: flink, endpoint: jobs:8099, parallelism: 3, poll: 250ms}
 `
-	cfg, err := Parse("flink.yaml", []byte(text), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := must.Get(Parse("flink.yaml", []byte(text), nil))(t)
 	want := Runner{
 		Name: Flink, Cluster: flink.Cluster{Endpoint: "jobs:8099", REST: "http://jobs:8081"}, Job: "hafvf", Worker: "localhost:50000",
 		Parallelism: 3, MaxParallelism: 128, Cells: 256, CheckpointInterval: 10 * time.Second, Poll: 250 * time.Millisecond,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -140,10 +141,7 @@ func TestLookFindsTiedKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		look, err := LookAt(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		look := must.Get(LookAt(cfg))(t)
 		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, look.Suggestions)
 		}
@@ -160,10 +158,7 @@ func TestLookFindsCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look, err := LookAt(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	look := must.Get(LookAt(cfg))(t)
 	if len(look.Counters) != 1 || look.Counters[0] != "a" || !strings.Contains(look.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", look.Counters, look)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -20,9 +21,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -45,14 +44,8 @@ func tableOf(header string, n int, line func(i int) string) []string {
 // look looks at a table by a config with the model.
 func look(t *testing.T, model, path string) *Look {
 	t.Helper()
-	c, err := config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := LookAt(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
+	l := must.Get(LookAt(c))(t)
 	return l
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/must"
 )
 
 // A draft of records of which some lack a column is that of the others, and says how many lack
@@ -21,10 +23,7 @@ func TestDraftOfRaggedRecords(t *testing.T) {
 			lines = append(lines, fmt.Sprintf(`{"after": {"id": "dev-%d", "site": "s", "x": %d.5}, "t": %s, "op": "u"}`, i%3, i%7, at))
 		}
 	}
-	draft, err := Draft(write(t, "in.jsonl", strings.Join(lines, "\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	draft := must.Get(Draft(write(t, "in.jsonl", strings.Join(lines, "\n"))))(t)
 	for _, want := range []string{"key: after.id", "dev-0, dev-1, dev-2; 2 records have none", "values: [after.x]", "time: t"} {
 		if !strings.Contains(string(draft), want) {
 			t.Errorf("no %q in\n%s", want, draft)
@@ -78,9 +77,7 @@ func TestDraftOfAnyRecords(t *testing.T) {
 			}
 			lines = append(lines, line)
 		}
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 		all, err := readTable(path)
 		if err != nil {
 			t.Skip(err)

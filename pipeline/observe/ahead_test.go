@@ -8,6 +8,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -28,10 +29,7 @@ func TestTimesAhead(t *testing.T) {
 		{0, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ""},
 	} {
 		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, MaxAhead: test.maxAhead}
-		p, err := NewParser(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(NewParser(f))(t)
 		at := ""
 		if !test.at.IsZero() {
 			at = test.at.UTC().Format(time.RFC3339Nano)

@@ -12,6 +12,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -24,10 +25,7 @@ func fileOf(d *Decoder, records []connectors.Record) (one Decoded) {
 // split decodes lines of JSON into texts of what they hold.
 func split(t *testing.T, f config.Fields, lines ...string) (all []string) {
 	t.Helper()
-	p, err := NewParser(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewParser(f))(t)
 	var records []connectors.Record
 	for i, line := range lines {
 		records = append(records, connectors.Record{Source: "in", Position: int64(i + 1), Raw: []byte(line)})
@@ -159,10 +157,7 @@ func TestLongKeys(t *testing.T) {
 	}
 	for key, want := range map[string]string{longest: "", longest + "k": want} {
 		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}
-		p, err := NewParser(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(NewParser(f))(t)
 		line := []byte(fmt.Sprintf(`{"key":%q,"time":1,"x":2}`, key))
 		if d := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Raw: line}}); reason(d) != want || d.Err != nil && d.Key != "" {
 			t.Errorf("JSON Lines: %v", d.Err)

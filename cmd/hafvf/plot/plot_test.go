@@ -18,6 +18,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/cmd/hafvf/output"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/records"
 )
 
@@ -28,9 +29,7 @@ func estimateLine(key string, n int, x string) string {
 func results(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.jsonl")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -53,13 +52,8 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			if err := Results(context.Background(), path, out, Choice{Odds: 10}); err != nil {
-				t.Fatal(err)
-			}
-			text, err := os.ReadFile(out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Results(context.Background(), path, out, Choice{Odds: 10}))
+			text := must.Get(os.ReadFile(out))(t)
 			if ext == "png" {
 				if !bytes.HasPrefix(text, []byte("\x89PNG")) {
 					t.Error("not a PNG")
@@ -122,9 +116,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}))
 		var err error
 		if pictures[i], err = os.ReadFile(out); err != nil {
 			t.Fatal(err)
@@ -142,13 +134,8 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	if err := Results(context.Background(), results(t, line), out, Choice{Odds: 10}); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Results(context.Background(), results(t, line), out, Choice{Odds: 10}))
+	text := must.Get(os.ReadFile(out))(t)
 	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
 		if _, err := d.Token(); err == io.EOF {
 			break
@@ -164,13 +151,8 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{Odds: 10}); err != nil {
-		t.Fatal(err)
-	}
-	before, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{Odds: 10}))
+	before := must.Get(os.ReadFile(out))(t)
 	if err := Results(context.Background(), results(t, "{}\n"), out, Choice{Odds: 10}); err == nil {
 		t.Fatal("no error")
 	}
@@ -343,13 +325,8 @@ func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
 func shows(t *testing.T, path string, c Choice, want, not []string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), path, out, c); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Results(context.Background(), path, out, c))
+	text := must.Get(os.ReadFile(out))(t)
 	for _, w := range want {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("%+v: no %q", c, w)
@@ -485,13 +462,8 @@ func TestPlotDrawsDetection(t *testing.T) {
 		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">predicted ± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		if err := Results(context.Background(), results(t, c.lines...), out, Choice{Odds: 10}); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Results(context.Background(), results(t, c.lines...), out, Choice{Odds: 10}))
+		text := must.Get(os.ReadFile(out))(t)
 		for _, want := range c.want {
 			if strings.Count(string(text), want) != 1 {
 				t.Errorf("%s: %q stands there %d times, want once", c.name, want, strings.Count(string(text), want))
@@ -520,13 +492,8 @@ func TestPlotBriefRecords(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	out := filepath.Join(t.TempDir(), "o.svg")
-	if err := Results(context.Background(), path, out, Choice{Odds: 10}); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Results(context.Background(), path, out, Choice{Odds: 10}))
+	text := must.Get(os.ReadFile(out))(t)
 	for name, want := range map[string]bool{"change, where it was found": true, "predicted, lower to upper": true, "until it is found": false, "+0": false} {
 		if strings.Contains(string(text), name) != want {
 			t.Errorf("%q stands there: %v", name, !want)
@@ -681,10 +648,7 @@ func TestWindow(t *testing.T) {
 		key         string
 		first, last int64
 	}{1: {"b", 150, 471}, 2: {"a", 250, 479}, 3: {"a", 0, 250}} {
-		some, err := largest(all, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		some := must.Get(largest(all, n))(t)
 		got := some[0].records
 		if len(some) != 1 || some[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
 			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, some[0].key, got[0].N, got[len(got)-1].N, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/must"
 )
 
 // browse opens a page in Chromium, and returns what runs actions there.
@@ -42,14 +43,10 @@ func browse(t *testing.T, url string) (do func(...chromedp.Action[chromedp.Void]
 		t.Helper()
 		within, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if err := chromedp.Do(within, all...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, chromedp.Do(within, all...))
 	}
 	// The context of the first action is that of the browser.
-	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chromedp.Do(ctx, chromedp.Navigate(url)))
 	return do
 }
 

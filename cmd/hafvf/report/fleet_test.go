@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/must"
 )
 
 // A fleet is made-up alerts and estimates of keys site/rack/host:metric over some weeks.
@@ -31,10 +33,7 @@ func (f fleet) write(t testing.TB, dir string) (alerts, estimates string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(f.keys)))
 	create := func(name string) (*os.File, *bufio.Writer) {
-		file, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Create(filepath.Join(dir, name)))(t)
 		return file, bufio.NewWriterSize(file, 1<<20)
 	}
 	end := began.Add(time.Duration(f.weeks) * 7 * 24 * time.Hour)
@@ -122,12 +121,8 @@ func (f fleet) write(t testing.TB, dir string) (alerts, estimates string) {
 		}
 	}
 	finish := func(file *os.File, out *bufio.Writer) string {
-		if err := out.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, out.Flush())
+		must.Do(t, file.Close())
 		return file.Name()
 	}
 	alerts = finish(file, out)

@@ -30,6 +30,7 @@ import (
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/kafkatest"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -75,25 +76,16 @@ func client(t *testing.T, url string) *http.Client {
 
 func get(t *testing.T, url string, header ...string) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequest("GET", url, nil))(t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 		if header[i] == "Host" {
 			r.Host = header[i+1]
 		}
 	}
-	answer, err := client(t, url).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client(t, url).Do(r))(t)
 	defer answer.Body.Close()
-	b, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(b)
 }
 
@@ -110,10 +102,7 @@ func listen(t *testing.T, url string) <-chan event {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
-	answer, err := client(t, url).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(client(t, url).Do(r))(t)
 	all := make(chan event, 10_000)
 	go func() {
 		defer close(all)
@@ -176,10 +165,7 @@ func TestLiveRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := pipeline.Compose(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	graph := must.Get(pipeline.Compose(cfg))(t)
 	metrics := pipeline.NewMetrics()
 	l := NewLive("fleet.yaml", metrics)
 	server := httptest.NewServer(l.Handler("localhost"))
@@ -277,9 +263,7 @@ func TestLiveRun(t *testing.T) {
 	written := map[string]int{}
 	for _, line := range strings.Split(strings.TrimSpace(string(read(t, alerts))), "\n") {
 		var a Alert
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		written[strings.Replace(a.Kind, "incident", "incident records", 1)]++
 		written["alerts in all"]++
 	}
@@ -297,19 +281,14 @@ func TestLiveRun(t *testing.T) {
 		t.Error(plain)
 	}
 	close(stop)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	l.Close()
 	await(t, events, "end")
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(path))(t)
 	return b
 }
 
@@ -355,10 +334,7 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
-	answer, err := s.Client().Post(s.URL, "text/plain", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(s.Client().Post(s.URL, "text/plain", strings.NewReader("x")))(t)
 	answer.Body.Close()
 	if answer.StatusCode != 405 || answer.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error(answer.Status, answer.Header)
@@ -409,10 +385,7 @@ func TestLiveIsBounded(t *testing.T) {
 func TestLiveReaders(t *testing.T) {
 	l, s := serveLive(t)
 	for range maxReaders {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")))(t)
 		defer c.Close()
 		fmt.Fprint(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
 	}
