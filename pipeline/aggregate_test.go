@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/testing/must"
 )
 
 // An event is one of a file or topic.
@@ -135,7 +133,7 @@ func TestAggregate(t *testing.T) {
 	file, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "s.bin")
 	got = nil
 	for _, n := range []int{len(events) / 2, len(events)} {
-		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines(events[:n]), "")), 0o600))
+		save(t, file, lines(events[:n])...)
 		_, part, _ := runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
 		got = append(got, part...)
 	}
@@ -163,13 +161,12 @@ func TestAggregateTable(t *testing.T) {
 	} {
 		_, records, _ := runConfig(t, "{model: {family: normal}, aggregate: {every: 1m, value: "+c.aggregate+"}, source: {csv: {path: "+table+", key: who, time: at, values: ms}}}")
 		var said []string
-		for _, line := range records {
-			var r struct {
-				Time   time.Time
-				X      json.RawMessage
-				Events int
-			}
-			must.Do(t, json.Unmarshal([]byte(line), &r))
+		type record struct {
+			Time   time.Time
+			X      json.RawMessage
+			Events int
+		}
+		for _, r := range parse[record](t, records) {
 			said = append(said, fmt.Sprintf("%s %s of %d", r.Time.Format("15:04"), r.X, r.Events))
 		}
 		if got := strings.Join(said, ", "); got != c.want {
@@ -256,9 +253,7 @@ func TestAggregateSessions(t *testing.T) {
 // On a topic the watermark closes intervals, of keys that are in both partitions and out of order,
 // over a restart within an interval.
 func TestKafkaAggregate(t *testing.T) {
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 2, "out", "rejected")
 	text := b.config("group: g, changelog: states, disorder: 5m", "aggregate: {every: 1m, value: count}\n")
 	events := manyEvents(time.Now().UTC().Truncate(time.Minute).Add(-2*time.Hour), time.Hour)
 	last := events[len(events)-1].at
@@ -296,9 +291,7 @@ func TestKafkaAggregate(t *testing.T) {
 // them later is late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "rejected")
 	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\n")
 	at := time.Now().UTC().Add(-time.Second)
 	line := event{"a", at, 1}.json()
@@ -383,10 +376,7 @@ func TestShares(t *testing.T) {
 // end of the silence is told at once.
 func TestKafkaAggregateAndSilence(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "alerts", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "alerts", "rejected")
 	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\nsilence: {after: 2500ms}\nalerts: {kafka: {topic: alerts}}\n")
 	at := time.Now().UTC().Truncate(time.Second)
 	b.put(t, event{"a", at, 1}.json(), event{"a", at.Add(time.Millisecond), 1}.json())

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
@@ -59,10 +58,7 @@ func TestKafkaLag(t *testing.T) {
 	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
 		t.Run(delay.String(), func(t *testing.T) {
 			t.Parallel()
-			b := fakeBus(t, 2)
-			b.CreateTopic(t, "out", 1, nil)
-			b.CreateTopic(t, "rejected", 1, nil)
-			b.CreateTopic(t, "alerts", 1, nil)
+			b := fakeBus(t, 2, "out", "rejected", "alerts")
 			text := b.config("group: g, changelog: states", "lateness: 30s\nsilence: {after: 2m}\nalerts: {kafka: {topic: alerts}}\n")
 			line := func(key string, behind time.Duration) string {
 				return fmt.Sprintf(`{"key":%q,"time":%q,"x":1}`, key, time.Now().Add(-delay-behind).UTC().Format(time.RFC3339Nano))
@@ -187,9 +183,7 @@ func TestSummaryOfLag(t *testing.T) {
 // measured.
 func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "rejected")
 	line := func(at time.Time) string {
 		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, at.UTC().Format(time.RFC3339Nano))
 	}
@@ -243,12 +237,11 @@ func TestSeasonOutlivesAWrongTime(t *testing.T) {
 	distance := func(lines []string) (sum float64) {
 		path := write(t, "in.csv", append([]string{"key,time,x\n"}, lines...)...)
 		_, estimates, _ := runConfig(t, "order: arrival\nmodel: {family: normal, prior: auto, season: [24h]}\nsource: {csv: {path: "+path+"}}\n")
-		for _, line := range estimates[len(estimates)-after:] {
-			var e struct {
-				X         float64
-				Predicted struct{ Mean float64 }
-			}
-			must.Do(t, json.Unmarshal([]byte(line), &e))
+		type record struct {
+			X         float64
+			Predicted struct{ Mean float64 }
+		}
+		for _, e := range parse[record](t, estimates[len(estimates)-after:]) {
 			sum += math.Abs(e.X-e.Predicted.Mean) / after
 		}
 		return sum

@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -64,11 +62,11 @@ func lives(from time.Time, expire, margin time.Duration, shuffled bool) (lines, 
 // eventOf reads key and time of a record.
 func eventOf(t *testing.T, line string) (e event) {
 	t.Helper()
-	var r struct {
+	type record struct {
 		Key  string
 		Time time.Time
 	}
-	must.Do(t, json.Unmarshal([]byte(line), &r))
+	r := decode[record](t, line)
 	return event{key: r.Key, at: r.Time}
 }
 
@@ -99,7 +97,7 @@ func TestExpireOfAFile(t *testing.T) {
 			run := func(name string, parts [][]string, expire string) (out, alerts []string) {
 				for i, part := range parts {
 					path := func(what string) string { return filepath.Join(dir, fmt.Sprint(name, "-", what, "-", i)) }
-					must.Do(t, os.WriteFile(path("in"), []byte(strings.Join(part, "")), 0o600))
+					save(t, path("in"), part...)
 					text := fmt.Sprintf("model: {family: normal}\n%sexpire: %s\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\ndead_letter: {jsonl: {path: %q}}\n", more, expire, path("in"), path("out"), path("rejected"))
 					if strings.Contains(more, "detect") || strings.Contains(more, "silence") {
 						text += fmt.Sprintf("alerts: {jsonl: {path: %q}, kinds: [novelty, change, silent, recovered]}\n", path("alerts"))
@@ -156,10 +154,7 @@ func TestExpireOfAFile(t *testing.T) {
 // their silences are told before, and they begin anew. Others go on, over a restart too.
 func TestExpireOfATopic(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	for _, topic := range []string{"out", "rejected", "alerts"} {
-		b.CreateTopic(t, topic, 1, nil)
-	}
+	b := fakeBus(t, 1, "out", "rejected", "alerts")
 	now := time.Now().UTC().Truncate(time.Second)
 	put := func(key string, ago time.Duration, n int) {
 		for i := range n {
@@ -225,10 +220,7 @@ func TestExpireOfATopic(t *testing.T) {
 // in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
 // one time.
 func TestExpireOverRestarts(t *testing.T) {
-	b := fakeBus(t, 4)
-	for _, topic := range []string{"out", "rejected", "whole", "whole-rejected"} {
-		b.CreateTopic(t, topic, 1, nil)
-	}
+	b := fakeBus(t, 4, "out", "rejected", "whole", "whole-rejected")
 	lines, _ := lives(start, 6*time.Hour, 0, false)
 	const settings = "expire: 6h\ntime_unit: 1m\n"
 	text := b.config("group: g, changelog: states", settings)
@@ -240,8 +232,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	byID := func(topic string) map[string]string {
 		all := map[string]string{}
 		for _, line := range b.values(t, topic) {
-			var e struct{ ID string }
-			must.Do(t, json.Unmarshal([]byte(line), &e))
+			e := decode[struct{ ID string }](t, line)
 			if was, twice := all[e.ID]; twice && was != line {
 				t.Fatalf("%s, and then %s", was, line)
 			}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,9 +21,7 @@ import (
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
 // states nor changelog have anything of it. Other keys, and the default, are as without it.
 func TestTombstonesForget(t *testing.T) {
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 2, "out", "rejected")
 	minute := 0
 	put := func(keys ...string) {
 		for _, key := range keys {
@@ -83,9 +80,7 @@ func TestTombstonesForget(t *testing.T) {
 // A tombstone whose key is a JSON object, as one of change events, forgets the key that its field
 // names. One of a key that was not seen, or without the field, goes to the dead letter.
 func TestTombstonesOfChangeEvents(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "rejected")
 	minute := 0
 	put := func(id int) {
 		minute++
@@ -118,9 +113,7 @@ func TestTombstonesOfChangeEvents(t *testing.T) {
 		t.Error(s)
 	}
 	var reasons []string
-	for _, line := range b.values(t, "rejected") {
-		var r struct{ Reason string }
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	for _, r := range parse[struct{ Reason string }](t, b.values(t, "rejected")) {
 		reasons = append(reasons, r.Reason)
 	}
 	slices.Sort(reasons)
@@ -266,8 +259,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 // parts. A run that goes on is not disturbed; it goes on with the others as they were, and the
 // offsets of the group stay.
 func TestForgetKeysOfChangelog(t *testing.T) {
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 2, "out")
 	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // so that states have parts
 	lines := observations(3_000, 6)
 	text := b.config("group: g, changelog: states", "detect: true\nincidents: true\n")
@@ -355,8 +347,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 
 // What is killed cannot say that it has ended: its changelog is refused until a run has ended.
 func TestForgetKeysAfterAKill(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
 	text := b.config("group: g, changelog: states", "")
 	b.put(t, observations(100, 3)...)

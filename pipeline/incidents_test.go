@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,7 +123,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 	digests := filepath.Join(dir, "digests.jsonl")
 	run := func(name string, lines []string, set ...string) (Summary, []string) {
 		t.Helper()
-		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o600))
+		save(t, file, lines...)
 		alerts := filepath.Join(dir, name)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts:\n- jsonl: {path: "+alerts+"}\n- {jsonl: {path: "+digests+"}, kinds: [incident], digest: 24h}\n", set...)
 		m := NewMetrics()
@@ -315,10 +314,7 @@ func TestPages(t *testing.T) {
 // restart wait for it in the changelog: how far else it is then depends on the clock.
 func TestKafkaIncidents(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "alerts", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 2, "out", "alerts", "rejected")
 	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
 	lines := fleetLines(time.Now().UTC().Truncate(week).Add(-2 * week))
 	text := b.config("group: g, changelog: states, disorder: 600h", "detect: true\nincidents: true\nalerts: {kafka: {topic: alerts}}\n")

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,6 @@ import (
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/records"
 )
 
 // A bus is a cluster with a topic of observations.
@@ -36,11 +36,15 @@ type bus struct {
 	dir     string
 }
 
-func fakeBus(t testing.TB, partitions int) *bus {
+// fakeBus has partitions of the topic in, and one of each of the others.
+func fakeBus(t testing.TB, partitions int, others ...string) *bus {
 	t.Helper()
 	brokers := kafkatest.Fake(t).ListenAddrs()
 	b := &bus{kafkatest.Dial(brokers), brokers, t.TempDir()}
 	b.CreateTopic(t, "in", partitions, nil)
+	for _, topic := range others {
+		b.CreateTopic(t, topic, 1, nil)
+	}
 	return b
 }
 
@@ -54,8 +58,7 @@ func (b *bus) records(t testing.TB, lines ...string) []*kgo.Record {
 	t.Helper()
 	records := make([]*kgo.Record, len(lines))
 	for i, line := range lines {
-		var o struct{ Key string }
-		must.Do(t, json.Unmarshal([]byte(line), &o))
+		o := decode[struct{ Key string }](t, line)
 		records[i] = &kgo.Record{Topic: "in", Key: []byte(o.Key), Value: []byte(line)}
 	}
 	return records
@@ -94,40 +97,21 @@ type learned struct {
 }
 
 // learned are those of a topic's estimates, in their order.
-func (b *bus) learned(t testing.TB, topic string) (all []learned) {
+func (b *bus) learned(t testing.TB, topic string) []learned {
 	t.Helper()
-	for _, line := range b.values(t, topic) {
-		var l learned
-		must.Do(t, json.Unmarshal([]byte(line), &l))
-		all = append(all, l)
-	}
-	return all
+	return parse[learned](t, b.values(t, topic))
 }
 
 // loop is the plain loop over each key's records of in, in the order of their
 // offsets.
 func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 	t.Helper()
-	l := must.Get(records.NewLayout(cfg.Filter))(t)
-	if cfg.Order == "" {
-		cfg.Order = keyed.EventTime
-	}
-	est := must.Get(keyed.NewEstimator(cfg))(t)
-	out := map[string][]string{}
-	tracks := map[string]*keyed.Track{}
+	cfg.Order = cmp.Or(cfg.Order, keyed.EventTime)
+	loop := newLoop(t, cfg)
 	for _, r := range b.Consume(t, "in") {
-		key, o, err := decodeJSON(r.Value)
-		if err != nil {
-			continue
-		}
-		if tracks[key] == nil {
-			tracks[key] = est.NewTrack(key)
-		}
-		o.ID = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
-		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, records.Object, key, &e)), "\n"))
+		_ = loop.estimate(r.Value, fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)) // what cannot be read is rejected
 	}
-	return out
+	return loop.out
 }
 
 // TestKafkaEqualsPlainLoop: with order arrival, the estimates of a bounded run
@@ -232,8 +216,7 @@ func TestKafkaGoesOn(t *testing.T) {
 
 // TestKafkaDetectsWithoutAlerts: alerts that nobody takes hold nothing up.
 func TestKafkaDetectsWithoutAlerts(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	var lines []string
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range 600 {
@@ -257,8 +240,7 @@ func TestKafkaWaits(t *testing.T) {
 	t.Parallel() // it waits
 	for _, changelog := range []string{"", ", changelog: states"} {
 		t.Run("changelog="+strconv.FormatBool(changelog != ""), func(t *testing.T) {
-			b := fakeBus(t, 2)
-			b.CreateTopic(t, "out", 1, nil)
+			b := fakeBus(t, 2, "out")
 			lines := observations(400, 5)
 			for i := 0; i+3 < len(lines); i += 4 {
 				lines[i], lines[i+3] = lines[i+3], lines[i]
@@ -375,8 +357,7 @@ func TestKafkaSmooths(t *testing.T) {
 // TestKafkaSmoothsWithoutEnd: a session of a topic without an end comes out when it is over,
 // whole. The end of the run ends the sessions that go on.
 func TestKafkaSmoothsWithoutEnd(t *testing.T) {
-	b := fakeBus(t, 3)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 3, "out")
 	lines := observations(3_000, 20)
 	smooth := "transform: smooth\nsession: {gap: 100s}"
 	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
@@ -400,10 +381,7 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 // after that is of the same session, or late, as in a run that reads the topic without a pause.
 func TestSessionsOfAPause(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	for _, topic := range []string{"out", "rejected", "again", "again-rejected"} {
-		b.CreateTopic(t, topic, 1, nil)
-	}
+	b := fakeBus(t, 1, "out", "rejected", "again", "again-rejected")
 	line := func(key string, second float64) string {
 		return fmt.Sprintf(`{"key":%q,"time":%q,"x":%g}`, key, start.Add(time.Duration(second*1e9)).Format(time.RFC3339Nano), second)
 	}
@@ -423,11 +401,11 @@ func TestSessionsOfAPause(t *testing.T) {
 	last := func(topic string) (all []string) {
 		revisions, lines := map[string]int{}, map[string]string{}
 		for _, line := range b.values(t, topic) {
-			var s struct {
+			type record struct {
 				ID       string
 				Revision int
 			}
-			must.Do(t, json.Unmarshal([]byte(line), &s))
+			s := decode[record](t, line)
 			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
 				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
 			}

@@ -14,8 +14,7 @@ import (
 func TestMigrateStates(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	lines := observations(600, 3)
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 2, "out")
 	file := func(part []string, rest string) string {
 		return rest + "state: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", part...) + "}}\nsink: none\n"
 	}

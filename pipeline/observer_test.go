@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,7 +9,6 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
 )
 
 // An observer hears what the file of alerts gets, with incidents and without, also of keys that are
@@ -25,7 +22,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		}
 	}
 	in := filepath.Join(dir, "in.jsonl")
-	must.Do(t, os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600))
+	save(t, in, lines...)
 	for _, set := range []string{"incidents=true", "incidents=false"} {
 		alerts := filepath.Join(dir, set)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+in+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n", set)
@@ -65,9 +62,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		}
 		equal(t, s.Records, estimates)
 		silent := false
-		for _, line := range readLines(t, alerts) {
-			var a struct{ Kind, Key, ID, Incident string }
-			must.Do(t, json.Unmarshal([]byte(line), &a))
+		for _, a := range parse[struct{ Kind, Key, ID, Incident string }](t, readLines(t, alerts)) {
 			silent = silent || a.Kind == keyed.SilentAlarm
 			if a.Kind == incidents.Kind {
 				events--

@@ -229,8 +229,7 @@ func TestQueryGoesOn(t *testing.T) {
 	_, want, _ := runConfig(t, strings.Replace(strings.Replace(text, "query: load", "query: load, bounded: true", 1), "state: "+state, "", 1))
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
-		var r struct{ ID string }
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+		r := decode[struct{ ID string }](t, line)
 		if other, twice := got[r.ID]; twice && other != line {
 			t.Errorf("repeated with another content:\n%s\n%s", other, line)
 		} else if twice && i < stopped {
@@ -239,11 +238,11 @@ func TestQueryGoesOn(t *testing.T) {
 		got[r.ID] = line
 	}
 	for _, line := range want {
-		var r struct {
+		type record struct {
 			ID   string
 			Time time.Time
 		}
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+		r := decode[record](t, line)
 		if got[r.ID] != line && !r.Time.After(end) {
 			t.Fatalf("%s\ninstead of\n%s", got[r.ID], line)
 		}

@@ -191,21 +191,18 @@ func TestRegistry(t *testing.T) {
 	b.await(t, "out", 3, run)
 	run.halt(t)
 	var keys []string
-	for _, line := range b.values(t, "out") {
-		var o struct {
-			Key string
-			X   float64
-			N   int
-		}
-		must.Do(t, json.Unmarshal([]byte(line), &o))
+	type record struct {
+		Key string
+		X   float64
+		N   int
+	}
+	for _, o := range parse[record](t, b.values(t, "out")) {
 		keys = append(keys, fmt.Sprint(o.Key, " ", o.X, " ", o.N))
 	}
 	// After the tombstone the key begins anew.
 	equal(t, []string{"a/7 0.5 1", "a/7 2 2", "a/7 0.5 1"}, keys)
 	var reasons []string
-	for _, line := range b.values(t, "rejected") {
-		var r struct{ Reason, Raw string }
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	for _, r := range parse[struct{ Reason, Raw string }](t, b.values(t, "rejected")) {
 		reasons = append(reasons, r.Reason+" | "+r.Raw)
 	}
 	decoded := `{"t":"2026-01-02T03:04:05Z","x":0.5}`
@@ -220,8 +217,7 @@ func TestRegistry(t *testing.T) {
 // A registry that is away is waited for, and a run that waits can be stopped. One that refuses ends the run, at the start
 // and later.
 func TestRegistryAwayAndRefusing(t *testing.T) {
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	r := readingsRegistry(t)
 	var status, refused atomic.Int32
 	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {

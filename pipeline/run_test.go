@@ -71,31 +71,72 @@ func readLines(t testing.TB, path string) []string {
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	save(t, path, lines...)
 	return path
+}
+
+func save(t testing.TB, path string, lines ...string) {
+	t.Helper()
+	save(t, path, lines...)
+}
+
+// decode reads a line of JSON.
+func decode[T any](t testing.TB, line string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	return v
+}
+
+// parse reads lines of JSON.
+func parse[T any](t testing.TB, lines []string) []T {
+	t.Helper()
+	all := make([]T, len(lines))
+	for i, line := range lines {
+		all[i] = decode[T](t, line)
+	}
+	return all
 }
 
 // plainLoop is the filter without a pipeline: the records that it must equal.
 func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[string][]string {
 	t.Helper()
 	cfg.Order = keyed.EventTime
-	l := must.Get(records.NewLayout(cfg.Filter))(t)
-	est := must.Get(keyed.NewEstimator(cfg))(t)
-	out := map[string][]string{}
-	tracks := map[string]*keyed.Track{}
+	loop := newLoop(t, cfg)
 	for i, line := range lines {
-		key, o, err := decodeJSON([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if tracks[key] == nil {
-			tracks[key] = est.NewTrack(key)
-		}
-		o.ID = fmt.Sprintf("%s:%d", name, i+1)
-		e := est.Estimate(tracks[key], o)
-		out[key] = append(out[key], strings.TrimSuffix(string(l.AppendEstimate(nil, records.Object, key, &e)), "\n"))
+		must.Do(t, loop.estimate([]byte(line), fmt.Sprintf("%s:%d", name, i+1)))
 	}
-	return out
+	return loop.out
+}
+
+// A loop filters one observation after the other, each key by itself.
+type loop struct {
+	layout records.Layout
+	est    *keyed.Estimator
+	tracks map[string]*keyed.Track
+	out    map[string][]string // the records of each key
+}
+
+func newLoop(t testing.TB, cfg keyed.Config) *loop {
+	t.Helper()
+	layout, est := must.Get(records.NewLayout(cfg.Filter))(t), must.Get(keyed.NewEstimator(cfg))(t)
+	return &loop{layout, est, map[string]*keyed.Track{}, map[string][]string{}}
+}
+
+func (l *loop) estimate(line []byte, id string) error {
+	key, o, err := decodeJSON(line)
+	if err != nil {
+		return err
+	}
+	if l.tracks[key] == nil {
+		l.tracks[key] = l.est.NewTrack(key)
+	}
+	o.ID = id
+	e := l.est.Estimate(l.tracks[key], o)
+	record := string(l.layout.AppendEstimate(nil, records.Object, key, &e))
+	l.out[key] = append(l.out[key], strings.TrimSuffix(record, "\n"))
+	return nil
 }
 
 // byKey are estimate records by key, in the order of the file.
@@ -103,11 +144,8 @@ func byKey(t testing.TB, lines []string) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, line := range lines {
-		var r struct{ Key string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%v in %q", err, line)
-		}
-		out[r.Key] = append(out[r.Key], strings.TrimSuffix(line, "\n"))
+		key := decode[struct{ Key string }](t, line).Key
+		out[key] = append(out[key], strings.TrimSuffix(line, "\n"))
 	}
 	return out
 }
@@ -202,7 +240,7 @@ func TestRunOracle(t *testing.T) {
 			_, estimates, rejected := runConfig(t, fmt.Sprintf("{model: %s, levels: %s, top: %g, source: {jsonl: {path: %q}}}", o.Model, o.Levels, o.Top, path))
 			equal(t, []string{""}, rejected)
 			for i, line := range estimates {
-				var r struct {
+				type record struct {
 					N             int
 					LogPredictive *float64 `json:"log_predictive"`
 					ELBO          *float64
@@ -210,7 +248,7 @@ func TestRunOracle(t *testing.T) {
 					Memory        float64
 					Posterior     map[string]any
 				}
-				must.Do(t, json.Unmarshal([]byte(line), &r))
+				r := decode[record](t, line)
 				equal(t, i+1, r.N)
 				want := o.Steps[i]
 				if want == nil {
@@ -282,8 +320,7 @@ func TestRunRejects(t *testing.T) {
 			s, estimates, rejected := runConfig(t, "model: "+c.model+"\nsource: {csv: {path: "+path+"}}\n")
 			equal(t, int64(1), s.Rejected)
 			equal(t, 2, len(estimates))
-			var r struct{ Reason, Place, Raw string }
-			must.Do(t, json.Unmarshal([]byte(rejected[0]), &r))
+			r := decode[struct{ Reason, Place, Raw string }](t, rejected[0])
 			equal(t, "in.csv:3", r.Place)
 			equal(t, strings.ToValidUTF8(c.line, "\ufffd"), r.Raw)
 			if !strings.Contains(r.Reason, c.reason) {
@@ -351,7 +388,7 @@ func TestRunStops(t *testing.T) {
 	in, out, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	lines := observations(600_000, 3)
 	put := func(path string, lines ...string) {
-		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+		save(t, path, lines...)
 	}
 	for _, sink := range []struct{ format, ext string }{{"jsonl", ".jsonl"}, {"jsonl", ".jsonl.gz"}, {"parquet", ".parquet"}} {
 		t.Run(sink.ext, func(t *testing.T) {
@@ -535,9 +572,7 @@ type sessionRecord struct {
 func readSessions(t *testing.T, lines []string) map[string][]sessionRecord {
 	t.Helper()
 	got := map[string][]sessionRecord{}
-	for _, line := range lines {
-		var r sessionRecord
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	for _, r := range parse[sessionRecord](t, lines) {
 		got[r.Key] = append(got[r.Key], r)
 	}
 	for _, records := range got {
@@ -725,13 +760,12 @@ func TestRunOfSeason(t *testing.T) {
 	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), got)
 	worst := map[string]float64{}
 	for key, records := range got {
-		for _, line := range records {
-			var r struct {
-				Time      time.Time
-				X         float64
-				Predicted struct{ Mean float64 }
-			}
-			must.Do(t, json.Unmarshal([]byte(line), &r))
+		type record struct {
+			Time      time.Time
+			X         float64
+			Predicted struct{ Mean float64 }
+		}
+		for _, r := range parse[record](t, records) {
 			if r.Time.After(begin.AddDate(0, 0, 20)) {
 				worst[key] = max(worst[key], math.Abs(r.X-r.Predicted.Mean))
 			}
@@ -776,9 +810,7 @@ func TestRunDetects(t *testing.T) {
 		}
 	}
 	kinds, alarms := map[string]int{}, map[string]int{}
-	for _, line := range estimates {
-		var r record
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	for _, r := range parse[record](t, estimates) {
 		kinds[r.Key+" "+r.Detect.Kind]++
 		equal(t, r.N <= 50, r.WarmUp != nil && *r.WarmUp)
 		equal(t, r.N == 1, r.LogP == nil)
@@ -812,9 +844,7 @@ func TestRunDetects(t *testing.T) {
 		t.Errorf("summary %v", s.Largest)
 	}
 	got := map[string]alertRecord{}
-	for _, line := range readLines(t, alerts) {
-		var a alertRecord
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+	for _, a := range parse[alertRecord](t, readLines(t, alerts)) {
 		got[a.Key+" "+a.Kind] = a
 	}
 	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
@@ -855,14 +885,13 @@ func TestRunAlertsWorthTelling(t *testing.T) {
 func TestRunKeys(t *testing.T) {
 	path := write(t, "in.jsonl", detected(10)...)
 	_, estimates, _ := runConfig(t, "model: {family: normal}\nlevels: []\ntop: 0.9\nkeys: [{match: 'ste*', model: {prior: {mu: 5000}}, top: 0.5}, {match: '*', top: 0.7}, {match: jumps, top: 0.1}]\nsource: {jsonl: {path: "+path+"}}\n")
-	for _, line := range estimates {
-		var r struct {
-			Key       string
-			N         int
-			Weight    float64
-			Predicted struct{ Mean float64 }
-		}
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	type record struct {
+		Key       string
+		N         int
+		Weight    float64
+		Predicted struct{ Mean float64 }
+	}
+	for _, r := range parse[record](t, estimates) {
 		equal(t, map[string]float64{"steady": 0.5, "jumps": 0.7}[r.Key], r.Weight)
 		if r.N == 1 {
 			equal(t, map[string]float64{"steady": 5000, "jumps": 0}[r.Key], r.Predicted.Mean)
@@ -879,8 +908,7 @@ func TestRunTimeUnit(t *testing.T) {
 	_, minutes, _ := runConfig(t, config+"time_unit: 1m\n")
 	equal(t, byKey(t, plain), byKey(t, minutes))
 	_, seconds, _ := runConfig(t, config+"time_unit: 30s\n")
-	var r struct{ Memory float64 }
-	must.Do(t, json.Unmarshal([]byte(byKey(t, seconds)["steady"][1]), &r))
+	r := decode[struct{ Memory float64 }](t, byKey(t, seconds)["steady"][1])
 	if math.Abs(r.Memory-(1+.9*.9)) > 1e-12 {
 		t.Errorf("memory %g after a gap of two units at 0.9", r.Memory)
 	}
@@ -892,13 +920,12 @@ func TestRunSmoothsAuto(t *testing.T) {
 	s, out, _ := runConfig(t, "transform: smooth\nmodel: {family: normal, prior: auto}\nsource: {jsonl: {path: "+path+"}}\n")
 	equal(t, int64(400), s.Records)
 	changes := map[string]int{}
-	for _, line := range out {
-		var r struct {
-			Key    string
-			N      int
-			Change bool
-		}
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+	type record struct {
+		Key    string
+		N      int
+		Change bool
+	}
+	for _, r := range parse[record](t, out) {
 		if r.Change && r.Key == "jumps" {
 			changes[fmt.Sprint(r.N)]++
 		}

@@ -184,7 +184,7 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 			var told bytes.Buffer
 			var s Summary
 			for _, lines := range [][]string{test.first, test.second} {
-				must.Do(t, os.WriteFile(in, []byte(strings.Join(lines, "")), 0o600))
+				save(t, in, lines...)
 				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
 				var err error
 				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&told, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {

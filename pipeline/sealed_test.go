@@ -54,8 +54,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	file := func(rest string) string {
 		return "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n" + rest
 	}
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	b.put(t, observations(100, 3)...)
 	topic := func(rest string) string { return b.config("group: g, changelog: states, bounded: true", rest) }
 

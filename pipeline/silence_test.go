@@ -3,7 +3,6 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,7 +39,7 @@ func TestSilenceIsTold(t *testing.T) {
 	type alert struct{ Key, Time, Kind, ID, Start, Message string }
 	run := func() (silences int64, alerts []alert) {
 		t.Helper()
-		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+		save(t, path, lines...)
 		s, _, _ := runConfig(t, text)
 		for _, line := range readLines(t, told) {
 			var a alert
@@ -130,9 +129,7 @@ func TestSilenceByRhythm(t *testing.T) {
 // which nothing comes, and its end is told once.
 func TestKafkaSilence(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 2)
-	b.CreateTopic(t, "alerts", 1, nil)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 2, "alerts", "out")
 	text := b.config("group: g, changelog: states", "records: brief\nsilence: {after: 1s}\nalerts: {kafka: {topic: alerts}}\n")
 	now := time.Now().UTC().Truncate(time.Second)
 	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
@@ -164,9 +161,7 @@ func TestKafkaSilence(t *testing.T) {
 	equal(t, int64(3), silences)
 
 	var got []string
-	for _, line := range b.values(t, "alerts") {
-		var a struct{ Key, Time, Kind, ID, Message string }
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+	for _, a := range parse[struct{ Key, Time, Kind, ID, Message string }](t, b.values(t, "alerts")) {
 		if a.Kind == "recovered" {
 			a.ID = "" // its partition is the hash's
 		}
@@ -188,8 +183,7 @@ func TestKafkaSilence(t *testing.T) {
 // nothing more comes.
 func TestKafkaWaitsOverARestart(t *testing.T) {
 	t.Parallel() // it waits
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	text := b.config("group: g, changelog: states", "lateness: 3s\n")
 	soon := time.Now().UTC().Add(2 * time.Second).Format(time.RFC3339Nano)
 	b.put(t, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}", soon), fmt.Sprintf("{\"key\":\"b\",\"time\":%q,\"x\":1}", soon))

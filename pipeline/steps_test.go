@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
 )
 
 // Runs that are killed at any moment decide alike what a clock decides: which observations have waited
@@ -24,10 +22,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := fakeBus(t, 2)
-			for _, topic := range []string{"out", "rejected", "alerts"} {
-				b.CreateTopic(t, topic, 1, nil)
-			}
+			b := fakeBus(t, 2, "out", "rejected", "alerts")
 			text := b.config("group: g, changelog: states", settings) +
 				"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, silent, recovered], max_age: none}\n"
 			rng := rand.New(rand.NewPCG(49, 1))
@@ -76,8 +71,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			outcome := map[string]string{} // of a record, the topic that has it
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
-					var e struct{ ID, Kind, State, Key, Reason string }
-					must.Do(t, json.Unmarshal([]byte(line), &e))
+					e := decode[struct{ ID, Kind, State, Key, Reason string }](t, line)
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
 					if was, known := said[name]; known && was != line {
 						t.Fatalf("%s, and then %s", was, line)

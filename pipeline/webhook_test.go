@@ -65,9 +65,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 	path, told := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
 	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}, beliefs: [change]}\n")
 	var want []string
-	for _, line := range readLines(t, told) {
-		var a struct{ ID, Kind string }
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+	for _, a := range parse[struct{ ID, Kind string }](t, readLines(t, told)) {
 		want = append(want, a.ID+" "+a.Kind)
 	}
 	slices.Sort(want)
@@ -119,8 +117,7 @@ func TestWebhookOfATopic(t *testing.T) {
 	address := l.Addr().String()
 	server := &http.Server{Handler: box}
 	go server.Serve(l)
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b := fakeBus(t, 1, "out")
 	lines := jumps(4000, 4)
 	told := filepath.Join(b.dir, "alerts.jsonl")
 	path := write(t, "in.jsonl", lines...)
@@ -151,9 +148,7 @@ func TestWebhookIsAway(t *testing.T) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	l.Close()
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "rejected")
 	cfg := strings.Replace(b.config("group: g", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
 	g := compose(t, cfg)
 	m := NewMetrics()
@@ -211,10 +206,7 @@ func TestReceivers(t *testing.T) {
 	defer hook.Close()
 	second := httptest.NewServer(other)
 	defer second.Close()
-	b := fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
-	b.CreateTopic(t, "alerts", 1, nil)
-	b.CreateTopic(t, "rejected", 1, nil)
+	b := fakeBus(t, 1, "out", "alerts", "rejected")
 	r := launch(t, compose(t, b.config("group: g, changelog: states", "silence: {after: 1s}\nalerts:\n  - {webhook: {url: \""+hook.URL+"\", batch: 100}, labels: {severity: page}}\n"+
 		"  - {webhook: {url: \""+second.URL+"\"}, keys: \"k1?\"}\n  - {kafka: {topic: alerts}, kinds: [recovered]}\n")))
 	// Records that are there before the source waits for them, with the time at which they were written,

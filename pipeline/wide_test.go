@@ -3,7 +3,6 @@ package pipeline
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/internal/testing/must"
 )
 
 // A wide table has the records of the long table that says the same, but for their places; and
@@ -60,7 +58,7 @@ func TestWideTable(t *testing.T) {
 	file, state := filepath.Join(dir, "wide.csv"), filepath.Join(dir, "s.bin")
 	got = nil
 	for _, rows := range []int{31, len(wide)} {
-		must.Do(t, os.WriteFile(file, []byte(strings.Join(wide[:rows], "")), 0o666))
+		save(t, file, wide[:rows]...)
 		_, part, _ := runConfig(t, fmt.Sprintf(model, file, options, ", state: "+state))
 		got = append(got, part...)
 	}

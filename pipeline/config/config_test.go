@@ -886,15 +886,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func BenchmarkParse(b *testing.B) {
-	text := []byte(with("levels:", "  - {alpha: 0.9, beta: 0.1}", "top: 1", "lateness: 30s"))
-	for b.Loop() {
-		if _, err := Parse("pump.yaml", text, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestParseWebhook(t *testing.T) {
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+"alerts: {webhook: {url: \"https://alerts.example/in\", headers: {Authorization: {file: token}, x-team: ops}, batch: 5, timeout: 3s}, kinds: [change]}\n")

@@ -413,44 +413,6 @@ func FuzzDecodeFields(f *testing.F) {
 	})
 }
 
-func BenchmarkDecodeJSON(b *testing.B) {
-	for _, bench := range []struct{ name, line string }{
-		{"scalar", `{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`},
-		{"vector", `{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": [1.2, 3.4, 5.6]}`},
-		{"list", `{"key": "s1", "time": 1767323045, "x": [[1.2, 3.4], [5.6, 7.8]]}`},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			line := []byte(bench.line)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := decodeJSON(line); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkDecodeFields(b *testing.B) {
-	for _, bench := range []struct {
-		name   string
-		fields []string
-	}{
-		{"scalar", []string{"s1", "2026-01-02 03:04:05", "1.2"}},
-		{"vector", []string{"s1", "2026-01-02T03:04:05Z", "1.2", "3.4", "5.6"}},
-		{"unix", []string{"s1", "1767323045", "1.2"}},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := decodeFields(bench.fields); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // TestFields decodes records that are not as the defaults have them, of files and topics.
 func TestFields(t *testing.T) {
 	const jsonPath = `{path: in.jsonl, key: [site.name, device.id], time: meta.at, values: [data.bar], zone: Europe/Berlin, missing: [NA, -999, null]}`
