@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/javatest"
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -44,9 +45,7 @@ func TestPrometheusFiles(t *testing.T) {
 // The config of the manifest is that of the example, for other servers.
 func TestPrometheusManifest(t *testing.T) {
 	text := loadManifests(t).configs["hafvf-prometheus"].Data["config.yaml"]
-	if _, err := config.Parse("prometheus.yaml", []byte(text), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(config.Parse("prometheus.yaml", []byte(text), nil))(t)
 	example := string(read(t, "prometheus.yaml"))
 	for line := range strings.Lines(text) {
 		if !strings.Contains(line, "http://") && !strings.Contains(example, strings.TrimSpace(line)) {

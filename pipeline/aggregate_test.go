@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/testing/must"
 )
 
 // An event is one of a file or topic.
@@ -225,9 +226,7 @@ func TestAggregateSessions(t *testing.T) {
 	for _, line := range counted(events, events[len(events)-1].at) {
 		var key, at, id string
 		var n, x, all int
-		if _, err := fmt.Sscan(line, &key, &at, &id, &n, &x, &all); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(line, &key, &at, &id, &n, &x, &all))(t)
 		if at <= last[key].Format(time.RFC3339) { // a session has no minutes after its last event
 			table = append(table, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%d}\n", key, at, x))
 		}

@@ -54,9 +54,7 @@ func BenchmarkRun(b *testing.B) {
 			}
 			g := must.Get(Compose(cfg))(b)
 			for b.Loop() {
-				if _, err := (Run{Graph: g}).Execute(context.Background(), nil); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(Run{Graph: g}.Execute(context.Background(), nil))(b)
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(peakMB(), "peak-MB")

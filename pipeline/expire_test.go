@@ -105,9 +105,7 @@ func TestExpireOfAFile(t *testing.T) {
 					if len(parts) > 1 {
 						text += fmt.Sprintf("state: %q\n", filepath.Join(dir, name+".states"))
 					}
-					if _, err := (Run{Graph: compose(t, text)}).Execute(context.Background(), nil); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(Run{Graph: compose(t, text)}.Execute(context.Background(), nil))(t)
 					if rejected := readLines(t, path("rejected")); len(trimmed(rejected)) > 0 {
 						t.Fatalf("rejected: %q", rejected[0])
 					}
@@ -226,9 +224,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	text := b.config("group: g, changelog: states", settings)
 	b.put(t, lines...)
 	whole := strings.NewReplacer("topic: out", "topic: whole", "topic: rejected", "topic: whole-rejected").Replace(b.config("bounded: true", settings))
-	if _, err := (Run{Graph: compose(t, whole)}).Execute(context.Background(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Run{Graph: compose(t, whole)}.Execute(context.Background(), nil))(t)
 	byID := func(topic string) map[string]string {
 		all := map[string]string{}
 		for _, line := range b.values(t, topic) {

@@ -243,9 +243,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ForgetKeysIn(path, []string{all[0].Key}, quiet); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(ForgetKeysIn(path, []string{all[0].Key}, quiet))(t)
 	left, _, err := readStateFile(path)
 	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Seal(), damaged) || left[0].Err == nil || !bytes.Equal(left[1].Seal(), all[2].Seal()) {
 		t.Errorf("%v, %+v", err, left)

@@ -100,9 +100,7 @@ func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []
 func parseLine(t *testing.T, line string) (key string, at time.Time, x float64) {
 	t.Helper()
 	var stamp string
-	if _, err := fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x))(t)
 	at = must.Get(time.Parse(time.RFC3339, stamp))(t)
 	return key, at, x
 }

@@ -89,7 +89,7 @@ func TestKafkaBadState(t *testing.T) {
 	lines := observations(400, 4)
 	cfg := compose(t, b.config("group: g, changelog: states, bounded: true", ""))
 	b.put(t, lines[:200]...)
-	must.Get((Run{Graph: cfg, Log: quiet}).Execute(t.Context(), nil))(t)
+	must.Get(Run{Graph: cfg, Log: quiet}.Execute(t.Context(), nil))(t)
 	whole := map[string][]byte{}
 	for _, r := range b.Consume(t, "states") {
 		whole[string(r.Key)] = r.Value

@@ -118,9 +118,7 @@ func TestKafkaRates(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
 	beam.ParDo0(s, &countRecordsFn{}, kafkaio.Read(s, src))
-	if _, err := direct.Execute(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(direct.Execute(t.Context(), p))(t)
 	equal(t, int64(n), countedRecords.Load())
 	measured("source to count")
 

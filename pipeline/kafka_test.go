@@ -394,9 +394,7 @@ func TestSessionsOfAPause(t *testing.T) {
 	b.put(t, line("c", 5000), line("d", 5000), line("a", 1.8))
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
-	if _, err := (Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}).Execute(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}.Execute(t.Context(), nil))(t)
 	// last are the records of the last revision, by id.
 	last := func(topic string) (all []string) {
 		revisions, lines := map[string]int{}, map[string]string{}
@@ -427,9 +425,7 @@ var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 func TestKafkaOtherConfiguration(t *testing.T) {
 	b := fakeBus(t, 2)
 	b.put(t, observations(100, 5)...)
-	if _, err := (Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}).Execute(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}.Execute(t.Context(), nil))(t)
 	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
 	if !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
 		t.Error(err)
@@ -461,9 +457,7 @@ func TestFilesGrow(t *testing.T) {
 		if i == 0 { // as if it had been killed
 			for _, path := range []string{csv, rejected} {
 				f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
-				if _, err := f.WriteString(`torn,"[`); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(f.WriteString(`torn,"[`))(t)
 				f.Close()
 			}
 		}

@@ -39,9 +39,7 @@ func TestMigrateStates(t *testing.T) {
 			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, "--migrate, and refuses them without") {
 				t.Errorf("%s: %v", says, err)
 			}
-			if _, err := (Run{Graph: compose(t, second), Migrate: true}).Execute(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)
 			says, err = CheckStates(t.Context(), compose(t, second), c.place, quiet)
 			if err != nil || !strings.HasSuffix(says, ": 3 keys: unchanged") {
 				t.Errorf("after it: %s: %v", says, err)
@@ -78,9 +76,7 @@ func TestMigrateStates(t *testing.T) {
 // The keys that no record comes for are carried over in the changelog too.
 func TestMigrateSilentKeys(t *testing.T) {
 	b, text := afterARun(t)
-	if _, err := (Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}).Execute(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}.Execute(t.Context(), nil))(t)
 	for key, value := range sealedIn(t, b, "states") {
 		if !bytes.Contains(value, []byte(`"top":0.9`)) {
 			t.Errorf("%s is still of the old config", key)

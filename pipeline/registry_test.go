@@ -319,9 +319,7 @@ func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]
 			t.Fatalf("schema %d in %q", id, rec.Value)
 		}
 		var v any
-		if _, err := schema.Decode(rec.Value[5:], &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(schema.Decode(rec.Value[5:], &v))(t)
 		all[idOf(t, rec)] = canonical(t, v)
 	}
 	return all
@@ -385,9 +383,7 @@ func TestAvroSinks(t *testing.T) {
 			topic := name + "-" + format
 			g := compose(t, b.config(fmt.Sprintf("bounded: true, registry: {url: %s}", r.URL()), fmt.Sprintf(rest, topic, format)),
 				"sink.kafka.topic="+topic, "sink.kafka.format="+format, "dead_letter.kafka.topic="+topic+"-rejected", "dead_letter.kafka.format="+format)
-			if _, err := (Run{Graph: g, Log: quiet}).Execute(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
 		}
 		kinds := []string{"", "-rejected"}
 		if name == "filter" {

@@ -77,7 +77,7 @@ func write(t testing.TB, name string, lines ...string) string {
 
 func save(t testing.TB, path string, lines ...string) {
 	t.Helper()
-	save(t, path, lines...)
+	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 }
 
 // decode reads a line of JSON.

@@ -126,9 +126,7 @@ func TestStatesWithoutSeal(t *testing.T) {
 	var file bytes.Buffer
 	file.WriteString("hafvf states 1\n")
 	z := must.Get(zstd.NewWriter(&file))(t)
-	if _, err := z.Write([]byte("\x02k1\x02\x00\x01")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(z.Write([]byte("\x02k1\x02\x00\x01")))(t)
 	must.Do(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 )
 
 // Runs that are killed at any moment decide alike what a clock decides: which observations have waited

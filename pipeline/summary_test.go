@@ -254,9 +254,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		in.Close()
 		b := fakeBus(t, 1)
 		b.put(t, test.lines...)
-		if _, err := (Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}).Execute(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}.Execute(t.Context(), nil))(t)
 		for where, got := range map[string][2][]string{"standard input": {estimates, rejected}, "topic": {b.values(t, "out"), b.values(t, "rejected")}} {
 			dead := strings.Join(got[1], "")
 			if len(got[0]) != len(test.lines)-test.rejects || strings.Count(dead, `"reason":`) != test.rejects || strings.Count(dead, want) != test.rejects {

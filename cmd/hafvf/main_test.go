@@ -258,9 +258,7 @@ func TestReaderGone(t *testing.T) {
 		cmd.Stdout, cmd.Stderr = w, &stderr
 		must.Do(t, cmd.Start())
 		w.Close()
-		if _, err := r.Read(make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Read(make([]byte, 100)))(t)
 		r.Close()
 		cmd.Wait() // its error is the code
 		if code := cmd.ProcessState.ExitCode(); code != 141 || stderr.Len() > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/test/integration/primitives"
 
+	"hafvf/internal/testing/must"
 	"hafvf/pipeline/direct"
 )
 
@@ -122,9 +123,7 @@ func TestBeamSuite(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				if _, err := (direct.Runner{Shards: shards}).Execute(ctx, c.build()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(direct.Runner{Shards: shards}.Execute(ctx, c.build()))(t)
 			})
 		}
 	}

@@ -115,9 +115,7 @@ func TestMemoryOfWindows(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := e.run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.run())(t)
 	close(stop)
 	<-counted
 	for _, what := range []string{"windows with states", "timers", "entries of queues", "windows of groups", "windows of side inputs"} {
@@ -185,9 +183,7 @@ func TestBackPressure(t *testing.T) {
 			t.Errorf("%d calls of a megabyte each while nothing could go on, want at most %d", n, most)
 		}
 	}()
-	if _, err := e.run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.run())(t)
 	if n := flooded.Load(); n != calls {
 		t.Errorf("%d calls, want %d", n, calls)
 	}

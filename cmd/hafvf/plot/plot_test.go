@@ -117,10 +117,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
 		must.Do(t, Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}))
-		var err error
-		if pictures[i], err = os.ReadFile(out); err != nil {
-			t.Fatal(err)
-		}
+		pictures[i] = must.Get(os.ReadFile(out))(t)
 	}
 	if !bytes.Equal(pictures[0], pictures[1]) {
 		t.Error("two pictures of one file differ")

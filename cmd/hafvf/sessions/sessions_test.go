@@ -201,9 +201,7 @@ func TestForeignReaders(t *testing.T) {
 	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
 	must.Do(t, os.WriteFile(in, []byte(lines), 0o666))
-	if _, err := Write(context.Background(), in, out, .95); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Write(context.Background(), in, out, .95))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -24,12 +24,8 @@ func files(t testing.TB, folder string) (metadata, data []byte) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	if data, err = os.ReadFile(all[0]); err != nil {
-		t.Fatal(err)
-	}
-	if metadata, err = os.ReadFile(filepath.Join("testdata", folder, metadataFile)); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(os.ReadFile(all[0]))(t)
+	metadata = must.Get(os.ReadFile(filepath.Join("testdata", folder, metadataFile)))(t)
 	return metadata, data
 }
 
