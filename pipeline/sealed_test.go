@@ -32,8 +32,7 @@ func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
 // states, and the config of the run.
 func afterARun(t *testing.T) (b *bus, text string) {
 	t.Helper()
-	b = fakeBus(t, 1)
-	b.CreateTopic(t, "out", 1, nil)
+	b = fakeBus(t, 1, "out")
 	b.put(t, observations(100, 3)...)
 	text = b.config("group: g, changelog: states, bounded: true", "")
 	must.Do(t, execute(t, text, quiet))

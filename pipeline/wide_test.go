@@ -12,6 +12,17 @@ import (
 	"hafvf/connectors"
 )
 
+// plain are records without their places, of which another table has others.
+func plain(lines []string) (all []string) {
+	for _, line := range lines {
+		before, after, _ := strings.Cut(line, `"id":"`)
+		_, after, _ = strings.Cut(after, `","n"`)
+		all = append(all, strings.TrimSpace(before+after))
+	}
+	slices.Sort(all)
+	return all
+}
+
 // A wide table has the records of the long table that says the same, but for their places; and
 // a run goes on where the run before has ended.
 func TestWideTable(t *testing.T) {
@@ -30,16 +41,6 @@ func TestWideTable(t *testing.T) {
 		for k, cell := range cells {
 			tall = append(tall, fmt.Sprintf("a%%2Fb/S%d,%s,%s\n", k+1, at, cell))
 		}
-	}
-	// without the place, of which the long table has other lines
-	plain := func(lines []string) (all []string) {
-		for _, line := range lines {
-			before, after, _ := strings.Cut(line, `"id":"`)
-			_, after, _ = strings.Cut(after, `"`)
-			all = append(all, strings.TrimSpace(before+after))
-		}
-		slices.Sort(all)
-		return all
 	}
 	const model = "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: %s%s}}%s}"
 	_, want, rejected := runConfig(t, fmt.Sprintf(model, write(t, "tall.csv", tall...), "", ""))
@@ -82,15 +83,6 @@ func TestObjectsOfSeveral(t *testing.T) {
 		}
 		labels := fmt.Sprintf(`{"__name__":"up","job":"%d"}`, k)
 		series = append(series, `{"metric":`+labels+`,"t":[],"v":[]}`+"\n", `{"metric":`+labels+`,"t":[`+strings.Join(times, ",")+`],"v":[`+strings.Join(values, ",")+`]}`+"\n")
-	}
-	plain := func(lines []string) (all []string) {
-		for _, line := range lines {
-			before, after, _ := strings.Cut(line, `"id":"`)
-			_, after, _ = strings.Cut(after, `","n"`)
-			all = append(all, strings.TrimSpace(before+after))
-		}
-		slices.Sort(all)
-		return all
 	}
 	for _, transform := range []string{"filter", "smooth"} {
 		text := "{transform: " + transform + ", model: {family: normal, prior: auto}, source: {jsonl: {path: %s%s}}}"

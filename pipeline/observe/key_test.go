@@ -105,3 +105,12 @@ func TestKeysOfRecords(t *testing.T) {
 		}
 	}
 }
+
+// A value that a schema registry has framed says so, where none is set.
+func TestFramedValues(t *testing.T) {
+	p := must.Get(NewParser(config.Fields{Key: []string{"key"}, Values: []string{"x"}}))(t)
+	_, err := p.record(&kafkaio.Record{Value: []byte("\x00\x00\x00\x01\x02{}")}, &keyed.Observation{})
+	if err == nil || !strings.HasPrefix(err.Error(), "the value is framed by a schema registry (schema 258): set registry") {
+		t.Error(err)
+	}
+}

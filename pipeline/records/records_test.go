@@ -274,3 +274,12 @@ func TestReference(t *testing.T) {
 		}
 	}
 }
+
+// Numbers have an exponent where JSON of other programs has one.
+func TestNumbers(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 1e-6: "0.000001", -9e-7: "-9e-07", 1e20: "100000000000000000000", 1e21: "1e+21", math.Inf(1): "null"} {
+		if got := string(appendNumber(nil, f)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
