@@ -28,8 +28,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -45,14 +45,14 @@ var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-p
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text := must.Get(os.ReadFile(path))(t)
+	text := expect.Get(os.ReadFile(path))(t)
 	return text
 }
 
 func graph(t *testing.T, example string, set ...string) *pipeline.Graph {
 	t.Helper()
-	cfg := must.Get(config.Parse(example, read(t, example), set))(t)
-	g := must.Get(pipeline.Compose(cfg))(t)
+	cfg := expect.Get(config.Parse(example, read(t, example), set))(t)
+	g := expect.Get(pipeline.Compose(cfg))(t)
 	return g
 }
 
@@ -90,7 +90,7 @@ func compose(t *testing.T, path string) (c composition) {
 // Every example is a config, and the files that it names are those that a compose
 // file can mount.
 func TestExamples(t *testing.T) {
-	here := must.Get(filepath.Glob("*.yaml"))(t)
+	here := expect.Get(filepath.Glob("*.yaml"))(t)
 	for _, name := range here {
 		if !slices.Contains(examples, name) && !strings.HasPrefix(name, "compose") && name != "alerts.yaml" {
 			t.Errorf("%s is not tested", name)
@@ -214,7 +214,7 @@ func rights(t *testing.T) (all []acl) {
 		for i := 0; i+1 < len(words); i += 2 {
 			switch words[i] {
 			case "--operation":
-				op := must.Get(kmsg.ParseACLOperation(words[i+1]))(t)
+				op := expect.Get(kmsg.ParseACLOperation(words[i+1]))(t)
 				a.operations = append(a.operations, op)
 			case "--topic":
 				a.kind, a.name = kmsg.ACLResourceTypeTopic, words[i+1]
@@ -351,7 +351,7 @@ func TestScram(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{TLS: true, SASL: "SCRAM-SHA-512", User: "hafvf", Password: password, Properties: authorizer})
 	b.CreateTopic(t, "observations", 4, nil)
 	secret := filepath.Join(t.TempDir(), "password")
-	must.Do(t, os.WriteFile(secret, []byte(password+"\n"), 0o600))
+	expect.OK(t, os.WriteFile(secret, []byte(password+"\n"), 0o600))
 	g := graph(t, "scram-sha-512.yaml", "source.kafka.brokers=[\""+b.Addr()+"\"]",
 		"source.kafka.tls.ca="+b.Certificates.CA, "source.kafka.sasl.password.file="+secret,
 		"alerts=[{kafka: {topic: alerts}}, {webhook: {url: \"http://127.0.0.1:1\"}}]")
@@ -388,7 +388,7 @@ func asked(t *testing.T, m *pipeline.Metrics) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	families := must.Get(registry.Gather())(t)
+	families := expect.Get(registry.Gather())(t)
 	known := map[string]bool{}
 	for _, f := range families {
 		known[f.GetName()] = true
@@ -441,7 +441,7 @@ func rules(t *testing.T) map[string]string {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(read(t, "alerts.yaml")))
 	decoder.KnownFields(true)
-	must.Do(t, decoder.Decode(&rules))
+	expect.OK(t, decoder.Decode(&rules))
 	for _, g := range rules.Groups {
 		if g.Name == "" || len(g.Rules) == 0 {
 			t.Errorf("a group of rules is empty: %+v", g)
@@ -470,7 +470,7 @@ func panels(t *testing.T, file string) map[string]string {
 			List []struct{ Name string }
 		}
 	}
-	must.Do(t, json.Unmarshal(read(t, file), &board))
+	expect.OK(t, json.Unmarshal(read(t, file), &board))
 	var variables []string
 	for _, v := range board.Templating.List {
 		variables = append(variables, v.Name)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/flink"
 )
 
@@ -58,7 +58,7 @@ func TestFlinkImages(t *testing.T) {
 	}
 	// The job server and a TaskManager need the same of Java's modules.
 	var config map[string]string
-	must.Do(t, yaml.Unmarshal(read(t, "flink/config.yaml"), &config))
+	expect.OK(t, yaml.Unmarshal(read(t, "flink/config.yaml"), &config))
 	opens := regexp.MustCompile(`--add-opens=\S+ALL-UNNAMED`)
 	if diff := cmp.Diff(opens.FindAllString(config["env.java.opts.all"], -1), opens.FindAllString(text, -1)); diff != "" {
 		t.Errorf("flink/config.yaml and flink/Dockerfile open other packages of Java:\n%s", diff)
@@ -73,7 +73,7 @@ func TestFlinkImages(t *testing.T) {
 func flinkConfig(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var config map[string]string
-	must.Do(t, yaml.Unmarshal(text, &config))
+	expect.OK(t, yaml.Unmarshal(text, &config))
 	return config
 }
 

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -44,7 +44,7 @@ type manifests struct {
 // an error.
 func loadManifests(t *testing.T) manifests {
 	t.Helper()
-	files := must.Get(filepath.Glob("kubernetes/*/*.yaml"))(t)
+	files := expect.Get(filepath.Glob("kubernetes/*/*.yaml"))(t)
 	m := manifests{
 		map[string]core.Namespace{}, map[string]core.ServiceAccount{}, map[string]rbac.Role{}, map[string]rbac.RoleBinding{},
 		map[string]networking.NetworkPolicy{}, map[string]core.ConfigMap{}, map[string]core.PersistentVolumeClaim{}, map[string]core.Service{},
@@ -277,8 +277,8 @@ func TestKubernetesFlink(t *testing.T) {
 	if settings["kubernetes.namespace"] != "hafvf" {
 		t.Errorf("kubernetes.namespace is %s", settings["kubernetes.namespace"])
 	}
-	cfg := must.Get(config.Parse("job.yaml", []byte(m.configs["hafvf"].Data["config.yaml"]), nil))(t)
-	g := must.Get(pipeline.Compose(cfg))(t)
+	cfg := expect.Get(config.Parse("job.yaml", []byte(m.configs["hafvf"].Data["config.yaml"]), nil))(t)
+	g := expect.Get(pipeline.Compose(cfg))(t)
 	r := g.Runner
 	service := func(address, from string) {
 		t.Helper()
@@ -289,7 +289,7 @@ func TestKubernetesFlink(t *testing.T) {
 		}
 	}
 	service(r.Cluster.Endpoint, "runner.endpoint")
-	rest := must.Get(url.Parse(r.Cluster.REST))(t)
+	rest := expect.Get(url.Parse(r.Cluster.REST))(t)
 	service(rest.Host, "runner.rest")
 	if args := m.deployments["beam-jobserver"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--flink-master=" + rest.Host}) {
 		t.Errorf("the job server's arguments are %q", args)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -45,7 +45,7 @@ func TestPrometheusFiles(t *testing.T) {
 // The config of the manifest is that of the example, for other servers.
 func TestPrometheusManifest(t *testing.T) {
 	text := loadManifests(t).configs["hafvf-prometheus"].Data["config.yaml"]
-	must.Get(config.Parse("prometheus.yaml", []byte(text), nil))(t)
+	expect.Get(config.Parse("prometheus.yaml", []byte(text), nil))(t)
 	example := string(read(t, "prometheus.yaml"))
 	for line := range strings.Lines(text) {
 		if !strings.Contains(line, "http://") && !strings.Contains(example, strings.TrimSpace(line)) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // An event is one of a file or topic.
@@ -226,7 +226,7 @@ func TestAggregateSessions(t *testing.T) {
 	for _, line := range counted(events, events[len(events)-1].at) {
 		var key, at, id string
 		var n, x, all int
-		must.Get(fmt.Sscan(line, &key, &at, &id, &n, &x, &all))(t)
+		expect.Get(fmt.Sscan(line, &key, &at, &id, &n, &x, &all))(t)
 		if at <= last[key].Format(time.RFC3339) { // a session has no minutes after its last event
 			table = append(table, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%d}\n", key, at, x))
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
@@ -27,8 +27,8 @@ func BenchmarkRun(b *testing.B) {
 		lines := observations(n, keys)
 		b.Run(fmt.Sprintf("keys=%d/loop", keys), func(b *testing.B) {
 			for b.Loop() {
-				est := must.Get(keyed.NewEstimator(keyed.Config{Filter: normalConfig, Order: keyed.EventTime}))(b)
-				l := must.Get(records.NewLayout(normalConfig))(b)
+				est := expect.Get(keyed.NewEstimator(keyed.Config{Filter: normalConfig, Order: keyed.EventTime}))(b)
+				l := expect.Get(records.NewLayout(normalConfig))(b)
 				tracks := map[string]*keyed.Track{}
 				var out []byte
 				for _, line := range lines {
@@ -52,9 +52,9 @@ func BenchmarkRun(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g := must.Get(Compose(cfg))(b)
+			g := expect.Get(Compose(cfg))(b)
 			for b.Loop() {
-				must.Get(Run{Graph: g}.Execute(context.Background(), nil))(b)
+				expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(b)
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "records/s")
 			b.ReportMetric(peakMB(), "peak-MB")

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A record of the future is rejected with its reason, and costs no other record: in a topic by
@@ -43,7 +43,7 @@ func TestTimesAhead(t *testing.T) {
 		}
 		b := fakeBus(t, 1)
 		b.put(t, lines...)
-		s = must.Get(Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil))(t)
+		s = expect.Get(Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil))(t)
 		rejected = b.values(t, "rejected")
 		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], "h ahead of the clock") {
 			t.Errorf("%s of a topic: %d estimates, rejected %q, %d late", transform, len(b.values(t, "out")), rejected, s.Late)
@@ -137,7 +137,7 @@ func TestLogOfTurns(t *testing.T) {
 	}
 	var log bytes.Buffer
 	text := "model: {family: normal}\nsource: {csv: {path: " + write(t, "in.csv", lines.String()) + "}}\nsink: none\n"
-	must.Do(t, execute(t, text, slog.New(slog.NewTextHandler(&log, nil))))
+	expect.OK(t, execute(t, text, slog.New(slog.NewTextHandler(&log, nil))))
 	told("a run", log.String())
 
 	log.Reset()
@@ -198,7 +198,7 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
 	b.put(t, line(now.Add(-2*time.Second)))
 	b.await(t, "rejected", 1, r)
-	all := must.Get(gather(metrics))(t)
+	all := expect.Get(gather(metrics))(t)
 	s := r.halt(t)
 	if s.Late != 1 || s.LateIdle != 1 || s.Lag.Usual < 2*time.Second || !strings.Contains(s.String(), "with source.kafka.disorder: ") {
 		t.Errorf("%d late, %d of them behind the watermark, lag %+v:\n%s", s.Late, s.LateIdle, s.Lag, s)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/inspect"
 )
 
@@ -73,7 +73,7 @@ func TestDraft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := write(t, test.name, test.lines...)
-			text := must.Get(inspect.Draft(path))(t)
+			text := expect.Get(inspect.Draft(path))(t)
 			for _, want := range test.wants {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("no %q in\n%s", want, text)
@@ -89,7 +89,7 @@ func TestDraft(t *testing.T) {
 
 func TestDraftOfBundled(t *testing.T) {
 	for name, keys := range map[string]int64{"cloud.csv": 8, "tweets.csv": 5} {
-		text := must.Get(inspect.Draft(filepath.Join("../testdata/nab", name)))(t)
+		text := expect.Get(inspect.Draft(filepath.Join("../testdata/nab", name)))(t)
 		s, _, _ := runConfig(t, strings.Replace(string(text), "alerts:\n  jsonl: {path: alerts.jsonl}\n", "", 1))
 		if s.Rejected > 0 || s.Keys != keys {
 			t.Errorf("%s: %d rejected, %d keys", name, s.Rejected, s.Keys)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A life is what a key shows between two pauses in which it expires. Its end is another key's in a
@@ -105,7 +105,7 @@ func TestExpireOfAFile(t *testing.T) {
 					if len(parts) > 1 {
 						text += fmt.Sprintf("state: %q\n", filepath.Join(dir, name+".states"))
 					}
-					must.Get(Run{Graph: compose(t, text)}.Execute(context.Background(), nil))(t)
+					expect.Get(Run{Graph: compose(t, text)}.Execute(context.Background(), nil))(t)
 					if rejected := readLines(t, path("rejected")); len(trimmed(rejected)) > 0 {
 						t.Fatalf("rejected: %q", rejected[0])
 					}
@@ -163,7 +163,7 @@ func TestExpireOfATopic(t *testing.T) {
 		"alerts: {kafka: {topic: alerts}, kinds: [silent], max_age: none}\n"
 	stored := func() (keys []string) {
 		var all strings.Builder
-		must.Do(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
+		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
 		for line := range strings.Lines(all.String()) {
 			keys = append(keys, eventOf(t, line).key)
 		}
@@ -224,7 +224,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	text := b.config("group: g, changelog: states", settings)
 	b.put(t, lines...)
 	whole := strings.NewReplacer("topic: out", "topic: whole", "topic: rejected", "topic: whole-rejected").Replace(b.config("bounded: true", settings))
-	must.Get(Run{Graph: compose(t, whole)}.Execute(context.Background(), nil))(t)
+	expect.Get(Run{Graph: compose(t, whole)}.Execute(context.Background(), nil))(t)
 	byID := func(topic string) map[string]string {
 		all := map[string]string{}
 		for _, line := range b.values(t, topic) {
@@ -258,7 +258,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	expire(start.Add(2000 * time.Hour))
 	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		var left strings.Builder
-		must.Do(t, ListStates(t.Context(), compose(t, text), "", &left, quiet))
+		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &left, quiet))
 		if !strings.Contains(left.String(), `"key":"k`) {
 			break
 		}

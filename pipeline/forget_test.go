@@ -14,7 +14,7 @@ import (
 
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/stored"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/store"
 )
 
@@ -35,7 +35,7 @@ func TestTombstonesForget(t *testing.T) {
 	text := b.config(settings, "detect: true\nincidents: true\nsilence: true\n")
 	stored := func() string {
 		var all strings.Builder
-		must.Do(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
+		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
 		return all.String()
 	}
 	put("a", "b", "a", "b", "c")
@@ -155,11 +155,11 @@ func TestForgetKeysOfFile(t *testing.T) {
 	first := run("forgets", lines[:cut])
 	was, source := held("forgets")
 	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
-	must.Do(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
 	path := filepath.Join(dir, "forgets")
 
 	// What does not succeed leaves the file.
-	unlock := must.Get(store.Lock(path, "", quiet))(t)
+	unlock := expect.Get(store.Lock(path, "", quiet))(t)
 	_, err := ForgetKeysIn(path, []string{gone}, quiet)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
 		t.Error(err)
@@ -243,7 +243,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must.Get(ForgetKeysIn(path, []string{all[0].Key}, quiet))(t)
+	expect.Get(ForgetKeysIn(path, []string{all[0].Key}, quiet))(t)
 	left, _, err := readStateFile(path)
 	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Seal(), damaged) || left[0].Err == nil || !bytes.Equal(left[1].Seal(), all[2].Seal()) {
 		t.Errorf("%v, %+v", err, left)
@@ -325,7 +325,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	want := fakeBus(t, 2)
 	want.CreateTopic(t, "out", 1, nil)
 	want.put(t, lines...)
-	must.Do(t, execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet))
+	expect.OK(t, execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet))
 	all, got := byKey(t, want.values(t, "out")), byKey(t, b.values(t, "out"))
 	for _, key := range f.Keys {
 		n := 0

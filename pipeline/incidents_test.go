@@ -17,7 +17,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
 )
 
@@ -48,8 +48,8 @@ const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence
 func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []string, alone int) {
 	t.Helper()
 	f := g.transform.(filtering)
-	est := must.Get(keyed.NewEstimator(f.cfg.Config))(t)
-	fleet := must.Get(incidents.New(incidents.Config{}))(t)
+	est := expect.Get(keyed.NewEstimator(f.cfg.Config))(t)
+	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	type name struct{ key, id, kind string }
 	told := map[name]keyed.Told{}
 	tracks := map[string]*keyed.Track{}
@@ -100,8 +100,8 @@ func plainFleet(t *testing.T, g *Graph, ids []string, lines []string) (alerts []
 func parseLine(t *testing.T, line string) (key string, at time.Time, x float64) {
 	t.Helper()
 	var stamp string
-	must.Get(fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x))(t)
-	at = must.Get(time.Parse(time.RFC3339, stamp))(t)
+	expect.Get(fmt.Sscanf(strings.NewReplacer(`{"key":`, "", `,"time":`, " ", `,"x":`, " ", "}", "").Replace(line), "%q %q %g", &key, &stamp, &x))(t)
+	at = expect.Get(time.Parse(time.RFC3339, stamp))(t)
 	return key, at, x
 }
 
@@ -125,7 +125,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 		alerts := filepath.Join(dir, name)
 		g := compose(t, fleetConfig+"source: {jsonl: {path: "+file+"}}\nsink: none\nalerts:\n- jsonl: {path: "+alerts+"}\n- {jsonl: {path: "+digests+"}, kinds: [incident], digest: 24h}\n", set...)
 		m := NewMetrics()
-		s := must.Get(Run{Graph: g, Metrics: m}.Execute(context.Background(), nil))(t)
+		s := expect.Get(Run{Graph: g, Metrics: m}.Execute(context.Background(), nil))(t)
 		all, err := gather(m)
 		if err != nil || int(all["hafvf_incidents_total"]) != strings.Count(strings.Join(readLines(t, alerts), ""), `"state":"opened"`) {
 			t.Errorf("%v: %v incidents among the metrics", err, all["hafvf_incidents_total"])
@@ -200,7 +200,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	}
 	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n", "silence={after: 90m}")
 	for range 5 {
-		fleet := must.Get(incidents.New(incidents.Config{}))(t)
+		fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 		var mu sync.Mutex
 		var last time.Time
 		got, want, silent := map[string]string{}, map[string]string{}, 0
@@ -271,7 +271,7 @@ func TestIncidentOfSilence(t *testing.T) {
 	})
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
 	g := compose(t, fleetConfig+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\nalerts: {jsonl: {path: "+alerts+"}}\n")
-	s := must.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
+	s := expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
 	silent, told := 0, strings.Join(readLines(t, alerts), "")
 	for _, line := range readLines(t, alerts) {
 		if strings.Contains(line, `"kind":"silent"`) && strings.Contains(line, `"incident":"s1/r2@`) {

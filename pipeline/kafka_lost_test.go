@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 )
 
 // TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,
@@ -89,7 +89,7 @@ func TestKafkaBadState(t *testing.T) {
 	lines := observations(400, 4)
 	cfg := compose(t, b.config("group: g, changelog: states, bounded: true", ""))
 	b.put(t, lines[:200]...)
-	must.Get(Run{Graph: cfg, Log: quiet}.Execute(t.Context(), nil))(t)
+	expect.Get(Run{Graph: cfg, Log: quiet}.Execute(t.Context(), nil))(t)
 	whole := map[string][]byte{}
 	for _, r := range b.Consume(t, "states") {
 		whole[string(r.Key)] = r.Value
@@ -97,7 +97,7 @@ func TestKafkaBadState(t *testing.T) {
 	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: whole["k1"][:len(whole["k1"])-1]})
 	b.put(t, lines[200:]...)
 	var log strings.Builder
-	s := must.Get(Run{Graph: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil))(t)
+	s := expect.Get(Run{Graph: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil))(t)
 	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key began anew") {
 		t.Error(s)
 	}
@@ -154,7 +154,7 @@ func (switchboard) Enabled(context.Context, slog.Level) bool { return true }
 // first bundle is waited for.
 func TestKafkaAwayAtFirst(t *testing.T) {
 	dir := t.TempDir()
-	k := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "in")))(t)
+	k := expect.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "in")))(t)
 	defer func() { k.Close() }()
 	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
 	_, text, _ := net.SplitHostPort(b.brokers[0])
@@ -186,8 +186,8 @@ func TestKafkaAwayAtFirst(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("nobody missed the broker")
 	}
-	k = must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port)))(t)
-	must.Do(t, <-done)
+	k = expect.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port)))(t)
+	expect.OK(t, <-done)
 	equal(t, int64(300), s.Records)
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
@@ -205,7 +205,7 @@ func TestKafkaTopicMadeAgain(t *testing.T) {
 	r := launch(t, compose(t, cfg))
 	b.await(t, "out", 100, r)
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	must.Do(t, k.DeleteTopic("in"))
+	expect.OK(t, k.DeleteTopic("in"))
 	b.CreateTopic(t, "in", 1, nil)
 	b.put(t, lines...)
 	for _, r := range []*running{r, launch(t, compose(t, cfg))} {
@@ -228,7 +228,7 @@ func TestStopWithoutKafka(t *testing.T) {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
 			b, gone := fakeBus(t, 1), kafkatest.Fake(t)
-			sink := must.Get(json.Marshal(gone.ListenAddrs()))(t)
+			sink := expect.Get(json.Marshal(gone.ListenAddrs()))(t)
 			text := strings.Replace(b.config(source, ""), "sink: {kafka: {topic: out}}", fmt.Sprintf("sink: {kafka: {brokers: %s, topic: out}}", sink), 1)
 			r := launch(t, compose(t, text))
 			for deadline := time.Now().Add(time.Minute); gone.LeaderFor("out", 0) < 0; time.Sleep(20 * time.Millisecond) {

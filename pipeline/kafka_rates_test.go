@@ -21,8 +21,8 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline/direct"
 )
 
@@ -118,7 +118,7 @@ func TestKafkaRates(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	src := kafkaio.Source{Cluster: kafkaio.Cluster{Brokers: bus.brokers}, Topics: []string{"in"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true}
 	beam.ParDo0(s, &countRecordsFn{}, kafkaio.Read(s, src))
-	must.Get(direct.Execute(t.Context(), p))(t)
+	expect.Get(direct.Execute(t.Context(), p))(t)
 	equal(t, int64(n), countedRecords.Load())
 	measured("source to count")
 
@@ -160,7 +160,7 @@ func TestKafkaLatency(t *testing.T) {
 			set = append(set, "source.kafka.changelog="+changelog)
 		}
 		r := launch(t, compose(t, b.config("group: g"+changelog, "order: arrival"), set...))
-		producer := must.Get(kgo.NewClient(kgo.SeedBrokers(b.brokers...)))(t)
+		producer := expect.Get(kgo.NewClient(kgo.SeedBrokers(b.brokers...)))(t)
 		defer producer.Close()
 		lines := observations(rate**rateSeconds, 10_000)
 		begin := time.Now()

@@ -24,8 +24,8 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 )
 
@@ -72,8 +72,8 @@ func (b *bus) config(source, rest string) string {
 
 func compose(t testing.TB, text string, set ...string) *Graph {
 	t.Helper()
-	cfg := must.Get(config.Parse("test.yaml", []byte(text), append([]string{"records=full"}, set...)))(t)
-	g := must.Get(Compose(cfg))(t)
+	cfg := expect.Get(config.Parse("test.yaml", []byte(text), append([]string{"records=full"}, set...)))(t)
+	g := expect.Get(Compose(cfg))(t)
 	return g
 }
 
@@ -130,7 +130,7 @@ func TestKafkaEqualsPlainLoop(t *testing.T) {
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig, Order: keyed.Arrival}), byKey(t, b.values(t, "out")))
 	for _, r := range b.Consume(t, "out") {
 		var e struct{ Key, ID string }
-		must.Do(t, json.Unmarshal(r.Value, &e))
+		expect.OK(t, json.Unmarshal(r.Value, &e))
 		if string(r.Key) != e.Key || len(r.Headers) != 1 || r.Headers[0].Key != "id" || string(r.Headers[0].Value) != e.ID {
 			t.Fatalf("key %s, headers %v of %s", r.Key, r.Headers, r.Value)
 		}
@@ -264,7 +264,7 @@ func TestKafkaWaits(t *testing.T) {
 			r.halt(t)
 			equal(t, 400, len(b.values(t, "out")))
 			// One bounded run more ends, and with it the waiting.
-			s = must.Get(Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
+			s = expect.Get(Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
 			equal(t, int64(2), s.Records)
 			out := byKey(t, b.values(t, "out"))["k1"]
 			last := out[len(out)-2:]
@@ -341,7 +341,7 @@ func TestKafkaSmooths(t *testing.T) {
 	lines := observations(3_000, 20)
 	b.put(t, lines...)
 	smooth := "transform: smooth\nsession: {gap: 100s}"
-	s := must.Get(Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil))(t)
+	s := expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil))(t)
 	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
 	if s.Sessions < 20 {
 		t.Errorf("%d sessions", s.Sessions)
@@ -394,7 +394,7 @@ func TestSessionsOfAPause(t *testing.T) {
 	b.put(t, line("c", 5000), line("d", 5000), line("a", 1.8))
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
-	must.Get(Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}.Execute(t.Context(), nil))(t)
+	expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}.Execute(t.Context(), nil))(t)
 	// last are the records of the last revision, by id.
 	last := func(topic string) (all []string) {
 		revisions, lines := map[string]int{}, map[string]string{}
@@ -425,7 +425,7 @@ var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 func TestKafkaOtherConfiguration(t *testing.T) {
 	b := fakeBus(t, 2)
 	b.put(t, observations(100, 5)...)
-	must.Get(Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}.Execute(t.Context(), nil))(t)
+	expect.Get(Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}.Execute(t.Context(), nil))(t)
 	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
 	if !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
 		t.Error(err)
@@ -456,13 +456,13 @@ func TestFilesGrow(t *testing.T) {
 		r.halt(t)
 		if i == 0 { // as if it had been killed
 			for _, path := range []string{csv, rejected} {
-				f := must.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
-				must.Get(f.WriteString(`torn,"[`))(t)
+				f := expect.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
+				expect.Get(f.WriteString(`torn,"[`))(t)
 				f.Close()
 			}
 		}
 	}
-	text := must.Get(os.ReadFile(csv))(t)
+	text := expect.Get(os.ReadFile(csv))(t)
 	equal(t, [2]int{2001, 2}, [2]int{rows(csv), rows(rejected)})
 	if strings.Contains(string(text), "torn") || strings.Count(string(text), "key,time,") != 1 {
 		t.Errorf("%.500s", text)
@@ -486,7 +486,7 @@ func TestEmbedded(t *testing.T) {
 		}
 		return w.Write(ctx, messages)
 	}
-	s := must.Get(Run{Graph: g, Example: example}.Execute(t.Context(), nil))(t)
+	s := expect.Get(Run{Graph: g, Example: example}.Execute(t.Context(), nil))(t)
 	equal(t, [3]int64{500, 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 	equal(t, 500, len(readLines(t, out)))
 }

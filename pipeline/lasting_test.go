@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // The end of an alarm goes to receivers whose kinds are written out and name it, with or without
@@ -44,7 +44,7 @@ func TestEndOfAlarm(t *testing.T) {
 				if line == "" {
 					continue
 				}
-				must.Do(t, json.Unmarshal([]byte(line), &a))
+				expect.OK(t, json.Unmarshal([]byte(line), &a))
 				switch shift := start.Add(2000 * 5 * time.Minute); {
 				case a.Time.Before(shift):
 				case a.Kind == "recovered":

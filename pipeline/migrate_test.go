@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // States of another config are refused with the names of what differs. CheckStates says
@@ -30,7 +30,7 @@ func TestMigrateStates(t *testing.T) {
 		place string
 	}{{"file", file, states}, {"changelog", topic, "states"}} {
 		t.Run(c.where, func(t *testing.T) {
-			must.Do(t, execute(t, c.text(lines[:200], before), quiet))
+			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
 			if err := execute(t, second, quiet); err == nil || !strings.Contains(err.Error(), "written with other model.prior, ") || !strings.Contains(err.Error(), "--migrate") {
 				t.Errorf("without Migrate: %v", err)
@@ -39,7 +39,7 @@ func TestMigrateStates(t *testing.T) {
 			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, "--migrate, and refuses them without") {
 				t.Errorf("%s: %v", says, err)
 			}
-			must.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)
+			expect.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)
 			says, err = CheckStates(t.Context(), compose(t, second), c.place, quiet)
 			if err != nil || !strings.HasSuffix(says, ": 3 keys: unchanged") {
 				t.Errorf("after it: %s: %v", says, err)
@@ -76,7 +76,7 @@ func TestMigrateStates(t *testing.T) {
 // The keys that no record comes for are carried over in the changelog too.
 func TestMigrateSilentKeys(t *testing.T) {
 	b, text := afterARun(t)
-	must.Get(Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}.Execute(t.Context(), nil))(t)
+	expect.Get(Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}.Execute(t.Context(), nil))(t)
 	for key, value := range sealedIn(t, b, "states") {
 		if !bytes.Contains(value, []byte(`"top":0.9`)) {
 			t.Errorf("%s is still of the old config", key)

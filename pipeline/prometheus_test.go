@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/connectors/promio"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
@@ -137,7 +137,7 @@ func TestQueryIsLikeFile(t *testing.T) {
 	end := begin.Add(29 * time.Hour) // the run has read further
 	o.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/?start=%d&end=%d&step=60", begin.Unix(), end.Unix()), nil))
 	path := filepath.Join(t.TempDir(), "dump.json")
-	must.Do(t, os.WriteFile(path, append(answer.Body.Bytes(), '\n'), 0o600))
+	expect.OK(t, os.WriteFile(path, append(answer.Body.Bytes(), '\n'), 0o600))
 	_, want, refused := runConfig(t, queryConfig+"source: {jsonl: {path: "+path+", layout: series, key: metric, values: values}}\n")
 	if diff := cmp.Diff(byPlace(t, want, end), byPlace(t, got, end)); diff != "" {
 		t.Errorf("records (-file +query)\n%.2000s", diff)
@@ -153,13 +153,13 @@ func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	all := map[string]string{}
 	for _, line := range lines {
 		var r map[string]any
-		must.Do(t, json.Unmarshal([]byte(line), &r))
+		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		delete(r, "id")
-		at := must.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
+		at := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
 		if at.After(end) {
 			continue
 		}
-		b := must.Get(json.Marshal(r))(t)
+		b := expect.Get(json.Marshal(r))(t)
 		place := fmt.Sprint(r["key"], r["time"])
 		if all[place] != "" {
 			t.Errorf("%s comes twice", place)
@@ -216,7 +216,7 @@ func TestQueryGoesOn(t *testing.T) {
 		b, _ := os.ReadFile(out)
 		return strings.Count(string(b), "\n")
 	}
-	must.Do(t, watchQuery(t, text+sink, false, func() bool { return lines() > 300 }))
+	expect.OK(t, watchQuery(t, text+sink, false, func() bool { return lines() > 300 }))
 	stopped := lines()
 	if err := watchQuery(t, text+sink, true, func() bool { return lines() > stopped+600 }); err == nil {
 		t.Error("an aborted run has no error")
@@ -225,7 +225,7 @@ func TestQueryGoesOn(t *testing.T) {
 		b, _ := os.ReadFile(out)
 		return strings.Count(string(b), end.Format(`"time":"`+time.RFC3339)) == 3
 	}
-	must.Do(t, watchQuery(t, text+sink, false, upTo))
+	expect.OK(t, watchQuery(t, text+sink, false, upTo))
 	_, want, _ := runConfig(t, strings.Replace(strings.Replace(text, "query: load", "query: load, bounded: true", 1), "state: "+state, "", 1))
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
@@ -370,7 +370,7 @@ func TestQueryBeginsOnce(t *testing.T) {
 			got[r.ID] = line
 		}
 		if aborted {
-			must.Do(t, os.Remove(out))
+			expect.OK(t, os.Remove(out))
 			time.Sleep(1500 * time.Millisecond) // the present goes on
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/observe"
 )
 
@@ -144,7 +144,7 @@ func TestFormatsAreEqual(t *testing.T) {
 		for _, format := range []string{registry.Auto, f.name} {
 			out := "out-" + format
 			g := compose(t, b.config(fmt.Sprintf("bounded: true, %s, format: %s, registry: {url: %s}", readingFields, format, r.URL()), ""), "sink.kafka.topic="+out)
-			s := must.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
+			s := expect.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
 			equal(t, [3]int64{int64(len(all)), 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 			got := b.values(t, out)
 			slices.Sort(got)
@@ -293,7 +293,7 @@ func BenchmarkFormats(b *testing.B) {
 				for i, v := range values {
 					records[i] = kafkaio.Record{Position: kafkaio.Position{Topic: "in"}, Value: v}
 				}
-				must.Do(b, read(b.Context(), quiet, records))
+				expect.OK(b, read(b.Context(), quiet, records))
 				for _, o := range decoder.Topic(records) {
 					if o.Err != nil {
 						b.Fatal(o.Err)
@@ -319,7 +319,7 @@ func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]
 			t.Fatalf("schema %d in %q", id, rec.Value)
 		}
 		var v any
-		must.Get(schema.Decode(rec.Value[5:], &v))(t)
+		expect.Get(schema.Decode(rec.Value[5:], &v))(t)
 		all[idOf(t, rec)] = canonical(t, v)
 	}
 	return all
@@ -339,7 +339,7 @@ func (b *bus) inJSON(t *testing.T, topic string) map[string]string {
 	all := map[string]string{}
 	for _, rec := range b.Consume(t, topic) {
 		var v any
-		must.Do(t, json.Unmarshal(rec.Value, &v))
+		expect.OK(t, json.Unmarshal(rec.Value, &v))
 		all[idOf(t, rec)] = canonical(t, v)
 	}
 	return all
@@ -363,7 +363,7 @@ func canonical(t *testing.T, v any) string {
 		}
 		return v
 	}
-	text := must.Get(json.Marshal(drop(v)))(t)
+	text := expect.Get(json.Marshal(drop(v)))(t)
 	return string(text)
 }
 
@@ -383,7 +383,7 @@ func TestAvroSinks(t *testing.T) {
 			topic := name + "-" + format
 			g := compose(t, b.config(fmt.Sprintf("bounded: true, registry: {url: %s}", r.URL()), fmt.Sprintf(rest, topic, format)),
 				"sink.kafka.topic="+topic, "sink.kafka.format="+format, "dead_letter.kafka.topic="+topic+"-rejected", "dead_letter.kafka.format="+format)
-			must.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
+			expect.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
 		}
 		kinds := []string{"", "-rejected"}
 		if name == "filter" {

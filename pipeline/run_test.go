@@ -29,7 +29,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/segments"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -49,7 +49,7 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
 	g := compose(t, text, "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
-	s = must.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
+	s = expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
 	if s.part {
 		read := func(path string) []string {
 			if path += ".partial"; !slices.Contains(s.Partial, path) {
@@ -64,7 +64,7 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 
 func readLines(t testing.TB, path string) []string {
 	t.Helper()
-	text := must.Get(os.ReadFile(path))(t)
+	text := expect.Get(os.ReadFile(path))(t)
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -77,7 +77,7 @@ func write(t testing.TB, name string, lines ...string) string {
 
 func save(t testing.TB, path string, lines ...string) {
 	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 }
 
 // decode reads a line of JSON.
@@ -105,7 +105,7 @@ func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[
 	cfg.Order = keyed.EventTime
 	loop := newLoop(t, cfg)
 	for i, line := range lines {
-		must.Do(t, loop.estimate([]byte(line), fmt.Sprintf("%s:%d", name, i+1)))
+		expect.OK(t, loop.estimate([]byte(line), fmt.Sprintf("%s:%d", name, i+1)))
 	}
 	return loop.out
 }
@@ -120,7 +120,7 @@ type loop struct {
 
 func newLoop(t testing.TB, cfg keyed.Config) *loop {
 	t.Helper()
-	layout, est := must.Get(records.NewLayout(cfg.Filter))(t), must.Get(keyed.NewEstimator(cfg))(t)
+	layout, est := expect.Get(records.NewLayout(cfg.Filter))(t), expect.Get(keyed.NewEstimator(cfg))(t)
 	return &loop{layout, est, map[string]*keyed.Track{}, map[string][]string{}}
 }
 
@@ -214,7 +214,7 @@ func TestRunOracle(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text := must.Get(os.ReadFile(file))(t)
+			text := expect.Get(os.ReadFile(file))(t)
 			var o struct {
 				Model        json.RawMessage
 				Levels       json.RawMessage
@@ -228,7 +228,7 @@ func TestRunOracle(t *testing.T) {
 					Posterior     map[string]any
 				}
 			}
-			must.Do(t, json.Unmarshal(text, &o))
+			expect.OK(t, json.Unmarshal(text, &o))
 			lines := make([]string, len(o.Observations))
 			for i, x := range o.Observations {
 				if bytes.HasPrefix(x, []byte("[[")) && bytes.Count(x, []byte("[")) == 2 {
@@ -348,7 +348,7 @@ func TestRunFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := must.Get(Compose(cfg))(t)
+			g := expect.Get(Compose(cfg))(t)
 			_, err = Run{Graph: g}.Execute(context.Background(), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %s in it", err, c.want)
@@ -409,7 +409,7 @@ func TestRunStops(t *testing.T) {
 				t.Error("the output or the state was replaced")
 			}
 			whole := filepath.Join(dir, "part"+sink.ext) // its extension says how it is read
-			must.Do(t, os.Rename(path+".partial", whole))
+			expect.OK(t, os.Rename(path+".partial", whole))
 			rd, err := connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}})
 			if err != nil {
 				t.Fatal(err)
@@ -442,7 +442,7 @@ func TestBoundedTopicStops(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.csv")
 	const before = "of the run before"
-	must.Do(t, os.WriteFile(path, []byte(before), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(before), 0o600))
 	b := fakeBus(t, 1)
 	b.put(t, observations(10_000, 3)...)
 	brokers, _ := json.Marshal(b.brokers)
@@ -471,8 +471,8 @@ func TestRunFailsInTheMiddle(t *testing.T) {
 		z.Write([]byte(line))
 	}
 	z.Close()
-	must.Do(t, os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600))
-	must.Do(t, os.WriteFile(out, []byte("of the run before"), 0o600))
+	expect.OK(t, os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600))
+	expect.OK(t, os.WriteFile(out, []byte("of the run before"), 0o600))
 	s, err := Run{Graph: compose(t, "model: {family: normal}\nlevels: []\nstate: "+state+"\nsource: {jsonl: {path: "+in+"}}\nsink: {csv: {path: "+out+"}}\n")}.Execute(context.Background(), nil)
 	if err == nil || !strings.Contains(err.Error(), "cut off") {
 		t.Errorf("the error is %v", err)
@@ -507,7 +507,7 @@ func runWell(t *testing.T, text string) Summary {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(path))(t)
+	text := expect.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -611,7 +611,7 @@ func runSessions(t *testing.T, levels string, each func(key string, session []se
 // TestRunSegments compares the records of the pipeline with hafvf.Segmenter on each
 // session of each key.
 func TestRunSegments(t *testing.T) {
-	m := must.Get(expfam.New("normal", nil, 0))(t)
+	m := expect.Get(expfam.New("normal", nil, 0))(t)
 	smoother := segments.NewSegmenter(m, 10)
 	changes := 0
 	s := runSessions(t, "", func(_ string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
@@ -652,7 +652,7 @@ func TestRunSegments(t *testing.T) {
 // TestRunSmooths compares the records of the pipeline with Filter.Smooth on each session
 // of each key, where the config has levels.
 func TestRunSmooths(t *testing.T) {
-	m := must.Get(expfam.New("normal", nil, 0))(t)
+	m := expect.Get(expfam.New("normal", nil, 0))(t)
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	count, changes := 0, 0
 	s := runSessions(t, "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\n", func(key string, session []sessionEntry, steps [][][]float64, records []sessionRecord) {
@@ -732,7 +732,7 @@ type alertRecord struct {
 // scale: predictions follow the local time through the change of the clocks. A record
 // without a time is rejected.
 func TestRunOfSeason(t *testing.T) {
-	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
+	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	rng := rand.New(rand.NewPCG(3, 5))
 	var lines []string
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
@@ -946,7 +946,7 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 
 // When clocks go back, no record of local times is late, and each has a moment of its own.
 func TestRunWhenClocksGoBack(t *testing.T) {
-	zone := must.Get(time.LoadLocation("Europe/Berlin"))(t)
+	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	lines := []string{"key,time,x\n"}
 	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
 	const minutes = 10 * 60

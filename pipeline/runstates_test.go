@@ -16,7 +16,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/store"
 )
 
@@ -94,11 +94,11 @@ type growing struct {
 func growingFiles(dir string) map[string]growing {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	save := func(t *testing.T, name string, text []byte) {
-		must.Do(t, os.WriteFile(path(name), text, 0o600))
+		expect.OK(t, os.WriteFile(path(name), text, 0o600))
 	}
 	table := func(t *testing.T, name string, lines []string, w *connectors.Sink) {
 		w.Path, w.Columns = path(name), []connectors.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: connectors.Number}}
-		out := must.Get(connectors.Create(*w))(t)
+		out := expect.Get(connectors.Create(*w))(t)
 		for _, line := range lines {
 			key, o, err := decodeJSON([]byte(line))
 			if err == nil {
@@ -108,7 +108,7 @@ func growingFiles(dir string) map[string]growing {
 				t.Fatal(err)
 			}
 		}
-		must.Do(t, out.Commit())
+		expect.OK(t, out.Commit())
 	}
 	return map[string]growing{
 		"jsonl": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
@@ -208,8 +208,8 @@ func TestStateFileRefuses(t *testing.T) {
 		_, err := Run{Graph: g}.Execute(context.Background(), nil)
 		return err
 	}
-	must.Do(t, run("model: {family: normal}\n"))
-	good := must.Get(os.ReadFile(states))(t)
+	expect.OK(t, run("model: {family: normal}\n"))
+	good := expect.Get(os.ReadFile(states))(t)
 	if err := run("model: {family: normal, prior: {mu: 3}}\n"); err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") {
 		t.Errorf("another prior: %v", err)
 	}
@@ -219,7 +219,7 @@ func TestStateFileRefuses(t *testing.T) {
 	flipped := slices.Clone(good)
 	flipped[len(flipped)/2] ^= 1
 	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
-		must.Do(t, os.WriteFile(states, bad, 0o600))
+		expect.OK(t, os.WriteFile(states, bad, 0o600))
 		if err := run("model: {family: normal}\n"); err == nil || !strings.Contains(err.Error(), "is no file of states, or it is damaged") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -273,7 +273,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		t.Skip(err)
 	}
 	before := readFile(t, state)
-	unlock := must.Get(store.Lock(state, "stop it", quiet))(t)
+	unlock := expect.Get(store.Lock(state, "stop it", quiet))(t)
 	for _, path := range []string{state, link} {
 		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
 		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -281,7 +281,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		}
 	}
 	unlock()
-	must.Do(t, os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600))
 	if readFile(t, state) != before {
 		t.Error("a run that was refused changed the file")
 	}

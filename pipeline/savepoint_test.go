@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/keyed/stored"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 const (
@@ -23,12 +23,12 @@ const (
 // What the states in a savepoint say is what the job's last records said.
 func TestListSavepoint(t *testing.T) {
 	const path = savepoints + "settings"
-	text := must.Get(os.ReadFile(savepoints + "settings.jsonl"))(t)
+	text := expect.Get(os.ReadFile(savepoints + "settings.jsonl"))(t)
 	fields := []string{"key", "n", "time", "estimate", "weight", "memory"}
 	want := fieldsOf(t, lines(string(text)), fields...)
 	g := compose(t, ofSavepoints+fromSomewhere)
 	var out bytes.Buffer
-	must.Do(t, ListSavepoint(g, path, "", &out))
+	expect.OK(t, ListSavepoint(g, path, "", &out))
 	if diff := cmp.Diff(want, fieldsOf(t, lines(out.String()), fields...), rounded); diff != "" || len(want) != 115 {
 		t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
 	}
@@ -47,8 +47,8 @@ func TestListSavepoint(t *testing.T) {
 func TestSavepointWithSettings(t *testing.T) {
 	const path = savepoints + "settings"
 	var under, alone bytes.Buffer
-	must.Do(t, ListSavepoint(compose(t, ofSavepoints+"top: 0.5\n"+fromSomewhere), path, "", &under))
-	must.Do(t, ListStatesIn(path, "", &alone))
+	expect.OK(t, ListSavepoint(compose(t, ofSavepoints+"top: 0.5\n"+fromSomewhere), path, "", &under))
+	expect.OK(t, ListStatesIn(path, "", &alone))
 	if diff := cmp.Diff(alone.String(), under.String()); diff != "" || strings.Count(alone.String(), "\n") != 115 {
 		t.Errorf("(-alone +under another config) %.2000s", diff)
 	}
@@ -105,7 +105,7 @@ func TestListSavepointRefuses(t *testing.T) {
 // The states of a job with cells: 0 do not say what they were written with. They are read
 // under the config, and another one cannot be told what it keeps of them.
 func TestStatesWithoutSettings(t *testing.T) {
-	all := must.Get(savepointStates(savepoints + "settings"))(t)
+	all := expect.Get(savepointStates(savepoints + "settings"))(t)
 	for i := range all {
 		all[i].Settings = ""
 	}
@@ -141,16 +141,16 @@ func TestListDamagedSavepoint(t *testing.T) {
 		"\x00\x08settings": "\x00\x08Settings",
 	} {
 		folder := t.TempDir()
-		must.Do(t, os.CopyFS(folder, os.DirFS(savepoints+"settings")))
+		expect.OK(t, os.CopyFS(folder, os.DirFS(savepoints+"settings")))
 		files, err := filepath.Glob(folder + "/*-*")
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
-		data := must.Get(os.ReadFile(files[0]))(t)
+		data := expect.Get(os.ReadFile(files[0]))(t)
 		if !bytes.Contains(data, []byte(from)) {
 			t.Fatalf("no %q", from)
 		}
-		must.Do(t, os.WriteFile(files[0], bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
+		expect.OK(t, os.WriteFile(files[0], bytes.ReplaceAll(data, []byte(from), []byte(to)), 0o600))
 		var out bytes.Buffer
 		if err := ListSavepoint(compose(t, ofSavepoints+fromSomewhere), folder, "", &out); err == nil || out.Len() > 0 {
 			t.Errorf("%q in place of %q: %v, %d keys", to, from, err, strings.Count(out.String(), "\n"))

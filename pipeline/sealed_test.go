@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // sealedIn are the last values of a changelog by key, without its head.
@@ -35,7 +35,7 @@ func afterARun(t *testing.T) (b *bus, text string) {
 	b = fakeBus(t, 1, "out")
 	b.put(t, observations(100, 3)...)
 	text = b.config("group: g, changelog: states, bounded: true", "")
-	must.Do(t, execute(t, text, quiet))
+	expect.OK(t, execute(t, text, quiet))
 	return b, text
 }
 
@@ -60,7 +60,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	const written = "time_unit: 1m\n"
 	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
 		t.Run(name, func(t *testing.T) {
-			must.Do(t, execute(t, text(written), quiet))
+			expect.OK(t, execute(t, text(written), quiet))
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{
 				"time_unit: 1h\n":                      "it was written with other time_unit;",
@@ -124,9 +124,9 @@ func TestStatesWithoutSeal(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	var file bytes.Buffer
 	file.WriteString("hafvf states 1\n")
-	z := must.Get(zstd.NewWriter(&file))(t)
-	must.Get(z.Write([]byte("\x02k1\x02\x00\x01")))(t)
-	must.Do(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
+	z := expect.Get(zstd.NewWriter(&file))(t)
+	expect.Get(z.Write([]byte("\x02k1\x02\x00\x01")))(t)
+	expect.OK(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)
 	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove the file") {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // In a file a gap is told: that the key fell silent, dated when the bound was passed, and
@@ -46,7 +46,7 @@ func TestSilenceIsTold(t *testing.T) {
 			if line == "" {
 				continue
 			}
-			must.Do(t, json.Unmarshal([]byte(line), &a))
+			expect.OK(t, json.Unmarshal([]byte(line), &a))
 			alerts = append(alerts, a)
 		}
 		return s.Silences, alerts
@@ -99,7 +99,7 @@ func TestSilenceIsTold(t *testing.T) {
 
 func berlin(t *testing.T) *time.Location {
 	t.Helper()
-	zone := must.Get(time.LoadLocation("Europe/Berlin"))(t)
+	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	return zone
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
@@ -47,7 +47,7 @@ var rounded = cmpopts.EquateApprox(1e-14, 0)
 func listed(t *testing.T, text, key string) []string {
 	t.Helper()
 	var out bytes.Buffer
-	must.Do(t, ListStates(t.Context(), compose(t, text), key, &out, quiet))
+	expect.OK(t, ListStates(t.Context(), compose(t, text), key, &out, quiet))
 	return strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 

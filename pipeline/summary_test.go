@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -154,7 +154,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
-	families := must.Get(registry.Gather())(t)
+	families := expect.Get(registry.Gather())(t)
 	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_alarms_muted_total" })
 	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(muted) {
 		t.Errorf("metric %v, want %d", families, muted)
@@ -231,7 +231,7 @@ func TestSpreadsheetTimes(t *testing.T) {
 func TestSpreadsheetTimesElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.csv": "key,time,x\na,2026-01-02,1\n", "b.csv": "key,time,x\na,46000.5,1\n"} {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {csv: {path: '"+filepath.Join(dir, "*.csv")+"'}}\nsink: none\n")}.Execute(t.Context(), nil)
 	if want := "the times of \"" + filepath.Join(dir, "b.csv") + "\" seem to be days"; err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -246,7 +246,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		lines   []string
 		rejects int
 	}{{"", slices.Concat(days, others), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
-		in := must.Get(os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n")))(t)
+		in := expect.Get(os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n")))(t)
 		stdin := os.Stdin
 		os.Stdin = in
 		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.more+"}}\n")
@@ -254,7 +254,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		in.Close()
 		b := fakeBus(t, 1)
 		b.put(t, test.lines...)
-		must.Get(Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}.Execute(t.Context(), nil))(t)
+		expect.Get(Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}.Execute(t.Context(), nil))(t)
 		for where, got := range map[string][2][]string{"standard input": {estimates, rejected}, "topic": {b.values(t, "out"), b.values(t, "rejected")}} {
 			dead := strings.Join(got[1], "")
 			if len(got[0]) != len(test.lines)-test.rejects || strings.Count(dead, `"reason":`) != test.rejects || strings.Count(dead, want) != test.rejects {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // An inbox is a receiver of alerts.
@@ -73,7 +73,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 		t.Fatalf("only %d alerts", len(want))
 	}
 
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	box := &inbox{ids: map[string]int{}}
 	address := l.Addr().String()
 	l.Close() // the receiver is away at first
@@ -94,7 +94,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 // Alerts that the receiver refuses are in the dead letter, with the reason.
 func TestWebhookRefused(t *testing.T) {
 	box := &inbox{refuse: true, ids: map[string]int{}}
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: box}
 	go server.Serve(l)
 	defer server.Close()
@@ -113,7 +113,7 @@ func TestWebhookRefused(t *testing.T) {
 // have the same id.
 func TestWebhookOfATopic(t *testing.T) {
 	box := &inbox{ids: map[string]int{}}
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	server := &http.Server{Handler: box}
 	go server.Serve(l)
@@ -133,7 +133,7 @@ func TestWebhookOfATopic(t *testing.T) {
 	time.Sleep(time.Second)
 	server = &http.Server{Handler: box}
 	defer server.Close()
-	l = must.Get(net.Listen("tcp", address))(t)
+	l = expect.Get(net.Listen("tcp", address))(t)
 	go server.Serve(l)
 	b.await(t, "out", 4000, r)
 	s := r.halt(t)
@@ -145,7 +145,7 @@ func TestWebhookOfATopic(t *testing.T) {
 // A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
 // alerts are in the dead letter. The log says so, and the metrics.
 func TestWebhookIsAway(t *testing.T) {
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	l.Close()
 	b := fakeBus(t, 1, "out", "rejected")
@@ -244,7 +244,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) {
 			t.Parallel()
-			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+			l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			address := l.Addr().String()
 			l.Close()
 			b := fakeBus(t, 1)
@@ -284,7 +284,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 				t.Errorf("%d undelivered, %q", s.Undelivered, b.values(t, "rejected"))
 			}
 			box := &inbox{ids: map[string]int{}}
-			l = must.Get(net.Listen("tcp", address))(t)
+			l = expect.Get(net.Listen("tcp", address))(t)
 			server := &http.Server{Handler: box}
 			defer server.Close()
 			go server.Serve(l)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/internal/testing/e2e"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/testdata"
 )
 
@@ -86,7 +86,7 @@ func withoutSpeeds(report string) string {
 
 // The bundled series against NAB's own windows, in words and in a picture.
 func TestBacktestOfBundled(t *testing.T) {
-	nab := must.Get(filepath.Abs("../../testdata/nab"))(t)
+	nab := expect.Get(filepath.Abs("../../testdata/nab"))(t)
 	picture := filepath.Join(t.TempDir(), "nab.svg")
 	var all strings.Builder
 	for _, args := range [][]string{
@@ -98,7 +98,7 @@ func TestBacktestOfBundled(t *testing.T) {
 			t.Fatalf("%v: exit %d: %s", args, code, stderr)
 		}
 		all.WriteString(withoutSpeeds(stdout) + "\n")
-		text := must.Get(os.ReadFile(picture))(t)
+		text := expect.Get(os.ReadFile(picture))(t)
 		for _, want := range []string{">novelty<", ">alarms a week<", ">budget a week<", ">window, hit<", ">window, missed<"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%v: the picture has no %s", args, want)
@@ -207,13 +207,13 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	text := must.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
+	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	told, byKey := map[string]int{}, map[string]map[string]int{}
 	hit, falseAlarms := map[string]time.Duration{}, 0
 	var alerts []alertRecord
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+		expect.OK(t, json.Unmarshal([]byte(line), &a))
 		alerts = append(alerts, a)
 		told[a.Kind]++
 		if byKey[a.Key] == nil {

@@ -20,7 +20,7 @@ import (
 
 	"hafvf/internal/streams"
 	"hafvf/internal/testing/e2e"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A dataSet is a file as somebody has it, with the config that leads from it to alarms and
@@ -452,7 +452,7 @@ func TestDataSets(t *testing.T) {
 				return stdout
 			}
 			draft, out := hafvf("init "+d.file), "out.jsonl"
-			must.Do(t, os.WriteFile(filepath.Join(dir, "init.yaml"), []byte(draft), 0o666))
+			expect.OK(t, os.WriteFile(filepath.Join(dir, "init.yaml"), []byte(draft), 0o666))
 			// A season is a suggestion for values that have one, which a look at the beginning cannot tell.
 			if checked := hafvf("check init.yaml"); warnings.MatchString(strings.ReplaceAll(checked, "suggest  model.season:", "season")) {
 				t.Errorf("what init writes does not pass check without a warning:\n%s%s", draft, checked)
@@ -498,9 +498,9 @@ var clockTimes = regexp.MustCompile(`[0-9.]+ s\b|[0-9]+ records/s|[0-9]+ records
 func compareGolden(t *testing.T, golden, got string) {
 	t.Helper()
 	if *update {
-		must.Do(t, os.WriteFile(golden, []byte(got), 0o666))
+		expect.OK(t, os.WriteFile(golden, []byte(got), 0o666))
 	}
-	want := must.Get(os.ReadFile(golden))(t)
+	want := expect.Get(os.ReadFile(golden))(t)
 	if diff := godiff.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
@@ -509,10 +509,10 @@ func compareGolden(t *testing.T, golden, got string) {
 // readAlerts reads alerts that a run has written, by time.
 func readAlerts(t *testing.T, file string) (all []alertRecord) {
 	t.Helper()
-	text := must.Get(os.ReadFile(file))(t)
+	text := expect.Get(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+		expect.OK(t, json.Unmarshal([]byte(line), &a))
 		all = append(all, a)
 	}
 	slices.SortStableFunc(all, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // TestDeployCommands: the command lines of compose files, manifests and the
@@ -30,7 +30,7 @@ func TestDeployCommands(t *testing.T) {
 		files = append(files, found...)
 	}
 	for _, name := range files {
-		text := must.Get(os.ReadFile(name))(t)
+		text := expect.Get(os.ReadFile(name))(t)
 		decoder := yaml.NewDecoder(bytes.NewReader(text))
 		for {
 			var doc yaml.Node
@@ -45,7 +45,7 @@ func TestDeployCommands(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"README.md", "flink.md", "reference.md"} {
-		text := must.Get(os.ReadFile(filepath.Join(deploy, page)))(t)
+		text := expect.Get(os.ReadFile(filepath.Join(deploy, page)))(t)
 		for _, m := range regexp.MustCompile(`(?m)^    (?:.* )?(?:hafvf|/hafvf|run --rm hafvf) ((?:run|check|status|stop|worker)\b[^#\n]*)`).FindAllStringSubmatch(string(text), -1) {
 			lines[page+": "+m[1]] = strings.Fields(m[1])
 		}

@@ -18,8 +18,8 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/dofn"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/transforms"
@@ -96,7 +96,7 @@ func (s *site) rates(t *testing.T, n int) {
 						text += fmt.Sprintf("runner: {name: flink, endpoint: %q, rest: %q, worker: %q, parallelism: %s, cells: %d}\n", s.Endpoint(), s.REST(), s.Worker(), parallelism, *flinkCells)
 					}
 					cfg := filepath.Join(t.TempDir(), "rates.yaml")
-					must.Do(t, os.WriteFile(cfg, []byte(text), 0o600))
+					expect.OK(t, os.WriteFile(cfg, []byte(text), 0o600))
 					d := program.Start(t, nil, "run", cfg)
 					t.Logf("%.0f records/s", s.rate(t, d, out, n))
 					if strings.HasPrefix(runner, "flink") {
@@ -184,17 +184,17 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	must.Do(t, job.Start(t.Context()))
+	expect.OK(t, job.Start(t.Context()))
 	all, got := int64(max(n/drawn, 1)*drawn), int64(0)
 	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d observations", got, all)
 		}
-		counts := must.Get(job.Counters(t.Context(), "hafvf"))(t)
+		counts := expect.Get(job.Counters(t.Context(), "hafvf"))(t)
 		got = counts["records"]
 	}
 	rate := float64(all) / time.Since(begin).Seconds()
-	must.Do(t, job.Cancel(t.Context()))
+	expect.OK(t, job.Cancel(t.Context()))
 	return rate
 }
 
@@ -224,7 +224,7 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 
 func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 	t.Helper()
-	est := must.Get(keyed.NewEstimator(keyed.Config{Filter: cfg, Order: keyed.Arrival}))(t)
+	est := expect.Get(keyed.NewEstimator(keyed.Config{Filter: cfg, Order: keyed.Arrival}))(t)
 	tracks := make([]*keyed.Track, keys)
 	for k := range tracks {
 		tracks[k] = est.NewTrack(fmt.Sprintf("k%d", k))

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 )
 
 // States of files forget keys between runs alone, and say which. Those of a savepoint are the job's.
 func TestForgetInFile(t *testing.T) {
 	dir := t.TempDir()
 	save := func(name, text string) {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	save("c.yaml", "model: {family: normal}\norder: arrival\nstate: s.bin\nsource: {csv: {path: '-'}}\nsink: {jsonl: {path: out.jsonl}}\n")
 	run := func(stdin string, code int, stdout, stderr string, args ...string) {
@@ -48,7 +48,7 @@ func TestForgetInFile(t *testing.T) {
 	run("", 1, "", `hafvf: no key matches "p*" in s.bin`, "states", "forget", "s.bin", "--key", "p*")
 	run("", 0, "forgot 2 keys of 20 in s.bin\n", "forgot k3\nforgot k4\n", "states", "forget", "c.yaml", "--key", "k4", "--key", "k3")
 	run(rows.String(), 0, "", "20 keys", "run", "c.yaml")
-	text := must.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t)
+	text := expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t)
 	for _, want := range []string{`{"key":"k3","time":null,"id":"stdin:5","n":1,`, `{"key":"k5","time":null,"id":"stdin:7","n":3,`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %.500s", want, text)
@@ -62,7 +62,7 @@ func TestForgetInFile(t *testing.T) {
 	if err != nil || len(saved) == 0 {
 		t.Skip("there are no savepoints", err)
 	}
-	path := must.Get(filepath.Abs(saved[0]))(t)
+	path := expect.Get(filepath.Abs(saved[0]))(t)
 	run("", 2, "", "is a savepoint, which only a job on Flink changes: set source.kafka.tombstones: forget", "states", "forget", path, "--key", "*")
 }
 
@@ -77,7 +77,7 @@ func TestKafkaForget(t *testing.T) {
 	all := e2e.Observations("in", 6_000, 40, 11)
 	feed := func(d *e2e.Daemon, part int) {
 		t.Helper()
-		must.Do(t, <-e2e.Feed(t, b, all[part*2000:(part+1)*2000], time.Second))
+		expect.OK(t, <-e2e.Feed(t, b, all[part*2000:(part+1)*2000], time.Second))
 		d.Eventually(t, "all is read", func() bool {
 			return e2e.Held(t, b, "forgets-out")+e2e.Held(t, b, "forgets-rejected") >= int64(2000*(part+1))
 		})
@@ -118,7 +118,7 @@ func TestKafkaForget(t *testing.T) {
 				Key string
 				N   int
 			}
-			must.Do(t, json.Unmarshal([]byte(value), &e))
+			expect.OK(t, json.Unmarshal([]byte(value), &e))
 			if e.N == 1 {
 				begun[e.Key]++
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 )
 
 var kills = flag.Int("kills", 24, "kills of the long form of TestKafkaKills")
@@ -28,7 +28,7 @@ sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}
 alerts: {kafka: {topic: %[2]s-alerts}}
 `, b.Addr(), run, more)
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -59,7 +59,7 @@ func TestKafkaKills(t *testing.T) {
 			d.Kill()
 			d = program.Start(t, nil, "run", cfg)
 		}
-		must.Do(t, <-fed)
+		expect.OK(t, <-fed)
 		i++
 	}
 	want := noFaults(t, b)

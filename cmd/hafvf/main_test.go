@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/e2e"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 var program e2e.Program
@@ -36,7 +36,7 @@ func TestExitCodes(t *testing.T) {
 		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], group: g, sasl: {mechanism: plain, username: u, password: {env: P}}}}\n" +
 			"sink: {kafka: {topic: out}}\n",
 	})
-	must.Do(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
+	expect.OK(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
 	for _, c := range []struct {
 		name   string
 		args   string
@@ -159,7 +159,7 @@ func TestInit(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	must.Do(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600))
 	if code, stdout, stderr := program.Run(t, dir, "", "check", "c.yaml"); code != 0 || !strings.Contains(stdout, "100 % of the records parse, 33.3 % are missing; 1.5 to 2") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
@@ -194,7 +194,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestCountsDemo(t *testing.T) {
-	dir := must.Get(filepath.Abs("../../testdata/nab"))(t)
+	dir := expect.Get(filepath.Abs("../../testdata/nab"))(t)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	code, _, stderr := program.Run(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
 	if code != 0 || !strings.Contains(stderr, " 0 rejected, 0 not converged") {
@@ -256,9 +256,9 @@ func TestReaderGone(t *testing.T) {
 		cmd.Env, cmd.Dir = append(os.Environ(), program.Env...), dir
 		var stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = w, &stderr
-		must.Do(t, cmd.Start())
+		expect.OK(t, cmd.Start())
 		w.Close()
-		must.Get(r.Read(make([]byte, 100)))(t)
+		expect.Get(r.Read(make([]byte, 100)))(t)
 		r.Close()
 		cmd.Wait() // its error is the code
 		if code := cmd.ProcessState.ExitCode(); code != 141 || stderr.Len() > 0 {

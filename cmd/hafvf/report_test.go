@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"hafvf/internal/testing/e2e"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A run's alerts make the page that a run of its config makes, and its counts are those of the
@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
 		t.Fatal(stderr)
 	}
-	text := must.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
+	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	alarms := 0
 	for line := range strings.Lines(string(text)) {
 		if !json.Valid([]byte(line)) {
@@ -66,7 +66,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("hafvf %s: exit %d: %s", c.args, code, stderr)
 			continue
 		}
-		page := must.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
+		page := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
 		for _, says := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.says} {
 			if !strings.Contains(string(page), says) {
 				t.Errorf("hafvf %s: the page does not say %q", c.args, says)
@@ -97,7 +97,7 @@ func TestReportOfIncidents(t *testing.T) {
 	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
 		t.Fatal(stderr)
 	}
-	text := must.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
+	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	// An alarm that was told before its incident was found does not name it. The incident's
 	// members do.
 	type member struct{ Key, Time string }
@@ -108,7 +108,7 @@ func TestReportOfIncidents(t *testing.T) {
 			ID, Kind, State, Message, Incident, Key, Time string
 			Members                                       []member
 		}
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+		expect.OK(t, json.Unmarshal([]byte(line), &a))
 		switch {
 		case a.Kind == "incident" && a.State == "closed":
 			messages[a.ID] = a.Message
@@ -136,7 +136,7 @@ func TestReportOfIncidents(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
 		}
-		text := must.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
+		text := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
 		page := html.UnescapeString(string(text))
 		for _, says := range append(slices.Collect(maps.Values(messages)),
 			fmt.Sprintf(`<h1><data value="%d">`, len(messages)), fmt.Sprintf(`<data value="%d">%d</data> alarms on`, alarms, alarms), fmt.Sprintf(`<data value="%d">%d</data> alarms are in no incident`, single, single)) {
@@ -162,7 +162,7 @@ func TestReportExitCodes(t *testing.T) {
 		"topics.yaml":  "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [b], topics: [in], group: g}}\n",
 	})
 	for link, to := range map[string]string{"link.html": "alerts.jsonl", "source.html": "in.csv"} {
-		must.Do(t, os.Symlink(to, filepath.Join(dir, link)))
+		expect.OK(t, os.Symlink(to, filepath.Join(dir, link)))
 	}
 	for _, c := range []struct {
 		args   string

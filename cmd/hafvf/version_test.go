@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // The version is that of the changelog's first heading.
@@ -17,7 +17,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: exit %d, %s%s", arg, code, stdout, stderr)
 		}
 	}
-	text := must.Get(os.ReadFile("../../CHANGELOG.md"))(t)
+	text := expect.Get(os.ReadFile("../../CHANGELOG.md"))(t)
 	if heading := regexp.MustCompile(`(?m)^## (\S+?)(, .*)?$`).FindSubmatch(text); heading == nil || string(heading[1]) != version {
 		t.Errorf("the changelog begins with %q, and the version is %s", heading, version)
 	}

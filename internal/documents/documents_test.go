@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 const root = "../.."
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
+	text := expect.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	return string(text)
 }
 
@@ -71,7 +71,7 @@ func TestTables(t *testing.T) {
 		if !strings.Contains(text, "](testdata/benchmarks/"+filepath.Base(name)+")") {
 			t.Errorf("BENCHMARKS.md does not name %s", name)
 		}
-		f := must.Get(os.Open(name))(t)
+		f := expect.Get(os.Open(name))(t)
 		if rows, err := csv.NewReader(f).ReadAll(); err != nil || len(rows) < 2 {
 			t.Errorf("%s: %d rows, %v", name, len(rows), err)
 		}
@@ -130,7 +130,7 @@ func TestExamples(t *testing.T) {
 					t.Errorf("not formatted: %v\n%s", err, m[1])
 				}
 				file := filepath.Join(t.TempDir(), "main.go")
-				must.Do(t, os.WriteFile(file, []byte(m[1]), 0o600))
+				expect.OK(t, os.WriteFile(file, []byte(m[1]), 0o600))
 				cmd := exec.Command("go", "vet", file)
 				cmd.Dir = root
 				if out, err := cmd.CombinedOutput(); err != nil {

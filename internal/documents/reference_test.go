@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"hafvf/internal/domain"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -22,9 +22,9 @@ var update = flag.Bool("update", false, "write CONFIG.md")
 func TestConfigMD(t *testing.T) {
 	const path = root + "/CONFIG.md"
 	if *update {
-		must.Do(t, os.WriteFile(path, []byte(configMD()+recordsMD()), 0o644))
+		expect.OK(t, os.WriteFile(path, []byte(configMD()+recordsMD()), 0o644))
 	}
-	text := must.Get(os.ReadFile(path))(t)
+	text := expect.Get(os.ReadFile(path))(t)
 	if len(text) > 40_000 {
 		t.Errorf("%s has %d bytes", path, len(text))
 	}
@@ -59,7 +59,7 @@ func TestMetricsMD(t *testing.T) {
 	case !ok:
 		t.Fatalf("%s has no place for the table", name)
 	case *update:
-		must.Do(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+table.String()+end+after), 0o644))
+		expect.OK(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+table.String()+end+after), 0o644))
 	case was != table.String():
 		t.Errorf("%s has another table: go test ./internal/documents -run MetricsMD -update", name)
 	}

@@ -19,7 +19,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/secret"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // with returns a config that is valid but for the lines added to it, which begin
@@ -35,7 +35,7 @@ func modelled(lines ...string) string {
 
 func parse(t *testing.T, text string, set ...string) *Config {
 	t.Helper()
-	c := must.Get(Parse("pump.yaml", []byte(text), set))(t)
+	c := expect.Get(Parse("pump.yaml", []byte(text), set))(t)
 	return c
 }
 
@@ -838,12 +838,12 @@ func TestNumberStandsForVectorAndMatrix(t *testing.T) {
 		}
 		var got [2][]float64
 		for i, prior := range []any{map[string]any{"mu": mu, "scale": scale}, map[string]any{"mu": slices.Repeat([]float64{mu}, dim), "scale": eye}} {
-			text := must.Get(json.Marshal(prior))(t)
+			text := expect.Get(json.Marshal(prior))(t)
 			c, err := Parse("", fmt.Appendf(nil, "{source: {jsonl: {path: a}}, model: {family: mvnormal, dim: %d, prior: %s}}", dim, text), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := must.Get(expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim))(t)
+			m := expect.Get(expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim))(t)
 			for _, p := range m.Params() {
 				got[i] = append(got[i], make([]float64, p.Size())...)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // An output is refused if it is a file that is read or written by another part, by whatever
@@ -56,7 +56,7 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	t.Chdir(dir)
 	streams := []**os.File{&os.Stdin, &os.Stdout, &os.Stderr}
 	for i, name := range []string{"in", "out", "err"} {
-		f := must.Get(os.Create(name))(t)
+		f := expect.Get(os.Create(name))(t)
 		defer f.Close()
 		was := *streams[i]
 		*streams[i] = f

@@ -9,7 +9,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/flink"
 )
 
@@ -262,7 +262,7 @@ source: {kafka: {brokers: [a:1], topics: [in]}}
 sink: {kafka: {topic: out}}
 runner: {name: flink, endpoint: jobs:8099, parallelism: 3, poll: 250ms}
 `
-	cfg := must.Get(Parse("flink.yaml", []byte(text), nil))(t)
+	cfg := expect.Get(Parse("flink.yaml", []byte(text), nil))(t)
 	want := Runner{
 		Name: Flink, Cluster: flink.Cluster{Endpoint: "jobs:8099", REST: "http://jobs:8081"}, Job: "hafvf", Worker: "localhost:50000",
 		Parallelism: 3, MaxParallelism: 128, Cells: 256, CheckpointInterval: 10 * time.Second, Poll: 250 * time.Millisecond,

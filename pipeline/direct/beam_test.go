@@ -10,7 +10,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/test/integration/primitives"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
 
@@ -123,7 +123,7 @@ func TestBeamSuite(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				must.Get(direct.Runner{Shards: shards}.Execute(ctx, c.build()))(t)
+				expect.Get(direct.Runner{Shards: shards}.Execute(ctx, c.build()))(t)
 			})
 		}
 	}

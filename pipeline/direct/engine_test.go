@@ -115,7 +115,7 @@ func TestMemoryOfWindows(t *testing.T) {
 			}
 		}
 	}()
-	must.Get(e.run())(t)
+	expect.Get(e.run())(t)
 	close(stop)
 	<-counted
 	for _, what := range []string{"windows with states", "timers", "entries of queues", "windows of groups", "windows of side inputs"} {
@@ -183,7 +183,7 @@ func TestBackPressure(t *testing.T) {
 			t.Errorf("%d calls of a megabyte each while nothing could go on, want at most %d", n, most)
 		}
 	}()
-	must.Get(e.run())(t)
+	expect.Get(e.run())(t)
 	if n := flooded.Load(); n != calls {
 		t.Errorf("%d calls, want %d", n, calls)
 	}

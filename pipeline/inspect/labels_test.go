@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -141,7 +141,7 @@ func TestLookFindsTiedKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		look := must.Get(LookAt(cfg))(t)
+		look := expect.Get(LookAt(cfg))(t)
 		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, look.Suggestions)
 		}
@@ -158,7 +158,7 @@ func TestLookFindsCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := must.Get(LookAt(cfg))(t)
+	look := expect.Get(LookAt(cfg))(t)
 	if len(look.Counters) != 1 || look.Counters[0] != "a" || !strings.Contains(look.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", look.Counters, look)
 	}

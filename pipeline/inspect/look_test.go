@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -21,7 +21,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func write(t testing.TB, name string, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -44,8 +44,8 @@ func tableOf(header string, n int, line func(i int) string) []string {
 // look looks at a table by a config with the model.
 func look(t *testing.T, model, path string) *Look {
 	t.Helper()
-	c := must.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
-	l := must.Get(LookAt(c))(t)
+	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
+	l := expect.Get(LookAt(c))(t)
 	return l
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A draft of records of which some lack a column is that of the others, and says how many lack
@@ -23,7 +23,7 @@ func TestDraftOfRaggedRecords(t *testing.T) {
 			lines = append(lines, fmt.Sprintf(`{"after": {"id": "dev-%d", "site": "s", "x": %d.5}, "t": %s, "op": "u"}`, i%3, i%7, at))
 		}
 	}
-	draft := must.Get(Draft(write(t, "in.jsonl", strings.Join(lines, "\n"))))(t)
+	draft := expect.Get(Draft(write(t, "in.jsonl", strings.Join(lines, "\n"))))(t)
 	for _, want := range []string{"key: after.id", "dev-0, dev-1, dev-2; 2 records have none", "values: [after.x]", "time: t"} {
 		if !strings.Contains(string(draft), want) {
 			t.Errorf("no %q in\n%s", want, draft)
@@ -77,7 +77,7 @@ func TestDraftOfAnyRecords(t *testing.T) {
 			}
 			lines = append(lines, line)
 		}
-		must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+		expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 		all, err := readTable(path)
 		if err != nil {
 			t.Skip(err)

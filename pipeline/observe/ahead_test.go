@@ -8,7 +8,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -29,7 +29,7 @@ func TestTimesAhead(t *testing.T) {
 		{0, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ""},
 	} {
 		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, MaxAhead: test.maxAhead}
-		p := must.Get(NewParser(f))(t)
+		p := expect.Get(NewParser(f))(t)
 		at := ""
 		if !test.at.IsZero() {
 			at = test.at.UTC().Format(time.RFC3339Nano)

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
 // localSeries decodes records of times without an offset, and returns the moments.
 func localSeries(t *testing.T, zone string, records ...[2]string) (all []time.Time) {
 	t.Helper()
-	p := must.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: zone}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: zone}))(t)
 	d := NewDecoder(connectors.CSV, p)
 	for i, r := range records {
 		// One by one: the decoder remembers.
@@ -41,7 +41,7 @@ func TestFolds(t *testing.T) {
 		{"America/New_York", time.Date(2026, 11, 1, 6, 0, 0, 0, time.UTC), time.Hour},
 		{"Australia/Lord_Howe", time.Date(2026, 4, 4, 15, 0, 0, 0, time.UTC), 30 * time.Minute},
 	} {
-		zone := must.Get(time.LoadLocation(test.zone))(t)
+		zone := expect.Get(time.LoadLocation(test.zone))(t)
 		for _, step := range []time.Duration{10 * time.Second, time.Minute, 7 * time.Minute, 15 * time.Minute, 20 * time.Minute, 30 * time.Minute, time.Hour} {
 			if step > test.by {
 				continue // in each pass there is at most one

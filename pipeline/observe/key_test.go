@@ -12,13 +12,13 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/series"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
 // Different parts make different keys, in tables and JSON alike; ordinary parts stay as they are.
 func TestJoinedKeys(t *testing.T) {
-	p := must.Get(NewParser(config.Fields{Key: []string{"site", "pump"}, Time: "time", Values: []string{"x"}}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"site", "pump"}, Time: "time", Values: []string{"x"}}))(t)
 	key := func(site, pump string) string {
 		line, _ := json.Marshal(map[string]any{"site": site, "pump": pump, "x": 1})
 		all := []string{
@@ -46,7 +46,7 @@ func TestJoinedKeys(t *testing.T) {
 		seen[joined] = parts
 	})
 	// A single part is the key as it is.
-	p = must.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
+	p = expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
 	if got := fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}}).Key; got != "50%/b" {
 		t.Errorf("one part is %q", got)
 	}
@@ -55,7 +55,7 @@ func TestJoinedKeys(t *testing.T) {
 // A key with half of a surrogate pair is rejected: as a replacement character it would be one key
 // with others.
 func TestHalfSurrogates(t *testing.T) {
-	p := must.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
 	for text, want := range map[string]string{
 		`a\ud800`: "", `\udc00a`: "", `\ud800\ud800`: "", `\ud800x`: "", `\ud83d\\udE00`: "",
 		`\ud83d\ude00`: "😀", `\\ud800`: `\ud800`, `\u00e9\n`: "é\n", `\\\u0041`: `\A`, `plain`: "plain", `\ufffd`: "\ufffd",
@@ -89,7 +89,7 @@ func TestKeysOfRecords(t *testing.T) {
 		{[]string{"after.site", "after.id"}, `{"id":3}`, "!no key: no field \"after.site\", in its part \"after.site\"", "!no key: no field \"after.site\", in its part \"after.site\""},
 		{[]string{"after.site", "after.id"}, "a/3", "!no key: no field \"after.site\", in its part \"after.site\"", "a/3"},
 	} {
-		p := must.Get(NewParser(config.Fields{Key: c.key, Values: []string{"x"}, Forget: true}))(t)
+		p := expect.Get(NewParser(config.Fields{Key: c.key, Values: []string{"x"}, Forget: true}))(t)
 		for _, of := range []struct {
 			value []byte
 			want  string
@@ -108,7 +108,7 @@ func TestKeysOfRecords(t *testing.T) {
 
 // A value that a schema registry has framed says so, where none is set.
 func TestFramedValues(t *testing.T) {
-	p := must.Get(NewParser(config.Fields{Key: []string{"key"}, Values: []string{"x"}}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Values: []string{"x"}}))(t)
 	_, err := p.record(&kafkaio.Record{Value: []byte("\x00\x00\x00\x01\x02{}")}, &keyed.Observation{})
 	if err == nil || !strings.HasPrefix(err.Error(), "the value is framed by a schema registry (schema 258): set registry") {
 		t.Error(err)

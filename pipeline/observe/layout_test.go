@@ -12,7 +12,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -25,7 +25,7 @@ func fileOf(d *Decoder, records []connectors.Record) (one Decoded) {
 // split decodes lines of JSON into texts of what they hold.
 func split(t *testing.T, f config.Fields, lines ...string) (all []string) {
 	t.Helper()
-	p := must.Get(NewParser(f))(t)
+	p := expect.Get(NewParser(f))(t)
 	var records []connectors.Record
 	for i, line := range lines {
 		records = append(records, connectors.Record{Source: "in", Position: int64(i + 1), Raw: []byte(line)})
@@ -157,7 +157,7 @@ func TestLongKeys(t *testing.T) {
 	}
 	for key, want := range map[string]string{longest: "", longest + "k": want} {
 		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}
-		p := must.Get(NewParser(f))(t)
+		p := expect.Get(NewParser(f))(t)
 		line := []byte(fmt.Sprintf(`{"key":%q,"time":1,"x":2}`, key))
 		if d := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Raw: line}}); reason(d) != want || d.Err != nil && d.Key != "" {
 			t.Errorf("JSON Lines: %v", d.Err)

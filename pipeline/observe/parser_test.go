@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
@@ -487,7 +487,7 @@ func TestFieldsOfTables(t *testing.T) {
 		{config.Fields{Values: []string{"x"}, Missing: []string{"NA", "-"}}, ";na", "", 0, `the text "na" where a number is due`},
 	} {
 		t.Run(test.row, func(t *testing.T) {
-			p := must.Get(NewParser(test.fields))(t)
+			p := expect.Get(NewParser(test.fields))(t)
 			var o keyed.Observation
 			key, err := p.row(strings.Split(test.row, ";"), origin{series: "series"}, &o)
 			reason := ""

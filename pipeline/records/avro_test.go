@@ -11,7 +11,7 @@ import (
 
 	"hafvf/connectors/registry"
 	"hafvf/hafvf/incidents"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // readAvro is what a schema makes of a line: the fields that are not null, times in nanoseconds.
@@ -56,7 +56,7 @@ func withoutNulls(v any) any {
 func inJSONOf(t *testing.T, line []byte) any {
 	t.Helper()
 	var v any
-	must.Do(t, json.Unmarshal(line, &v))
+	expect.OK(t, json.Unmarshal(line, &v))
 	return withoutNulls(v)
 }
 
@@ -64,9 +64,9 @@ func inJSONOf(t *testing.T, line []byte) any {
 func TestAvroIsTheJSON(t *testing.T) {
 	for name, cfg := range layouts {
 		for _, brief := range []bool{false, true} {
-			l := must.Get(NewLayout(cfg))(t)
+			l := expect.Get(NewLayout(cfg))(t)
 			l.Interval, l.Events, l.Brief = true, true, brief
-			bank := must.Get(cfg.NewBank())(t)
+			bank := expect.Get(cfg.NewBank())(t)
 			outputs := bank.Model().Outputs()
 			for _, smoother := range []bool{false, true} {
 				l.Segments, l.Passes, l.Revises = smoother, !smoother, smoother
@@ -93,14 +93,14 @@ func TestAvroIsTheJSON(t *testing.T) {
 
 // What comes in any shape, and in no shape.
 func TestAvroOfShapes(t *testing.T) {
-	l := must.Get(NewLayout(layouts["scalar"]))(t)
+	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	for _, x := range []string{"1.5", "null", "[1,2]", "[1,null]", "[[1],[2,3]]", "[]", "1e300", "12345678901234567890"} {
 		line := fmt.Appendf(nil, `{"key":"k","time":"0001-01-01T00:00:00.123456789Z","n":9007199254740993,"x":%s,"predicted":{"mean":0.1,"sd":null}}`, x)
-		b := must.Get(registry.Encode(l.EstimateSchema())(nil, line))(t)
+		b := expect.Get(registry.Encode(l.EstimateSchema())(nil, line))(t)
 		var got map[string]any
-		must.Get(avro.MustParse(l.EstimateSchema()).Decode(b, &got))(t)
+		expect.Get(avro.MustParse(l.EstimateSchema()).Decode(b, &got))(t)
 		var want any
-		must.Do(t, json.Unmarshal([]byte(x), &want))
+		expect.OK(t, json.Unmarshal([]byte(x), &want))
 		if diff := cmp.Diff(want, got["x"]); diff != "" || got["n"] != int64(9007199254740993) || got["time"].(time.Time).Nanosecond() != 123456000 {
 			t.Errorf("x %s: n %v, time %v (-want +got)\n%s", x, got["n"], got["time"], diff)
 		}
@@ -109,7 +109,7 @@ func TestAvroOfShapes(t *testing.T) {
 
 // Incidents, digests and labels go into the schema of alerts, and the dead letter has one of its own.
 func TestAvroOfIncidents(t *testing.T) {
-	l := must.Get(NewLayout(layouts["bank, detection"]))(t)
+	l := expect.Get(NewLayout(layouts["bank, detection"]))(t)
 	l.Incidents = true
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	event := &incidents.Event{

@@ -18,7 +18,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 var layouts = map[string]hafvf.Config{
@@ -82,7 +82,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 // Alerts say which incident they belong to, and the row of an incident has cells of its own behind
 // those of an alert.
 func TestIncidents(t *testing.T) {
-	l := must.Get(NewLayout(layouts["scalar"]))(t)
+	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Incidents = true
 	columns := l.AlertColumns(connectors.Number)
 	row := func(b []byte) map[string]string {
@@ -131,8 +131,8 @@ func TestIncidents(t *testing.T) {
 // kind, and nowhere else.
 func TestColumnsAreTheFields(t *testing.T) {
 	for name, cfg := range layouts {
-		l := must.Get(NewLayout(cfg))(t)
-		bank := must.Get(cfg.NewBank())(t)
+		l := expect.Get(NewLayout(cfg))(t)
+		bank := expect.Get(cfg.NewBank())(t)
 		l.Segments, l.Passes, l.Revises = name == "vector" || name == "matrix", name != "vector" && name != "matrix", name != "scalar"
 		columns := map[string][]connectors.Column{
 			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(connectors.String), "smoothed": l.SmoothedColumns(connectors.String),
@@ -172,7 +172,7 @@ func at(t *testing.T, record []byte, path string) string {
 		var object map[string]json.RawMessage
 		if i, err := strconv.Atoi(name); err == nil {
 			var list []json.RawMessage
-			must.Do(t, json.Unmarshal(record, &list))
+			expect.OK(t, json.Unmarshal(record, &list))
 			record = list[i]
 		} else if err := json.Unmarshal(record, &object); err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func at(t *testing.T, record []byte, path string) string {
 // A row has a cell for every column also of a record that lacks optional fields.
 func TestRowsOfLessThanAll(t *testing.T) {
 	cfg := layouts["bank, detection"]
-	l := must.Get(NewLayout(cfg))(t)
+	l := expect.Get(NewLayout(cfg))(t)
 	l.Levels, l.Segments, l.Passes, l.Revises = 3, true, true, true
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
 	e := keyed.Estimate{Predicted: m, Estimate: m, Levels: floats(4), Posterior: floats(4)}
@@ -233,7 +233,7 @@ func leaves(all map[string]connectors.Kind, path string, v any) {
 
 // Every path of a record is one of the reference, and has a sentence there.
 func TestReference(t *testing.T) {
-	l := must.Get(NewLayout(layouts["bank, detection"]))(t)
+	l := expect.Get(NewLayout(layouts["bank, detection"]))(t)
 	l.Revises = true
 	records := populated(&l, 1, Object)
 	l.Segments = true
@@ -253,7 +253,7 @@ func TestReference(t *testing.T) {
 		got := map[string]connectors.Kind{}
 		for _, line := range lines {
 			var record any
-			must.Do(t, json.Unmarshal(line, &record))
+			expect.OK(t, json.Unmarshal(line, &record))
 			leaves(got, "", record)
 		}
 		for path := range got {

@@ -13,7 +13,7 @@ import (
 
 	"gonum.org/v1/plot/vg"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 func TestEnvelopeKeepsExtremes(t *testing.T) {
@@ -57,7 +57,7 @@ func TestExtentIgnoresAGlitch(t *testing.T) {
 
 func TestTimeTicks(t *testing.T) {
 	at := func(s string) float64 {
-		v := must.Get(time.Parse(time.RFC3339, s))(t)
+		v := expect.Get(time.Parse(time.RFC3339, s))(t)
 		return float64(v.Unix())
 	}
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 		Rows: []Row{{Height: 200, Stacks: []Stack{{X: Axis{Min: 0, Max: 3}, Panels: []Panel{panel(false), panel(true)}}, {}}}},
 	}
 	for _, ext := range []string{".svg", ".png"} {
-		text := must.Get(f.Render(ext))(t)
+		text := expect.Get(f.Render(ext))(t)
 		if ext == ".png" {
 			continue
 		}
@@ -199,7 +199,7 @@ func TestRulesLabelWhereThereIsRoom(t *testing.T) {
 	f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{X: Axis{Max: 100}, Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
 		Rules{X: []float64{-7, 10, 50, 51, 99}, Color: Purple, Labels: []string{"outside", "roomy", "tight", "wide", "late"}},
 	}}}}}}}}
-	text := must.Get(f.Render(".svg"))(t)
+	text := expect.Get(f.Render(".svg"))(t)
 	var got []string
 	for _, label := range []string{"outside", "roomy", "tight", "wide", "late"} {
 		if strings.Contains(string(text), ">"+label+"<") {
@@ -219,7 +219,7 @@ func TestStripesShadeEverySecondStretch(t *testing.T) {
 		f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{X: Axis{Max: 100}, Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
 			Stripes{Edges: c.edges, Color: color.NRGBA{1, 2, 3, 255}},
 		}}}}}}}}
-		text := must.Get(f.Render(".svg"))(t)
+		text := expect.Get(f.Render(".svg"))(t)
 		if got := strings.Count(string(text), "fill:#010203"); got != c.want {
 			t.Errorf("edges %v: %d stripes, want %d", c.edges, got, c.want)
 		}
@@ -232,7 +232,7 @@ func TestTextsHaveTheirLength(t *testing.T) {
 	f := Figure{Width: 500, Rows: []Row{{Height: 200, Stacks: []Stack{{Title: "pump <text 1>", Note: "10 changes", Panels: []Panel{{
 		Share: 1, Max: 1, Layers: []Layer{Line{Name: "estimate", X: []float64{0, 1}, Y: []float64{0, 1}, Color: Blue, Width: 1}},
 	}}, X: Axis{Max: 1}}}}}}
-	picture := must.Get(f.Render(".svg"))(t)
+	picture := expect.Get(f.Render(".svg"))(t)
 	texts := regexp.MustCompile(`(?s)<text (.*?)>([^<]*)</text>`).FindAllStringSubmatch(string(picture), -1)
 	found := 0
 	for _, m := range texts {
@@ -285,7 +285,7 @@ func TestLabelsStandApart(t *testing.T) {
 			Labels{Points: []Point{{10, .5}, {10, .5}, {10, .5}}, Texts: []string{"kalman", "particle", "bocpd"}, Colors: []color.NRGBA{Blue, Gray, Blue}},
 		}}},
 	}}}}}
-	svg := must.Get(f.Render(".svg"))(t)
+	svg := expect.Get(f.Render(".svg"))(t)
 	place := func(text string) (x, y float64) {
 		m := regexp.MustCompile(`<text[^>]* x="([-0-9.]+)" y="([-0-9.]+)"[^>]*>` + text + `</text>`).FindSubmatch(svg)
 		if m == nil {

@@ -18,7 +18,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/cmd/hafvf/output"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
 )
 
@@ -29,7 +29,7 @@ func estimateLine(key string, n int, x string) string {
 func results(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.jsonl")
-	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
 }
 
@@ -52,8 +52,8 @@ func TestPlotDrawsEveryKey(t *testing.T) {
 		path := results(t, lines...)
 		for _, ext := range []string{"svg", "png"} {
 			out := filepath.Join(t.TempDir(), "out."+ext)
-			must.Do(t, Results(context.Background(), path, out, Choice{Odds: 10}))
-			text := must.Get(os.ReadFile(out))(t)
+			expect.OK(t, Results(context.Background(), path, out, Choice{Odds: 10}))
+			text := expect.Get(os.ReadFile(out))(t)
 			if ext == "png" {
 				if !bytes.HasPrefix(text, []byte("\x89PNG")) {
 					t.Error("not a PNG")
@@ -116,8 +116,8 @@ func TestPlotIsDeterministic(t *testing.T) {
 	var pictures [2][]byte
 	for i := range pictures {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		must.Do(t, Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}))
-		pictures[i] = must.Get(os.ReadFile(out))(t)
+		expect.OK(t, Results(context.Background(), path, out, Choice{Keys: []string{"b", "a"}, Odds: 10}))
+		pictures[i] = expect.Get(os.ReadFile(out))(t)
 	}
 	if !bytes.Equal(pictures[0], pictures[1]) {
 		t.Error("two pictures of one file differ")
@@ -131,8 +131,8 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
 	key := "a<b>&\"\n\x01" + strings.Repeat("long ", 100)
 	line := strings.Replace(estimateLine("k", 1, "1"), `"k"`, strings.ReplaceAll(fmt.Sprintf("%q", key), `\x01`, `\u0001`), 1)
-	must.Do(t, Results(context.Background(), results(t, line), out, Choice{Odds: 10}))
-	text := must.Get(os.ReadFile(out))(t)
+	expect.OK(t, Results(context.Background(), results(t, line), out, Choice{Odds: 10}))
+	text := expect.Get(os.ReadFile(out))(t)
 	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
 		if _, err := d.Token(); err == io.EOF {
 			break
@@ -148,8 +148,8 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 // A second picture replaces the first, and one that cannot be made leaves it.
 func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "o.svg")
-	must.Do(t, Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{Odds: 10}))
-	before := must.Get(os.ReadFile(out))(t)
+	expect.OK(t, Results(context.Background(), results(t, estimateLine("k", 1, "1")), out, Choice{Odds: 10}))
+	before := expect.Get(os.ReadFile(out))(t)
 	if err := Results(context.Background(), results(t, "{}\n"), out, Choice{Odds: 10}); err == nil {
 		t.Fatal("no error")
 	}
@@ -322,8 +322,8 @@ func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
 func shows(t *testing.T, path string, c Choice, want, not []string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "o.svg")
-	must.Do(t, Results(context.Background(), path, out, c))
-	text := must.Get(os.ReadFile(out))(t)
+	expect.OK(t, Results(context.Background(), path, out, c))
+	text := expect.Get(os.ReadFile(out))(t)
 	for _, w := range want {
 		if !strings.Contains(string(text), w) {
 			t.Errorf("%+v: no %q", c, w)
@@ -459,8 +459,8 @@ func TestPlotDrawsDetection(t *testing.T) {
 		{"no detection", []string{estimateLine("a", 1, "1"), estimateLine("a", 2, "1")}, []string{">predicted<", ">predicted ± 2 sd<", ">E[w]<"}, append(both, "heaviest", "outliers")},
 	} {
 		out := filepath.Join(t.TempDir(), "o.svg")
-		must.Do(t, Results(context.Background(), results(t, c.lines...), out, Choice{Odds: 10}))
-		text := must.Get(os.ReadFile(out))(t)
+		expect.OK(t, Results(context.Background(), results(t, c.lines...), out, Choice{Odds: 10}))
+		text := expect.Get(os.ReadFile(out))(t)
 		for _, want := range c.want {
 			if strings.Count(string(text), want) != 1 {
 				t.Errorf("%s: %q stands there %d times, want once", c.name, want, strings.Count(string(text), want))
@@ -489,8 +489,8 @@ func TestPlotBriefRecords(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	out := filepath.Join(t.TempDir(), "o.svg")
-	must.Do(t, Results(context.Background(), path, out, Choice{Odds: 10}))
-	text := must.Get(os.ReadFile(out))(t)
+	expect.OK(t, Results(context.Background(), path, out, Choice{Odds: 10}))
+	text := expect.Get(os.ReadFile(out))(t)
 	for name, want := range map[string]bool{"change, where it was found": true, "predicted, lower to upper": true, "until it is found": false, "+0": false} {
 		if strings.Contains(string(text), name) != want {
 			t.Errorf("%q stands there: %v", name, !want)
@@ -645,7 +645,7 @@ func TestWindow(t *testing.T) {
 		key         string
 		first, last int64
 	}{1: {"b", 150, 471}, 2: {"a", 250, 479}, 3: {"a", 0, 250}} {
-		some := must.Get(largest(all, n))(t)
+		some := expect.Get(largest(all, n))(t)
 		got := some[0].records
 		if len(some) != 1 || some[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
 			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, some[0].key, got[0].N, got[len(got)-1].N, want)

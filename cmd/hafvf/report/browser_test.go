@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"hafvf/hafvf/incidents"
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // browse opens a page in Chromium, and returns what runs actions there.
@@ -43,10 +43,10 @@ func browse(t *testing.T, url string) (do func(...chromedp.Action[chromedp.Void]
 		t.Helper()
 		within, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		must.Do(t, chromedp.Do(within, all...))
+		expect.OK(t, chromedp.Do(within, all...))
 	}
 	// The context of the first action is that of the browser.
-	must.Do(t, chromedp.Do(ctx, chromedp.Navigate(url)))
+	expect.OK(t, chromedp.Do(ctx, chromedp.Navigate(url)))
 	return do
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // A fleet is made-up alerts and estimates of keys site/rack/host:metric over some weeks.
@@ -33,7 +33,7 @@ func (f fleet) write(t testing.TB, dir string) (alerts, estimates string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(f.keys)))
 	create := func(name string) (*os.File, *bufio.Writer) {
-		file := must.Get(os.Create(filepath.Join(dir, name)))(t)
+		file := expect.Get(os.Create(filepath.Join(dir, name)))(t)
 		return file, bufio.NewWriterSize(file, 1<<20)
 	}
 	end := began.Add(time.Duration(f.weeks) * 7 * 24 * time.Hour)
@@ -121,8 +121,8 @@ func (f fleet) write(t testing.TB, dir string) (alerts, estimates string) {
 		}
 	}
 	finish := func(file *os.File, out *bufio.Writer) string {
-		must.Do(t, out.Flush())
-		must.Do(t, file.Close())
+		expect.OK(t, out.Flush())
+		expect.OK(t, file.Close())
 		return file.Name()
 	}
 	alerts = finish(file, out)

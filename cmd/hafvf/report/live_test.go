@@ -29,8 +29,8 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
-	"hafvf/internal/testing/must"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -76,16 +76,16 @@ func client(t *testing.T, url string) *http.Client {
 
 func get(t *testing.T, url string, header ...string) (status int, body string) {
 	t.Helper()
-	r := must.Get(http.NewRequest("GET", url, nil))(t)
+	r := expect.Get(http.NewRequest("GET", url, nil))(t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 		if header[i] == "Host" {
 			r.Host = header[i+1]
 		}
 	}
-	answer := must.Get(client(t, url).Do(r))(t)
+	answer := expect.Get(client(t, url).Do(r))(t)
 	defer answer.Body.Close()
-	b := must.Get(io.ReadAll(answer.Body))(t)
+	b := expect.Get(io.ReadAll(answer.Body))(t)
 	return answer.StatusCode, string(b)
 }
 
@@ -102,7 +102,7 @@ func listen(t *testing.T, url string) <-chan event {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
-	answer := must.Get(client(t, url).Do(r))(t)
+	answer := expect.Get(client(t, url).Do(r))(t)
 	all := make(chan event, 10_000)
 	go func() {
 		defer close(all)
@@ -165,7 +165,7 @@ func TestLiveRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph := must.Get(pipeline.Compose(cfg))(t)
+	graph := expect.Get(pipeline.Compose(cfg))(t)
 	metrics := pipeline.NewMetrics()
 	l := NewLive("fleet.yaml", metrics)
 	server := httptest.NewServer(l.Handler("localhost"))
@@ -263,7 +263,7 @@ func TestLiveRun(t *testing.T) {
 	written := map[string]int{}
 	for _, line := range strings.Split(strings.TrimSpace(string(read(t, alerts))), "\n") {
 		var a Alert
-		must.Do(t, json.Unmarshal([]byte(line), &a))
+		expect.OK(t, json.Unmarshal([]byte(line), &a))
 		written[strings.Replace(a.Kind, "incident", "incident records", 1)]++
 		written["alerts in all"]++
 	}
@@ -281,14 +281,14 @@ func TestLiveRun(t *testing.T) {
 		t.Error(plain)
 	}
 	close(stop)
-	must.Do(t, <-done)
+	expect.OK(t, <-done)
 	l.Close()
 	await(t, events, "end")
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	b := must.Get(os.ReadFile(path))(t)
+	b := expect.Get(os.ReadFile(path))(t)
 	return b
 }
 
@@ -334,7 +334,7 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
-	answer := must.Get(s.Client().Post(s.URL, "text/plain", strings.NewReader("x")))(t)
+	answer := expect.Get(s.Client().Post(s.URL, "text/plain", strings.NewReader("x")))(t)
 	answer.Body.Close()
 	if answer.StatusCode != 405 || answer.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error(answer.Status, answer.Header)
@@ -385,7 +385,7 @@ func TestLiveIsBounded(t *testing.T) {
 func TestLiveReaders(t *testing.T) {
 	l, s := serveLive(t)
 	for range maxReaders {
-		c := must.Get(net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")))(t)
+		c := expect.Get(net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")))(t)
 		defer c.Close()
 		fmt.Fprint(c, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n") // and reads nothing
 	}

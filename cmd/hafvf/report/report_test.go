@@ -14,16 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // pageOf is the page of some files, and its text.
 func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
 	t.Helper()
-	c := must.Get(Files(t.Context(), paths, since))(t)
+	c := expect.Get(Files(t.Context(), paths, since))(t)
 	p := c.Page()
 	var b bytes.Buffer
-	must.Do(t, p.Write(&b))
+	expect.OK(t, p.Write(&b))
 	return p, b.String()
 }
 
@@ -35,7 +35,7 @@ func file(t testing.TB, lines ...string) string {
 	if text != "" {
 		text += "\n"
 	}
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -67,7 +67,7 @@ type plainCount struct {
 
 func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 	t.Helper()
-	f := must.Get(os.Open(path))(t)
+	f := expect.Get(os.Open(path))(t)
 	defer f.Close()
 	c := plainCount{map[string]int64{}, 0, map[string]bool{}, map[string]bool{}, 0}
 	var all []map[string]any
@@ -76,8 +76,8 @@ func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		var r map[string]any
-		must.Do(t, json.Unmarshal(in.Bytes(), &r))
-		at := must.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
+		expect.OK(t, json.Unmarshal(in.Bytes(), &r))
+		at := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
 		if at.Before(from) {
 			continue
 		}
@@ -148,10 +148,10 @@ func TestCountsAreThoseOfTheAlerts(t *testing.T) {
 // lastOf is the last time in files.
 func lastOf(t *testing.T, paths ...string) (last time.Time) {
 	for _, path := range paths {
-		text := must.Get(os.ReadFile(path))(t)
+		text := expect.Get(os.ReadFile(path))(t)
 		for line := range strings.Lines(string(text)) {
 			var r struct{ Time time.Time }
-			must.Do(t, json.Unmarshal([]byte(line), &r))
+			expect.OK(t, json.Unmarshal([]byte(line), &r))
 			if r.Time.After(last) {
 				last = r.Time
 			}
@@ -163,7 +163,7 @@ func lastOf(t *testing.T, paths ...string) (last time.Time) {
 // Records out of order make the same page.
 func TestOrderDoesNotMatter(t *testing.T) {
 	path, _ := fleet{keys: 60, weeks: 2, perWeek: 2}.write(t, t.TempDir())
-	text := must.Get(os.ReadFile(path))(t)
+	text := expect.Get(os.ReadFile(path))(t)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
 		lines[i], lines[j] = lines[j], lines[i]
@@ -206,7 +206,7 @@ func TestTextOfRecordsIsNoMarkup(t *testing.T) {
 			Series struct{ T, X []float64 }
 		}
 	}
-	must.Do(t, json.Unmarshal([]byte(p.Data), &data))
+	expect.OK(t, json.Unmarshal([]byte(p.Data), &data))
 	if len(data.Keys) != 1 || len(data.Keys[0].Alarms) != 6 || len(data.Keys[0].Series.T) != 3 || len(data.Keys[0].Series.X) != 3 {
 		t.Errorf("data %+v", data)
 	}
@@ -231,14 +231,14 @@ func TestPageIsBounded(t *testing.T) {
 		t.Skip("writes 60,000 alerts")
 	}
 	path := filepath.Join(t.TempDir(), "alerts.jsonl")
-	f := must.Get(os.Create(path))(t)
+	f := expect.Get(os.Create(path))(t)
 	out := bufio.NewWriter(f)
 	const n = 60_000
 	for i := range n {
 		at := began.Add(time.Duration(i%50000) * time.Minute).Format(time.RFC3339)
 		fmt.Fprintf(out, `{"key":"site-%d/pump-%d","time":%q,"kind":"novelty","id":"in.csv:%d","start":%q,"score":%d.5,"threshold":4.2,"x":1,"size":%d.25,"message":"%s"}`+"\n", i%300, i%30000, at, i, at, i%50, i%70, strings.Repeat("long ", 200))
 	}
-	must.Do(t, out.Flush())
+	expect.OK(t, out.Flush())
 	f.Close()
 	p, page := pageOf(t, Since{}, path)
 	var m runtime.MemStats
@@ -367,7 +367,7 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 		T, X, Score []float64
 		Gaps        []int
 	}
-	must.Do(t, json.Unmarshal(s.append(nil, 300), &out))
+	expect.OK(t, json.Unmarshal(s.append(nil, 300), &out))
 	if n := len(out.T); n < 150 || n > 450 || len(out.X) != n || out.Seen != 20000 || len(out.Gaps) != 1 {
 		t.Errorf("%d points of %d, %d gaps", n, out.Seen, len(out.Gaps))
 	}
@@ -401,7 +401,7 @@ func TestSamples(t *testing.T) {
 		"1e6":  {keys: 20000, weeks: 8, perWeek: 6, incidents: true},
 	} {
 		to := filepath.Join(dir, name)
-		must.Do(t, os.MkdirAll(to, 0o700))
+		expect.OK(t, os.MkdirAll(to, 0o700))
 		f.write(t, to)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/internal/testing/must"
+	"hafvf/internal/testing/expect"
 )
 
 // record is a smoothed record of a session from minute 0 of 1 January 2026 on, of n records.
@@ -37,11 +37,11 @@ const changed = `,"change_evidence":12.5,"change":true,"change_probability":0.96
 func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	t.Helper()
 	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
-	must.Do(t, os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o666))
-	tally := must.Get(Write(context.Background(), in, out, .95))(t)
-	f := must.Get(os.Open(out))(t)
+	expect.OK(t, os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o666))
+	tally := expect.Get(Write(context.Background(), in, out, .95))(t)
+	f := expect.Get(os.Open(out))(t)
 	defer f.Close()
-	rows := must.Get(csv.NewReader(f).ReadAll())(t)
+	rows := expect.Get(csv.NewReader(f).ReadAll())(t)
 	return tally, rows
 }
 
@@ -169,7 +169,7 @@ func TestTableOfVectors(t *testing.T) {
 func TestWhatIsNoTable(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in.jsonl")
 	write := func(text string) {
-		must.Do(t, os.WriteFile(in, []byte(text), 0o666))
+		expect.OK(t, os.WriteFile(in, []byte(text), 0o666))
 	}
 	out := filepath.Join(t.TempDir(), "out.csv")
 	write(`{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}`)
@@ -186,7 +186,7 @@ func TestWhatIsNoTable(t *testing.T) {
 	if Check(in, "a.xlsx", .95) == nil || Check(in, "a.csv", 1) == nil || Check(in, "a.csv.gz", .5) != nil || Check(in, "a.parquet", .5) != nil {
 		t.Error("Check of names and intervals")
 	}
-	must.Do(t, os.Symlink(in, out))
+	expect.OK(t, os.Symlink(in, out))
 	for _, results := range []string{in, filepath.Join(filepath.Dir(in), "*.jsonl")} {
 		if err := Check(results, out, .95); err == nil || !strings.Contains(err.Error(), "is what is read") {
 			t.Errorf("a link to the records: %v", err)
@@ -200,8 +200,8 @@ func TestForeignReaders(t *testing.T) {
 	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
 	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
-	must.Do(t, os.WriteFile(in, []byte(lines), 0o666))
-	must.Get(Write(context.Background(), in, out, .95))(t)
+	expect.OK(t, os.WriteFile(in, []byte(lines), 0o666))
+	expect.Get(Write(context.Background(), in, out, .95))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -39,3 +39,12 @@ func Error(t T, err error, text string, where ...any) {
 		t.Errorf("%s error %v\nwithout %s", fmt.Sprint(where...), err, text)
 	}
 }
+
+// Get returns a value, and ends the test if there is an error instead: expect.Get(os.ReadFile(path))(t).
+func Get[V any](v V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		OK(t, err)
+		return v
+	}
+}

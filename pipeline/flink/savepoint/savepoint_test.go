@@ -24,8 +24,8 @@ func files(t testing.TB, folder string) (metadata, data []byte) {
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	data = must.Get(os.ReadFile(all[0]))(t)
-	metadata = must.Get(os.ReadFile(filepath.Join("testdata", folder, metadataFile)))(t)
+	data = expect.Get(os.ReadFile(all[0]))(t)
+	metadata = expect.Get(os.ReadFile(filepath.Join("testdata", folder, metadataFile)))(t)
 	return metadata, data
 }
 
