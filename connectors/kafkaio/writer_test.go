@@ -340,6 +340,29 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
+func TestTooLarge(t *testing.T) {
+	k, c := fake(t)
+	expect.OK(t, k.CreateTopic("out", 1, map[string]string{"max.message.bytes": "20000"}))
+	w := newWriter(t, c, "out")
+	rng := rand.NewChaCha8([32]byte{})
+	var msgs []Message
+	for i := range 300 {
+		m := Message{Key: []byte("k"), ID: strconv.Itoa(i), Value: make([]byte, rng.Uint64()%3000)}
+		rng.Read(m.Value)
+		msgs = append(msgs, m)
+	}
+	// A batch of them all is too large for the topic; none of them is.
+	expect.OK(t, w.Write(context30(t), msgs))
+	checkOrder(t, c, "out", msgs)
+
+	large := Message{Key: []byte("k"), ID: "in-0-17", Value: make([]byte, 30_000)}
+	rng.Read(large.Value)
+	err := w.Write(context30(t), append(msgs[:5:5], large))
+	if want := `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`; err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 func TestPasses(t *testing.T) {
 	timeout, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
