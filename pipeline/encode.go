@@ -332,7 +332,7 @@ type encodeUnwrittenFn struct{}
 
 func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r promio.Refused, emit func([]byte)) {
 	if run := runOf(ctx); run != nil {
-		run.unwritten(r)
+		run.found.refused.add(run.log, "the sink refuses a record; it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))
 }

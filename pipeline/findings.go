@@ -2,12 +2,11 @@ package pipeline
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
-	"hafvf/connectors/promio"
-	"hafvf/connectors/webhook"
 	"hafvf/hafvf/incidents"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/records"
@@ -16,9 +15,10 @@ import (
 // findings are what a run has found: what its summary and its metrics say beside counts. The methods
 // that note something do nothing on nil findings, which are those of no run in this process.
 type findings struct {
+	lost    refusals // alerts that were not delivered
+	refused refusals // estimates that the sink did not take
+
 	mu        sync.Mutex
-	lost      refusals // alerts that were not delivered
-	refused   refusals // estimates that the sink did not take
 	written   int64
 	opened    int                        // incidents
 	incidents map[string]incidents.Event // by id, as last told
@@ -30,10 +30,27 @@ type findings struct {
 	uncounted bool
 }
 
-// refusals are what somebody did not take. The log says so of the first, and once a minute.
+// refusals are what somebody did not take.
 type refusals struct {
-	n int64
+	mu sync.Mutex
+	n  int64
 	reminder.Reminder
+}
+
+// add notes one. The log says so of the first, and once a minute.
+func (r *refusals) add(log *slog.Logger, text string, about ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	if r.Due(time.Minute) {
+		log.Error(text, append(about, "so_far", r.n)...)
+	}
+}
+
+func (r *refusals) count() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
 }
 
 // findings are those of the run; nil if there is no run in this process.
@@ -55,7 +72,7 @@ func (f *findings) records() int64 {
 func (f *findings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.Undelivered, s.Refused = f.lost.n, f.refused.n
+	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
 	s.Largest, s.Rejections, s.Misfits = f.largest, f.rejects.Commonest(), misfits(f.keys)
 	s.Breaking, s.uncounted = len(f.breaking), f.uncounted
 	for _, e := range f.incidents {
@@ -140,33 +157,4 @@ func (f *findings) reject(reason, place, raw string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rejects.Add(reason, place, raw)
-}
-
-// undelivered notes an alert that was not delivered.
-func (r *run) undelivered(a webhook.Refused) {
-	r.found.mu.Lock()
-	defer r.found.mu.Unlock()
-	of := &r.found.lost
-	of.n++
-	if of.Due(time.Minute) {
-		r.log.Error("an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason, "so_far", of.n)
-	}
-}
-
-// unwritten notes an estimate that the sink did not take.
-func (r *run) unwritten(e promio.Refused) {
-	r.found.mu.Lock()
-	defer r.found.mu.Unlock()
-	of := &r.found.refused
-	of.n++
-	if of.Due(time.Minute) {
-		r.log.Error("the sink refuses a record; it is in the dead letter", "id", e.ID, "reason", e.Reason, "so_far", of.n)
-	}
-}
-
-// countRefused is how many estimates the sink did not take.
-func (f *findings) countRefused() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.refused.n
 }

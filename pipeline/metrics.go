@@ -164,7 +164,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
-	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.countRefused()))
+	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.refused.count()))
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}

@@ -190,6 +190,11 @@ func (r *run) settle(all []webhook.Settled, durable bool) {
 	}
 }
 
+// undelivered notes an alert that was not delivered.
+func (r *run) undelivered(a webhook.Refused) {
+	r.found.lost.add(r.log, "an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
+}
+
 // writeDead writes a chunk to the dead letter from outside of the pipeline.
 func (r *run) writeDead(chunk connectors.Chunk) error {
 	switch {
