@@ -272,8 +272,8 @@ func (fn *node) drop(c *opened, e *held) {
 }
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they
-// had. It takes an impulse. In the account of the run it counts as a record that the source has handed
-// over, see Resumes, and so does each cell: the source begins when they have their timers.
+// had. It takes an impulse. In the account of the run it counts as a record that was handed over, see
+// account.Run.Resume, and so does each cell: the source begins when they have their timers.
 type resumeFn struct{ called int }
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {
@@ -290,13 +290,14 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 }
 
 func (fn *resumeFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte)) {
-	account.From(ctx).Report(account.Report{Emitted: fn.called - 1})
+	run := account.From(ctx)
+	run.Report(account.Report{Emitted: fn.called - run.Resumed()})
 }
 
 func (*resumeFn) resumes() bool { return true }
 
 // Resumes counts the steps of a pipeline that take over the states of a run before, and their timers.
-// Whoever runs the pipeline with an account hands over a record for each, before the source does.
+// Whoever runs the pipeline with an account that has states of a run before calls its Resume with it.
 // The error is that of beam.Pipeline.Build.
 func Resumes(p *beam.Pipeline) (n int, err error) {
 	edges, _, err := p.Build()

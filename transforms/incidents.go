@@ -97,7 +97,7 @@ func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (be
 }
 
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a
-// run takes over, and sets its timers. A run in this process hands it over, as a record more.
+// run takes over, and sets its timers. See account.Run.Resume.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
 	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{Resumes: true}, beam.Impulse(s)))
 }
@@ -185,7 +185,7 @@ func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider
 	}
 	n, err := fn.of.Take(notices)
 	if fn.taken += n; len(notices) == 0 {
-		fn.taken++ // see toFleet
+		fn.taken += fn.account.Resumed() // see toFleet
 	}
 	if err == nil {
 		fn.schedule(tp)

@@ -5,12 +5,12 @@
 // Source, nodes and sinks find the Run in the context that the runner calls them with. The
 // balance of what is in flight changes in three ways, and at no other place:
 //
-//	HandOver  the source hands n records over    +n, or the run the states that it takes over
+//	HandOver  the source hands n records over    +n, or Resume the states that the run takes over
 //	Report    a node took t and put out e        e − t
 //	Stored    a sink has stored n                −n
 //
-// The run hands over one record more for the states that it takes over, before the source does: so
-// nothing is handed over to nodes that have not got their timers.
+// Before the source, Resume hands over one record for each step that takes over states: so nothing is
+// handed over to nodes that have not got their timers.
 //
 // Where the balance is 0, every record that was handed over is in a state, and all
 // its outputs are stored. The states that were reported until then hold and may be committed.
@@ -83,6 +83,7 @@ type Run struct {
 	staged   map[string]KeyState
 	taken    int64
 	counts   Counts
+	resuming int // steps that Resume has handed over records for, and that have not Resumed
 	fault    error
 	matched  map[int]bool      // exceptions that some key has
 	deleted  map[string]int64  // see Deleted
@@ -180,6 +181,29 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	}
 	r.move(n)
 	return nil
+}
+
+// Resume hands over a record for each of n steps that take over states, before the pipeline runs.
+func (r *Run) Resume(ctx context.Context, n int) error {
+	r.mu.Lock()
+	r.resuming = n
+	r.mu.Unlock()
+	return r.HandOver(ctx, n, nil)
+}
+
+// Resumed is called by a step that has taken over states. It returns how many records the step is to
+// Report as taken: 1, or 0 if nobody has called Resume.
+func (r *Run) Resumed() int {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.resuming == 0 {
+		return 0
+	}
+	r.resuming--
+	return 1
 }
 
 // WantsStates reports whether filters are to report the states of keys.

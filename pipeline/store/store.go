@@ -54,7 +54,7 @@ func (c Config) expiry() func(state []byte) time.Time {
 func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline) error {
 	n, err := transforms.Resumes(p)
 	if err == nil {
-		err = run.HandOver(ctx, n, nil)
+		err = run.Resume(ctx, n)
 	}
 	if err == nil {
 		_, err = direct.Execute(run.In(ctx), p)

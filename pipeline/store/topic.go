@@ -18,8 +18,7 @@ import (
 type Topic struct {
 	*kafkaio.Ledger
 	Memory *stored.Memory
-	// Run is the account of the run.
-	Run *account.Run
+	run    *account.Run
 }
 
 // OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
@@ -39,8 +38,8 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	if t.Ledger, err = kafkaio.OpenLedger(ctx, to); err != nil {
 		return nil, err
 	}
-	t.Run = account.From(t.Ledger.In(ctx))
-	account.Attach(t.Run, "", t.Memory)
+	t.run = account.From(t.Ledger.In(ctx))
+	account.Attach(t.run, "", t.Memory)
 	t.Ledger.Take(func(key string, state []byte) bool {
 		if key == stored.FleetKey {
 			return false
@@ -111,14 +110,14 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 		case <-running.Done():
 		}
 	}()
-	err = Execute(running, t.Run, p)
+	err = Execute(running, t.run, p)
 	if context.Cause(running) == errSuspended {
 		err = nil
 	}
 	cancel(nil)
 	<-ended
 	if err == nil {
-		err = t.Run.Balanced()
+		err = t.run.Balanced()
 	}
 	return errors.Join(err, t.Close(ctx, err == nil))
 }
