@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -32,13 +31,8 @@ func banksOf(family string) [][]Member {
 // familyStream draws from every family, by name, with outliers and changes.
 func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []float64) {
 	t.Helper()
-	params := map[string]Params{
-		"categorical": {"alpha": []float64{1, .5, 2}},
-		"mvnormal":    {"mu": []float64{0, 1}},
-		"regression":  {"mean": []float64{0, 1}},
-		"ar":          {"order": 2, "intercept": true},
-	}[family]
-	m := familytest.New(t, family, params)
+	c := familytest.Of(family)
+	m := c.New(t)
 	level, n := 0., 0
 	noise := func() float64 {
 		if n++; n%60 == 0 {
@@ -52,27 +46,7 @@ func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []
 	}
 	return m, func() []float64 {
 		x := noise()
-		switch family {
-		case "bernoulli":
-			return []float64{streams.Toss(rng, 1/(1+math.Exp(-level)))}
-		case "binomial":
-			k, n := 0., 1+rng.IntN(40)
-			for range n {
-				k += streams.Toss(rng, 1/(1+math.Exp(-level)))
-			}
-			return []float64{k, float64(n)}
-		case "categorical":
-			return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)}
-		case "poisson":
-			return []float64{math.Trunc(math.Abs(x))}
-		case "exponential":
-			return []float64{math.Abs(x) + 1e-3}
-		case "mvnormal":
-			return []float64{x, rng.NormFloat64()}
-		case "regression":
-			return []float64{rng.NormFloat64(), 1, x}
-		}
-		return []float64{x}
+		return c.At(rng, level, x)
 	}
 }
 

@@ -2,6 +2,7 @@ package hafvf_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -44,23 +45,6 @@ func familyTable(t *testing.T) (table []documented) {
 	return table
 }
 
-// smallest are the models that the table's rows are tried on: the parameters that
-// have no default, and a dimension where the prior leaves it open.
-var smallest = map[string]struct {
-	params expfam.Params
-	dim    int
-	x      []float64
-}{
-	"bernoulli":   {nil, 0, []float64{1}},
-	"categorical": {expfam.Params{"alpha": []float64{1, 2, 3}}, 0, []float64{2}},
-	"poisson":     {nil, 0, []float64{3}},
-	"exponential": {nil, 0, []float64{3}},
-	"normal":      {nil, 0, []float64{3}},
-	"mvnormal":    {nil, 2, []float64{3, 4}},
-	"regression":  {nil, 3, []float64{3, 4, 5}},
-	"ar":          {nil, 0, []float64{3, 4, 5}},
-}
-
 // domains are what the table's words for them admit and exclude, m = 2.
 var domains = map[string]struct{ in, out []any }{
 	"> 0":               {[]any{.5, 3.}, []any{0., -1.}},
@@ -78,14 +62,15 @@ func TestFamilyTable(t *testing.T) {
 	var names []string
 	for _, d := range table {
 		names = append(names, d.family)
+		familytest.Of(d.family)
 	}
-	slices.Sort(names)
-	known := slices.DeleteFunc(expfam.Families(), func(f string) bool { return f == "hours" }) // an example's
-	if names = slices.Compact(names); !slices.Equal(names, known) {
-		t.Fatalf("families %v, documented %v", known, names)
-	}
-	for family, c := range smallest {
-		m := must(expfam.New(family, c.params, c.dim))
+	for _, c := range familytest.All() {
+		family := c.Name
+		if !slices.Contains(names, family) {
+			t.Errorf("doc.go's table has no row of %s", family)
+			continue
+		}
+		m := must(expfam.New(family, c.Least, c.Dim))
 		var rows []documented
 		for _, d := range table {
 			if d.family == family {
@@ -93,7 +78,7 @@ func TestFamilyTable(t *testing.T) {
 			}
 		}
 		// A parameter that there isn't makes the family name those that there are.
-		_, err := expfam.New(family, with(c.params, "nonsense", 1.), c.dim)
+		_, err := expfam.New(family, with(c.Least, "nonsense", 1.), c.Dim)
 		if err == nil {
 			t.Fatalf("%s knows a parameter nonsense", family)
 		}
@@ -107,12 +92,12 @@ func TestFamilyTable(t *testing.T) {
 				t.Errorf("%s, %s: unknown domain %q", family, d.parameter, d.domain)
 			}
 			for _, v := range domain.in {
-				if _, err := expfam.New(family, with(c.params, d.parameter, v), c.dim); err != nil {
+				if _, err := expfam.New(family, with(c.Least, d.parameter, v), c.Dim); err != nil {
 					t.Errorf("%s, %s in %q: %v", family, d.parameter, d.domain, err)
 				}
 			}
 			for _, v := range domain.out {
-				if _, err := expfam.New(family, with(c.params, d.parameter, v), c.dim); err == nil {
+				if _, err := expfam.New(family, with(c.Least, d.parameter, v), c.Dim); err == nil {
 					t.Errorf("%s: %s = %v is accepted, documented %q", family, d.parameter, v, d.domain)
 				}
 			}
@@ -122,7 +107,7 @@ func TestFamilyTable(t *testing.T) {
 				t.Errorf("%s: parameter %s is not documented", family, p.Name)
 			}
 		}
-		checkMemory(t, m, c.x, rows[0])
+		checkMemory(t, m, c.Row(m, rand.New(rand.NewPCG(1, 1)), 0), rows[0])
 	}
 }
 
@@ -139,7 +124,7 @@ func with(params expfam.Params, name string, value any) expfam.Params {
 // checkDefault compares the default with the prior of a model that has it.
 func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	t.Helper()
-	c := smallest[d.family]
+	c := familytest.Of(d.family)
 	if d.parameter == "order" { // not one of the posterior
 		if s, ok := m.(expfam.Sequential); !ok || strconv.Itoa(s.Window()) != d.value {
 			t.Errorf("%s: order is not %s by default", d.family, d.value)
@@ -148,18 +133,18 @@ func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	}
 	switch d.value {
 	case "required":
-		params := with(c.params, d.parameter, nil)
+		params := with(c.Least, d.parameter, nil)
 		delete(params, d.parameter)
 		if _, err := expfam.New(d.family, params, 3); err == nil {
 			t.Errorf("%s: %s has a default, documented as required", d.family, d.parameter)
 		}
 		return
 	case "false":
-		explicit, err := expfam.New(d.family, with(c.params, d.parameter, false), c.dim)
+		explicit, err := expfam.New(d.family, with(c.Least, d.parameter, false), c.Dim)
 		if err != nil || explicit.Len() != m.Len() {
 			t.Errorf("%s: %s is not false by default (%v)", d.family, d.parameter, err)
 		}
-		other, err := expfam.New(d.family, with(c.params, d.parameter, true), c.dim)
+		other, err := expfam.New(d.family, with(c.Least, d.parameter, true), c.Dim)
 		if err != nil || other.Len() == m.Len() {
 			t.Errorf("%s: %s means nothing (%v)", d.family, d.parameter, err)
 		}

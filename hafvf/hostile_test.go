@@ -2,6 +2,7 @@ package hafvf
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // hostile draws positive numbers of all sizes, and those next to which arithmetic gives way.
@@ -27,22 +29,21 @@ func hostileModel(t *rapid.T, family string) expfam.Model {
 		}
 		return min(max(1e-140, hostile.Draw(t, name)), 1e140)
 	}
-	params := expfam.Params{}
-	switch family {
-	case "bernoulli", "binomial":
-		params["alpha"], params["beta"] = size("alpha"), size("beta")
-	case "categorical":
-		params["alpha"] = []float64{size("alpha"), size("alpha"), size("alpha")}
-	case "poisson", "exponential":
-		params["shape"], params["rate"] = size("shape"), size("rate")
-	case "normal":
-		params["kappa"], params["alpha"], params["beta"] = size("kappa"), size("alpha"), size("beta")
-	case "mvnormal":
-		params["mu"], params["kappa"] = []float64{0, 1}, size("kappa")
-	case "regression":
-		params["mean"], params["alpha"], params["beta"] = []float64{0, 1}, size("alpha"), size("beta")
-	case "ar":
-		params["order"], params["alpha"], params["beta"] = 2, size("alpha"), size("beta")
+	c := familytest.Of(family)
+	params := maps.Clone(c.Prior)
+	if params == nil {
+		params = expfam.Params{}
+	}
+	for _, name := range c.Sizes {
+		if list, ok := params[name].([]float64); ok {
+			list = slices.Clone(list)
+			for i := range list {
+				list[i] = size(name)
+			}
+			params[name] = list
+		} else {
+			params[name] = size(name)
+		}
 	}
 	m, err := expfam.New(family, params, 0)
 	if err != nil {
@@ -66,19 +67,19 @@ func hostileModel(t *rapid.T, family string) expfam.Model {
 // hostileVector draws an observation that the model takes.
 func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
 	x := make([]float64, m.Dim())
+	kind := familytest.Of(family).Kind
 	for i := range x {
 		x[i] = hostile.Draw(t, "x")
-		switch family {
-		case "bernoulli", "categorical":
+		switch kind {
+		case familytest.Category:
 			x[i] = float64(rapid.IntRange(0, m.Outputs()-1+m.Outputs()%2).Draw(t, "category"))
-		case "poisson", "binomial":
+		case familytest.Count, familytest.Trials:
 			x[i] = math.Floor(min(x[i], expfam.MaxCount))
-		case "exponential":
-		default:
+		case familytest.Real:
 			x[i] *= rapid.SampledFrom([]float64{-1, 0, 1}).Draw(t, "sign")
 		}
 	}
-	if family == "binomial" {
+	if kind == familytest.Trials {
 		x[0] = rapid.SampledFrom([]float64{0, min(x[0], x[1]), x[1]}).Draw(t, "successes")
 	}
 	if m.Check(x) != nil {
@@ -87,13 +88,11 @@ func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
 	return x
 }
 
-// bounded are the families whose observations and means are in [0, 1].
-var bounded = []string{"bernoulli", "binomial", "categorical"}
-
 // What a model predicts has probabilities, whatever its prior and its sample: they are in
 // [0, 1] and do not fall, or are NaN, where a parameter is beyond the largest number.
 func TestHostileProbabilities(t *testing.T) {
-	for _, family := range expfam.Families() {
+	for _, c := range familytest.All() {
+		family := c.Name
 		t.Run(family, rapid.MakeCheck(func(t *rapid.T) {
 			m := hostileModel(t, family)
 			d := make([]float64, m.Len())
@@ -130,7 +129,8 @@ func TestHostileProbabilities(t *testing.T) {
 
 // Whatever comes, a bank predicts it, with bounds in their order.
 func TestHostileStreams(t *testing.T) {
-	for _, family := range expfam.Families() {
+	for _, c := range familytest.All() {
+		family := c.Name
 		t.Run(family, rapid.MakeCheck(func(t *rapid.T) {
 			var detect *Detect
 			if rapid.Bool().Draw(t, "detection") {
@@ -155,7 +155,7 @@ func TestHostileStreams(t *testing.T) {
 					switch {
 					case lower[k] > upper[k] || sd[k] < 0:
 						t.Fatal(about)
-					case slices.Contains(bounded, family) && !(lower[k] >= 0 && upper[k] <= 1 && mean[k] >= 0 && mean[k] <= 1+1e-9 && sd[k] <= 1):
+					case (c.Kind == familytest.Category || c.Kind == familytest.Trials) && !(lower[k] >= 0 && upper[k] <= 1 && mean[k] >= 0 && mean[k] <= 1+1e-9 && sd[k] <= 1):
 						t.Fatal(about)
 					}
 				}

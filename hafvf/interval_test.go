@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/familytest"
 )
 
 // tails are the probabilities, by the log predictive of a bank, of an observation up to
@@ -98,7 +99,8 @@ func TestQuantile(t *testing.T) {
 // Every family has intervals, of every output; also before the first observation, where
 // moments are infinite or undefined.
 func TestIntervalOfEveryFamily(t *testing.T) {
-	for _, family := range expfam.Families() {
+	for _, c := range familytest.All() {
+		family := c.Name
 		m, draw := familyStream(t, family, rand.New(rand.NewPCG(*seed, 10)))
 		b := NewBank(m, DefaultBankOf(family), DefaultForgetting, &Detect{})
 		s := b.NewState()

@@ -7,15 +7,8 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
-	"hafvf/hafvf/hafvftest"
 	"hafvf/internal/testing/familytest"
 )
-
-func TestModels(t *testing.T) {
-	for _, c := range familytest.Families {
-		t.Run(c.Name, func(t *testing.T) { hafvftest.TestModel(t, c.New(t), c.Draw) })
-	}
-}
 
 // same runs two filters side by side on observations that mean the same.
 func same(t *testing.T, a, b expfam.Model, xs, ys [][]float64, baseA, baseB float64) {

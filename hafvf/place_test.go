@@ -14,7 +14,7 @@ import (
 func TestPlaces(t *testing.T) {
 	const n = 50
 	changes := []int{12, 30, 31}
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(5, 5))
 			m := c.New(t)

@@ -18,7 +18,7 @@ import (
 // own, for every family and depth, with missing values and several observations
 // per step.
 func TestSmoothIsForwardPlusBackward(t *testing.T) {
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		for depth := range 4 {
 			t.Run(fmt.Sprintf("%s/levels=%d", c.Name, depth), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(7, uint64(depth)))
@@ -41,7 +41,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 					out := make([][]float64, len(rows))
 					for _, i := range order {
 						g.Update(s, rows[i]...)
-						out[i] = familytest.Natural(c.Name, familytest.Posterior(plain, g.Sample(s)))
+						out[i] = c.Natural(familytest.Posterior(plain, g.Sample(s)))
 					}
 					return out
 				}
@@ -53,7 +53,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 				slices.Reverse(order)
 				backward := run(order)
 
-				prior := familytest.Natural(c.Name, familytest.Posterior(m, make([]float64, m.Len())))
+				prior := c.Natural(familytest.Posterior(m, make([]float64, m.Len())))
 				got := f.Smooth(steps)
 				for i, step := range rows {
 					want := make([]float64, len(prior))
@@ -70,12 +70,12 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 							} else {
 								j++
 							}
-							for k, v := range familytest.Statistics(c.Name, x) {
+							for k, v := range c.Statistics(x) {
 								want[k] -= v
 							}
 						}
 					}
-					for k, v := range familytest.Natural(c.Name, familytest.Posterior(m, got.Sample(i))) {
+					for k, v := range c.Natural(familytest.Posterior(m, got.Sample(i))) {
 						if math.Abs(v-want[k]) > 1e-12*size[k] {
 							t.Fatalf("step %d: natural parameter %d is %.17g, want %.17g", i, k, v, want[k])
 						}
@@ -91,7 +91,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 
 func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
 	for _, top := range []float64{0, 1} {
-		for _, c := range familytest.Families {
+		for _, c := range familytest.All() {
 			m := c.New(t)
 			if _, ok := m.(expfam.Sequential); ok {
 				continue // as regression
@@ -138,7 +138,7 @@ func TestEvidence(t *testing.T) {
 	}
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
 	s := f.Smooth(steps)
-	theta := func(d []float64) []float64 { return familytest.Natural("normal", familytest.Posterior(m, d)) }
+	theta := func(d []float64) []float64 { return familytest.Of("normal").Natural(familytest.Posterior(m, d)) }
 	prior := theta(make([]float64, m.Len()))
 	for i := 1; i < s.Len(); i++ {
 		before, after := theta(f.Sample(s.Forward(i-1).State)), theta(f.Sample(s.Backward(i).State))

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
-	"slices"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -11,31 +13,27 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/familytest"
 )
 
 // What keyed recommends is what prior: auto and detect: true make of a config.
 func TestRecommendedIsDetect(t *testing.T) {
-	var known []string
-	for family, c := range map[string]struct {
-		model string
-		set   func(*hafvf.Config)
-	}{
-		"normal":      {"prior: auto", nil},
-		"poisson":     {"prior: auto", nil},
-		"exponential": {"prior: auto", nil},
-		"ar":          {"prior: auto", nil},
-		"mvnormal":    {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
-		"regression":  {"prior: auto, dim: 3", func(c *hafvf.Config) { c.Dim = 3 }},
-		"binomial":    {"prior: auto", nil},
-		"bernoulli":   {"prior: {}", nil},
-		"categorical": {"prior: {alpha: [1, 1, 1]}", func(c *hafvf.Config) { c.Prior = expfam.Params{"alpha": []float64{1, 1, 1}} }},
-	} {
-		known = append(known, family)
-		g := compose(t, "model: {family: "+family+", "+c.model+"}\ndetect: true\nsource: {jsonl: {path: in.jsonl}}\n")
-		want := keyed.Recommended(family)
-		if c.set != nil {
-			c.set(&want.Filter)
+	for _, row := range familytest.All() {
+		family := row.Name
+		set := func(c *hafvf.Config) { c.Prior, c.Dim = row.Least, row.Dim }
+		model := "prior: auto"
+		if _, ok := expect.Get(expfam.New(family, row.Least, row.Dim))(t).(expfam.Fitted); !ok {
+			prior := expfam.Params{}
+			maps.Copy(prior, row.Least)
+			model = "prior: " + string(expect.Get(json.Marshal(prior))(t))
 		}
+		if row.Dim > 0 {
+			model += fmt.Sprintf(", dim: %d", row.Dim)
+		}
+		g := compose(t, "model: {family: "+family+", "+model+"}\ndetect: true\nsource: {jsonl: {path: in.jsonl}}\n")
+		want := keyed.Recommended(family)
+		set(&want.Filter)
 		got := g.transform.(filtering).cfg.Config
 		want.Values = got.Values // of the source
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -44,20 +42,14 @@ func TestRecommendedIsDetect(t *testing.T) {
 		if want.AllSettings().String() != got.AllSettings().String() {
 			t.Errorf("%s: a state of one is not one of the other", family)
 		}
-		m := compose(t, "transform: smooth\nmodel: {family: "+family+", "+c.model+"}\nsource: {jsonl: {path: in.jsonl}}\n").transform.(smoothing)
+		m := compose(t, "transform: smooth\nmodel: {family: "+family+", "+model+"}\nsource: {jsonl: {path: in.jsonl}}\n").transform.(smoothing)
 		smooth := keyed.RecommendedSmoothing(family, 30*time.Minute)
-		if c.set != nil {
-			c.set(&smooth.Filter)
-		}
+		set(&smooth.Filter)
 		if diff := cmp.Diff(smooth, m.cfg.SmoothConfig, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+) for sessions: %s", family, diff)
 		}
 		if _, err := keyed.NewEstimator(want); err != nil {
 			t.Errorf("%s: %v", family, err)
 		}
-	}
-	slices.Sort(known)
-	if all := slices.Sorted(slices.Values(expfam.Families())); !slices.Equal(known, all) {
-		t.Errorf("the families %v, of %v", known, all)
 	}
 }

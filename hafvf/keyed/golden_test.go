@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/familytest"
 )
 
 var update = flag.Bool("update", false, "write the golden states")
@@ -33,31 +34,28 @@ type golden struct {
 
 var (
 	goldenStart = time.Date(2026, 3, 2, 5, 0, 0, 0, time.UTC)
-	goldenPrior = map[string]expfam.Params{"categorical": {"alpha": []any{1., 1., 1.}}, "ar": {"order": 2.}}
-	goldenDim   = map[string]int{"mvnormal": 2, "regression": 3}
 )
 
 const goldenStep = 10 * time.Minute
 
 // goldens are those of each family, plain and recommended, and of each setting of the family normal.
 func goldens() (all []golden) {
-	for _, family := range expfam.Families() {
-		if family == "faulty" { // a test's
-			continue
+	of := func(family string, cfg Config) Config {
+		row := familytest.Of(family)
+		cfg.Filter.Prior, cfg.Filter.Dim = row.Least, row.Dim
+		if family == "ar" { // the states have the default by name
+			cfg.Filter.Prior = expfam.Params{"order": 2.}
 		}
-		plain := Config{Filter: hafvf.Config{Family: family}}
-		for _, c := range []struct {
-			name string
-			cfg  Config
-		}{{"plain", plain}, {"recommended", Recommended(family)}} {
-			c.cfg.Filter.Prior, c.cfg.Filter.Dim = goldenPrior[family], goldenDim[family]
-			all = append(all, golden{name: family + "_" + c.name, cfg: c.cfg, n: 105})
-		}
+		return cfg
+	}
+	for _, c := range familytest.All() {
+		all = append(all,
+			golden{name: c.Name + "_plain", cfg: of(c.Name, Config{Filter: hafvf.Config{Family: c.Name}}), n: 105},
+			golden{name: c.Name + "_recommended", cfg: of(c.Name, Recommended(c.Name)), n: 105})
 	}
 	season := func(c *Config) { c.Filter.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()} }
 	for _, family := range []string{"exponential", "poisson", "regression"} {
-		c := Recommended(family)
-		c.Filter.Dim = goldenDim[family]
+		c := of(family, Recommended(family))
 		season(&c)
 		all = append(all, golden{name: family + "_season", cfg: c, n: 105})
 	}
@@ -126,8 +124,7 @@ func goldens() (all []golden) {
 	for _, value := range []Aggregate{Count, Mean, Max, Last, Median} {
 		add("aggregate_"+string(value), 400, nil, aggregate(value))
 	}
-	refused := Recommended("regression")
-	refused.Filter.Dim = goldenDim["regression"]
+	refused := of("regression", Recommended("regression"))
 	refused.Silence, refused.Alarms.Budget = &SilenceConfig{After: time.Hour}, 1
 	return append(all, golden{name: "regression_refused", cfg: refused, n: 94, each: func(i int, o *Observation) {
 		if i >= 92 { // the budget pays a silence, which is taken back
@@ -154,23 +151,7 @@ func (g *golden) observation(i int) Observation {
 	}
 	o := Observation{Time: goldenStart.Add(time.Duration(i) * goldenStep), Log: "records-3", Seq: int64(i)}
 	o.ID = placeID(&o)
-	var x []float64
-	switch family := g.cfg.Filter.Family; family {
-	case "binomial":
-		x = []float64{float64(rng.IntN(4)) + far, 20}
-	case "categorical":
-		x = []float64{float64(min(2, rng.IntN(3)+int(far)))}
-	case "ar":
-		x = []float64{rng.NormFloat64() + far}
-	case "bernoulli":
-		x = []float64{float64(min(1, rng.IntN(9)/8+int(far)))}
-	case "exponential", "poisson":
-		x = drawn[family](rng, 1)
-		x[0] += 3 * far
-	default:
-		x = normals(rng, max(1, g.cfg.Filter.Dim))
-		x[len(x)-1] += far
-	}
+	x := familytest.Of(g.cfg.Filter.Family).Far(rng, far)
 	o.X = [][]float64{x}
 	if len(x) > 1 {
 		o.Shape = Vector

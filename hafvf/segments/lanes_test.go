@@ -15,7 +15,7 @@ import (
 // family: of observations with the lane's weights, of which a Line has the log marginal likelihood.
 func TestEvidenceIsTheBayesFactor(t *testing.T) {
 	const n = 6
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		m := c.New(t)
 		l := newLanes(m)
 		rng := rand.New(rand.NewPCG(1, 20))

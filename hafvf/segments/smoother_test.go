@@ -114,7 +114,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 // distance, in one of the lanes, and of its probability to be no accident: for every family,
 // with missing values and several observations in a step.
 func TestSegmentPosteriorIsConjugate(t *testing.T) {
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(13, 1))
 			m := c.New(t)
@@ -143,7 +143,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 					at = append(at, i)
 				}
 			}
-			prior := familytest.Natural(c.Name, familytest.Posterior(m, make([]float64, m.Len())))
+			prior := c.Natural(familytest.Posterior(m, make([]float64, m.Len())))
 			for k, seg := range g.Segments {
 				from, _ := slices.BinarySearch(at, seg.Start)
 				end, _ := slices.BinarySearch(at, seg.Start+seg.N)
@@ -151,7 +151,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 					from = 0
 				}
 				for i := from; i < end; i++ {
-					got := familytest.Natural(c.Name, familytest.Posterior(m, g.Sample(at[i])))
+					got := c.Natural(familytest.Posterior(m, g.Sample(at[i])))
 					best := math.Inf(1)
 					for _, w := range []float64{.8, .92, .975, .995, .9998} {
 						want, size := slices.Clone(prior), make([]float64, len(prior))
@@ -161,7 +161,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 								if familytest.AnyMissing(x) {
 									continue
 								}
-								for p, v := range familytest.Statistics(c.Name, x) {
+								for p, v := range c.Statistics(x) {
 									want[p] += weight * v
 									size[p] += weight * math.Abs(v)
 								}
@@ -302,7 +302,7 @@ func TestShortSessionsHaveNoEdges(t *testing.T) {
 
 // Every family takes sessions that tell nothing, and such that tell one thing.
 func TestSmootherOfEveryFamily(t *testing.T) {
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
 			_, sequential := m.(expfam.Sequential)
@@ -334,7 +334,7 @@ func TestSmootherOfEveryFamily(t *testing.T) {
 // However a session is cut into parts, these are its segments in order: parts of one step and
 // of missing values alone too, for every family.
 func TestSmootherOfAnyParts(t *testing.T) {
-	for _, c := range familytest.Families {
+	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
 			smoother := segments.NewSegmenter(m, 10)
@@ -403,7 +403,7 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 
 // priorOf is that of familytest.Families.
 func priorOf(family string) expfam.Params {
-	return familytest.Families[slices.IndexFunc(familytest.Families, func(c familytest.Family) bool { return c.Name == family })].Prior
+	return familytest.Of(family).Prior
 }
 
 // Changes of every family are found where they are, and outliers are not changes.

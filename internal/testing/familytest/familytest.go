@@ -1,5 +1,5 @@
-// Package familytest has, for tests, every family with a prior and observations, streams of
-// known kinds, and coordinates in which posteriors add up.
+// Package familytest has, for tests, a row of every family with priors and observations, and streams
+// of known kinds.
 package familytest
 
 import (
@@ -13,13 +13,6 @@ import (
 
 	"hafvf/hafvf/expfam"
 )
-
-// A Family is one with a prior.
-type Family struct {
-	Name  string
-	Prior expfam.Params
-	Draw  func(rng *rand.Rand) []float64 // draws an observation
-}
 
 // New makes the model of the family.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
@@ -63,27 +56,6 @@ func (f Family) Vector(m expfam.Model, rng *rand.Rand) []float64 {
 	return x
 }
 
-// Families are all of them.
-var Families = []Family{
-	{"bernoulli", nil, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} }},
-	{"binomial", expfam.Params{"alpha": 2.0}, func(rng *rand.Rand) []float64 {
-		n := float64(1 + rng.IntN(50))
-		return []float64{math.Floor(rng.Float64() * (n + 1)), n}
-	}},
-	{"categorical", expfam.Params{"alpha": []float64{1, .5, 2}}, func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} }},
-	{"poisson", nil, func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} }},
-	{"exponential", nil, func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} }},
-	{"normal", expfam.Params{"mu": .5, "kappa": .1}, func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} }},
-	{"mvnormal", expfam.Params{"mu": []float64{0, 1}}, func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} }},
-	{"regression", expfam.Params{"mean": []float64{0, 1}}, func(rng *rand.Rand) []float64 {
-		u := rng.NormFloat64()
-		return []float64{u, 1, 2*u + rng.NormFloat64()}
-	}},
-	{"ar", expfam.Params{"order": 2, "intercept": true}, func(rng *rand.Rand) []float64 {
-		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
-	}},
-}
-
 // New makes a model.
 func New(t testing.TB, family string, prior expfam.Params) expfam.Model {
 	t.Helper()
@@ -92,78 +64,6 @@ func New(t testing.TB, family string, prior expfam.Params) expfam.Model {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// Natural are coordinates in which a posterior, given by its textbook
-// parameters, is linear in the statistics of the data.
-func Natural(family string, p []float64) []float64 {
-	switch family {
-	case "normal":
-		mu, kappa, alpha, beta := p[0], p[1], p[2], p[3]
-		return []float64{kappa * mu, kappa, 2*beta + kappa*mu*mu, 2 * alpha}
-	case "mvnormal":
-		n := 2
-		mu, kappa, nu, scale := p[:n], p[n], p[n+1], p[n+2:]
-		out := []float64{kappa, nu}
-		for i := range n {
-			out = append(out, kappa*mu[i])
-			for j := range n {
-				out = append(out, scale[i*n+j]+kappa*mu[i]*mu[j])
-			}
-		}
-		return out
-	case "regression", "ar":
-		n := 2
-		if family == "ar" {
-			n = 3
-		}
-		mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
-		out := append([]float64{2 * alpha}, precision...)
-		square := 2 * beta
-		for i := range n {
-			sum := 0.0
-			for j := range n {
-				sum += precision[i*n+j] * mean[j]
-			}
-			out = append(out, sum)
-			square += mean[i] * sum
-		}
-		return append(out, square)
-	}
-	return p
-}
-
-// Statistics are T(x) in the coordinates of Natural.
-func Statistics(family string, x []float64) []float64 {
-	switch family {
-	case "bernoulli":
-		return []float64{x[0], 1 - x[0]}
-	case "binomial":
-		return []float64{x[0], x[1] - x[0]}
-	case "categorical":
-		out := make([]float64, 3)
-		out[int(x[0])] = 1
-		return out
-	case "poisson":
-		return []float64{x[0], 1}
-	case "exponential":
-		return []float64{1, x[0]}
-	case "normal":
-		return []float64{x[0], 1, x[0] * x[0], 1}
-	case "mvnormal":
-		return []float64{1, 1, x[0], x[0] * x[0], x[0] * x[1], x[1], x[1] * x[0], x[1] * x[1]}
-	}
-	u, y := x[:len(x)-1], x[len(x)-1]
-	out := []float64{1}
-	for i := range u {
-		for j := range u {
-			out = append(out, u[i]*u[j])
-		}
-	}
-	for i := range u {
-		out = append(out, u[i]*y)
-	}
-	return append(out, y*y)
 }
 
 // Posterior are the textbook parameters of the posterior of a sample.
@@ -255,7 +155,7 @@ func SameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m expf
 	t.Helper()
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	for _, c := range Families {
+	for _, c := range All() {
 		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(9, 10))
 			m := c.New(t)

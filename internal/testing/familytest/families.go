@@ -1,0 +1,237 @@
+package familytest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"hafvf/hafvf/expfam"
+)
+
+// A Family is what tests know of one.
+type Family struct {
+	Name  string
+	Prior expfam.Params // one for laws
+	// Least is what a model needs: the parameters that have no default, and the length of an
+	// observation if they leave it open.
+	Least expfam.Params
+	Dim   int
+	Sizes []string // the parameters that may be any number above zero
+	Kind  Kind     // what the last entry of an observation may be
+	// Draw draws an observation of the model of Prior, of a Sequential one a whole row.
+	Draw func(rng *rand.Rand) []float64
+	// At is an observation of a stream, as a filter takes it, where x is level with noise.
+	At func(rng *rand.Rand, level, x float64) []float64
+	// Far draws an observation of the model of Least, as a filter takes it: a usual one, or one that
+	// is by far more than that.
+	Far func(rng *rand.Rand, far float64) []float64
+	// Natural are coordinates in which a posterior of the model of Prior, given by its textbook
+	// parameters, is linear in the statistics of the data. Nil: the parameters themselves.
+	Natural func(p []float64) []float64
+	// Statistics are T(x) in these coordinates.
+	Statistics func(x []float64) []float64
+}
+
+// A Kind says which numbers there are.
+type Kind int
+
+const (
+	Category Kind = iota + 1 // 0, 1, … as many as the model has
+	Count                    // 0, 1, …
+	Trials                   // 0, 1, … up to the number of trials, which comes next
+	Positive                 // ≥ 0
+	Real
+)
+
+// Families have a row each. Those of package expfam that have none fail in All.
+var Families = []Family{{
+	Name: "bernoulli", Sizes: []string{"alpha", "beta"}, Kind: Category,
+	Draw:       func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} },
+	At:         func(rng *rand.Rand, level, _ float64) []float64 { return []float64{toss(rng, level)} },
+	Far:        func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(1, rng.IntN(9)/8+int(far)))} },
+	Statistics: func(x []float64) []float64 { return []float64{x[0], 1 - x[0]} },
+}, {
+	Name: "binomial", Prior: expfam.Params{"alpha": 2.0}, Sizes: []string{"alpha", "beta"}, Kind: Trials,
+	Draw: func(rng *rand.Rand) []float64 {
+		n := float64(1 + rng.IntN(50))
+		return []float64{math.Floor(rng.Float64() * (n + 1)), n}
+	},
+	At: func(rng *rand.Rand, level, _ float64) []float64 {
+		k, n := 0., 1+rng.IntN(40)
+		for range n {
+			k += toss(rng, level)
+		}
+		return []float64{k, float64(n)}
+	},
+	Far:        func(rng *rand.Rand, far float64) []float64 { return []float64{float64(rng.IntN(4)) + far, 20} },
+	Statistics: func(x []float64) []float64 { return []float64{x[0], x[1] - x[0]} },
+}, {
+	Name: "categorical", Prior: expfam.Params{"alpha": []float64{1, .5, 2}}, Sizes: []string{"alpha"}, Kind: Category,
+	Least: expfam.Params{"alpha": []float64{1, 1, 1}},
+	Draw:  func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} },
+	At:    func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)} },
+	Far:   func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(2, rng.IntN(3)+int(far)))} },
+	Statistics: func(x []float64) []float64 {
+		out := make([]float64, 3)
+		out[int(x[0])] = 1
+		return out
+	},
+}, {
+	Name: "poisson", Sizes: []string{"shape", "rate"}, Kind: Count,
+	Draw:       func(rng *rand.Rand) []float64 { return []float64{math.Floor(5 * rng.ExpFloat64())} },
+	At:         func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Trunc(math.Abs(x))} },
+	Far:        func(rng *rand.Rand, far float64) []float64 { return []float64{float64(rng.IntN(7)) + 3*far} },
+	Statistics: func(x []float64) []float64 { return []float64{x[0], 1} },
+}, {
+	Name: "exponential", Sizes: []string{"shape", "rate"}, Kind: Positive,
+	Draw:       func(rng *rand.Rand) []float64 { return []float64{rng.ExpFloat64()} },
+	At:         func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Abs(x) + 1e-3} },
+	Far:        func(rng *rand.Rand, far float64) []float64 { return []float64{rng.ExpFloat64() + 3*far} },
+	Statistics: func(x []float64) []float64 { return []float64{1, x[0]} },
+}, {
+	Name: "normal", Prior: expfam.Params{"mu": .5, "kappa": .1}, Sizes: []string{"kappa", "alpha", "beta"}, Kind: Real,
+	Draw: func(rng *rand.Rand) []float64 { return []float64{2 + rng.NormFloat64()} },
+	At:   func(_ *rand.Rand, _, x float64) []float64 { return []float64{x} },
+	Far:  normals(1),
+	Natural: func(p []float64) []float64 {
+		mu, kappa, alpha, beta := p[0], p[1], p[2], p[3]
+		return []float64{kappa * mu, kappa, 2*beta + kappa*mu*mu, 2 * alpha}
+	},
+	Statistics: func(x []float64) []float64 { return []float64{x[0], 1, x[0] * x[0], 1} },
+}, {
+	Name: "mvnormal", Prior: expfam.Params{"mu": []float64{0, 1}}, Dim: 2, Sizes: []string{"kappa"}, Kind: Real,
+	Draw: func(rng *rand.Rand) []float64 { return []float64{rng.NormFloat64(), 3 * rng.NormFloat64()} },
+	At:   func(rng *rand.Rand, _, x float64) []float64 { return []float64{x, rng.NormFloat64()} },
+	Far:  normals(2),
+	Natural: func(p []float64) []float64 {
+		const n = 2
+		mu, kappa, nu, scale := p[:n], p[n], p[n+1], p[n+2:]
+		out := []float64{kappa, nu}
+		for i := range n {
+			out = append(out, kappa*mu[i])
+			for j := range n {
+				out = append(out, scale[i*n+j]+kappa*mu[i]*mu[j])
+			}
+		}
+		return out
+	},
+	Statistics: func(x []float64) []float64 {
+		return []float64{1, 1, x[0], x[0] * x[0], x[0] * x[1], x[1], x[1] * x[0], x[1] * x[1]}
+	},
+}, {
+	Name: "regression", Prior: expfam.Params{"mean": []float64{0, 1}}, Dim: 3, Sizes: []string{"alpha", "beta"}, Kind: Real,
+	Draw: func(rng *rand.Rand) []float64 {
+		u := rng.NormFloat64()
+		return []float64{u, 1, 2*u + rng.NormFloat64()}
+	},
+	At:         func(rng *rand.Rand, _, x float64) []float64 { return []float64{rng.NormFloat64(), 1, x} },
+	Far:        normals(3),
+	Natural:    func(p []float64) []float64 { return naturalRegression(p, 2) },
+	Statistics: regressionStatistics,
+}, {
+	Name: "ar", Prior: expfam.Params{"order": 2, "intercept": true}, Sizes: []string{"alpha", "beta"}, Kind: Real,
+	Draw: func(rng *rand.Rand) []float64 {
+		return []float64{rng.NormFloat64(), rng.NormFloat64(), 1, rng.NormFloat64()}
+	},
+	At:         func(_ *rand.Rand, _, x float64) []float64 { return []float64{x} },
+	Far:        normals(1),
+	Natural:    func(p []float64) []float64 { return naturalRegression(p, 3) },
+	Statistics: regressionStatistics,
+}}
+
+// known are the families of package expfam, without those that a test registers.
+var known = expfam.Families()
+
+// All are the rows of the families that package expfam knows. It panics with the name of one without a
+// row, or with an incomplete one.
+func All() (all []Family) {
+	for _, name := range known {
+		all = append(all, Of(name))
+	}
+	return all
+}
+
+// Of is the row of a family.
+func Of(name string) Family {
+	i := slices.IndexFunc(Families, func(f Family) bool { return f.Name == name })
+	if i < 0 {
+		panic("the family " + name + " has no row in familytest.Families")
+	}
+	f := Families[i]
+	for column, missing := range map[string]bool{
+		"Kind": f.Kind == 0, "Draw": f.Draw == nil, "At": f.At == nil, "Far": f.Far == nil, "Statistics": f.Statistics == nil,
+	} {
+		if missing {
+			panic(fmt.Sprintf("the row of %s in familytest.Families has no %s", name, column))
+		}
+	}
+	if f.Natural == nil {
+		f.Natural = func(p []float64) []float64 { return p }
+	}
+	return f
+}
+
+// Row draws an observation of m, which has the prior Least, as the model itself takes it.
+func (f Family) Row(m expfam.Model, rng *rand.Rand, far float64) []float64 {
+	x := f.Far(rng, far)
+	seq, ok := m.(expfam.Sequential)
+	if !ok {
+		return x
+	}
+	row, window := make([]float64, m.Dim()), make([]float64, seq.Window())
+	for i := range window {
+		window[i] = f.Far(rng, 0)[0]
+	}
+	seq.Row(row, window, x[0])
+	return row
+}
+
+func toss(rng *rand.Rand, logit float64) float64 {
+	if rng.Float64() < 1/(1+math.Exp(-logit)) {
+		return 1
+	}
+	return 0
+}
+
+// normals draws n standard normal numbers, the last of which are by far more than that.
+func normals(n int) func(rng *rand.Rand, far float64) []float64 {
+	return func(rng *rand.Rand, far float64) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = rng.NormFloat64()
+		}
+		x[n-1] += far
+		return x
+	}
+}
+
+// naturalRegression is Natural of n regressors.
+func naturalRegression(p []float64, n int) []float64 {
+	mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
+	out := append([]float64{2 * alpha}, precision...)
+	square := 2 * beta
+	for i := range n {
+		sum := 0.0
+		for j := range n {
+			sum += precision[i*n+j] * mean[j]
+		}
+		out = append(out, sum)
+		square += mean[i] * sum
+	}
+	return append(out, square)
+}
+
+func regressionStatistics(x []float64) []float64 {
+	u, y := x[:len(x)-1], x[len(x)-1]
+	out := []float64{1}
+	for i := range u {
+		for j := range u {
+			out = append(out, u[i]*u[j])
+		}
+	}
+	for i := range u {
+		out = append(out, u[i]*y)
+	}
+	return append(out, y*y)
+}
