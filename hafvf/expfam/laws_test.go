@@ -34,6 +34,21 @@ func TestLaws(t *testing.T) {
 					}
 				})
 			}
+			if c.Kind == familytest.Category { // one that is nearly sure
+				x := c.Draw(rng)
+				l := law{T: t, c: c, m: m, row: x, d: sample(c, m, rng, 5), s: 1}
+				for range 10_000 {
+					m.Observe(l.d, x, 1)
+				}
+				l.prediction(10_000)
+			}
+			if seq, ok := m.(expfam.Sequential); ok {
+				window, row := []float64{3, 4}, make([]float64, m.Dim())
+				seq.Row(row, window, 5)
+				if !slices.Equal(row[:seq.Window()], window) || row[len(row)-1] != 5 {
+					t.Errorf("the row of 5 after %v, the latest first, is %v", window, row)
+				}
+			}
 		})
 	}
 }
