@@ -8,6 +8,7 @@ import (
 
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 )
 
 func TestExperimentWritesItsFiles(t *testing.T) {
@@ -62,6 +63,7 @@ func TestExperimentExitCodes(t *testing.T) {
 // Stopped by a signal, training ends well and keeps what is done; the same command
 // goes on from there.
 func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
+	expect.Long(t, "a training")
 	dir := t.TempDir()
 	kept := func() (size int64) {
 		files, err := filepath.Glob(filepath.Join(dir, "sgd.checkpoint", "*.gob"))

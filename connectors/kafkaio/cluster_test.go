@@ -382,6 +382,7 @@ func TestClusterOfAWriter(t *testing.T) {
 // TestNewPassword: a reader, a writer and the owner of a changelog go on when the password
 // changes at the broker, and in the file only after the broker has refused the old one.
 func TestNewPassword(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	t.Parallel()
 	file := writeFile(t, "0")
 	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "in", "out", "states"))
@@ -452,6 +453,7 @@ func TestNewPassword(t *testing.T) {
 // TestPasswordRefused: each client logs in twice if the broker refuses the password, and
 // then gives the reason.
 func TestPasswordRefused(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	t.Parallel() // it waits for another password
 	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "states"))
 	var logins atomic.Int32

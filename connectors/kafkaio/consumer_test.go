@@ -20,6 +20,7 @@ import (
 )
 
 func TestAddedPartitions(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	t.Parallel()
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	m := manual(c)

@@ -356,6 +356,7 @@ func TestOversized(t *testing.T) {
 // TestAddedWhileSplit: a partition that is found when the rest belongs to another call
 // already is found again by that call.
 func TestAddedWhileSplit(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	t.Parallel()
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Poll: time.Nanosecond}, nil)

@@ -169,6 +169,7 @@ func numbered(n int, value []byte) []Message {
 var errDrop = errors.New("drop the connection")
 
 func TestOrderUnderFaults(t *testing.T) {
+	expect.Long(t, "faults of a connection, for seconds")
 	for _, seed := range []uint64{1, 2} {
 		t.Run(strconv.Itoa(int(seed)), func(t *testing.T) {
 			k, c := fake(t, kfake.SeedTopics(4, "out"))
@@ -282,6 +283,7 @@ func TestWriteCancelled(t *testing.T) {
 }
 
 func TestWriteRefused(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	k, c := fake(t, kfake.SeedTopics(1, "out", "gone"))
 	ctx := context30(t)
 	produce := []kmsg.Key{kmsg.Produce}

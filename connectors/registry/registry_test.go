@@ -288,6 +288,7 @@ func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 
 // A schema is asked for once, also one that the registry does not know; a new one is asked for when it comes.
 func TestSchemasAreCached(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked := counted(t, r)
 	reading := (Source{c, Auto}).reading()
@@ -327,6 +328,7 @@ func TestSchemasAreCached(t *testing.T) {
 
 // A registry that is away is waited for, and the log says so once.
 func TestRegistryAway(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked, status := new(atomic.Int32), new(atomic.Int32)
 	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {

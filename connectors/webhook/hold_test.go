@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/internal/dofn"
 	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -53,6 +54,7 @@ func (catchFn) ProcessElement(r Refused) {
 // A step that holds alerts in its state delivers each, also to a receiver that was away, and
 // passes on those that the receiver refuses.
 func TestWriteHeld(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	var mu sync.Mutex
 	taken, failures := map[string]int{}, 2
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -67,6 +67,7 @@ func away(t *testing.T, h http.Handler) (url string, come func()) {
 // Nobody waits for a receiver that is away. It gets everything when it comes back, in the order
 // in which it came, and in few requests.
 func TestOutboxWaitsBeside(t *testing.T) {
+	expect.Long(t, "pauses between requests")
 	r := &receiver{codes: []int{503, 429, 200}}
 	url, come := away(t, r)
 	var log strings.Builder

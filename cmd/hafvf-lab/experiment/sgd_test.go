@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/internal/testing/expect"
 )
 
 // The file says how it was computed.
@@ -153,6 +154,7 @@ func TestCheckpointOfAnotherKind(t *testing.T) {
 // gives the same table. The statement that is tested is the paper's: AdaFVF below
 // Adam, on every seed.
 func TestSGD(t *testing.T) {
+	expect.Long(t, "a training")
 	p := protocol{trials: 20, iterations: 750, seed: 3}
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())

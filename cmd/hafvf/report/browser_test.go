@@ -78,6 +78,7 @@ func holds(condition string) chromedp.Action[chromedp.Void] {
 
 // The page in a browser follows the run by itself. What a person has done with it stays.
 func TestLiveInABrowser(t *testing.T) {
+	expect.Long(t, "a browser")
 	l, s := serveLive(t)
 	do := browse(t, s.URL)
 	const rows = `document.querySelectorAll("#table tbody tr").length`

@@ -156,6 +156,7 @@ func counts(page string) map[string]int {
 // Alarms and incidents of a run over a topic are in the events and on the page within two seconds,
 // and as many as in the file of alerts.
 func TestLiveRun(t *testing.T) {
+	expect.Long(t, "a page that goes on for seconds")
 	brokers := kafkatest.Fake(t).ListenAddrs()
 	bus := kafkatest.Dial(brokers)
 	bus.CreateTopic(t, "in", 1, nil)
@@ -343,6 +344,7 @@ func TestLiveRefuses(t *testing.T) {
 
 // What is remembered has a bound, and the page says what was let go.
 func TestLiveIsBounded(t *testing.T) {
+	expect.Long(t, "a page of very many keys")
 	l, s := serveLive(t)
 	used := func() int64 {
 		runtime.GC()
@@ -415,6 +417,7 @@ func TestLiveReaders(t *testing.T) {
 
 // A reader that is too far behind misses news, and the state tells that there were some.
 func TestLiveMisses(t *testing.T) {
+	expect.Long(t, "a page that goes on for seconds")
 	l, s := serveLive(t)
 	events := listen(t, s.URL)
 	before := await(t, events, "state").data["version"]

@@ -60,9 +60,13 @@ func Folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Main runs the tests of a package with the program, which it builds.
+// Main runs the tests of a package with the program, which it builds. With -short it runs none.
 func Main(m *testing.M, p *Program) {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Println("-short runs no program with services beside it")
+		return
+	}
 	code, err := withProgram(m, p)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -4,6 +4,7 @@ package expect
 import (
 	"fmt"
 	"strings"
+	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -13,6 +14,14 @@ type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatal(args ...any)
+}
+
+// Long skips a test with -short, and says what is left out.
+func Long(t testing.TB, what string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short leaves out " + what)
+	}
 }
 
 // OK ends the test if there is an error.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
 )
 
@@ -46,6 +47,7 @@ func taskManagers(t *testing.T, c *flinktest.Cluster) (ids []string, slots int) 
 }
 
 func TestKill(t *testing.T) {
+	expect.Long(t, "Flink")
 	var children []int
 	t.Run("cluster", func(t *testing.T) {
 		c := flinktest.Start(t, flinktest.Config{TaskManagers: 2, Slots: 3})

@@ -51,9 +51,12 @@ type Installation struct {
 }
 
 // Install finds Java, and the program in the user's cache, where it puts it
-// first if it is not there.
+// first if it is not there. With -short it skips the test.
 func Install(t testing.TB, p Program) Installation {
 	t.Helper()
+	if testing.Short() {
+		t.Skipf("-short starts no %s", p.What)
+	}
 	name := "java"
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		name = filepath.Join(home, "bin", "java")

@@ -6,11 +6,14 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // TestDiesWithParent kills a process that has spawned another. Both hold the
 // end of a pipe: its reader sees the end of it when both are gone.
 func TestDiesWithParent(t *testing.T) {
+	expect.Long(t, "processes")
 	const role = "JAVATEST_ROLE"
 	if os.Getenv(role) == "parent" {
 		cmd := exec.Command("sleep", "600")

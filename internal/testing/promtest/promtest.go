@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 )
 
@@ -37,6 +38,7 @@ func Alertmanager(t testing.TB) Server {
 // start starts a program of Debian's package of that name.
 func start(t testing.TB, name, config, ready string, args func(file, dir, address string) []string) Server {
 	t.Helper()
+	expect.Long(t, name)
 	path, err := exec.LookPath(name)
 	if err != nil {
 		javatest.Missing(t, name, "the package "+name, err)
