@@ -71,11 +71,11 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // tells reports whether the node tells of keys that are silent, and expires whether it forgets keys.
-func (fn *node) tells() bool   { return fn.cfg.Live && fn.cfg.Silence != nil }
-func (fn *node) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
+func (fn *encodeFn) tells() bool   { return fn.cfg.Live && fn.cfg.Silence != nil }
+func (fn *encodeFn) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
 
 // next is when a key has to be looked at, of what is known of it; zero: not before it speaks.
-func (fn *node) next(waits, deadline, expiry time.Time) (at time.Time) {
+func (fn *encodeFn) next(waits, deadline, expiry time.Time) (at time.Time) {
 	if fn.cfg.waits() && !waits.IsZero() {
 		at = waits.Add(fn.workers[0].Patience())
 	}
@@ -89,7 +89,7 @@ func (fn *node) next(waits, deadline, expiry time.Time) (at time.Time) {
 	return at
 }
 
-func (fn *node) nextOf(e *held) time.Time {
+func (fn *encodeFn) nextOf(e *held) time.Time {
 	waits, _ := e.Waiting()
 	return fn.next(waits, e.Deadline(), e.Expiry())
 }
@@ -97,7 +97,7 @@ func (fn *node) nextOf(e *held) time.Time {
 // onGrid is the first time at which keys are looked at for expiry that is not before t. A key that
 // expires begins anew in any case, see keyed.Entity.Expiry. What a look gives back is the room of its
 // state, within a part of that time: so keys are looked at together.
-func (fn *node) onGrid(t time.Time) time.Time {
+func (fn *encodeFn) onGrid(t time.Time) time.Time {
 	step := max(fn.cfg.Expire/keyed.ExpiryParts, time.Millisecond)
 	on := t.Truncate(step)
 	if on.Before(t) {
@@ -107,7 +107,7 @@ func (fn *node) onGrid(t time.Time) time.Time {
 }
 
 // plan makes the agenda of a cell, at least of all keys that have to be looked at by now.
-func (fn *node) plan(c *opened, now time.Time) error {
+func (fn *encodeFn) plan(c *opened, now time.Time) error {
 	c.agenda = agenda{first: map[string]time.Time{}}
 	n, w := c.Len(), fn.workers[0]
 	for key, b := range c.All() {
@@ -138,7 +138,7 @@ func later(a, b time.Time) time.Time {
 // speaks sets the timer of a cell in which a key speaks. What it should be set for is known when the
 // block is processed. Until then all its observations may wait, and the key may be silent as soon as
 // it has spoken. A key that is known to be looked at later only puts that off.
-func (fn *node) speaks(tp timers.Provider, c *opened, cell, key string, times wait) {
+func (fn *encodeFn) speaks(tp timers.Provider, c *opened, cell, key string, times wait) {
 	var at time.Time
 	if fn.cfg.waits() {
 		at = fn.workers[0].Closing(times.first).Add(fn.workers[0].Patience())
@@ -169,7 +169,7 @@ func (fn *node) speaks(tp timers.Provider, c *opened, cell, key string, times wa
 }
 
 // deadline is when a key of a cell becomes silent, zero if that is not known.
-func (fn *node) deadline(c *opened, key string) (at time.Time) {
+func (fn *encodeFn) deadline(c *opened, key string) (at time.Time) {
 	if e := fn.keys[key]; e != nil {
 		return e.Deadline()
 	}
@@ -180,7 +180,7 @@ func (fn *node) deadline(c *opened, key string) (at time.Time) {
 }
 
 // look sets the timer by which a cell is looked at.
-func (fn *node) look(tp timers.Provider, cell string, at time.Time) {
+func (fn *encodeFn) look(tp timers.Provider, cell string, at time.Time) {
 	if !at.IsZero() {
 		fn.set(tp, cell, at, lookTag)
 		fn.looks[cell] = at
@@ -188,14 +188,14 @@ func (fn *node) look(tp timers.Provider, cell string, at time.Time) {
 }
 
 // awaitEnd sets the timer of a cell for the end of the input.
-func (fn *node) awaitEnd(tp timers.Provider) {
-	fn.due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(endTag))
+func (fn *encodeFn) awaitEnd(tp timers.Provider) {
+	fn.Due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(endTag))
 }
 
 // due are the keys of a cell that have to be looked at by now, sorted: the output has one order.
 // At the end of the input they are those of which something waits, or that are silent by now, and
 // with intervals all.
-func (fn *node) dueIn(c *opened, now time.Time, ends bool) ([]string, error) {
+func (fn *encodeFn) dueIn(c *opened, now time.Time, ends bool) ([]string, error) {
 	var due []string
 	if ends {
 		silent := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
@@ -229,7 +229,7 @@ func (fn *node) dueIn(c *opened, now time.Time, ends bool) ([]string, error) {
 }
 
 // tell tells of a key that is silent by now.
-func (fn *node) tell(now time.Time, e *held) {
+func (fn *encodeFn) tell(now time.Time, e *held) {
 	s, silent := e.Tell(now)
 	if !silent {
 		return
@@ -244,7 +244,7 @@ func (fn *node) tell(now time.Time, e *held) {
 // expired reports whether a key has expired, by the time that its logs have passed, and in a run
 // that does not know them by the watermark. A watermark that follows the clock has passed what the
 // logs have not.
-func (fn *node) expired(e *held, now time.Time) bool {
+func (fn *encodeFn) expired(e *held, now time.Time) bool {
 	at := e.Expiry()
 	if !fn.expires() || at.IsZero() || !at.Before(now) {
 		return false
@@ -259,7 +259,7 @@ func (fn *node) expired(e *held, now time.Time) bool {
 
 // drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys
 // of a topic may expire in one bundle: what is decoded of them must not wait for its end.
-func (fn *node) drop(c *opened, e *held) {
+func (fn *encodeFn) drop(c *opened, e *held) {
 	w := fn.workers[0]
 	w.encoder.Forgotten(&w.encoded, e.key)
 	fn.put(w.encoded, Encoded{}, w.encoded)

@@ -1,7 +1,6 @@
 package transforms
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -107,12 +106,12 @@ func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (e
 func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	of := hosted{cfg.Config, host}
 	s, text := begin(s, of, col)
-	blocks, undecoded := beam.ParDo2(s, &packFn{packer: packer{Config: text}, Decoder: in}, col)
+	blocks, undecoded := beam.ParDo2(s, &packFn{Config: text, Decoder: in}, col)
 	if of.resumes() {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{}, beam.Impulse(s)))
 	}
 	records, alerts, late = beam.ParDo3(s, &encodeFn{
-		node: node{Config: text}, Encoder: out,
+		Config: text, Encoder: out,
 		State:    state.MakeValueState[[]byte](stored.HeadState),
 		Log:      state.MakeBagState[[]byte](stored.LogState),
 		Settings: state.MakeValueState[[]byte](stored.SettingsState),
@@ -152,34 +151,4 @@ func parseEstimator(text string) (est *keyed.Estimator, cfg hosted, err error) {
 	}
 	est, err = keyed.NewEstimator(cfg.Config)
 	return est, cfg, err
-}
-
-// encodeFn emits what encoders make of the estimates of a node.
-type encodeFn struct {
-	node
-	Encoder  Registered
-	State    state.Value[[]byte]
-	Log      state.Bag[[]byte]
-	Settings state.Value[[]byte] // of Cells
-	Due      timers.EventTime
-}
-
-func (fn *encodeFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}, &fn.Due, func() Encoder { return registered[Encoder](ctx, fn.Encoder) })
-}
-
-func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
-	fn.start(outlet{record: emit, alert: alert, reject: reject})
-}
-
-func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	return fn.take(sp, tp, cell, packed)
-}
-
-func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	return fn.wakes(ts, sp, tp, cell, timer)
-}
-
-func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	return fn.finish(ctx)
 }

@@ -88,8 +88,8 @@ func (j *job) bundle(t *testing.T, cfg hosted, calls bool, in map[string][]keyed
 func stepsOf(t testing.TB, cfg hosted) (*packFn, *encodeFn) {
 	text, err := json.Marshal(cfg)
 	of, cells := Registered{Name: objects}, statesOfCells()
-	pack := &packFn{packer: packer{Config: string(text)}, Decoder: of}
-	filter := &encodeFn{node: node{Config: string(text)}, Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
+	pack := &packFn{Config: string(text), Decoder: of}
+	filter := &encodeFn{Config: string(text), Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
 	expect.OK(t, errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())))
 	return pack, filter
 }

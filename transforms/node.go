@@ -23,19 +23,23 @@ import (
 	"hafvf/internal/reminder"
 )
 
-// A node runs the filter over blocks of one key's observations, which come to it by
-// cells. Every read and write of a state is a round trip to the runner. So blocks are
+// encodeFn is the node that runs the filter over blocks of one key's observations, which come to it by
+// cells, and emits what encoders make of the estimates. Every read and write of a state is a round trip to the runner. So blocks are
 // processed in batches, and the cells of a batch are read in parallel, as those of a
 // bundle are written. The keys of a batch are worked in parallel too, each on one
 // goroutine at a time.
-type node struct {
-	Config string
+type encodeFn struct {
+	Config   string
+	Encoder  Registered
+	State    state.Value[[]byte]
+	Log      state.Bag[[]byte]
+	Settings state.Value[[]byte] // of Cells
+	Due      timers.EventTime
 
 	cfg     hosted
 	states  cellState
-	memory  *stored.Memory     // of the run, in place of the runner's states; nil without one
-	own     map[string]*opened // with memory, the cells that this node has used
-	due     *timers.EventTime
+	memory  *stored.Memory       // of the run, in place of the runner's states; nil without one
+	own     map[string]*opened   // with memory, the cells that this node has used
 	looks   map[string]time.Time // by cell, what this node has set the timer for
 	woken   time.Time            // the latest time at which it has looked at keys
 	awaits  awaiting             // the timers of all cells
@@ -48,21 +52,15 @@ type node struct {
 
 // A bundle is what a node works on from StartBundle to FinishBundle.
 type bundle struct {
-	out             outlet
+	// Beam hands a bundle's emitters to each call; those of StartBundle serve until FinishBundle.
+	record, alert   func([]byte)
+	reject          func(keyed.Rejected)
 	queue           []arrival
 	cells           map[string]*opened
 	order           []*opened
 	keys            map[string]*held // that are open
 	report          account.Report
 	records, alerts chunk // that are encoded and not emitted yet
-}
-
-// An outlet is where a bundle's results go: records and alerts that encoders have made of
-// estimates. Beam hands a bundle's emitters to each call; those of StartBundle serve until
-// FinishBundle.
-type outlet struct {
-	record, alert func([]byte)
-	reject        func(keyed.Rejected)
 }
 
 // A worker is what one goroutine works with.
@@ -156,7 +154,7 @@ const (
 	mostFree = 1 << 12
 )
 
-func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTime, encoder func() Encoder) error {
+func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
 	fn.own, fn.looks = map[string]*opened{}, map[string]time.Time{}
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
@@ -166,9 +164,9 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 			return err
 		}
 		fn.cfg = cfg
-		fn.workers[i] = &worker{Estimator: est, encoder: encoder()}
+		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
 	}
-	fn.states, fn.due = cells, due
+	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Part[*stored.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
@@ -177,11 +175,11 @@ func (fn *node) setUp(ctx context.Context, cells cellState, due *timers.EventTim
 	return nil
 }
 
-func (fn *node) start(out outlet) {
+func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
 	if fn.cells != nil {
 		clear(fn.looks) // the bundle before has failed
 	}
-	fn.bundle = bundle{out: out, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
+	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
 	fn.carry.outcomes = nil
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
@@ -189,8 +187,8 @@ func (fn *node) start(out outlet) {
 	}
 }
 
-// take takes the blocks of an element into the queue. Without one the cell is called.
-func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed []byte) error {
+// ProcessElement takes the blocks of an element into the queue. Without one the cell is called.
+func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if len(packed) == 0 {
 		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 			return err
@@ -221,7 +219,7 @@ func (fn *node) take(sp state.Provider, tp timers.Provider, cell string, packed 
 }
 
 // enqueue takes a block of those times into the queue.
-func (fn *node) enqueue(tp timers.Provider, a arrival, times wait) error {
+func (fn *encodeFn) enqueue(tp timers.Provider, a arrival, times wait) error {
 	fn.queue = append(fn.queue, a)
 	if !times.first.IsZero() { // else the key is forgotten
 		if fn.tells() || fn.cfg.waits() {
@@ -238,7 +236,7 @@ func (fn *node) enqueue(tp timers.Provider, a arrival, times wait) error {
 }
 
 // drain processes the queue.
-func (fn *node) drain() error {
+func (fn *encodeFn) drain() error {
 	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
@@ -269,7 +267,7 @@ func (fn *node) drain() error {
 }
 
 // hold returns the entity of the key, and whether it was open already.
-func (fn *node) hold(c *opened, key string) (e *held, known bool) {
+func (fn *encodeFn) hold(c *opened, key string) (e *held, known bool) {
 	if e = fn.keys[key]; e != nil {
 		return e, true
 	}
@@ -285,7 +283,7 @@ func (fn *node) hold(c *opened, key string) (e *held, known bool) {
 }
 
 // openIn are the entities of a cell that are open, without those that were dropped.
-func (fn *node) openIn(c *opened) iter.Seq[*held] {
+func (fn *encodeFn) openIn(c *opened) iter.Seq[*held] {
 	return func(yield func(*held) bool) {
 		for _, e := range c.order {
 			if fn.keys[e.key] == e && !yield(e) {
@@ -299,7 +297,7 @@ func (fn *node) openIn(c *opened) iter.Seq[*held] {
 // outputs, groups of them in parallel; then these are emitted, key by key in the order of
 // active. That order does not depend on the number of goroutines, and a key with most of
 // the observations comes last.
-func (fn *node) work(active []*held) error {
+func (fn *encodeFn) work(active []*held) error {
 	for len(active) > 0 {
 		rest := active[:0]
 		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
@@ -323,7 +321,7 @@ func (fn *node) work(active []*held) error {
 }
 
 // flush ends the work on a group: what the workers have encoded is in chunks.
-func (fn *node) flush() {
+func (fn *encodeFn) flush() {
 	for _, w := range fn.workers {
 		fn.report.Counts.Add(w.counts)
 		w.counts = account.Counts{}
@@ -352,7 +350,7 @@ func sayLate(why error) {
 }
 
 // read reads the cells of arrivals that the bundle has not got.
-func (fn *node) read(queue []arrival) error {
+func (fn *encodeFn) read(queue []arrival) error {
 	var unread []*opened
 	for _, a := range queue {
 		if fn.cells[a.cell] == nil {
@@ -384,7 +382,7 @@ func (fn *node) read(queue []arrival) error {
 }
 
 // fetch gets cells from the memory, or else from the runner.
-func (fn *node) fetch(unread []*opened) error {
+func (fn *encodeFn) fetch(unread []*opened) error {
 	if fn.memory == nil {
 		return roundTrip(unread, func(c *opened) (err error) {
 			if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
@@ -403,7 +401,7 @@ func (fn *node) fetch(unread []*opened) error {
 }
 
 // open gets and decodes the states of entities, or those of the previous run where they have none.
-func (fn *node) open(unopened []*held) error {
+func (fn *encodeFn) open(unopened []*held) error {
 	readers := len(fn.workers)
 	if fn.memory == nil {
 		readers = roundTrips // some are on a disk
@@ -444,7 +442,7 @@ func (fn *node) open(unopened []*held) error {
 }
 
 // opened returns the entities of keys of a cell, open.
-func (fn *node) opened(c *opened, keys []string) ([]*held, error) {
+func (fn *encodeFn) opened(c *opened, keys []string) ([]*held, error) {
 	var all, unopened []*held
 	for _, key := range keys {
 		e, known := fn.hold(c, key)
@@ -617,10 +615,10 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 }
 
 // emit emits the outputs of the key's round.
-func (fn *node) emit(e *held) {
+func (fn *encodeFn) emit(e *held) {
 	fn.put(e.by.encoded, e.from, e.end)
 	for _, r := range e.rejected {
-		fn.out.reject(r)
+		fn.reject(r)
 	}
 	fn.report.Taken += e.taken
 	fn.report.Emitted += len(e.rejected)
@@ -630,23 +628,23 @@ func (fn *node) emit(e *held) {
 }
 
 // put adds what was encoded between two moments to the chunks.
-func (fn *node) put(all, from, end Encoded) {
+func (fn *encodeFn) put(all, from, end Encoded) {
 	fn.report.Emitted += end.Lines - from.Lines
-	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.out.record)
-	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.out.alert)
+	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.record)
+	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.alert)
 }
 
 // note notes when a key of the cell has to be looked at again.
-func (fn *node) note(c *opened, e *held) {
+func (fn *encodeFn) note(c *opened, e *held) {
 	if c.agenda.first != nil {
 		c.agenda.set(e.key, fn.nextOf(e), c.Len(), time.Time{})
 	}
 }
 
 // set sets a timer of the cell at hand.
-func (fn *node) set(tp timers.Provider, cell string, t time.Time, tag string) {
+func (fn *encodeFn) set(tp timers.Provider, cell string, t time.Time, tag string) {
 	t = wholeMillis(t)
-	fn.due.Set(tp, t, timers.WithTag(tag))
+	fn.Due.Set(tp, t, timers.WithTag(tag))
 	fn.awaits.set(fn.account, timerName{cell, tag}, t)
 }
 
@@ -695,9 +693,9 @@ func (a *awaiting) done(to *account.Run) {
 	}
 }
 
-// wakes looks at the keys of a cell when a timer fires: it releases the observations that the
+// OnTimer looks at the keys of a cell when a timer fires: it releases the observations that the
 // watermark has passed, tells of the keys that are silent, and forgets those that have expired.
-func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context) error {
+func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	fn.awaits.fired(timerName{cell, timer.Tag})
 	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
@@ -776,7 +774,7 @@ func (fn *node) wakes(ts beam.EventTime, sp state.Provider, tp timers.Provider, 
 }
 
 // resume sets the timers of a cell of a run before.
-func (fn *node) resume(tp timers.Provider, c *opened) error {
+func (fn *encodeFn) resume(tp timers.Provider, c *opened) error {
 	if fn.memory == nil {
 		return nil // the runner has them
 	}
@@ -795,13 +793,13 @@ func (fn *node) resume(tp timers.Provider, c *opened) error {
 	return nil
 }
 
-// finish processes the rest of the queue and writes the cells of the bundle.
-func (fn *node) finish(ctx context.Context) error {
+// FinishBundle processes the rest of the queue and writes the cells of the bundle.
+func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if err := fn.drain(); err != nil {
 		return err
 	}
-	fn.records.flush(fn.out.record)
-	fn.alerts.flush(fn.out.alert)
+	fn.records.flush(fn.record)
+	fn.alerts.flush(fn.alert)
 	var err error
 	if fn.memory == nil {
 		fn.encode()
@@ -828,7 +826,7 @@ func (fn *node) finish(ctx context.Context) error {
 }
 
 // settle puts the states of the entities that are open into the memory, if there is one.
-func (fn *node) settle() {
+func (fn *encodeFn) settle() {
 	if fn.memory != nil {
 		fn.encode()
 		fn.release()
@@ -836,7 +834,7 @@ func (fn *node) settle() {
 }
 
 // encode encodes the entities that are open, for the runner or into the memory.
-func (fn *node) encode() {
+func (fn *encodeFn) encode() {
 	n := len(fn.report.States)
 	for _, c := range fn.order {
 		c.first = n
@@ -874,7 +872,7 @@ func (fn *node) encode() {
 }
 
 // release lets go of the entities that are open.
-func (fn *node) release() {
+func (fn *encodeFn) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
 			*e = held{rejected: e.rejected[:0]}

@@ -26,11 +26,14 @@ func init() {
 	register.Emitter1[keyed.Rejected]()
 }
 
-// A packer checks the observations of a bundle and packs those of each key into a
-// block: the stage boundary and the key's state then cost once per block.
-type packer struct {
-	Config string
+// packFn decodes elements of a source, checks the observations of a bundle, and packs those of each
+// key into a block: the stage boundary and the key's state then cost once per block. Its name is that of
+// the step which makes the filter's input, and a cluster finds the filter's states by that.
+type packFn struct {
+	Config  string
+	Decoder Registered
 
+	in        decoding
 	cfg       hosted
 	cells     []string // by which keys go to states
 	estimator *keyed.Estimator
@@ -45,7 +48,7 @@ type packer struct {
 	now       time.Time
 }
 
-// packed is the place of an observation in a packer's data.
+// packed is the place of an observation in the data of a packFn.
 type packed struct {
 	from, end int
 	next      int // the key's next observation in extents
@@ -64,7 +67,8 @@ type block struct {
 // packBytes bounds what a bundle holds back.
 const packBytes = 64 << 20
 
-func (p *packer) setUp(ctx context.Context) (err error) {
+func (p *packFn) Setup(ctx context.Context) (err error) {
+	p.in.decoder = registered[Decoder](ctx, p.Decoder)
 	p.estimator, p.cfg, err = parseEstimator(p.Config)
 	p.cells = p.cfg.Cells
 	if m := account.Part[*stored.Memory](account.From(ctx), ""); m != nil {
@@ -73,22 +77,34 @@ func (p *packer) setUp(ctx context.Context) (err error) {
 	return err
 }
 
-func (p *packer) start() {
+func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
+	p.in.start()
 	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()
 	p.refused = 0
 }
 
+func (p *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	take := func(key string, o *keyed.Observation) error {
+		at := mtime.ZeroTimestamp
+		if !o.Time.IsZero() {
+			at = mtime.FromTime(o.Time)
+		}
+		return p.add(at, key, o, emit)
+	}
+	p.in.decode(element, take, reject)
+}
+
 // reset forgets the observations, and keeps their memory for the next ones.
-func (p *packer) reset() {
+func (p *packFn) reset() {
 	clear(p.of)
 	clear(p.blocks)
 	p.data, p.extents, p.blocks = p.data[:0], p.extents[:0], p.blocks[:0]
 }
 
 // add takes an observation, or says why it is refused. Nothing of it is kept.
-func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
+func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
 	i, known := p.of[key]
 	var check func(*keyed.Observation) error
 	if known {
@@ -140,7 +156,7 @@ func (p *packer) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 const togetherBlocks = 8
 
 // flush emits the blocks, those of a cell together.
-func (p *packer) flush(emit func(beam.EventTime, string, []byte)) {
+func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	type element struct {
 		at     mtime.Time
 		blocks int
@@ -195,7 +211,7 @@ func beginBlock(to []byte, key string, times wait, size int) []byte {
 
 // callCells has every cell read, and so carried over, those too of which no key has a
 // record.
-func (p *packer) callCells(emit func(beam.EventTime, string, []byte)) {
+func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
 	if p.called || !p.cfg.Migrate {
 		return
 	}
@@ -205,46 +221,13 @@ func (p *packer) callCells(emit func(beam.EventTime, string, []byte)) {
 	}
 }
 
-// finish emits what is left, and reports the records that were rejected, refused ones
-// among them. More is how many more observations than records there were.
-func (p *packer) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected, more int) {
+// FinishBundle emits what is left, and reports the records that were rejected, refused ones
+// among them.
+func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
+	rejected := p.in.rejected
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
 	account.From(ctx).Saw(p.latest, p.ahead)
-	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected + more, Counts: account.Counts{Rejected: int64(rejected)}})
-}
-
-// packFn decodes elements of a source and packs their observations. Its name is that of
-// the step which makes the filter's input, and a cluster finds the filter's states by that.
-type packFn struct {
-	packer
-	Decoder Registered
-
-	in decoding
-}
-
-func (fn *packFn) Setup(ctx context.Context) error {
-	fn.in.decoder = registered[Decoder](ctx, fn.Decoder)
-	return fn.setUp(ctx)
-}
-
-func (fn *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	fn.start()
-	fn.in.start()
-}
-
-func (fn *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *keyed.Observation) error {
-		at := mtime.ZeroTimestamp
-		if !o.Time.IsZero() {
-			at = mtime.FromTime(o.Time)
-		}
-		return fn.add(at, key, o, emit)
-	}
-	fn.in.decode(element, take, reject)
-}
-
-func (fn *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
+	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected + p.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
 }

@@ -74,8 +74,8 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 // smoothed.
 func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded, late beam.PCollection) {
 	s, text := beginSmooth(s, cfg)
-	admitted, undecoded := beam.ParDo2(s, &admitFn{admitter: admitter{Config: text}, Decoder: in}, col)
-	records, late = beam.ParDo2(s, &encodeSmoothedFn{sessionNode: sessionNode{Config: text}, Encoder: out}, sessions(s, cfg, admitted))
+	admitted, undecoded := beam.ParDo2(s, &admitFn{Config: text, Decoder: in}, col)
+	records, late = beam.ParDo2(s, &encodeSmoothedFn{Config: text, Encoder: out}, sessions(s, cfg, admitted))
 	return records, undecoded, late
 }
 
@@ -114,13 +114,15 @@ func parseSmoother(text string) (sm *keyed.Smoother, cfg SmoothConfig, err error
 	return sm, cfg, err
 }
 
-// An admitter checks observations and packs them into blocks of one key, without the
-// fields that only a rejection needs: the runner's grouping then costs time and
+// admitFn decodes elements of a source, checks their observations and packs them into blocks of one
+// key, without the fields that only a rejection needs: the runner's grouping then costs time and
 // memory once per block. A block spans at most span(gap) and has the time of its
 // first observation.
-type admitter struct {
-	Config string
+type admitFn struct {
+	Config  string
+	Decoder Registered
 
+	in       decoding
 	smoother *keyed.Smoother
 	cfg      SmoothConfig
 	blocks   map[string]*admitted
@@ -138,19 +140,29 @@ type admitted struct {
 // span is the most time that a block covers. Sessions become due later by as much.
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
-func (a *admitter) setUp() (err error) {
+func (a *admitFn) Setup(ctx context.Context) (err error) {
+	a.in.decoder = registered[Decoder](ctx, a.Decoder)
 	a.smoother, a.cfg, err = parseSmoother(a.Config)
 	return err
 }
 
-func (a *admitter) start() {
+func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
+	a.in.start()
 	a.blocks = map[string]*admitted{}
 	a.size, a.taken, a.refused = 0, 0, 0
 }
 
+func (a *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	if came >= mtime.EndOfGlobalWindowTime {
+		came = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
+	}
+	take := func(key string, o *keyed.Observation) error { return a.add(key, o, came, emit) }
+	a.in.decode(element, take, reject)
+}
+
 // add takes an observation that came at a time of the source's watermark or before, or says why it is
 // refused. Nothing of it is kept.
-func (a *admitter) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
+func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
 	if err := a.smoother.Check(key, *o); err != nil {
 		a.refused++
 		return err
@@ -182,7 +194,7 @@ func (a *admitter) add(key string, o *keyed.Observation, came mtime.Time, emit f
 	return nil
 }
 
-func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
+func (a *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range slices.Sorted(maps.Keys(a.blocks)) {
 		emit(a.blocks[key].at, key, a.blocks[key].bytes)
 	}
@@ -190,42 +202,13 @@ func (a *admitter) flush(emit func(beam.EventTime, string, []byte)) {
 	a.size = 0
 }
 
-// finish emits what is left, and reports the observations and the records that were
-// rejected, refused ones among them. More is how many more observations than records there were.
-func (a *admitter) finish(ctx context.Context, emit func(beam.EventTime, string, []byte), rejected, more int) {
+// FinishBundle emits what is left, and reports the observations and the records that were
+// rejected, refused ones among them.
+func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
+	rejected := a.in.rejected
 	a.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected + more, Counts: account.Counts{Rejected: int64(rejected)}})
-}
-
-// admitFn decodes elements of a source and admits their observations.
-type admitFn struct {
-	admitter
-	Decoder Registered
-
-	in decoding
-}
-
-func (fn *admitFn) Setup(ctx context.Context) error {
-	fn.in.decoder = registered[Decoder](ctx, fn.Decoder)
-	return fn.setUp()
-}
-
-func (fn *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	fn.start()
-	fn.in.start()
-}
-
-func (fn *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	if came >= mtime.EndOfGlobalWindowTime {
-		came = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
-	}
-	take := func(key string, o *keyed.Observation) error { return fn.add(key, o, came, emit) }
-	fn.in.decode(element, take, reject)
-}
-
-func (fn *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	fn.finish(ctx, emit, fn.in.rejected, fn.in.more)
+	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected + a.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
@@ -361,31 +344,10 @@ func (fn *reviseFn) passed(s *keyed.Gathered) bool {
 	return true
 }
 
-// encodeSmoothedFn emits what encoders make of what a sessionNode has smoothed.
+// encodeSmoothedFn smooths sessions, a batch of them in parallel, and emits what encoders make of that.
 type encodeSmoothedFn struct {
-	sessionNode
+	Config  string
 	Encoder Registered
-}
-
-func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
-	return fn.setUp(ctx, func() SmoothedEncoder { return registered[SmoothedEncoder](ctx, fn.Encoder) })
-}
-
-func (fn *encodeSmoothedFn) StartBundle(emit func([]byte), reject func(keyed.Rejected)) {
-	fn.start(smoothedOutlet{record: emit, reject: reject})
-}
-
-func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte), _ func(keyed.Rejected)) error {
-	return fn.take(key, b)
-}
-
-func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte), _ func(keyed.Rejected)) error {
-	return fn.finish(ctx)
-}
-
-// A sessionNode smooths sessions, a batch of them in parallel.
-type sessionNode struct {
-	Config string
 
 	cfg       SmoothConfig
 	smoothers []*keyed.Smoother // one for each goroutine
@@ -394,20 +356,15 @@ type sessionNode struct {
 	sessionBundle
 }
 
-// A sessionBundle is what a sessionNode works on from StartBundle to FinishBundle.
+// A sessionBundle is what an encodeSmoothedFn works on from StartBundle to FinishBundle.
 type sessionBundle struct {
-	out     smoothedOutlet
+	record  func([]byte)
+	reject  func(keyed.Rejected)
 	queue   []*pending
 	size    int // of the sessions in the queue, in bytes
 	records chunk
 	emitted int
 	counts  account.Counts
-}
-
-// A smoothedOutlet is where a sessionBundle's results go.
-type smoothedOutlet struct {
-	record func([]byte)
-	reject func(keyed.Rejected)
 }
 
 // pending is a session that waits to be smoothed, and then what has become of it.
@@ -424,7 +381,7 @@ type pending struct {
 // that are held back, each of which takes about fifty times the bytes of its observation.
 const smoothBytes = 64 << 10
 
-func (fn *sessionNode) setUp(ctx context.Context, encoder func() SmoothedEncoder) error {
+func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
 	fn.smoothers = make([]*keyed.Smoother, runtime.GOMAXPROCS(0))
 	fn.encoders = make([]SmoothedEncoder, len(fn.smoothers))
@@ -433,15 +390,17 @@ func (fn *sessionNode) setUp(ctx context.Context, encoder func() SmoothedEncoder
 		if fn.smoothers[i], fn.cfg, err = parseSmoother(fn.Config); err != nil {
 			return err
 		}
-		fn.encoders[i] = encoder()
+		fn.encoders[i] = registered[SmoothedEncoder](ctx, fn.Encoder)
 	}
 	return nil
 }
 
-func (fn *sessionNode) start(out smoothedOutlet) { fn.sessionBundle = sessionBundle{out: out} }
+func (fn *encodeSmoothedFn) StartBundle(emit func([]byte), reject func(keyed.Rejected)) {
+	fn.sessionBundle = sessionBundle{record: emit, reject: reject}
+}
 
-// take takes a session into the queue.
-func (fn *sessionNode) take(key string, b []byte) error {
+// ProcessElement takes a session into the queue.
+func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte), _ func(keyed.Rejected)) error {
 	p := &pending{key: key, session: b}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(); err != nil {
@@ -462,7 +421,7 @@ func (fn *sessionNode) take(key string, b []byte) error {
 }
 
 // drain smooths the sessions of the queue and emits their records in its order.
-func (fn *sessionNode) drain() error {
+func (fn *encodeSmoothedFn) drain() error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
 		p.smooth(fn.smoothers[worker], func(s *keyed.Smoothed) { p.add(fn.encoders[worker], s) })
@@ -519,19 +478,19 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 }
 
 // emit emits the records of the session so far.
-func (fn *sessionNode) emit(p *pending) {
-	fn.records.add(p.encoded.Records, fn.out.record)
+func (fn *encodeSmoothedFn) emit(p *pending) {
+	fn.records.add(p.encoded.Records, fn.record)
 	fn.emitted += p.encoded.Lines
 	p.encoded.reset()
 }
 
 // done counts a session whose records are emitted, or returns its error.
-func (fn *sessionNode) done(p *pending) error {
+func (fn *encodeSmoothedFn) done(p *pending) error {
 	if p.err != nil {
 		return p.err
 	}
 	for _, r := range p.rejected {
-		fn.out.reject(r)
+		fn.reject(r)
 	}
 	fn.emitted += len(p.rejected)
 	matched(fn.account, fn.cfg.Keys, p.key)
@@ -539,11 +498,11 @@ func (fn *sessionNode) done(p *pending) error {
 	return nil
 }
 
-func (fn *sessionNode) finish(ctx context.Context) error {
+func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte), _ func(keyed.Rejected)) error {
 	if err := fn.drain(); err != nil {
 		return err
 	}
-	fn.records.flush(fn.out.record)
+	fn.records.flush(fn.record)
 	addMetrics(ctx, fn.counts)
 	fn.account.Report(account.Report{Emitted: fn.emitted, Counts: fn.counts})
 	return nil

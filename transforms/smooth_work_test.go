@@ -56,7 +56,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	run := func(goroutines int) (all []string) {
 		runtime.GOMAXPROCS(goroutines)
-		fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
+		fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}
 		expect.OK(t, fn.Setup(t.Context()))
 		if len(fn.smoothers) != goroutines {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
@@ -91,7 +91,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 func TestSmoothOfABrokenSession(t *testing.T) {
 	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, Gap: time.Hour}})
 	expect.OK(t, err)
-	fn := &encodeSmoothedFn{sessionNode: sessionNode{Config: string(text)}, Encoder: Registered{Name: objects}}
+	fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}
 	expect.OK(t, fn.Setup(t.Context()))
 	emit := func([]byte) { t.Error("a record") }
 	fn.StartBundle(emit, nil)

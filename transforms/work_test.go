@@ -48,7 +48,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 	}
 	run := func(goroutines int) (all []string) {
-		fn := &encodeFn{node: node{Config: string(text)}, Encoder: Registered{Name: objects}}
+		fn := &encodeFn{Config: string(text), Encoder: Registered{Name: objects}}
 		expect.OK(t, fn.Setup(t.Context()))
 		fn.workers = nil
 		for range goroutines {
@@ -77,7 +77,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			fn.out = outlet{record: emit, reject: func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }}
+			fn.record, fn.reject = emit, func(r keyed.Rejected) { all = append(all, fmt.Sprintf("%+v", r)) }
 			expect.OK(t, fn.work(active))
 			fn.records.flush(emit)
 			for i := range 20 {
