@@ -73,11 +73,14 @@ func (b *blame) taker(n exec.Node, step string) exec.Node {
 	return &watchedNode{n, b, &step}
 }
 
-// back gives the control back to who had it. A step that has failed keeps it.
-func (b *blame) back(was *string, err error) {
+// during gives a step the control while f runs. A step that fails or panics keeps it.
+func (b *blame) during(step *string, f func() error) error {
+	was := b.step.Swap(step)
+	err := f()
 	if err == nil {
 		b.step.Store(was)
 	}
+	return err
 }
 
 // id is the step that has the control.
@@ -88,7 +91,7 @@ func (b *blame) id() string {
 	return b.first
 }
 
-// A watchedNode has the control while it is called. It keeps it if it panics.
+// A watchedNode has the control while it is called.
 type watchedNode struct {
 	exec.Node
 	blame *blame
@@ -96,24 +99,15 @@ type watchedNode struct {
 }
 
 func (n *watchedNode) StartBundle(ctx context.Context, id string, data exec.DataContext) error {
-	was := n.blame.step.Swap(n.step)
-	err := n.Node.StartBundle(ctx, id, data)
-	n.blame.back(was, err)
-	return err
+	return n.blame.during(n.step, func() error { return n.Node.StartBundle(ctx, id, data) })
 }
 
 func (n *watchedNode) ProcessElement(ctx context.Context, e *exec.FullValue, values ...exec.ReStream) error {
-	was := n.blame.step.Swap(n.step)
-	err := n.Node.ProcessElement(ctx, e, values...)
-	n.blame.back(was, err)
-	return err
+	return n.blame.during(n.step, func() error { return n.Node.ProcessElement(ctx, e, values...) })
 }
 
 func (n *watchedNode) FinishBundle(ctx context.Context) error {
-	was := n.blame.step.Swap(n.step)
-	err := n.Node.FinishBundle(ctx)
-	n.blame.back(was, err)
-	return err
+	return n.blame.during(n.step, func() error { return n.Node.FinishBundle(ctx) })
 }
 
 // A watchedUnit has the control while a plan sets it up, or tears it down.
@@ -124,17 +118,11 @@ type watchedUnit struct {
 }
 
 func (u *watchedUnit) Up(ctx context.Context) error {
-	was := u.blame.step.Swap(&u.step)
-	err := u.Unit.Up(ctx)
-	u.blame.back(was, err)
-	return err
+	return u.blame.during(&u.step, func() error { return u.Unit.Up(ctx) })
 }
 
 func (u *watchedUnit) Down(ctx context.Context) error {
-	was := u.blame.step.Swap(&u.step)
-	err := u.Unit.Down(ctx)
-	u.blame.back(was, err)
-	return err
+	return u.blame.during(&u.step, func() error { return u.Unit.Down(ctx) })
 }
 
 // errExited is that of a function that never came back.

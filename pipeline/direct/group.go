@@ -85,24 +85,15 @@ func (g *grouping) run(to *groups, elements []element, watermark mtime.Time) (pa
 			}
 		}
 	}
-	for {
-		w, end, ok := to.due.top()
-		if !ok || end >= watermark {
-			break
-		}
-		to.due.pop()
+	for w := range to.due.before(watermark) {
 		if err := send(w, typex.PaneOnTime); err != nil {
 			return nil, err
 		}
 	}
-	for {
-		w, end, ok := to.over.top()
-		if !ok || end+g.lateness >= watermark {
-			return panes, nil
-		}
-		to.over.pop()
+	for w := range to.over.before(watermark - g.lateness) {
 		to.forget(w)
 	}
+	return panes, nil
 }
 
 // add takes an element up. It returns the windows that are late, and have to be sent at once.

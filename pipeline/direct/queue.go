@@ -2,6 +2,7 @@ package direct
 
 import (
 	"container/heap"
+	"iter"
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -63,3 +64,14 @@ func (q *timeQueue[T]) top() (v T, at mtime.Time, ok bool) {
 
 // pop drops the top.
 func (q *timeQueue[T]) pop() { heap.Pop(&q.entries) }
+
+// before removes the values of times before end, the earliest first.
+func (q *timeQueue[T]) before(end mtime.Time) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for v, at, ok := q.top(); ok && at < end; v, at, ok = q.top() {
+			if q.pop(); !yield(v) {
+				return
+			}
+		}
+	}
+}

@@ -126,12 +126,7 @@ func (s *sideInput) add(e element) error {
 func (s *sideInput) forget(horizon mtime.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		name, end, ok := s.over.top()
-		if !ok || end >= horizon {
-			return
-		}
-		s.over.pop()
+	for name := range s.over.before(horizon) {
 		delete(s.windows, name)
 	}
 }

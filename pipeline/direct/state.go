@@ -76,12 +76,7 @@ func (s *states) forget(watermark mtime.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var timed []*windowStates
-	for {
-		w, end, ok := s.over.top()
-		if !ok || end >= watermark {
-			break
-		}
-		s.over.pop()
+	for w := range s.over.before(watermark) {
 		if w.timers > 0 {
 			timed = append(timed, w)
 			continue

@@ -101,8 +101,7 @@ func (s *timerSet) drop(t *timer, in *windowStates) {
 
 // due removes and returns the timers of a queue that fire at now or before.
 func (s *timerSet) due(q *timeQueue[*timer], now mtime.Time, window func(*timer) *windowStates) (all []*timer) {
-	for t, fire, ok := q.top(); ok && fire <= now; t, fire, ok = q.top() {
-		q.pop()
+	for t := range q.before(now + 1) {
 		s.drop(t, window(t))
 		all = append(all, t)
 	}
