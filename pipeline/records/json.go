@@ -32,14 +32,7 @@ func appendParam(b []byte, p expfam.Param, v []float64) []byte {
 	case p.Cols == 0:
 		return appendNumbers(b, v)
 	}
-	b = append(b, '[')
-	for i := range p.Rows {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols])
-	}
-	return append(b, ']')
+	return appendList(b, p.Rows, func(b []byte, i int) []byte { return appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols]) })
 }
 
 // appendValue appends x in the form in which it came in.
@@ -52,23 +45,21 @@ func appendValue(b []byte, x [][]float64, shape keyed.Shape) []byte {
 	case shape != keyed.List:
 		return append(b, "null"...)
 	}
-	b = append(b, '[')
-	for i, v := range x {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendNumbers(b, v)
-	}
-	return append(b, ']')
+	return appendList(b, len(x), func(b []byte, i int) []byte { return appendNumbers(b, x[i]) })
 }
 
 func appendNumbers(b []byte, v []float64) []byte {
+	return appendList(b, len(v), func(b []byte, i int) []byte { return appendNumber(b, v[i]) })
+}
+
+// appendList appends a list of n entries.
+func appendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
 	b = append(b, '[')
-	for i, f := range v {
+	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendNumber(b, f)
+		b = entry(b, i)
 	}
 	return append(b, ']')
 }

@@ -32,7 +32,7 @@ var rejects = []field[reject]{
 }
 
 func ofTopic(f field[reject]) field[reject] {
-	return only(f, func(r reject) bool { return strings.Contains(r.Log, "-") }, func(*Layout) bool { return true })
+	return only(f, func(r reject) bool { return strings.Contains(r.Log, "-") }, nil)
 }
 
 // AppendReject appends the dead-letter record of what could not be used, a JSON

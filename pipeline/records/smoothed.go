@@ -38,8 +38,10 @@ var smootheds = []field[smoothed]{
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Session.N, true }),
 	),
 	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
-	full(present(text("split", "Why a long session was cut; absent if it was not.", func(s smoothed) string { return s.Split }))),
-	revised(flag("changed", "Of revisions above 0: whether the revision before had no record of this id, or one of another x, n, outlier, change or beginning of the segment, or of an estimate off by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed })),
+	full(only(text("split", "Why a long session was cut; absent if it was not.", func(s smoothed) string { return s.Split }),
+		func(s smoothed) bool { return s.Split != "" }, nil)),
+	only(flag("changed", "Of revisions above 0: whether the revision before had no record of this id, or one of another x, n, outlier, change or beginning of the segment, or of an estimate off by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed }),
+		func(s smoothed) bool { return s.Revision > 0 }, func(l *Layout) bool { return l.Revises }),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first of a segment, of a change there or near; in families without a scale, anywhere between the changes beside it.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
 	onChange(number("change_probability", "", "Probability of a change within change_interval; only on a change. A priori it is ½, equally probable at each observation.", func(s smoothed) float64 { return s.Place.Probability })),
@@ -51,35 +53,23 @@ var smootheds = []field[smoothed]{
 	)),
 }
 
-func present(f field[smoothed]) field[smoothed] {
-	return only(f, func(s smoothed) bool { return s.Split != "" }, func(*Layout) bool { return true })
-}
-
 // onChange is a field of records with a change.
 func onChange(f field[smoothed]) field[smoothed] {
-	return only(f, func(s smoothed) bool { return s.Change }, func(*Layout) bool { return true })
+	return only(f, func(s smoothed) bool { return s.Change }, nil)
 }
 
-// revised is a field of records that replace others.
-func revised(f field[smoothed]) field[smoothed] {
-	return only(f, func(s smoothed) bool { return s.Revision > 0 }, func(l *Layout) bool { return l.Revises })
-}
-
-// segmented is a field of the smoother without levels, passed one of that with levels.
+// segmented is a field of the smoother without levels.
 func segmented(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Segment != nil }, func(l *Layout) bool { return l.Segments })
 }
 
-func passed(f field[smoothed]) field[smoothed] {
-	return only(f, func(s smoothed) bool { return s.Segment == nil }, func(l *Layout) bool { return l.Passes })
-}
-
+// pass is a field of the smoother with levels.
 func pass(name, doc string, get func(smoothed) keyed.Pass) field[smoothed] {
-	return passed(object(name, doc,
+	return only(object(name, doc,
 		number("weight", "", "E[w]: share of its past that this step kept.", func(s smoothed) float64 { return get(s).Weight }),
 		number("memory", "observations", "Number of observations that the pass rests on.", func(s smoothed) float64 { return get(s).Memory }),
 		levels("Beta posteriors of its forgetting weights, bottom up.", func(s smoothed) []float64 { return get(s).Levels }),
-	))
+	), func(s smoothed) bool { return s.Segment == nil }, func(l *Layout) bool { return l.Passes })
 }
 
 // AppendSmoothed appends the record of a smoothed estimate.

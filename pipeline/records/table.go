@@ -115,14 +115,7 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 	return field[T]{
 		name: name, takes: "list of objects", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte {
-			b = append(b, '[')
-			for i := range length(v) {
-				if i > 0 {
-					b = append(b, ',')
-				}
-				b = appendObject(b, l, entry(v, i), fields)
-			}
-			return append(b, ']')
+			return appendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
 		},
 		columns: func(path string, l *Layout, x connectors.Kind) (all []connectors.Column) {
 			for i := range longest(l) {
@@ -142,11 +135,14 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 	}
 }
 
-// only restricts a field to records, and its columns to layouts, that have it.
+// only restricts a field to records, and its columns to layouts, that have it. All layouts have it if may is nil.
 func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] {
+	if may == nil {
+		may = func(*Layout) bool { return true }
+	}
 	columns, cells, avro := f.columns, f.cells, f.avro
 	f.avro = func(name string, l *Layout) any {
-		if may != nil && !may(l) {
+		if !may(l) {
 			return nil
 		}
 		return avro(name, l)
