@@ -24,10 +24,10 @@ import (
 )
 
 // encodeFn is the node that runs the filter over blocks of one key's observations, which come to it by
-// cells, and emits what encoders make of the estimates. Every read and write of a state is a round trip to the runner. So blocks are
-// processed in batches, and the cells of a batch are read in parallel, as those of a
-// bundle are written. The keys of a batch are worked in parallel too, each on one
-// goroutine at a time.
+// cells, and emits what encoders make of the estimates. Every read and write of a state is a round
+// trip to the runner. So blocks are processed in batches, and the cells of a batch are read in
+// parallel, as those of a bundle are written. The keys of a batch are worked in parallel too, each on
+// one goroutine at a time.
 type encodeFn struct {
 	Config   string
 	Encoder  Registered

@@ -19,41 +19,10 @@ func scanObject(line []byte, f func(name, value []byte)) error {
 		}
 		return errors.New("not a JSON object")
 	}
-	s.i++
-	s.space()
-	if s.at() == '}' {
-		s.i++
-		return s.end()
+	if err := s.composite('{', 0, f); err != nil {
+		return err
 	}
-	for {
-		s.space()
-		from := s.i
-		if err := s.text(); err != nil {
-			return err
-		}
-		name := s.b[from:s.i]
-		s.space()
-		if s.at() != ':' {
-			return s.fail("':' expected")
-		}
-		s.i++
-		s.space()
-		from = s.i
-		if err := s.value(1); err != nil {
-			return err
-		}
-		f(name, s.b[from:s.i])
-		s.space()
-		switch s.at() {
-		case ',':
-			s.i++
-		case '}':
-			s.i++
-			return s.end()
-		default:
-			return s.fail("',' or '}' expected")
-		}
-	}
+	return s.end()
 }
 
 // plainName returns a name without its quotes and escapes.
@@ -152,25 +121,12 @@ const (
 	jsonObject   jsonKind = '{'
 )
 
-func (k jsonKind) String() string {
-	switch k {
-	case jsonNull:
-		return "null"
-	case jsonBool:
-		return "a boolean"
-	case jsonNumber:
-		return "a number"
-	case jsonNaN:
-		return "NaN"
-	case jsonInfinity:
-		return "infinity"
-	case jsonText:
-		return "a text"
-	case jsonList:
-		return "a list"
-	}
-	return "an object"
+var kindNames = map[jsonKind]string{
+	jsonNull: "null", jsonBool: "a boolean", jsonNumber: "a number", jsonNaN: "NaN",
+	jsonInfinity: "infinity", jsonText: "a text", jsonList: "a list", jsonObject: "an object",
 }
+
+func (k jsonKind) String() string { return kindNames[k] }
 
 // kindOf returns the kind of a value that has been scanned.
 func kindOf(raw []byte) jsonKind {
@@ -227,6 +183,9 @@ func (s *scanner) end() error {
 	return nil
 }
 
+// words are the values that are words, by their first letters.
+var words = map[byte]string{'n': "null", 't': "true", 'f': "false", 'N': "NaN", 'I': "Infinity"}
+
 // value moves past one value.
 func (s *scanner) value(depth int) error {
 	switch c := s.at(); c {
@@ -236,17 +195,9 @@ func (s *scanner) value(depth int) error {
 		if depth >= maxDepth {
 			return errors.New("nested too deep")
 		}
-		return s.composite(c, depth)
-	case 'n':
-		return s.word("null")
-	case 't':
-		return s.word("true")
-	case 'f':
-		return s.word("false")
-	case 'N':
-		return s.word("NaN")
-	case 'I':
-		return s.word("Infinity")
+		return s.composite(c, depth, nil)
+	case 'n', 't', 'f', 'N', 'I':
+		return s.word(words[c])
 	default:
 		if c != '-' && (c < '0' || c > '9') {
 			return s.fail("a value expected")
@@ -255,7 +206,9 @@ func (s *scanner) value(depth int) error {
 	}
 }
 
-func (s *scanner) composite(open byte, depth int) error {
+// composite moves past a list, or past an object, and calls field, if it is not nil, with the quoted
+// name and the raw value of each field.
+func (s *scanner) composite(open byte, depth int, field func(name, value []byte)) error {
 	closing := open + 2 // in ASCII, of both '{' and '['
 	s.i++
 	s.space()
@@ -265,10 +218,13 @@ func (s *scanner) composite(open byte, depth int) error {
 	}
 	for {
 		s.space()
+		var name []byte
 		if open == '{' {
+			from := s.i
 			if err := s.text(); err != nil {
 				return err
 			}
+			name = s.b[from:s.i]
 			s.space()
 			if s.at() != ':' {
 				return s.fail("':' expected")
@@ -276,8 +232,12 @@ func (s *scanner) composite(open byte, depth int) error {
 			s.i++
 			s.space()
 		}
+		from := s.i
 		if err := s.value(depth + 1); err != nil {
 			return err
+		}
+		if field != nil {
+			field(name, s.b[from:s.i])
 		}
 		s.space()
 		switch s.at() {
