@@ -94,9 +94,6 @@ type Decision struct {
 // NewAlarm makes the alarm of a stream of that pace.
 func NewAlarm(pace Pace) Alarm { return Alarm{pace} }
 
-// StateLen is the number of floats in a state.
-func (a Alarm) StateLen() int { return alarmLen }
-
 // NewState returns the state of a stream before its first observation. It does not depend
 // on the pace: a stream may go on at another one, such as that of another budget.
 func (a Alarm) NewState() State { return make(State, alarmLen) }

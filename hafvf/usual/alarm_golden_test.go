@@ -53,7 +53,7 @@ func TestAlarmTraces(t *testing.T) {
 			if strings.HasSuffix(file, "golden2_hour.json") {
 				pace.slow = 0
 			}
-			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || pace.Budget() != trace.Period || pace.slow != trace.W || pace.rest != trace.Rest {
+			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || pace.period != trace.Period || pace.slow != trace.W || pace.rest != trace.Rest {
 				t.Fatalf("location %v, scale %v, pace %+v; want %v, %v, period %v, w %v, rest %v", location, scale, pace, trace.Location, trace.Scale, trace.Period, trace.W, trace.Rest)
 			}
 			c := DefaultProfile()
@@ -84,13 +84,13 @@ func TestAlarmTraces(t *testing.T) {
 					}
 					continue
 				}
-				if len(rows[0].Z) != p.Views() {
-					t.Fatalf("%d views, want %d", p.Views(), len(rows[0].Z))
+				if len(rows[0].Z) != p.views {
+					t.Fatalf("%d views, want %d", p.views, len(rows[0].Z))
 				}
 				slow := 0.
 				for k, v := range step.Views {
 					compare("surprise", v.Surprise, rows[0].Z[k])
-					slow += v.Score / float64(p.Views())
+					slow += v.Score / float64(p.views)
 				}
 				compare("mean of the views", slow, rows[0].Slow)
 				compare("fast", step.Fast, rows[0].Fast)

@@ -133,11 +133,11 @@ func TestPace(t *testing.T) {
 		{1, 0, 1, 6, 0, 0, false},
 	} {
 		p := paceOf(c.budget, c.step, AutoRest)
-		if math.Abs(p.slow-c.slow) > 5e-5 || p.Rest() != c.rest || p.half != c.half || p.four != c.four || p.fine != c.fine || p.Budget() != c.budget {
+		if math.Abs(p.slow-c.slow) > 5e-5 || int(p.rest) != c.rest || p.half != c.half || p.four != c.four || p.fine != c.fine || p.period != c.budget {
 			t.Errorf("%+v, want %+v", p, c)
 		}
-		if p := paceOf(c.budget, c.step, 3); p.Rest() != 3 {
-			t.Errorf("a rest of %d, want 3", p.Rest())
+		if p := paceOf(c.budget, c.step, 3); p.rest != 3 {
+			t.Errorf("a rest of %d, want 3", int(p.rest))
 		}
 	}
 	for _, c := range []struct {

@@ -3,10 +3,10 @@ package usual
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"hafvf/internal/domain"
+	"hafvf/internal/median"
 )
 
 const (
@@ -112,10 +112,5 @@ func MedianStep(times []time.Time) time.Duration {
 			steps = append(steps, step)
 		}
 	}
-	if len(steps) == 0 {
-		return 0
-	}
-	slices.Sort(steps)
-	n := len(steps)
-	return steps[(n-1)/2] + (steps[n/2]-steps[(n-1)/2])/2
+	return median.Of(steps)
 }

@@ -256,12 +256,6 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	return coordinateState{all: c, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
-// Dim is the length of the vectors that Update takes.
-func (p *Profile) Dim() int { return p.dim }
-
-// Views returns the number of views.
-func (p *Profile) Views() int { return p.views }
-
 // StateLen is the number of floats in a state: 164 for one coordinate under
 // DefaultProfile, and 18 with the level view alone.
 func (p *Profile) StateLen() int {

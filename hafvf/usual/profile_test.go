@@ -313,7 +313,7 @@ func TestProfileStaysFinite(t *testing.T) {
 		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
 		step := time.Duration(rapid.Int64().Draw(t, "step"))
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		y := make([]float64, p.Dim())
+		y := make([]float64, p.dim)
 		for range rapid.IntRange(1, 12).Draw(t, "blocks") {
 			level := value.Draw(t, "level")
 			noise := rapid.SampledFrom([]float64{0, 0, 1e-9, 1, 1e6, 1e19}).Draw(t, "noise")
@@ -406,7 +406,7 @@ func TestProfileConfigValid(t *testing.T) {
 
 // The default takes at most 2 kB per key, and an update allocates nothing.
 func TestProfileCost(t *testing.T) {
-	if n := 8 * (profileOf(DefaultProfile()).StateLen() + NewAlarm(anyPace).StateLen()); n > 2048 {
+	if n := 8 * (profileOf(DefaultProfile()).StateLen() + alarmLen); n > 2048 {
 		t.Errorf("%d bytes per key", n)
 	}
 	if n := profileOf(ProfileConfig{}).StateLen(); n != 18 {
@@ -425,7 +425,7 @@ func TestProfileCost(t *testing.T) {
 			p.Update(s, anyPace, times[i], ys[i])
 			i++
 		}); n != 0 {
-			t.Errorf("%d views: %v allocations in an update", p.Views(), n)
+			t.Errorf("%d views: %v allocations in an update", p.views, n)
 		}
 	}
 }

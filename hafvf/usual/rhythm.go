@@ -135,9 +135,6 @@ const (
 	ofFactor
 )
 
-// Dim is the length of the vectors that Learn takes.
-func (r *Rhythm) Dim() int { return r.dim }
-
 // StateLen is the number of floats in a state: 139 for one coordinate under
 // DefaultSeasons.
 func (r *Rhythm) StateLen() int { return r.squaresAt() + r.dim }
@@ -206,21 +203,7 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 	r.fade(r.faded, t)
 	u := r.row[:r.size]
 	seasonal(u[1:], r.seasons, r.zone, t)
-	clear(mean)
-	f := r.factor(r.faded)
-	for i := 1; i < r.size; i++ { // z = R⁻ᵀu
-		row := f.V[f.Index(i, i):f.Index(i, f.N)]
-		z := u[i] / row[0]
-		variance += z * z
-		rest := u[i+1:]
-		for j := range rest {
-			rest[j] -= row[1+j] * z
-		}
-		for k, v := range row[1+len(rest):] {
-			mean[k] += z * v
-		}
-	}
-	return variance
+	return r.expect(mean, r.factor(r.faded), u, 1, 0)
 }
 
 // Learn learns the observation x at t with a weight in [0, 1]: the probability that it
@@ -268,7 +251,7 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 	if f.V[0] == 0 {
 		return
 	}
-	root := math.Sqrt(r.expect(r.expected, f, r.row[:r.size]))
+	root := math.Sqrt(r.expect(r.expected, f, r.row[:r.size], 0, 1))
 	n := &s[residuals]
 	for k, squares := 0, r.squares(s); k < r.dim; k++ {
 		x := &r.row[r.size+k]
@@ -284,15 +267,14 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 	*n = forget**n + weight
 }
 
-// expect writes the mean that a factor expects at the regressors u, with the level, to mean.
-// It returns the variance v.
-func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64) (variance float64) {
-	variance = 1
+// expect writes the mean that a factor expects at the regressors u from number first on to mean: with
+// the level where that is 0. It returns their variance, added to one that is given.
+func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first int, variance float64) float64 {
 	clear(mean)
 	copy(r.solved, u)
-	for i, z := range r.solved { // R⁻ᵀu
+	for i := first; i < r.size; i++ { // R⁻ᵀu
 		row := f.Row(i)
-		z /= row[0]
+		z := r.solved[i] / row[0]
 		variance += z * z
 		rest := r.solved[i+1:]
 		for j := range rest {
@@ -327,7 +309,7 @@ func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	u := r.row[:r.size]
 	u[0] = 1
 	seasonal(u[1:], r.seasons, r.zone, t)
-	variance := r.expect(mean, f, u)
+	variance := r.expect(mean, f, u, 0, 1)
 	for k, square := range r.squares(s) {
 		sd[k] = math.Sqrt(variance * square / n)
 	}

@@ -19,7 +19,7 @@ func TestProfileIsStored(t *testing.T) {
 		s, u, foreign := p.NewState(), p.NewState(), p.NewState()
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		at := time.Unix(rapid.Int64Range(-1<<33, 1<<33).Draw(t, "time"), 0)
-		y := make([]float64, p.Dim())
+		y := make([]float64, p.dim)
 		for range rapid.IntRange(0, 80).Draw(t, "length") {
 			level := rapid.SampledFrom([]float64{0, 0, 0, 1, -3e7, 1e20, 1e-300}).Draw(t, "level")
 			for k := range y {
@@ -30,7 +30,7 @@ func TestProfileIsStored(t *testing.T) {
 			if got := other.Update(u, anyPace, at, y); got.Score != step.Score || !equalBits(s, u) {
 				t.Fatalf("score %v, want %v", got.Score, step.Score)
 			}
-			other.Update(foreign, anyPace, at.Add(-time.Hour), make([]float64, p.Dim()))
+			other.Update(foreign, anyPace, at.Add(-time.Hour), make([]float64, p.dim))
 			again, err := p.Decode(p.Append(nil, s))
 			if err != nil || !equalBits(s, again) {
 				t.Fatalf("%v: %v became %v", err, s, again)
