@@ -18,20 +18,17 @@ type Rows struct {
 
 // NewRows makes the rows of a model.
 func NewRows(m Model) *Rows {
-	r := &Rows{unknown: []float64{math.NaN()}}
-	seq, ok := m.(Sequential)
-	if !ok {
-		for len(r.unknown) < m.Dim() {
-			r.unknown = append(r.unknown, math.NaN())
-		}
-		return r
+	if seq, ok := m.(Sequential); ok {
+		return &Rows{seq: seq, past: make([]float64, seq.Window()), row: make([]float64, m.Dim()), unknown: []float64{math.NaN()}}
 	}
-	r.seq, r.past, r.row = seq, make([]float64, seq.Window()), make([]float64, m.Dim())
-	return r
+	return &Rows{unknown: slices.Repeat([]float64{math.NaN()}, m.Dim())}
 }
 
 // Window is the number of past values that a row needs.
 func (r *Rows) Window() int { return len(r.past) }
+
+// Dim is the length of an observation.
+func (r *Rows) Dim() int { return len(r.unknown) }
 
 // Incomplete reports whether a row has a missing value.
 func Incomplete(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) }

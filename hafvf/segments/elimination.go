@@ -3,6 +3,7 @@ package segments
 import (
 	"container/heap"
 	"math"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 )
@@ -114,7 +115,7 @@ func (e *elimination) run() {
 		case b.prev < 0 || b.next < 0:
 			// What the session begins or ends with is too short to be told from an accident,
 			// where there is a regime beside it.
-			if !e.discrete && e.longNeighbour(k) {
+			if !e.discrete && e.blocks[max(b.prev, b.next)].regular >= minSegment {
 				e.accident(k)
 			}
 			e.join(max(b.prev, 0))
@@ -205,13 +206,6 @@ func (e *elimination) settle(k int) {
 	}
 }
 
-// longNeighbour reports whether the first or last block k has a neighbour that is long
-// enough for a segment.
-func (e *elimination) longNeighbour(k int) bool {
-	b := &e.blocks[k]
-	return e.blocks[max(b.prev, b.next)].regular >= minSegment
-}
-
 // A queue is a heap of indices.
 type queue struct {
 	heap []int
@@ -220,11 +214,7 @@ type queue struct {
 }
 
 func newQueue(n int, less func(a, b int) bool) queue {
-	q := queue{at: make([]int, n), less: less}
-	for k := range q.at {
-		q.at[k] = -1
-	}
-	return q
+	return queue{at: slices.Repeat([]int{-1}, n), less: less}
 }
 
 // put adds k, or moves it to where it belongs now.

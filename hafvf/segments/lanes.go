@@ -38,8 +38,8 @@ type lanes struct {
 }
 
 func newLanes(m expfam.Model) *lanes {
-	l := &lanes{rowsOf: expfam.NewRows(m), model: withoutWindow(m), width: m.Len(), stats: make([]float64, m.Len())}
-	l.line = l.model.NewLine()
+	l := &lanes{width: m.Len(), stats: make([]float64, m.Len())}
+	l.use(m)
 	l.set = l.newSet()
 	l.window = make([]float64, (2*placeReach+1)*len(l.set))
 	return l
@@ -75,10 +75,7 @@ func (l *lanes) setAt(sets []float64, j int) []float64 {
 
 // begin sets a set to the samples of first, or to empty ones where that is nil.
 func begin(set, first []float64) {
-	if first == nil {
-		clear(set)
-		return
-	}
+	clear(set)
 	copy(set, first)
 }
 

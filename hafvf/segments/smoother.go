@@ -40,7 +40,6 @@ import (
 type Segmenter struct {
 	model   expfam.Model
 	odds    float64
-	checks  *hafvf.Filter // of steps as they come
 	workers [2]*lanes
 	banks   [2]*hafvf.Bank // that find accidents; nil where there are none
 }
@@ -69,7 +68,7 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 	if !(odds > 0) {
 		panic(fmt.Sprintf("segments: odds %g are not above zero", odds))
 	}
-	s := &Segmenter{model: model, odds: odds, checks: hafvf.NewFilter(model, nil, 1)}
+	s := &Segmenter{model: model, odds: odds}
 	for i := range s.workers {
 		s.workers[i] = newLanes(model)
 		if hasAccidents(model) {
@@ -83,7 +82,6 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 // Use replaces the smoother's model by m, as Filter.Use.
 func (s *Segmenter) Use(m expfam.Model) {
 	s.model = m
-	s.checks.Use(m)
 	for i, l := range s.workers {
 		l.use(m)
 		if s.banks[i] != nil {
@@ -102,11 +100,8 @@ func hasAccidents(m expfam.Model) bool {
 // Model returns the smoother's model.
 func (s *Segmenter) Model() expfam.Model { return s.model }
 
-// Check says why xs are not observations of one step, as Filter.Check.
-func (s *Segmenter) Check(xs [][]float64) error { return s.checks.Check(xs) }
-
 // Dim is the length of the observation vectors, as Filter.Dim.
-func (s *Segmenter) Dim() int { return s.checks.Dim() }
+func (s *Segmenter) Dim() int { return s.workers[0].rowsOf.Dim() }
 
 // A Segmentation is what a Segmenter makes of a session. Slices that its methods return
 // alias it. It takes scratch of the smoother: use both on the same goroutine.
@@ -158,7 +153,7 @@ type Span struct {
 }
 
 // Smooth smooths the steps of a finished session, each with its J ≥ 0 observations, which
-// Check has passed. A step without any has the posterior of the one before.
+// Filter.Check passes. A step without any has the posterior of the one before.
 func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
 	g.begins, g.ends = true, true
@@ -456,10 +451,7 @@ func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
 func (l *lanes) place(g *Segmentation, edges []int) {
 	from := 0
 	for k, c := range edges {
-		end := len(g.at)
-		if k+1 < len(edges) {
-			end = edges[k+1]
-		}
+		end := endOf(edges, k+1, len(g.at))
 		p := g.sharesAt(c)
 		first, evidence := l.locate(g, nil, from, c, end, &p)
 		best := 0
@@ -567,7 +559,9 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 			first := max(from, startOf(edges, k))
 			if old[k] {
 				for j := range laneCount {
-					fill(evidence[j*n+first:j*n+i+1], math.Inf(-1))
+					for at := first; at <= i; at++ {
+						evidence[j*n+at] = math.Inf(-1)
+					}
 				}
 				i = first - 1
 				continue
@@ -591,12 +585,6 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-func fill(dst []float64, v float64) {
-	for i := range dst {
-		dst[i] = v
-	}
 }
 
 // run sets the sets of samples of b to those of the lanes after every observation, forward
