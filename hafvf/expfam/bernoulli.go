@@ -7,7 +7,7 @@ import (
 
 func init() {
 	Register("bernoulli", func(p Prior, _ int) (Model, error) {
-		m := bernoulli{Natural: Natural{2}, alpha: p.Positive("alpha", 1), beta: p.Positive("beta", 1)}
+		m := bernoulli{newBeta(p.Positive("alpha", 1), p.Positive("beta", 1))}
 		return m, p.Done()
 	})
 }
@@ -15,11 +15,7 @@ func init() {
 // bernoulli has x in {0, 1}, z = logit p, and a Beta(alpha, beta) prior on p.
 //
 //	T(x) = (x, 1−x),  B = lnΓ(α) + lnΓ(β) − lnΓ(α+β),  log h = 0
-type bernoulli struct {
-	Natural
-	noScale
-	alpha, beta float64
-}
+type bernoulli struct{ betaPrior }
 
 func (bernoulli) Dim() int        { return 1 }
 func (bernoulli) Categories() int { return 2 }
@@ -36,36 +32,43 @@ func (bernoulli) Observe(d, x []float64, weight float64) {
 	d[1] += weight * (1 - x[0])
 }
 
-func (m bernoulli) PriorMemory() float64      { return m.alpha + m.beta }
-func (bernoulli) Memory(d []float64) float64  { return d[0] + d[1] }
 func (bernoulli) LogBase(x []float64) float64 { return 0 }
-func (m bernoulli) NewLine() Line {
-	return newDirichletLine([]float64{m.alpha, m.beta})
-}
-
-func (bernoulli) Params() []Param { return []Param{{Name: "alpha"}, {Name: "beta"}} }
-
-func (m bernoulli) Posterior(dst, d []float64) {
-	dst[0], dst[1] = m.alpha+d[0], m.beta+d[1]
-}
-
-func (bernoulli) Outputs() int { return 1 }
-
-func (m bernoulli) Estimate(mean, sd, d, _ []float64) {
-	a, b := m.alpha+d[0], m.beta+d[1]
-	mean[0], sd[0] = betaMoments(a, b)
-}
 
 func (m bernoulli) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	a, b := m.at(d, s)
 	mean[0] = a / (a + b)
 	sd[0] = math.Sqrt(a*b) / (a + b)
 }
 
 func (m bernoulli) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	a, b := m.at(d, s)
 	return indicator(a / (a + b))
 }
+
+// betaPrior is Beta(alpha, beta), the conjugate prior of bernoulli and binomial. A sample is
+// (increment of alpha, increment of beta).
+type betaPrior struct {
+	Natural
+	noScale
+	alpha, beta float64
+}
+
+func newBeta(alpha, beta float64) betaPrior {
+	return betaPrior{Natural: Natural{2}, alpha: alpha, beta: beta}
+}
+
+// at returns the parameters of θ₀ + s·d.
+func (b betaPrior) at(d []float64, s float64) (alpha, beta float64) {
+	return b.alpha + s*d[0], b.beta + s*d[1]
+}
+
+func (b betaPrior) PriorMemory() float64              { return b.alpha + b.beta }
+func (betaPrior) Memory(d []float64) float64          { return d[0] + d[1] }
+func (b betaPrior) NewLine() Line                     { return newDirichletLine([]float64{b.alpha, b.beta}) }
+func (betaPrior) Params() []Param                     { return []Param{{Name: "alpha"}, {Name: "beta"}} }
+func (b betaPrior) Posterior(dst, d []float64)        { dst[0], dst[1] = b.at(d, 1) }
+func (betaPrior) Outputs() int                        { return 1 }
+func (b betaPrior) Estimate(mean, sd, d, _ []float64) { mean[0], sd[0] = betaMoments(b.at(d, 1)) }
 
 // betaMoments returns mean and standard deviation of Beta(a, b).
 func betaMoments(a, b float64) (mean, sd float64) {

@@ -9,7 +9,7 @@ import (
 
 func init() {
 	Register("binomial", func(p Prior, _ int) (Model, error) {
-		m := newBinomial(p.Positive("alpha", 1), p.Positive("beta", 1), 0)
+		m := binomial{betaPrior: newBeta(p.Positive("alpha", 1), p.Positive("beta", 1))}
 		return m, p.Done()
 	})
 }
@@ -25,14 +25,8 @@ func init() {
 // Generalized linear models, 2nd edition, section 4.5): n trials tell as much as wn independent
 // ones. C is continued by the gamma function, and the sum over k of what results is about 1.
 type binomial struct {
-	Natural
-	noScale
-	alpha, beta float64
-	rho         float64 // in [0, 1)
-}
-
-func newBinomial(alpha, beta, rho float64) binomial {
-	return binomial{Natural: Natural{2}, alpha: alpha, beta: beta, rho: rho}
+	betaPrior
+	rho float64 // in [0, 1)
 }
 
 // A Counted model has observations of some trials, none of which is no observation.
@@ -73,29 +67,14 @@ func (m binomial) Observe(d, x []float64, weight float64) {
 	d[1] += weight * (x[1] - x[0])
 }
 
-func (m binomial) PriorMemory() float64     { return m.alpha + m.beta }
-func (binomial) Memory(d []float64) float64 { return d[0] + d[1] }
-
 func (m binomial) LogBase(x []float64) float64 {
 	w := m.weight(x[1])
 	return math.Log(w) + lgamma(w*x[1]+1) - lgamma(w*x[0]+1) - lgamma(w*(x[1]-x[0])+1)
 }
 
-func (m binomial) NewLine() Line { return newDirichletLine([]float64{m.alpha, m.beta}) }
-
-func (binomial) Params() []Param { return []Param{{Name: "alpha"}, {Name: "beta"}} }
-
-func (m binomial) Posterior(dst, d []float64) { dst[0], dst[1] = m.alpha+d[0], m.beta+d[1] }
-
-func (binomial) Outputs() int { return 1 }
-
-func (m binomial) Estimate(mean, sd, d, _ []float64) {
-	mean[0], sd[0] = betaMoments(m.alpha+d[0], m.beta+d[1])
-}
-
 // Predict is of the share of the trials in the row; without these, of very many.
 func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
-	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	a, b := m.at(d, s)
 	each := m.rho // 1/(wn), of many trials
 	if len(x) == 2 && x[1] > 0 {
 		each = 1 / (x[1] * m.weight(x[1]))
@@ -105,7 +84,7 @@ func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
 }
 
 func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	a, b := m.alpha+s*d[0], m.beta+s*d[1]
+	a, b := m.at(d, s)
 	each, trials := m.rho, 0. // as in Predict
 	if len(x) == 2 && x[1] > 0 {
 		each, trials = 1/(x[1]*m.weight(x[1])), x[1]
@@ -163,4 +142,4 @@ func (binomial) LocationScale(xs [][]float64) []float64 {
 const mostCorrelation = 0.9
 
 // Fit has the prior of one trial.
-func (binomial) Fit(ls []float64) Model { return newBinomial(ls[0], 1-ls[0], ls[1]) }
+func (binomial) Fit(ls []float64) Model { return binomial{newBeta(ls[0], 1-ls[0]), ls[1]} }

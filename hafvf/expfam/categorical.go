@@ -43,13 +43,7 @@ func (m categorical) Check(x []float64) error {
 
 func (categorical) Observe(d, x []float64, weight float64) { d[int(x[0])] += weight }
 
-func (m categorical) PriorMemory() float64 {
-	sum := 0.0
-	for _, a := range m.alpha {
-		sum += a
-	}
-	return sum
-}
+func (m categorical) PriorMemory() float64 { return m.Memory(m.alpha) }
 
 func (categorical) Memory(d []float64) float64 {
 	sum := 0.0
@@ -125,11 +119,7 @@ type dirichletLine struct {
 }
 
 func newDirichletLine(alpha []float64) *dirichletLine {
-	l := &dirichletLine{alpha: alpha}
-	for _, a := range alpha {
-		l.total += a
-	}
-	return l
+	return &dirichletLine{alpha: alpha, total: categorical{}.Memory(alpha)}
 }
 
 func (l *dirichletLine) Set(d, t []float64) {

@@ -1,6 +1,7 @@
 package expfam
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -105,14 +106,7 @@ func (m mvnormal) Fit(ls []float64) Model {
 // xs, or where half of the values are zero, their mean.
 func (exponential) LocationScale(xs [][]float64) []float64 {
 	x := coordinate(xs, 0)
-	scale := median.Of(x) / math.Ln2
-	if scale == 0 {
-		scale = mean(x)
-	}
-	if scale == 0 {
-		scale = 1
-	}
-	return []float64{math.Max(scale, leastScale)}
+	return []float64{math.Max(cmp.Or(median.Of(x)/math.Ln2, mean(x), 1), leastScale)}
 }
 
 // Fit gives the rate a prior worth one observation: the predictive of one worth
@@ -175,10 +169,7 @@ func (r regression) Fit(ls []float64) Model {
 	mean, size := make([]float64, r.p), make([]float64, r.p)
 	placed := false
 	for i := range r.p {
-		size[i] = ls[2+2*i]
-		if size[i] == 0 {
-			size[i] = 1
-		}
+		size[i] = cmp.Or(ls[2+2*i], 1)
 		if c := ls[3+2*i]; c != 0 && !placed {
 			mean[i] = location / c
 			placed = true
@@ -200,10 +191,7 @@ func fitRegression(mean, size []float64, worth, scale float64) regression {
 }
 
 // LocationScale returns median and scale of the values.
-func (a ar) LocationScale(xs [][]float64) []float64 {
-	location, scale := LocationScale(coordinate(xs, 0))
-	return []float64{location, scale}
-}
+func (ar) LocationScale(xs [][]float64) []float64 { return normal{}.LocationScale(xs) }
 
 // Fit gives the coefficients a prior worth a tenth of an observation: they are
 // hardly ever far above 1.

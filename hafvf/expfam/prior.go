@@ -195,47 +195,34 @@ func (p Prior) Bool(name string, absent bool) bool {
 func numbers(v any) ([]float64, bool) {
 	switch v := v.(type) {
 	case []float64:
-		for _, f := range v {
-			if _, ok := number(f); !ok {
-				return nil, false
-			}
-		}
-		return slices.Clone(v), true
+		return each(v, number)
 	case []any:
-		out := make([]float64, len(v))
-		for i, e := range v {
-			f, ok := number(e)
-			if !ok {
-				return nil, false
-			}
-			out[i] = f
-		}
-		return out, true
+		return each(v, number)
 	}
 	return nil, false
 }
 
+// rows returns v as a list of lists of finite numbers.
 func rows(v any) ([][]float64, bool) {
 	switch v := v.(type) {
 	case [][]float64:
-		for _, row := range v {
-			if _, ok := numbers(row); !ok {
-				return nil, false
-			}
-		}
-		return v, true
+		return each(v, numbers)
 	case []any:
-		out := make([][]float64, len(v))
-		for i, e := range v {
-			row, ok := numbers(e)
-			if !ok {
-				return nil, false
-			}
-			out[i] = row
-		}
-		return out, true
+		return each(v, numbers)
 	}
 	return nil, false
+}
+
+// each returns what the entries of a list are by of, and whether all are that.
+func each[E, T any](v []E, of func(any) (T, bool)) ([]T, bool) {
+	out := make([]T, len(v))
+	for i, e := range v {
+		var ok bool
+		if out[i], ok = of(e); !ok {
+			return nil, false
+		}
+	}
+	return out, true
 }
 
 // Len is the length of a vector, or the number of rows of a matrix, as given;
