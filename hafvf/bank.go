@@ -113,7 +113,7 @@ type view struct {
 func (v *view) see(lags []float64, xs [][]float64) {
 	v.flat, v.rows = v.flat[:0], v.rows[:0]
 	for _, x := range xs {
-		if !missing(x) {
+		if !expfam.Incomplete(x) {
 			v.flat = append(append(v.flat, lags[:v.order]...), x[0])
 		}
 	}
@@ -177,7 +177,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 	b.detectorAt = end
 	if detect != nil {
 		b.detector = newDetector(b.views, *detect)
-		end += b.detector.size()
+		end += b.detector.first + maxExcursions*b.detector.stride
 	}
 	b.lagsAt = end
 	b.at[0] = end + b.order()
@@ -255,10 +255,6 @@ func (b *Bank) Detects() bool { return b.detector != nil }
 // Dim is the length of the observation vectors that Update takes.
 func (b *Bank) Dim() int { return b.members[0].Dim() }
 
-// Check says why xs, the vectors of one step, are not observations of the model.
-// NaN stands for a missing value and is fine.
-func (b *Bank) Check(xs [][]float64) error { return b.members[0].Check(xs) }
-
 // Regressors is the row at which a step is predicted, as Filter.Regressors.
 func (b *Bank) Regressors(s State, xs [][]float64) []float64 {
 	b.checkState(s)
@@ -306,7 +302,7 @@ func (b *Bank) push(s State, xs [][]float64) {
 	}
 	mean, n := 0.0, 0.0
 	for _, x := range xs {
-		if !missing(x) {
+		if !expfam.Incomplete(x) {
 			n++
 			mean += (x[0] - mean) / n
 		}
@@ -358,7 +354,7 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 	}
 }
 
-// Update learns the J ≥ 0 observations xs of one step, which Check has passed,
+// Update learns the J ≥ 0 observations xs of one step, which Filter.Check passes,
 // and returns what it found. A vector with a NaN in it is missing. A step without
 // other vectors changes nothing but the window of a Sequential model, as in
 // Filter.Update, and the number of steps seen. Update allocates nothing. It panics

@@ -171,21 +171,16 @@ func (m Member) CheckAR(model Model, i int) error {
 	return nil
 }
 
-// withoutHolidays returns the configuration without the holidays of its season. A
-// state does not depend on them: new ones can be named as the years go by.
-func (c Config) withoutHolidays() Config {
+// Canonical returns the part of the configuration that states depend on, with the values
+// that defaults of levels and top stand for. Its JSON form gives it back.
+func (c Config) Canonical() Config {
+	c = c.withDefaults()
 	if c.Season != nil {
+		// A state does not depend on holidays: new ones can be named as the years go by.
 		season := *c.Season
 		season.Holidays = nil
 		c.Season = &season
 	}
-	return c
-}
-
-// Canonical returns the part of the configuration that states depend on, with the values
-// that defaults of levels and top stand for. Its JSON form gives it back.
-func (c Config) Canonical() Config {
-	c = c.withDefaults().withoutHolidays()
 	if len(c.Prior) == 0 {
 		c.Prior = nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
+	"hafvf/internal/linear"
 	"hafvf/internal/special"
 )
 
@@ -240,8 +241,6 @@ func (d Detect) valid() error {
 	}
 	return domain.Commit.Check("commit", d.Commit)
 }
-
-func (dr *detector) size() int { return dr.first + maxExcursions*dr.stride }
 
 // sample is the sample that an excursion has for a view.
 func (dr *detector) sample(excursion []float64, view int) []float64 {
@@ -509,10 +508,8 @@ func (dr *detector) decide(l detectorState, regime []float64) Hypotheses {
 
 // clear ends all excursions.
 func (dr *detector) clear(l detectorState) {
-	for l.alive() > 0 {
-		dr.remove(l, l.alive()-1)
-	}
-	l[atStay] = 1
+	clear(l[dr.first:])
+	l[atAlive], l[atStay] = 0, 1
 }
 
 // valid says why l, whose entries are finite, is not a state of the detection.
@@ -539,10 +536,8 @@ func (dr *detector) valid(l detectorState) error {
 	for j := range maxExcursions {
 		e := dr.excursion(l, j)
 		if j >= l.alive() {
-			for _, v := range e {
-				if v != 0 {
-					return corrupt
-				}
+			if !linear.Zeros(e) {
+				return corrupt
 			}
 			continue
 		}

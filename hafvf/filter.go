@@ -152,18 +152,14 @@ func (f *Filter) StateLen() int {
 // NewState returns the naive state.
 func (f *Filter) NewState() State {
 	s := make(State, f.StateLen())
-	f.resetLevels(s)
+	at := f.model.Len()
+	for i, l := range f.naive {
+		s[at+2*i], s[at+2*i+1] = l.Alpha, l.Beta
+	}
 	for i := range f.window(s) {
 		f.window(s)[i] = math.NaN()
 	}
 	return s
-}
-
-// resetLevels sets every level to its naive prior.
-func (f *Filter) resetLevels(s State) {
-	for i, l := range f.naive {
-		s[f.model.Len()+2*i], s[f.model.Len()+2*i+1] = l.Alpha, l.Beta
-	}
 }
 
 // Sample is the effective sample of the state, which it aliases.
@@ -246,18 +242,16 @@ func (f *Filter) Row(s State, x []float64) []float64 {
 	return f.row
 }
 
-// lastOf returns the last vector of a step, or NaNs where that is not a full one.
-func (f *Filter) lastOf(xs [][]float64) []float64 {
-	if n := len(xs); n > 0 && len(xs[n-1]) == len(f.unknown) {
-		return xs[n-1]
-	}
-	return f.unknown
-}
-
 // Regressors returns the row at which a step is predicted, that of its last vector.
 // Regressors that are missing there are NaN, and so is the prediction. The row is
 // valid until the next call.
-func (f *Filter) Regressors(s State, xs [][]float64) []float64 { return f.Row(s, f.lastOf(xs)) }
+func (f *Filter) Regressors(s State, xs [][]float64) []float64 {
+	x := f.unknown
+	if n := len(xs); n > 0 && len(xs[n-1]) == len(x) {
+		x = xs[n-1]
+	}
+	return f.Row(s, x)
+}
 
 // Check says why xs, the vectors of one step, are not observations of the
 // model. NaN stands for a missing value and is fine.
@@ -272,7 +266,7 @@ func (f *Filter) Check(xs [][]float64) error {
 		if len(x) != f.Dim() {
 			return fmt.Errorf("x has %d values, want %d", len(x), f.Dim())
 		}
-		if missing(x) {
+		if expfam.Incomplete(x) {
 			for _, v := range x {
 				if math.IsInf(v, 0) {
 					return fmt.Errorf("x = %g is not finite", v)
@@ -291,15 +285,6 @@ func (f *Filter) Check(xs [][]float64) error {
 		}
 	}
 	return nil
-}
-
-func missing(x []float64) bool {
-	for _, v := range x {
-		if v != v {
-			return true
-		}
-	}
-	return false
 }
 
 // Update learns the J ≥ 0 observations xs of one step, which Check has passed,
@@ -340,7 +325,7 @@ func (f *Filter) learn(s State, elapsed float64, rows [][]float64, predict bool)
 func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok bool) {
 	clear(stats)
 	for _, row := range rows {
-		if missing(row) || f.counted != nil && f.counted.Trials(row) == 0 {
+		if expfam.Incomplete(row) || f.counted != nil && f.counted.Trials(row) == 0 {
 			continue
 		}
 		f.model.Observe(stats, row, 1)
@@ -455,7 +440,7 @@ func observe(m Model, d []float64, rows [][]float64, weight float64) {
 		return
 	}
 	for _, row := range rows {
-		if !missing(row) {
+		if !expfam.Incomplete(row) {
 			m.Observe(d, row, weight)
 		}
 	}
@@ -474,7 +459,7 @@ func (f *Filter) firstPrior() Beta {
 
 // lacks reports whether xs lack the value that a Sequential model's window takes.
 func (f *Filter) lacks(xs [][]float64) bool {
-	return f.seq != nil && (len(xs) == 0 || missing(xs[0]))
+	return f.seq != nil && (len(xs) == 0 || expfam.Incomplete(xs[0]))
 }
 
 // push shifts the window of a Sequential model: it takes the value of xs, or where

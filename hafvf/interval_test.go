@@ -17,7 +17,7 @@ import (
 func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) (below, above float64) {
 	t.Helper()
 	density := func(x float64) float64 {
-		if b.Check([][]float64{{x}}) != nil {
+		if b.Filter(0).Check([][]float64{{x}}) != nil {
 			return 0
 		}
 		return math.Exp(b.Update(slices.Clone(s), []float64{x}).LogPredictive)
@@ -123,7 +123,7 @@ func TestIntervalOfEveryFamily(t *testing.T) {
 			if c, ok := m.(expfam.Counted); ok {
 				y = c.Share(x)
 			}
-			if i > 50 && m.Outputs() == 1 && !missing(x) {
+			if i > 50 && m.Outputs() == 1 && !expfam.Incomplete(x) {
 				n++
 				if lower[0] <= y && y <= upper[0] {
 					inside++

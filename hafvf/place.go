@@ -2,6 +2,7 @@ package hafvf
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
@@ -31,7 +32,7 @@ type Place struct {
 // Evidence − log(n − 1): by its prior it is at any observation but the first. Its
 // Probability is that of a change times the sum of q over the interval.
 func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []Place {
-	p := placing{model: m, line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
+	p := placing{line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
 	all := make([]Place, len(changes))
 	for k, c := range changes {
 		from, end := 0, n
@@ -48,7 +49,6 @@ func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i in
 
 // A placing is scratch of Places.
 type placing struct {
-	model        expfam.Model
 	line         expfam.Line
 	zero, sample []float64
 	observe      func(d []float64, i int)
@@ -91,11 +91,7 @@ func (p *placing) place(n, from, c, end int) Place {
 // weigh sets the evidence of every place in the stretch [from, end).
 func (p *placing) weigh(from, end int) {
 	first := from + 1
-	if n := end - first; cap(p.evidence) < n {
-		p.evidence = make([]float64, n)
-	} else {
-		p.evidence = p.evidence[:n]
-	}
+	p.evidence = slices.Grow(p.evidence[:0], end-first)[:end-first]
 	clear(p.sample)
 	for s := end - 1; s >= first; s-- {
 		p.observe(p.sample, s)

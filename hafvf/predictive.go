@@ -359,11 +359,8 @@ func (r *rule) refine() {
 		if i+1 == len(r.nodes) {
 			break
 		}
-		m := &r.nodes[i+1]
-		if m.k != k+1 {
-			continue // left out already
-		}
-		if max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
+		// Else it is left out already.
+		if m := &r.nodes[i+1]; m.k == k+1 && max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
 			out = append(out, r.at(n.k+1))
 		}
 	}

@@ -71,7 +71,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 	evaluations = 1
 	for evaluations < maxIterations {
 		f.sys.Solve(delta)
-		slope := 0.0
+		slope, size := 0.0, 0.0
 		for i := range n {
 			l := &f.levels[i]
 			u, v := delta[i][0], delta[i][1]
@@ -81,9 +81,6 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
 			// From (ln α, ln β) to (logit of the mean, log of the concentration).
 			delta[i] = [2]float64{u - v, l.M*u + l.M1*v}
-		}
-		size := 0.0
-		for i := range n {
 			size = max(size, math.Abs(delta[i][0]), math.Abs(delta[i][1]))
 		}
 		if !(size < math.Inf(1)) {
@@ -117,8 +114,8 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		t := min(1, maxStep/size)
 		for {
 			for i := range n {
-				trial[i][0] = clamp(m.at[i][0]+t*delta[i][0], maxLogit)
-				trial[i][1] = clamp(m.at[i][1]+t*delta[i][1], maxLogConcentration)
+				trial[i][0] = clamp(m.at[i][0] + t*delta[i][0])
+				trial[i][1] = clamp(m.at[i][1] + t*delta[i][1])
 			}
 			f.evaluate(trial)
 			evaluations++
@@ -143,9 +140,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 			// secant puts it.
 			t *= max(0.1, min(0.7, slope/(slope-end)))
 		}
-		for i := range n {
-			m.at[i] = trial[i]
-		}
+		copy(m.at, trial)
 	}
 	m.value = f.objective()
 	return evaluations
@@ -185,14 +180,11 @@ func (f *Filter) scale() float64 {
 	return scale
 }
 
-// Bounds of the coordinates, far outside of what any stream reaches at even
-// times; they keep φ and its polygammas representable.
-const (
-	maxLogit            = 100
-	maxLogConcentration = 100
-)
+// maxCoordinate bounds the coordinates, far outside of what any stream reaches at even
+// times: it keeps φ and its polygammas representable.
+const maxCoordinate = 100
 
-func clamp(v, bound float64) float64 { return max(-bound, min(bound, v)) }
+func clamp(v float64) float64 { return max(-maxCoordinate, min(maxCoordinate, v)) }
 
 // place moves the levels to z, and their priors with them.
 func (f *Filter) place(z [][2]float64) {
@@ -232,7 +224,7 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 		p := f.levels[i].PriorAt(w)
 		x, y := special.Log(p.Alpha/p.Beta), special.Log(p.Alpha+p.Beta)
 		start[i] = [2]float64{x, y}
-		best.at[i] = [2]float64{clamp(x+leads[2*i], maxLogit), clamp(y+leads[2*i+1], maxLogConcentration)}
+		best.at[i] = [2]float64{clamp(x + leads[2*i]), clamp(y + leads[2*i+1])}
 		w = p.Mean()
 	}
 	f.climb(best, nil)

@@ -34,23 +34,17 @@ func readState(b []byte, n int) (s State, rest []byte, err error) {
 // DecodeState reads a state of a filter with the same settings that Append wrote. Whether
 // the settings are the same is for the caller to know: a state does not say it.
 func (f *Filter) DecodeState(b []byte) (State, error) {
-	s, err := decodeState(b, f.StateLen())
-	if err != nil {
+	s, rest, err := readState(b, f.StateLen())
+	switch {
+	case err != nil:
 		return nil, err
+	case len(rest) > 0:
+		return nil, fmt.Errorf("state of %d bytes is not one of %d floats", len(b), f.StateLen())
 	}
 	if err := f.valid(s); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// decodeState reads a state of n floats.
-func decodeState(b []byte, n int) (State, error) {
-	s, rest, err := readState(b, n)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("state of %d bytes is not one of %d floats", len(b), n)
-	}
-	return s, err
 }
 
 // valid says why s, of the right length, is not a state of the filter.

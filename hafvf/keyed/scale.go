@@ -28,10 +28,10 @@ func newScaling(cfg hafvf.Config, bank *hafvf.Bank) *scaling {
 }
 
 // check says why o is not an observation: a value that has no place on the scale, or what
-// the bank says of the others.
-func (sc *scaling) check(bank interface{ Check([][]float64) error }, o *Observation) error {
+// a filter says of the others.
+func (sc *scaling) check(filter *hafvf.Filter, o *Observation) error {
 	if sc == nil {
-		return bank.Check(o.X)
+		return filter.Check(o.X)
 	}
 	for _, x := range complete(o.X) {
 		for _, v := range x[min(sc.first, len(x)):] {
@@ -41,7 +41,7 @@ func (sc *scaling) check(bank interface{ Check([][]float64) error }, o *Observat
 		}
 	}
 	scaled, _ := sc.to(*o)
-	return bank.Check(scaled.X)
+	return filter.Check(scaled.X)
 }
 
 // to returns the observation on the scale, and the sum of the log slopes of the values
