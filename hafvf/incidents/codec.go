@@ -94,7 +94,7 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 		w.number(w.explaining[a.explained()])
 	}
 	waiting := slices.Clone(f.waiting)
-	slices.SortFunc(waiting, func(a, b *alarm) int { return order(a, b) })
+	slices.SortFunc(waiting, (*alarm).compare)
 	w.number(len(waiting))
 	for _, a := range waiting {
 		w.moment(a.time)
@@ -104,7 +104,7 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 		w.floats(a.score, a.size)
 	}
 	arrived := slices.Clone(f.arrived)
-	slices.SortFunc(arrived, func(a, b registration) int { return order(a, b) })
+	slices.SortFunc(arrived, registration.compare)
 	w.number(len(arrived))
 	for _, r := range arrived {
 		w.moment(r.at)
@@ -126,17 +126,6 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 		w.number(e.size)
 	}
 	return w.b, nil
-}
-
-// order orders what has an order.
-func order[T interface{ before(T) bool }](a, b T) int {
-	switch {
-	case a.before(b):
-		return -1
-	case b.before(a):
-		return 1
-	}
-	return 0
 }
 
 type writer struct {
@@ -246,9 +235,6 @@ func (r *reader) check(ok bool) {
 	}
 }
 
-// more is the number of entries of at least size bytes.
-func (r *reader) more(size int) int { return r.Count(size) }
-
 func (r *reader) number() int {
 	n := r.Uvarint()
 	r.check(n <= math.MaxInt32)
@@ -287,32 +273,23 @@ func (r *reader) float() float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
 }
 
-// amount reads a float that is finite and not negative.
-func (r *reader) amount() float64 {
+// within reads a float from least to most.
+func (r *reader) within(least, most float64) float64 {
 	v := r.float()
-	r.check(v >= 0 && v <= math.MaxFloat64)
+	r.check(v >= least && v <= most)
 	return v
 }
+
+// amount reads a float that is finite and not negative.
+func (r *reader) amount() float64 { return r.within(0, math.MaxFloat64) }
 
 // score reads a float that is not NaN.
-func (r *reader) score() float64 {
-	v := r.float()
-	r.check(!math.IsNaN(v))
-	return v
-}
+func (r *reader) score() float64 { return r.within(math.Inf(-1), math.Inf(1)) }
 
-func (r *reader) probability() float64 {
-	v := r.float()
-	r.check(v >= 0 && v <= 1)
-	return v
-}
+func (r *reader) probability() float64 { return r.within(0, 1) }
 
 // allowed reads the allowance of a key.
-func (r *reader) allowed() float64 {
-	v := r.float()
-	r.check(v >= allowance(mostBudget) && v <= allowance(leastBudget))
-	return v
-}
+func (r *reader) allowed() float64 { return r.within(allowance(mostBudget), allowance(leastBudget)) }
 
 // after reads a text that follows one before it in the order of texts, unless it is the first.
 func (r *reader) after(before string, first bool) string {
@@ -333,14 +310,14 @@ func (r *reader) fleet(f *Fleet) {
 	f.at = r.moment()
 	f.debt = r.amount()
 	f.namedAt = r.moment()
-	for range r.more(1) {
+	for range r.Count(1) {
 		f.named = append(f.named, r.Text())
 	}
 	keys := r.keys(f)
 	r.groups(f)
 	explaining := r.incidents(f)
 	last := moment(math.MinInt64)
-	for range r.more(5 + 3*8) {
+	for range r.Count(5 + 3*8) {
 		if a := r.recent(f, keys, explaining); a != nil {
 			r.check(last <= a.at)
 			last = a.at
@@ -352,20 +329,20 @@ func (r *reader) fleet(f *Fleet) {
 		}
 	}
 	var before *alarm
-	for range r.more(4 + 2*8) {
+	for range r.Count(4 + 2*8) {
 		a := &alarm{time: r.moment(), name: r.Text(), id: r.Text(), kind: r.Text(), score: r.score(), size: r.float()}
-		r.check(before == nil || before.before(a))
+		r.check(before == nil || before.compare(a) < 0)
 		before = a
 		f.waiting = append(f.waiting, a) // sorted, and so a heap
 		f.seen[identify(a.id, a.name, a.kind)] = struct{}{}
 	}
-	for i := range r.more(3 + 8) {
+	for i := range r.Count(3 + 8) {
 		g := registration{at: r.moment(), name: r.Text(), step: r.step(), allowed: r.allowed()}
-		r.check(i == 0 || !g.before(f.arrived[i-1]))
+		r.check(i == 0 || g.compare(f.arrived[i-1]) >= 0)
 		f.arrived = append(f.arrived, g)
 	}
 	was := moment(0)
-	for i := range r.more(len(identity{}) + 1) {
+	for i := range r.Count(len(identity{}) + 1) {
 		var t trace
 		r.Take(t.id[:])
 		by := r.span()
@@ -377,13 +354,13 @@ func (r *reader) fleet(f *Fleet) {
 		f.seen[t.id] = struct{}{}
 		f.taken = append(f.taken, t)
 	}
-	for range r.more(3) {
+	for range r.Count(3) {
 		f.past = append(f.past, episode{r.Text(), r.moment(), r.number()})
 	}
 }
 
 func (r *reader) keys(f *Fleet) []*key {
-	n := r.more(3)
+	n := r.Count(3)
 	keys := make([]*key, 0, n)
 	before := &key{}
 	for i := range n {
@@ -432,7 +409,7 @@ func (r *reader) groups(f *Fleet) {
 
 // incidents reads those that are open, and then what explains recent alarms.
 func (r *reader) incidents(f *Fleet) (explaining []*incident) {
-	for range r.more(20) {
+	for range r.Count(20) {
 		inc := &incident{id: r.Text(), group: r.Text(), opened: r.moment(), last: r.moment(), window: r.span()}
 		inc.score, inc.threshold, inc.expected = r.score(), r.amount(), r.amount()
 		var unused bool
@@ -443,7 +420,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))
 		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
 		most, before := inc.step, ""
-		for i := range r.more(4 + 3*8) {
+		for i := range r.Count(4 + 3*8) {
 			m := Member{Key: strings.Clone(r.after(before, i == 0)), at: inc.opened + r.span(), step: r.step()}
 			m.Score, m.Size, m.P = r.score(), r.float(), r.probability()
 			r.check(m.at <= farthest && m.at >= -farthest)
@@ -455,7 +432,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		f.open = append(f.open, inc)
 		explaining = append(explaining, inc)
 	}
-	for range r.more(2) {
+	for range r.Count(2) {
 		explaining = append(explaining, &incident{group: r.Text(), opened: r.moment()})
 	}
 	return explaining

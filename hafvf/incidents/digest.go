@@ -25,12 +25,12 @@ type Digests struct {
 	zone  *time.Location
 
 	from  map[time.Duration]time.Time // of the digest that is open; nothing before the first alarm
-	alone map[alarmKey]Alarm
+	alone map[AlarmName]Alarm
 }
 
 // NewDigests returns those of some lengths, which are sorted, by the clock of a zone; nil is UTC.
 func NewDigests(every []time.Duration, zone *time.Location) Digests {
-	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[alarmKey]Alarm{}}
+	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[AlarmName]Alarm{}}
 }
 
 // Note notes an alarm that was taken, or that has changed its incident since.
@@ -38,7 +38,7 @@ func (d *Digests) Note(a Alarm, incident string) {
 	if len(d.every) == 0 {
 		return
 	}
-	name := alarmKey{a.Key, a.ID, a.Kind}
+	name := AlarmName{a.Key, a.ID, a.Kind}
 	switch {
 	case incident != "":
 		delete(d.alone, name)
@@ -107,7 +107,7 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 	}
 	if len(d.every) > 0 {
 		longest := d.every[len(d.every)-1]
-		maps.DeleteFunc(d.alone, func(_ alarmKey, a Alarm) bool { return all || a.Time.Before(by.Add(-longest-longest/2)) })
+		maps.DeleteFunc(d.alone, func(_ AlarmName, a Alarm) bool { return all || a.Time.Before(by.Add(-longest-longest/2)) })
 	}
 	return closed
 }
@@ -121,7 +121,7 @@ func (d *Digests) AppendBinary(b []byte) []byte {
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(d.alone)))
-	for _, name := range slices.SortedFunc(maps.Keys(d.alone), alarmKey.compare) {
+	for _, name := range slices.SortedFunc(maps.Keys(d.alone), AlarmName.Compare) {
 		a := d.alone[name]
 		for _, s := range []string{a.Key, a.ID, a.Kind} {
 			b = compact.AppendString(b, s)
@@ -155,19 +155,20 @@ func ReadDigests(r *compact.Reader) Digests {
 	for range r.Count(5) {
 		a := Alarm{Key: r.Text(), ID: r.Text(), Kind: r.Text(), Time: r.Time()}
 		r.Numbers(&a.Score, &a.Size)
-		d.alone[alarmKey{a.Key, a.ID, a.Kind}] = a
+		d.alone[AlarmName{a.Key, a.ID, a.Kind}] = a
 	}
 	return d
 }
 
 // Forget drops the alarms of the keys that gone reports.
 func (d *Digests) Forget(gone func(key string) bool) {
-	maps.DeleteFunc(d.alone, func(name alarmKey, _ Alarm) bool { return gone(name.key) })
+	maps.DeleteFunc(d.alone, func(name AlarmName, _ Alarm) bool { return gone(name.Key) })
 }
 
-// An alarmKey names an alarm.
-type alarmKey struct{ key, id, kind string }
+// An AlarmName names an alarm.
+type AlarmName struct{ Key, ID, Kind string }
 
-func (n alarmKey) compare(o alarmKey) int {
-	return cmp.Or(cmp.Compare(n.key, o.key), cmp.Compare(n.id, o.id), cmp.Compare(n.kind, o.kind))
+// Compare orders names by key, id and kind.
+func (n AlarmName) Compare(o AlarmName) int {
+	return cmp.Or(cmp.Compare(n.Key, o.Key), cmp.Compare(n.ID, o.ID), cmp.Compare(n.Kind, o.Kind))
 }

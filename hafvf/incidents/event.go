@@ -3,6 +3,7 @@ package incidents
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,11 +70,7 @@ func byTime(a, b Member) int {
 
 // tell tells what has become of an incident at a moment.
 func (f *Fleet) tell(state State, inc *incident, t moment) {
-	all := make([]Member, 0, len(inc.members))
-	for _, m := range inc.members {
-		all = append(all, m)
-	}
-	slices.SortFunc(all, byScore)
+	all := slices.SortedFunc(maps.Values(inc.members), byScore)
 	inc.told = len(all)
 	e := Event{
 		ID: inc.id, State: state, Page: inc.page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,

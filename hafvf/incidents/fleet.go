@@ -20,14 +20,13 @@ const (
 	repaid    = 7.             // pages that a budget of time pays: one a day by default
 	remembers = 24 * time.Hour // in which a repeat is recognised
 
-	defaultBudget = 7 * 24 * time.Hour // of incidents, and of a key
-	defaultStep   = time.Minute
-	longestStep   = 365 * 24 * time.Hour
+	defaultStep = time.Minute
+	longestStep = 365 * 24 * time.Hour
 )
 
 // What a Config has by default.
 const (
-	DefaultBudget     = 7 * 24 * time.Hour
+	DefaultBudget     = 7 * 24 * time.Hour // of incidents, and of a key
 	DefaultSeparators = "/:"
 )
 
@@ -60,7 +59,7 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	c.Budget = cmp.Or(c.Budget, defaultBudget)
+	c.Budget = cmp.Or(c.Budget, DefaultBudget)
 	c.Separators = cmp.Or(c.Separators, DefaultSeparators)
 	c.Zone = cmp.Or(c.Zone, time.UTC)
 	return c
@@ -168,8 +167,8 @@ type registration struct {
 	allowed float64
 }
 
-func (r registration) before(other registration) bool {
-	return cmp.Or(cmp.Compare(r.at, other.at), cmp.Compare(r.name, other.name), cmp.Compare(r.step, other.step), cmp.Compare(r.allowed, other.allowed)) < 0
+func (r registration) compare(other registration) int {
+	return cmp.Or(cmp.Compare(r.at, other.at), cmp.Compare(r.name, other.name), cmp.Compare(r.step, other.step), cmp.Compare(r.allowed, other.allowed))
 }
 
 // Register says that a key's warm-up ended at a time, how far its observations are apart, and in
@@ -201,7 +200,7 @@ func stepOf(step time.Duration) moment {
 // allowance is the rate of alarms that a budget allows, per second.
 func allowance(budget time.Duration) float64 {
 	if budget <= 0 {
-		budget = defaultBudget
+		budget = DefaultBudget
 	}
 	return 1 / min(max(budget, leastBudget), mostBudget).Seconds()
 }
@@ -399,11 +398,11 @@ func (f *Fleet) Names() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// heaped is a heap of what is before what.
-type heaped[T interface{ before(T) bool }] []T
+// heaped is a heap of what has an order.
+type heaped[T interface{ compare(T) int }] []T
 
 func (h heaped[T]) Len() int           { return len(h) }
-func (h heaped[T]) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h heaped[T]) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
 func (h heaped[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push is heap.Interface's.
@@ -423,13 +422,6 @@ func (h *heaped[T]) push(v T) { heap.Push(h, v) }
 func (h *heaped[T]) pop() T   { return heap.Pop(h).(T) }
 
 func (h *heaped[T]) remove(gone func(T) bool) {
-	all := (*h)[:0]
-	for _, v := range *h {
-		if !gone(v) {
-			all = append(all, v)
-		}
-	}
-	clear((*h)[len(all):])
-	*h = all
+	*h = slices.DeleteFunc(*h, gone)
 	heap.Init(h)
 }

@@ -2,6 +2,7 @@ package incidents
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -23,7 +24,6 @@ const (
 // A group is the keys with a prefix in common. The name of the fleet is empty.
 type group struct {
 	name    string
-	level   int     // of the groups of a key, from the widest
 	since   moment  // when its first key was registered
 	allowed float64 // alarms per second, the sum over its keys
 	keys    int
@@ -83,7 +83,7 @@ func (f *Fleet) enter(k *key, at moment) {
 	f.prefixes(k.name, func(prefix string) {
 		g := f.groups[prefix]
 		if g == nil {
-			g = &group{name: prefix, level: len(k.groups), since: at, at: at}
+			g = &group{name: prefix, since: at, at: at}
 			f.groups[prefix] = g
 		}
 		g.since = min(g.since, at)
@@ -206,10 +206,7 @@ func (r *recent) add(a *alarm, level int, keep moment) {
 	}
 	k := a.key
 	if k.latest == nil {
-		k.latest = make([]int, len(k.groups))
-		for i := range k.latest {
-			k.latest[i] = -1
-		}
+		k.latest = slices.Repeat([]int{-1}, len(k.groups))
 	}
 	if was := k.latest[level]; was >= 0 {
 		r.tick(was-r.base, -1)

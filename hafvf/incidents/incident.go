@@ -32,8 +32,8 @@ type alarm struct {
 	p              float64
 }
 
-func (a *alarm) before(b *alarm) bool {
-	return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.id, b.id), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind)) < 0
+func (a *alarm) compare(b *alarm) int {
+	return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.id, b.id), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 }
 
 // explained is the incident that an alarm belongs to.

@@ -39,17 +39,10 @@ type Listener interface {
 // A Fleet is what is known of all keys.
 type Fleet struct {
 	of      *incidents.Fleet
-	held    map[alarmName]heldAlert // until their alarms are taken
+	held    map[incidents.AlarmName]heldAlert // until their alarms are taken
 	digests incidents.Digests
 	tell    Listener
 	changed bool
-}
-
-// An alarmName names an alarm.
-type alarmName struct{ key, id, kind string }
-
-func (n alarmName) compare(o alarmName) int {
-	return cmp.Or(cmp.Compare(n.key, o.key), cmp.Compare(n.id, o.id), cmp.Compare(n.kind, o.kind))
 }
 
 type heldAlert struct {
@@ -59,7 +52,7 @@ type heldAlert struct {
 
 // New returns a fleet without keys. The error is that of incidents.New.
 func New(cfg Config, tell Listener) (f *Fleet, err error) {
-	f = &Fleet{held: map[alarmName]heldAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), tell: tell, changed: true}
+	f = &Fleet{held: map[incidents.AlarmName]heldAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), tell: tell, changed: true}
 	f.of, err = incidents.New(cfg.Config)
 	return f, err
 }
@@ -91,11 +84,11 @@ func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 	return f, anew, nil
 }
 
-func readHeld(r *compact.Reader) (inner []byte, held map[alarmName]heldAlert) {
+func readHeld(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]heldAlert) {
 	inner = []byte(r.Text())
-	held = map[alarmName]heldAlert{}
+	held = map[incidents.AlarmName]heldAlert{}
 	for range r.Count(5) {
-		name := alarmName{r.Text(), r.Text(), r.Text()}
+		name := incidents.AlarmName{Key: r.Text(), ID: r.Text(), Kind: r.Text()}
 		held[name] = heldAlert{r.Time(), []byte(r.Text())}
 	}
 	return inner, held
@@ -109,8 +102,8 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	}
 	b = compact.AppendString(b, string(inner))
 	b = binary.AppendUvarint(b, uint64(len(f.held)))
-	for _, name := range slices.SortedFunc(maps.Keys(f.held), alarmName.compare) {
-		for _, s := range []string{name.key, name.id, name.kind} {
+	for _, name := range slices.SortedFunc(maps.Keys(f.held), incidents.AlarmName.Compare) {
+		for _, s := range []string{name.Key, name.ID, name.Kind} {
 			b = compact.AppendString(b, s)
 		}
 		h := f.held[name]
@@ -147,7 +140,7 @@ func (f *Fleet) Take(notices []byte) (n int, err error) {
 			f.tell.Alert(of.key, t, "")
 			return nil
 		}
-		f.hold(alarmName{of.key, t.Of.ID, t.Kind}, heldAlert{t.Of.Time, of.told}, t)
+		f.hold(incidents.AlarmName{Key: of.key, ID: t.Of.ID, Kind: t.Kind}, heldAlert{t.Of.Time, of.told}, t)
 		return nil
 	})
 	return n, err
@@ -155,8 +148,8 @@ func (f *Fleet) Take(notices []byte) (n int, err error) {
 
 // hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
 // alarm waits as well, so as not to come before it.
-func (f *Fleet) hold(name alarmName, h heldAlert, t keyed.Told) {
-	if name.kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.id, Key: name.key, Kind: name.kind, Time: h.at, Score: t.Score, Size: t.Size}) {
+func (f *Fleet) hold(name incidents.AlarmName, h heldAlert, t keyed.Told) {
+	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size}) {
 		f.held[name] = h
 		f.changed = true
 	}
@@ -167,25 +160,25 @@ func (f *Fleet) hold(name alarmName, h heldAlert, t keyed.Told) {
 func (f *Fleet) forget(key string) error {
 	f.of.Forget(key)
 	f.digests.Forget(func(k string) bool { return k == key })
-	return f.release(func(name alarmName, _ heldAlert) bool { return name.key == key })
+	return f.release(func(name incidents.AlarmName, _ heldAlert) bool { return name.Key == key })
 }
 
 // release tells of the alerts that wait, as far as they are due, without an incident.
-func (f *Fleet) release(due func(alarmName, heldAlert) bool) error {
-	var names []alarmName
+func (f *Fleet) release(due func(incidents.AlarmName, heldAlert) bool) error {
+	var names []incidents.AlarmName
 	for name, h := range f.held {
 		if due(name, h) {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b alarmName) int { return cmp.Or(f.held[a].at.Compare(f.held[b].at), a.compare(b)) })
+	slices.SortFunc(names, func(a, b incidents.AlarmName) int { return cmp.Or(f.held[a].at.Compare(f.held[b].at), a.Compare(b)) })
 	for _, name := range names {
 		t, err := keyed.ParseTold(f.held[name].told)
 		if err != nil {
 			return err
 		}
 		delete(f.held, name)
-		f.tell.Alert(name.key, t, "")
+		f.tell.Alert(name.Key, t, "")
 	}
 	return nil
 }
@@ -254,7 +247,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 	step := f.of.Advance(watermark)
 	for _, a := range step.Assigned {
 		f.tell.Assigned(a)
-		name := alarmName{a.Key, a.ID, a.Kind}
+		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
 		h, waits := f.held[name]
 		if !waits { // it is told, and belongs to an incident that was found later
 			f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
@@ -268,8 +261,8 @@ func (f *Fleet) advance(watermark time.Time) error {
 		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
 		f.tell.Alert(a.Key, t, a.Incident)
 	}
-	err := f.release(func(name alarmName, h heldAlert) bool {
-		return name.kind == keyed.RecoveredAlarm && !h.at.After(watermark)
+	err := f.release(func(name incidents.AlarmName, h heldAlert) bool {
+		return name.Kind == keyed.RecoveredAlarm && !h.at.After(watermark)
 	})
 	if err != nil {
 		return err
@@ -330,7 +323,7 @@ func Forget(encoded []byte, gone func(key string) bool) (without []byte, names m
 			f.of.Forget(name)
 		}
 	}
-	maps.DeleteFunc(f.held, func(name alarmName, _ heldAlert) bool { return goes(name.key) })
+	maps.DeleteFunc(f.held, func(name incidents.AlarmName, _ heldAlert) bool { return goes(name.Key) })
 	f.digests.Forget(goes)
 	without, err = f.AppendBinary(nil)
 	return without, names, err
