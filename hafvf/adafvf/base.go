@@ -3,6 +3,8 @@ package adafvf
 import (
 	"fmt"
 	"math"
+
+	"hafvf/internal/linear"
 )
 
 // base is what both optimizers have in common.
@@ -85,11 +87,7 @@ func (o *base) admit(i int) bool {
 
 // shrink is the decoupled weight decay.
 func (o *base) shrink(params []float64, rate float64) {
-	if o.decay == 0 {
-		return
-	}
-	keep := 1 - rate*o.decay
-	for i := range params {
-		params[i] *= keep
+	if o.decay != 0 {
+		linear.Scale(params, 1-rate*o.decay)
 	}
 }

@@ -52,10 +52,7 @@ func (g gram) factor(d []float64) linear.Triangle { return linear.Triangle{N: g.
 // Scale implements Model.
 func (g gram) Scale(d []float64, w float64) {
 	d[0] *= w
-	root, r := math.Sqrt(w), d[1:]
-	for i := range r {
-		r[i] *= root
-	}
+	linear.Scale(d[1:], math.Sqrt(w))
 }
 
 // Merge implements Model.
@@ -86,10 +83,7 @@ func (g gram) observe(d, v []float64, weight float64) {
 	g.standardise(u)
 	g.rL.SolveT(y)
 	if weight != 1 {
-		root := math.Sqrt(weight)
-		for i := range v {
-			v[i] *= root
-		}
+		linear.Scale(v, math.Sqrt(weight))
 	}
 	d[0] += weight
 	g.factor(d).Add(v)
@@ -296,15 +290,10 @@ func (l *gramLine) Set(d, t []float64) {
 func (l *gramLine) Weigh(w float64) {
 	root := math.Sqrt(w)
 	l.j *= w
-	scale := func(rows []float64) {
-		for i := range rows {
-			rows[i] *= root
-		}
-	}
-	scale(l.rows[:l.k*l.size()])
+	linear.Scale(l.rows[:l.k*l.size()], root)
 	if l.spectral {
-		scale(l.uu.rows[:l.uu.k*l.uu.n])
-		scale(l.all.rows[:l.all.k*l.all.n])
+		linear.Scale(l.uu.rows[:l.uu.k*l.uu.n], root)
+		linear.Scale(l.all.rows[:l.all.k*l.all.n], root)
 	}
 }
 

@@ -92,10 +92,7 @@ func (m Lagged) Observe(d, row []float64, weight float64) {
 	copy(v, row[:m.order])
 	v[m.order], v[m.order+1] = 1/m.rootK, (row[m.order]-m.prior.mu)/m.rootL
 	if weight != 1 {
-		root := math.Sqrt(weight)
-		for i := range v {
-			v[i] *= root
-		}
+		linear.Scale(v, math.Sqrt(weight))
 	}
 	d[0] += weight
 	m.gram().factor(d).Add(v)

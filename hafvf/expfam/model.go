@@ -3,6 +3,8 @@ package expfam
 import (
 	"fmt"
 	"math"
+
+	"hafvf/internal/linear"
 )
 
 // A Model is a likelihood p(x|z) = h(x) exp(zᵀT(x) − A(z)) with its conjugate
@@ -186,11 +188,7 @@ type Natural struct{ N int }
 func (n Natural) Len() int { return n.N }
 
 // Scale implements Model.
-func (n Natural) Scale(d []float64, w float64) {
-	for i := range d {
-		d[i] *= w
-	}
-}
+func (n Natural) Scale(d []float64, w float64) { linear.Scale(d, w) }
 
 // Merge implements Model.
 func (n Natural) Merge(d, e []float64) {

@@ -26,9 +26,7 @@ func (sp *spectrum) decompose() {
 	if !sp.iterate() {
 		most = math.NaN()
 	}
-	for i := range sp.sigma {
-		sp.sigma[i] *= most
-	}
+	linear.Scale(sp.sigma, most)
 }
 
 // bidiagonalise reduces a, whose entries are at most 1, to the upper bidiagonal matrix of

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/linear"
 	"hafvf/internal/special"
 )
 
@@ -152,11 +153,7 @@ func (l *lanes) score(share, likelihood *perLane, set []float64, g *Segmentation
 }
 
 // decay draws log shares towards equal ones.
-func (p *perLane) decay() {
-	for j := range p {
-		p[j] *= shareDecay
-	}
-}
+func (p *perLane) decay() { linear.Scale(p[:], shareDecay) }
 
 // normalise makes the shares, of which p holds logarithms, sum to one.
 func (p *perLane) normalise() {

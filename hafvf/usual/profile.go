@@ -297,7 +297,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	if len(p.seasons) > 0 {
 		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
 	}
-	forget(sums)
+	linear.Scale(sums, profileForgetting)
 	p.moments.expand(p.shared, sums)
 	p.factorize(p.shared, 0, p.common)
 	p.substitute(p.v, p.u, 0, p.common)
@@ -356,9 +356,9 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 // before it. It returns what the last view leaves of y.
 func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float64) {
 	copy(p.u[p.common:], c.last)
-	forget(c.h)
+	linear.Scale(c.h, profileForgetting)
 	*c.s *= profileForgetting
-	forget(c.matrix)
+	linear.Scale(c.matrix, profileForgetting)
 	p.factorize(c.matrix, p.common, p.size)
 	p.substitute(p.v, p.u, p.common, p.size)
 	p.substitute(p.zeta, c.h, 0, p.size)
@@ -419,13 +419,6 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	view[calibratorS] += c * c
 	step.Mean = c
 	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
-}
-
-// forget forgets sums as profiles do.
-func forget(sums []float64) {
-	for i := range sums {
-		sums[i] *= profileForgetting
-	}
 }
 
 // factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two

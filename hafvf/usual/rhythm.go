@@ -180,11 +180,7 @@ func (r *Rhythm) fade(s State, t time.Time) {
 	if w == 1 {
 		return
 	}
-	root := math.Sqrt(w)
-	f := r.factor(s)
-	for i := range f.V {
-		f.V[i] *= root
-	}
+	linear.Scale(r.factor(s).V, math.Sqrt(w))
 	if s[priorShare] *= w; s[priorShare] < rhythmRestore {
 		r.restore(s)
 	}
@@ -225,10 +221,7 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least 
 	r.fade(s, t)
 	f := r.factor(s)
 	forget := math.Pow(rhythmLevel, weight)
-	root := math.Sqrt(forget)
-	for i := range f.V[:f.N] {
-		f.V[i] *= root
-	}
+	linear.Scale(f.V[:f.N], math.Sqrt(forget))
 	r.row[0] = 1
 	seasonal(r.row[1:r.size], r.seasons, r.zone, t)
 	copy(r.row[r.size:], x)
@@ -236,10 +229,7 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least 
 		r.bound(s, weight, forget, least)
 	}
 	if weight != 1 {
-		root := math.Sqrt(weight)
-		for i := range r.row {
-			r.row[i] *= root
-		}
+		linear.Scale(r.row, math.Sqrt(weight))
 	}
 	f.AddTop(r.row, r.size)
 }
@@ -277,12 +267,8 @@ func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first in
 		z := r.solved[i] / row[0]
 		variance += z * z
 		rest := r.solved[i+1:]
-		for j := range rest {
-			rest[j] -= row[1+j] * z
-		}
-		for k, v := range row[1+len(rest):] {
-			mean[k] += z * v
-		}
+		linear.Axpy(rest, -z, row[1:])
+		linear.Axpy(mean, z, row[1+len(rest):])
 	}
 	return variance
 }

@@ -33,6 +33,13 @@ func Finite(v []float64) bool {
 	return true
 }
 
+// Scale multiplies v by a.
+func Scale(v []float64, a float64) {
+	for i := range v {
+		v[i] *= a
+	}
+}
+
 // Axpy adds a·x to y.
 func Axpy(y []float64, a float64, x []float64) {
 	x = x[:len(y)]
