@@ -1,8 +1,6 @@
 package transforms
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -34,18 +32,11 @@ func init() {
 // Aggregate panics where the configuration is impossible, or the input is not in the global window.
 func Aggregate(s beam.Scope, cfg keyed.AggregateConfig, dim int, col beam.PCollection) (observations, rejected beam.PCollection) {
 	all := aggregating(cfg, dim)
-	if _, err := keyed.NewEstimator(all); err != nil {
-		panic("transforms.Aggregate: " + err.Error())
-	}
-	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
-		panic(fmt.Sprintf("transforms.Aggregate: the input is in %v; the state of a key spans windows: take the global one", w.Fn))
-	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		panic("transforms.Aggregate: " + err.Error())
-	}
+	_, err := keyed.NewEstimator(all)
+	text := textOf("Aggregate", all, err)
+	checkGlobal("Aggregate", "the state of a key", col)
 	return beam.ParDo2(s.Scope("hafvf.Aggregate"), &aggregateFn{
-		Config: string(text), Open: state.MakeValueState[[]byte]("open"), Due: timers.InEventTime("due"),
+		Config: text, Open: state.MakeValueState[[]byte]("open"), Due: timers.InEventTime("due"),
 	}, col)
 }
 

@@ -53,16 +53,14 @@ func mapSize[K comparable, V any](m map[K]V) int {
 // A wait spans the times of observations that wait; zero where none does.
 type wait struct{ first, last time.Time }
 
-// add extends the span by another, and reports whether that was more.
-func (w *wait) add(o wait) bool {
-	was := *w
+// add extends the span by another.
+func (w *wait) add(o wait) {
 	if w.first.IsZero() || !o.first.IsZero() && o.first.Before(w.first) {
 		w.first = o.first
 	}
 	if o.last.After(w.last) {
 		w.last = o.last
 	}
-	return *w != was
 }
 
 // A cellState is how the runner keeps cells.

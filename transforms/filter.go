@@ -1,6 +1,7 @@
 package transforms
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -105,7 +106,15 @@ func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (e
 // late.
 func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
 	of := hosted{cfg.Config, host}
-	s, text := begin(s, of, col)
+	_, err := keyed.NewEstimator(cfg.Config)
+	text := textOf("Filter", of, err)
+	checkGlobal("Filter", "a filter's state", col)
+	s = s.Scope("hafvf.Filter")
+	if n := len(host.Cells); n > 0 {
+		// A runner that resumes a job finds its steps by name: with another number of
+		// cells, keys would not find their states.
+		s = s.Scope(fmt.Sprintf("%d cells", n))
+	}
 	blocks, undecoded := beam.ParDo2(s, &packFn{Config: text, Decoder: in}, col)
 	if of.resumes() {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{}, beam.Impulse(s)))
@@ -120,26 +129,21 @@ func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col 
 	return records, alerts, undecoded, late
 }
 
-// begin checks what a filter is applied to, and returns its scope and the text of its
-// configuration.
-func begin(s beam.Scope, cfg hosted, col beam.PCollection) (beam.Scope, string) {
-	s = s.Scope("hafvf.Filter")
-	if _, err := keyed.NewEstimator(cfg.Config); err != nil {
-		panic("transforms.Filter: " + err.Error())
+// textOf returns the text of the configuration of a transform, which travels to the workers. It panics
+// where err says that the configuration is impossible.
+func textOf(transform string, cfg any, err error) string {
+	text, failed := json.Marshal(cfg)
+	if err := cmp.Or(err, failed); err != nil {
+		panic("transforms." + transform + ": " + err.Error())
 	}
+	return string(text)
+}
+
+// checkGlobal panics where the input of a transform is not in the global window. whole is what spans windows.
+func checkGlobal(transform, whole string, col beam.PCollection) {
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
-		panic(fmt.Sprintf("transforms.Filter: the input is in %v; a filter's state spans windows: take the global one", w.Fn))
+		panic(fmt.Sprintf("transforms.%s: the input is in %v; %s spans windows: take the global one", transform, w.Fn, whole))
 	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		panic("transforms.Filter: " + err.Error())
-	}
-	if n := len(cfg.Cells); n > 0 {
-		// A runner that resumes a job finds its steps by name: with another number of
-		// cells, keys would not find their states.
-		s = s.Scope(fmt.Sprintf("%d cells", n))
-	}
-	return s, string(text)
 }
 
 // parseEstimator makes the estimator of a configuration that Filter put into a DoFn, and returns

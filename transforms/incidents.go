@@ -76,24 +76,13 @@ func Incidents(s beam.Scope, cfg IncidentsConfig, estimates beam.PCollection) (e
 // out, an IncidentEncoder that was registered, has appended: of every notice with an alert, and of
 // incidents.
 func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices beam.PCollection) (alerts beam.PCollection) {
-	s, text := beginIncidents(s, cfg, notices)
+	_, err := cfg.Fleet()
+	text := textOf("Incidents", cfg, err)
+	checkGlobal("Incidents", "a fleet", notices)
+	s = s.Scope("hafvf.Incidents")
 	return beam.ParDo(s, &encodeIncidentsFn{
 		Config: text, Encoder: out, State: state.MakeValueState[[]byte]("fleet"), Due: timers.InEventTime("due"),
 	}, toFleet(s, notices))
-}
-
-func beginIncidents(s beam.Scope, cfg IncidentsConfig, col beam.PCollection) (beam.Scope, string) {
-	if _, err := cfg.Fleet(); err != nil {
-		panic("transforms.Incidents: " + err.Error())
-	}
-	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
-		panic(fmt.Sprintf("transforms.Incidents: the input is in %v; a fleet spans windows: take the global one", w.Fn))
-	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		panic("transforms.Incidents: " + err.Error())
-	}
-	return s.Scope("hafvf.Incidents"), string(text)
 }
 
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a

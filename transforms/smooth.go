@@ -73,22 +73,12 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 // in has rejected. The PCollection<keyed.Rejected> late has the observations that could not be
 // smoothed.
 func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded, late beam.PCollection) {
-	s, text := beginSmooth(s, cfg)
+	_, err := keyed.NewSmoother(cfg.SmoothConfig)
+	text := textOf("Smooth", cfg, err)
+	s = s.Scope("hafvf.Smooth")
 	admitted, undecoded := beam.ParDo2(s, &admitFn{Config: text, Decoder: in}, col)
 	records, late = beam.ParDo2(s, &encodeSmoothedFn{Config: text, Encoder: out}, sessions(s, cfg, admitted))
 	return records, undecoded, late
-}
-
-// beginSmooth checks a configuration, and returns the scope of the node and its text.
-func beginSmooth(s beam.Scope, cfg SmoothConfig) (beam.Scope, string) {
-	if _, err := keyed.NewSmoother(cfg.SmoothConfig); err != nil {
-		panic("transforms.Smooth: " + err.Error())
-	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		panic("transforms.Smooth: " + err.Error())
-	}
-	return s.Scope("hafvf.Smooth"), string(text)
 }
 
 // sessions groups blocks of admitted observations into sessions.
