@@ -218,7 +218,7 @@ func TestCellIsKept(t *testing.T) {
 // A log that lacks a piece is an error: its keys would begin anew in silence.
 func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: stored.NewCell()}
+	c := &cell{Cell: &stored.Cell{}}
 	for i := range 3 {
 		expect.OK(t, of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
 	}
@@ -239,7 +239,7 @@ func TestCellLacksPieces(t *testing.T) {
 // A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
 func TestCellOfNobody(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: stored.NewCell()}
+	c := &cell{Cell: &stored.Cell{}}
 	var all, none []*held
 	for i := range 100 {
 		all = append(all, &held{key: fmt.Sprint(i), state: make([]byte, small)})
@@ -295,7 +295,7 @@ func TestCellWithoutSettings(t *testing.T) {
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}
-	c := &cell{Cell: stored.NewCell()}
+	c := &cell{Cell: &stored.Cell{}}
 	expect.OK(f, of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
 	whole := r.value.([]byte)
 	for i := range whole {
@@ -328,7 +328,7 @@ func TestCopies(t *testing.T) {
 	k := newCopies(4000)
 	var all []stored.Version
 	for i := range 200 {
-		c := &cell{Cell: stored.NewCell()}
+		c := &cell{Cell: &stored.Cell{}}
 		c.Put(fmt.Sprint(i), make([]byte, 50+i))
 		all = append(all, stored.Version{byte(i)})
 		k.put(all[i], c)
@@ -391,7 +391,7 @@ func TestCopies(t *testing.T) {
 func TestCopiesOfOneCell(t *testing.T) {
 	k := newCopies(1 << 20)
 	for i := range 3 {
-		c := &cell{Cell: stored.NewCell()}
+		c := &cell{Cell: &stored.Cell{}}
 		c.Put("k", []byte{byte(i)})
 		k.put(stored.Version{1, 15: byte(i)}, c)
 	}
@@ -417,7 +417,7 @@ func TestCopySize(t *testing.T) {
 				return int(m.HeapAlloc)
 			}
 			before := heap()
-			c := &cell{Cell: stored.NewCell()}
+			c := &cell{Cell: &stored.Cell{}}
 			if timed {
 				c.agenda.first = map[string]time.Time{}
 			}

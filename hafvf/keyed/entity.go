@@ -170,9 +170,6 @@ func (e *Entity) Untouched() bool {
 	return e.n == 0 && e.clock.IsZero() && len(e.seen) == 0 && len(e.waiting) == 0
 }
 
-// WarmsUp reports whether the first observations are still setting the key's prior.
-func (e *Entity) WarmsUp() bool { return e.warming() }
-
 // Deadline is when the key has to be looked at: when it becomes silent, or, where it is so
 // already, when the observation that ends this has waited long enough. It is zero where there
 // is nothing to look for, as without Config.Silence.
@@ -340,7 +337,7 @@ func Waiting(state []byte) (first, last time.Time) {
 	return r.waiting.first, r.waiting.last
 }
 
-// WarmsUp is Entity.WarmsUp of an encoded entity.
+// WarmsUp reports whether the first observations are still setting the prior of an encoded entity.
 func WarmsUp(state []byte) bool {
 	r := read(state)
 	r.buffer()

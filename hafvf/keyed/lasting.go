@@ -44,10 +44,9 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		return
 	}
 	if l.lasts {
-		switch {
-		case d.Unusual:
+		if d.Unusual {
 			l.back, l.calm, l.sum = time.Time{}, 0, 0
-		default:
+		} else {
 			if l.calm++; l.calm == 1 {
 				l.back = e.Time
 			}

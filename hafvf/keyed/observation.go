@@ -169,11 +169,8 @@ type Rejected struct {
 
 // unknown are moments that are not known.
 func unknown(outputs int) Moments {
-	m := Moments{make([]float64, outputs), make([]float64, outputs)}
-	for i := range m.Mean {
-		m.Mean[i], m.SD[i] = math.NaN(), math.NaN()
-	}
-	return m
+	nan := []float64{math.NaN()}
+	return Moments{slices.Repeat(nan, outputs), slices.Repeat(nan, outputs)}
 }
 
 // complete returns the vectors of a step that are not missing.

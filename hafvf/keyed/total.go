@@ -113,10 +113,7 @@ func (t *total) value(x []float64, of *Aggregation, dim int) []float64 {
 	case of.Value == Rate && t.events > 0:
 		return append(x, float64(t.events)/of.Every.Seconds())
 	case t.n == 0:
-		for range dim {
-			x = append(x, empty)
-		}
-		return x
+		return append(x, slices.Repeat([]float64{empty}, dim)...)
 	}
 	for i := range dim {
 		switch of.Value {

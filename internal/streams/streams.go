@@ -31,7 +31,7 @@ var Kinds = []Kind{
 	{"g1 regimes, outliers", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, n/2500, .005) }},
 	{"g2 regimes", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, n/2500, 0) }},
 	{"g3 outliers", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, 0, .02) }},
-	{"g4 drift", "normal", drift},
+	{"g4 drift", "normal", func(rng *rand.Rand, n int) Stream { return Walk(rng, n, .02) }},
 	{"g5 volatile", "normal", volatile},
 	{"t3_10 heavy tails", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, n/2000, "t3") }},
 	{"t3_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, 0, "t3") }},
@@ -94,9 +94,6 @@ func regimes(rng *rand.Rand, n, changes int, outliers float64) Stream {
 	}
 	return s
 }
-
-// drift is a random walk of steps of .02 under noise of 1.
-func drift(rng *rand.Rand, n int) Stream { return Walk(rng, n, .02) }
 
 // Walk is a random walk of the given standard deviation per step, under noise of 1.
 func Walk(rng *rand.Rand, n int, step float64) Stream {

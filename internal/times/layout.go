@@ -1,6 +1,7 @@
 package times
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -104,10 +105,7 @@ func (p *Parser) Fits(s string) bool {
 }
 
 func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
-	zone := p.zone
-	if zone == nil {
-		zone = time.UTC
-	}
+	zone := cmp.Or(p.zone, time.UTC)
 	for _, layout := range p.layouts {
 		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
 			unix := t.Unix()

@@ -2,6 +2,7 @@
 package times
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -139,13 +140,9 @@ func (p *Parser) parseDays(s string) (time.Time, error) {
 	if v < 0 || v >= 2_958_466 { // the year 10000
 		return time.Time{}, fmt.Errorf("the time %s is outside of the days 0 to 2958465 of a spreadsheet", message.Quote(s))
 	}
-	zone := p.zone
-	if zone == nil {
-		zone = time.UTC
-	}
 	day, part := math.Modf(v)
 	clock := time.Duration(math.Round(part*86_400_000)) * time.Millisecond
-	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), zone), nil
+	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), cmp.Or(p.zone, time.UTC)), nil
 }
 
 // Understood says what Parse reads.

@@ -61,12 +61,10 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, ke
 		if n++; n == 1 {
 			first = s.Key
 		}
-		if s.Key == FleetKey && s.Err == nil {
-			keep(s, false)
-			continue
-		}
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
+		}
+		if s.Err != nil || s.Key == FleetKey {
 			keep(s, false)
 			continue
 		}

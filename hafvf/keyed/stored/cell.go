@@ -18,6 +18,8 @@ import (
 // of one hash. Reading or writing a state is a round trip to the runner, whatever its
 // size. Keys that share a cell share the trips.
 //
+// The zero cell has no entities.
+//
 // A small cell is rewritten whole. A larger one is a log: a bundle appends the entities
 // that it changed, and the last of a key counts. The log is read only by a worker that
 // has not got its last version.
@@ -71,9 +73,6 @@ var ErrPieces = errors.New("state is corrupt: pieces of a cell's log are missing
 
 var ErrSettings = errors.New("state is corrupt: the settings of a cell are missing or others; go on from an earlier savepoint")
 
-// NewCell returns a cell without entities.
-func NewCell() *Cell { return &Cell{} }
-
 // States are the entities, by key, with the settings that each was written with.
 func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State {
 	all := make([]State, 0, c.Len())
@@ -88,7 +87,7 @@ func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State
 // ReadCell returns the cell in a store. alone names the only key of the cell, if it has but
 // one. If the store has a log, and known returns a cell for its version, the log is not read.
 func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
-	c := NewCell()
+	c := &Cell{}
 	head, ok, err := s.ReadHead()
 	if err != nil || !ok {
 		return c, err

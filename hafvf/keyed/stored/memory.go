@@ -27,7 +27,7 @@ func NewMemory() *Memory {
 	for i := range memoryCells {
 		name := strconv.Itoa(i)
 		m.names = append(m.names, name)
-		m.cells[name] = NewCell()
+		m.cells[name] = &Cell{}
 	}
 	return m
 }
