@@ -50,8 +50,7 @@ func (c Config) withDefaults() Config {
 		c.Scale = ""
 	}
 	if c.Member == nil && len(c.Bank) == 0 {
-		m := DefaultMember()
-		c.Member = &m
+		c.Member = new(DefaultMember())
 	}
 	return c
 }

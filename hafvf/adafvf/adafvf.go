@@ -193,8 +193,7 @@ func (c Config) complete() (Config, error) {
 		if !(f.W1 >= 0 && f.W1 <= 1 && f.W2 >= 0 && f.W2 <= 1) {
 			return c, fmt.Errorf("adafvf: Fixed = {%g, %g} is outside [0, 1]", f.W1, f.W2)
 		}
-		fixed := *f
-		c.Fixed = &fixed
+		c.Fixed = new(*f)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,12 +51,11 @@ const DefaultWarmUp = 50
 // and reads its states. Set Filter.Dim where observations are vectors; a regression and a
 // mvnormal need it, and a categorical needs the parameter alpha of Filter.Prior.
 func Recommended(family string) Config {
-	detect, alarms := hafvf.DefaultDetect(), DefaultAlarms()
 	return Config{
 		Filter: hafvf.Config{
-			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: &detect, WarmUp: defaultWarmUp(family),
+			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: new(hafvf.DefaultDetect()), WarmUp: defaultWarmUp(family),
 		},
-		Order: EventTime, Alarms: &alarms, Alerts: AlertConfig{Direction: Both},
+		Order: EventTime, Alarms: new(DefaultAlarms()), Alerts: AlertConfig{Direction: Both},
 	}
 }
 
@@ -78,13 +78,8 @@ type Rule struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Order == "" {
-		c.Order = EventTime
-	}
-	if c.Alarms == nil {
-		alarms := DefaultAlarms()
-		c.Alarms = &alarms
-	}
+	c.Order = cmp.Or(c.Order, EventTime)
+	c.Alarms = cmp.Or(c.Alarms, new(DefaultAlarms()))
 	return c
 }
 

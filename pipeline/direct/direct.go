@@ -31,10 +31,7 @@ type Runner struct {
 	Grace time.Duration
 }
 
-const (
-	defaultShards = 1
-	defaultGrace  = 10 * time.Second
-)
+const defaultGrace = 10 * time.Second
 
 // Execute runs p by the zero Runner.
 func Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineResult, error) {
@@ -49,9 +46,7 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	if !beam.Initialized() {
 		panic("direct: Execute before beam.Init")
 	}
-	if r.Shards <= 0 {
-		r.Shards = defaultShards
-	}
+	r.Shards = max(r.Shards, 1)
 	if r.Grace <= 0 {
 		r.Grace = defaultGrace
 	}
