@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -117,9 +116,4 @@ func (a *AggregateConfig) validate(order Order) error {
 		return fmt.Errorf("wait %v is negative", a.Wait)
 	}
 	return cmp.Or(CheckAggregate(order), a.Check())
-}
-
-func (a *Aggregation) grid() (clock.Grid, error) {
-	zone, err := domain.Zone(a.Zone)
-	return clock.Grid{Every: a.Every, Zone: zone}, err
 }

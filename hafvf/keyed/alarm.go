@@ -95,11 +95,7 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	case c.RestTime > 0:
 		rest = usual.AutoRest
 	}
-	p, err := usual.NewPace(c.BudgetOf(step), step, rest)
-	if err != nil {
-		panic("hafvf: alarms: " + err.Error()) // validate has passed the settings
-	}
-	return p
+	return checked(usual.NewPace(c.BudgetOf(step), step, rest))
 }
 
 // A decider decides on the alarms of the keys of a chain.
@@ -121,12 +117,9 @@ type decider struct {
 	measured           bool // the family learns how values scatter: counts and rates scatter as they do
 }
 
-// newDecider makes a decider. An error names what is wrong with the settings.
-func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider, error) {
-	zone, err := domain.Zone(cfg.Zone)
-	if err != nil {
-		return nil, fmt.Errorf("zone: %w", err)
-	}
+// newDecider makes a decider.
+func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
+	zone := checked(domain.Zone(cfg.Zone))
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
@@ -137,12 +130,10 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) (*decider,
 		usual:    Moments{make([]float64, n), make([]float64, n)},
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
-	if d.untimed, err = usual.NewProfile(settings); err != nil {
-		return nil, err
-	}
+	d.untimed = checked(usual.NewProfile(settings))
 	settings.Seasons, settings.Zone = cfg.Seasons, zone
-	d.timed, err = usual.NewProfile(settings)
-	return d, err
+	d.timed = checked(usual.NewProfile(settings))
+	return d
 }
 
 // values are what a step shows of the model's outputs, valid until the next call:

@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -47,40 +46,28 @@ func newChain(cfg hafvf.Config, all Config) (*chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks, err := newChecks(cfg)
-	if err != nil {
-		return nil, err
-	}
-	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: checks}
+	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg)}
 	if cfg.WarmUp > 0 {
-		c.fitted = checks.Model().(expfam.Fitted)
+		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()
 	}
 	c.scale = newScaling(cfg, bank)
 	if cfg.Season != nil {
-		if c.season, err = newSeason(cfg, bank); err != nil {
-			return nil, err
-		}
+		c.season = newSeason(cfg, bank)
 	}
 	c.bound = newBound(cfg, bank)
 	if bank.Detects() {
-		if c.decider, err = newDecider(*all.Alarms, cfg, bank.Model()); err != nil {
-			return nil, fmt.Errorf("alarms: %w", err)
-		}
+		c.decider = newDecider(*all.Alarms, cfg, bank.Model())
 	}
 	return c, nil
 }
 
-// newChecks makes the filter that checks observations as they come: that of a bank may take
-// rows with an exposure.
-func newChecks(cfg hafvf.Config) (*hafvf.Filter, error) {
-	m, err := expfam.New(cfg.Family, cfg.Prior, cfg.Dim)
-	if err != nil {
-		return nil, err
-	}
-	return hafvf.NewFilter(m, nil, 1), nil
+// newChecks makes the filter that checks observations as they come: that of a bank, which the
+// configuration has made, may take rows with an exposure.
+func newChecks(cfg hafvf.Config) *hafvf.Filter {
+	return hafvf.NewFilter(checked(expfam.New(cfg.Family, cfg.Prior, cfg.Dim)), nil, 1)
 }
 
 func (c *chain) check(o *Observation) error {

@@ -47,15 +47,15 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newListener(cfg)
+	return &Estimator{cfg: cfg, chains: chains, listener: newListener(cfg), aggregator: newAggregator(cfg.Aggregate), now: time.Now}, nil
+}
+
+// checked returns what is made of settings that were checked before: there is no error.
+func checked[T any](v T, err error) T {
 	if err != nil {
-		return nil, fmt.Errorf("alarms: %w", err)
+		panic("keyed: " + err.Error())
 	}
-	a, err := newAggregator(cfg.Aggregate)
-	if err != nil {
-		return nil, fmt.Errorf("aggregate: %w", err)
-	}
-	return &Estimator{cfg: cfg, chains: chains, listener: l, aggregator: a, now: time.Now}, nil
+	return v
 }
 
 // Patience is how long after a time the last observations before it are taken: the lateness, and
@@ -167,10 +167,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 // renew makes a chain what it was at first. What the keys of it share is scratch, but a panic
 // may have left it in the middle of something.
 func (est *Estimator) renew(c *chain) {
-	anew, err := newChain(c.cfg, est.cfg)
-	if err != nil {
-		panic("keyed: " + err.Error()) // the configuration has made c
-	}
+	anew := checked(newChain(c.cfg, est.cfg))
 	anew.admits = c.admits
 	*c = *anew
 }

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/internal/clock"
 	"hafvf/internal/compact"
+	"hafvf/internal/domain"
 )
 
 // intervals are what an aggregation keeps of one key.
@@ -40,12 +41,11 @@ type aggregator struct {
 	at, to time.Time
 }
 
-func newAggregator(cfg *AggregateConfig) (*aggregator, error) {
+func newAggregator(cfg *AggregateConfig) *aggregator {
 	if cfg == nil {
-		return nil, nil
+		return nil
 	}
-	g, err := cfg.grid()
-	return &aggregator{AggregateConfig: *cfg, grid: g}, err
+	return &aggregator{AggregateConfig: *cfg, grid: clock.Grid{Every: cfg.Every, Zone: checked(domain.Zone(cfg.Zone))}}
 }
 
 // of is the interval that t lies in.

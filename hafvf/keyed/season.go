@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"fmt"
 	"math"
 
 	"hafvf/hafvf"
@@ -50,14 +49,10 @@ type season struct {
 }
 
 // newSeason makes the season of a configuration that has one, and its bank.
-func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
+func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 	n := bank.Model().Outputs()
-	rhythm, err := usual.NewRhythm(*cfg.Season, n)
-	if err != nil {
-		return nil, fmt.Errorf("season.%w", err)
-	}
 	se := &season{
-		rhythm: rhythm, log: cfg.Family == "exponential",
+		rhythm: checked(usual.NewRhythm(*cfg.Season, n)), log: cfg.Family == "exponential",
 		at: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), expected: make([]float64, n), spread: make([]float64, n), learned: make([]float64, n), least: make([]float64, n),
 	}
 	if cfg.Family == "regression" {
@@ -72,7 +67,7 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) (*season, error) {
 			se.least[j] = leastScale
 		}
 	}
-	return se, nil
+	return se
 }
 
 // expose sets the exposure of counts to the season at the track's next observation.

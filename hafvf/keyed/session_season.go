@@ -62,12 +62,8 @@ func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *se
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		rhythm, err := usual.NewRhythm(cfg, se.coordinates)
-		if err != nil {
-			panic("keyed: season: " + err.Error()) // a part of a config that NewBank has checked
-		}
-		rhythm.Lasting()
-		of.rhythm = rhythm
+		of.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // of a part of a config that NewBank has checked
+		of.rhythm.Lasting()
 	}
 	return of
 }

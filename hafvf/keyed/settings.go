@@ -89,11 +89,7 @@ func (s Settings) String() string { return textOf(s) }
 
 // textOf is the JSON form of settings.
 func textOf(settings any) string {
-	text, err := json.Marshal(settings)
-	if err != nil {
-		panic("keyed: settings are not JSON: " + err.Error())
-	}
-	return string(text)
+	return string(checked(json.Marshal(settings)))
 }
 
 // AllSettings are the settings of all keys of a configuration. States that a runner keeps

@@ -57,15 +57,12 @@ type listener struct {
 }
 
 // newListener makes the listener of a configuration, nil without Config.Silence.
-func newListener(c Config) (*listener, error) {
+func newListener(c Config) *listener {
 	if c.Silence == nil {
-		return nil, nil
+		return nil
 	}
-	zone, err := domain.Zone(c.Alarms.Zone)
-	if err != nil {
-		return nil, err
-	}
-	return &listener{c.Silence.After, c.Alarms.Zone, usual.NewGapModel(zone, c.Alarms.Budget, c.Alarms.BudgetTime)}, nil
+	gaps := usual.NewGapModel(checked(domain.Zone(c.Alarms.Zone)), c.Alarms.Budget, c.Alarms.BudgetTime)
+	return &listener{c.Silence.After, c.Alarms.Zone, gaps}
 }
 
 // speak notes an observation, and returns the silence that it ends, nil where there was none.

@@ -199,9 +199,7 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	}
 	var a *aggregator
 	if cfg.Aggregate != nil {
-		if a, err = newAggregator(&AggregateConfig{Aggregation: *cfg.Aggregate}); err != nil {
-			return nil, fmt.Errorf("aggregate: %w", err)
-		}
+		a = newAggregator(&AggregateConfig{Aggregation: *cfg.Aggregate})
 	}
 	return &Smoother{cfg, keys, a}, nil
 }
@@ -217,11 +215,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks, err := newChecks(cfg)
-	if err != nil {
-		return nil, err
-	}
-	z := &smoothing{cfg: cfg, checks: checks, model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
+	z := &smoothing{cfg: cfg, checks: newChecks(cfg), model: bank.Model(), fits: cfg.WarmUp > 0, scale: newScaling(cfg, bank)}
 	if cfg.Season != nil {
 		z.season = newSessionSeason(cfg, bank)
 	}
@@ -345,11 +339,7 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 
 // renew makes the smoothing what it was at first, as Estimator.renew does.
 func (z *smoothing) renew(odds float64) {
-	anew, err := newSmoothing(z.cfg, odds)
-	if err != nil {
-		panic("keyed: " + err.Error()) // the configuration has made z
-	}
-	*z = *anew
+	*z = *checked(newSmoothing(z.cfg, odds))
 }
 
 // A division divides n observations into parts of about the same length.

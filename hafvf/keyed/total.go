@@ -29,13 +29,7 @@ type total struct {
 const QuantileError = 0.001
 
 // buckets are those of the sketches.
-var buckets = func() mapping.IndexMapping {
-	m, err := mapping.NewLogarithmicMapping(QuantileError)
-	if err != nil {
-		panic("keyed: " + err.Error())
-	}
-	return m
-}()
+var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(QuantileError))
 
 // add takes in an event.
 func (t *total) add(of Aggregate, o *Observation) {
