@@ -189,13 +189,17 @@ func (d *decoder) take(n int) []byte {
 	return b
 }
 
-// count reads a number from zero on.
-func (d *decoder) count() int {
+func (d *decoder) word() uint64 {
 	b := d.take(8)
 	if b == nil {
 		return 0
 	}
-	v := binary.LittleEndian.Uint64(b)
+	return binary.LittleEndian.Uint64(b)
+}
+
+// count reads a number from zero on.
+func (d *decoder) count() int {
+	v := d.word()
 	if v > math.MaxInt32 {
 		d.fail(fmt.Errorf("a count of %d is beyond belief", v))
 		return 0
@@ -203,13 +207,7 @@ func (d *decoder) count() int {
 	return int(v)
 }
 
-func (d *decoder) float() float64 {
-	b := d.take(8)
-	if b == nil {
-		return 0
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(b))
-}
+func (d *decoder) float() float64 { return math.Float64frombits(d.word()) }
 
 func (d *decoder) floats(n int) []float64 {
 	all := make([]float64, n)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -161,10 +162,7 @@ func (r *Reader) FloatsIn(v []float64) []float64 {
 	if n == 0 {
 		return nil
 	}
-	if cap(v) < n {
-		v = make([]float64, n)
-	}
-	v = v[:n]
+	v = slices.Grow(v[:0], n)[:n]
 	for i := range v {
 		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(r.B[8*i:]))
 	}
@@ -178,10 +176,7 @@ func (r *Reader) Vectors(v [][]float64) [][]float64 {
 	if n == 0 {
 		return nil
 	}
-	if cap(v) < n {
-		v = make([][]float64, n)
-	}
-	v = v[:n]
+	v = slices.Grow(v[:0], n)[:n]
 	for i := range v {
 		v[i] = r.FloatsIn(v[i])
 	}
