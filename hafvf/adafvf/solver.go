@@ -298,7 +298,7 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 	c.rho4 = 3 * r * r * r * r
 	c.rhoAfter = k * k * (alpha1*(q2/4+gain*q1) + gain*gain/2)
 
-	_, p1, p2, p3 := special.Polygamma(alpha)
+	_, _, p1, p2, p3 := special.Polygammas(alpha, true)
 	psi, psi1 := special.DigammaDelta(alpha, 0.5)
 	x1, x2, x3, x4, y1, y2 = mean*x1, mean*x2, mean*x3, mean*x4, mean*y1, mean*y2
 	c.omega = da*(psi-mean*logs) - alpha1*y1 + alpha*x1

@@ -156,7 +156,7 @@ func (l *dirichletLine) Gain(s float64) float64 {
 func (l *dirichletLine) Jet(s float64) Jet {
 	var j Jet
 	n := l.total + s*l.dn
-	_, p1, p2, p3 := special.Polygamma(n)
+	_, _, p1, p2, p3 := special.Polygammas(n, true)
 	d0, d1 := special.DigammaDelta(n, l.tn)
 	c := l.dn
 	c2 := c * c
@@ -167,7 +167,7 @@ func (l *dirichletLine) Jet(s float64) Jet {
 			continue
 		}
 		a := l.alpha[i] + s*c
-		_, p1, p2, p3 := special.Polygamma(a)
+		_, _, p1, p2, p3 := special.Polygammas(a, true)
 		c2 := c * c
 		j.F2 += c2 * p1
 		j.F3 += c2 * c * p2

@@ -51,7 +51,7 @@ func (l *gammaLine) Gain(s float64) float64 {
 
 func (l *gammaLine) Jet(s float64) Jet {
 	a, b := l.shape+s*l.da, l.rate+s*l.db
-	_, p1, p2, p3 := special.Polygamma(a)
+	_, _, p1, p2, p3 := special.Polygammas(a, true)
 	d0, d1 := special.DigammaDelta(a, l.ta)
 	A := l.da
 	r := l.db / b               // (ln b)′

@@ -403,7 +403,7 @@ func (l *gramLine) Jet(s float64) Jet {
 	c := n / 2
 	for i := range l.m {
 		a := (nu - float64(i)) / 2
-		_, p1, p2, p3 := special.Polygamma(a)
+		_, _, p1, p2, p3 := special.Polygammas(a, true)
 		d0, d1 := special.DigammaDelta(a, l.j/2)
 		jet.F2 += c * c * p1
 		jet.F3 += c * c * c * p2

@@ -15,7 +15,7 @@ func OfLogs(logW, log1W float64, start Dist) Dist {
 	for range 100 {
 		a0, a1 := special.DigammaDelta(a, b)
 		b0, b1 := special.DigammaDelta(b, a)
-		_, c1, _, _ := special.Polygamma(a + b)
+		_, _, c1, _, _ := special.Polygammas(a+b, false)
 		f, g := -a0-logW, -b0-log1W
 		// The Jacobian of (f, g) by (log a, log b).
 		fa, fb := -a*a1, -b*c1

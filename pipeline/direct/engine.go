@@ -253,16 +253,13 @@ func (e *engine) unblock(s *stage) {
 	}
 	s.sideIn = least
 	for _, sh := range s.shards {
-		rest := sh.blocked[:0]
-		for _, el := range sh.blocked {
-			if s.sidesReady(el) {
+		sh.blocked = slices.DeleteFunc(sh.blocked, func(el element) bool {
+			ready := s.sidesReady(el)
+			if ready {
 				sh.queue = append(sh.queue, el)
-			} else {
-				rest = append(rest, el)
 			}
-		}
-		clear(sh.blocked[len(rest):])
-		sh.blocked = rest
+			return ready
+		})
 	}
 }
 

@@ -94,12 +94,9 @@ func readHeld(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]hel
 	return inner, held
 }
 
-// AppendBinary appends the encoded fleet to b.
+// AppendBinary appends the encoded fleet to b. The error is always nil.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
-	inner, err := f.of.AppendBinary(nil)
-	if err != nil {
-		return b, err
-	}
+	inner, _ := f.of.AppendBinary(nil) // which never fails
 	b = compact.AppendString(b, string(inner))
 	b = binary.AppendUvarint(b, uint64(len(f.held)))
 	for _, name := range slices.SortedFunc(maps.Keys(f.held), incidents.AlarmName.Compare) {

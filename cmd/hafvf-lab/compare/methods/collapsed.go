@@ -188,8 +188,9 @@ var tabledNodes = func() (t [2 * mostSide]struct{ x, logStep float64 }) {
 func (r *trapezoid) between(p, q betaPrior, stride int) {
 	// Mean and variance of logit w.
 	at := func(d betaPrior) (mean, variance float64) {
-		a0, a1, _, _ := special.Polygamma(d.a)
-		b0, b1, _, _ := special.Polygamma(d.b)
+		az, a0, a1, _, _ := special.Polygammas(d.a, false)
+		bz, b0, b1, _, _ := special.Polygammas(d.b, false)
+		a0, b0 = a0+special.Log(az), b0+special.Log(bz)
 		return a0 - b0, a1 + b1
 	}
 	mean, variance := at(p)
