@@ -79,7 +79,7 @@ func (c Config) Filter() (*Filter, error) {
 		return nil, errors.New("scale: one filter has none; package keyed scales")
 	}
 	c = c.withDefaults()
-	m, err := New(c.Family, c.Prior, c.Dim)
+	m, err := expfam.New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (c Config) Filter() (*Filter, error) {
 // it is the bank of the values less their season. An error names what is wrong.
 func (c Config) NewBank() (*Bank, error) {
 	c = c.withDefaults()
-	m, err := New(c.Family, c.Prior, c.Dim)
+	m, err := expfam.New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@
 // and whether the iteration converged. Converged is reported, never assumed; the
 // state is valid either way.
 //
-// Settings and observations that come from users are checked by New, Config and
+// Settings and observations that come from users are checked by expfam.New, Config and
 // Check, which return errors. NewFilter and NewBank take values that a program names, and
 // panic if one is out of range, as all methods do at a vector or a state of the wrong length.
 // Numbers that are undefined are NaN.

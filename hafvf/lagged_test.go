@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
 )
@@ -75,7 +76,7 @@ func TestRealTraces(t *testing.T) {
 
 // normalOf is the model of the family normal with that prior.
 func normalOf(mu, kappa, alpha, beta float64) Model {
-	m := must(New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0))
+	m := must(expfam.New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0))
 	return m
 }
 

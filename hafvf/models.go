@@ -7,9 +7,3 @@ type Model = expfam.Model
 
 // Params of a naive prior θ₀ by their textbook names, as in package expfam.
 type Params = expfam.Params
-
-// New makes the model of a family from the textbook parameters of its naive prior, as
-// expfam.New does.
-func New(family string, params Params, dim int) (Model, error) {
-	return expfam.New(family, params, dim)
-}

@@ -27,8 +27,6 @@ type decoding struct {
 	more     int // observations and rejected ones than there were records
 }
 
-func (d *decoding) start() { d.rejected, d.more = 0, 0 }
-
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	taken, rejected := 0, d.rejected
 	records := d.decoder.Decode(element, func(key string, o *keyed.Observation) error {

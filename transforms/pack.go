@@ -78,7 +78,7 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 }
 
 func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	p.in.start()
+	p.in.rejected, p.in.more = 0, 0
 	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()

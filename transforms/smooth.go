@@ -137,7 +137,7 @@ func (a *admitFn) Setup(ctx context.Context) (err error) {
 }
 
 func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	a.in.start()
+	a.in.rejected, a.in.more = 0, 0
 	a.blocks = map[string]*admitted{}
 	a.size, a.taken, a.refused = 0, 0, 0
 }

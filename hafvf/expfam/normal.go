@@ -1,8 +1,6 @@
 package expfam
 
-import (
-	"hafvf/internal/special"
-)
+import "hafvf/internal/special"
 
 func init() {
 	Register("normal", func(p Prior, _ int) (Model, error) {

@@ -102,7 +102,7 @@ func (b *bound) recall(t *Track, xs [][]float64) {
 // expect sets what the key expects: after the warm-up what the running regime predicts, and in
 // it, once there is one, location and scale.
 func (b *bound) expect(t *Track, elapsed float64, xs [][]float64) {
-	if !t.warming() && len(t.warmUp) == 0 { // nor is a warm-up learned again
+	if t.settled && len(t.warmUp) == 0 { // nor is a warm-up learned again
 		b.bank.PredictRegime(b.mean, b.sd, t.state, elapsed, t.chain.regressors(t.state, Observation{X: xs}))
 		return
 	}

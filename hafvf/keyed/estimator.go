@@ -184,7 +184,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c := t.chain
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
-	out.WarmUp = t.warming()
+	out.WarmUp = !t.settled
 	if t.pulse != nil && est.aggregator == nil { // otherwise it has heard the events
 		out.Silence = est.listener.speak(t.pulse, given.Time, t.pays)
 	}
@@ -192,7 +192,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	o.X = tried(c.checks.Model(), o.X)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
 	row := c.regressors(t.state, o)
-	known := !t.warming() || t.locationScale != nil // there is a prior
+	known := t.settled || t.locationScale != nil // there is a prior
 	var before regime
 	if known {
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
@@ -204,7 +204,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	addJacobian(&outcome, jacobian)
 	c.restore(out, before, known)
 	c.score(out, outcome, known)
-	if t.warming() && t.refit(o) {
+	if !t.settled && t.refit(o) {
 		outcome = c.replay(t, est.cfg.TimeUnit)
 		addJacobian(&outcome, jacobian)
 		known = true

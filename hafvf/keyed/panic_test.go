@@ -157,7 +157,7 @@ func TestPanicsInARow(t *testing.T) {
 	if e := bad(); !e.Anew || e.Unlearned != "" || e.N != 31 {
 		t.Errorf("third panic: %+v", e)
 	}
-	if !track.warming() {
+	if track.settled {
 		t.Error("the key has not begun anew")
 	}
 }

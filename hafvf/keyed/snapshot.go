@@ -35,13 +35,13 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	var out Estimate
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
-		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: e.warming(), Estimate: out.Estimate,
+		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: !e.settled, Estimate: out.Estimate,
 		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
 	}
 	if e.pulse != nil {
 		s.Time = later(s.Time, e.pulse.last)
 	}
-	if e.warming() && e.locationScale == nil {
+	if !e.settled && e.locationScale == nil {
 		return s, nil
 	}
 	c.usePrior(e.Track)

@@ -90,9 +90,6 @@ func (est *Estimator) bind(t *Track) {
 	}
 }
 
-// warming reports whether the prior is still being set.
-func (t *Track) warming() bool { return !t.settled }
-
 // elapsed returns how many units of time have passed since the last observation, 1
 // without a time unit.
 func (t *Track) elapsed(o Observation, unit time.Duration) float64 {

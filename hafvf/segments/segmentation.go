@@ -127,9 +127,7 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 	}
 	// Before the first observation there is what the part before says.
 	for t := range g.at[0] + 1 {
-		if g.joint == g.joint {
-			g.Evidence[t] = g.joint
-		} else {
+		if g.Evidence[t] = g.joint; math.IsNaN(g.joint) {
 			g.Evidence[t] = 0
 		}
 	}

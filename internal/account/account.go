@@ -107,7 +107,7 @@ func Open(k Keeper) *Run {
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts, and has no balance.
 func Watch() *Run {
-	r := &Run{}
+	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}, awaited: map[any]time.Time{}}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
 	return r
@@ -315,9 +315,6 @@ func (r *Run) Matched(exception int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.matched == nil {
-		r.matched = map[int]bool{}
-	}
 	r.matched[exception] = true
 }
 
@@ -335,9 +332,6 @@ func (r *Run) Deleted(topic string, n int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.deleted == nil {
-		r.deleted = map[string]int64{}
-	}
 	r.deleted[topic] += n
 }
 
@@ -359,9 +353,6 @@ func (r *Run) Await(node any, at time.Time) {
 	if at.IsZero() {
 		delete(r.awaited, node)
 		return
-	}
-	if r.awaited == nil {
-		r.awaited = map[any]time.Time{}
 	}
 	r.awaited[node] = at
 }

@@ -136,7 +136,7 @@ func removeLeft(path string) {
 			continue
 		}
 		if free, err := filelock.Try(f); err == nil && free {
-			remove(f, left)
+			filelock.Remove(f)
 		} else {
 			f.Close()
 		}
@@ -145,18 +145,6 @@ func removeLeft(path string) {
 
 // randomLetters are those of rand.Text.
 const randomLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-
-// remove removes an open file and closes it, where possible in this order: a lock is held until
-// the name is gone.
-func remove(f *os.File, path string) {
-	if filelock.RemovesOpen {
-		os.Remove(path)
-		f.Close()
-		return
-	}
-	f.Close()
-	os.Remove(path)
-}
 
 // Commit gives the file its name, in place of the file that is there, and removes the partial
 // one that an earlier Keep has left. The content must have been written out with Sync.
@@ -199,4 +187,4 @@ func (f *File) rename(path string) error {
 }
 
 // Discard removes the temporary file.
-func (f *File) Discard() { remove(f.File, f.Name()) }
+func (f *File) Discard() { filelock.Remove(f.File) }

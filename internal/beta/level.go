@@ -50,9 +50,9 @@ type Level struct {
 
 	c        float64   // concentration
 	psi      [3]gammas // at a, b and c
-	gap      [2]gammaGap
+	gap      [2]gammas
 	priorPsi [3]gammas // only where the level above is learned
-	priorGap [2]gammaGap
+	priorGap [2]gammas
 	over     power // of the weight over the time elapsed; unset where that is 1
 }
 
@@ -64,22 +64,20 @@ func (l *Level) Memory() (mean, variance float64) {
 	return l.over.m, l.over.v
 }
 
-// gammas are ψ = ln z + r0 and ψ₁ … ψ₃ at one point, ψ₃ of priors only.
+// gammas are ψ = ln z + r0 and ψ₁ … ψ₃ at one point, ψ₃ of priors only. Or they are a gap,
+// ψ(x) − ψ(c) and the same for ψ₁ … ψ₃, where x is one of a and b, and c their sum. The
+// Fisher information of a Beta is made of gaps: where x is nearly c, it lies in digits that
+// the polygammas themselves have not.
 type gammas struct{ z, r0, p1, p2, p3 float64 }
 
 // psi is ψ itself.
 func (g *gammas) psi() float64 { return special.Log(g.z) + g.r0 }
 
-// A gammaGap is ψ(x) − ψ(c) = ln z + r0 and the same for ψ₁ … ψ₃, where x is one
-// of a and b, and c their sum. The Fisher information of a Beta is made of these:
-// where x is nearly c, it lies in digits that the polygammas themselves have not.
-type gammaGap struct{ z, r0, p1, p2, p3 float64 }
-
 // lopsided is the ratio of a and b above which the gap is summed term by term.
 const lopsided = 1e3
 
 // setGammas fills in the polygammas of Beta(a, b), and their gaps.
-func setGammas(a, b float64, third bool, psi *[3]gammas, g *[2]gammaGap) {
+func setGammas(a, b float64, third bool, psi *[3]gammas, g *[2]gammas) {
 	psi[0].set(a, third)
 	psi[1].set(b, third)
 	psi[2].set(a+b, third)
@@ -99,21 +97,18 @@ func (g *gammas) set(x float64, third bool) {
 	g.z, g.r0, g.p1, g.p2, g.p3 = special.Polygammas(x, third)
 }
 
-func (g *gammas) gap(c *gammas) gammaGap {
-	return gammaGap{g.z / c.z, g.r0 - c.r0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
+func (g *gammas) gap(c *gammas) gammas {
+	return gammas{g.z / c.z, g.r0 - c.r0, g.p1 - c.p1, g.p2 - c.p2, g.p3 - c.p3}
 }
 
-// psi is ψ(x) − ψ(c).
-func (g *gammaGap) psi() float64 { return special.Log(g.z) + g.r0 }
-
 // gapAt is the gap between x and x + k for k much smaller than x.
-func gapAt(x, k float64) gammaGap {
+func gapAt(x, k float64) gammas {
 	d0, d1 := special.DigammaDelta(x, k)
 	c := x + k
 	if x < special.Asymptotic {
 		_, _, _, p2, p3 := special.Polygammas(x, true)
 		_, _, _, c2, c3 := special.Polygammas(c, true)
-		return gammaGap{1, -d0, -d1, p2 - c2, p3 - c3}
+		return gammas{1, -d0, -d1, p2 - c2, p3 - c3}
 	}
 	// ψ₂(x) = −1/x² − 1/x³ − 1/2x⁴ + …, of which the differences are
 	// k·(x+c)/(xc)² and so on.
@@ -124,7 +119,7 @@ func gapAt(x, k float64) gammaGap {
 	s3 := s1 * (r*r + q*q)
 	s5 := s1 * (r*r - r*q + q*q) * s2
 	// ψ₃ enters the Hessian only: two terms of it will do.
-	return gammaGap{1, -d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
+	return gammas{1, -d0, -d1, -d * (s1 + s2 + s3/2 - s5/6), d * (2*s2 + 3*s3)}
 }
 
 // Place moves the level to (x, y).

@@ -130,13 +130,21 @@ func textOf(f *os.File, path string) (string, error) {
 
 // Release gives the lock back, and removes its file.
 func (l *Lock) Release() {
-	ours := At(l.file, l.file.Name())
-	if ours && RemovesOpen {
-		os.Remove(l.file.Name()) // first: whoever has opened it sees in At that it is gone
+	if At(l.file, l.file.Name()) {
+		Remove(l.file)
+	} else {
+		l.file.Close()
 	}
-	l.file.Close()
-	if ours && !RemovesOpen {
-		os.Remove(l.file.Name()) // does nothing if somebody has opened it
+}
+
+// Remove removes an open file and closes it. A lock is held until the name is gone, where possible.
+func Remove(f *os.File) {
+	if RemovesOpen {
+		os.Remove(f.Name()) // first: whoever has opened it sees in At that it is gone
+	}
+	f.Close()
+	if !RemovesOpen {
+		os.Remove(f.Name()) // does nothing if somebody has opened it
 	}
 }
 

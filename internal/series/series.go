@@ -2,6 +2,7 @@
 package series
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,11 +23,7 @@ func Key(labels map[string]string) string {
 		if label == nameLabel {
 			continue
 		}
-		b.WriteString(between)
-		b.WriteString(label)
-		b.WriteString(`="`)
-		b.WriteString(escapes.Replace(labels[label]))
-		b.WriteByte('"')
+		fmt.Fprintf(&b, `%s%s="%s"`, between, label, escapes.Replace(labels[label]))
 		between = ","
 	}
 	if between == "," {

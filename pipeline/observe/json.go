@@ -126,7 +126,7 @@ func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 	default:
 		object = found.KeyFields
 	}
-	fields := make([][]byte, len(parts))
+	fields := slices.Clone(parts)
 	for i := range parts {
 		if parts[i] != nil {
 			continue
@@ -143,11 +143,7 @@ func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 			}
 		}
 	}
-	for i, f := range fields {
-		if parts[i] == nil {
-			parts[i] = f
-		}
-	}
+	copy(parts, fields)
 	return nil
 }
 
