@@ -198,7 +198,7 @@ type Collector struct {
 	last       time.Time
 	rows       top
 	singles    top
-	incidents  map[string]*incident
+	incidents  map[string]*Alert // the last record of each id
 	ids        map[uint64]uint64
 	repeats    int64
 	differ     int64
@@ -213,16 +213,10 @@ type Collector struct {
 	live    bool             // has the last estimates of keys that alarmed of late, and no others
 }
 
-// An incident is the last record of an id.
-type incident struct {
-	Alert
-	records int
-}
-
 // NewCollector returns a collector that leaves out what is before from.
 func NewCollector(from time.Time) *Collector {
 	return &Collector{
-		from: from, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*incident{}, ids: map[uint64]uint64{},
+		from: from, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*Alert{}, ids: map[uint64]uint64{},
 		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
 	}
 }
@@ -337,24 +331,16 @@ func (c *Collector) repeated(a *Alert) {
 var seed = maphash.MakeSeed()
 
 func (c *Collector) addIncident(a *Alert) {
-	one := c.incidents[a.ID]
-	if one == nil {
-		one = &incident{}
-		c.incidents[a.ID] = one
-	}
-	one.records++
 	// The last record stands for all. Several may have one time: the end is the last of them, and
 	// an incident only grows.
-	if one.records > 1 {
-		switch order := a.Time.Compare(one.Time); {
-		case order < 0:
-			return
-		case order == 0 && (one.over() && !a.over() || one.over() == a.over() && a.Alarmed < one.Alarmed):
+	if was := c.incidents[a.ID]; was != nil {
+		order := a.Time.Compare(was.Time)
+		if order < 0 || order == 0 && (was.over() && !a.over() || was.over() == a.over() && a.Alarmed < was.Alarmed) {
 			return
 		}
 	}
-	n := one.records
-	*one = incident{*a, n}
+	one := *a
+	c.incidents[a.ID] = &one
 	if len(c.incidents) > maxIncidents {
 		one.Members = nil
 	}
@@ -396,18 +382,24 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	k.series.add(e, c.pointLimit)
 	if c.points += len(k.series.points) - before; c.points > maxPoints && c.pointLimit > minKeyPoints {
 		c.pointLimit /= 2
-		c.points = 0
 		for _, k := range c.order {
 			if k.series != nil {
 				k.series.thin(c.pointLimit)
-				c.points += len(k.series.points)
 			}
 		}
+		c.countPoints()
 	}
 }
 
-// skipEarly counts a record from before the period.
-func (c *Collector) skipEarly() { c.early++ }
+// countPoints counts the points of all series anew.
+func (c *Collector) countPoints() {
+	c.points = 0
+	for _, k := range c.order {
+		if k.series != nil {
+			c.points += len(k.series.points)
+		}
+	}
+}
 
 // skip counts an estimate of a key that no series is kept of. It reports false where the estimate
 // has to be added in full.

@@ -78,15 +78,14 @@ type Incident struct {
 
 // A Row is an alarm.
 type Row struct {
-	Key             string
-	ID              int // of the key, in the map; −1 where it is not there
-	Kind            string
-	Time            time.Time
-	Score, Size     float64
-	Threshold       float64
-	InIncident      bool
-	Chance          float64 // of a member: the probability that it belongs to the incident
-	Message, Record string
+	Key         string
+	ID          int // of the key, in the map; −1 where it is not there
+	Kind        string
+	Time        time.Time
+	Score, Size float64
+	InIncident  bool
+	Chance      float64 // of a member: the probability that it belongs to the incident
+	Message     string
 }
 
 // A Silent is a key from which nothing has come.
@@ -189,15 +188,13 @@ func (c *Collector) Page() *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := &Page{Sources: c.sources, Notes: slices.Clone(c.notes), First: c.first, Last: c.last, Keys: len(c.order), Estimates: c.estimates, Alarms: int64(len(c.alarms))}
-	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
-		p.Alerts += c.counts[kind]
-	}
 	for _, kind := range kinds {
 		if n := c.counts[kind]; n > 0 {
 			p.Counts = append(p.Counts, Count{n, kind})
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.counts)) {
+		p.Alerts += c.counts[kind]
 		if !slices.Contains(kinds, kind) {
 			name := kind
 			if kind == "incident" {
@@ -218,12 +215,7 @@ func (c *Collector) Page() *Page {
 	c.addSilent(p)
 	c.addNoisy(p, happened, ids)
 	c.addData(p, happened)
-	c.points = 0
-	for _, k := range c.order {
-		if k.series != nil {
-			c.points += len(k.series.points)
-		}
-	}
+	c.countPoints()
 	c.addNotes(p)
 	return p
 }
@@ -271,7 +263,7 @@ func (c *Collector) idOf(name string, ids map[*key]int) int {
 
 func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool {
 	members := map[membership]bool{}
-	var all []*incident
+	var all []*Alert
 	for _, one := range c.incidents {
 		for _, m := range one.Members {
 			members[membership{m.Key, unix(m.Time)}] = true
@@ -282,10 +274,9 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *incident) int {
-		switch {
-		case a.Alert.Page != b.Alert.Page:
-			if a.Alert.Page {
+	slices.SortFunc(all, func(a, b *Alert) int {
+		if a.Page != b.Page {
+			if a.Page {
 				return -1
 			}
 			return 1
@@ -297,14 +288,14 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		if !one.over() {
 			p.OpenCount++
 		}
-		if one.Alert.Page {
+		if one.Page {
 			p.PageCount++
 		}
 	}
 	for _, one := range all[:min(len(all), shownIncidents)] {
 		i := Incident{
 			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
-			Open: !one.over(), Page: one.Alert.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
+			Open: !one.over(), Page: one.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
 		}
 		if i.Group == "" {
 			i.Group = one.Key
@@ -327,9 +318,8 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bool) {
 	row := func(d *detail) Row {
 		return Row{
-			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Threshold: float64(d.threshold), Size: float64(d.size),
-			InIncident: d.inIncident || members[membership{d.key.name, d.at}],
-			Message:    shortened(d.message), Record: shortened(d.id),
+			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Size: float64(d.size),
+			InIncident: d.inIncident || members[membership{d.key.name, d.at}], Message: shortened(d.message),
 		}
 	}
 	c.rows.cut()
@@ -372,11 +362,10 @@ func (c *Collector) addSilent(p *Page) {
 func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
 	noisy := func(k *key) Noisy {
-		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Largest: k.mutedScore}
+		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Largest: k.mutedScore, Advice: k.advice()}
 		if weeks >= 1 {
 			n.PerWeek = float64(k.alarms) / weeks
 		}
-		n.Advice = k.advice()
 		return n
 	}
 	byNumber := slices.Clone(happened)
@@ -458,14 +447,14 @@ func (g grid) ticks() (all []Tick) {
 	return all
 }
 
-// classOf is how dark a cell with that score is.
-func classOf(score float64) int {
-	for i, limit := range scoreClasses {
-		if score < limit {
-			return i + 1
+// classOf is how dark a cell with that value is, by limits in a unit.
+func classOf(v float64, limits []float64, unit float64) uint8 {
+	for i, limit := range limits {
+		if v < limit*unit {
+			return uint8(i + 1)
 		}
 	}
-	return len(scoreClasses) + 1
+	return uint8(len(limits) + 1)
 }
 
 var (
@@ -508,15 +497,8 @@ func countStrip(counts []int) Strip {
 	average := max(float64(all)/float64(len(counts)), 1)
 	cells := make([]uint8, len(counts))
 	for i, n := range counts {
-		if n == 0 {
-			continue
-		}
-		cells[i] = uint8(len(countClasses) + 1)
-		for class, limit := range countClasses {
-			if float64(n) < limit*average {
-				cells[i] = uint8(class + 1)
-				break
-			}
+		if n > 0 {
+			cells[i] = classOf(float64(n), countClasses, average)
 		}
 	}
 	return stripOf(cells)
@@ -624,7 +606,7 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		if s := a.weight(); a.kind != silent && !(largest[a.key] >= s) {
 			largest[a.key] = s
 		}
-		switch class := uint8(classOf(a.weight())); {
+		switch class := classOf(a.weight(), scoreClasses, 1); {
 		case a.kind == silent:
 			if row[column] == 0 {
 				row[column] = silentOnly
@@ -647,7 +629,7 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		if rest, ok := strings.CutPrefix(name, k.group); ok && k.group != "" {
 			name = rest[1:]
 		}
-		t.Rows = append(t.Rows, KeyRow{Key: shown(name), ID: i, Alarms: k.alarms, Says: says, Strip: stripOf(cells[k])})
+		t.Rows = append(t.Rows, KeyRow{Key: shown(name), ID: i, Alarms: k.alarms, Says: says, Series: k.drawn(), Strip: stripOf(cells[k])})
 	}
 	all := slices.SortedFunc(maps.Values(groups), func(a, b *tally) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name))
@@ -695,26 +677,17 @@ func stepName(d time.Duration) string {
 func (c *Collector) addData(p *Page, happened []*key) {
 	rows := happened[:min(len(happened), shownKeys)]
 	recent := map[*key][]*alarm{}
-	for _, k := range rows {
-		recent[k] = []*alarm{}
-	}
 	for i := range c.alarms {
-		a := &c.alarms[i]
-		if list, shown := recent[a.key]; shown && a.at != noTime {
-			recent[a.key] = append(list, a)
+		if a := &c.alarms[i]; a.at != noTime {
+			recent[a.key] = append(recent[a.key], a)
 		}
 	}
-	drawn := 0
 	for _, k := range rows {
-		if k.series != nil && len(k.series.points) > 0 && drawn < maxFollowed {
-			drawn++
+		if k.drawn() && p.SeriesKeys < maxFollowed {
+			p.SeriesKeys++
 		}
 	}
-	perKey := 0
-	if drawn > 0 {
-		perKey = min(max(pagePoints/drawn, 300), 1500)
-	}
-	p.SeriesKeys = drawn
+	perKey := min(max(pagePoints/max(p.SeriesKeys, 1), 300), 1500)
 	b := []byte(`{"kinds":`)
 	names, _ := json.Marshal(kinds)
 	b = append(b, names...)
@@ -723,7 +696,7 @@ func (c *Collector) addData(p *Page, happened []*key) {
 		b = fmt.Appendf(b, `,"first":%d,"step":%d,"columns":%d`, g.first.Unix(), int64(g.step.Seconds()), g.columns)
 	}
 	b = append(b, `,"keys":[`...)
-	drawn = 0
+	drawn := 0
 	for i, k := range rows {
 		if i > 0 {
 			b = append(b, ',')
@@ -736,13 +709,13 @@ func (c *Collector) addData(p *Page, happened []*key) {
 			if j > 0 {
 				b = append(b, ',')
 			}
-			b = fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, jsonNumber(float64(a.score), 1), jsonNumber(float64(a.size), 2))
+			b = fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
 		}
 		b = append(b, ']')
 		if n := len(list) - keyAlarms; n > 0 {
 			b = fmt.Appendf(b, `,"left":%d`, n)
 		}
-		if k.series != nil && len(k.series.points) > 0 && drawn < p.SeriesKeys {
+		if k.drawn() && drawn < p.SeriesKeys {
 			drawn++
 			b = append(b, `,"series":`...)
 			b = k.series.append(b, perKey)
@@ -760,23 +733,10 @@ func (c *Collector) addData(p *Page, happened []*key) {
 			}
 		}
 	}
-	if p.Map != nil {
-		for i := range p.Map.Groups {
-			for j := range p.Map.Groups[i].Rows {
-				row := &p.Map.Groups[i].Rows[j]
-				s := rows[row.ID].series
-				row.Series = s != nil && len(s.points) > 0
-			}
-		}
-	}
 }
 
-func jsonNumber(v float64, digits int) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "null"
-	}
-	return string(trimmed(strconv.AppendFloat(nil, v, 'f', digits, 64), 0))
-}
+// drawn reports whether there are points of the key to draw.
+func (k *key) drawn() bool { return k.series != nil && len(k.series.points) > 0 }
 
 // addNotes says what of the input is not as one would expect.
 func (c *Collector) addNotes(p *Page) {
@@ -808,7 +768,7 @@ func (c *Collector) addNotes(p *Page) {
 // number is v with three digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
-	case math.IsNaN(v) || math.IsInf(v, 0):
+	case !isNumber(v):
 		return "–"
 	case a >= 1e7:
 		return strconv.FormatFloat(v, 'g', 3, 64)

@@ -92,7 +92,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 			records++
 			switch {
 			case !r.parsed && r.time.Before(from):
-				c.skipEarly()
+				c.early++
 				return nil
 			case !r.parsed && c.skip(r.key, r.time):
 				return nil
@@ -205,32 +205,20 @@ func (r *line) look(raw []byte) bool {
 	if !ok {
 		return false
 	}
+	if r.key, rest, ok = bytes.Cut(rest, timeNext); !ok || bytes.ContainsAny(r.key, `"\`) {
+		return false
+	}
 	end := bytes.IndexByte(rest, '"')
-	if end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
-		return false
-	}
-	r.key = rest[:end]
-	rest, ok = bytes.CutPrefix(rest[end:], timeNext)
-	if !ok {
-		return false
-	}
-	if end = bytes.IndexByte(rest, '"'); end < 0 || end > 40 {
+	if end < 0 || end > 40 {
 		return false
 	}
 	at, err := time.Parse(time.RFC3339, string(rest[:end]))
 	if err != nil {
 		return false
 	}
-	r.time = at
-	rest = rest[end:]
-	switch {
-	case bytes.HasPrefix(rest, kindNext):
-		r.alert = true
-	case bytes.HasPrefix(rest, idNext) || bytes.HasPrefix(rest, countNext):
-	default:
-		return false
-	}
-	return true
+	r.time, rest = at, rest[end:]
+	r.alert = bytes.HasPrefix(rest, kindNext)
+	return r.alert || bytes.HasPrefix(rest, idNext) || bytes.HasPrefix(rest, countNext)
 }
 
 // parse reads what a page needs of the record. Of an estimate that is a part of output.Record: there

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -64,15 +65,7 @@ func (s *series) add(e *Estimate, limit int) {
 // largest score, and every alarm.
 func (s *series) thin(n int) {
 	if s.unsorted {
-		slices.SortStableFunc(s.points, func(a, b point) int {
-			switch {
-			case a.at < b.at:
-				return -1
-			case a.at > b.at:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(s.points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 		s.unsorted = false
 	}
 	if len(s.points) <= n {
@@ -130,15 +123,10 @@ func (s *series) append(b []byte, n int) []byte {
 		fine = min(max(int(math.Ceil(-math.Log10(spread/4000))), 0), 300)
 	}
 	value := func(b []byte, v float64) []byte {
-		switch {
-		case math.IsNaN(v) || math.IsInf(v, 0):
-			return append(b, "null"...)
-		case fine > 12 || math.Abs(v) >= 1e15:
+		if (fine > 12 || math.Abs(v) >= 1e15) && isNumber(v) {
 			return strconv.AppendFloat(b, v, 'g', 5, 64)
 		}
-		at := len(b)
-		b = strconv.AppendFloat(b, v, 'f', fine, 64)
-		return trimmed(b, at)
+		return appendNumber(b, v, fine)
 	}
 	b = append(b, `{"seen":`...)
 	b = strconv.AppendInt(b, int64(s.seen), 10)
@@ -148,14 +136,12 @@ func (s *series) append(b []byte, n int) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		at := len(b)
-		b = trimmed(strconv.AppendFloat(b, p.at-last, 'f', 3, 64), at)
+		b = appendNumber(b, p.at-last, 3)
 		last = p.at
 	}
 	b = append(b, ']')
 	column := func(name string, get func(*point) float64, write func([]byte, float64) []byte) {
-		there := slices.ContainsFunc(s.points, func(p point) bool { v := get(&p); return !math.IsNaN(v) && !math.IsInf(v, 0) })
-		if !there {
+		if !slices.ContainsFunc(s.points, func(p point) bool { return isNumber(get(&p)) }) {
 			return
 		}
 		b = append(b, `,"`...)
@@ -169,13 +155,7 @@ func (s *series) append(b []byte, n int) []byte {
 		}
 		b = append(b, ']')
 	}
-	short := func(b []byte, v float64) []byte {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return append(b, "null"...)
-		}
-		at := len(b)
-		return trimmed(strconv.AppendFloat(b, v, 'f', 1, 64), at)
-	}
+	short := func(b []byte, v float64) []byte { return appendNumber(b, v, 1) }
 	column("x", func(p *point) float64 { return p.x }, value)
 	column("um", func(p *point) float64 { return p.usual.mean }, value)
 	column("us", func(p *point) float64 { return p.usual.sd }, value)
@@ -196,8 +176,15 @@ func (s *series) append(b []byte, n int) []byte {
 	return append(b, "]}"...)
 }
 
-// trimmed is b without the zeros behind the point of the number that begins at that place.
-func trimmed(b []byte, at int) []byte {
+func isNumber(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// appendNumber appends a number as JSON, without the zeros behind its point.
+func appendNumber(b []byte, v float64, digits int) []byte {
+	if !isNumber(v) {
+		return append(b, "null"...)
+	}
+	at := len(b)
+	b = strconv.AppendFloat(b, v, 'f', digits, 64)
 	if slices.Contains(b[at:], '.') {
 		for b[len(b)-1] == '0' {
 			b = b[:len(b)-1]

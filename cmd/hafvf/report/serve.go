@@ -156,7 +156,7 @@ type news struct {
 
 func newsOf(a *Alert) (kind string, n news) {
 	finite := func(v Number) *float64 {
-		if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
+		if f := float64(v); isNumber(f) {
 			return &f
 		}
 		return nil
