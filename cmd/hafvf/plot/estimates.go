@@ -11,6 +11,7 @@ import (
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/cmd/hafvf/output"
+	"hafvf/internal/message"
 )
 
 // estimates are what a picture shows of the estimate records of a key. All slices
@@ -160,12 +161,8 @@ func quiet(at []float64) (all [][2]float64) {
 	return all
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+// count is n of what has a plural in s.
+func count(n int, one string) string { return message.Count(n, one, one+"s") }
 
 // newDetected reads the detections of records in their order, at the places at.
 func newDetected(records []output.Record, at []float64, timed bool) *detected {
@@ -287,9 +284,7 @@ func (s *estimates) stack(large bool) chart.Stack {
 			}
 			panels[i].Layers = append(panels[i].Layers, silence)
 		}
-	}
-	if s.detected != nil {
-		for i := range panels {
+		if s.detected != nil {
 			panels[i].Layers = append(panels[i].Layers, s.marks(i == 0, large)...)
 		}
 	}
@@ -313,21 +308,14 @@ func (s *estimates) band() chart.Band {
 }
 
 func (s *estimates) dataPanel() chart.Panel {
-	if s.rates {
-		lo, hi := rateRange(s.low, s.high)
-		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
-			chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
-			s.band(),
-			rarer(s.data),
-		}}
-	}
 	lo, hi := dataRange(s.data, s.mean)
-	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: []chart.Layer{
-		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
+	if s.rates {
+		lo, hi = rateRange(s.low, s.high)
+	}
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: among(s.data, s.rates,
 		chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
 		s.band(),
-		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
-	}}
+	)}
 }
 
 var (
@@ -343,29 +331,23 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 	if s.brief {
 		estimate = "estimate"
 	}
+	flags := chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor}
+	regimes := chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4}
+	layers := []chart.Layer{
+		flags,
+		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
+		regimes,
+		s.band(),
+		chart.Arrows{Points: s.outliers, Color: outlierColor},
+	}
 	if s.rates {
 		lo, hi = rateRange(s.low, s.high)
+		layers = []chart.Layer{flags, regimes, s.band()}
 	}
 	if large {
 		hi += 0.06 * (hi - lo) // the place of the delays
 	}
-	if s.rates {
-		return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
-			chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor},
-			chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
-			s.band(),
-			rarer(s.data),
-		}}
-	}
-	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: []chart.Layer{
-		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
-		chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor},
-		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
-		chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4},
-		s.band(),
-		chart.Arrows{Points: s.outliers, Color: outlierColor},
-		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
-	}}
+	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: among(s.data, s.rates, layers...)}
 }
 
 // marks are what detection marks on every panel, in the legend of the first.
@@ -438,12 +420,7 @@ func (s *estimates) weightPanel() chart.Panel {
 }
 
 func (s *estimates) memoryPanel() chart.Panel {
-	lo, hi := math.Inf(1), 0.0
-	for _, m := range s.memory {
-		if m > 0 && m < math.Inf(1) {
-			lo, hi = min(lo, m), max(hi, m)
-		}
-	}
+	lo, hi := positive(s.memory)
 	p := chart.Panel{Share: 1, Max: max(1.05*hi, 1e-9), Layers: []chart.Layer{
 		chart.Line{Name: "memory (observations)" + s.whose(), X: s.at, Y: s.memory, Color: chart.Blue, Width: 0.9},
 	}}

@@ -234,6 +234,27 @@ func areRates(data []chart.Point, mean []float64) bool {
 		!slices.ContainsFunc(mean, func(m float64) bool { return m < 0 || m > 1 })
 }
 
+// among returns the layers of the data, with others between: dots above, and arrows below at what
+// lies beyond the axis; of rates only rarer.
+func among(data []chart.Point, rates bool, others ...chart.Layer) []chart.Layer {
+	if rates {
+		return append(others, rarer(data))
+	}
+	dots := chart.Dots{Name: "observed", Points: data, Color: chart.Black}
+	return append(append([]chart.Layer{dots}, others...), chart.Arrows{Name: "beyond the axis", Points: data, Color: chart.Black})
+}
+
+// positive is the range of the numbers that are finite and above 0; hi is 0 without any.
+func positive(v []float64) (lo, hi float64) {
+	lo = math.Inf(1)
+	for _, x := range v {
+		if x > 0 && x < math.Inf(1) {
+			lo, hi = min(lo, x), max(hi, x)
+		}
+	}
+	return lo, hi
+}
+
 // rateBand is the part of a band about a rate that lies in [0, 1].
 func rateBand(mean, off float64) (low, high float64) { return max(0, mean-off), min(1, mean+off) }
 

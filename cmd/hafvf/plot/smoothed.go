@@ -39,7 +39,7 @@ type smoothed struct {
 func newSmoothed(h history, odds float64) *smoothed {
 	s := &smoothed{key: h.key}
 	records := latest(h.records)
-	at := func(r output.Record) float64 { return unixSeconds(*r.Time) }
+	at := func(r output.Record) float64 { return seconds(*r.Time) }
 	slices.SortStableFunc(records, func(a, b output.Record) int {
 		return cmp.Or(a.Session.Start.Compare(*b.Session.Start), cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
 	})
@@ -76,7 +76,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 		if r.Change {
 			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(output.OrNaN(r.Probability)))
 			if p := r.Interval; p != nil && p.From != nil && p.To != nil {
-				s.places = append(s.places, [2]float64{unixSeconds(*p.From), unixSeconds(*p.To)})
+				s.places = append(s.places, [2]float64{seconds(*p.From), seconds(*p.To)})
 			}
 		}
 		enough := math.Log(odds)
@@ -104,8 +104,6 @@ func newSmoothed(h history, odds float64) *smoothed {
 	s.note = strings.Join(notes, ", ")
 	return s
 }
-
-func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // percent is a probability to be read beside a line.
 func percent(p float64) string {
@@ -155,15 +153,14 @@ func latest(records []output.Record) []output.Record {
 // data and evidence.
 func (s *smoothed) stack(large bool) chart.Stack {
 	panels := []chart.Panel{s.dataPanel()}
-	passes := slices.ContainsFunc(s.weights[0], func(w float64) bool { return !math.IsNaN(w) }) // not in brief records
+	passes := some(s.weights[0]) // not in brief records
 	if large && passes {
 		panels = append(panels, s.weightPanel())
 	}
 	if large {
-		panels = append(panels, s.memoryPanel(passes))
-	}
-	panels = append(panels, s.evidencePanel())
-	if !large {
+		panels = append(panels, s.memoryPanel(passes), s.evidencePanel())
+	} else {
+		panels = append(panels, s.evidencePanel())
 		panels[1].Share, panels[1].Ticks = 0.6, 2
 	}
 	for i := range panels {
@@ -195,23 +192,17 @@ func (s *smoothed) dataPanel() chart.Panel {
 	for i, m := range s.mean {
 		low[i], high[i] = m-1.96*s.sd[i], m+1.96*s.sd[i]
 	}
-	if areRates(s.data, s.mean) {
+	rates := areRates(s.data, s.mean)
+	if rates {
 		for i, m := range s.mean {
 			low[i], high[i] = rateBand(m, 1.96*s.sd[i])
 		}
 		lo, hi = rateRange(low, high)
-		return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(),
-			chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
-			chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
-			rarer(s.data),
-		)}
 	}
-	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(),
-		chart.Dots{Name: "observed", Points: s.data, Color: chart.Black},
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(), among(s.data, rates,
 		chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
 		chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
-		chart.Arrows{Name: "beyond the axis", Points: s.data, Color: chart.Black},
-	)}
+	)...)}
 }
 
 // segmentLayers are the means of the segments and the outliers, of records that have these.
@@ -233,26 +224,19 @@ func (s *smoothed) weightPanel() chart.Panel {
 }
 
 func (s *smoothed) memoryPanel(passes bool) chart.Panel {
-	lo, hi := math.Inf(1), 0.0
-	for _, pass := range s.memory {
-		for _, m := range pass {
-			if m > 0 && m < math.Inf(1) {
-				lo, hi = min(lo, m), max(hi, m)
-			}
-		}
-	}
+	lo, hi := positive(slices.Concat(s.memory[:]...))
 	if hi == 0 {
 		lo, hi = 1, 1
 	}
 	p := chart.Panel{Share: 1, Min: lo / 1.2, Max: hi * 1.2, Log: true}
+	both := chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9}
 	if passes {
+		both.Name = "smoothed"
 		p.Layers = append(p.Layers,
 			chart.Line{Name: "memory (observations) forward", X: s.at, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
-			chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9},
-			chart.Line{Name: "smoothed", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9})
-		return p
+			chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9})
 	}
-	p.Layers = append(p.Layers, chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9})
+	p.Layers = append(p.Layers, both)
 	return p
 }
 
