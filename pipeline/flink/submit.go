@@ -137,11 +137,7 @@ func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, e
 	if err != nil {
 		return nil, c.refused(err)
 	}
-	job, err := c.handedOver(ctx, server, running.GetJobId(), o.Name, known)
-	if err == nil {
-		job.final = o.Final
-	}
-	return job, err
+	return c.handedOver(ctx, server, running.GetJobId(), o, known)
 }
 
 // dialTimeout bounds how long a server may take to answer at all.
@@ -176,15 +172,15 @@ func (c *Cluster) refused(err error) error {
 }
 
 // handedOver waits until Flink has the job: a job of that name that was not known before.
-func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id, name string, known []listed) (*Job, error) {
+func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []listed) (*Job, error) {
 	for {
 		jobs, err := c.jobs(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, j := range jobs {
-			if j.Name == name && !slices.ContainsFunc(known, func(k listed) bool { return k.ID == j.ID }) {
-				return &Job{ID: j.ID, Name: name, cluster: c}, nil
+			if j.Name == o.Name && !slices.ContainsFunc(known, func(k listed) bool { return k.ID == j.ID }) {
+				return &Job{ID: j.ID, Name: o.Name, cluster: c, final: o.Final}, nil
 			}
 		}
 		state, err := server.GetState(ctx, &jobpb.GetJobStateRequest{JobId: id})

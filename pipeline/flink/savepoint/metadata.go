@@ -58,142 +58,114 @@ func readMetadata(b []byte) (all []keyed, err error) {
 	}
 	r.int64() // the checkpoint's id
 	for range r.count(8) {
-		if r.int32() != masterMagic && r.err == nil {
-			return nil, errShort
+		if r.int32() != masterMagic {
+			r.fail(errShort)
 		}
 		r.blob()
 	}
 	for range r.count(29) {
-		states, err := r.operator()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, states...)
+		all = append(all, r.operator()...)
 	}
 	return all, r.err
 }
 
 // operator reads the states of an operator, and returns the managed keyed ones.
-func (r *reader) operator() (all []keyed, err error) {
+func (r *reader) operator() (all []keyed) {
 	r.bytes(16) // its id
 	r.int32()   // its parallelism
 	groups := r.int32()
 	if groups <= 0 || groups > 1<<15 {
-		return nil, errShort
+		r.fail(errShort)
 	}
-	if _, err := r.handle(); err != nil { // of its coordinator
-		return nil, err
-	}
+	r.handle() // of its coordinator
 	n := r.int32()
 	if n > len(r.b)/4 {
-		return nil, errShort
+		r.fail(errShort)
 	}
-	for range n { // none, or -1 for an operator that has ended
+	for ; n > 0 && r.err == nil; n-- { // none, or -1 for an operator that has ended
 		if r.int32() < 0 {
 			continue // a subtask that has ended
 		}
 		for range 2 { // managed and raw operator state
 			if r.int32() != 0 {
-				if err := r.operatorState(); err != nil {
-					return nil, err
-				}
+				r.operatorState()
 			}
 		}
-		managed, err := r.keyed(false)
-		if err != nil {
-			return nil, err
-		}
-		if managed != nil {
+		if managed := r.keyed(false); managed != nil {
 			managed.groups = groups
 			all = append(all, *managed)
 		}
-		if _, err := r.keyed(true); err != nil {
-			return nil, err
-		}
+		r.keyed(true)
 		for range 2 { // of input and output channels
 			for range r.count(25) {
 				r.bytes(12) // subtask and channel
 				r.bytes(8 * r.count(8))
 				r.int64() // size
-				if _, err := r.handle(); err != nil {
-					return nil, err
-				}
+				r.handle()
 			}
 		}
-		if r.err != nil {
-			return nil, r.err
-		}
 	}
-	return all, r.err
+	return all
 }
 
 // operatorState reads over the state of an operator without keys.
-func (r *reader) operatorState() error {
-	switch kind := r.byte(); {
-	case r.err != nil:
-		return r.err
-	case kind == noHandle:
-		return nil
-	case kind != operatorHandle:
-		return errShort
+func (r *reader) operatorState() {
+	switch r.byte() {
+	case noHandle:
+	case operatorHandle:
+		for range r.count(7) {
+			r.text() // name
+			r.byte() // how it is dealt out
+			r.bytes(8 * r.count(8))
+		}
+		r.handle()
+	default:
+		r.fail(errShort)
 	}
-	for range r.count(7) {
-		r.text() // name
-		r.byte() // how it is dealt out
-		r.bytes(8 * r.count(8))
-	}
-	_, err := r.handle()
-	return err
 }
 
 // keyed reads the handle of a keyed state, nil where there is none. A raw one is what an
 // operator has written by itself.
-func (r *reader) keyed(raw bool) (*keyed, error) {
+func (r *reader) keyed(raw bool) *keyed {
 	kind := r.byte()
 	switch {
-	case r.err != nil:
-		return nil, r.err
 	case kind == noHandle:
-		return nil, nil
+		return nil
 	case kind == canonicalHandle, raw && (kind == keyGroupsHandle || kind == keyGroupsHandleV2):
 	case kind <= 14:
-		return nil, errNative
+		r.fail(errNative)
 	default:
-		return nil, errShort
+		r.fail(errShort)
 	}
 	k := &keyed{start: r.int32()}
 	for range r.count(8) {
 		k.offsets = append(k.offsets, r.int64())
 	}
-	var err error
-	if k.at, err = r.handle(); err != nil {
-		return nil, err
-	}
+	k.at = r.handle()
 	if kind == keyGroupsHandleV2 {
 		r.text() // its id
 	}
-	if k.start < 0 || r.err != nil {
-		return nil, errShort
+	if k.start < 0 {
+		r.fail(errShort)
 	}
-	return k, nil
+	return k
 }
 
 // handle reads the place of a stream.
-func (r *reader) handle() (h handle, err error) {
-	switch h.kind = r.byte(); {
-	case r.err != nil:
-	case h.kind == noHandle:
-	case h.kind == inlineHandle:
+func (r *reader) handle() (h handle) {
+	switch h.kind = r.byte(); h.kind {
+	case noHandle:
+	case inlineHandle:
 		r.text() // the path that it would have had
 		h.data = r.blob()
-	case h.kind == fileHandle:
+	case fileHandle:
 		r.int64() // size
 		h.path = string(r.text())
-	case h.kind == relativeHandle:
+	case relativeHandle:
 		h.path = string(r.text())
 		r.int64() // size
 	default:
-		return h, fmt.Errorf("it has a stream of kind %d, which cannot be read: it is damaged, or of another version of Flink", h.kind)
+		r.fail(fmt.Errorf("it has a stream of kind %d, which cannot be read: it is damaged, or of another version of Flink", h.kind))
 	}
-	return h, r.err
+	return h
 }

@@ -15,9 +15,16 @@ type reader struct {
 	err error
 }
 
+// fail notes an error, of which the first counts.
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err, r.b = err, nil
+	}
+}
+
 func (r *reader) bytes(n int) []byte {
 	if n < 0 || n > len(r.b) {
-		r.err, r.b = errShort, nil
+		r.fail(errShort)
 	}
 	if r.err != nil {
 		return nil
@@ -27,33 +34,18 @@ func (r *reader) bytes(n int) []byte {
 	return b
 }
 
-func (r *reader) byte() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
+// unsigned reads a number of n bytes, the highest first.
+func (r *reader) unsigned(n int) (v uint64) {
+	for _, b := range r.bytes(n) {
+		v = v<<8 | uint64(b)
 	}
-	return 0
+	return v
 }
 
-func (r *reader) int16() int16 {
-	if b := r.bytes(2); b != nil {
-		return int16(binary.BigEndian.Uint16(b))
-	}
-	return 0
-}
-
-func (r *reader) int32() int {
-	if b := r.bytes(4); b != nil {
-		return int(int32(binary.BigEndian.Uint32(b)))
-	}
-	return 0
-}
-
-func (r *reader) int64() int64 {
-	if b := r.bytes(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
+func (r *reader) byte() byte   { return byte(r.unsigned(1)) }
+func (r *reader) int16() int16 { return int16(r.unsigned(2)) }
+func (r *reader) int32() int   { return int(int32(r.unsigned(4))) }
+func (r *reader) int64() int64 { return int64(r.unsigned(8)) }
 
 // text reads what writeUTF wrote, which is UTF-8 for the names and paths here.
 func (r *reader) text() []byte { return r.bytes(int(uint16(r.int16()))) }
@@ -66,7 +58,7 @@ func (r *reader) blob() []byte { return r.bytes(r.int32()) }
 func (r *reader) varBlob() []byte {
 	n, size := binary.Uvarint(r.b)
 	if size <= 0 || n > uint64(len(r.b)-size) {
-		r.err, r.b = errShort, nil
+		r.fail(errShort)
 		return nil
 	}
 	r.bytes(size)
@@ -77,7 +69,7 @@ func (r *reader) varBlob() []byte {
 func (r *reader) count(size int) int {
 	n := r.int32()
 	if n < 0 || n > len(r.b)/size {
-		r.err, r.b = errShort, nil
+		r.fail(errShort)
 		return 0
 	}
 	return n
