@@ -171,10 +171,7 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 	if c.Silence != nil {
 		c.Zone = zone
 	}
-	if !some {
-		return
-	}
-	if c.Order == Arrival {
+	if some && c.Order == Arrival {
 		d.needTime(c, "an empty name means that there is no time, which a season needs")
 	}
 }

@@ -158,24 +158,23 @@ func (d *decoder) tree(text []byte) *yaml.Node {
 func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
 		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
-		switch {
-		case j < 0:
+		if j < 0 {
 			d.fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
+			return
+		}
+		is := keys[j]
+		if is.seen != nil {
+			is.seen()
+		}
+		switch {
+		case is.read.read != nil:
+			is.read.read(d, p, v)
+		case is.none != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
+			is.none()
 		default:
-			if keys[j].seen != nil {
-				keys[j].seen()
-			}
-			if read := keys[j].read.read; read != nil {
-				read(d, p, v)
-				return
-			}
-			if none := keys[j].none; none != nil && v.Kind == yaml.ScalarNode && v.Value == "none" {
-				none()
-				return
-			}
-			d.mapping(p, v, keys[j].keys)
-			if keys[j].single && v.Kind == yaml.MappingNode {
-				d.single(p, v, keys[j].keys)
+			d.mapping(p, v, is.keys)
+			if is.single && v.Kind == yaml.MappingNode {
+				d.single(p, v, is.keys)
 			}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"hafvf/internal/message"
@@ -30,20 +31,18 @@ const (
 // paths.
 func placeOf(key, path string) place {
 	path = filepath.Clean(path)
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		info = nil
-	}
-	return place{key, path, info}
+	return place{key, path, regular(os.Stat(path))}
 }
 
 // streamOf returns the place of a stream of the process, which may be a file.
-func streamOf(key, name string, f *os.File) place {
-	info, err := f.Stat()
+func streamOf(key, name string, f *os.File) place { return place{key, name, regular(f.Stat())} }
+
+// regular is the info of a regular file, nil of what is none.
+func regular(info fs.FileInfo, err error) fs.FileInfo {
 	if err != nil || !info.Mode().IsRegular() {
-		info = nil
+		return nil
 	}
-	return place{key, name, info}
+	return info
 }
 
 func (p place) stream() bool {
@@ -100,13 +99,8 @@ func inputOf(key, path string) input {
 
 // reads reports whether the input has the file of a place, or will have it once there is one.
 func (in input) reads(out place) bool {
-	if in.is(out) {
+	if in.is(out) || slices.ContainsFunc(in.matches, out.is) {
 		return true
-	}
-	for _, m := range in.matches {
-		if m.is(out) {
-			return true
-		}
 	}
 	if in.stream() || out.stream() || !strings.ContainsAny(in.path, "*?[") {
 		return false
@@ -118,12 +112,7 @@ func (in input) reads(out place) bool {
 		return false
 	}
 	folders, _ := filepath.Glob(filepath.Dir(in.path))
-	for _, folder := range folders {
-		if sameFolder(folder, filepath.Dir(out.path)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(folders, func(folder string) bool { return sameFolder(folder, filepath.Dir(out.path)) })
 }
 
 // checkFiles refuses a file that would be overwritten while it is read or written by another

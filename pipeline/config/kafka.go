@@ -67,13 +67,10 @@ const (
 
 func tombstones(dst *bool) reader {
 	said := ""
-	r := choice(&said, tombstonesReject, tombstonesForget)
-	read := r.read
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
+	return choice(&said, tombstonesReject, tombstonesForget).then(func() error {
 		*dst = said == tombstonesForget
-	}
-	return r
+		return nil
+	})
 }
 
 // kafkaKey declares a sink of topics.
@@ -177,18 +174,13 @@ func textOrSecret(dst *secret.Text) reader {
 
 // hookURL reads the URL of a receiver.
 func hookURL(dst *secret.Text) reader {
-	r := textOrSecret(dst)
-	read := r.read
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
+	return textOrSecret(dst).then(func() error {
 		if dst.Text == "" {
-			return
+			return nil
 		}
-		if _, err := weburl.Parse(dst.Text); err != nil {
-			d.fail(path, "%v", err)
-		}
-	}
-	return r
+		_, err := weburl.Parse(dst.Text)
+		return err
+	})
 }
 
 // headers reads a mapping of names to texts.
@@ -299,28 +291,31 @@ func (d *decoder) checkKafka(c *Config) {
 	}
 }
 
+// needBoth refuses one of two keys without the other, with what it then needs.
+func (d *decoder) needBoth(one, needs, other, otherNeeds string) {
+	switch {
+	case d.has(one) && !d.has(other):
+		d.fail(one, "needs %s", needs)
+	case d.has(other) && !d.has(one):
+		d.fail(other, "needs %s", otherNeeds)
+	}
+}
+
 // checkPair refuses half of a client's certificate.
 func (d *decoder) checkPair(at string) {
-	cert, key := at+".tls.cert", at+".tls.key"
-	switch {
-	case d.has(cert) && !d.has(key):
-		d.fail(cert, "needs tls.key, its private key")
-	case d.has(key) && !d.has(cert):
-		d.fail(key, "needs tls.cert, its certificate")
-	}
+	d.needBoth(at+".tls.cert", "tls.key, its private key", at+".tls.key", "tls.cert, its certificate")
+}
+
+// checkLogin refuses half of a client's certificate or of a login.
+func (d *decoder) checkLogin(at string) {
+	d.checkPair(at)
+	d.needBoth(at+".username", "password", at+".password", "username")
 }
 
 // checkRegistry refuses half of a login, and encryption of what is not encrypted.
 func (d *decoder) checkRegistry(at string, r *registry.Config) {
 	at += ".registry"
-	d.checkPair(at)
-	user, password := at+".username", at+".password"
-	switch {
-	case d.has(user) && !d.has(password):
-		d.fail(user, "needs password")
-	case d.has(password) && !d.has(user):
-		d.fail(password, "needs username")
-	}
+	d.checkLogin(at)
 	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
 		d.fail(at+".tls", "is for https://…, and url is without encryption")
 	}

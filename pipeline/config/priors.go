@@ -144,8 +144,8 @@ func (d *decoder) params(path string, err error) {
 		}
 		return
 	}
-	var p *expfam.ParamError
-	if !errors.As(err, &p) {
+	p, ok := errors.AsType[*expfam.ParamError](err)
+	if !ok {
 		d.fail(path, "%v", err)
 		return
 	}

@@ -34,7 +34,7 @@ func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * t
 // serverKeys declare how to reach a server.
 func serverKeys(s *httpclient.Server, url string) []key {
 	return []key{
-		{name: "url", doc: url + "", required: true, read: hookURL(&s.URL)},
+		{name: "url", doc: url, required: true, read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
 		{name: "username", doc: "Name of the user, by HTTP basic authentication. It needs password.", read: text(&s.Username, notEmpty)},
 		{name: "password", doc: "Place of the password.", read: secretAt(&s.Password)},
@@ -64,13 +64,7 @@ func since(at *time.Time, ago *time.Duration) reader {
 
 // checkServer holds what concerns more than one key of a server at a path.
 func (d *decoder) checkServer(at string, s *httpclient.Server) {
-	d.checkPair(at)
-	switch {
-	case d.has(at+".username") && !d.has(at+".password"):
-		d.fail(at+".username", "needs password")
-	case d.has(at+".password") && !d.has(at+".username"):
-		d.fail(at+".password", "needs username")
-	}
+	d.checkLogin(at)
 	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
 		d.fail(at+".tls", "is for a url of https://")
 	}

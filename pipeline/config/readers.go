@@ -166,56 +166,63 @@ func durationOf(n *yaml.Node) (time.Duration, error) {
 	return time.ParseDuration(n.Value)
 }
 
-// milliseconds reads a duration in the resolution of Beam's windows, above zero.
-func milliseconds(dst *time.Duration) reader {
-	r := duration(dst)
+// then has a value checked that was read without a mistake.
+func (r reader) then(check func() error) reader {
 	read := r.read
-	r.takes = "duration above 0, in milliseconds"
-	if *dst == 0 {
-		r.initial = ""
-	}
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		before := len(d.errs)
 		read(d, path, n)
 		if len(d.errs) > before {
 			return
 		}
-		if err := domain.CheckGap(*dst); err != nil {
+		if err := check(); err != nil {
 			d.fail(path, "%v", err)
 		}
 	}
 	return r
 }
 
-// texts reads a list of names; at least one.
-func texts(what string, dst *[]string) reader {
-	r := someTexts(what, dst)
-	read := r.read
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
-		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-			d.fail(path, "must name at least one of the %s", what)
-		}
+// milliseconds reads a duration in the resolution of Beam's windows, above zero.
+func milliseconds(dst *time.Duration) reader {
+	r := duration(dst).then(func() error { return domain.CheckGap(*dst) })
+	r.takes = "duration above 0, in milliseconds"
+	if *dst == 0 {
+		r.initial = ""
 	}
 	return r
 }
 
-// someTexts reads a list of names, which may be empty.
-func someTexts(what string, dst *[]string) reader {
-	initial := ""
-	if len(*dst) > 0 {
-		initial = "[" + strings.Join(*dst, ", ") + "]"
-	}
-	return reader{takes: "list of " + what, initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+// listOf reads a list into dst, each entry by a reader of its own.
+func listOf[T any](what string, dst *[]T, one func(*T) reader) reader {
+	return reader{takes: "list of " + what, read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			d.wrongType(path, "a list of "+what, n)
 			return
 		}
-		*dst = make([]string, len(n.Content))
+		*dst = make([]T, len(n.Content))
 		for i, e := range n.Content {
-			text(&(*dst)[i], notEmpty).read(d, d.entry(path, i, e), e)
+			one(&(*dst)[i]).read(d, d.entry(path, i, e), e)
 		}
 	}}
+}
+
+// texts reads a list of names; at least one.
+func texts(what string, dst *[]string) reader {
+	return someTexts(what, dst).then(func() error {
+		if len(*dst) == 0 {
+			return fmt.Errorf("must name at least one of the %s", what)
+		}
+		return nil
+	})
+}
+
+// someTexts reads a list of names, which may be empty.
+func someTexts(what string, dst *[]string) reader {
+	r := listOf(what, dst, func(s *string) reader { return text(s, notEmpty) })
+	if len(*dst) > 0 {
+		r.initial = "[" + strings.Join(*dst, ", ") + "]"
+	}
+	return r
 }
 
 func delimiter(dst *rune) reader {
@@ -292,40 +299,28 @@ func oneOrMore(what string, dst *[]string) reader {
 
 // missing reads texts, of which YAML takes some for numbers or null.
 func missing(dst *[]string) reader {
-	const takes = "list of texts, such as [NA, -, -999]"
-	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a "+takes, n)
-			return
-		}
-		*dst = make([]string, len(n.Content))
-		for i, e := range n.Content {
-			p := d.entry(path, i, e)
-			if e.Kind != yaml.ScalarNode {
-				d.wrongType(p, "text", e)
-				continue
+	return listOf("texts, such as [NA, -, -999]", dst, func(s *string) reader {
+		return reader{read: func(d *decoder, path string, n *yaml.Node) {
+			if n.Kind != yaml.ScalarNode {
+				d.wrongType(path, "text", n)
+				return
 			}
-			(*dst)[i] = strings.TrimSpace(e.Value)
-		}
-	}}
+			*s = strings.TrimSpace(n.Value)
+		}}
+	})
 }
 
 // checked reads a text of which why says why it is none of those that it takes.
 func checked(dst *string, takes string, why func(string) error) reader {
-	r := text(dst, notEmpty)
-	read := r.read
-	r.takes = takes
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		was, before := *dst, len(d.errs)
-		read(d, path, n)
-		if len(d.errs) > before {
-			return
-		}
-		if err := why(*dst); err != nil {
-			d.fail(path, "%v", err)
+	was := *dst
+	r := text(dst, notEmpty).then(func() error {
+		err := why(*dst)
+		if err != nil {
 			*dst = was
 		}
-	}
+		return err
+	})
+	r.takes = takes
 	return r
 }
 
@@ -344,16 +339,11 @@ func pattern(dst *string) reader {
 
 // list reads a list of mappings into dst, each entry by its keys.
 func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
-	return reader{takes: "list of " + of, keys: keys(new(T)), within: "[]", read: func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a list of "+of, n)
-			return
-		}
-		*dst = make([]T, len(n.Content))
-		for i, e := range n.Content {
-			d.mapping(d.entry(path, i, e), e, keys(&(*dst)[i]))
-		}
-	}}
+	r := listOf(of, dst, func(v *T) reader {
+		return reader{read: func(d *decoder, path string, n *yaml.Node) { d.mapping(path, n, keys(v)) }}
+	})
+	r.keys, r.within = keys(new(T)), "[]"
+	return r
 }
 
 // labels reads names with texts.
@@ -416,16 +406,9 @@ func upTo(dst *int, most int) reader {
 
 // choices reads a list of some of the names, which may be empty.
 func choices(dst *[]string, names ...string) reader {
-	return reader{takes: "list of " + strings.Join(names, ", "), initial: "[" + strings.Join(*dst, ", ") + "]", read: func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a list of "+strings.Join(names, ", "), n)
-			return
-		}
-		*dst = make([]string, len(n.Content))
-		for i, e := range n.Content {
-			choice(&(*dst)[i], names...).read(d, d.entry(path, i, e), e)
-		}
-	}}
+	r := listOf(strings.Join(names, ", "), dst, func(s *string) reader { return choice(s, names...) })
+	r.initial = "[" + strings.Join(*dst, ", ") + "]"
+	return r
 }
 
 // budget reads a duration, or a number of observations.
@@ -549,23 +532,14 @@ func zone(dst *string) reader {
 
 // dates reads a list of dates.
 func dates(dst *[]string) reader {
-	const takes = "list of dates, such as 2026-12-25"
-	return reader{takes: takes, initial: "[]", read: func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.SequenceNode {
-			d.wrongType(path, "a "+takes, n)
-			return
-		}
-		*dst = make([]string, len(n.Content))
-		for i, e := range n.Content {
-			p := d.entry(path, i, e)
-			if !d.text(p, e, &(*dst)[i]) {
-				continue
-			}
-			if _, err := domain.Date(e.Value); err != nil {
-				d.fail(p, "%v", err)
-			}
-		}
-	}}
+	r := listOf("dates, such as 2026-12-25", dst, func(s *string) reader {
+		return text(s, mayBeEmpty).then(func() error {
+			_, err := domain.Date(*s)
+			return err
+		})
+	})
+	r.initial = "[]"
+	return r
 }
 
 // orSwitch reads true, false, or a mapping with the keys of a T, which is fresh before.
