@@ -379,16 +379,14 @@ func (t *table) guess() *draft {
 // exported takes the lines that a database of metrics exports, if they are such: labels, and a list
 // of values.
 func (d *draft) exported() bool {
-	if d.format == connectors.JSONLines && d.named("data.resultType") != nil { // an answer of Prometheus
-		d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
-		return true
-	}
 	values, at := d.named("values"), d.named("timestamps")
-	if d.format != connectors.JSONLines || values == nil || values.nested == 0 || !slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") }) {
+	labelled := slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") })
+	answer := d.named("data.resultType") != nil // of Prometheus
+	if d.format != connectors.JSONLines || !answer && !(values != nil && values.nested > 0 && labelled) {
 		return false
 	}
 	d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
-	if at != nil && at.nested > 0 {
+	if !answer && at != nil && at.nested > 0 {
 		d.fields.Time = "timestamps"
 	}
 	return true
