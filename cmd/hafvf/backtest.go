@@ -152,19 +152,26 @@ func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph)
 
 // loadBacktest composes a config, and refuses what cannot be tested.
 func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
-	_, graph, err := cli.Load(path, set)
+	_, graph, err := loadTrial(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
+	return graph, err
+}
+
+// loadTrial composes a config, and refuses what cannot be run over past data. The errors of runs on
+// Flink and of topics say what runs here, and what of.
+func loadTrial(path string, set []string, here, of string) (*config.Config, *pipeline.Graph, error) {
+	cfg, graph, err := cli.Load(path, set)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, topics := graph.Topics()
 	_, alarms := graph.Alarms()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, cli.Usage(fmt.Errorf("%s: a backtest runs here, not on Flink: leave out runner, or give --set runner.name=direct", path))
+		return nil, nil, cli.Usage(fmt.Errorf("%s: %s, not on Flink: leave out runner, or give --set runner.name=direct", path, here))
 	case topics:
-		return nil, cli.Usage(fmt.Errorf("%s: a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet", path))
+		return nil, nil, cli.Usage(fmt.Errorf("%s: %s", path, of))
 	case !alarms:
-		return nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
+		return nil, nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
 	}
-	return graph, nil
+	return cfg, graph, nil
 }

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +55,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			}
 			fmt.Fprint(cmd.OutOrStdout(), graph)
 			if cmd.Flags().Changed("states") {
-				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+				ctx, stop := stoppable(cmd.Context())
 				defer stop()
 				kept, err := pipeline.CheckStates(ctx, graph, states, slog.New(slog.DiscardHandler))
 				if err != nil {

@@ -9,9 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +51,7 @@ func (s submission) check(graph *pipeline.Graph, migrate bool) error {
 // submit runs a graph on a cluster, and follows it until it ends or the user does
 // not want to wait.
 func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog.Logger) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := stoppable(ctx)
 	defer stop()
 	version, _ := versions()
 	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}.Start(ctx)

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +81,7 @@ func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Fo
 	if graph.Runner.Name == config.Flink {
 		return f, cli.Usage(fmt.Errorf("%s: on Flink the job keeps the states: %s", where, onFlink))
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := stoppable(cmd.Context())
 	defer stop()
 	return pipeline.ForgetKeys(ctx, graph, keys, log)
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -36,6 +37,11 @@ func main() {
 // reportReaderGone makes a write to standard output whose reader has gone return
 // connectors.ErrReaderGone. Without it SIGPIPE ends the process, and no file is closed.
 func reportReaderGone() { signal.Ignore(syscall.SIGPIPE) }
+
+// stoppable returns a context that Ctrl-C or SIGTERM ends.
+func stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
 
 func run(args []string) int {
 	root := &cobra.Command{

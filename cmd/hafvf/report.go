@@ -138,20 +138,11 @@ func isConfig(path string) bool {
 
 // reportRun runs a config, and gathers what it finds.
 func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o operation) (*report.Collector, error) {
-	cfg, graph, err := cli.Load(path, set)
+	cfg, graph, err := loadTrial(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
 	if err != nil {
 		return nil, err
 	}
-	_, topics := graph.Topics()
-	_, alarms := graph.Alarms()
-	switch {
-	case graph.Runner.Name == config.Flink:
-		return nil, cli.Usage(fmt.Errorf("%s: a report runs a config here, not on Flink: leave out runner, or give --set runner.name=direct", path))
-	case topics:
-		return nil, cli.Usage(fmt.Errorf("%s: a report runs a config over a file, not over Kafka: give its alerts as a file", path))
-	case !alarms:
-		return nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
-	case since.Last > 0 && graph.StandardInput():
+	if since.Last > 0 && graph.StandardInput() {
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
 	if err := report.Check(sourcePaths(cfg.Source), out); err != nil {

@@ -129,12 +129,12 @@ func (r *resumption) flags(cmd *cobra.Command) {
 
 // check refuses flags that are not for the graph; nil is the demo's.
 func (r *resumption) check(graph *pipeline.Graph) error {
-	if r.migrate {
-		if err := r.checkMigrate(graph); err != nil {
-			return err
-		}
-	}
-	if !r.anew {
+	switch {
+	case r.migrate && r.anew:
+		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
+	case r.migrate && (graph == nil || !graph.KeepsStates()):
+		return cli.Usage(errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state"))
+	case !r.anew:
 		return nil
 	}
 	if graph != nil && graph.Runner.Name != config.Flink {
@@ -143,16 +143,6 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 		}
 	}
 	return cli.Usage(errors.New("--begin-anew is for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint"))
-}
-
-func (r *resumption) checkMigrate(graph *pipeline.Graph) error {
-	switch {
-	case r.anew:
-		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
-	case graph == nil || !graph.KeepsStates():
-		return cli.Usage(errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state"))
-	}
-	return nil
 }
 
 // execute runs a graph with progress on a terminal and the summary at the end.

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +56,7 @@ Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`
 			if savepoint != "" {
 				return errors.Join(pipeline.ListSavepoint(graph, savepoint, key, out), out.Flush())
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := stoppable(cmd.Context())
 			defer stop()
 			return errors.Join(pipeline.ListStates(ctx, graph, key, out, slog.New(slog.DiscardHandler)), out.Flush())
 		},

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +41,7 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 				return err
 			}
 			defer done()
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := stoppable(context.Background())
 			defer stop()
 			reportReaderGone()
 			ctx, release, err := pipeline.Attend(ctx, log, metrics)

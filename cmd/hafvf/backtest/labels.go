@@ -2,15 +2,18 @@ package backtest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"hafvf/internal/median"
 	"hafvf/internal/times"
 )
 
@@ -57,8 +60,7 @@ func ParseLabels(text []byte) (Labels, error) {
 }
 
 func readCSV(text []byte) (Labels, error) {
-	r := csv.NewReader(bytes.NewReader(text))
-	rows, err := r.ReadAll()
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +183,11 @@ func (l Labels) score(keys map[string]*Key) Score {
 		}
 	}
 	slices.Sort(s.Unknown)
-	slices.SortFunc(s.Missed, func(a, b Missed) int {
-		if c := a.Start.Compare(b.Start); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Key, b.Key)
-	})
-	s.MedianDelay, s.LargestDelay = middleAndLargest(delays)
+	slices.SortFunc(s.Missed, func(a, b Missed) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Key, b.Key)) })
+	s.MedianDelay, s.LargestDelay = Number(median.Of(delays)), Number(math.NaN())
+	if len(delays) > 0 {
+		s.LargestDelay = Number(slices.Max(delays))
+	}
 	return s
 }
 

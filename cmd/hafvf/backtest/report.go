@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/internal/median"
 	"hafvf/pipeline"
 )
 
@@ -258,15 +257,6 @@ func weeksOf(events []Event) []Week {
 func mondayOf(t time.Time) time.Time {
 	day := t.UTC().Truncate(24 * time.Hour)
 	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
-}
-
-// middleAndLargest returns the median and the largest of v, NaN where there are none.
-func middleAndLargest(v []float64) (middle, largest Number) {
-	largest = Number(math.NaN())
-	if len(v) > 0 {
-		largest = Number(slices.Max(v))
-	}
-	return Number(median.Of(v)), largest
 }
 
 // Against is where another config differs.
