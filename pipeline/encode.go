@@ -48,9 +48,6 @@ type encoding struct {
 	Receivers []receiver   // of alerts
 }
 
-// notifies reports whether alerts go by way of incidents.
-func (e *encoding) notifies() bool { return e.Layout.Incidents }
-
 // A receiver says which alerts go to a receiver, and in what form.
 type receiver struct {
 	As      records.Form
@@ -113,7 +110,7 @@ func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 // tell appends the alerts of an estimate, which is nil of a key that is silent.
 func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.Told) {
 	e.observer.Estimate(key, of, alerts)
-	if e.notifies() {
+	if e.Layout.Incidents {
 		notices, n := fleet.AppendNotices(to.Alerts, key, of, alerts)
 		to.Alerts, to.Lines = notices, to.Lines+n
 		return
@@ -215,7 +212,7 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 }
 
 func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
-	if e.notifies() {
+	if e.Layout.Incidents {
 		to.Alerts = fleet.AppendForgotten(to.Alerts, key)
 		to.Lines++
 	}

@@ -16,7 +16,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -48,9 +47,8 @@ type Graph struct {
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
 	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built
-	columns(l records.Layout, x connectors.Kind) []connectors.Column
-	// schema is that of its records in Avro.
-	schema(l records.Layout) string
+	// table returns the columns of its records, with values of that kind, and their schema in Avro.
+	table(x connectors.Kind) (columns []connectors.Column, schema string)
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
@@ -118,8 +116,11 @@ func Compose(c *config.Config) (*Graph, error) {
 			}
 		}
 		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: base, Keys: rules, Aggregate: aggregation(c), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
+		if c.Aggregate != nil {
+			cfg.Aggregate = &c.Aggregate.Aggregation
+		}
 		if k := c.Source.Kafka; k != nil {
 			cfg.Logs, cfg.Disorder = true, k.Disorder
 		}
@@ -135,7 +136,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = filtering{layout, transforms.Config{Config: cfg}, hostOf(c), receivers, groupingOf(c)}
 	}
-	g.sink = newSink(&c.Sink, g.transform.columns(layout, x), g.transform.schema(layout), &c.Source)
+	columns, schema := g.transform.table(x)
+	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
 	g.alerts = alerts
 	g.dead = graphSink{file: &connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr}}
 	if c.DeadLetter != nil {
@@ -173,14 +175,6 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	return g
 }
 
-// aggregation is that of sessions, nil if there is none.
-func aggregation(c *config.Config) *keyed.Aggregation {
-	if c.Aggregate == nil {
-		return nil
-	}
-	return &c.Aggregate.Aggregation
-}
-
 // valueNames names the numbers of an observation in messages.
 func valueNames(c *config.Config, values []string) (names []string) {
 	switch {
@@ -208,14 +202,6 @@ func hostOf(c *config.Config) transforms.Host {
 	h.AtEnd = (c.Silence != nil || c.Aggregate != nil) && !h.Live
 	h.GoesOn = h.AtEnd && c.State != ""
 	return h
-}
-
-// memory is that of a run of the graph in this process, nil if it keeps no states.
-func (g *Graph) memory() *stored.Memory {
-	if _, ok := g.transform.(filtering); ok {
-		return stored.NewMemory()
-	}
-	return nil
 }
 
 // toldKinds names what goes to a receiver.
@@ -437,10 +423,8 @@ func (f filtering) name() string {
 	return named("Transform", means)
 }
 
-func (filtering) schema(l records.Layout) string { return l.EstimateSchema() }
-
-func (filtering) columns(l records.Layout, x connectors.Kind) []connectors.Column {
-	return l.EstimateColumns(x)
+func (f filtering) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+	return f.layout.EstimateColumns(x), f.layout.EstimateSchema()
 }
 
 func (f filtering) steps() []Step {
@@ -478,10 +462,8 @@ func (m smoothing) name() string {
 	return named("Transform", []any{config.Smooth, m.cfg.Gap})
 }
 
-func (smoothing) schema(l records.Layout) string { return l.SmoothedSchema() }
-
-func (smoothing) columns(l records.Layout, x connectors.Kind) []connectors.Column {
-	return l.SmoothedColumns(x)
+func (m smoothing) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+	return m.layout.SmoothedColumns(x), m.layout.SmoothedSchema()
 }
 
 func (m smoothing) steps() []Step {

@@ -30,18 +30,17 @@ const (
 // openOutboxes opens the outboxes of the graph's receivers. With a changelog it holds what waits
 // in them: a run that is killed loses nothing, and the next one sends it.
 func (r *run) openOutboxes(g *Graph) error {
-	begun, durable := time.Now(), r.ledger != nil && r.ledger.Durable()
+	begun := time.Now()
 	kept := map[int][]webhook.Alert{}
-	if durable {
+	if r.durable() {
 		kept = keptAlerts(r.ledger.Kept())
 	}
 	for i, s := range g.alerts {
 		if s.hook == nil {
 			continue
 		}
-		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log}
-		cfg.Settled = func(all []webhook.Settled) { r.settle(all, durable) }
-		if durable {
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Settled: r.settle}
+		if r.durable() {
 			n := 0
 			cfg.Keep = func(a webhook.Alert) string {
 				n++
@@ -58,7 +57,7 @@ func (r *run) openOutboxes(g *Graph) error {
 			r.log.Info("alerts that an earlier run has not delivered are sent", "receiver", box.Place(), "alerts", n)
 		}
 		delete(kept, i)
-		r.outboxes = append(r.outboxes, outbox{box, durable})
+		r.outboxes = append(r.outboxes, box)
 		account.Attach(r.account, alertsName(i), box)
 	}
 	for _, all := range kept { // of a receiver that the config has no more
@@ -66,24 +65,16 @@ func (r *run) openOutboxes(g *Graph) error {
 		for _, a := range all {
 			given = append(given, webhook.Settled{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
 		}
-		r.settle(given, true)
+		r.settle(given)
 	}
 	return nil
 }
 
 // receivers are the outboxes of the run, or if it is a worker's those of its steps.
-func (r *run) receivers() (all []*webhook.Outbox) {
-	for _, box := range r.outboxes {
-		all = append(all, box.Outbox)
-	}
-	return append(all, webhook.Shared()...)
-}
+func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, webhook.Shared()) }
 
-// An outbox is one of a run.
-type outbox struct {
-	*webhook.Outbox
-	durable bool // the changelog holds what waits
-}
+// durable reports whether the changelog holds what waits in the outboxes.
+func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
 
 // keptAlerts are what a changelog holds, by receiver, in the order in which they were put there:
 // their ids have the receiver, the beginning of the run, and a number.
@@ -148,13 +139,13 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	var lost []webhook.Settled
 	for i, box := range r.outboxes {
 		switch n := len(left[i]); {
-		case n > 0 && box.durable:
+		case n > 0 && r.durable():
 			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
 		case n > 0:
 			lost = append(lost, box.GiveUp(left[i])...)
 		}
 	}
-	r.settle(lost, false)
+	r.settle(lost)
 	return r.buried
 }
 
@@ -168,7 +159,7 @@ func (r *run) expired() (n int64) {
 
 // settle notes what became of alerts: those that were refused go to the dead letter, and the
 // changelog holds none of them any more.
-func (r *run) settle(all []webhook.Settled, durable bool) {
+func (r *run) settle(all []webhook.Settled) {
 	var chunk connectors.Chunk
 	for _, a := range webhook.Refusals(all) {
 		r.undelivered(a)
@@ -183,7 +174,7 @@ func (r *run) settle(all []webhook.Settled, durable bool) {
 			return
 		}
 	}
-	if durable {
+	if r.durable() {
 		for _, a := range all {
 			r.ledger.Keep(a.Kept, nil)
 		}

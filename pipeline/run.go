@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/connectors/promio"
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
@@ -200,7 +201,7 @@ type run struct {
 	ledger   *kafkaio.Ledger // of topics
 	clients  clients
 	writers  []*connectors.Writer
-	outboxes []outbox
+	outboxes []*webhook.Outbox
 	dead     graphSink
 
 	stopping  <-chan struct{} // closed when the run is to stop
@@ -236,11 +237,10 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	}
 	partitions := 0
 	if t, ok := g.source.(topicSource); ok {
-		n, err := r.openLedger(ctx, g, t)
-		if err != nil {
+		var err error
+		if partitions, err = r.openLedger(ctx, g, t); err != nil {
 			return err
 		}
-		partitions = n
 		r.account = account.From(r.ledger.In(ctx))
 	} else {
 		keeper, err := r.openStates(g)
@@ -272,7 +272,9 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 // the account.
 func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 	if g.states == "" {
-		r.memory = g.memory()
+		if _, filters := g.transform.(filtering); filters {
+			r.memory = stored.NewMemory()
+		}
 		return k, nil
 	}
 	if r.states, err = openStateFile(g, store.OpenFile, r.migrate, r.log); err != nil {
@@ -317,10 +319,10 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
-		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Outputs: map[string]string{},
+		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Stage: r.metrics.stage, Sync: r.sync,
+		// Receivers of alerts come and go, and two configs may share them.
+		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
-	// Receivers of alerts come and go, and two configs may share them.
-	cfg.Outputs["sink"], cfg.Outputs["dead_letter"] = g.sink.describe(), g.dead.describe()
 	if g.states != "" {
 		given, err := openStateFile(g, store.ReadFile, r.migrate, r.log)
 		if err != nil {
@@ -335,7 +337,6 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		// Files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
-	cfg.Stage, cfg.Sync = r.metrics.stage, r.sync
 	if f, ok := g.transform.(filtering); ok {
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		topic, err := store.OpenTopic(ctx, cfg, f.store(r.migrate, r.log))
@@ -362,26 +363,22 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 
 // create opens a file sink. It waits for the reader of a named pipe, until the run is to stop.
 func (r *run) create(name string, file connectors.Sink) error {
-	type result struct {
-		w   *connectors.Writer
-		err error
-	}
-	opened := make(chan result, 1)
+	var w *connectors.Writer
+	var err error
+	opened := make(chan struct{})
 	go func() {
-		w, err := connectors.Create(file)
-		opened <- result{w, err}
+		defer close(opened)
+		w, err = connectors.Create(file)
 	}()
-	var of result
 	select {
-	case of = <-opened:
+	case <-opened:
 	case <-r.stopping:
 		select {
-		case of = <-opened:
+		case <-opened:
 		case <-time.After(time.Second):
 			return fmt.Errorf("%s is a pipe that nobody reads: nothing is written", file.Path)
 		}
 	}
-	w, err := of.w, of.err
 	if err != nil {
 		return err
 	}

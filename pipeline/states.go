@@ -50,8 +50,13 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
 // of a job with cells: 0, which do not say what they were written with, cannot be read.
-func ListStatesIn(path, key string, w io.Writer) error {
-	all, err := statesIn(path)
+func ListStatesIn(path, key string, w io.Writer) (err error) {
+	var all []stored.State
+	if savepoint.Is(path) {
+		all, err = savepointStates(path)
+	} else {
+		all, _, err = readStateFile(path)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,15 +79,6 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
 func HasStates(path string) bool { return stored.IsFile(path) || savepoint.Is(path) }
-
-// statesIn returns the states in a file or a savepoint, by key.
-func statesIn(path string) ([]stored.State, error) {
-	if savepoint.Is(path) {
-		return savepointStates(path)
-	}
-	all, _, err := readStateFile(path)
-	return all, err
-}
 
 // readStateFile reads the states in a file of them, and how far the source of its run was read.
 func readStateFile(path string) (all []stored.State, source []byte, err error) {

@@ -204,32 +204,23 @@ func (s Summary) hints(b *strings.Builder) {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
 	}
-	if s.Reset > 0 {
-		fmt.Fprintf(b, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", message.Count(s.Reset, "key began", "keys began"))
-	}
-	if s.Panics > 0 {
-		fmt.Fprintf(b, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", message.Count(s.Panics, "time", "times"))
-	}
-	if s.Forgotten > 0 {
-		fmt.Fprintf(b, "%s, as tombstones of the topic ask for it\n", message.Count(s.Forgotten, "key was forgotten", "keys were forgotten"))
-	}
-	if s.ExpiredKeys > 0 {
-		fmt.Fprintf(b, "%s for longer than expire, and forgotten\n", message.Count(s.ExpiredKeys, "key had no record", "keys had no record"))
-	}
-	if s.Expired > 0 {
-		fmt.Fprintf(b, "%s older than alerts.max_age and not sent\n", message.Count(s.Expired, "alert was", "alerts were"))
-	}
-	if s.Partials > 0 {
-		fmt.Fprintf(b, "warning: the server of the source gave %s: the log has the reasons\n", message.Count(s.Partials, "partial answer", "partial answers"))
-	}
-	if s.Dropped > 0 {
-		fmt.Fprintf(b, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", message.Count(s.Dropped, "point", "points"))
-	}
-	if s.Refused > 0 {
-		fmt.Fprintf(b, "warning: the sink refused %s: the dead letter has the reasons\n", message.Count(s.Refused, "record", "records"))
-	}
-	if s.Undelivered > 0 {
-		fmt.Fprintf(b, "warning: %s not delivered: the dead letter has the reasons\n", message.Count(s.Undelivered, "alert was", "alerts were"))
+	for _, of := range []struct {
+		n               int64
+		text, one, many string
+	}{
+		{s.Reset, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key began", "keys began"},
+		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
+		{s.Forgotten, "%s, as tombstones of the topic ask for it\n", "key was forgotten", "keys were forgotten"},
+		{s.ExpiredKeys, "%s for longer than expire, and forgotten\n", "key had no record", "keys had no record"},
+		{s.Expired, "%s older than alerts.max_age and not sent\n", "alert was", "alerts were"},
+		{s.Partials, "warning: the server of the source gave %s: the log has the reasons\n", "partial answer", "partial answers"},
+		{s.Dropped, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", "point", "points"},
+		{s.Refused, "warning: the sink refused %s: the dead letter has the reasons\n", "record", "records"},
+		{s.Undelivered, "warning: %s not delivered: the dead letter has the reasons\n", "alert was", "alerts were"},
+	} {
+		if of.n > 0 {
+			fmt.Fprintf(b, of.text, message.Count(of.n, of.one, of.many))
+		}
 	}
 	if s.Lag.Usual > 0 {
 		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
