@@ -157,8 +157,9 @@ func noMatch(patterns []string, where string) error {
 	for i, p := range patterns {
 		quoted[i] = message.Quote(p)
 	}
-	if len(quoted) == 1 {
-		return fmt.Errorf("no key matches %s in %s", quoted[0], where)
+	several := ""
+	if len(quoted) > 1 {
+		several = "one of "
 	}
-	return fmt.Errorf("no key matches one of %s in %s", message.List(quoted), where)
+	return fmt.Errorf("no key matches %s%s in %s", several, message.List(quoted), where)
 }

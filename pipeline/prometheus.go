@@ -9,23 +9,12 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/observe"
 	"hafvf/transforms"
 )
-
-func init() {
-	transforms.Register(ofQueries, func(ctx context.Context, text string) transforms.Decoder {
-		return &seriesDecoder{newDecoder(ctx, text)}
-	})
-}
-
-// ofQueries is the name of the decoder of series. Its setting is that of newDecoder.
-const ofQueries = "queries"
 
 // querySource is a source that asks Prometheus.
 type querySource struct{ promio.Source }
@@ -43,18 +32,7 @@ func (q querySource) describe() string {
 }
 
 func (q querySource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return promio.Read(s, q.Source), transforms.Registered{Name: ofQueries, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
-}
-
-// seriesDecoder decodes batches of series.
-type seriesDecoder struct{ decoder }
-
-func (d *seriesDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
-	d.Series(batch.(promio.Batch).Series, func(found []observe.Decoded) {
-		records += len(found)
-		d.pass(found, take, reject)
-	})
-	return records
+	return promio.Read(s, q.Source), transforms.Registered{Name: ofBatches, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
 }
 
 // lookAttempts is how often who looks at the past asks a server that answers in part.

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
@@ -20,8 +21,7 @@ import (
 )
 
 func init() {
-	transforms.Register(ofFiles, func(ctx context.Context, text string) transforms.Decoder { return &fileDecoder{newDecoder(ctx, text)} })
-	transforms.Register(ofTopics, func(ctx context.Context, text string) transforms.Decoder { return &topicDecoder{newDecoder(ctx, text)} })
+	transforms.Register(ofBatches, func(ctx context.Context, text string) transforms.Decoder { return newDecoder(ctx, text) })
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		p.RefuseDays()
@@ -29,12 +29,8 @@ func init() {
 	})
 }
 
-// ofFiles and ofTopics are the names of the decoders of their batches. Their setting is that
-// of newDecoder.
-const (
-	ofFiles  = "files"
-	ofTopics = "topics"
-)
+// ofBatches is the name of the decoder. Its setting is that of newDecoder.
+const ofBatches = "batches"
 
 // payloadClock is the name of the clock that reads the time in a record's value. Its
 // setting is that of parserOf.
@@ -105,7 +101,7 @@ func (f fileSource) values() []string {
 }
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}
+	return connectors.Read(s, f.Source), transforms.Registered{Name: ofBatches, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}
 }
 
 // topicSource is a source of Kafka topics.
@@ -145,7 +141,7 @@ func (t topicSource) describe() string {
 }
 
 func (t topicSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields, Unseen: true})}
+	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofBatches, Setting: settingText(decoding{Fields: t.Fields, Unseen: true})}
 }
 
 // decoding is the setting of a decoder.
@@ -155,19 +151,20 @@ type decoding struct {
 	Unseen bool // nobody can look at the times before: see observe.Parser.RefuseDays
 }
 
-// A decoder passes observations on, and rejects records that are none.
+// A decoder decodes batches of files, topics and series: it passes observations on, and rejects
+// records that are none.
 type decoder struct {
 	*observe.Decoder
 	run *run
 }
 
-func newDecoder(ctx context.Context, text string) decoder {
+func newDecoder(ctx context.Context, text string) *decoder {
 	setting := settingOf[decoding](text)
 	p := parserOfFields(setting.Fields)
 	if setting.Unseen {
 		p.RefuseDays()
 	}
-	d := decoder{observe.NewDecoder(setting.Format, p), runOf(ctx)}
+	d := &decoder{observe.NewDecoder(setting.Format, p), runOf(ctx)}
 	if d.run != nil {
 		d.Folds = &d.run.folds
 	}
@@ -189,24 +186,22 @@ func (d *decoder) pass(found []observe.Decoded, take func(key string, o *keyed.O
 	}
 }
 
-// fileDecoder decodes batches of files.
-type fileDecoder struct{ decoder }
-
-func (d *fileDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
-	all := batch.(connectors.Batch).Records
-	for part := range slices.Chunk(all, observe.Together) {
-		d.File(part, func(found []observe.Decoded) { d.pass(found, take, reject) })
+func (d *decoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
+	switch b := batch.(type) {
+	case connectors.Batch:
+		for part := range slices.Chunk(b.Records, observe.Together) {
+			d.File(part, func(found []observe.Decoded) { d.pass(found, take, reject) })
+		}
+		return len(b.Records)
+	case kafkaio.Batch:
+		for part := range slices.Chunk(b.Records, observe.Together) {
+			d.pass(d.Topic(part), take, reject)
+		}
+		return len(b.Records)
 	}
-	return len(all)
-}
-
-// topicDecoder decodes batches of topics.
-type topicDecoder struct{ decoder }
-
-func (d *topicDecoder) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
-	all := batch.(kafkaio.Batch).Records
-	for part := range slices.Chunk(all, observe.Together) {
-		d.pass(d.Topic(part), take, reject)
-	}
-	return len(all)
+	d.Series(batch.(promio.Batch).Series, func(found []observe.Decoded) {
+		records += len(found)
+		d.pass(found, take, reject)
+	})
+	return records
 }

@@ -53,11 +53,9 @@ func murmur(code int32) int32 {
 	h ^= h >> 13
 	h *= 0xc2b2ae35
 	h ^= h >> 16
-	switch signed := int32(h); {
-	case signed >= 0:
-		return signed
-	case signed != -1<<31:
-		return -signed
+	signed := int32(h)
+	if signed == -1<<31 {
+		return 0
 	}
-	return 0
+	return max(signed, -signed)
 }

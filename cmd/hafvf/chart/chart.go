@@ -355,7 +355,7 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	pl.Add(g)
 	layers := slices.Clone(p.Layers)
 	slices.Reverse(layers)
-	slices.SortStableFunc(layers, func(a, b Layer) int { return cmp.Compare(a.depth(), b.depth()) })
+	slices.SortStableFunc(layers, func(a, b Layer) int { return cmp.Compare(a.entry().depth, b.entry().depth) })
 	for _, l := range layers {
 		pl.Add(l)
 	}
@@ -372,10 +372,11 @@ func (p *Panel) entries() (all []entry) {
 	return all
 }
 
-// An entry is one name of a legend, and what stands before it.
+// An entry is how a layer stands among others: its name in the legend, and what stands before it.
 type entry struct {
-	name string
-	mark func(c draw.Canvas, at vg.Point) // of width swatch
+	name  string
+	depth int                              // what is deeper lies above
+	mark  func(c draw.Canvas, at vg.Point) // of width swatch
 }
 
 const swatch = 14 * vg.Length(1)

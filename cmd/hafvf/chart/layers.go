@@ -32,7 +32,6 @@ var (
 type Layer interface {
 	plot.Plotter
 	entry() entry
-	depth() int
 }
 
 // A Point is a place in a panel, in the units of its axes.
@@ -145,21 +144,8 @@ type Threshold struct {
 	Color color.NRGBA
 }
 
-func (Heat) depth() int      { return -1 }
-func (Stripes) depth() int   { return -1 }
-func (Spans) depth() int     { return -1 }
-func (Band) depth() int      { return 0 }
-func (Rules) depth() int     { return 1 }
-func (Threshold) depth() int { return 1 }
-func (Dots) depth() int      { return 2 }
-func (Line) depth() int      { return 3 }
-func (Rings) depth() int     { return 4 }
-func (Arrows) depth() int    { return 4 }
-func (Flags) depth() int     { return 5 }
-func (Labels) depth() int    { return 5 }
-
 func (d Dots) entry() entry {
-	return entry{d.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{d.Name, 2, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(d.Color)
 		for i := vg.Length(0); i < 3; i++ {
 			c.Fill(dot(vg.Point{X: at.X + swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
@@ -167,10 +153,10 @@ func (d Dots) entry() entry {
 	}}
 }
 
-func (Labels) entry() entry { return entry{} }
+func (Labels) entry() entry { return entry{depth: 5} }
 
 func (r Rings) entry() entry {
-	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{r.Name, 4, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(r.Color)
 		c.SetLineWidth(ringWidth)
 		c.Stroke(dot(vg.Point{X: at.X + swatch/2, Y: at.Y}, 2.8))
@@ -178,39 +164,39 @@ func (r Rings) entry() entry {
 }
 
 func (b Arrows) entry() entry {
-	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{b.Name, 4, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(b.Color)
 		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + 2.5}, 2.4, 4.5))
 	}}
 }
 
 func (f Flags) entry() entry {
-	return entry{f.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{f.Name, 5, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(f.Color)
 		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + flag/2}, flag/2, flag))
 	}}
 }
 
 func (l Line) entry() entry {
-	return entry{l.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{l.Name, 3, func(c draw.Canvas, at vg.Point) {
 		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), at.X, at.Y, at.X+swatch, at.Y)
 	}}
 }
 
 func (b Band) entry() entry {
-	return entry{b.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{b.Name, 0, func(c draw.Canvas, at vg.Point) {
 		c.FillPolygon(light(b.Color), box(at.X, at.Y-3, at.X+swatch, at.Y+3))
 	}}
 }
 
 func (s Spans) entry() entry {
-	return entry{s.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
 		c.FillPolygon(s.Color, box(at.X, at.Y-5, at.X+swatch, at.Y+5))
 	}}
 }
 
 func (s Stripes) entry() entry {
-	return entry{s.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
 		outline := box(at.X, at.Y-5, at.X+swatch, at.Y+5)
 		c.FillPolygon(s.Color, box(at.X+swatch/2, at.Y-5, at.X+swatch, at.Y+5))
 		c.StrokeLines(draw.LineStyle{Color: Gray, Width: 0.3}, append(outline, outline[0]))
@@ -218,7 +204,7 @@ func (s Stripes) entry() entry {
 }
 
 func (h Heat) entry() entry {
-	return entry{h.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{h.Name, -1, func(c draw.Canvas, at vg.Point) {
 		const n = 7
 		for i := vg.Length(0); i < n; i++ {
 			c.FillPolygon(Shade(float64(i)/(n-1)), box(at.X+swatch*i/n, at.Y-5, at.X+swatch*(i+1)/n, at.Y+5))
@@ -232,13 +218,13 @@ func box(left, lower, right, upper vg.Length) []vg.Point {
 }
 
 func (r Rules) entry() entry {
-	return entry{r.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{r.Name, 1, func(c draw.Canvas, at vg.Point) {
 		c.StrokeLine2(r.style(), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
 	}}
 }
 
 func (h Threshold) entry() entry {
-	return entry{h.Name, func(c draw.Canvas, at vg.Point) {
+	return entry{h.Name, 1, func(c draw.Canvas, at vg.Point) {
 		c.StrokeLine2(lineStyle(h.Color, ruleWidth, true), at.X, at.Y, at.X+swatch, at.Y)
 	}}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,12 +58,8 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 // isCobraUsage reports whether cobra itself refused the command line; it has no
 // type for that.
 func isCobraUsage(err error) bool {
-	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"} {
-		if strings.HasPrefix(err.Error(), start) {
-			return true
-		}
-	}
-	return false
+	starts := []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"}
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(err.Error(), start) })
 }
 
 // AddSet adds the flag that overrides values of a config.
