@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"hafvf/internal/dofn"
-	"hafvf/internal/wire"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 func init() {
@@ -38,30 +38,21 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 
 // encodeBatch tells null from empty, by a length of -1.
 func encodeBatch(b Batch) (out []byte) {
-	text := func(s []byte) {
-		if s == nil {
-			out = binary.AppendVarint(out, -1)
-			return
-		}
-		out = append(binary.AppendVarint(out, int64(len(s))), s...)
-	}
 	for i, r := range b.Records {
-		text([]byte(r.Topic))
-		text(r.Key)
-		text(r.Value)
+		out = kbin.AppendVarintString(out, r.Topic)
+		out = kbin.AppendVarintBytes(out, r.Key)
+		out = kbin.AppendVarintBytes(out, r.Value)
 		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], logMillis(r), int64(r.Oversized), int64(len(r.Headers))} {
 			out = binary.AppendVarint(out, n)
 		}
 		for _, h := range r.Headers {
-			text([]byte(h.Key))
-			text(h.Value)
+			out = kbin.AppendVarintBytes(kbin.AppendVarintString(out, h.Key), h.Value)
 		}
 		if f := r.Finding; f == nil {
-			text(nil)
+			out = kbin.AppendVarintBytes(out, nil)
 		} else {
-			text([]byte(f.Reason))
-			text([]byte(f.KeyReason))
-			text(f.KeyFields)
+			out = kbin.AppendVarintString(kbin.AppendVarintString(out, f.Reason), f.KeyReason)
+			out = kbin.AppendVarintBytes(out, f.KeyFields)
 		}
 	}
 	return out
@@ -78,22 +69,21 @@ func logMillis(r Record) int64 {
 var errBatch = errors.New("kafkaio: a batch is malformed")
 
 func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (wire.Cursor{B: b}); len(c.B) > 0; {
-		text := func() []byte { return c.Bytes(c.Varint()) }
-		r := Record{Position: Position{Topic: string(text())}, Key: text(), Value: text()}
-		r.Partition, r.Offset, r.Time = int(c.Varint()), c.Varint(), time.UnixMilli(c.Varint()).UTC()
-		at := c.Varint()
-		if ms := c.Varint(); ms != 0 {
+	for c := (kbin.Reader{Src: b}); len(c.Src) > 0; {
+		r := Record{Position: Position{Topic: c.VarintString()}, Key: c.VarintBytes(), Value: c.VarintBytes()}
+		r.Partition, r.Offset, r.Time = int(c.Varlong()), c.Varlong(), time.UnixMilli(c.Varlong()).UTC()
+		at := c.Varlong()
+		if ms := c.Varlong(); ms != 0 {
 			r.LogTime = time.UnixMilli(ms).UTC()
 		}
-		r.Oversized = int(c.Varint())
-		for n := c.Varint(); n > 0 && !c.Short; n-- {
-			r.Headers = append(r.Headers, Header{Key: string(text()), Value: text()})
+		r.Oversized = int(c.Varlong())
+		for n := c.Varlong(); n > 0 && c.Ok(); n-- {
+			r.Headers = append(r.Headers, Header{Key: c.VarintString(), Value: c.VarintBytes()})
 		}
-		if reason := text(); reason != nil {
-			r.Finding = &Finding{string(reason), string(text()), text()}
+		if reason := c.VarintBytes(); reason != nil {
+			r.Finding = &Finding{string(reason), c.VarintString(), c.VarintBytes()}
 		}
-		if c.Short {
+		if !c.Ok() {
 			return Batch{}, errBatch
 		}
 		out.Records, out.Times = append(out.Records, r), append(out.Times, at)

@@ -22,6 +22,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 	"github.com/segmentio/kafka-go/protocol/offsetfetch"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 
 	"hafvf/internal/message"
@@ -274,13 +275,21 @@ func (c *Client) identify(ctx context.Context, topics map[string]topic) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	res, err := asked[*describedTopics](ctx, c, anyBroker, func(l *link) protocol.Message {
-		return &describeRequest{slices.Collect(maps.Keys(topics)), min(l.metadata, mostVersion)}
+	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version = min(l.metadata, mostVersion)
+		for name := range topics {
+			topic := kmsg.NewMetadataRequestTopic()
+			topic.Topic = &name
+			req.Topics = append(req.Topics, topic)
+		}
+		return rawRequest{req}
 	})
 	if err != nil {
 		return err
 	}
-	for _, d := range res.topics {
+	res := answer.Response.(*kmsg.MetadataResponse)
+	for _, d := range res.Topics {
 		if d.Topic == nil {
 			continue
 		}
@@ -288,7 +297,7 @@ func (c *Client) identify(ctx context.Context, topics map[string]topic) error {
 		if d.TopicID != [16]byte{} {
 			t.id = base64.RawURLEncoding.EncodeToString(d.TopicID[:])
 		}
-		if res.epochs {
+		if res.Version >= epochsVersion {
 			t.epochs = make(map[int]int32, len(d.Partitions))
 			for _, p := range d.Partitions {
 				t.epochs[int(p.Partition)] = p.LeaderEpoch

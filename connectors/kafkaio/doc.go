@@ -35,8 +35,8 @@
 // whatever reads the changelog to sort out states by generation.
 //
 // kafka-go is source and sink, and asks the brokers. franz-go does the transactions of an
-// owner and nothing else, as kafka-go has none that are fenced (owner.go). Of franz-go's
-// messages, that which asks for topics also serves the Client: kafka-go's is of a version
-// without ids of topics (wire.go). All connections come from one dialer (dial.go), and
-// requests are repeated by one policy (retry.go).
+// owner, as kafka-go has none that are fenced (owner.go). Two of franz-go's messages also
+// serve the Client and the source: kafka-go asks for topics in a version without their ids,
+// and its fetches fail at compacted batches (wire.go). All connections come from one dialer
+// (dial.go), and requests are repeated by one policy (retry.go).
 package kafkaio

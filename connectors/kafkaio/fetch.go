@@ -174,21 +174,28 @@ func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, erro
 
 // fetch reads what follows the fetcher's offset; nothing where nothing came.
 func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
+	if conn.fetch < fetchVersion {
+		return batch{}, permanent{errors.New("its broker is older than Kafka 2.1")}
+	}
 	asking, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	start := time.Now()
-	in, err := ask[*fetched](asking, conn, &fetchRequest{topic: f.at.Topic, partition: f.at.Partition, offset: f.at.Offset, bytes: f.ahead.fetchBytes(), wait: fetchWait})
+	answer, err := ask[rawAnswer](asking, conn, fetchRequest(f.at, f.ahead.fetchBytes()))
+	if err != nil {
+		return batch{}, err
+	}
+	end, in, err := fetched(answer)
 	if err != nil {
 		return batch{}, err
 	}
 	now, high := time.Now(), f.high.Load()
 	live := high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
 	f.answered = now
-	f.high.Store(in.high) // before it waits: what has come holds the watermark back
-	if f.at.Offset >= in.high {
+	f.high.Store(end) // before it waits: what has come holds the watermark back
+	if f.at.Offset >= end {
 		f.drained.Store(&start)
 	}
-	if len(in.batches) == 0 {
+	if len(in.Batches) == 0 {
 		return batch{next: f.at.Offset, at: now, live: live}, nil
 	}
 	if !f.ahead.claim(ctx, f.limits.Fetch) {
@@ -201,8 +208,9 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 }
 
 // decode returns the records of an answer.
-func (f *fetcher) decode(in *fetched) (b batch, err error) {
-	b.next, err = recordbatch.Fetch{Batches: in.batches, Aborted: in.aborted, From: f.at.Offset, End: f.end}.Decode(f.limits, func(r recordbatch.Record) {
+func (f *fetcher) decode(in recordbatch.Fetch) (b batch, err error) {
+	in.From, in.End = f.at.Offset, f.end
+	b.next, err = in.Decode(f.limits, func(r recordbatch.Record) {
 		record := Record{Position: f.at, Time: r.Time, Key: r.Key, Value: r.Value, Headers: r.Headers}
 		record.Offset = r.Offset
 		if r.Oversized {

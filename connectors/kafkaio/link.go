@@ -28,8 +28,8 @@ import (
 // "unexpected EOF".
 type link struct {
 	*protocol.Conn
-	addr     string
-	metadata int16 // the newest version of the metadata request that the broker knows
+	addr            string
+	metadata, fetch int16 // the newest versions of these requests that the broker knows
 }
 
 // bootstrap connects to the first broker that can be used.
@@ -176,8 +176,11 @@ func (l *link) greet(ctx context.Context) error {
 	for _, k := range versions.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
 		known[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
-		if key == protocol.Metadata {
-			l.metadata = k.MaxVersion // which kafka-go does not go up to
+		switch key { // of which kafka-go does not go up to the newest
+		case protocol.Metadata:
+			l.metadata = k.MaxVersion
+		case protocol.Fetch:
+			l.fetch = k.MaxVersion
 		}
 	}
 	l.SetVersions(known)

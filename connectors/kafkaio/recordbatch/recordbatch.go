@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/internal/wire"
+	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 // A Fetch is what a broker answered to a fetch of one partition.
@@ -173,26 +173,24 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 	if err != nil {
 		return 0, err
 	}
-	c := &wire.Cursor{B: data}
+	c := kbin.Reader{Src: data}
 	before := int64(-1) // the offset of the last record, less the base
 	for range count {
-		length := c.Varint()
-		r := &wire.Cursor{B: c.Bytes(length)}
-		if length < 0 || c.Short {
+		r := kbin.Reader{Src: c.Span(int(c.Varlong()))}
+		if !c.Ok() {
 			return sum, io.ErrUnexpectedEOF
 		}
-		r.Skip(1) // attributes
-		ms := first + r.Varint()
+		r.Int8() // attributes
+		ms := first + r.Varlong()
 		if attributes&appendTime != 0 {
 			ms = latest
 		}
-		delta := r.Varint()
-		record := Record{Offset: base + delta, Time: time.UnixMilli(ms).UTC(), Key: r.Bytes(r.Varint()), Value: r.Bytes(r.Varint())}
-		headers := r.Varint()
-		for i := int64(0); i < headers && !r.Short; i++ {
-			record.Headers = append(record.Headers, Header{string(r.Bytes(r.Varint())), r.Bytes(r.Varint())})
+		delta := r.Varlong()
+		record := Record{Offset: base + delta, Time: time.UnixMilli(ms).UTC(), Key: r.VarintBytes(), Value: r.VarintBytes()}
+		for n := r.Varlong(); n > 0 && r.Ok(); n-- {
+			record.Headers = append(record.Headers, Header{r.VarintString(), r.VarintBytes()})
 		}
-		if r.Short {
+		if !r.Ok() {
 			return sum, io.ErrUnexpectedEOF
 		}
 		if delta <= before || delta > span {
