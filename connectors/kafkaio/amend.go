@@ -28,7 +28,7 @@ func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logg
 		if err != nil {
 			return err
 		}
-		s, err := readStored(ctx, client, changelog, log)
+		s, err := readStored(ctx, client, changelog, nil, log)
 		if err != nil {
 			return err
 		}

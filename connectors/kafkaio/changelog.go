@@ -108,14 +108,9 @@ func (u use) differences(o use) (all []string) {
 	}
 	differ("group", u.Group, o.Group)
 	differ("topics", fmt.Sprint(u.Topics), fmt.Sprint(o.Topics))
-	names := slices.Collect(maps.Keys(u.Outputs))
-	for name := range o.Outputs {
-		if _, both := u.Outputs[name]; !both {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	both := maps.Clone(o.Outputs)
+	maps.Copy(both, u.Outputs)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		differ(name, u.Outputs[name], o.Outputs[name])
 	}
 	return all
@@ -129,8 +124,8 @@ type mark struct {
 // byKey is the partition of a key, that of the Java client.
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
-func partitionFor(key string, partitions int) int32 {
-	return int32(byKey.Partition(&kgo.Record{Key: []byte(key)}, partitions))
+func partitionFor(key []byte, partitions int) int32 {
+	return int32(byKey.Partition(&kgo.Record{Key: key}, partitions))
 }
 
 // partKey is the key of a part of a state in the changelog.
@@ -184,23 +179,15 @@ type contents struct {
 	broken     map[string]lastValue // states of which parts are missing
 }
 
-// readStored reads a changelog.
-func readStored(ctx context.Context, client *Client, topic string, log *slog.Logger) (*contents, error) {
-	return readUnsealed(ctx, client, topic, nil, log)
-}
-
-// An unsealing is LedgerConfig.Unseal; nil leaves states as they are stored.
+// An unsealing is LedgerConfig.Unseal.
 type unsealing func(to []byte, key string, stored []byte) []byte
 
-func (u unsealing) append(to []byte, key string, stored []byte) []byte {
-	if u == nil {
-		return append(to, stored...)
+// readStored reads a changelog, and takes the seals off the states in it; without unseal they stay
+// as they are stored.
+func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*contents, error) {
+	if unseal == nil {
+		unseal = func(to []byte, _ string, stored []byte) []byte { return append(to, stored...) }
 	}
-	return u(to, key, stored)
-}
-
-// readUnsealed reads a changelog, and takes the seals off the states in it.
-func readUnsealed(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*contents, error) {
 	topics, err := client.describe(ctx, []string{topic})
 	if err != nil {
 		return nil, err
@@ -284,7 +271,7 @@ func (a *adder) add(r Record) {
 			}
 		}
 		if key[0] != 0 && v.parts <= 1 { // else join has the key and the whole state
-			a.unsealed = a.unseal.append(a.unsealed[:0], key, r.Value)
+			a.unsealed = a.unseal(a.unsealed[:0], key, r.Value)
 			v.bytes = a.unsealed
 		}
 		a.value = appendLastValue(a.value[:0], v)
@@ -304,7 +291,7 @@ func (s *contents) join(unseal unsealing) {
 			v := lastValueOf(b)
 			key, part, ok := ofPart(raw)
 			n := len(s.head.Marks)
-			stray := !ok || n > 0 && partitionFor(key, n) != v.partition
+			stray := !ok || n > 0 && partitionFor([]byte(key), n) != v.partition
 			if !stray && raw == key && v.parts <= 1 {
 				continue
 			}
@@ -336,7 +323,7 @@ func (s *contents) join(unseal unsealing) {
 	}
 	for key, v := range plain {
 		if v.parts <= 1 {
-			v.bytes = unseal.append(nil, key, v.bytes)
+			v.bytes = unseal(nil, key, v.bytes)
 		}
 		s.states.put(key, v)
 	}
@@ -350,7 +337,7 @@ func (s *contents) join(unseal unsealing) {
 			}
 			v.bytes = append(v.bytes, b...)
 		}
-		v.bytes = unseal.append(nil, key, v.bytes)
+		v.bytes = unseal(nil, key, v.bytes)
 		s.states.put(key, v)
 	}
 }
@@ -430,7 +417,7 @@ type entries struct {
 
 // state yields the entries of a key's state, in parts if it is large; those of nil delete it.
 func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
-	p := partitionFor(key, len(e.head.Marks))
+	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
 	was, n := e.parts[key], 0
 	room := max(1, e.most-len(key)-recordOverhead)
@@ -489,7 +476,7 @@ func (e *entries) end(yield func(entry) bool) error {
 // ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
 // go on meanwhile.
 func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Stored, error) {
-	s, err := readStored(ctx, client, changelog, log)
+	s, err := readStored(ctx, client, changelog, nil, log)
 	if err != nil {
 		return nil, err
 	}
@@ -594,12 +581,8 @@ func (l *Ledger) refuseUse() error {
 	if l.head.Run != nil {
 		of = l.head.Run.String()
 	}
-	text := differ[0]
-	for _, d := range differ[1:] {
-		text += ", " + d
-	}
 	return fmt.Errorf("the changelog %s is that of %s, and this config is another: %s; two configs on one changelog would take each other's states and records for their own; name another changelog, or, if the config was changed on purpose, go on with --migrate",
-		l.cfg.Changelog, of, text)
+		l.cfg.Changelog, of, strings.Join(differ, ", "))
 }
 
 // refuseUnfinished refuses states that a run before has not stored completely.

@@ -353,7 +353,7 @@ func TestPortions(t *testing.T) {
 				ctx := crash(n)
 				r, err := beginIn(ctx, t, c, test.config)
 				if err == nil {
-					err = r.commit(ctx)
+					err = r.commit(ctx, order{})
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Fatalf("the crash is %v", err)

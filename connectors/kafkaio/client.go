@@ -526,15 +526,12 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 }
 
 // committed are the group's offsets by partition, of those that it has one of.
-func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (map[string]committed, error) {
-	all, err := c.fetchCommitted(ctx, group, partitions)
-	if err != nil {
-		return nil, fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
-	}
-	return all, nil
-}
-
-func (c *Client) fetchCommitted(ctx context.Context, group string, partitions map[string][]int) (map[string]committed, error) {
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]committed, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	addr, err := c.coordinator(ctx, group)
@@ -553,7 +550,7 @@ func (c *Client) fetchCommitted(ctx context.Context, group string, partitions ma
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]committed{}
+	all = map[string]committed{}
 	switch code := kafka.Error(res.ErrorCode); code {
 	case 0:
 	case kafka.GroupIdNotFound:

@@ -60,7 +60,7 @@ func encode(codec compress.Codec, batch []*Message) ([]byte, error) {
 	for _, m := range batch {
 		size += m.size()
 	}
-	set := protocol.RecordSet{Version: 2, Records: newRecords(batch)}
+	set := protocol.RecordSet{Version: 2, Records: &records{rest: batch}}
 	if codec == nil {
 		out := bytes.NewBuffer(make([]byte, 0, size))
 		_, err := set.WriteTo(out)
@@ -112,8 +112,6 @@ type records struct {
 type payload struct{ bytes.Reader }
 
 func (*payload) Close() error { return nil }
-
-func newRecords(batch []*Message) *records { return &records{rest: batch} }
 
 func (r *records) ReadRecord() (*kafka.Record, error) {
 	if len(r.rest) == 0 {

@@ -28,63 +28,66 @@ type Finding struct {
 	KeyFields []byte // of a key with fields: these, as a JSON object
 }
 
-var readings, writings sync.Map // of func(setting string) Reading or Writing, by name
+// A makers holds what makes an F of a setting, by name.
+type makers[F any] struct {
+	what string
+	of   sync.Map // of func(setting string) F
+}
+
+func (m *makers[F]) register(name string, of func(setting string) F) {
+	if _, taken := m.of.LoadOrStore(name, of); taken {
+		panic("kafkaio: " + m.what + " " + name + " exists already")
+	}
+}
+
+// make makes an F; the zero one without a name.
+func (m *makers[F]) make(name, setting string) (made F) {
+	if name == "" {
+		return made
+	}
+	of, ok := m.of.Load(name)
+	if !ok {
+		panic(fmt.Sprintf("kafkaio: no %s %q is registered", m.what, name))
+	}
+	return of.(func(string) F)(setting)
+}
+
+var (
+	readings = makers[Reading]{what: "form"}
+	writings = makers[Writing]{what: "form"}
+	clocks   = makers[Clock]{what: "clock"}
+)
 
 // RegisterReading registers under a name what makes a Reading of Form.Setting. Call it in an
 // init function, so that workers that run the same program know it too. It panics if the
 // name is taken.
-func RegisterReading(name string, of func(setting string) Reading) { addForm(&readings, name, of) }
+func RegisterReading(name string, of func(setting string) Reading) { readings.register(name, of) }
 
 // RegisterWriting is RegisterReading for a Writing.
-func RegisterWriting(name string, of func(setting string) Writing) { addForm(&writings, name, of) }
-
-func addForm(all *sync.Map, name string, of any) {
-	if _, taken := all.LoadOrStore(name, of); taken {
-		panic("kafkaio: form " + name + " exists already")
-	}
-}
+func RegisterWriting(name string, of func(setting string) Writing) { writings.register(name, of) }
 
 // Reading is nil for the zero Form.
-func (f Form) Reading() Reading {
-	if f.Name == "" {
-		return nil
-	}
-	return known(&readings, "form", f.Name).(func(string) Reading)(f.Setting)
-}
+func (f Form) Reading() Reading { return readings.make(f.Name, f.Setting) }
 
 // writing is nil for the zero Form.
-func (f Form) writing() Writing {
-	if f.Name == "" {
-		return nil
-	}
-	return known(&writings, "form", f.Name).(func(string) Writing)(f.Setting)
-}
-
-func known(all *sync.Map, what, name string) any {
-	of, ok := all.Load(name)
-	if !ok {
-		panic(fmt.Sprintf("kafkaio: no %s %q is registered", what, name))
-	}
-	return of
-}
+func (f Form) writing() Writing { return writings.make(f.Name, f.Setting) }
 
 // read has the fetcher's records read, and counts what they have grown by.
 func (f *fetcher) read(ctx context.Context, b *batch) error {
 	if f.reading == nil || len(b.records) == 0 {
 		return nil
 	}
-	before := 0
-	for i := range b.records {
-		before += len(b.records[i].Value)
+	size := func() (n int) {
+		for i := range b.records {
+			n += len(b.records[i].Value)
+		}
+		return n
 	}
+	before := size()
 	if err := f.reading(ctx, f.log, b.records); err != nil {
 		return err
 	}
-	more := -before
-	for i := range b.records {
-		more += len(b.records[i].Value)
-	}
-	if more > 0 { // what came is still held by the keys
+	if more := size() - before; more > 0 { // what came is still held by the keys
 		b.bytes += more
 		f.ahead.add(more)
 	}

@@ -216,7 +216,7 @@ func (l *Ledger) commitOwned(ctx context.Context, do func(e *entries, yield func
 func (l *Ledger) successor(ctx context.Context) (*identity, error) {
 	var h head
 	err := requests(startTimeout).Do(ctx, func(context.Context) error { // a large changelog may take longer
-		s, err := readStored(ctx, l.cfg.Client, l.cfg.Changelog, l.cfg.Log)
+		s, err := readStored(ctx, l.cfg.Client, l.cfg.Changelog, nil, l.cfg.Log)
 		if err != nil {
 			return err
 		}

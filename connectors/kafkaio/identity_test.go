@@ -87,7 +87,7 @@ func (r run) to(offset int64) error {
 		r.t.Fatal(err)
 	}
 	r.Add(-1, State{Key: "k", Bytes: fmt.Append(nil, offset)})
-	return r.commit(context30(r.t))
+	return r.commit(context30(r.t), order{})
 }
 
 func (r run) must(offset int64) {

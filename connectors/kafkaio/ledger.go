@@ -394,7 +394,7 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 // restore reads the changelog.
 func (l *Ledger) restore(ctx context.Context) error {
 	topic, start := l.cfg.Changelog, time.Now()
-	s, err := readUnsealed(ctx, l.cfg.Client, topic, l.cfg.Unseal, l.cfg.Log)
+	s, err := readStored(ctx, l.cfg.Client, topic, l.cfg.Unseal, l.cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -540,13 +540,13 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 	portion, size := map[string][]byte{}, 0
 	for key, state := range states {
 		portion[key] = state
-		if size += len(key) + len(state) + recordOverhead; size < portionBytes {
-			continue
+		if size += len(key) + len(state) + recordOverhead; size >= portionBytes {
+			if err := l.commitOwned(ctx, l.entries(portion), nil); err != nil {
+				return err
+			}
+			clear(portion)
+			size = 0
 		}
-		if err := l.commitOwned(ctx, l.entries(portion), nil); err != nil {
-			return err
-		}
-		portion, size = map[string][]byte{}, 0
 	}
 	if len(portion) == 0 {
 		return nil
@@ -656,10 +656,7 @@ func (l *Ledger) commitAlways() {
 	for {
 		select {
 		case <-tick.C:
-			if l.cfg.AtEnd {
-				continue
-			}
-			if !l.commitNow(order{}) {
+			if !l.cfg.AtEnd && !l.commitNow(order{}) {
 				return
 			}
 		case o := <-l.stepper.orders:
@@ -674,7 +671,7 @@ func (l *Ledger) commitAlways() {
 
 // commitNow commits, and reports whether there may be a next time.
 func (l *Ledger) commitNow(o order) bool {
-	err := l.commitAt(l.commits, o)
+	err := l.commit(l.commits, o)
 	if o.done != nil {
 		o.done <- err
 	}
@@ -687,12 +684,9 @@ func (l *Ledger) commitNow(o order) bool {
 	return false
 }
 
-// commit stores the states that are ready and the offsets, after the outputs. It fails if
-// another run has taken over.
-func (l *Ledger) commit(ctx context.Context) error { return l.commitAt(ctx, order{}) }
-
-// commitAt is commit with what an order says.
-func (l *Ledger) commitAt(ctx context.Context, o order) error {
+// commit stores the states that are ready and the offsets, after the outputs, with what an order
+// says. It fails if another run has taken over.
+func (l *Ledger) commit(ctx context.Context, o order) error {
 	if err := l.account.Fault(); err != nil {
 		return err
 	}
@@ -930,7 +924,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 		err = nil
 	}
 	if well && err == nil {
-		if err = l.commit(l.commits); err == nil {
+		if err = l.commit(l.commits, order{}); err == nil {
 			err = l.account.Balanced()
 		}
 	}

@@ -74,7 +74,7 @@ func TestQuietMoments(t *testing.T) {
 		ctx := context30(t)
 		check := func(when string, offset int64, states map[string]string) {
 			t.Helper()
-			expect.OK(t, l.commit(ctx))
+			expect.OK(t, l.commit(ctx, order{}))
 			want := map[string]int64{}
 			if offset >= 0 {
 				want["in-0"] = offset
@@ -150,7 +150,7 @@ func TestQuietDays(t *testing.T) {
 	commits := func(when string, offset int64) {
 		t.Helper()
 		forget()
-		expect.OK(t, l.commit(t.Context()))
+		expect.OK(t, l.commit(t.Context(), order{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -268,7 +268,7 @@ func TestSync(t *testing.T) {
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
 	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
-	if err := l.commit(context30(t)); !errors.Is(err, full) {
+	if err := l.commit(context30(t), order{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	if got := offsetsOf(t, c, "g"); len(got) > 0 {

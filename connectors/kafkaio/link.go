@@ -53,8 +53,7 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, context.Cause(ctx)
 		}
-		var refused *loginError
-		if errors.As(err, &refused) {
+		if errors.As(err, new(*loginError)) {
 			return nil, err // as every broker would, until the account is locked
 		}
 		errs = append(errs, err)

@@ -60,9 +60,8 @@ type outage struct {
 
 // doubted is for how long all errors have been doubts, err too.
 func (o *outage) doubted(err error) time.Duration {
-	var d doubt
-	switch unknown := errors.Is(err, kafka.UnknownTopicOrPartition); {
-	case !errors.As(err, &d) && !unknown:
+	switch {
+	case !errors.As(err, new(doubt)) && !errors.Is(err, kafka.UnknownTopicOrPartition):
 		o.doubts = time.Time{}
 		return 0
 	case o.doubts.IsZero():
@@ -101,8 +100,7 @@ func refused(err error) bool {
 			return true
 		}
 	}
-	var login *loginError
-	return errors.As(err, &login)
+	return errors.As(err, new(*loginError))
 }
 
 // isUnknown reports whether err says that there is no such topic or partition.

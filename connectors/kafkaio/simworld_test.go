@@ -1384,7 +1384,7 @@ func (w *world) checkAlerts() {
 	defer h.die()
 	client := NewClient(h.cluster())
 	defer client.Close()
-	s, err := readStored(context.Background(), client, simStates, quiet)
+	s, err := readStored(context.Background(), client, simStates, nil, quiet)
 	if err != nil || len(s.kept) > 0 {
 		w.violation("at the end the changelog holds %d alerts: %v", len(s.kept), err)
 	}

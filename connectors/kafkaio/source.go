@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"hafvf/internal/account"
@@ -78,22 +77,16 @@ type Source struct {
 // A Clock returns the event time of a record, and false if it has none.
 type Clock func(Record) (time.Time, bool)
 
-var clocks sync.Map // of func(setting string) Clock by name
-
 // RegisterClock registers under a name what makes a clock of Source.ClockSetting. Call it
 // in an init function, so that workers that run the same program know it too. It panics if
 // the name is taken.
-func RegisterClock(name string, of func(setting string) Clock) {
-	if _, taken := clocks.LoadOrStore(name, of); taken {
-		panic("kafkaio: clock " + name + " exists already")
-	}
-}
+func RegisterClock(name string, of func(setting string) Clock) { clocks.register(name, of) }
 
 func (src Source) clock() Clock {
 	if src.Clock == "" {
 		return func(r Record) (time.Time, bool) { return r.Time, true }
 	}
-	return known(&clocks, "clock", src.Clock).(func(string) Clock)(src.ClockSetting)
+	return clocks.make(src.Clock, src.ClockSetting)
 }
 
 const (

@@ -16,7 +16,7 @@ import (
 // A rawRequest is one of franz-go's messages over a link, in its own version.
 type rawRequest struct{ kmsg.Request }
 
-func (r rawRequest) ApiKey() protocol.ApiKey                { return protocol.ApiKey(r.Key()) }
+func (r rawRequest) ApiKey() protocol.ApiKey               { return protocol.ApiKey(r.Key()) }
 func (rawRequest) Required(map[protocol.ApiKey]int16) bool { return true }
 
 // A rawAnswer is that of a rawRequest.

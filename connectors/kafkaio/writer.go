@@ -155,17 +155,13 @@ func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 
 // assign returns the messages of each of n partitions.
 func assign(msgs []Message, n int) [][]*Message {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
 	parts := make([][]*Message, n)
 	keyless := rand.IntN(n) // one for all of a call, as few requests are cheaper
 	for i := range msgs {
 		m := &msgs[i]
 		p := keyless
 		if m.Key != nil {
-			p = kafka.Murmur2Balancer{}.Balance(kafka.Message{Key: m.Key}, all...)
+			p = int(partitionFor(m.Key, n))
 		}
 		parts[p] = append(parts[p], m)
 	}
@@ -318,8 +314,7 @@ func (w *Writer) well() {
 // bare removes kafka-go's prefix, which misleads: its errors of producing speak of
 // fetching.
 func bare(err error) error {
-	var p *rawproduce.Error
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*rawproduce.Error](err); ok {
 		return p.Err
 	}
 	if strings.HasPrefix(err.Error(), "kafka.(*Client)") {

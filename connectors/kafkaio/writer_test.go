@@ -107,7 +107,7 @@ func TestPartitionOfKey(t *testing.T) {
 				t.Errorf("key %q: %d messages in partition %d, want all in %d", key, len(msgs), p, want)
 			}
 		}
-		if got := partitionFor(key, n); int(got) != want {
+		if got := partitionFor([]byte(key), n); int(got) != want {
 			t.Errorf("key %q: partition %d of a changelog, want %d", key, got, want)
 		}
 	}
