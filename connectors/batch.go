@@ -13,6 +13,7 @@ import (
 
 func init() {
 	register.Emitter1[Batch]()
+	register.Emitter1[Refused]()
 	// Within a stage nothing is encoded but samples, of which the runner takes the size.
 	beam.RegisterCoder(reflect.TypeFor[Batch](), encodeBatch, decodeBatch)
 }

@@ -35,6 +35,14 @@ type Line struct {
 	Text []byte // with its line end
 }
 
+// A Refused is a record of a Chunk that its receiver did not take.
+type Refused struct {
+	Key    []byte
+	ID     string
+	Text   []byte // without its line end
+	Reason string
+}
+
 var errChunk = errors.New("connectors: a chunk is malformed")
 
 // Lines are the records of a chunk.

@@ -35,11 +35,11 @@ type csvReader struct {
 type span struct{ from, to int }
 
 func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) {
-	delimiter, err := src.delimiter()
+	d, err := delimiter(src.Delimiter)
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{lines: newLines(r, path), delimiter: delimiter}
+	c := &csvReader{lines: newLines(r, path), delimiter: string(d)}
 	c.skipBOM()
 	text, rec, err := c.read()
 	switch {
@@ -49,7 +49,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 		return nil, err
 	case rec.Reason != "":
 		hint := ""
-		if d := src.otherDelimiter([]string{string(rec.Raw)}); d != "" && !strings.Contains(string(rec.Raw), delimiter) {
+		if d := src.otherDelimiter([]string{string(rec.Raw)}); d != "" && !strings.Contains(string(rec.Raw), c.delimiter) {
 			hint = fmt.Sprintf("; it seems that the delimiter is %q", d)
 		}
 		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)

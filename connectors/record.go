@@ -129,19 +129,16 @@ func (src Source) columns() []string {
 	return slices.Concat(src.Key, []string{src.Time}, src.Values)
 }
 
-func (src Source) delimiter() (string, error) {
-	return delimiter(src.Delimiter)
-}
-
-func delimiter(d string) (string, error) {
+// delimiter is the one that a text names.
+func delimiter(d string) (rune, error) {
 	if d == "" {
-		return ",", nil
+		return ',', nil
 	}
 	r, n := utf8.DecodeRuneInString(d)
 	if n != len(d) || r == utf8.RuneError || strings.ContainsAny(d, "\"\r\n\x00") {
-		return "", fmt.Errorf("delimiter %q is not usable: give one character that is neither a quote nor a line end, such as \",\", \";\" or a tab", d)
+		return 0, fmt.Errorf("delimiter %q is not usable: give one character that is neither a quote nor a line end, such as \",\", \";\" or a tab", d)
 	}
-	return d, nil
+	return r, nil
 }
 
 // A recordReader reads the records of one file.
@@ -163,7 +160,7 @@ func (src Source) files() ([]string, error) {
 		if slices.Contains(src.Values, "") || slices.Contains(src.Key, "") {
 			return nil, fmt.Errorf("a column of the %s source has an empty name", src.Format)
 		}
-		if _, err := src.delimiter(); err != nil {
+		if _, err := delimiter(src.Delimiter); err != nil {
 			return nil, err
 		}
 	case JSONLines:
@@ -178,12 +175,10 @@ func (src Source) files() ([]string, error) {
 	case src.Path == stdio:
 		return []string{stdio}, nil
 	}
-	// A file may have a name that looks like a pattern.
-	if _, err := os.Stat(src.Path); err == nil {
+	// A file may have a name that looks like a pattern. Of another that is not there opening it
+	// gives the reason.
+	if _, err := os.Stat(src.Path); err == nil || !strings.ContainsAny(src.Path, "*?[") {
 		return []string{src.Path}, nil
-	}
-	if !strings.ContainsAny(src.Path, "*?[") {
-		return []string{src.Path}, nil // opening it gives the reason
 	}
 	paths, err := filepath.Glob(src.Path)
 	if err != nil {
@@ -205,34 +200,9 @@ func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
 // open opens one file and reads its header.
 func (src Source) open(path string) (recordReader, error) {
-	if src.Format == Parquet {
-		rr, err := openParquet(path, src)
-		if err != nil {
-			return nil, err
-		}
-		return src.shaped(rr, path)
-	}
-	r, err := openText(path)
-	if err != nil {
-		return nil, err
-	}
-	var rr recordReader
-	if src.Format == CSV {
-		rr, err = newCSVReader(r, path, src)
-	} else {
-		rr, err = newJSONLReader(r, path), nil
-	}
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return src.shaped(rr, path)
-}
-
-// shaped is a reader of the table as it is, or if it is wide, of its long records.
-func (src Source) shaped(rr recordReader, path string) (recordReader, error) {
-	if !src.Wide || src.every {
-		return rr, nil
+	rr, err := src.openTable(path)
+	if err != nil || !src.Wide || src.every {
+		return rr, err
 	}
 	w, err := newWide(rr, src, path)
 	if err != nil {
@@ -240,6 +210,26 @@ func (src Source) shaped(rr recordReader, path string) (recordReader, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// openTable is open, without regard to Wide.
+func (src Source) openTable(path string) (recordReader, error) {
+	if src.Format == Parquet {
+		return openParquet(path, src)
+	}
+	r, err := openText(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case src.Format == JSONLines:
+		return newJSONLReader(r, path), nil
+	}
+	c, err := newCSVReader(r, path, src)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // readsOnce reports whether what is read at a path is gone then: standard input, a pipe, a
@@ -369,7 +359,11 @@ func (rd *Reader) Close() error {
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
 	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
-	return src.first(n)
+	paths, err := src.files()
+	if err != nil {
+		return nil, nil, err
+	}
+	return src.head(paths[0], n)
 }
 
 // Heads calls see with the first n records of each of the source's files. It leaves out standard
@@ -398,15 +392,6 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 func (src Source) Once() bool {
 	paths, err := src.files()
 	return err == nil && readsOnce(paths[0])
-}
-
-// first returns columns and first records of the first file.
-func (src Source) first(n int) (columns []string, records []Record, err error) {
-	paths, err := src.files()
-	if err != nil {
-		return nil, nil, err
-	}
-	return src.head(paths[0], n)
 }
 
 // head returns columns and first records of a file.

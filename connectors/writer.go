@@ -17,7 +17,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -307,12 +306,12 @@ func lastRow(r io.Reader) (end int64, err error) {
 
 // sameHeader refuses to add rows to a CSV of other columns.
 func sameHeader(f *os.File, sink Sink) error {
-	d, err := delimiter(sink.Delimiter)
+	comma, err := delimiter(sink.Delimiter)
 	if err != nil {
 		return err
 	}
 	r := csv.NewReader(io.NewSectionReader(f, 0, math.MaxInt64))
-	r.Comma, _ = utf8.DecodeRuneInString(d)
+	r.Comma = comma
 	header, err := r.Read()
 	if err != nil || !slices.EqualFunc(header, sink.Columns, func(name string, c Column) bool { return name == c.Path }) {
 		return errors.New("its first line is not the header of this run's columns; move it away, or give another path")
@@ -523,12 +522,12 @@ func newCSVEncoder(out io.Writer, sink Sink, header bool) (*csvEncoder, error) {
 	if err := checkColumns(sink.Columns); err != nil {
 		return nil, err
 	}
-	d, err := delimiter(sink.Delimiter)
+	comma, err := delimiter(sink.Delimiter)
 	if err != nil {
 		return nil, err
 	}
 	e := &csvEncoder{csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
-	e.csv.Comma, _ = utf8.DecodeRuneInString(d)
+	e.csv.Comma = comma
 	for i, c := range sink.Columns {
 		e.row[i] = c.Path
 	}
@@ -600,13 +599,12 @@ func newParquetEncoder(out io.Writer, sink Sink) (*parquetEncoder, error) {
 		}
 	}
 	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
-	e := &parquetEncoder{
+	return &parquetEncoder{
 		columns: sink.Columns,
 		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
 			parquet.Compression(&parquet.Snappy)),
 		row: make(parquet.Row, len(sink.Columns)),
-	}
-	return e, nil
+	}, nil
 }
 
 // ordered is a Group whose columns keep their order; a Group sorts them.

@@ -13,8 +13,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
-	"hafvf/connectors/promio"
-	"hafvf/connectors/webhook"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
@@ -317,7 +315,7 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 // encodeRefusedFn turns what a webhook did not take into dead-letter records.
 type encodeRefusedFn struct{}
 
-func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r webhook.Refused, emit func([]byte)) {
+func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
 	if run := runOf(ctx); run != nil {
 		run.undelivered(r)
 	}
@@ -327,14 +325,14 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r webhook.Refused
 // encodeUnwrittenFn turns records that a Prometheus did not take into dead-letter records.
 type encodeUnwrittenFn struct{}
 
-func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r promio.Refused, emit func([]byte)) {
+func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
 	if run := runOf(ctx); run != nil {
 		run.found.refused.add(run.log, "the sink refuses a record; it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
-	emit(records.AppendReject(connectors.Chunk(nil).Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason))
+	emit(appendRefused(nil, r))
 }
 
-// appendRefused appends the dead-letter record of an alert.
-func appendRefused(to connectors.Chunk, r webhook.Refused) connectors.Chunk {
+// appendRefused appends the dead-letter record of what a receiver did not take.
+func appendRefused(to connectors.Chunk, r connectors.Refused) connectors.Chunk {
 	return records.AppendReject(to.Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason)
 }

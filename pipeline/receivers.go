@@ -182,7 +182,7 @@ func (r *run) settle(all []webhook.Settled) {
 }
 
 // undelivered notes an alert that was not delivered.
-func (r *run) undelivered(a webhook.Refused) {
+func (r *run) undelivered(a connectors.Refused) {
 	r.found.lost.add(r.log, "an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
 }
 

@@ -130,12 +130,12 @@ func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
 		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
 	l := &listener{Client: c}
-	return &reader{src: src, place: to.Place(), heard: l, api: v1.NewAPI(l), log: log, tally: tally, steps: firstSteps, notes: map[string]bool{}}, nil
+	return &reader{src: src, place: to.Place(), heard: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
 func Check(src Source) error {
-	_, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
+	_, err := newReader(src, nil, nil)
 	return err
 }
 
@@ -421,7 +421,7 @@ const lastAttempts = 3
 // wait for a server that is away.
 func Last(ctx context.Context, src Source, most int) ([]Series, error) {
 	src.Attempts = lastAttempts
-	r, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
+	r, err := newReader(src, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package promio
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,9 @@ const repeats = time.Minute
 
 // maxAnswer is the longest answer that is read, in bytes.
 const maxAnswer = 32 << 20
+
+// quiet stands for the log of a run that has none.
+var quiet = slog.New(slog.DiscardHandler)
 
 // A Tally counts what was wrong with the answers of a server. A run that carries one, see
 // account.Attach, has Read count there.

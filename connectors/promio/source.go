@@ -146,16 +146,9 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 		return sdf.StopProcessing(), nil
 	}
 	if fn.reader == nil {
-		log := account.Part[*slog.Logger](run, "")
-		if log == nil {
-			log = slog.New(slog.DiscardHandler)
-		}
 		var err error
-		tally := account.Part[*Tally](run, "")
-		if tally == nil {
-			tally = &Tally{}
-		}
-		if fn.reader, err = newReader(fn.Source, log, tally); err != nil {
+		fn.reader, err = newReader(fn.Source, account.Part[*slog.Logger](run, ""), account.Part[*Tally](run, ""))
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -34,7 +34,6 @@ import (
 func init() {
 	register.Function3x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
-	register.Emitter1[Refused]()
 }
 
 // A Sink is a server that takes series by remote write, version 1.
@@ -51,24 +50,16 @@ const sinkSection = "sink.prometheus"
 // writePath is where Prometheus takes series.
 const writePath = "/api/v1/write"
 
-// A Refused is a record whose samples the server did not take.
-type Refused struct {
-	Key    []byte
-	ID     string
-	Text   []byte // without its line end
-	Reason string
-}
-
 // Write takes a PCollection<[]byte> of connectors.Chunks of estimates with detection, and writes
 // the samples of each to the sink. It waits for a server that is away. It returns the records
-// that the server refuses as a PCollection<Refused>.
+// that the server refuses as a PCollection<connectors.Refused>.
 func Write(s beam.Scope, to Sink, col beam.PCollection) (refused beam.PCollection) {
 	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: to}, col)
 }
 
 // CheckSink reads the files and secrets that the sink names. It does not connect.
 func CheckSink(to Sink) error {
-	_, err := newWriter(to, slog.New(slog.DiscardHandler))
+	_, err := newWriter(to, nil)
 	return err
 }
 
@@ -97,7 +88,7 @@ var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafv
 // band is how many standard deviations what is usual reaches to both sides.
 const band = 2
 
-func (fn *writeFn) StartBundle(ctx context.Context, _ func(Refused)) (err error) {
+func (fn *writeFn) StartBundle(ctx context.Context, _ func(connectors.Refused)) (err error) {
 	fn.waiting, fn.stored = nil, 0
 	if fn.writer == nil {
 		fn.writer, err = newWriter(fn.Sink, account.Part[*slog.Logger](account.From(ctx), ""))
@@ -105,7 +96,7 @@ func (fn *writeFn) StartBundle(ctx context.Context, _ func(Refused)) (err error)
 	return err
 }
 
-func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(connectors.Refused)) error {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return err
@@ -124,7 +115,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	return nil
 }
 
-func (fn *writeFn) flush(ctx context.Context, refuse func(Refused)) error {
+func (fn *writeFn) flush(ctx context.Context, refuse func(connectors.Refused)) error {
 	refused := 0
 	err := fn.writer.write(ctx, fn.waiting, func(s *sample, why string) {
 		refused++
@@ -135,7 +126,7 @@ func (fn *writeFn) flush(ctx context.Context, refuse func(Refused)) error {
 	return err
 }
 
-func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(Refused)) error {
+func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(connectors.Refused)) error {
 	if err := fn.flush(ctx, refuse); err != nil {
 		return err
 	}
@@ -144,8 +135,8 @@ func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(Refused)) error
 }
 
 // refused is the record for the dead letter.
-func (s *sample) refused(why string) Refused {
-	return Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
+func (s *sample) refused(why string) connectors.Refused {
+	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
 }
 
 // sampleOf reads the record of an estimate. Of a value that is a vector there is no usual.
@@ -204,10 +195,7 @@ func newWriter(to Sink, log *slog.Logger) (*writer, error) {
 	if strings.Trim(url.Path, "/") == "" {
 		url.Path = writePath
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &writer{sink: to, url: url.String(), place: c.Place(), http: c.HTTP(), log: log, labels: map[string][]byte{}}, nil
+	return &writer{sink: to, url: url.String(), place: c.Place(), http: c.HTTP(), log: cmp.Or(log, quiet), labels: map[string][]byte{}}, nil
 }
 
 // write sends samples, and calls refuse for those that the server refuses. The error says why none

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/avro"
@@ -102,11 +103,11 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 		}
 		return append(b, ']'), nil
 	case bool:
-		return appendBool(b, v), nil
+		return strconv.AppendBool(b, v), nil
 	case int32:
-		return appendInt(b, int64(v)), nil
+		return strconv.AppendInt(b, int64(v), 10), nil
 	case int64:
-		return appendInt(b, v), nil
+		return strconv.AppendInt(b, v, 10), nil
 	case float32:
 		return appendFloat(b, float64(v), 32), nil
 	case float64:

@@ -6,10 +6,6 @@ import (
 	"strconv"
 )
 
-func appendBool(b []byte, v bool) []byte { return strconv.AppendBool(b, v) }
-
-func appendInt(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }
-
 // appendFloat appends the shortest text that reads back as f, or a bare NaN or Infinity.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {

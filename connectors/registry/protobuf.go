@@ -177,9 +177,9 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 		if of := f.Enum().Values().ByNumber(v.Enum()); of != nil {
 			return appendText(b, string(of.Name())), nil
 		}
-		return appendInt(b, int64(v.Enum())), nil
+		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
 	case protoreflect.BoolKind:
-		return appendBool(b, v.Bool()), nil
+		return strconv.AppendBool(b, v.Bool()), nil
 	case protoreflect.StringKind:
 		return appendText(b, v.String()), nil
 	case protoreflect.BytesKind:
@@ -191,7 +191,7 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
 		return strconv.AppendUint(b, v.Uint(), 10), nil
 	}
-	return appendInt(b, v.Int()), nil
+	return strconv.AppendInt(b, v.Int(), 10), nil
 }
 
 // wellKnown are the messages that JSON has a shorter form of. A duration is its seconds.

@@ -29,13 +29,16 @@ const (
 )
 
 func init() {
-	kafkaio.RegisterReading(Name, func(setting string) kafkaio.Reading {
-		var s Source
-		if err := json.Unmarshal([]byte(setting), &s); err != nil {
-			panic("registry: " + err.Error())
-		}
-		return s.reading()
-	})
+	kafkaio.RegisterReading(Name, func(setting string) kafkaio.Reading { return settingOf[Source](setting).reading() })
+	kafkaio.RegisterWriting(Name, func(setting string) kafkaio.Writing { return settingOf[Sink](setting).writing() })
+}
+
+// settingOf is what settingText has made a text of.
+func settingOf[T any](text string) (setting T) {
+	if err := json.Unmarshal([]byte(text), &setting); err != nil {
+		panic("registry: " + err.Error())
+	}
+	return setting
 }
 
 // A Source says how values of topics are read.

@@ -50,16 +50,11 @@ type schemas struct {
 	doubted int
 }
 
-var registries sync.Map // of *schemas by Config, of which keys are comparable
+var registries sync.Map // of *schemas by the text of a Config
 
 // schemasOf are those of a registry. All readers of the process share them.
 func schemasOf(c Config) *schemas {
-	key := struct {
-		Config
-		tls string
-	}{Config: c, tls: fmt.Sprintf("%+v", c.TLS)}
-	key.Config.TLS = nil
-	v, _ := registries.LoadOrStore(key, &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
+	v, _ := registries.LoadOrStore(settingText(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
 	return v.(*schemas)
 }
 

@@ -15,16 +15,6 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-func init() {
-	kafkaio.RegisterWriting(Name, func(setting string) kafkaio.Writing {
-		var s Sink
-		if err := json.Unmarshal([]byte(setting), &s); err != nil {
-			panic("registry: " + err.Error())
-		}
-		return s.writing()
-	})
-}
-
 // A Sink says how lines of JSON become Avro.
 type Sink struct {
 	Config

@@ -65,7 +65,7 @@ func (fn *holdFn) Setup() error {
 	return err
 }
 
-func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, chunk []byte, refuse func(Refused)) error {
+func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, chunk []byte, refuse func(connectors.Refused)) error {
 	box, err := fn.outbox()
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 }
 
 // OnTimer drops the alerts that wait no more.
-func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, refuse func(Refused)) error {
+func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, refuse func(connectors.Refused)) error {
 	box, err := fn.outbox()
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ var caught struct {
 
 type catchFn struct{}
 
-func (catchFn) ProcessElement(r Refused) {
+func (catchFn) ProcessElement(r connectors.Refused) {
 	caught.Lock()
 	defer caught.Unlock()
 	caught.ids = append(caught.ids, r.ID)

@@ -180,7 +180,7 @@ func (o *Outbox) send() {
 		}
 		tries++
 		select {
-		case <-time.After(o.client.pause(tries, again)):
+		case <-time.After(o.client.retry.PauseAfter(tries, again)):
 		case <-closes:
 			closes = nil // one attempt at once; those after it pause
 		case <-o.ctx.Done():

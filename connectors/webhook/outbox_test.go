@@ -12,15 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 )
 
 // open opens an outbox, and returns what it has buried.
-func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refused) {
+func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []connectors.Refused) {
 	t.Helper()
 	var mu sync.Mutex
-	var buried []Refused
+	var buried []connectors.Refused
 	settled := cfg.Settled
 	cfg.Settled = func(all []Settled) {
 		mu.Lock()
@@ -36,7 +37,7 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []Refu
 	cfg.Sink.Timeout = time.Second
 	o, err := OpenOutbox(cfg, kept)
 	expect.OK(t, err)
-	return o, func() []Refused {
+	return o, func() []connectors.Refused {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(buried)

@@ -116,15 +116,6 @@ func temporary(err error) bool {
 	return errors.As(err, &f) && f.again
 }
 
-// pause is how long to wait after so many attempts, the last of which had that error.
-func (c *Client) pause(tries int, err error) time.Duration {
-	pause := c.retry.Pause(tries)
-	if asker := (retry.Asker)(nil); errors.As(err, &asker) {
-		pause = max(pause, asker.RetryAfter())
-	}
-	return pause
-}
-
 // A failure is the error of one attempt.
 type failure struct {
 	error

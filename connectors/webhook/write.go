@@ -15,31 +15,22 @@ import (
 func init() {
 	register.Function3x1((&writeFn{}).ProcessElement)
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
-	register.Emitter1[Refused]()
-}
-
-// A Refused is an alert that the receiver did not take.
-type Refused struct {
-	Key    []byte
-	ID     string
-	Text   []byte // without its line end
-	Reason string
 }
 
 // Write takes a PCollection<[]byte> of connectors.Chunks and puts each line into the Outbox of
 // that name that is attached to the run in this process. It does not wait for the receiver. It
-// returns the lines that find no place there as a PCollection<Refused>.
+// returns the lines that find no place there as a PCollection<connectors.Refused>.
 func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PCollection) {
 	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 
 // refused is the alert for the dead letter.
-func (a Alert) refused(why string) Refused {
-	return Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
+func (a Alert) refused(why string) connectors.Refused {
+	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
 }
 
 // Refusals are the alerts, of these, that a receiver has refused.
-func Refusals(all []Settled) (refused []Refused) {
+func Refusals(all []Settled) (refused []connectors.Refused) {
 	for _, s := range all {
 		if s.Refused != "" {
 			refused = append(refused, s.refused(s.Refused))
@@ -70,7 +61,7 @@ type writeFn struct {
 	taken int
 }
 
-func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(Refused)) error {
+func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(connectors.Refused)) error {
 	box := account.Part[*Outbox](account.From(ctx), fn.Name)
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
@@ -89,7 +80,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	return nil
 }
 
-func (fn *writeFn) FinishBundle(ctx context.Context, _ func(Refused)) {
+func (fn *writeFn) FinishBundle(ctx context.Context, _ func(connectors.Refused)) {
 	account.From(ctx).Stored(fn.taken)
 	fn.taken = 0
 }

@@ -48,10 +48,7 @@ func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, aga
 		if last == nil || within.Err() == nil {
 			last = err // an error of the spent budget says less
 		}
-		pause := p.Pause(tries)
-		if asker := (Asker)(nil); errors.As(err, &asker) {
-			pause = max(pause, asker.RetryAfter())
-		}
+		pause := p.PauseAfter(tries, err)
 		if !again(err) || p.Budget > 0 && time.Since(start)+pause > p.Budget {
 			return last
 		}
@@ -61,6 +58,15 @@ func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, aga
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// PauseAfter is a pause after so many attempts, the last of which had that error.
+func (p Policy) PauseAfter(tries int, err error) time.Duration {
+	pause := p.Pause(tries)
+	if asker, ok := errors.AsType[Asker](err); ok {
+		pause = max(pause, asker.RetryAfter())
+	}
+	return pause
 }
 
 // Pause is a pause after so many attempts.
