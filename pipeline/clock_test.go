@@ -55,6 +55,7 @@ func TestTimesAhead(t *testing.T) {
 // within the lateness, and a key that goes on is not told as silent. A restart knows the lag. One
 // time ahead of the clock changes nothing for the others.
 func TestKafkaLag(t *testing.T) {
+	waits(t)
 	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
 		t.Run(delay.String(), func(t *testing.T) {
 			t.Parallel()

@@ -88,6 +88,7 @@ func TestDraft(t *testing.T) {
 }
 
 func TestDraftOfBundled(t *testing.T) {
+	t.Parallel()
 	for name, keys := range map[string]int64{"cloud.csv": 8, "tweets.csv": 5} {
 		text := expect.Get(inspect.Draft(filepath.Join("../testdata/nab", name)))(t)
 		s, _, _ := runConfig(t, strings.Replace(string(text), "alerts:\n  jsonl: {path: alerts.jsonl}\n", "", 1))

@@ -21,6 +21,7 @@ import (
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
 // states nor changelog have anything of it. Other keys, and the default, are as without it.
 func TestTombstonesForget(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 2, "out", "rejected")
 	minute := 0
 	put := func(keys ...string) {
@@ -127,6 +128,7 @@ func TestTombstonesOfChangeEvents(t *testing.T) {
 // that is stored, also not in the incident that it was in. Other keys are as without that, and so
 // is what is stored of them, byte for byte.
 func TestForgetKeysOfFile(t *testing.T) {
+	t.Parallel()
 	const cut = 30 * (8*144 + 4) // in the incident of a rack
 	lines := fleetLines(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))[:30*9*144]
 	dir := t.TempDir()
@@ -257,6 +259,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 // parts. A run that goes on is not disturbed; it goes on with the others as they were, and the
 // offsets of the group stay.
 func TestForgetKeysOfChangelog(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 2, "out")
 	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // so that states have parts
 	lines := observations(3_000, 6)
@@ -345,6 +348,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 
 // What is killed cannot say that it has ended: its changelog is refused until a run has ended.
 func TestForgetKeysAfterAKill(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 1, "out")
 	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
 	text := b.config("group: g, changelog: states", "")

@@ -115,6 +115,7 @@ func placesOf(file string, lines []string) (ids []string) {
 // The alerts of a file, in one run and in two that a state joins within an incident, are those of
 // a plain loop: alarms with the incidents that they belong to, and what becomes of these.
 func TestIncidentsOfAFile(t *testing.T) {
+	t.Parallel()
 	lines := fleetLines(start)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "in.jsonl")
@@ -187,6 +188,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 // Keys that are silent at the end of a file are found last, and have fallen silent before: the alarms
 // of all are looked at together, in every run.
 func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
+	t.Parallel()
 	lines := fleetLines(start)
 	for i := range lines { // two racks fall silent, one after the other
 		late := i > len(lines)-30*24 && strings.Contains(lines[i], `"s0/r2:`) || i > len(lines)-30*20 && strings.Contains(lines[i], `"s1/r0:`)

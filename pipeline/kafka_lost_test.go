@@ -24,6 +24,7 @@ import (
 // TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,
 // between the two questions for offsets and states, loses no observation.
 func TestKafkaOffsetsBeforeStates(t *testing.T) {
+	t.Parallel()
 	k := kafkatest.Fake(t, kfake.NumBrokers(1)) // a question is one request
 	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
 	b.CreateTopic(t, "in", 4, nil)
@@ -195,6 +196,7 @@ func TestKafkaAwayAtFirst(t *testing.T) {
 // TestKafkaTopicMadeAgain: a run ends if its topic is another one, and so does one that
 // starts. The error says how to begin anew.
 func TestKafkaTopicMadeAgain(t *testing.T) {
+	t.Parallel()
 	k := kafkatest.Fake(t)
 	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
 	b.CreateTopic(t, "in", 1, nil)
@@ -224,6 +226,7 @@ func TestKafkaTopicMadeAgain(t *testing.T) {
 // A run that was stopped does not wait for long for a sink in a Kafka that has gone, or answers
 // nothing. It ends with what is not written.
 func TestStopWithoutKafka(t *testing.T) {
+	waits(t)
 	for _, source := range []string{"group: g, changelog: states", "group: g", "start: earliest", "start: earliest, group: silent"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()

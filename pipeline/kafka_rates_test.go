@@ -91,7 +91,7 @@ func (b *bus) rawRead(t testing.TB, n int) {
 
 var (
 	rateRecords = flag.Int("kafka-records", 20_000, "records of TestKafkaRates")
-	rateSeconds = flag.Int("kafka-seconds", 2, "length of TestKafkaLatency")
+	rateSeconds = flag.Int("kafka-seconds", 1, "length of TestKafkaLatency")
 )
 
 // TestKafkaRates measures records per second from a real broker: read by
@@ -100,6 +100,9 @@ var (
 // the memory of the process over the course of the last two. Its rates, which -v
 // shows, mean something with -kafka-records in the millions.
 func TestKafkaRates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a broker in Java; go test without -short runs it")
+	}
 	n := *rateRecords
 	broker := kafkatest.Start(t, kafkatest.Config{Measured: n >= 1_000_000})
 	bus := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
@@ -147,6 +150,7 @@ func TestKafkaRates(t *testing.T) {
 // by the broker's clock, at 2,000 records/s of 10,000 keys in two levels. Its
 // figures, which -v shows, mean something with -kafka-seconds of 60.
 func TestKafkaLatency(t *testing.T) {
+	waits(t)
 	const rate = 2000
 	broker := kafkatest.Start(t, kafkatest.Config{Measured: *rateSeconds >= 60})
 	for _, changelog := range []string{"", "states"} {

@@ -117,6 +117,7 @@ func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 // TestKafkaEqualsPlainLoop: with order arrival, the estimates of a bounded run
 // equal the plain loop over each key's records in offset order, byte for byte.
 func TestKafkaEqualsPlainLoop(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 8)
 	lines := observations(20_000, 500)
 	// Event times do not matter to the order of arrival.
@@ -199,6 +200,7 @@ func (b *bus) await(t testing.TB, topic string, n int, r *running) {
 // TestKafkaGoesOn: a run that is stopped and started again, with what comes in
 // meanwhile, gives each estimate once, as one run would have.
 func TestKafkaGoesOn(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 4)
 	b.CreateTopic(t, "out", 4, nil)
 	lines := observations(6_000, 100)
@@ -237,9 +239,10 @@ func TestKafkaDetectsWithoutAlerts(t *testing.T) {
 // the changelog or, without one, because their offsets are not committed; and
 // come out when the watermark has passed them.
 func TestKafkaWaits(t *testing.T) {
-	t.Parallel() // it waits
+	waits(t)
 	for _, changelog := range []string{"", ", changelog: states"} {
 		t.Run("changelog="+strconv.FormatBool(changelog != ""), func(t *testing.T) {
+			t.Parallel()
 			b := fakeBus(t, 2, "out")
 			lines := observations(400, 5)
 			for i := 0; i+3 < len(lines); i += 4 {
@@ -278,6 +281,7 @@ func TestKafkaWaits(t *testing.T) {
 // The source waits for the records that wait for the watermark, and the watermark for the
 // source. A partition that lags behind another must not stop the run so.
 func TestKafkaLaggingPartition(t *testing.T) {
+	t.Parallel()
 	for name, waits := range map[string]string{"lateness": "lateness: 10s", "silence": "silence: {after: 10s}"} {
 		t.Run(name, func(t *testing.T) {
 			b := fakeBus(t, 2)
@@ -380,7 +384,7 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 // TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
 // after that is of the same session, or late, as in a run that reads the topic without a pause.
 func TestSessionsOfAPause(t *testing.T) {
-	t.Parallel() // it waits
+	waits(t)
 	b := fakeBus(t, 1, "out", "rejected", "again", "again-rejected")
 	line := func(key string, second float64) string {
 		return fmt.Sprintf(`{"key":%q,"time":%q,"x":%g}`, key, start.Add(time.Duration(second*1e9)).Format(time.RFC3339Nano), second)

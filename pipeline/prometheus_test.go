@@ -121,6 +121,7 @@ const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
 
 // The records of a query over the past are those of the same points in a file.
 func TestQueryIsLikeFile(t *testing.T) {
+	t.Parallel()
 	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)
 	o := &oracle{series: threeWaves(begin), most: 100, codes: []int{503, 429}}
 	url := o.serve(t)
@@ -316,7 +317,7 @@ func TestQueryRefused(t *testing.T) {
 // Partial answers are asked for again until they are whole; taken ones are counted. Who looks at the
 // past asks three times.
 func TestQueryPartial(t *testing.T) {
-	t.Parallel() // it waits
+	waits(t)
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: func(time.Time) (float64, bool) { return 1, true }}}
 	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%%s}}\n", o.serve(t))
 	o.parts = 2
@@ -342,7 +343,7 @@ func TestQueryPartial(t *testing.T) {
 // A run that is killed before it has stored states begins where the one before has: it writes the same
 // records again.
 func TestQueryBeginsOnce(t *testing.T) {
-	t.Parallel() // it waits
+	waits(t)
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: waves(time.Time{}, 0)}}
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.jsonl")

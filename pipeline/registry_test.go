@@ -131,6 +131,7 @@ const readingFields = "key: sensor.id, time: at, values: [x]"
 
 // The same observations in all formats are the same estimates, byte for byte.
 func TestFormatsAreEqual(t *testing.T) {
+	t.Parallel()
 	all := someReadings(10_000)
 	var want []string
 	for _, f := range formats {
@@ -217,6 +218,7 @@ func TestRegistry(t *testing.T) {
 // A registry that is away is waited for, and a run that waits can be stopped. One that refuses ends the run, at the start
 // and later.
 func TestRegistryAwayAndRefusing(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 1, "out")
 	r := readingsRegistry(t)
 	var status, refused atomic.Int32

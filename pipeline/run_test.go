@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -37,9 +38,19 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	expect.Waits(8)
 	beam.Init()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
 	os.Exit(m.Run())
+}
+
+// waits is for a test that waits for clocks for seconds. It runs beside others, and not with -short.
+func waits(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for clocks; go test without -short runs it")
+	}
+	t.Parallel()
 }
 
 // runConfig runs a config and returns the lines of its sink and its dead letter. Those of a run
@@ -152,6 +163,9 @@ func byKey(t testing.TB, lines []string) map[string][]string {
 
 func equal(t *testing.T, want, got any) {
 	t.Helper()
+	if reflect.DeepEqual(want, got) { // cmp takes seconds for what is large
+		return
+	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -195,6 +209,7 @@ var normalConfig = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: 
 // TestRunEqualsPlainLoop compares the records of the pipeline with those of the
 // plain loop, byte for byte, with many keys in one bundle.
 func TestRunEqualsPlainLoop(t *testing.T) {
+	t.Parallel()
 	lines := observations(20_000, 1000)
 	path := write(t, "in.jsonl", lines...)
 	s, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\n")
@@ -272,10 +287,8 @@ func TestRunOracle(t *testing.T) {
 
 // TestRunOverManyBundles has more observations than a bundle takes.
 func TestRunOverManyBundles(t *testing.T) {
+	waits(t) // for more than a hundred thousand records
 	n := connectors.BundleRecords + 1_000
-	if testing.Short() {
-		t.Skip("more than a hundred thousand records")
-	}
 	lines := make([]string, n)
 	for i := range lines {
 		lines[i] = fmt.Sprintf("{\"key\":\"k%d\",\"time\":%d,\"x\":%d}\n", i%97, i/1000, i*i%2)
@@ -384,6 +397,7 @@ func stopEarly(t *testing.T, text string) Summary {
 // A run that is stopped works on to the end what it has read. It leaves the outputs and the
 // state as they were, until a run that comes to its end.
 func TestRunStops(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in, out, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out"), filepath.Join(dir, "state")
 	lines := observations(600_000, 3)

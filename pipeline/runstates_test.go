@@ -137,6 +137,7 @@ func growingFiles(dir string) map[string]growing {
 // A file that grows is read on where the run before has ended: each record is learned once, also
 // of records at one time, and none is rejected.
 func TestStateFileOfAGrowingFile(t *testing.T) {
+	t.Parallel()
 	lines := observations(300, 3)
 	// The boundary between two nights, 100, stands between equal times of one key.
 	for i := 90; i < 110; i++ {
@@ -229,6 +230,7 @@ func TestStateFileRefuses(t *testing.T) {
 // History first, then the topic: a run of topics begins with the states of a run of
 // files, also after a restart, of keys that the first run had not met.
 func TestStateFileWarmsUpATopic(t *testing.T) {
+	t.Parallel()
 	for _, changelog := range []string{"", ", changelog: states"} {
 		t.Run(fmt.Sprintf("changelog=%v", changelog != ""), func(t *testing.T) {
 			lines := observations(3000, 20)

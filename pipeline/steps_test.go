@@ -15,6 +15,7 @@ import (
 // alert or rejection comes again with other words, and no record is both learned and rejected. The
 // topic pauses, its records are of the past, and some come later than lateness allows.
 func TestRepeatsAfterKills(t *testing.T) {
+	waits(t)
 	for name, settings := range map[string]string{
 		"lateness":  "lateness: 1s\nsilence: {after: 1500ms}\ndetect: {season: []}\nincidents: true\n",
 		"intervals": "aggregate: {every: 2s, value: count, wait: 1s}\nsilence: {after: 4s}\n",
@@ -30,7 +31,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			fed := make(chan struct{})
 			feeding.Go(func() {
 				defer close(fed)
-				for range 9 {
+				for range 6 {
 					var lines []string
 					for i := range 150 {
 						key := rng.IntN(12)

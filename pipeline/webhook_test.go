@@ -170,7 +170,7 @@ func TestWebhookIsAway(t *testing.T) {
 
 // A run that has come to its end, and waits for a receiver that is away, is stopped at once too.
 func TestStopWhileAReceiverIsAwaited(t *testing.T) {
-	t.Parallel() // it waits
+	waits(t)
 	asked, over := make(chan struct{}, 10), make(chan struct{})
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}
@@ -241,6 +241,7 @@ func TestReceivers(t *testing.T) {
 // With a changelog, alerts that wait outlast the run: the next one sends them, after a stop and
 // after a run that was cut off.
 func TestAlertsOutlastTheRun(t *testing.T) {
+	t.Parallel()
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) {
 			t.Parallel()

@@ -1,10 +1,12 @@
-// Package expect has the two expectations that most tests have.
+// Package expect has the expectations that most tests have.
 package expect
 
 import (
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -21,6 +23,24 @@ func Long(t testing.TB, what string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("-short leaves out " + what)
+	}
+}
+
+// Waits lets n parallel tests of a package run at once, where -parallel does not say how many: they
+// wait for clocks and for others, and not for a processor. TestMain calls it, after flag.Parse.
+func Waits(n int) {
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		flag.Set(f.Name, fmt.Sprint(n)) // which is a number
+	}
+}
+
+// Soon waits until a condition holds, a minute at most. That is far longer than any takes.
+func Soon(t T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what, ": not within a minute")
+		}
 	}
 }
 
