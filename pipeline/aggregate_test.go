@@ -290,7 +290,7 @@ func TestKafkaAggregate(t *testing.T) {
 // Intervals without events go on while nothing comes at all, over a restart, and what comes for
 // them later is late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
 	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\n")
 	at := time.Now().UTC().Add(-time.Second)
@@ -375,7 +375,7 @@ func TestShares(t *testing.T) {
 // Silence looks at events, and stops the intervals without them until the key's next event. The
 // end of the silence is told at once.
 func TestKafkaAggregateAndSilence(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "alerts", "rejected")
 	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\nsilence: {after: 2500ms}\nalerts: {kafka: {topic: alerts}}\n")
 	at := time.Now().UTC().Truncate(time.Second)

@@ -55,7 +55,7 @@ func TestTimesAhead(t *testing.T) {
 // within the lateness, and a key that goes on is not told as silent. A restart knows the lag. One
 // time ahead of the clock changes nothing for the others.
 func TestKafkaLag(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
 		t.Run(delay.String(), func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +183,7 @@ func TestSummaryOfLag(t *testing.T) {
 // Records that a partition's watermark has overtaken are counted as such, and the lag is
 // measured.
 func TestKafkaLateBehindTheWatermark(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()
 	b := fakeBus(t, 1, "out", "rejected")
 	line := func(at time.Time) string {
 		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, at.UTC().Format(time.RFC3339Nano))

@@ -152,7 +152,7 @@ func TestExpireOfAFile(t *testing.T) {
 // Keys of a topic expire when others have gone on: nothing of them is in memory or in the changelog,
 // their silences are told before, and they begin anew. Others go on, over a restart too.
 func TestExpireOfATopic(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
 	now := time.Now().UTC().Truncate(time.Second)
 	put := func(key string, ago time.Duration, n int) {
@@ -209,7 +209,7 @@ func TestExpireOfATopic(t *testing.T) {
 // in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
 // one time.
 func TestExpireOverRestarts(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 4, "out", "rejected", "whole", "whole-rejected")
 	lines, _ := lives(start, 6*time.Hour, 0, false)
 	const settings = "expire: 6h\ntime_unit: 1m\n"

@@ -313,7 +313,7 @@ func TestPages(t *testing.T) {
 // The same alerts come from a topic. disorder holds the watermark back, so that all alarms before a
 // restart wait for it in the changelog: how far else it is then depends on the clock.
 func TestKafkaIncidents(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel()
 	b := fakeBus(t, 2, "out", "alerts", "rejected")
 	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
 	lines := fleetLines(time.Now().UTC().Truncate(week).Add(-2 * week))

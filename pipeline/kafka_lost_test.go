@@ -226,7 +226,7 @@ func TestKafkaTopicMadeAgain(t *testing.T) {
 // A run that was stopped does not wait for long for a sink in a Kafka that has gone, or answers
 // nothing. It ends with what is not written.
 func TestStopWithoutKafka(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	for _, source := range []string{"group: g, changelog: states", "group: g", "start: earliest", "start: earliest, group: silent"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()

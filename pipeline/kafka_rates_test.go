@@ -100,9 +100,7 @@ var (
 // the memory of the process over the course of the last two. Its rates, which -v
 // shows, mean something with -kafka-records in the millions.
 func TestKafkaRates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a broker in Java; go test without -short runs it")
-	}
+	expect.Waits(t, "a broker in Java")
 	n := *rateRecords
 	broker := kafkatest.Start(t, kafkatest.Config{Measured: n >= 1_000_000})
 	bus := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
@@ -150,7 +148,7 @@ func TestKafkaRates(t *testing.T) {
 // by the broker's clock, at 2,000 records/s of 10,000 keys in two levels. Its
 // figures, which -v shows, mean something with -kafka-seconds of 60.
 func TestKafkaLatency(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "a broker in Java")
 	const rate = 2000
 	broker := kafkatest.Start(t, kafkatest.Config{Measured: *rateSeconds >= 60})
 	for _, changelog := range []string{"", "states"} {

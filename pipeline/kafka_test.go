@@ -239,7 +239,7 @@ func TestKafkaDetectsWithoutAlerts(t *testing.T) {
 // the changelog or, without one, because their offsets are not committed; and
 // come out when the watermark has passed them.
 func TestKafkaWaits(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	for _, changelog := range []string{"", ", changelog: states"} {
 		t.Run("changelog="+strconv.FormatBool(changelog != ""), func(t *testing.T) {
 			t.Parallel()
@@ -384,7 +384,7 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 // TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
 // after that is of the same session, or late, as in a run that reads the topic without a pause.
 func TestSessionsOfAPause(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "again", "again-rejected")
 	line := func(key string, second float64) string {
 		return fmt.Sprintf(`{"key":%q,"time":%q,"x":%g}`, key, start.Add(time.Duration(second*1e9)).Format(time.RFC3339Nano), second)

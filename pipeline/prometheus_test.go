@@ -317,7 +317,7 @@ func TestQueryRefused(t *testing.T) {
 // Partial answers are asked for again until they are whole; taken ones are counted. Who looks at the
 // past asks three times.
 func TestQueryPartial(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: func(time.Time) (float64, bool) { return 1, true }}}
 	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%%s}}\n", o.serve(t))
 	o.parts = 2
@@ -343,7 +343,7 @@ func TestQueryPartial(t *testing.T) {
 // A run that is killed before it has stored states begins where the one before has: it writes the same
 // records again.
 func TestQueryBeginsOnce(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: waves(time.Time{}, 0)}}
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.jsonl")

@@ -38,19 +38,10 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	expect.Waits(8)
+	expect.Together(8)
 	beam.Init()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
 	os.Exit(m.Run())
-}
-
-// waits is for a test that waits for clocks for seconds. It runs beside others, and not with -short.
-func waits(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("waits for clocks; go test without -short runs it")
-	}
-	t.Parallel()
 }
 
 // runConfig runs a config and returns the lines of its sink and its dead letter. Those of a run
@@ -287,7 +278,7 @@ func TestRunOracle(t *testing.T) {
 
 // TestRunOverManyBundles has more observations than a bundle takes.
 func TestRunOverManyBundles(t *testing.T) {
-	waits(t) // for more than a hundred thousand records
+	expect.Waits(t, "more than a hundred thousand records")
 	n := connectors.BundleRecords + 1_000
 	lines := make([]string, n)
 	for i := range lines {

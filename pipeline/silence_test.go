@@ -128,7 +128,7 @@ func TestSilenceByRhythm(t *testing.T) {
 // On a topic a silence is told while it lasts, once, also over a restart on a topic in
 // which nothing comes, and its end is told once.
 func TestKafkaSilence(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 2, "alerts", "out")
 	text := b.config("group: g, changelog: states", "records: brief\nsilence: {after: 1s}\nalerts: {kafka: {topic: alerts}}\n")
 	now := time.Now().UTC().Truncate(time.Second)
@@ -182,7 +182,7 @@ func TestKafkaSilence(t *testing.T) {
 // An observation that waits when a run ends is released by the next one, also where
 // nothing more comes.
 func TestKafkaWaitsOverARestart(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out")
 	text := b.config("group: g, changelog: states", "lateness: 3s\n")
 	soon := time.Now().UTC().Add(2 * time.Second).Format(time.RFC3339Nano)

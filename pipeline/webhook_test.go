@@ -170,7 +170,7 @@ func TestWebhookIsAway(t *testing.T) {
 
 // A run that has come to its end, and waits for a receiver that is away, is stopped at once too.
 func TestStopWhileAReceiverIsAwaited(t *testing.T) {
-	waits(t)
+	expect.Waits(t, "clocks")
 	asked, over := make(chan struct{}, 10), make(chan struct{})
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}

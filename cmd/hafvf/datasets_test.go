@@ -438,6 +438,7 @@ func days(noise *rand.Rand) string {
 func TestDataSets(t *testing.T) {
 	for i, d := range dataSets {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			if n := strings.Count(d.config, "\n"); n > 10 {
 				t.Errorf("the config has %d lines", n)
 			}

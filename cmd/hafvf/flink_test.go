@@ -29,7 +29,7 @@ var (
 	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates, which measures with millions")
 	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, which have records in turn")
 	flinkCells   = flag.Int("flink-cells", config.DefaultCells, "runner.cells of TestFlinkRates")
-	flinkTime    = flag.Duration("flink-time", 10*time.Second, "length of TestFlink/checkpoints")
+	flinkTime    = flag.Duration("flink-time", 6*time.Second, "length of TestFlink/checkpoints")
 )
 
 // filters are those of which rates are measured.
@@ -47,6 +47,7 @@ type site struct{ *e2e.Site }
 // TestFlink holds what is measured on Flink, in its short form; internal/testing/e2e/flink
 // holds what has no figures.
 func TestFlink(t *testing.T) {
+	expect.Waits(t, "Flink")
 	s := startSite(t)
 	t.Run("checkpoints", s.checkpoints)
 }

@@ -69,6 +69,7 @@ func TestForgetInFile(t *testing.T) {
 // TestKafkaForget: a key of a changelog is forgotten between two runs, and begins anew. While a run
 // goes on, that is refused, and the run does not notice. All else is as in one run.
 func TestKafkaForget(t *testing.T) {
+	expect.Waits(t, "a broker in Java")
 	b := kafkatest.Start(t, kafkatest.Config{})
 	for _, topic := range []string{"in", "forgets-out", "forgets-rejected"} {
 		b.CreateTopic(t, topic, 4, nil)

@@ -35,6 +35,7 @@ alerts: {kafka: {topic: %[2]s-alerts}}
 // TestKafkaKills kills the program and the broker at random moments: with repeats
 // dropped by id, estimates, alerts and rejects are those of a run without faults.
 func TestKafkaKills(t *testing.T) {
+	expect.Waits(t, "a broker in Java")
 	n, keys, faults, pause := 10_000, 200, 2, time.Second
 	if *e2e.Long {
 		n, keys, faults, pause = 600_000, 3_000, *kills, 4*time.Second

@@ -17,11 +17,13 @@ import (
 
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 )
 
 // A run whose output nobody reads any more ends after one SIGTERM, with 1, and says what is not
 // written. So does one that waits for the first reader of a pipe.
 func TestStopStuck(t *testing.T) {
+	expect.Waits(t, "clocks")
 	const head = "model: {family: normal, prior: auto}\n"
 	var in, bad strings.Builder
 	for i := range 30_000 {

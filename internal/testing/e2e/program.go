@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 )
 
@@ -45,6 +46,7 @@ func Self(m *testing.M, p *Program, main func()) {
 	}
 	*p = Program{Path: self, Env: []string{asProgram + "=1"}}
 	flag.Parse()
+	expect.Together(4)
 	os.Exit(m.Run())
 }
 
@@ -60,13 +62,15 @@ func Folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Main runs the tests of a package with the program, which it builds. With -short it runs none.
+// Main runs the tests of a package with the program, which it builds. With -short it runs none: all
+// of them start programs in Java, or others.
 func Main(m *testing.M, p *Program) {
 	flag.Parse()
 	if testing.Short() {
-		fmt.Println("-short runs no program with services beside it")
+		fmt.Println("SKIPPED: the tests with real brokers, clusters and servers; go test without -short runs them")
 		return
 	}
+	expect.Together(4)
 	code, err := withProgram(m, p)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

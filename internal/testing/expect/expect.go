@@ -26,9 +26,17 @@ func Long(t testing.TB, what string) {
 	}
 }
 
-// Waits lets n parallel tests of a package run at once, where -parallel does not say how many: they
-// wait for clocks and for others, and not for a processor. TestMain calls it, after flag.Parse.
-func Waits(n int) {
+// Waits is for a test that waits most of the time, for what it names. It runs beside others, and
+// not with -short.
+func Waits(t *testing.T, what string) {
+	t.Helper()
+	Long(t, "what waits for "+what)
+	t.Parallel()
+}
+
+// Together lets n parallel tests of a package run at once, where -parallel does not say how many:
+// they wait, and not for a processor. TestMain calls it, after flag.Parse.
+func Together(n int) {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		flag.Set(f.Name, fmt.Sprint(n)) // which is a number
 	}

@@ -50,10 +50,9 @@ type Config struct {
 	// ClientAuth makes the broker demand a certificate of its authority from
 	// clients. It implies TLS.
 	ClientAuth bool
-	// SASL is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 and makes the broker demand
-	// it of clients, with this user and password. For SCRAM these are of
-	// printable ASCII without commas and double quotes, which Kafka's own tool
-	// does not take.
+	// SASL is SCRAM-SHA-256 or SCRAM-SHA-512 and makes the broker demand it of
+	// clients, with this user and password. These are of printable ASCII without
+	// commas and double quotes, which Kafka's own tool does not take.
 	SASL           string
 	User, Password string
 	// Properties are set in server.properties last, over what is there.
@@ -183,9 +182,6 @@ func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) 
 	properties["listener.name.client.sasl.enabled.mechanisms"] = cfg.SASL
 	jaas := "listener.name.client." + strings.ToLower(cfg.SASL) + ".sasl.jaas.config"
 	switch cfg.SASL {
-	case "PLAIN":
-		properties[jaas] = fmt.Sprintf("org.apache.kafka.common.security.plain.PlainLoginModule required %s=%s;",
-			quote("user_"+cfg.User), quote(cfg.Password))
 	case "SCRAM-SHA-256", "SCRAM-SHA-512":
 		if strings.ContainsFunc(cfg.User+cfg.Password, func(r rune) bool { return r < ' ' || r > '~' || r == ',' || r == '"' }) {
 			t.Fatal("a user and password for SCRAM may hold printable ASCII without commas and double quotes")
@@ -193,7 +189,7 @@ func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) 
 		properties[jaas] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 		users = []string{"--add-scram", fmt.Sprintf(`%s=[name="%s",password="%s"]`, cfg.SASL, cfg.User, cfg.Password)}
 	default:
-		t.Fatalf("SASL mechanism %q is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512", cfg.SASL)
+		t.Fatalf("SASL mechanism %q is not known: it is one of SCRAM-SHA-256, SCRAM-SHA-512", cfg.SASL)
 	}
 	return users
 }
@@ -227,11 +223,6 @@ func clusterID() string {
 	rand.Read(id[:])
 	id[0] &= 0x7f // an id that begins with '-' would be an option
 	return base64.RawURLEncoding.EncodeToString(id[:])
-}
-
-// quote makes s a word of a JAAS configuration.
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
 // escape makes s the value of a Java property: a file of those is in Latin-1.

@@ -105,20 +105,28 @@ func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all [
 	return all
 }
 
-// TestFlink is what has to hold on a cluster when something fails, stops or is late.
+// TestFlink is what has to hold on a cluster when something fails or stops.
 // cmd/hafvf has what is measured there.
 func TestFlink(t *testing.T) {
+	t.Parallel()
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
 	t.Run("migrates", s.migrates)
+	t.Run("sessions", s.sessions)
+	t.Run("schemas", s.schemas)
+	t.Run("errors", s.errors)
+}
+
+// TestFlinkTimers is what has to hold on a cluster when something is late, or does not come: its
+// jobs wait most of the time.
+func TestFlinkTimers(t *testing.T) {
+	t.Parallel()
+	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
 	t.Run("lateness", s.lateness)
 	t.Run("silences", s.silences)
 	t.Run("aggregates", s.aggregates)
 	t.Run("incidents", s.incidents)
-	t.Run("sessions", s.sessions)
-	t.Run("schemas", s.schemas)
-	t.Run("errors", s.errors)
 }
 
 var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
@@ -554,7 +562,7 @@ func (s *site) silences(t *testing.T) {
 	}
 	await("a silent")
 	// Its deadline is far enough from now that its timer mostly outlasts the worker.
-	put("c", time.Since(now)+18*time.Second)
+	put("c", time.Since(now)+10*time.Second)
 	d.Eventually(t, "its estimate is written", func() bool { return len(s.Broker.Consume(t, "quiet-out")) >= others+3 })
 	completed := s.Status(t, "quiet").Completed
 	s.Await(t, d, "quiet", "a checkpoint has its timer", func(is flink.Status) bool { return is.Completed >= completed+2 })
@@ -571,7 +579,7 @@ func (s *site) silences(t *testing.T) {
 // a file in one process, by id.
 func (s *site) sessions(t *testing.T) {
 	// Of a topic without an end the last sessions are over a gap after the last record, by the clock.
-	const settings = "transform: smooth\nsession: {gap: 15s}\n"
+	const settings = "transform: smooth\nsession: {gap: 8s}\n"
 	dir := t.TempDir()
 	var lines strings.Builder
 	records := e2e.Observations("", 6_000, 5, 5)

@@ -37,12 +37,18 @@ func TestMain(m *testing.M) { e2e.Main(m, &program) }
 // TestKafka is what an operator relies on, against one broker.
 func TestKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{})
-	t.Run("many keys", func(t *testing.T) { manyKeys(t, b) })
-	t.Run("more partitions", func(t *testing.T) { morePartitions(t, b) })
-	t.Run("signals", func(t *testing.T) { signals(t, b) })
-	t.Run("bad records", func(t *testing.T) { badRecords(t, b) })
-	t.Run("mistakes", func(t *testing.T) { mistakes(t, b) })
-	t.Run("lost", func(t *testing.T) { lost(t, b) })
+	t.Run("together", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *kafkatest.Broker){
+			"many keys": manyKeys, "more partitions": morePartitions, "signals": signals, "bad records": badRecords, "mistakes": mistakes,
+			"two processes": twoProcesses, "rolling restarts": rollingRestarts, "paused and replaced": pausedAndReplaced, "first bundle": firstBundle,
+			"damaged state": damagedState, "topic made again": topicMadeAgain, "changelog lost": changelogLost,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, b)
+			})
+		}
+	})
 	t.Run("a second signal", func(t *testing.T) { secondSignal(t, b) }) // which ends the broker
 }
 
@@ -364,7 +370,7 @@ func morePartitions(t *testing.T, b *kafkatest.Broker) {
 // signals: after SIGINT and after SIGTERM what was read is in the outputs and
 // committed, and nothing else is; together the runs read everything, once.
 func signals(t *testing.T, b *kafkatest.Broker) {
-	const n, name = 400_000, "signals"
+	const n, name = 150_000, "signals"
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	b.CreateTopic(t, name+"-rejected", 4, nil)

@@ -19,17 +19,8 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// lost: what a run would go on from is gone, or another's: the program says
-// so and exits with 1, or its estimates are those of one run over everything.
-func lost(t *testing.T, b *kafkatest.Broker) {
-	t.Run("two processes", func(t *testing.T) { twoProcesses(t, b) })
-	t.Run("rolling restarts", func(t *testing.T) { rollingRestarts(t, b) })
-	t.Run("paused and replaced", func(t *testing.T) { pausedAndReplaced(t, b) })
-	t.Run("first bundle", func(t *testing.T) { firstBundle(t, b) })
-	t.Run("damaged state", func(t *testing.T) { damagedState(t, b) })
-	t.Run("topic made again", func(t *testing.T) { topicMadeAgain(t, b) })
-	t.Run("changelog lost", func(t *testing.T) { changelogLost(t, b) })
-}
+// What a run would go on from is gone, or another's: the program says so and exits with 1, or its
+// estimates are those of one run over everything.
 
 func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
 	t.Helper()
@@ -75,7 +66,6 @@ func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 // they write what one would have.
 func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 8_000, "pair"
-	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 3), 8*time.Second)
@@ -132,7 +122,6 @@ func readsOrEnds(t *testing.T, d *e2e.Daemon) {
 // after it woke.
 func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 	const n, rounds, name = 16_000, 4, "paused"
-	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	observations := e2e.Observations(name, n, 200, 8)
@@ -183,7 +172,6 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 // would have.
 func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 8_000, "rolled"
-	t.Parallel()
 	b.CreateTopic(t, name, 4, nil)
 	b.CreateTopic(t, name+"-out", 4, nil)
 	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 4), 8*time.Second)
@@ -239,7 +227,6 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 // waited for.
 func firstBundle(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 500, "early"
-	t.Parallel()
 	b.CreateTopic(t, name, 2, nil)
 	outputs := kafkatest.Start(t, kafkatest.Config{})
 	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: early, changelog: early-states", "order: arrival\n"), "--set", fmt.Sprintf("sink.kafka.brokers=[%q]", outputs.Addr()))

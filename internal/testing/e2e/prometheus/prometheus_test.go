@@ -51,9 +51,10 @@ func exporter(t *testing.T, pumps int) (address string, jump func()) {
 // again. What it has written there is what a plain loop makes of what Prometheus holds: nothing is
 // lost, nothing is doubled. Alerts reach a real Alertmanager with the labels of the series.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	const pumps = 5
 	target, jump := exporter(t, pumps)
-	server := promtest.Prometheus(t, fmt.Sprintf(`global: {scrape_interval: 500ms}
+	server := promtest.Prometheus(t, fmt.Sprintf(`global: {scrape_interval: 250ms}
 storage: {tsdb: {out_of_order_time_window: 1h}}
 scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 `, target))
@@ -70,7 +71,7 @@ scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 	text := fmt.Sprintf(`model: {family: normal, prior: auto}
 detect: true
 state: %s
-source: {prometheus: {url: "%s", query: pressure, step: 500ms, start: -5s, delay: 2s}}
+source: {prometheus: {url: "%s", query: pressure, step: 250ms, start: -5s, delay: 2s}}
 sink: {prometheus: {url: "%[2]s"}}
 alerts: {alertmanager: {url: "%[3]s"}}
 dead_letter: {jsonl: {path: %[4]s}}
@@ -159,7 +160,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 	for at := range alarm["p0"] {
 		begin, end = min(begin, at), max(end, at)
 	}
-	value, _, _, err := ask.QueryRange(t.Context(), "pressure", v1.Range{Start: time.UnixMilli(begin), End: time.UnixMilli(end), Step: 500 * time.Millisecond})
+	value, _, _, err := ask.QueryRange(t.Context(), "pressure", v1.Range{Start: time.UnixMilli(begin), End: time.UnixMilli(end), Step: 250 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
