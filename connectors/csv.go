@@ -2,12 +2,33 @@ package connectors
 
 import (
 	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
+
+var csvFormat = Format{
+	Name: CSV, Title: "CSV", Extensions: []string{".csv"}, Columns: true, Delimited: true,
+	Of:      "Delimited text with a header line.",
+	Written: "Delimited text with a header line. A text that a spreadsheet would take for a formula has an apostrophe in front.",
+	open: func(path string, src Source) (recordReader, error) {
+		r, err := openText(path)
+		if err != nil {
+			return nil, err
+		}
+		c, err := newCSVReader(r, path, src)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		return c, nil
+	},
+	encode: newCSVEncoder,
+}
 
 // csvReader reads RFC 4180, strictly: a field is quoted as a whole or not at
 // all, and every record has as many fields as the header. A record that breaks
@@ -251,3 +272,61 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 		}
 	}
 }
+
+// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
+// somebody else's making, has an apostrophe in front.
+type csvEncoder struct {
+	csv *csv.Writer
+	row []string
+}
+
+func newCSVEncoder(out io.Writer, sink Sink, header bool) (encoder, error) {
+	if err := checkColumns(sink.Columns); err != nil {
+		return nil, err
+	}
+	comma, err := delimiter(sink.Delimiter)
+	if err != nil {
+		return nil, err
+	}
+	e := &csvEncoder{csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
+	e.csv.Comma = comma
+	for i, c := range sink.Columns {
+		e.row[i] = c.Path
+	}
+	if !header {
+		return e, nil
+	}
+	return e, e.csv.Write(e.row)
+}
+
+func (e *csvEncoder) write(lines []byte) error {
+	return eachRow(lines, len(e.row), func(cells [][]byte) error {
+		for i, v := range cells {
+			s, err := text(v)
+			if err != nil {
+				return err
+			}
+			if len(v) > 0 && v[0] == '"' && isFormula(s) {
+				s = "'" + s
+			}
+			e.row[i] = s
+		}
+		return e.csv.Write(e.row)
+	})
+}
+
+// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
+func isFormula(s string) bool {
+	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 {
+		return false
+	}
+	_, err := strconv.ParseFloat(s, 64)
+	return err != nil
+}
+
+func (e *csvEncoder) flush() error {
+	e.csv.Flush()
+	return e.csv.Error()
+}
+
+func (e *csvEncoder) close() error { return e.flush() }

@@ -5,6 +5,20 @@ import (
 	"io"
 )
 
+var jsonlFormat = Format{
+	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
+	Of:      "One JSON object per line.",
+	Written: "One JSON object per line.",
+	open: func(path string, _ Source) (recordReader, error) {
+		r, err := openText(path)
+		if err != nil {
+			return nil, err
+		}
+		return newJSONLReader(r, path), nil
+	},
+	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
+}
+
 // jsonlReader reads one Record per line that is not blank. It does not parse
 // JSON: it only makes sure that the line is text.
 type jsonlReader struct{ *lines }
@@ -40,3 +54,14 @@ func (j *jsonlReader) next() (Record, error) {
 		return rec, nil
 	}
 }
+
+// jsonlEncoder writes the lines as they are.
+type jsonlEncoder struct{ out io.Writer }
+
+func (e *jsonlEncoder) write(lines []byte) error {
+	_, err := e.out.Write(lines)
+	return err
+}
+
+func (e *jsonlEncoder) flush() error { return nil }
+func (e *jsonlEncoder) close() error { return nil }

@@ -1,6 +1,7 @@
 package connectors
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,14 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 )
+
+var parquetFormat = Format{
+	Name: Parquet, Title: "Parquet", Extensions: []string{".parquet", ".pq"}, Columns: true, Whole: true,
+	Of:      "Parquet files.",
+	Written: "One Parquet file.",
+	open:    openParquet,
+	encode:  newParquetEncoder,
+}
 
 // parquetReader reads the wanted columns side by side, page by page.
 type parquetReader struct {
@@ -41,7 +50,7 @@ type parquetColumn struct {
 	have   []parquet.Value // read, not yet returned: the tail of buf
 }
 
-func openParquet(path string, src Source) (_ *parquetReader, err error) {
+func openParquet(path string, src Source) (_ recordReader, err error) {
 	switch filepath.Ext(path) {
 	case ".gz", ".zst":
 		return nil, fmt.Errorf("%s: parquet is compressed inside the file and cannot be read from a compressed one: decompress it first", path)
@@ -349,3 +358,112 @@ func (p *parquetReader) close() error {
 	})
 	return errors.Join(err, p.file.Close())
 }
+
+// parquetEncoder writes rows of typed columns, all optional.
+type parquetEncoder struct {
+	columns []Column
+	out     *parquet.GenericWriter[any]
+	row     parquet.Row
+}
+
+// rowsPerGroup bounds the rows that a Parquet writer holds in memory.
+const rowsPerGroup = 1 << 16
+
+func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
+	if err := checkColumns(sink.Columns); err != nil {
+		return nil, err
+	}
+	group := parquet.Group{}
+	for _, c := range sink.Columns {
+		switch c.Kind {
+		case String, "":
+			group[c.Path] = parquet.Optional(parquet.String())
+		case Number:
+			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.DoubleType))
+		case Bool:
+			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.BooleanType))
+		case Time:
+			group[c.Path] = parquet.Optional(parquet.Timestamp(parquet.Microsecond))
+		default:
+			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, String, Number, Bool, Time)
+		}
+	}
+	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
+	return &parquetEncoder{
+		columns: sink.Columns,
+		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
+			parquet.Compression(&parquet.Snappy)),
+		row: make(parquet.Row, len(sink.Columns)),
+	}, nil
+}
+
+// ordered is a Group whose columns keep their order; a Group sorts them.
+type ordered struct {
+	parquet.Group
+	columns []Column
+}
+
+func (o ordered) Fields() []parquet.Field {
+	byName := map[string]parquet.Field{}
+	for _, f := range o.Group.Fields() {
+		byName[f.Name()] = f
+	}
+	var fields []parquet.Field
+	for _, c := range o.columns {
+		fields = append(fields, byName[c.Path])
+	}
+	return fields
+}
+
+func (e *parquetEncoder) write(lines []byte) error {
+	return eachRow(lines, len(e.columns), func(cells [][]byte) error {
+		for i, v := range cells {
+			value, err := parquetValue(v, e.columns[i].Kind)
+			if err != nil {
+				return fmt.Errorf("column %q: %w", e.columns[i].Path, err)
+			}
+			defined := 1
+			if value.IsNull() {
+				defined = 0
+			}
+			e.row[i] = value.Level(0, defined, i)
+		}
+		_, err := e.out.WriteRows([]parquet.Row{e.row})
+		return err
+	})
+}
+
+func parquetValue(v []byte, kind Kind) (parquet.Value, error) {
+	if len(v) == 0 || bytes.Equal(v, null) {
+		return parquet.NullValue(), nil
+	}
+	switch kind {
+	case Number:
+		f, err := strconv.ParseFloat(string(v), 64)
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a number", v)
+		}
+		return parquet.DoubleValue(f), nil
+	case Bool:
+		b, err := strconv.ParseBool(string(v))
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a boolean", v)
+		}
+		return parquet.BooleanValue(b), nil
+	}
+	s, err := text(v)
+	if err != nil {
+		return parquet.Value{}, err
+	}
+	if kind == Time {
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			return parquet.Value{}, fmt.Errorf("%s is not a time in RFC 3339", v)
+		}
+		return parquet.Int64Value(t.UnixMicro()), nil
+	}
+	return parquet.ByteArrayValue([]byte(s)), nil
+}
+
+func (e *parquetEncoder) flush() error { return nil }
+func (e *parquetEncoder) close() error { return e.out.Close() }

@@ -17,13 +17,6 @@ import (
 	"hafvf/internal/message"
 )
 
-// Formats of a Source and a Sink.
-const (
-	CSV       = "csv"
-	JSONLines = "jsonl"
-	Parquet   = "parquet"
-)
-
 const (
 	// MaxRecord is the length in bytes, line end included, of the longest record
 	// of a text file. A longer line is rejected and not held in memory.
@@ -94,7 +87,7 @@ func checkWidth(path string, columns int) error {
 
 // A Source says which files to read and which of their columns.
 type Source struct {
-	// Format is CSV, JSONLines or Parquet.
+	// Format is a name in Formats.
 	Format string
 	// Path is a file, a glob of path/filepath, or "-" for standard input (not
 	// for Parquet). The files of a glob are read one after the other, in the
@@ -152,8 +145,11 @@ type recordReader interface {
 
 // files returns the paths that src stands for, sorted.
 func (src Source) files() ([]string, error) {
-	switch src.Format {
-	case CSV, Parquet:
+	format := FormatOf(src.Format)
+	switch {
+	case format.open == nil:
+		return nil, errNoFormat(src.Format, " of a source")
+	case format.Columns:
 		if src.Wide && len(src.Values) == 0 {
 			return nil, fmt.Errorf("a wide %s source needs at least one value column", src.Format)
 		}
@@ -163,15 +159,12 @@ func (src Source) files() ([]string, error) {
 		if _, err := delimiter(src.Delimiter); err != nil {
 			return nil, err
 		}
-	case JSONLines:
-	default:
-		return nil, fmt.Errorf("format %q of a source is not known: it is one of %s, %s, %s", src.Format, CSV, JSONLines, Parquet)
 	}
 	switch {
 	case src.Path == "":
 		return nil, errors.New("the source has no path: give a file, a glob, or \"-\" for standard input")
-	case src.Path == stdio && src.Format == Parquet:
-		return nil, errors.New("parquet cannot be read from standard input, because its index is at the end: give a file")
+	case src.Path == stdio && format.Whole:
+		return nil, fmt.Errorf("%s cannot be read from standard input, because its index is at the end: give a file", src.Format)
 	case src.Path == stdio:
 		return []string{stdio}, nil
 	}
@@ -200,7 +193,7 @@ func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
 // open opens one file and reads its header.
 func (src Source) open(path string) (recordReader, error) {
-	rr, err := src.openTable(path)
+	rr, err := FormatOf(src.Format).open(path, src)
 	if err != nil || !src.Wide || src.every {
 		return rr, err
 	}
@@ -210,26 +203,6 @@ func (src Source) open(path string) (recordReader, error) {
 		return nil, err
 	}
 	return w, nil
-}
-
-// openTable is open, without regard to Wide.
-func (src Source) openTable(path string) (recordReader, error) {
-	if src.Format == Parquet {
-		return openParquet(path, src)
-	}
-	r, err := openText(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case src.Format == JSONLines:
-		return newJSONLReader(r, path), nil
-	}
-	c, err := newCSVReader(r, path, src)
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	return c, nil
 }
 
 // readsOnce reports whether what is read at a path is gone then: standard input, a pipe, a
@@ -496,7 +469,7 @@ var Delimiters = []string{",", ";", "\t", "|"}
 
 // otherDelimiter returns the delimiter that a header in one piece seems to have, or "".
 func (src Source) otherDelimiter(header []string) string {
-	if src.Format != CSV || len(header) != 1 {
+	if !FormatOf(src.Format).Delimited || len(header) != 1 {
 		return ""
 	}
 	for _, d := range Delimiters {

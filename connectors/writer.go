@@ -12,13 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
-	"time"
-
-	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
@@ -48,7 +43,7 @@ type Column struct {
 
 // A Sink says what file to write.
 type Sink struct {
-	// Format is CSV, JSONLines or Parquet.
+	// Format is a name in Formats.
 	Format string
 	// Path is a file in a folder that exists, or "-" for standard output (not
 	// for Parquet). A CSV or JSON Lines file whose name ends in .gz or .zst is
@@ -77,7 +72,7 @@ func (s Sink) Direct() bool {
 // whole reports whether the file is of use when it is complete only.
 func (s Sink) whole() bool {
 	ext := filepath.Ext(s.Path)
-	return s.Format == Parquet || ext == ".gz" || ext == ".zst"
+	return FormatOf(s.Format).Whole || ext == ".gz" || ext == ".zst"
 }
 
 // A Writer writes records to a sink. Its file has a temporary name in the
@@ -119,14 +114,16 @@ var errClosed = errors.New("the writer has been committed or aborted")
 // Create opens a sink. Its errors are sentences that name the path.
 func Create(sink Sink) (*Writer, error) {
 	w := &Writer{name: sink.Path}
-	ext := filepath.Ext(sink.Path)
+	format, ext := FormatOf(sink.Format), filepath.Ext(sink.Path)
 	switch {
+	case format.encode == nil:
+		return nil, fmt.Errorf("%s cannot be written: %w", sink.Path, errNoFormat(sink.Format, ""))
 	case sink.Path == "":
 		return nil, errors.New("the sink has no path: give a file, or \"-\" for standard output")
-	case sink.Format == Parquet && sink.Path == stdio:
-		return nil, errors.New("parquet cannot be written to standard output: give a file")
-	case sink.Format == Parquet && (ext == ".gz" || ext == ".zst"):
-		return nil, fmt.Errorf("%s: parquet is compressed inside the file already: leave out %s", sink.Path, ext)
+	case format.Whole && sink.Path == stdio:
+		return nil, fmt.Errorf("%s cannot be written to standard output: give a file", sink.Format)
+	case format.Whole && (ext == ".gz" || ext == ".zst"):
+		return nil, fmt.Errorf("%s: %s is compressed inside the file already: leave out %s", sink.Path, sink.Format, ext)
 	}
 	fresh := true
 	var err error
@@ -152,24 +149,11 @@ func Create(sink Sink) (*Writer, error) {
 		w.Abort()
 		return nil, fmt.Errorf("%s: %w", w.name, err)
 	}
-	if w.enc, err = newEncoder(w.zip, sink, fresh); err != nil {
+	if w.enc, err = format.encode(w.zip, sink, fresh); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s cannot be written: %w", w.name, message.Cause(err))
 	}
 	return w, nil
-}
-
-// newEncoder makes the encoder of a sink, for a file that is fresh or goes on.
-func newEncoder(out io.Writer, sink Sink, fresh bool) (encoder, error) {
-	switch sink.Format {
-	case JSONLines:
-		return &jsonlEncoder{out: out}, nil
-	case CSV:
-		return newCSVEncoder(out, sink, fresh)
-	case Parquet:
-		return newParquetEncoder(out, sink)
-	}
-	return nil, fmt.Errorf("format %q is not known: it is one of %s, %s, %s", sink.Format, CSV, JSONLines, Parquet)
 }
 
 // open sets file, whole and direct.
@@ -224,7 +208,8 @@ func (w *Writer) extend(sink Sink) (fresh bool, err error) {
 	}
 	w.direct = true
 	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err == nil {
-		if fresh, err = cutTorn(w.file, sink.Format == CSV); err == nil && !fresh && sink.Format == CSV {
+		delimited := FormatOf(sink.Format).Delimited
+		if fresh, err = cutTorn(w.file, delimited); err == nil && !fresh && delimited {
 			err = sameHeader(w.file, sink)
 		}
 	}
@@ -499,181 +484,3 @@ func (w *Writer) discard() {
 		w.file.Close()
 	}
 }
-
-// jsonlEncoder writes the lines as they are.
-type jsonlEncoder struct{ out io.Writer }
-
-func (e *jsonlEncoder) write(lines []byte) error {
-	_, err := e.out.Write(lines)
-	return err
-}
-
-func (e *jsonlEncoder) flush() error { return nil }
-func (e *jsonlEncoder) close() error { return nil }
-
-// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
-// somebody else's making, has an apostrophe in front.
-type csvEncoder struct {
-	csv *csv.Writer
-	row []string
-}
-
-func newCSVEncoder(out io.Writer, sink Sink, header bool) (*csvEncoder, error) {
-	if err := checkColumns(sink.Columns); err != nil {
-		return nil, err
-	}
-	comma, err := delimiter(sink.Delimiter)
-	if err != nil {
-		return nil, err
-	}
-	e := &csvEncoder{csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
-	e.csv.Comma = comma
-	for i, c := range sink.Columns {
-		e.row[i] = c.Path
-	}
-	if !header {
-		return e, nil
-	}
-	return e, e.csv.Write(e.row)
-}
-
-func (e *csvEncoder) write(lines []byte) error {
-	return eachRow(lines, len(e.row), func(cells [][]byte) error {
-		for i, v := range cells {
-			s, err := text(v)
-			if err != nil {
-				return err
-			}
-			if len(v) > 0 && v[0] == '"' && isFormula(s) {
-				s = "'" + s
-			}
-			e.row[i] = s
-		}
-		return e.csv.Write(e.row)
-	})
-}
-
-// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
-func isFormula(s string) bool {
-	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 {
-		return false
-	}
-	_, err := strconv.ParseFloat(s, 64)
-	return err != nil
-}
-
-func (e *csvEncoder) flush() error {
-	e.csv.Flush()
-	return e.csv.Error()
-}
-
-func (e *csvEncoder) close() error { return e.flush() }
-
-// parquetEncoder writes rows of typed columns, all optional.
-type parquetEncoder struct {
-	columns []Column
-	out     *parquet.GenericWriter[any]
-	row     parquet.Row
-}
-
-// rowsPerGroup bounds the rows that a Parquet writer holds in memory.
-const rowsPerGroup = 1 << 16
-
-func newParquetEncoder(out io.Writer, sink Sink) (*parquetEncoder, error) {
-	if err := checkColumns(sink.Columns); err != nil {
-		return nil, err
-	}
-	group := parquet.Group{}
-	for _, c := range sink.Columns {
-		switch c.Kind {
-		case String, "":
-			group[c.Path] = parquet.Optional(parquet.String())
-		case Number:
-			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.DoubleType))
-		case Bool:
-			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.BooleanType))
-		case Time:
-			group[c.Path] = parquet.Optional(parquet.Timestamp(parquet.Microsecond))
-		default:
-			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, String, Number, Bool, Time)
-		}
-	}
-	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
-	return &parquetEncoder{
-		columns: sink.Columns,
-		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
-			parquet.Compression(&parquet.Snappy)),
-		row: make(parquet.Row, len(sink.Columns)),
-	}, nil
-}
-
-// ordered is a Group whose columns keep their order; a Group sorts them.
-type ordered struct {
-	parquet.Group
-	columns []Column
-}
-
-func (o ordered) Fields() []parquet.Field {
-	byName := map[string]parquet.Field{}
-	for _, f := range o.Group.Fields() {
-		byName[f.Name()] = f
-	}
-	var fields []parquet.Field
-	for _, c := range o.columns {
-		fields = append(fields, byName[c.Path])
-	}
-	return fields
-}
-
-func (e *parquetEncoder) write(lines []byte) error {
-	return eachRow(lines, len(e.columns), func(cells [][]byte) error {
-		for i, v := range cells {
-			value, err := parquetValue(v, e.columns[i].Kind)
-			if err != nil {
-				return fmt.Errorf("column %q: %w", e.columns[i].Path, err)
-			}
-			defined := 1
-			if value.IsNull() {
-				defined = 0
-			}
-			e.row[i] = value.Level(0, defined, i)
-		}
-		_, err := e.out.WriteRows([]parquet.Row{e.row})
-		return err
-	})
-}
-
-func parquetValue(v []byte, kind Kind) (parquet.Value, error) {
-	if len(v) == 0 || bytes.Equal(v, null) {
-		return parquet.NullValue(), nil
-	}
-	switch kind {
-	case Number:
-		f, err := strconv.ParseFloat(string(v), 64)
-		if err != nil {
-			return parquet.Value{}, fmt.Errorf("%s is not a number", v)
-		}
-		return parquet.DoubleValue(f), nil
-	case Bool:
-		b, err := strconv.ParseBool(string(v))
-		if err != nil {
-			return parquet.Value{}, fmt.Errorf("%s is not a boolean", v)
-		}
-		return parquet.BooleanValue(b), nil
-	}
-	s, err := text(v)
-	if err != nil {
-		return parquet.Value{}, err
-	}
-	if kind == Time {
-		t, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			return parquet.Value{}, fmt.Errorf("%s is not a time in RFC 3339", v)
-		}
-		return parquet.Int64Value(t.UnixMicro()), nil
-	}
-	return parquet.ByteArrayValue([]byte(s)), nil
-}
-
-func (e *parquetEncoder) flush() error { return nil }
-func (e *parquetEncoder) close() error { return e.out.Close() }

@@ -252,7 +252,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 		return querySource{*p}, connectors.Number
 	}
 	source, fields := observe.Files(c)
-	if source.Format != connectors.JSONLines && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
+	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		return fileSource{source, fields}, connectors.Number
 	}
 	return fileSource{source, fields}, connectors.String // the x of JSON has any shape

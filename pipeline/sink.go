@@ -47,13 +47,8 @@ func newSink(s *config.Sink, columns []connectors.Column, schema string, source 
 		return graphSink{hook: s.Webhook}
 	case s.Prometheus != nil:
 		return graphSink{store: s.Prometheus}
-	case s.CSV != nil:
-		file.Format, file.Path = connectors.CSV, s.CSV.Path
-	case s.Parquet != nil:
-		file.Format, file.Path = connectors.Parquet, s.Parquet.Path
-	default:
-		file.Format, file.Path = connectors.JSONLines, s.JSONL.Path
 	}
+	file.Format, file.Path = s.File.Format, s.File.Path
 	return graphSink{file: file}
 }
 
@@ -82,7 +77,7 @@ func (s graphSink) form() records.Form {
 	switch {
 	case s.file == nil && s.topic == nil && s.hook == nil && s.store == nil:
 		return records.Nothing
-	case s.file != nil && s.file.Format != connectors.JSONLines:
+	case s.file != nil && connectors.FormatOf(s.file.Format).Columns:
 		return records.Row
 	}
 	return records.Object

@@ -18,7 +18,6 @@ import (
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline"
-	"hafvf/pipeline/config"
 )
 
 func reportCommand() *cobra.Command {
@@ -145,7 +144,11 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if since.Last > 0 && graph.StandardInput() {
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
-	if err := report.Check(sourcePaths(cfg.Source), out); err != nil {
+	var read []string
+	if cfg.Source.Files != nil {
+		read = []string{cfg.Source.Files.Path}
+	}
+	if err := report.Check(read, out); err != nil {
 		return nil, cli.Usage(err)
 	}
 	if since.Last > 0 {
@@ -165,17 +168,4 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		return nil, err
 	}
 	return c, trial.End(filepath.Base(path), summary)
-}
-
-// sourcePaths are the files that a config reads.
-func sourcePaths(s config.Source) []string {
-	switch {
-	case s.CSV != nil:
-		return []string{s.CSV.Path}
-	case s.JSONL != nil:
-		return []string{s.JSONL.Path}
-	case s.Parquet != nil:
-		return []string{s.Parquet.Path}
-	}
-	return nil
 }

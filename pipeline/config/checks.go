@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -205,7 +206,7 @@ func (d *decoder) receivers(c *Config) {
 		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
 			d.fail(join(r.At, "beliefs"), "a revision corrects a change; name change too")
 		}
-		if len(r.Labels) > 0 && (r.CSV != nil || r.Parquet != nil) {
+		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
 			d.fail(join(r.At, "labels"), "a table has no column for them")
 		}
 		switch {

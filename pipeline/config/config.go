@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
@@ -124,20 +125,16 @@ type KeyRule struct {
 
 // A Source is where records come from; exactly one field is set.
 type Source struct {
-	CSV     *CSV
-	JSONL   *JSONL
-	Parquet *Parquet
-	Kafka   *Kafka
+	Files *Files
+	Kafka *Kafka
 	// Prometheus is a source that asks a server.
 	Prometheus *promio.Source
 }
 
 // A Sink is where records go; exactly one field is set.
 type Sink struct {
-	CSV     *File
-	JSONL   *File
-	Parquet *File
-	Kafka   *kafkaio.Sink
+	File  *File
+	Kafka *kafkaio.Sink
 	// Format of Kafka is registry.Avro with a Registry, or JSON if it is empty.
 	Format   string
 	Registry *registry.Config
@@ -188,29 +185,19 @@ type Fields struct {
 	Forget bool `json:",omitempty"`
 }
 
-// CSV is a source of delimited text with a header line. The path may be a
-// pattern; "-" is standard input.
-type CSV struct {
-	Path string
+// Files is a source of files. The path may be a pattern; "-" is standard input.
+type Files struct {
+	Format string // a name in connectors.Formats
+	Path   string
 	Fields
 	Delimiter rune
 }
 
-// JSONL is a source with one JSON object per line. The path may be a pattern;
-// "-" is standard input.
-type JSONL struct {
-	Path string
-	Fields
-}
-
-// Parquet is a source of Parquet files. The path may be a pattern.
-type Parquet struct {
-	Path string
-	Fields
-}
-
 // A File is written by a sink; the path "-" is standard output.
-type File struct{ Path string }
+type File struct {
+	Format string // as in Files
+	Path   string
+}
 
 // maxConfig is the largest config, in bytes, that Parse looks at.
 const maxConfig = 1 << 20
@@ -254,7 +241,7 @@ func defaults() *Config {
 		Records:        Brief,
 		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},
 		Odds:           keyed.DefaultOdds,
-		Sink:           Sink{JSONL: &File{Path: "-"}},
+		Sink:           Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
 		Runner:         Runner{Name: Direct},
 	}
 }

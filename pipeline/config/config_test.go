@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/connectors/webhook"
+	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -56,12 +57,13 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Odds:           10,
-		Source: Source{CSV: &CSV{
+		Source: Source{Files: &Files{
+			Format:    "csv",
 			Path:      "in.csv",
 			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
 		}},
-		Sink:   Sink{JSONL: &File{Path: "-"}},
+		Sink:   Sink{File: &File{Format: "jsonl", Path: "-"}},
 		Runner: Runner{Name: "direct"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -79,7 +81,7 @@ func TestParseDetect(t *testing.T) {
 		t.Errorf("a key of what has all its defaults: %+v", c.Detect)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts[0].CSV.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts[0].File.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
@@ -213,13 +215,14 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Odds:           10,
-		Source: Source{CSV: &CSV{
+		Source: Source{Files: &Files{
+			Format:    "csv",
 			Path:      "data/*.csv",
 			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: '\t',
 		}},
-		Sink:       Sink{CSV: &File{Path: "out.csv.gz"}},
-		DeadLetter: &Sink{JSONL: &File{Path: "rejected.jsonl"}},
+		Sink:       Sink{File: &File{Format: "csv", Path: "out.csv.gz"}},
+		DeadLetter: &Sink{File: &File{Format: "jsonl", Path: "rejected.jsonl"}},
 		Runner:     Runner{Name: "direct"},
 	}
 	got := parse(t, `
@@ -264,14 +267,14 @@ func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
 	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 0 || c.Lateness != 0 {
 		t.Errorf("levels %v, top %v, lateness %v", c.Levels, c.Top, c.Lateness)
 	}
-	if diff := cmp.Diff(Sink{Parquet: &File{Path: "-"}}, c.Sink); diff != "" {
+	if diff := cmp.Diff(Sink{File: &File{Format: "parquet", Path: "-"}}, c.Sink); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
 func TestParseReadsEscapesOfJSON(t *testing.T) {
 	c := parse(t, `{"model": {"family": "normal"}, "source": {"jsonl": {"path": "a\/\\/\ud83d\ude00\u00e9\ud800\n\\u0041"}}}`)
-	if got, want := c.Source.JSONL.Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
+	if got, want := c.Source.Files.Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -618,16 +621,16 @@ func TestParseOverrides(t *testing.T) {
 		{"entry", []string{"levels.0.alpha=9"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 9, Beta: 1}}},
 		{"whole entry", []string{"levels.0={alpha: 2, beta: 3}"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 3}}},
 		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 4}}},
-		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{JSONL: &File{"out.jsonl"}}},
-		{"mapping without a value", []string{"sink.csv.path=x.csv"}, func(c *Config) any { return c.Sink }, Sink{CSV: &File{"x.csv"}}},
-		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.CSV.Delimiter }, ','},
-		{"missing", []string{"source={csv: {path: a, missing: [NA, null, -, \"\", -999]}}"}, func(c *Config) any { return c.Source.CSV.Missing }, []string{"NA", "null", "-", "", "-999"}},
+		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{File: &File{"jsonl", "out.jsonl"}}},
+		{"mapping without a value", []string{"sink.csv.path=x.csv"}, func(c *Config) any { return c.Sink }, Sink{File: &File{"csv", "x.csv"}}},
+		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.Files.Delimiter }, ','},
+		{"missing", []string{"source={csv: {path: a, missing: [NA, null, -, \"\", -999]}}"}, func(c *Config) any { return c.Source.Files.Missing }, []string{"NA", "null", "-", "", "-999"}},
 		{"keys", []string{"source={kafka: {brokers: [b], topics: [t], key: [a.b, c]}}"}, func(c *Config) any { return c.Source.Kafka.Key }, []string{"a.b", "c"}},
-		{"no key", []string{"source={csv: {path: a, key: none}}"}, func(c *Config) any { return len(c.Source.CSV.Key) }, 0},
-		{"decimal", []string{"source={csv: {path: a, decimal: ','}}"}, func(c *Config) any { return c.Source.CSV.Decimal }, ','},
-		{"-", []string{"source.jsonl.path=-"}, func(c *Config) any { return c.Source.JSONL.Path }, "-"},
-		{"pattern", []string{"source.jsonl.path=*.jsonl"}, func(c *Config) any { return c.Source.JSONL.Path }, "*.jsonl"},
-		{"value with =", []string{"source.jsonl.path=day=1/a.jsonl"}, func(c *Config) any { return c.Source.JSONL.Path }, "day=1/a.jsonl"},
+		{"no key", []string{"source={csv: {path: a, key: none}}"}, func(c *Config) any { return len(c.Source.Files.Key) }, 0},
+		{"decimal", []string{"source={csv: {path: a, decimal: ','}}"}, func(c *Config) any { return c.Source.Files.Decimal }, ','},
+		{"-", []string{"source.jsonl.path=-"}, func(c *Config) any { return c.Source.Files.Path }, "-"},
+		{"pattern", []string{"source.jsonl.path=*.jsonl"}, func(c *Config) any { return c.Source.Files.Path }, "*.jsonl"},
+		{"value with =", []string{"source.jsonl.path=day=1/a.jsonl"}, func(c *Config) any { return c.Source.Files.Path }, "day=1/a.jsonl"},
 		{"prior", []string{"model.prior.mu=-3"}, func(c *Config) any { return c.Model.Prior["mu"] }, -3.0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -919,7 +922,7 @@ func TestParseReceivers(t *testing.T) {
   - {alertmanager: {url: "http://a"}, kinds: [change], keys: "pump-*", labels: {severity: page}, max_age: 1h, beliefs: [change]}
 `)
 	want := []Receiver{
-		{Sink: Sink{JSONL: &File{Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
+		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
 		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Alertmanager: true}}, At: "alerts.1",
 			Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}, MaxAge: time.Hour},
 	}
@@ -955,5 +958,16 @@ func TestParseReceivers(t *testing.T) {
 		if _, err := Parse("c.yaml", []byte(base+text), nil); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v, want %s", text, err, reason)
 		}
+	}
+}
+
+// A format of files is a row of connectors.Formats: source and sinks take it by its name.
+func TestFormatIsARow(t *testing.T) {
+	all := connectors.Formats
+	t.Cleanup(func() { connectors.Formats = all })
+	connectors.Formats = append(slices.Clip(all), connectors.Format{Name: "table", Columns: true})
+	c := parse(t, "model: {family: normal}\nsource: {table: {path: in, values: [a, b]}}\nsink: {table: {path: out}}\n")
+	if c.Source.Files.Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
+		t.Errorf("%+v, %+v", c.Source.Files, c.Sink.File)
 	}
 }

@@ -119,20 +119,16 @@ func (in input) reads(out place) bool {
 // part. Files are compared as such: a link or another path to one is the same.
 func (d *decoder) checkFiles(c *Config) {
 	var in []input
-	if s := c.Source.CSV; s != nil {
-		in = append(in, inputOf("source.csv.path", s.Path))
-	}
-	if s := c.Source.JSONL; s != nil {
-		in = append(in, inputOf("source.jsonl.path", s.Path))
-	}
-	if s := c.Source.Parquet; s != nil {
-		in = append(in, inputOf("source.parquet.path", s.Path))
+	if s := c.Source.Files; s != nil {
+		in = append(in, inputOf("source."+s.Format+".path", s.Path))
 	}
 	var out []place
 	standardOut := ""
-	add := func(key string, f *File) {
-		switch {
-		case f == nil || f.Path == "":
+	add := func(at string, f *File) {
+		if f == nil {
+			return
+		}
+		switch key := join(at, f.Format+".path"); {
 		case f.Path != stdio:
 			out = append(out, placeOf(key, f.Path))
 		case standardOut == "":
@@ -143,21 +139,18 @@ func (d *decoder) checkFiles(c *Config) {
 			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
 		}
 	}
-	add("sink.csv.path", c.Sink.CSV)
-	add("sink.jsonl.path", c.Sink.JSONL)
-	add("sink.parquet.path", c.Sink.Parquet)
-	switch {
-	case c.DeadLetter == nil:
+	add("sink", c.Sink.File)
+	if c.DeadLetter == nil {
 		out = append(out, streamOf("dead_letter", standardError, os.Stderr))
-	case c.DeadLetter.JSONL != nil:
-		add("dead_letter.jsonl.path", c.DeadLetter.JSONL)
+	} else {
+		add("dead_letter", c.DeadLetter.File)
 	}
 	for _, r := range c.Alerts {
-		add(join(r.At, "csv.path"), r.CSV)
-		add(join(r.At, "jsonl.path"), r.JSONL)
-		add(join(r.At, "parquet.path"), r.Parquet)
+		add(r.At, r.File)
 	}
-	add("state", &File{c.State})
+	if c.State != "" {
+		out = append(out, placeOf("state", c.State))
+	}
 	for i, o := range out {
 		for _, s := range in {
 			if s.reads(o) {

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/internal/message"
@@ -37,7 +38,7 @@ func (s *Source) Unending() bool {
 
 // StandardInput reports whether the source is standard input.
 func (s *Source) StandardInput() bool {
-	return s.CSV != nil && s.CSV.Path == "-" || s.JSONL != nil && s.JSONL.Path == "-" || s.Parquet != nil && s.Parquet.Path == "-"
+	return s.Files != nil && s.Files.Path == "-"
 }
 
 // kafkaKey declares a source of topics.
@@ -379,16 +380,13 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 // checkUnending refuses files that have to come to an end for a source without
 // one.
 func (d *decoder) checkUnending(c *Config, at string, s *Sink) {
-	if !c.Source.Unending() {
+	if s.File == nil || !c.Source.Unending() {
 		return
 	}
 	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
-	if s.Parquet != nil {
-		d.fail(at+".parquet", "a Parquet file %s", reason)
-	}
-	for name, f := range map[string]*File{"csv": s.CSV, "jsonl": s.JSONL} {
-		if f != nil && (strings.HasSuffix(f.Path, ".gz") || strings.HasSuffix(f.Path, ".zst")) {
-			d.fail(at+"."+name+".path", "a compressed file %s", reason)
-		}
+	if format := connectors.FormatOf(s.File.Format); format.Whole {
+		d.fail(join(at, format.Name), "a %s file %s", format.Title, reason)
+	} else if connectors.Unpacked(s.File.Path) != s.File.Path {
+		d.fail(join(at, format.Name+".path"), "a compressed file %s", reason)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -188,27 +189,24 @@ func incidentsKey(dst **Incidents) reader {
 }
 
 func (s *Source) keys() []key {
-	csv := &CSV{Fields: defaultFields(), Delimiter: ','}
-	jsonl := &JSONL{Fields: defaultFields()}
-	parquet := &Parquet{Fields: defaultFields()}
-	return []key{
-		{name: "csv", doc: "Delimited text with a header line.", seen: func() { s.CSV = csv },
-			keys: slices.Concat([]key{sourcePath(&csv.Path)}, csv.Fields.keys("Column"), []key{
-				csv.Fields.layout("column", "row"),
-				{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&csv.Delimiter)},
-				{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&csv.Decimal)},
-			})},
-		{name: "jsonl", doc: "One JSON object per line.", seen: func() { s.JSONL = jsonl },
-			keys: slices.Concat([]key{sourcePath(&jsonl.Path)}, jsonl.Fields.keys("Field"), []key{jsonl.Fields.layout("field", "record")})},
-		{name: "parquet", doc: "Parquet files.", seen: func() { s.Parquet = parquet },
-			keys: slices.Concat([]key{sourcePath(&parquet.Path)}, parquet.Fields.keys("Column"), []key{parquet.Fields.layout("column", "row")})},
-		s.kafkaKey(),
-		s.prometheusKey(),
+	var keys []key
+	for _, format := range connectors.Formats {
+		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
+		what, row := "Column", "row"
+		if !format.Columns {
+			what, row = "Field", "record"
+		}
+		k := key{name: format.Name, doc: format.Of, seen: func() { s.Files = f }, keys: slices.Concat(
+			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
+			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row)})}
+		if format.Delimited {
+			k.keys = append(k.keys,
+				key{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&f.Delimiter)},
+				key{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&f.Decimal)})
+		}
+		keys = append(keys, k)
 	}
-}
-
-func sourcePath(dst *string) key {
-	return key{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(dst, notEmpty)}
+	return append(keys, s.kafkaKey(), s.prometheusKey())
 }
 
 func defaultFields() Fields {
@@ -244,18 +242,14 @@ func (f *Fields) keys(what string) []key {
 }
 
 func (s *Sink) keys() []key {
-	connector := func(name, doc string, dst **File) key {
-		f := &File{Path: "-"}
-		return key{name: name, doc: doc, seen: func() { *dst = f }, keys: []key{
+	var keys []key
+	for _, format := range connectors.Formats {
+		f := &File{Format: format.Name, Path: "-"}
+		keys = append(keys, key{name: format.Name, doc: format.Written, seen: func() { s.File = f }, keys: []key{
 			{name: "path", doc: `A file, or "-" for standard output; .gz and .zst compress.`, read: text(&f.Path, notEmpty)},
-		}}
+		}})
 	}
-	return []key{
-		connector("csv", "Delimited text with a header line. A text that a spreadsheet would take for a formula has an apostrophe in front.", &s.CSV),
-		connector("jsonl", "One JSON object per line.", &s.JSONL),
-		connector("parquet", "One Parquet file.", &s.Parquet),
-		s.kafkaKey(),
-	}
+	return append(keys, s.kafkaKey())
 }
 
 // receivers reads a receiver of alerts, or a list of them.
@@ -318,7 +312,7 @@ func (s *Sink) hookKey(name, doc string) key {
 }
 
 func (c *Config) deadLetterKeys() []key {
-	f := &File{}
+	f := &File{Format: connectors.JSONLines}
 	topic := &Sink{}
 	kafka := topic.kafkaKey()
 	seen := kafka.seen
@@ -327,7 +321,7 @@ func (c *Config) deadLetterKeys() []key {
 		c.DeadLetter = topic
 	}
 	return []key{
-		{name: "jsonl", doc: "One JSON object per line.", seen: func() { c.DeadLetter = &Sink{JSONL: f} }, keys: []key{
+		{name: f.Format, doc: "One JSON object per line.", seen: func() { c.DeadLetter = &Sink{File: f} }, keys: []key{
 			{name: "path", doc: `A file, or "-" for standard output.`, required: true, read: text(&f.Path, notEmpty)},
 		}},
 		kafka,
@@ -337,12 +331,8 @@ func (c *Config) deadLetterKeys() []key {
 // fields returns what the source says of its records, and the key of it.
 func (s *Source) fields() (f *Fields, path string) {
 	switch {
-	case s.CSV != nil:
-		return &s.CSV.Fields, "source.csv"
-	case s.JSONL != nil:
-		return &s.JSONL.Fields, "source.jsonl"
-	case s.Parquet != nil:
-		return &s.Parquet.Fields, "source.parquet"
+	case s.Files != nil:
+		return &s.Files.Fields, "source." + s.Files.Format
 	case s.Kafka != nil:
 		return &s.Kafka.Fields, "source.kafka"
 	}
@@ -353,7 +343,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && (s.JSONL != nil || s.Kafka != nil) {
+	if path == "" || f.Values == nil || len(f.Values) == 1 && (s.Kafka != nil || s.Files != nil && !connectors.FormatOf(s.Files.Format).Columns) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

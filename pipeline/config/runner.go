@@ -86,7 +86,7 @@ func (d *decoder) checkRunner(c *Config) {
 		d.fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
 	}
 	const files = "is a file of one machine: flink reads and writes topics, kafka"
-	if c.Source.CSV != nil || c.Source.JSONL != nil || c.Source.Parquet != nil {
+	if c.Source.Files != nil {
 		d.fail("source", files)
 	}
 	if c.Source.Prometheus != nil {

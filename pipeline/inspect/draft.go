@@ -69,11 +69,12 @@ func (d *draft) settled() ([]byte, error) {
 
 // A table is the beginning of a file: columns, or the fields of JSON objects.
 type table struct {
-	path, format string
-	delimiter    string // of CSV
-	columns      []*column
-	index        map[string]int // of the columns, by the path of a JSON field
-	records      int            // that were read
+	path      string
+	format    connectors.Format
+	delimiter string // of CSV
+	columns   []*column
+	index     map[string]int // of the columns, by the path of a JSON field
+	records   int            // that were read
 }
 
 // A column holds a text of every record, "" of those that do not have it: the texts of columns
@@ -103,18 +104,12 @@ func (c *column) fill(n int) {
 
 // readTable reads the first records of a file, whose format its name tells.
 func readTable(path string) (*table, error) {
-	t := &table{path: path, format: connectors.CSV, index: map[string]int{}}
-	switch strings.ToLower(filepath.Ext(connectors.Unpacked(path))) {
-	case ".jsonl", ".ndjson", ".json":
-		t.format = connectors.JSONLines
-	case ".parquet", ".pq":
-		t.format = connectors.Parquet
-	}
-	src := connectors.Source{Format: t.format, Path: path}
+	t := &table{path: path, format: connectors.FormatOfFile(path), index: map[string]int{}}
+	src := connectors.Source{Format: t.format.Name, Path: path}
 	var names []string
 	var records []connectors.Record
 	var err error
-	if t.format == connectors.CSV {
+	if t.format.Delimited {
 		// The delimiter is the one that makes most columns.
 		for _, d := range connectors.Delimiters {
 			src.Delimiter = d
@@ -139,7 +134,7 @@ func readTable(path string) (*table, error) {
 		t.columns = append(t.columns, &column{name: name, records: len(records)})
 	}
 	for n, r := range records {
-		if t.format == connectors.JSONLines {
+		if !t.format.Columns {
 			t.addObject(n, r.Raw)
 			continue
 		}
@@ -354,12 +349,12 @@ func (t *table) guess() *draft {
 		d.aggregate = interval{}
 		return d
 	}
-	if pattern := t.numbered(append(keys, at)...); len(keys) > 0 && pattern != "" && t.format != connectors.JSONLines {
+	if pattern := t.numbered(append(keys, at)...); len(keys) > 0 && pattern != "" && t.format.Columns {
 		d.fields.Layout, d.fields.Values = config.Wide, []string{pattern}
 		return d
 	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
-	if at != nil && keys == nil && t.format != connectors.JSONLines && rank(x.name, valueNames) == unusual {
+	if at != nil && keys == nil && t.format.Columns && rank(x.name, valueNames) == unusual {
 		if values, all := t.series(at); len(values) >= 3 && d.aggregate.every == "" {
 			if len(values) == all {
 				values = []string{"*"}
@@ -382,7 +377,7 @@ func (d *draft) exported() bool {
 	values, at := d.named("values"), d.named("timestamps")
 	labelled := slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") })
 	answer := d.named("data.resultType") != nil // of Prometheus
-	if d.format != connectors.JSONLines || !answer && !(values != nil && values.nested > 0 && labelled) {
+	if d.format.Columns || !answer && !(values != nil && values.nested > 0 && labelled) {
 		return false
 	}
 	d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
@@ -520,7 +515,7 @@ func (d *draft) asks(l *Look, line func(text, comment string)) {
 // reads writes a source that reads a file.
 func (d *draft) reads(l *Look, line func(text, comment string)) {
 	line("source:", "")
-	line("  "+d.table.format+":", "")
+	line("  "+d.table.format.Name+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
 	at("path", yamlText(d.path), "")
 	if d.delimiter != "" && d.delimiter != "," {

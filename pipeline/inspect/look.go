@@ -382,7 +382,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	l := s.look
 	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
 	source := "source." + format + "."
-	if s.commas > 0 && format == connectors.CSV && s.parser.Decimal == '.' {
+	if s.commas > 0 && connectors.FormatOf(format).Delimited && s.parser.Decimal == '.' {
 		add(source+"decimal", `","`, fmt.Sprintf("%d numbers have a comma", s.commas))
 	}
 	var words []string

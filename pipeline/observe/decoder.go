@@ -23,7 +23,7 @@ import (
 type Decoder struct {
 	Folds *Folds // the decoders of one source share them
 
-	format string // of files
+	tables bool // records are rows
 	parser *Parser
 	found  []Decoded
 	texts  [][]byte // one for each goroutine
@@ -33,7 +33,7 @@ type Decoder struct {
 // NewDecoder makes a decoder of records as the parser describes them, of files of a format of
 // package connectors, or of topics.
 func NewDecoder(format string, p *Parser) *Decoder {
-	return &Decoder{Folds: &Folds{}, format: format, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
+	return &Decoder{Folds: &Folds{}, tables: connectors.FormatOf(format).Columns, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
 }
 
 // Decoded is what a record becomes: an observation of a key, or the reason why not. Its
@@ -103,7 +103,7 @@ func (d *Decoder) File(all []connectors.Record, take func([]Decoded)) {
 	if len(d.parser.Key) == 0 {
 		series = seriesName(all[0].Source)
 	}
-	if d.format == connectors.JSONLines && d.parser.splits() {
+	if !d.tables && d.parser.splits() {
 		d.parted(all, take)
 		return
 	}
@@ -115,7 +115,7 @@ func (d *Decoder) File(all []connectors.Record, take func([]Decoded)) {
 		switch {
 		case r.Reason != "":
 			to.Err = errors.New(r.Reason)
-		case d.format == connectors.JSONLines:
+		case !d.tables:
 			to.Key, to.Err = d.parser.json(r.Raw, from, &to.Observation)
 		default:
 			to.Key, to.Err = d.parser.row(r.Fields, from, &to.Observation)

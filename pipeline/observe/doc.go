@@ -21,19 +21,16 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 }
 
 func files(c *config.Config) (connectors.Source, config.Fields) {
-	switch s := c.Source; {
-	case s.CSV != nil:
-		return columns(c, connectors.Source{Format: connectors.CSV, Path: s.CSV.Path, Delimiter: string(s.CSV.Delimiter)}, s.CSV.Fields)
-	case s.Parquet != nil:
-		return columns(c, connectors.Source{Format: connectors.Parquet, Path: s.Parquet.Path}, s.Parquet.Fields)
-	default:
-		src := connectors.Source{Format: connectors.JSONLines, Path: s.JSONL.Path}
-		if s.JSONL.Layout != config.Long {
-			// A line may hold very many observations, and a run stops between bundles.
-			src.BundleBytes = 1 << 20
-		}
-		return src, s.JSONL.Fields
+	s := c.Source.Files
+	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter)}
+	if connectors.FormatOf(s.Format).Columns {
+		return columns(c, src, s.Fields)
 	}
+	if s.Layout != config.Long {
+		// A line may hold very many observations, and a run stops between bundles.
+		src.BundleBytes = 1 << 20
+	}
+	return src, s.Fields
 }
 
 // columns has the source read the columns that the fields name.

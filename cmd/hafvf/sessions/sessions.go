@@ -74,11 +74,10 @@ func Check(results, out string, interval float64) error {
 }
 
 func formatOf(out string) (string, error) {
-	switch filepath.Ext(connectors.Unpacked(out)) {
-	case ".csv":
-		return connectors.CSV, nil
-	case ".parquet":
-		return connectors.Parquet, nil
+	for _, f := range connectors.Formats {
+		if f.Columns && filepath.Ext(connectors.Unpacked(out)) == f.Extensions[0] {
+			return f.Name, nil
+		}
 	}
 	return "", fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
 }
