@@ -142,11 +142,10 @@ func (d *decoder) tree(text []byte) *yaml.Node {
 		}
 		root = &yaml.Node{Kind: yaml.MappingNode}
 	}
-	ok := true
 	for i := range d.set {
-		ok = d.override(root, i) && ok
+		d.override(root, i)
 	}
-	if !ok {
+	if len(d.errs) > 0 {
 		// The tree is not what the overrides were to make of it: its other
 		// mistakes may be none.
 		return nil

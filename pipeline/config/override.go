@@ -10,18 +10,18 @@ import (
 )
 
 // override applies set[i], "a.b=c", to the tree. A key that is absent is added,
-// with the mappings above it; an index must exist. It reports whether it could.
-func (d *decoder) override(root *yaml.Node, i int) bool {
+// with the mappings above it; an index must exist.
+func (d *decoder) override(root *yaml.Node, i int) {
 	pos := -1 - i
 	path, value, ok := strings.Cut(d.set[i], "=")
 	if !ok || path == "" {
 		d.failAt(pos, "", `an override is key=value, for example top=0.9`)
-		return false
+		return
 	}
 	to, err := overrideValue(value)
 	if err != nil {
 		d.failAt(pos, path, "%s", err.reason)
-		return false
+		return
 	}
 	mark(to, pos)
 
@@ -31,7 +31,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 		last := depth == len(names)-1
 		if name == "" {
 			d.failAt(pos, path, "a name in the path is empty")
-			return false
+			return
 		}
 		if isNull(at) || depth > 0 && at.Tag == "!!bool" && at.Value == "true" {
 			// The key is there without a value, as in "model:", or with all its defaults, as in
@@ -46,11 +46,11 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 			k, err := strconv.Atoi(name)
 			if err != nil {
 				d.failAt(pos, path, "%s is a list, which takes an index, not %s", here, message.Quote(name))
-				return false
+				return
 			}
 			if k < 0 || k >= len(at.Content) {
 				d.failAt(pos, path, "%s has %d entries, and indexes begin at 0", here, len(at.Content))
-				return false
+				return
 			}
 			child = &at.Content[k]
 		default:
@@ -58,7 +58,7 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 				here = "the config"
 			}
 			d.failAt(pos, path, "%s is %s, and has no keys", here, describeAt(strings.Join(names[:depth], "."), at))
-			return false
+			return
 		}
 		if last {
 			*child = to
@@ -67,13 +67,12 @@ func (d *decoder) override(root *yaml.Node, i int) bool {
 		if *child == nil {
 			if _, err := strconv.Atoi(names[depth+1]); err == nil {
 				d.failAt(pos, path, "the config has no list %s; set it as a whole", message.Printable(strings.Join(names[:depth+1], ".")))
-				return false
+				return
 			}
 			*child = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
 		}
 		at = *child
 	}
-	return true
 }
 
 // child returns the place of the value of a key, which it adds if it is absent.

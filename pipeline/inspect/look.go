@@ -270,11 +270,10 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			s.oddTime = append(s.oddTime, at)
 		}
 		end, seen := s.ends[d.Key]
-		switch {
-		case seen && t.Before(end):
+		if seen && t.Before(end) {
 			l.Early++
 			l.Behind = max(l.Behind, end.Sub(t))
-		default:
+		} else {
 			if seen && t.Equal(end) {
 				l.Tied++
 			}

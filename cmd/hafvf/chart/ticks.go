@@ -169,36 +169,31 @@ func (s timeStep) seconds() float64 {
 // ticks are the multiples of the step from lo to hi, in UTC: weeks begin on
 // Monday, months and years on their first day.
 func (s timeStep) ticks(lo, hi float64) []plot.Tick {
-	var layout string
-	var at func(i int64) time.Time
-	switch start := time.UnixMicro(int64(lo * 1e6)).UTC(); {
+	layout := "15:04:05.000"
+	switch {
+	case s.months >= 12:
+		layout = "2006"
 	case s.months > 0:
 		layout = "Jan"
-		if s.months >= 12 {
-			layout = "2006"
-		}
-		first := (start.Year()*12 + int(start.Month()) - 1) / s.months * s.months
-		at = func(i int64) time.Time {
-			m := first + int(i)*s.months
+	case s.every >= 24*time.Hour:
+		layout = "2 Jan"
+	case s.every >= time.Minute:
+		layout = "15:04"
+	case s.every >= time.Second:
+		layout = "15:04:05"
+	}
+	// Truncate counts from the year 1, which began on a Monday.
+	first := time.UnixMicro(int64(lo * 1e6)).UTC().Truncate(s.every)
+	at := func(i int) time.Time { return first.Add(time.Duration(i) * s.every) }
+	if s.months > 0 {
+		month := (first.Year()*12 + int(first.Month()) - 1) / s.months * s.months
+		at = func(i int) time.Time {
+			m := month + i*s.months
 			return time.Date(m/12, time.Month(m%12+1), 1, 0, 0, 0, 0, time.UTC)
 		}
-	default:
-		switch {
-		case s.every >= 24*time.Hour:
-			layout = "2 Jan"
-		case s.every >= time.Minute:
-			layout = "15:04"
-		case s.every >= time.Second:
-			layout = "15:04:05"
-		default:
-			layout = "15:04:05.000"
-		}
-		// Truncate counts from the year 1, which began on a Monday.
-		first := start.Truncate(s.every)
-		at = func(i int64) time.Time { return first.Add(time.Duration(i) * s.every) }
 	}
 	var ticks []plot.Tick
-	for i := int64(0); ; i++ {
+	for i := 0; ; i++ {
 		t := at(i)
 		v := float64(t.UnixMicro()) / 1e6
 		if v > hi {

@@ -79,11 +79,10 @@ func Lines[T any](ctx context.Context, path string, parse func(connectors.Record
 				return err
 			}
 		}
-		switch b.err {
-		case nil:
-		case io.EOF:
+		if b.err == io.EOF {
 			return nil
-		default:
+		}
+		if b.err != nil {
 			return b.err
 		}
 	}

@@ -116,34 +116,26 @@ func Each(ctx context.Context, path string, f func(Record) error) error {
 }
 
 func parseRecord(raw connectors.Record, r *Record) error {
-	if reason := r.parse(raw); reason != "" {
-		return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
-	}
-	return nil
-}
-
-// parse returns the reason why raw is neither an estimate nor a smoothed record, or "".
-func (r *Record) parse(raw connectors.Record) string {
-	if raw.Reason != "" {
-		return raw.Reason
-	}
-	if err := json.Unmarshal(raw.Raw, r); err != nil {
-		return err.Error()
+	reason := raw.Reason
+	if reason == "" {
+		if err := json.Unmarshal(raw.Raw, r); err != nil {
+			reason = err.Error()
+		}
 	}
 	switch {
+	case reason != "":
 	case r.Key == nil:
-		return "it has no key"
-	case r.Smoothed():
-		switch {
-		case r.Time == nil || r.Session.Start == nil:
-			return "it has no time"
-		case r.Estimate == nil:
-			return "it has no estimate"
-		}
-	case r.Predicted == nil:
-		return "it has neither prediction nor session"
+		reason = "it has no key"
+	case r.Smoothed() && (r.Time == nil || r.Session.Start == nil):
+		reason = "it has no time"
+	case r.Smoothed() && r.Estimate == nil:
+		reason = "it has no estimate"
+	case !r.Smoothed() && r.Predicted == nil:
+		reason = "it has neither prediction nor session"
+	default:
+		return nil
 	}
-	return ""
+	return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
 }
 
 // Reads reports whether out is the file of an input, by whatever path.

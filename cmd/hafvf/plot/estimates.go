@@ -171,15 +171,13 @@ func newDetected(records []output.Record, at []float64, timed bool) *detected {
 		if r.WarmUp {
 			d.warm = at[i]
 		}
-		regime, outlier, change := math.NaN(), math.NaN(), math.NaN()
-		score, threshold, usual := math.NaN(), math.NaN(), &output.Moments{}
-		if r.Detect != nil {
-			outlier, change = output.OrNaN(r.Detect.Outlier), output.OrNaN(r.Detect.Change)
-			score, threshold, usual = output.OrNaN(r.Detect.Score), output.OrNaN(r.Detect.Threshold), cmp.Or(r.Detect.Usual, usual)
-		}
+		is := cmp.Or(r.Detect, &output.Detection{}) // without one nothing is a number
+		usual := cmp.Or(is.Usual, &output.Moments{})
 		mean, off := output.First(usual.Mean), 2*output.First(usual.SD)
-		d.score, d.threshold = append(d.score, score), append(d.threshold, threshold)
+		d.score, d.threshold = append(d.score, output.OrNaN(is.Score)), append(d.threshold, output.OrNaN(is.Threshold))
+		d.outlier, d.change = append(d.outlier, output.OrNaN(is.Outlier)), append(d.change, output.OrNaN(is.Change))
 		d.usual, d.lowest, d.highest = append(d.usual, mean), append(d.lowest, mean-off), append(d.highest, mean+off)
+		regime := math.NaN()
 		switch {
 		case r.Estimate != nil && r.Estimate.Regime != nil:
 			regime = output.First(r.Estimate.Regime.Mean)
@@ -187,29 +185,29 @@ func newDetected(records []output.Record, at []float64, timed bool) *detected {
 			d.brief = true
 			regime = output.First(r.Estimate.Mean)
 		}
-		if r.Detect != nil && r.Detect.Alarm != nil {
+		d.regime = append(d.regime, regime)
+		if is.Alarm != nil {
 			d.alarms = append(d.alarms, at[i])
 		}
-		d.regime, d.outlier, d.change = append(d.regime, regime), append(d.outlier, outlier), append(d.change, change)
 		switch {
-		case r.Detect.Starts():
+		case is.Starts():
 			start := at[i] // brief records do not say it
 			switch {
-			case timed && r.Detect.Start != nil:
-				start = seconds(*r.Detect.Start)
-			case !timed && r.Detect.StartN > 0:
-				start = float64(r.Detect.StartN)
+			case timed && is.Start != nil:
+				start = seconds(*is.Start)
+			case !timed && is.StartN > 0:
+				start = float64(is.StartN)
 			}
 			from := start
-			if n := len(d.changes); r.Detect.Kind == "revision" && n > 0 {
+			if n := len(d.changes); is.Kind == "revision" && n > 0 {
 				from = min(start, d.changes[n-1].start)
 				d.changes = d.changes[:n-1]
 			}
-			d.changes = append(d.changes, found{start, at[i], r.Detect.Delay})
+			d.changes = append(d.changes, found{start, at[i], is.Delay})
 			for j := i - 1; j >= 0 && at[j] >= from; j-- {
 				d.regime[j] = math.NaN()
 			}
-		case r.Detect != nil && r.Detect.Kind == "outlier":
+		case is.Kind == "outlier":
 			for _, v := range output.Observed(r.X, r.Predicted.Mean) {
 				if !math.IsNaN(v) {
 					d.outliers = append(d.outliers, chart.Point{X: at[i], Y: v})

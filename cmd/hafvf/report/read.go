@@ -62,12 +62,9 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	var alerts, others []string
 	for _, path := range paths {
 		c.Source(filepath.Base(path))
-		holds := false
-		if path != "-" {
-			var err error
-			if holds, err = holdsAlerts(ctx, path); err != nil {
-				return nil, err
-			}
+		holds, err := holdsAlerts(ctx, path)
+		if err != nil {
+			return nil, err
 		}
 		if holds {
 			alerts = append(alerts, path)
@@ -76,8 +73,9 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 		}
 	}
 	var followed map[string]bool
-	for i, path := range slices.Concat(alerts, others) {
-		if slices.Contains(slices.Concat(alerts, others)[:i], path) {
+	paths = slices.Concat(alerts, others)
+	for i, path := range paths {
+		if slices.Contains(paths[:i], path) {
 			c.Note(fmt.Sprintf("%s was given twice, and is read once.", filepath.Base(path)))
 			continue
 		}
@@ -121,8 +119,11 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 	return c, nil
 }
 
-// holdsAlerts looks at the first record of a file.
+// holdsAlerts looks at the first record of a file. Of standard input, which comes once, it says no.
 func holdsAlerts(ctx context.Context, path string) (alerts bool, err error) {
+	if path == "-" {
+		return false, nil
+	}
 	enough := errors.New("enough")
 	_, err = each(ctx, path, nil, func(_ connectors.Record, r *line) error {
 		alerts = r.alert
