@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"hafvf/connectors/webhook"
 	"hafvf/connectors"
+	"hafvf/connectors/webhook"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -966,7 +966,7 @@ func TestFormatIsARow(t *testing.T) {
 	all := connectors.Formats
 	t.Cleanup(func() { connectors.Formats = all })
 	connectors.Formats = append(slices.Clip(all), connectors.Format{Name: "table", Columns: true})
-	c := parse(t, "model: {family: normal}\nsource: {table: {path: in, values: [a, b]}}\nsink: {table: {path: out}}\n")
+	c := parse(t, "model: {family: normal}\nsource: {table: {path: in, values: a}}\nsink: {table: {path: out}}\n")
 	if c.Source.Files.Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
 		t.Errorf("%+v, %+v", c.Source.Files, c.Sink.File)
 	}
