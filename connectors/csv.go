@@ -147,15 +147,10 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 		}
 		c.spans = c.spans[:0]
 		from := 0
-		for {
-			i := strings.Index(text[from:], c.delimiter)
-			if i < 0 {
-				break
-			}
-			c.spans = append(c.spans, span{from, from + i})
-			from += i + len(c.delimiter)
+		for field := range strings.SplitSeq(text, c.delimiter) {
+			c.spans = append(c.spans, span{from, from + len(field)})
+			from += len(field) + len(c.delimiter)
 		}
-		c.spans = append(c.spans, span{from, len(text)})
 		rec.Reason = c.countFault()
 		return text, rec, nil
 	}
@@ -250,10 +245,7 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 				at++
 			}
 		} else {
-			field := chomp(b[at:])
-			if i := bytes.Index(field, []byte(c.delimiter)); i >= 0 {
-				field = field[:i]
-			}
+			field, _, _ := bytes.Cut(chomp(b[at:]), []byte(c.delimiter))
 			if i := bytes.IndexByte(field, '"'); i >= 0 {
 				return 0, 0, fault(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", at+i+1))
 			}

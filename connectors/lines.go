@@ -103,10 +103,8 @@ func (l *lines) consume(n, count int) {
 // skipLine consumes a line without holding it in memory and returns its length
 // without line end, and its beginning.
 func (l *lines) skipLine() (length int64, head []byte) {
-	head = bytes.Clone(l.buf[l.start:min(l.end, l.start+MaxRaw)])
-	if i := bytes.IndexByte(head, '\n'); i >= 0 {
-		head = head[:i]
-	}
+	head, _, _ = bytes.Cut(l.buf[l.start:min(l.end, l.start+MaxRaw)], []byte("\n"))
+	head = bytes.Clone(head)
 	for {
 		unread := l.buf[l.start:l.end]
 		if i := bytes.IndexByte(unread, '\n'); i >= 0 {

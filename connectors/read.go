@@ -103,11 +103,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			patience = linger
 		}
 		records, err := in.next(ctx, run.Stopped(), patience)
-		if err == errSlow {
-			break
-		}
-		if err == io.EOF {
-			ended = true
+		if ended = err == io.EOF; ended || err == errSlow {
 			break
 		}
 		if err != nil {
@@ -133,17 +129,16 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		in.close()
 		return nil, err
 	}
-	if ended {
-		if rt.GetRestriction().(offsetrange.Restriction).End == math.MaxInt64 {
-			// The last position but one: with the last, the tracker overflows.
-			rt.TryClaim(int64(math.MaxInt64 - 1))
-			in.close()
-		} else {
-			inputs.Store(fn.Run, in)
-		}
+	if ended && rt.GetRestriction().(offsetrange.Restriction).End == math.MaxInt64 {
+		// The last position but one: with the last, the tracker overflows.
+		rt.TryClaim(int64(math.MaxInt64 - 1))
+		in.close()
 		return sdf.StopProcessing(), nil
 	}
 	inputs.Store(fn.Run, in)
+	if ended {
+		return sdf.StopProcessing(), nil
+	}
 	return sdf.ResumeProcessingIn(0), nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -483,16 +484,13 @@ func (src Source) otherDelimiter(header []string) string {
 // list quotes names for a message, at most 40 of them.
 func list(names []string) string {
 	const most = 40
-	var b strings.Builder
-	for i, n := range names {
-		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(names)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%q", n)
+	var quoted []string
+	for _, n := range names[:min(len(names), most)] {
+		quoted = append(quoted, strconv.Quote(n))
 	}
-	return b.String()
+	text := strings.Join(quoted, ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

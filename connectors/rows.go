@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -36,10 +37,7 @@ func checkColumns(columns []Column) error {
 func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
 	cells := make([][]byte, 0, columns)
 	for line := range bytes.Lines(lines) {
-		cells = cells[:0]
-		for cell := range bytes.SplitSeq(bytes.TrimSuffix(line, []byte("\n")), []byte("\t")) {
-			cells = append(cells, cell)
-		}
+		cells = slices.AppendSeq(cells[:0], bytes.SplitSeq(bytes.TrimSuffix(line, []byte("\n")), []byte("\t")))
 		if len(cells) != columns {
 			return fmt.Errorf("a row has %d cells, and the table %d columns", len(cells), columns)
 		}

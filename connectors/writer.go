@@ -132,7 +132,10 @@ func Create(sink Sink) (*Writer, error) {
 	case sink.Append && named:
 		fresh, err = w.extend(sink)
 	case sink.Live && named && !sink.whole():
-		err = w.empty(sink.Path)
+		w.direct = true
+		if w.file, err = os.OpenFile(sink.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
+			err = cannotWrite(sink.Path, err)
+		}
 	default:
 		err = w.open(sink.Path)
 	}
@@ -182,15 +185,6 @@ func (w *Writer) open(path string) error {
 		return cannotWrite(path, err)
 	}
 	return nil
-}
-
-// empty opens a file to write it from its beginning.
-func (w *Writer) empty(path string) (err error) {
-	w.direct = true
-	if w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err == nil {
-		return nil
-	}
-	return cannotWrite(path, err)
 }
 
 // cannotWrite is the error of a file that cannot be opened.
@@ -267,17 +261,13 @@ func lastRow(r io.Reader) (end int64, err error) {
 	for at := int64(0); ; {
 		n, err := r.Read(buf)
 		for rest := buf[:n]; len(rest) > 0; {
-			part, more := rest, false
-			if i := bytes.IndexByte(rest, '"'); i >= 0 {
-				part, more = rest[:i], true
-			}
+			part, after, more := bytes.Cut(rest, []byte{'"'})
 			if i := bytes.LastIndexByte(part, '\n'); i >= 0 && !quoted {
 				end = at + int64(i) + 1
 			}
 			at += int64(len(part))
-			rest = rest[len(part):]
-			if more {
-				quoted, at, rest = !quoted, at+1, rest[1:]
+			if rest = after; more {
+				quoted, at = !quoted, at+1
 			}
 		}
 		if err == io.EOF {

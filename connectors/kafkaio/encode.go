@@ -84,18 +84,15 @@ func encode(codec compress.Codec, batch []*Message) ([]byte, error) {
 
 // pastHead writes the first bytes, as many as left, to head, and all others to rest.
 type pastHead struct {
-	left       int
-	head, rest io.Writer
+	left int
+	head *bytes.Buffer
+	rest io.Writer
 }
 
 func (w *pastHead) Write(b []byte) (int, error) {
 	n := min(w.left, len(b))
 	w.left -= n
-	if n > 0 {
-		if n, err := w.head.Write(b[:n]); err != nil {
-			return n, err
-		}
-	}
+	w.head.Write(b[:n]) // to a Buffer, which does not fail
 	m, err := w.rest.Write(b[n:])
 	return n + m, err
 }

@@ -311,18 +311,16 @@ func (c Cluster) alertError(addr string, alert error) error {
 
 // greetingError is for the first request over a connection.
 func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time, err error) error {
-	var (
-		not    *notKafka
-		remote *net.OpError
-	)
+	not, foreign := errors.AsType[*notKafka](err)
+	remote, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
-	case errors.As(err, &not) && not.tls():
+	case foreign && not.tls():
 		return fmt.Errorf("broker %s speaks TLS at this port: set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS", addr)
-	case errors.As(err, &not):
+	case foreign:
 		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, not.first)
-	case c.TLS != nil && errors.As(err, &remote) && remote.Op == "remote error":
+	case c.TLS != nil && remote != nil && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err) // with TLS 1.3 a refused certificate shows only now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
 		return away{fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)}
