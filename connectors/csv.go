@@ -2,6 +2,7 @@ package connectors
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -167,19 +168,11 @@ func (c *csvReader) countFault() string {
 // unread text.
 func (c *csvReader) readQuoted(n int, rec *Record) (string, error) {
 	end, count, err := c.unquote(n)
-	reason := ""
-	var f fault
-	if errors.As(err, &f) {
-		reason = string(f)
-	} else if err != nil {
+	f, rejects := errors.AsType[fault](err)
+	if err != nil && !rejects {
 		return "", err
 	}
-	if reason == "" {
-		reason = textFault(c.buf[c.start : c.start+end])
-	}
-	if reason == "" {
-		reason = c.countFault()
-	}
+	reason := cmp.Or(string(f), textFault(c.buf[c.start:c.start+end]), c.countFault())
 	if reason != "" {
 		end, count = n, 1
 	}

@@ -854,13 +854,11 @@ func (l *Ledger) offsets(all bool) map[string]Position {
 			}
 		}
 	}
-	if all {
-		return changed
-	}
-	for log, p := range changed {
-		if at, ok := l.stored[log]; ok && at == p.Offset {
-			delete(changed, log)
-		}
+	if !all {
+		maps.DeleteFunc(changed, func(log string, p Position) bool {
+			at, ok := l.stored[log]
+			return ok && at == p.Offset
+		})
 	}
 	return changed
 }

@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"cmp"
 	"hash/fnv"
 	"time"
 )
@@ -70,10 +71,7 @@ func (r *reach) add(key []byte, ms int64, right bool) {
 	if right {
 		r.Others = max(r.Others, ms)
 	}
-	known := r.Others
-	if known == 0 {
-		known = r.Latest // sessions of a partition with one key end too
-	}
+	known := cmp.Or(r.Others, r.Latest) // sessions of a partition with one key end too
 	r.Passed = max(r.Passed, known-r.Lag)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -113,11 +114,7 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 			s.doubted++
 		}
 		if s.doubted > mostDoubted {
-			for id, k := range s.known {
-				if k.err != nil {
-					delete(s.known, id)
-				}
-			}
+			maps.DeleteFunc(s.known, func(_ int, k *schema) bool { return k.err != nil })
 			s.doubted = 1
 		}
 	}
