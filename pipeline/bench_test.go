@@ -48,10 +48,7 @@ func BenchmarkRun(b *testing.B) {
 		path := write(b, "in.jsonl", lines...)
 		b.Run(fmt.Sprintf("keys=%d/direct", keys), func(b *testing.B) {
 			out := filepath.Join(b.TempDir(), "out.jsonl")
-			cfg, err := config.Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			cfg := expect.Get(config.Parse("bench.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: "+path+"}}\nsink: {jsonl: {path: "+out+"}}\n"), nil))(b)
 			g := expect.Get(Compose(cfg))(b)
 			for b.Loop() {
 				expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(b)

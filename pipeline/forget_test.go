@@ -100,10 +100,7 @@ func TestTombstonesOfChangeEvents(t *testing.T) {
 	forget("{4")
 	put(3)
 	put(4)
-	s, err := Run{Graph: compose(t, b.config("bounded: true, tombstones: forget, key: after.id, time: after.at, values: [after.temp]", "")), Log: quiet}.Execute(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Get(Run{Graph: compose(t, b.config("bounded: true, tombstones: forget, key: after.id, time: after.at, values: [after.temp]", "")), Log: quiet}.Execute(t.Context(), nil))(t)
 	var got []string
 	for _, e := range b.learned(t, "out") {
 		got = append(got, fmt.Sprint(e.Key, " ", e.N))

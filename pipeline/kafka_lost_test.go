@@ -211,11 +211,7 @@ func TestKafkaTopicMadeAgain(t *testing.T) {
 	b.CreateTopic(t, "in", 1, nil)
 	b.put(t, lines...)
 	for _, r := range []*running{r, launch(t, compose(t, cfg))} {
-		select {
-		case <-r.done:
-		case <-time.After(time.Minute):
-			t.Fatal("the run goes on")
-		}
+		r.ends(t)
 		const advice = ": offsets and states are of the records that are gone; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning"
 		if r.err == nil || !strings.Contains(r.err.Error(), `topic "in" was deleted and created again (`) || !strings.HasSuffix(r.err.Error(), advice) {
 			t.Errorf("the run ends with %v", r.err)
@@ -234,11 +230,9 @@ func TestStopWithoutKafka(t *testing.T) {
 			sink := expect.Get(json.Marshal(gone.ListenAddrs()))(t)
 			text := strings.Replace(b.config(source, ""), "sink: {kafka: {topic: out}}", fmt.Sprintf("sink: {kafka: {brokers: %s, topic: out}}", sink), 1)
 			r := launch(t, compose(t, text))
-			for deadline := time.Now().Add(time.Minute); gone.LeaderFor("out", 0) < 0; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the run does not begin")
-				}
-			}
+			lines := jumps(2000, 4)
+			b.put(t, lines[:10]...)
+			expect.Soon(t, "the run reads", func() bool { return r.read.Load() > 0 })
 			if strings.HasSuffix(source, "silent") {
 				over := make(chan struct{})
 				t.Cleanup(func() { close(over) })
@@ -249,18 +243,10 @@ func TestStopWithoutKafka(t *testing.T) {
 			} else {
 				gone.Close()
 			}
-			b.put(t, jumps(2000, 4)...)
-			for deadline := time.Now().Add(time.Minute); r.read.Load() == 0; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("nothing is read")
-				}
-			}
+			b.put(t, lines[10:]...)
+			expect.Soon(t, "more is read", func() bool { return r.read.Load() > 10 })
 			close(r.stop)
-			select {
-			case <-r.done:
-			case <-time.After(time.Minute):
-				t.Fatal("the run does not stop")
-			}
+			r.ends(t)
 			if r.err == nil || !strings.Contains(r.err.Error(), "the run was stopped, and Kafka did not take the messages within 6s") || !strings.Contains(r.err.Error(), "are written, and none after them") {
 				t.Error(r.err)
 			}

@@ -123,10 +123,7 @@ func TestKafkaEqualsPlainLoop(t *testing.T) {
 	// Event times do not matter to the order of arrival.
 	slices.Reverse(lines[5_000:10_000])
 	b.put(t, lines...)
-	s, err := Run{Graph: compose(t, b.config("bounded: true", "order: arrival")), Log: quiet}.Execute(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Get(Run{Graph: compose(t, b.config("bounded: true", "order: arrival")), Log: quiet}.Execute(t.Context(), nil))(t)
 	equal(t, int64(20_000), s.Records)
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig, Order: keyed.Arrival}), byKey(t, b.values(t, "out")))
 	for _, r := range b.Consume(t, "out") {
@@ -163,21 +160,25 @@ func launchRun(t testing.TB, run Run) *running {
 func (r *running) halt(t testing.TB) Summary {
 	t.Helper()
 	close(r.stop)
+	r.ends(t)
+	expect.OK(t, r.err)
+	return r.sum
+}
+
+// ends waits for the end of the run.
+func (r *running) ends(t testing.TB) {
+	t.Helper()
 	select {
 	case <-r.done:
 	case <-time.After(time.Minute):
-		t.Fatal("the run does not stop")
+		t.Fatal("the run does not end")
 	}
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	return r.sum
 }
 
 // await waits until the topic holds n records.
 func (b *bus) await(t testing.TB, topic string, n int, r *running) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	expect.Soon(t, fmt.Sprintf("%d records in %s", n, topic), func() bool {
 		select {
 		case <-r.done:
 			t.Fatalf("the run has ended: %v", r.err)
@@ -188,13 +189,8 @@ func (b *bus) await(t testing.TB, topic string, n int, r *running) {
 		for _, e := range end {
 			have += int(e)
 		}
-		if have >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has %d of %d records", topic, have, n)
-		}
-	}
+		return have >= n
+	})
 }
 
 // TestKafkaGoesOn: a run that is stopped and started again, with what comes in
@@ -318,10 +314,7 @@ func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int6
 			partitions = append(partitions, p)
 			lag += end
 		}
-		res, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"in": partitions}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := expect.Get(client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"in": partitions}}))(t)
 		for _, p := range res.Topics["in"] { // none, where the group has no offsets yet
 			lag -= max(0, p.CommittedOffset)
 		}
@@ -452,11 +445,7 @@ func TestFilesGrow(t *testing.T) {
 		b.put(t, lines[1000*i:1000*(i+1)]...)
 		b.Produce(t, &kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("oops")})
 		r := launch(t, g)
-		for deadline := time.Now().Add(time.Minute); rows(csv) < 1+1000*(i+1) || rows(rejected) < i+1; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d rows, %d rejects", rows(csv), rows(rejected))
-			}
-		}
+		expect.Soon(t, "rows and rejects", func() bool { return rows(csv) > 1000*(i+1) && rows(rejected) > i })
 		r.halt(t)
 		if i == 0 { // as if it had been killed
 			for _, path := range []string{csv, rejected} {

@@ -90,9 +90,7 @@ func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
 	other := strings.Replace(text, "topic: out", "topic: estimates", 1)
 	err := execute(t, other, quiet)
-	if err == nil || !strings.Contains(err.Error(), "this config is another: sink was kafka out and is kafka estimates;") {
-		t.Errorf("another sink: %v", err)
-	}
+	expect.Error(t, err, "this config is another: sink was kafka out and is kafka estimates;")
 	if err := execute(t, text, quiet); err != nil {
 		t.Errorf("the same sink: %v", err)
 	}

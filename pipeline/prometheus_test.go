@@ -181,16 +181,14 @@ func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error
 		_, err := Run{Graph: compose(t, text)}.Execute(ctx, stop)
 		done <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); !enough(); time.Sleep(20 * time.Millisecond) {
+	expect.Soon(t, "enough", func() bool {
 		select {
 		case err := <-done:
 			t.Fatalf("the run has ended: %v", err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("not within a minute")
-		}
-	}
+		return enough()
+	})
 	if crash {
 		abort()
 	} else {

@@ -348,15 +348,8 @@ func TestRunFails(t *testing.T) {
 		{"sink under a file", "csv: {path: " + good + "}", "jsonl: {path: " + good + "/o.jsonl}", "o.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg, err := config.Parse("test.yaml", []byte("model: {family: normal}\nsource: {"+c.source+"}\nsink: {"+c.sink+"}\n"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			g := expect.Get(Compose(cfg))(t)
-			_, err = Run{Graph: g}.Execute(context.Background(), nil)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %s in it", err, c.want)
-			}
+			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+c.source+"}\nsink: {"+c.sink+"}\n")}.Execute(context.Background(), nil)
+			expect.Error(t, err, c.want)
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error has several lines: %v", err)
 			}
@@ -415,19 +408,15 @@ func TestRunStops(t *testing.T) {
 			}
 			whole := filepath.Join(dir, "part"+sink.ext) // its extension says how it is read
 			expect.OK(t, os.Rename(path+".partial", whole))
-			rd, err := connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rd := expect.Get(connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}}))(t)
 			defer rd.Close()
 			n := int64(0)
+			_, err := rd.Next()
 			for ; err == nil; n++ {
 				_, err = rd.Next()
 			}
-			if err != io.EOF {
-				t.Error(err)
-			}
-			equal(t, s.Records, n-1)
+			equal(t, io.EOF, err)
+			equal(t, s.Records, n)
 
 			put(path+".partial", "of a run before")
 			put(in, lines[:20]...)
@@ -479,9 +468,7 @@ func TestRunFailsInTheMiddle(t *testing.T) {
 	expect.OK(t, os.WriteFile(in, packed.Bytes()[:packed.Len()/2], 0o600))
 	expect.OK(t, os.WriteFile(out, []byte("of the run before"), 0o600))
 	s, err := Run{Graph: compose(t, "model: {family: normal}\nlevels: []\nstate: "+state+"\nsource: {jsonl: {path: "+in+"}}\nsink: {csv: {path: "+out+"}}\n")}.Execute(context.Background(), nil)
-	if err == nil || !strings.Contains(err.Error(), "cut off") {
-		t.Errorf("the error is %v", err)
-	}
+	expect.Error(t, err, "cut off")
 	if !strings.Contains(s.Kept(), out+".partial") {
 		t.Errorf("kept: %s", s.Kept())
 	}

@@ -211,9 +211,7 @@ func TestStateFileRefuses(t *testing.T) {
 	}
 	expect.OK(t, run("model: {family: normal}\n"))
 	good := expect.Get(os.ReadFile(states))(t)
-	if err := run("model: {family: normal, prior: {mu: 3}}\n"); err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") {
-		t.Errorf("another prior: %v", err)
-	}
+	expect.Error(t, run("model: {family: normal, prior: {mu: 3}}\n"), "does not fit the config, at the key")
 	if now, err := os.ReadFile(states); err != nil || string(now) != string(good) {
 		t.Errorf("the file was changed: %v", err)
 	}
@@ -221,9 +219,7 @@ func TestStateFileRefuses(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
 		expect.OK(t, os.WriteFile(states, bad, 0o600))
-		if err := run("model: {family: normal}\n"); err == nil || !strings.Contains(err.Error(), "is no file of states, or it is damaged") {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Error(t, run("model: {family: normal}\n"), "is no file of states, or it is damaged", what)
 	}
 }
 

@@ -120,10 +120,7 @@ func TestAdvice(t *testing.T) {
 		{"{family: poisson}", Misfit{Whole: true}, "; try model.season"},
 		{"{family: poisson, season: [24h]}", Misfit{Whole: true}, ""},
 	} {
-		cfg, err := config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil))(t)
 		equal(t, c.want, adviceOf(cfg).of(c.of))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/javatest"
 )
 
 // An inbox is a receiver of alerts.
@@ -40,6 +41,22 @@ func (b *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, a := range alerts {
 		b.ids[a.ID+" "+a.Kind]++
 	}
+}
+
+// serve has the receiver listen at an address until the test ends, or the server is closed.
+func (b *inbox) serve(t *testing.T, address string) *http.Server {
+	t.Helper()
+	l := expect.Get(net.Listen("tcp", address))(t)
+	server := &http.Server{Handler: b}
+	t.Cleanup(func() { server.Close() })
+	go server.Serve(l)
+	return server
+}
+
+// free is an address at which nobody listens, and that no other test is given.
+func free(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprint("127.0.0.1:", javatest.FreePorts(t, 1)[0])
 }
 
 func (b *inbox) got() []string {
@@ -73,18 +90,8 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 		t.Fatalf("only %d alerts", len(want))
 	}
 
-	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	box := &inbox{ids: map[string]int{}}
-	address := l.Addr().String()
-	l.Close() // the receiver is away at first
-	server := &http.Server{Handler: box}
-	defer func() { server.Close() }()
-	go func() {
-		time.Sleep(time.Second)
-		if l, err := net.Listen("tcp", address); err == nil {
-			server.Serve(l)
-		}
-	}()
+	box, address := &inbox{ids: map[string]int{}}, free(t)
+	time.AfterFunc(time.Second, func() { box.serve(t, address) }) // the receiver is away at first
 	s, _, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+address+"/hook\", batch: 7}, beliefs: [change]}\n")
 	if got := box.got(); !slices.Equal(got, want) || s.Rejected != 0 || strings.Join(rejected, "") != "" {
 		t.Errorf("%d alerts came, of %d; rejected: %q", len(got), len(want), rejected)
@@ -93,13 +100,10 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 
 // Alerts that the receiver refuses are in the dead letter, with the reason.
 func TestWebhookRefused(t *testing.T) {
-	box := &inbox{refuse: true, ids: map[string]int{}}
-	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	server := &http.Server{Handler: box}
-	go server.Serve(l)
-	defer server.Close()
+	address := free(t)
+	(&inbox{refuse: true, ids: map[string]int{}}).serve(t, address)
 	path := write(t, "in.jsonl", jumps(2000, 4)...)
-	s, estimates, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+l.Addr().String()+"\"}}\n")
+	s, estimates, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+address+"\"}}\n")
 	if n := s.NoveltyAlarms + s.ChangeAlarms; n == 0 || int64(len(rejected)) != n || len(estimates) != 2000 {
 		t.Fatalf("%d alarms, %d in the dead letter, %d estimates", n, len(rejected), len(estimates))
 	}
@@ -112,11 +116,8 @@ func TestWebhookRefused(t *testing.T) {
 // Of a topic no alert is lost either where the receiver goes away in the middle; repeats
 // have the same id.
 func TestWebhookOfATopic(t *testing.T) {
-	box := &inbox{ids: map[string]int{}}
-	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := l.Addr().String()
-	server := &http.Server{Handler: box}
-	go server.Serve(l)
+	box, address := &inbox{ids: map[string]int{}}, free(t)
+	server := box.serve(t, address)
 	b := fakeBus(t, 1, "out")
 	lines := jumps(4000, 4)
 	told := filepath.Join(b.dir, "alerts.jsonl")
@@ -131,10 +132,7 @@ func TestWebhookOfATopic(t *testing.T) {
 	server.Close()
 	b.put(t, lines[2000:]...)
 	time.Sleep(time.Second)
-	server = &http.Server{Handler: box}
-	defer server.Close()
-	l = expect.Get(net.Listen("tcp", address))(t)
-	go server.Serve(l)
+	box.serve(t, address)
 	b.await(t, "out", 4000, r)
 	s := r.halt(t)
 	if n := int(s.NoveltyAlarms + s.ChangeAlarms); len(box.got()) != want || n != want || want < 10 {
@@ -145,9 +143,7 @@ func TestWebhookOfATopic(t *testing.T) {
 // A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
 // alerts are in the dead letter. The log says so, and the metrics.
 func TestWebhookIsAway(t *testing.T) {
-	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := l.Addr().String()
-	l.Close()
+	address := free(t)
 	b := fakeBus(t, 1, "out", "rejected")
 	cfg := strings.Replace(b.config("group: g", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
 	g := compose(t, cfg)
@@ -217,13 +213,7 @@ func TestReceivers(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":1}", k, sent))
 	}
 	b.put(t, lines...)
-	for deadline := time.Now().Add(2 * time.Minute); len(box.got()) < 300; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			close(r.stop)
-			<-r.done
-			t.Fatalf("%d of 300 silences are told, %d estimates, rejected %q: %s", len(box.got()), len(b.values(t, "out")), b.values(t, "rejected"), r.sum)
-		}
-	}
+	expect.Soon(t, "all silences are told", func() bool { return len(box.got()) == 300 })
 	b.put(t, fmt.Sprintf("{\"key\":\"k7\",\"time\":%q,\"x\":1}", time.Now().UTC().Format(time.RFC3339Nano)))
 	b.await(t, "alerts", 1, r)
 	r.halt(t)
@@ -245,9 +235,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cut off %v", cut), func(t *testing.T) {
 			t.Parallel()
-			l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-			address := l.Addr().String()
-			l.Close()
+			address := free(t)
 			b := fakeBus(t, 1)
 			for _, topic := range []string{"out", "rejected", "states"} {
 				b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact"})
@@ -263,18 +251,9 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 				defer close(done)
 				s, _ = Run{Graph: compose(t, text), Log: quiet}.Execute(ctx, stop)
 			}()
-			deadline := time.Now().Add(time.Minute)
-			for held := 0; held < 30; time.Sleep(50 * time.Millisecond) { // all 36 come in one commit or two
-				held = 0
-				for _, r := range b.Consume(t, "states") {
-					if strings.Contains(string(r.Value), `"message"`) {
-						held++
-					}
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the changelog holds %d alerts", held)
-				}
-			}
+			expect.Soon(t, "the changelog holds alerts", func() bool {
+				return strings.Count(strings.Join(b.values(t, "states"), ""), `"message"`) >= 30 // all 36 come in one commit or two
+			})
 			if cut {
 				cancel()
 			} else {
@@ -285,22 +264,11 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 				t.Errorf("%d undelivered, %q", s.Undelivered, b.values(t, "rejected"))
 			}
 			box := &inbox{ids: map[string]int{}}
-			l = expect.Get(net.Listen("tcp", address))(t)
-			server := &http.Server{Handler: box}
-			defer server.Close()
-			go server.Serve(l)
+			box.serve(t, address)
 			r := launch(t, compose(t, text))
-			for len(box.got()) < 36 {
-				select {
-				case <-r.done:
-					t.Fatalf("the run ended: %v", r.err)
-				case <-time.After(50 * time.Millisecond):
-				}
-			}
+			expect.Soon(t, "all alerts came", func() bool { return len(box.got()) >= 36 })
 			r.halt(t)
-			if all := box.got(); len(all) != 36 {
-				t.Errorf("%d alerts came", len(all))
-			}
+			equal(t, 36, len(box.got()))
 			time.Sleep(100 * time.Millisecond)
 			r = launch(t, compose(t, text))
 			b.put(t, lines[:1]...)

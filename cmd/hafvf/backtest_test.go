@@ -67,10 +67,7 @@ func TestBacktestReport(t *testing.T) {
 		"labels.csv": "key,start,end\npump-1,2026-01-15 09:00,2026-01-16\npump-2,2026-01-21T00:00:00Z,2026-01-22T00:00:00Z\n" +
 			"pump-1,2026-01-23,2026-01-24\npump-1,2025-01-01,2025-01-02\npump-3,2026-01-10,2026-01-11\n",
 	})
-	code, got, stderr := program.Run(t, dir, "", "backtest", "pump.yaml", "--set", "detect={min_change: 10}", "--labels", "labels.csv", "--against", "pump.yaml")
-	if code != 0 {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
+	got, _ := program.Well(t, dir, "backtest", "pump.yaml", "--set", "detect={min_change: 10}", "--labels", "labels.csv", "--against", "pump.yaml")
 	compareGolden(t, filepath.Join("testdata", "backtest.txt"), withoutSpeeds(got))
 	for _, name := range []string{"records.jsonl", "alerts.jsonl", "rejected.jsonl", "states.bin"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !os.IsNotExist(err) {
@@ -93,10 +90,7 @@ func TestBacktestOfBundled(t *testing.T) {
 		{"cloud.yaml"},
 		{"tweets.yaml", "--set", "model={family: normal, scale: log1p, prior: auto}", "--set", "detect=true"},
 	} {
-		code, stdout, stderr := program.Run(t, nab, "", append([]string{"backtest", "--labels", "windows.json", "--plot", picture}, args...)...)
-		if code != 0 {
-			t.Fatalf("%v: exit %d: %s", args, code, stderr)
-		}
+		stdout, _ := program.Well(t, nab, append([]string{"backtest", "--labels", "windows.json", "--plot", picture}, args...)...)
 		all.WriteString(withoutSpeeds(stdout) + "\n")
 		text := expect.Get(os.ReadFile(picture))(t)
 		for _, want := range []string{">novelty<", ">alarms a week<", ">budget a week<", ">window, hit<", ">window, missed<"} {
@@ -164,13 +158,8 @@ type alertRecord struct {
 
 func backtestJSON(t *testing.T, dir string, args ...string) (r backtestReport) {
 	t.Helper()
-	code, stdout, stderr := program.Run(t, dir, "", append([]string{"backtest", "--json"}, args...)...)
-	if code != 0 {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
-		t.Fatalf("%v: %s", err, stdout)
-	}
+	stdout, _ := program.Well(t, dir, append([]string{"backtest", "--json"}, args...)...)
+	expect.OK(t, json.Unmarshal([]byte(stdout), &r))
 	return r
 }
 
@@ -194,7 +183,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	}
 	dir := e2e.Folder(t, map[string]string{"in.csv": string(testdata.CloudCSV), "cloud.yaml": backtestYAML, "nab.json": nab, "labels.csv": labels})
 	r := backtestJSON(t, dir, "cloud.yaml", "--labels", "nab.json")
-	_, written, _ := program.Run(t, dir, "", "backtest", "--json", "cloud.yaml", "--labels", "nab.json")
+	written, _ := program.Well(t, dir, "backtest", "--json", "cloud.yaml", "--labels", "nab.json")
 	for name := range r.Units {
 		if !strings.Contains(written, `"`+name+`": `) {
 			t.Errorf("a unit of %s, which the report has not", name)
@@ -204,9 +193,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 		t.Errorf("units: %v", r.Units)
 	}
 
-	if code, _, stderr := program.Run(t, dir, "", "run", "cloud.yaml"); code != 0 {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
+	program.Well(t, dir, "run", "cloud.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	told, byKey := map[string]int{}, map[string]map[string]int{}
 	hit, falseAlarms := map[string]time.Duration{}, 0
@@ -328,12 +315,7 @@ func TestBacktestExitCodes(t *testing.T) {
 		"no-time.csv": "key,time,x\na,,1\na,,2\n",
 		"good.csv":    "key,start,end\na,2026-01-01,2026-01-02\n",
 	})
-	for _, c := range []struct {
-		name   string
-		args   string
-		code   int
-		stderr string
-	}{
+	exits(t, dir, "", "backtest", []exit{
 		{"done with a reject", "ok.yaml", 0, "1 rejected"},
 		{"without a config", "", 2, "accepts 1 arg"},
 		{"no such config", "no.yaml", 2, "no.yaml"},
@@ -354,12 +336,5 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"picture without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --plot p.svg", 1, "the records have no times"},
 		{"picture of another kind", "ok.yaml --plot p.pdf", 2, "an .svg or a .png file"},
 		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			code, _, stderr := program.Run(t, dir, "", append([]string{"backtest"}, strings.Fields(c.args)...)...)
-			if code != c.code || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("hafvf backtest %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
-			}
-		})
-	}
+	})
 }

@@ -37,12 +37,7 @@ func TestExitCodes(t *testing.T) {
 			"sink: {kafka: {topic: out}}\n",
 	})
 	expect.OK(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
-	for _, c := range []struct {
-		name   string
-		args   string
-		code   int
-		stderr string
-	}{
+	exits(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", "", []exit{
 		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
 		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 key, "},
 		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 key, "},
@@ -99,11 +94,24 @@ func TestExitCodes(t *testing.T) {
 		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl holds estimates"},
 		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "holds no records"},
 		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is what is read"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			code, _, stderr := program.Run(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", strings.Fields(c.args)...)
-			if code != c.code || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("hafvf %s: exit %d, want %d; standard error: %s", c.args, code, c.code, stderr)
+	})
+}
+
+// An exit is how the program has to end with some arguments, and what it has to say.
+type exit struct {
+	name, args string
+	code       int
+	stderr     string
+}
+
+// exits runs the program in a folder, each time with the arguments behind the command.
+func exits(t *testing.T, dir, stdin, command string, all []exit) {
+	t.Helper()
+	for _, e := range all {
+		t.Run(e.name, func(t *testing.T) {
+			code, _, stderr := program.Run(t, dir, stdin, strings.Fields(command+" "+e.args)...)
+			if code != e.code || !strings.Contains(stderr, e.stderr) {
+				t.Errorf("hafvf %s %s: exit %d, want %d; standard error: %s", command, e.args, code, e.code, stderr)
 			}
 		})
 	}
@@ -152,22 +160,6 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// What init writes passes check and runs.
-func TestInit(t *testing.T) {
-	dir := e2e.Folder(t, map[string]string{"in.csv": strings.ReplaceAll(goodCSV, "oops", "NA")})
-	code, stdout, stderr := program.Run(t, dir, "", "init", "in.csv")
-	if code != 0 || stderr != "" {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(stdout), 0o600))
-	if code, stdout, stderr := program.Run(t, dir, "", "check", "c.yaml"); code != 0 || !strings.Contains(stdout, "100 % of the records parse, 33.3 % are missing; 1.5 to 2") {
-		t.Errorf("exit %d: %s%s", code, stdout, stderr)
-	}
-	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 || !strings.Contains(stderr, "3 records (1 missing), 0 rejected") {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-}
-
 func TestRunReadsStandardInput(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
 	code, stdout, stderr := program.Run(t, dir, goodCSV, "run", "c.yaml")
@@ -190,18 +182,6 @@ func TestDemo(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestCountsDemo(t *testing.T) {
-	dir := expect.Get(filepath.Abs("../../testdata/nab"))(t)
-	out := filepath.Join(t.TempDir(), "out.jsonl")
-	code, _, stderr := program.Run(t, dir, "", "run", "tweets.yaml", "--set", "sink.jsonl.path="+out)
-	if code != 0 || !strings.Contains(stderr, " 0 rejected, 0 not converged") {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-	if _, err := os.Stat(out); errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
 	}
 }
 

@@ -22,11 +22,9 @@ func TestPlotDrawsWhatASmoothingRunWrites(t *testing.T) {
 			"in.csv": csv.String(),
 			"c.yaml": "transform: smooth\nrecords: full\nmodel: {family: normal}\n" + levels + "source: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\n",
 		})
-		if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
-			t.Fatalf("run: exit %d, %s", code, stderr)
-		}
-		if code, _, stderr := program.Run(t, dir, "", "plot", "out.jsonl", "-o", "out.svg"); code != 0 || stderr != "" {
-			t.Fatalf("plot: exit %d, %s", code, stderr)
+		program.Well(t, dir, "run", "c.yaml")
+		if _, stderr := program.Well(t, dir, "plot", "out.jsonl", "-o", "out.svg"); stderr != "" {
+			t.Error(stderr)
 		}
 		if picture, err := os.ReadFile(filepath.Join(dir, "out.svg")); err != nil || !strings.Contains(string(picture), legend) || !strings.Contains(string(picture), ">change<") {
 			t.Errorf("%v; the picture does not show %q", err, legend)

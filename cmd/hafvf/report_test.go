@@ -35,9 +35,7 @@ func TestReport(t *testing.T) {
 		"in.csv": in.String(),
 		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nsource: {csv: {path: in.csv}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: alerts.jsonl}}\n",
 	})
-	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
-		t.Fatal(stderr)
-	}
+	program.Well(t, dir, "run", "c.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	alarms := 0
 	for line := range strings.Lines(string(text)) {
@@ -61,11 +59,7 @@ func TestReport(t *testing.T) {
 		{"report alerts.jsonl -o page.html --since 2027-01-01", 0, "There are no alerts in this period"},
 		{"report c.yaml -o page.html --since 1m", 0, "There are no alerts in this period"},
 	} {
-		code, _, stderr := program.Run(t, dir, "", strings.Fields(c.args)...)
-		if code != 0 {
-			t.Errorf("hafvf %s: exit %d: %s", c.args, code, stderr)
-			continue
-		}
+		program.Well(t, dir, strings.Fields(c.args)...)
 		page := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
 		for _, says := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.says} {
 			if !strings.Contains(string(page), says) {
@@ -94,9 +88,7 @@ func TestReportOfIncidents(t *testing.T) {
 		"in.csv": in.String(),
 		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {csv: {path: in.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n",
 	})
-	if code, _, stderr := program.Run(t, dir, "", "run", "c.yaml"); code != 0 {
-		t.Fatal(stderr)
-	}
+	program.Well(t, dir, "run", "c.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
 	// An alarm that was told before its incident was found does not name it. The incident's
 	// members do.
@@ -132,10 +124,7 @@ func TestReportOfIncidents(t *testing.T) {
 		t.Fatalf("%d incidents; %d of %d alarms are outside", len(messages), single, alarms)
 	}
 	for _, args := range []string{"report alerts.jsonl -o page.html", "report c.yaml -o page.html"} {
-		code, _, stderr := program.Run(t, dir, "", strings.Fields(args)...)
-		if code != 0 {
-			t.Fatalf("hafvf %s: exit %d: %s", args, code, stderr)
-		}
+		program.Well(t, dir, strings.Fields(args)...)
 		text := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
 		page := html.UnescapeString(string(text))
 		for _, says := range append(slices.Collect(maps.Values(messages)),
@@ -164,44 +153,33 @@ func TestReportExitCodes(t *testing.T) {
 	for link, to := range map[string]string{"link.html": "alerts.jsonl", "source.html": "in.csv"} {
 		expect.OK(t, os.Symlink(to, filepath.Join(dir, link)))
 	}
-	for _, c := range []struct {
-		args   string
-		code   int
-		stderr string
-	}{
-		{"report alerts.jsonl -o a.html", 0, "0 incidents, 1 alarm of 1 key: a.html, 0.1 MB"},
-		{"report alerts.json -o a.html", 0, "1 alarm"},
-		{"report - -o a.html", 0, "1 alarm"},
-		{"report empty.jsonl -o a.html", 0, "0 alarms"},
-		{"report alerts.jsonl -o a.html --since 7d", 0, "1 alarm"},
-		{"report", 2, "requires at least 1 arg"},
-		{"report alerts.jsonl", 2, "report needs -o FILE.html"},
-		{"report alerts.jsonl -o alerts.jsonl", 2, "alerts.jsonl is what is read"},
-		{"report alerts.jsonl -o ./link.html", 2, "link.html is what is read"},
-		{"report detect.yaml -o source.html", 2, "source.html is what is read"},
-		{"report detect.yaml -o detect.yaml", 2, "detect.yaml is what is read"},
-		{"report alerts.jsonl -o .", 2, ". is a folder"},
-		{"report alerts.jsonl -o a.html --since soon", 2, `--since: "soon" is neither a time span`},
-		{"report - -o a.html --since 7d", 2, "standard input comes once"},
-		{"report alerts.jsonl detect.yaml -o a.html", 2, "either one config, or files"},
-		{"report alerts.jsonl -o a.html --set top=1", 2, "--set is for a config"},
-		{"report ok.yaml -o a.html", 2, "without detect there are no alarms"},
-		{"report bad.yaml -o a.html", 2, `did you mean "family"?`},
-		{"report topics.yaml -o a.html", 2, "not over Kafka"},
-		{"report none.yaml -o a.html", 2, "none.yaml"},
-		{"report none.jsonl -o a.html", 1, "none.jsonl"},
-		{"report text.jsonl -o a.html", 1, "text.jsonl, line 1 is neither an alert nor an estimate"},
-		{"report notes.txt -o a.html", 1, "notes.txt, line 1 is neither an alert nor an estimate"},
-		{"report in.csv -o a.html", 1, "read from JSON Lines, not csv"},
-		{"report alerts.jsonl -o none/a.html", 1, "none/a.html cannot be written"},
-	} {
-		t.Run(c.args, func(t *testing.T) {
-			code, _, stderr := program.Run(t, dir, alert, strings.Fields(c.args)...)
-			if code != c.code || !strings.Contains(stderr, c.stderr) {
-				t.Errorf("exit %d, want %d; standard error: %s", code, c.code, stderr)
-			}
-		})
-	}
+	exits(t, dir, alert, "report", []exit{
+		{"", "alerts.jsonl -o a.html", 0, "0 incidents, 1 alarm of 1 key: a.html, 0.1 MB"},
+		{"", "alerts.json -o a.html", 0, "1 alarm"},
+		{"", "- -o a.html", 0, "1 alarm"},
+		{"", "empty.jsonl -o a.html", 0, "0 alarms"},
+		{"", "alerts.jsonl -o a.html --since 7d", 0, "1 alarm"},
+		{"", "", 2, "requires at least 1 arg"},
+		{"", "alerts.jsonl", 2, "report needs -o FILE.html"},
+		{"", "alerts.jsonl -o alerts.jsonl", 2, "alerts.jsonl is what is read"},
+		{"", "alerts.jsonl -o ./link.html", 2, "link.html is what is read"},
+		{"", "detect.yaml -o source.html", 2, "source.html is what is read"},
+		{"", "detect.yaml -o detect.yaml", 2, "detect.yaml is what is read"},
+		{"", "alerts.jsonl -o .", 2, ". is a folder"},
+		{"", "alerts.jsonl -o a.html --since soon", 2, `--since: "soon" is neither a time span`},
+		{"", "- -o a.html --since 7d", 2, "standard input comes once"},
+		{"", "alerts.jsonl detect.yaml -o a.html", 2, "either one config, or files"},
+		{"", "alerts.jsonl -o a.html --set top=1", 2, "--set is for a config"},
+		{"", "ok.yaml -o a.html", 2, "without detect there are no alarms"},
+		{"", "bad.yaml -o a.html", 2, `did you mean "family"?`},
+		{"", "topics.yaml -o a.html", 2, "not over Kafka"},
+		{"", "none.yaml -o a.html", 2, "none.yaml"},
+		{"", "none.jsonl -o a.html", 1, "none.jsonl"},
+		{"", "text.jsonl -o a.html", 1, "text.jsonl, line 1 is neither an alert nor an estimate"},
+		{"", "notes.txt -o a.html", 1, "notes.txt, line 1 is neither an alert nor an estimate"},
+		{"", "in.csv -o a.html", 1, "read from JSON Lines, not csv"},
+		{"", "alerts.jsonl -o none/a.html", 1, "none/a.html cannot be written"},
+	})
 	if text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl")); err != nil || string(text) != alert {
 		t.Errorf("the alerts are %q, %v", text, err)
 	}

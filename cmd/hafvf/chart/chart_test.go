@@ -126,9 +126,7 @@ func TestLogTicks(t *testing.T) {
 
 func TestWriteNeedsAKnownExtension(t *testing.T) {
 	f := Figure{Width: 100}
-	if err := f.Write("o.pdf"); err == nil || !strings.Contains(err.Error(), `o.pdf cannot be drawn: no picture has the extension ".pdf"`) {
-		t.Errorf("error %v", err)
-	}
+	expect.Error(t, f.Write("o.pdf"), `o.pdf cannot be drawn: no picture has the extension ".pdf"`)
 }
 
 // What has no place on an axis is left out, and nothing panics; names stand in

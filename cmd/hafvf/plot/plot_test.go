@@ -88,9 +88,7 @@ func TestPlotErrors(t *testing.T) {
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := Results(context.Background(), c.results, c.out, Choice{Keys: c.keys, Odds: 10}); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want %q in it", err, c.want)
-			}
+			expect.Error(t, Results(context.Background(), c.results, c.out, Choice{Keys: c.keys, Odds: 10}), c.want)
 		})
 	}
 	left, err := os.ReadDir(filepath.Dir(out))
@@ -100,12 +98,8 @@ func TestPlotErrors(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	if err := Check("r", "o.pdf", Choice{Odds: 1}); err == nil || !strings.Contains(err.Error(), "an .svg or a .png file") {
-		t.Error(err)
-	}
-	if err := Check("r", "o.svg", Choice{Keys: make([]string, maxKeys+1), Odds: 1}); err == nil || !strings.Contains(err.Error(), "21 keys are too many") {
-		t.Error(err)
-	}
+	expect.Error(t, Check("r", "o.pdf", Choice{Odds: 1}), "an .svg or a .png file")
+	expect.Error(t, Check("r", "o.svg", Choice{Keys: make([]string, maxKeys+1), Odds: 1}), "21 keys are too many")
 	if err := Check("r", "o.png", Choice{Keys: make([]string, maxKeys), Odds: 1}); err != nil {
 		t.Error(err)
 	}
@@ -255,9 +249,7 @@ func TestKeysRankByAlarm(t *testing.T) {
 	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
 		t.Error(err)
 	}
-	if err := Check("r", "o.svg", Choice{Pattern: "[a", Odds: 1}); err == nil || !strings.Contains(err.Error(), "is no pattern") {
-		t.Error(err)
-	}
+	expect.Error(t, Check("r", "o.svg", Choice{Pattern: "[a", Odds: 1}), "is no pattern")
 }
 
 // smoothedLine is a record of a session that starts at the minute start, k minutes
@@ -508,9 +500,7 @@ func TestPlotRefusesToMixKinds(t *testing.T) {
 		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)}, "line 1 is neither"},
 	} {
 		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), Choice{Odds: 10})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q in it", err, c.want)
-		}
+		expect.Error(t, err, c.want)
 	}
 }
 
@@ -666,9 +656,7 @@ func TestWindow(t *testing.T) {
 		c.choice.Odds = 10
 		shows(t, path, c.choice, c.want, c.not)
 	}
-	if err := Results(context.Background(), path, filepath.Join(t.TempDir(), "o.svg"), Choice{Window: Window{From: day(30)}, Odds: 10}); err == nil || !strings.Contains(err.Error(), "no records from 2026-01-30T00:00:00Z") {
-		t.Errorf("nothing in the window: %v", err)
-	}
+	expect.Error(t, Results(context.Background(), path, filepath.Join(t.TempDir(), "o.svg"), Choice{Window: Window{From: day(30)}, Odds: 10}), "no records from 2026-01-30T00:00:00Z")
 }
 
 func TestCheckOfWindows(t *testing.T) {

@@ -66,10 +66,7 @@ func (l *Live) raise(key string, i int) {
 // client makes requests of a URL.
 func client(t *testing.T, url string) *http.Client {
 	t.Helper()
-	c, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Get(httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30}))(t)
 	t.Cleanup(c.CloseIdleConnections)
 	return c.HTTP()
 }

@@ -325,9 +325,7 @@ func TestWhatIsNoRecord(t *testing.T) {
 		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
 	} {
 		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, err, c.says, name)
 	}
 	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a line that is cut off before another one: %v", err)

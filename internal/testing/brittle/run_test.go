@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -40,30 +41,19 @@ func TestRunOfPanics(t *testing.T) {
 			}
 			dir := t.TempDir()
 			path, out, dead := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
-			if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 			more := ""
 			if transform == "smooth" {
 				more = "\nsession: {gap: 10m}"
 			}
 			text := "transform: " + transform + more + "\nmodel: {family: brittle}\nsource: {jsonl: {path: " + path + "}}\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + dead + "}}\n"
-			cfg, err := config.Parse("test.yaml", []byte(text), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, err := pipeline.Compose(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := expect.Get(config.Parse("test.yaml", []byte(text), nil))(t)
+			g := expect.Get(pipeline.Compose(cfg))(t)
 			var log strings.Builder
 			m := pipeline.NewMetrics()
 			registry := prometheus.NewPedanticRegistry()
 			registry.MustRegister(m)
-			s, err := pipeline.Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := expect.Get(pipeline.Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil))(t)
 			rejected := linesOf(t, dead)
 			broken := map[string]int{"filter": 5, "smooth": 90}[transform] // a session goes as a whole
 			if s.Rejected != int64(broken) || len(rejected) != broken || len(linesOf(t, out)) != 180-broken {
@@ -81,10 +71,7 @@ func TestRunOfPanics(t *testing.T) {
 			if s.Panics != panics || !strings.Contains(s.String(), fmt.Sprintf("panicked %d times", panics)) {
 				t.Error(s)
 			}
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			families := expect.Get(registry.Gather())(t)
 			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_panics_total" })
 			if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(panics) {
 				t.Errorf("metric %v, want %d", families, panics)
@@ -99,9 +86,6 @@ func stampOf(minutes, more int) string {
 
 func linesOf(t *testing.T, path string) []string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Get(os.ReadFile(path))(t)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/flink"
@@ -72,9 +73,7 @@ dead_letter: {kafka: {topic: %[3]s-rejected}}
 runner: {name: flink, endpoint: "%[4]s", rest: "%[5]s", worker: "%[6]s", job: %[3]s, checkpoint_interval: 1s%[7]s}
 %[8]s
 `, s.Broker.Addr(), source, job, s.Endpoint(), s.REST(), s.Worker(), runner, more)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -113,10 +112,7 @@ func (s *Site) Status(t testing.TB, name string) flink.Status {
 	if err != nil {
 		return flink.Status{State: err.Error()}
 	}
-	status, err := job.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := expect.Get(job.Status(t.Context()))(t)
 	return status
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -40,10 +41,7 @@ func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
 // time, whichever is less.
 func Feed(t testing.TB, b *kafkatest.Broker, records []*kgo.Record, over time.Duration) (fed <-chan error) {
 	t.Helper()
-	producer, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer := expect.Get(kgo.NewClient(kgo.SeedBrokers(b.Addr())))(t)
 	t.Cleanup(producer.Close)
 	done := make(chan error, 1)
 	go func() {

@@ -55,9 +55,7 @@ func Folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -139,6 +137,16 @@ func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int,
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
+// Well is Run of a program that has to exit with 0.
+func (p Program) Well(t testing.TB, dir string, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := p.Run(t, dir, "", args...)
+	if code != 0 {
+		t.Fatalf("hafvf %s: exit %d: %s", strings.Join(args, " "), code, stderr)
+	}
+	return stdout, stderr
+}
+
 // A Daemon is the program running in the background.
 type Daemon struct {
 	*javatest.Process
@@ -159,36 +167,26 @@ func (p Program) Pipe(t testing.TB, dir string, args ...string) *Daemon {
 	t.Helper()
 	d := &Daemon{cmd: p.command(nil, args...)}
 	d.cmd.Dir = dir
-	var err error
-	if d.input, err = d.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	d.input = expect.Get(d.cmd.StdinPipe())(t)
 	return start(t, d)
 }
 
 // Say writes to the standard input of a program that Pipe has started.
 func (d *Daemon) Say(t testing.TB, text string) {
 	t.Helper()
-	if _, err := io.WriteString(d.input, text); err != nil {
-		t.Fatal(err)
-	}
+	expect.Get(io.WriteString(d.input, text))(t)
 }
 
 // CloseInput ends the standard input of a program that Pipe has started.
 func (d *Daemon) CloseInput(t testing.TB) {
 	t.Helper()
-	if err := d.input.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, d.input.Close())
 }
 
 func start(t testing.TB, d *Daemon) *Daemon {
 	t.Helper()
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
-	var err error
-	if d.Process, err = javatest.Spawn(d.cmd); err != nil {
-		t.Fatal(err)
-	}
+	d.Process = expect.Get(javatest.Spawn(d.cmd))(t)
 	t.Cleanup(d.Kill)
 	return d
 }

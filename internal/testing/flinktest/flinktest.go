@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 )
 
@@ -191,9 +192,7 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		fmt.Fprintf(&text, "%s: %s\n", name, value)
 	}
 	for _, folder := range []string{"conf", "tmp"} {
-		if err := os.MkdirAll(c.file(folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(c.file(folder), 0o700))
 	}
 	c.write(t, "conf/config.yaml", text.String())
 	c.write(t, "log4j2.properties", log4j)
@@ -241,9 +240,7 @@ func (c *Cluster) file(name string) string { return filepath.Join(c.folder, name
 
 func (c *Cluster) write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(c.file(name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(c.file(name), []byte(text), 0o600))
 }
 
 // java starts a process of a role in the cluster's folder, with a log named

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"hafvf/internal/filelock"
+	"hafvf/internal/testing/expect"
 )
 
 // copyDependencies is the goal of Maven that puts the jars into a folder. Maven
@@ -120,10 +121,7 @@ func (p Program) pom() string {
 func rehearse(t testing.TB, p Program, in Installation, archives string) {
 	t.Helper()
 	t.Logf("starting %s for the first time, to make it start faster later", p.What)
-	temp, err := os.MkdirTemp(filepath.Dir(archives), "rehearse-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	temp := expect.Get(os.MkdirTemp(filepath.Dir(archives), "rehearse-"))(t)
 	defer os.RemoveAll(temp)
 	in.rehearsal = temp
 	p.Rehearse(t, in)
@@ -141,31 +139,21 @@ func fetch(t testing.TB, p Program, jars string) {
 	if err != nil {
 		Missing(t, p.What, "Maven, as a package maven, in PATH", err)
 	}
-	temp, err := os.MkdirTemp(filepath.Dir(jars), "fetch-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	temp := expect.Get(os.MkdirTemp(filepath.Dir(jars), "fetch-"))(t)
 	defer os.RemoveAll(temp)
-	if err := os.WriteFile(filepath.Join(temp, "pom.xml"), []byte(p.pom()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(temp, "pom.xml"), []byte(p.pom()), 0o600))
 	t.Logf("fetching the jars of %s by Maven, once", p.What)
 	cmd := exec.Command(maven, "--batch-mode", "--strict-checksums", copyDependencies, "-DincludeScope=runtime", "-DoutputDirectory=jars")
 	cmd.Dir = temp
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("Maven does not fetch the jars of %s, which it needs the network for the first time: %v\n%s", p.What, err, out)
 	}
-	archives, err := filepath.Glob(filepath.Join(temp, "jars", "*.tar.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	archives := expect.Get(filepath.Glob(filepath.Join(temp, "jars", "*.tar.gz")))(t)
 	for _, archive := range archives {
 		if out, err := exec.Command("tar", "-xzf", archive, "-C", filepath.Dir(archive)).CombinedOutput(); err != nil {
 			t.Fatalf("%s cannot be unpacked: %v\n%s", filepath.Base(archive), err, out)
 		}
-		if err := os.Remove(archive); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Remove(archive))
 	}
 	if err := os.Rename(filepath.Join(temp, "jars"), jars); err != nil {
 		if _, there := os.Stat(jars); there != nil {
@@ -188,10 +176,7 @@ func (in Installation) Command(role string, options []string, class string, args
 // Without is the installation without the jars whose names begin so.
 func (in Installation) Without(t testing.TB, prefix string) Installation {
 	t.Helper()
-	jars, err := filepath.Glob(filepath.Join(in.base, "*.jar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	jars := expect.Get(filepath.Glob(filepath.Join(in.base, "*.jar")))(t)
 	all := len(jars)
 	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasPrefix(filepath.Base(jar), prefix) })
 	if len(jars) == all {
@@ -227,9 +212,7 @@ func Ending(log string, lines int) string {
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	locks := filepath.Join(os.TempDir(), "hafvf-ports")
-	if err := os.MkdirAll(locks, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.MkdirAll(locks, 0o777))
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {
 		if tries == 1000 {

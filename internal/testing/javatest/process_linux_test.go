@@ -32,9 +32,7 @@ func TestDiesWithParent(t *testing.T) {
 	parent := exec.Command(os.Args[0], "-test.run=^TestDiesWithParent$")
 	parent.Env = append(os.Environ(), role+"=parent")
 	parent.Stdout = w
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, parent.Start())
 	w.Close()
 	r.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // Certificates are PEM files: those of an authority, and of a server and a
@@ -32,36 +34,22 @@ func NewCertificates(t testing.TB) Certificates {
 	write := func(name, kind string, der []byte) string {
 		path := filepath.Join(folder, name)
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	var authority *x509.Certificate
 	var authorityKey *ecdsa.PrivateKey
 	issue := func(name string, template x509.Certificate) (cert, key string) {
-		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
-		if err != nil {
-			t.Fatal(err)
-		}
+		private := expect.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+		template.SerialNumber = expect.Get(rand.Int(rand.Reader, big.NewInt(1<<62)))(t)
 		template.Subject = pkix.Name{CommonName: "kafkatest " + name}
 		template.NotBefore = time.Now().Add(-time.Hour)
 		template.NotAfter = time.Now().Add(24 * time.Hour)
 		if authority == nil {
 			authority, authorityKey = &template, private // signs itself
 		}
-		der, err := x509.CreateCertificate(rand.Reader, &template, authority, &private.PublicKey, authorityKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
+		der := expect.Get(x509.CreateCertificate(rand.Reader, &template, authority, &private.PublicKey, authorityKey))(t)
+		pkcs8 := expect.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 		return write(name+".pem", "CERTIFICATE", der), write(name+"-key.pem", "PRIVATE KEY", pkcs8)
 	}
 	var c Certificates

@@ -27,6 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 )
 
@@ -242,17 +243,12 @@ func (b *Broker) file(name string) string { return filepath.Join(b.folder, name)
 
 func (b *Broker) write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(b.file(name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(b.file(name), []byte(text), 0o600))
 }
 
 func read(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
@@ -272,18 +268,14 @@ func (b *Broker) java(args ...string) *exec.Cmd {
 // run starts the process and waits until it serves.
 func (b *Broker) run(t testing.TB) {
 	t.Helper()
-	log, err := os.OpenFile(b.file("broker.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := expect.Get(os.OpenFile(b.file("broker.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600))(t)
 	defer log.Close()
 	cmd := b.java("kafka.Kafka", "server.properties")
 	cmd.Stdout, cmd.Stderr = log, log
-	if b.proc, err = javatest.Spawn(cmd); err != nil {
-		t.Fatalf("the broker's process does not start: %v", err)
-	}
+	b.proc = expect.Get(javatest.Spawn(cmd))(t)
 	served := make(chan error, 1)
 	go func() { served <- b.serves(t.Context()) }() // ends with the test at the latest
+	var err error
 	select {
 	case err = <-served:
 	case <-b.proc.Exited():

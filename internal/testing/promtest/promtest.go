@@ -45,18 +45,13 @@ func start(t testing.TB, name, config, ready string, args func(file, dir, addres
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte(config), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", javatest.FreePorts(t, 1)[0])
 	cmd := exec.Command(path, args(file, filepath.Join(dir, "data"), address)...)
 	cmd.Dir = dir
 	var log javatest.Journal
 	cmd.Stdout, cmd.Stderr = &log, &log
-	process, err := javatest.Spawn(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	process := expect.Get(javatest.Spawn(cmd))(t)
 	t.Cleanup(process.Kill)
 	s := Server{"http://" + address}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

@@ -22,6 +22,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/flink"
@@ -45,9 +46,7 @@ source: {kafka: {brokers: ["%[1]s"], topics: [%[2]s-in], bounded: true}}
 sink: {kafka: {topic: %[2]s-whole-out}}
 dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
 %[3]s`, s.Broker.Addr(), job, strings.ReplaceAll(more, job+"-", job+"-whole-"))
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	if code, _, stderr := program.Run(t, "", "", "run", path); code != 0 {
 		t.Fatal(stderr)
 	}
@@ -95,9 +94,7 @@ func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all [
 	defer r.mu.Unlock()
 	for _, record := range b.Consume(t, topic) {
 		var a struct{ ID, Kind string }
-		if err := json.Unmarshal(record.Value, &a); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal(record.Value, &a))
 		if id := a.ID + " " + a.Kind; !r.ids[id] {
 			all = append(all, id)
 		}
@@ -143,10 +140,7 @@ func (s *site) kills(t *testing.T) {
 	}
 	// The receiver of alerts is away until the faults are over: checkpoints hold what waits.
 	hook := &receiver{ids: map[string]bool{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	listener.Close()
 	more := fmt.Sprintf("detect: true\nalerts:\n  - {kafka: {topic: killed-alerts}, %sbeliefs: [outlier, change, revision]}\n"+
@@ -200,16 +194,12 @@ func (s *site) kills(t *testing.T) {
 			return is.State == "RUNNING" && is.Restored > before.Restored
 		})
 		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i, restored.Restored, restored.Completed, restored.Cause)
-		if err := <-fed; err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, <-fed)
 	}
 	hook.mu.Lock()
 	early := len(hook.ids)
 	hook.mu.Unlock()
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
+	listener = expect.Get(net.Listen("tcp", address))(t)
 	server := &http.Server{Handler: hook}
 	defer server.Close()
 	go server.Serve(listener)
@@ -269,15 +259,11 @@ func (s *site) savepoints(t *testing.T) {
 				t.Fatalf("does not say where to go on:\n%s", d.Log())
 			}
 			savepoint = said[1]
-			if err := <-fed; err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, <-fed)
 			continue
 		}
 		if last {
-			if err := <-fed; err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, <-fed)
 			s.complete(t, d, "saved", more)
 		}
 		// Otherwise records are still being written.
@@ -288,9 +274,7 @@ func (s *site) savepoints(t *testing.T) {
 		d.Ends(t, 0)
 		s.listed(t, savepoint, "saved-out")
 		if !last {
-			if err := <-fed; err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, <-fed)
 		}
 	}
 	// A state of another family is not read.
@@ -313,9 +297,7 @@ func (s *site) listed(t *testing.T, savepoint, topic string) {
 	add := func(all map[string]said, text []byte) {
 		t.Helper()
 		var r said
-		if err := json.Unmarshal(text, &r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal(text, &r))
 		if r.N > all[r.Key].N {
 			all[r.Key] = r
 		}
@@ -441,9 +423,7 @@ func (s *site) aggregates(t *testing.T) {
 				N, Events int
 				X         float64
 			}
-			if err := json.Unmarshal(r.Value, &is); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal(r.Value, &is))
 			said := fmt.Sprintf("n %d, x %v, events %d", is.N, is.X, is.Events)
 			switch was, told := got[is.ID]; {
 			case told && was != said:
@@ -543,9 +523,7 @@ func (s *site) silences(t *testing.T) {
 	told := func() (all []string) {
 		for _, r := range s.Broker.Consume(t, "quiet-alerts") {
 			var a struct{ Key, Kind, ID string }
-			if err := json.Unmarshal(r.Value, &a); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal(r.Value, &a))
 			if line := a.Key + " " + a.Kind; !slices.Contains(all, line) && !strings.HasPrefix(a.Key, "other") {
 				all = append(all, line)
 			}
@@ -586,26 +564,17 @@ func (s *site) sessions(t *testing.T) {
 	for _, r := range records {
 		lines.Write(append(r.Value, '\n'))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(lines.String()), 0o600))
 	cfg := filepath.Join(dir, "file.yaml")
-	if err := os.WriteFile(cfg, []byte(settings+"model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: out.jsonl}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(cfg, []byte(settings+"model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: out.jsonl}}\n"), 0o600))
 	if code, _, stderr := program.Run(t, dir, "", "run", cfg); code != 0 {
 		t.Fatal(stderr)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "out.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t)
 	want := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		var record struct{ ID string }
-		if err := json.Unmarshal([]byte(line), &record); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(line), &record))
 		want[record.ID] = strings.TrimSuffix(line, "\n")
 	}
 	for _, test := range []struct{ job, end string }{{"bounded", ", bounded: true"}, {"endless", ""}} {
@@ -677,10 +646,7 @@ func (s *site) errors(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for _, addr := range s.Cluster.Workers() {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := expect.Get(net.Listen("tcp", addr))(t)
 		go (&flink.Worker{Version: "0.0.1", Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
 	}
 	s.fails(t, run(), "and the worker is hafvf 0.0.1: run the same on both sides")

@@ -13,6 +13,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/flink"
 )
 
@@ -90,9 +91,7 @@ func (s *site) migrates(t *testing.T) {
 	got, repeats := e2e.ByID(t, s.Broker, "moved-out")
 	for id, text := range got {
 		var r result
-		if err := json.Unmarshal([]byte(text), &r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(text), &r))
 		got[id] = fmt.Sprint(r)
 	}
 	e2e.Same(t, "moved-out", want, got, repeats)
@@ -116,18 +115,8 @@ type result struct {
 // carries a key's state over at the first record that comes after the change.
 func (s *site) loop(t *testing.T, from, to keyed.Config, changed func(time.Time) bool) map[string]string {
 	t.Helper()
-	estimator := func(cfg keyed.Config) *keyed.Estimator {
-		est, err := keyed.NewEstimator(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return est
-	}
-	before, after, settings := estimator(from), estimator(to), from.Settings()
-	migrator, err := keyed.NewMigrator(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before, after, settings := expect.Get(keyed.NewEstimator(from))(t), expect.Get(keyed.NewEstimator(to))(t), from.Settings()
+	migrator := expect.Get(keyed.NewMigrator(to))(t)
 	type of struct {
 		*keyed.Track
 		carried bool
@@ -151,19 +140,11 @@ func (s *site) loop(t *testing.T, from, to keyed.Config, changed func(time.Time)
 		case key == nil:
 			key = &of{before.NewTrack(in.Key), false}
 		case late && !key.carried:
-			b, err := key.AppendBinary(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := expect.Get(key.AppendBinary(nil))(t)
 			_, written := settings(in.Key)
-			if b, _, err = migrator.Migrate(in.Key, b, written); err != nil {
-				t.Fatal(err)
-			}
-			track, err := after.RestoreTrack(in.Key, b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key = &of{track, true}
+			b, _, err := migrator.Migrate(in.Key, b, written)
+			expect.OK(t, err)
+			key = &of{expect.Get(after.RestoreTrack(in.Key, b))(t), true}
 		}
 		keys[in.Key] = key
 		est := before

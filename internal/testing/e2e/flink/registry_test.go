@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 )
 
 // schemas: workers ask the registry by themselves, with the password whose place the config names,
@@ -26,14 +27,9 @@ func (s *site) schemas(t *testing.T) {
 	registry.SeedSchema("framed-in-value", 1, 7, sr.Schema{Schema: schema})
 	registry.SeedSchema("framed-in-key", 1, 8, sr.Schema{Schema: `{"type":"record","name":"Key","fields":[{"name":"sensor","type":"string"}]}`})
 	password := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(password, []byte("secret\n"), 0o600))
 	frame := func(id uint32, schema *avro.Schema, v any) []byte {
-		b, err := schema.AppendEncode(binary.BigEndian.AppendUint32([]byte{0}, id), v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := expect.Get(schema.AppendEncode(binary.BigEndian.AppendUint32([]byte{0}, id), v))(t)
 		return b
 	}
 	values, text := avro.MustParse(schema), avro.MustParse(`"string"`)

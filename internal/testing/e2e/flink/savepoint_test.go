@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
 	"hafvf/pipeline/flink"
 )
@@ -60,7 +61,5 @@ func TestWriteSavepoint(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		text.WriteString(last[key])
 	}
-	if err := os.WriteFile(filepath.Join(*writeSavepoint, "records.jsonl"), []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(filepath.Join(*writeSavepoint, "records.jsonl"), []byte(text.String()), 0o644))
 }

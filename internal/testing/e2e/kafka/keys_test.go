@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -161,9 +162,6 @@ func resident(t testing.TB, pid int, line string) float64 {
 	if found == nil {
 		t.Fatalf("no %s of %d", line, pid)
 	}
-	kB, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kB := expect.Get(strconv.ParseFloat(string(found[1]), 64))(t)
 	return kB / 1024
 }

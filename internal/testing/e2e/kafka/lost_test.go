@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -38,10 +39,13 @@ func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
 }
 
 // oneRun are the estimates of a single run over everything there is in a topic.
-func oneRun(t *testing.T, b *kafkatest.Broker, name, as string) map[string]string {
+func oneRun(t *testing.T, b *kafkatest.Broker, name, as string, set ...string) map[string]string {
 	t.Helper()
-	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "bounded: true", "order: arrival\n"), "--set", "sink.kafka.topic="+as)
-	d.Ends(t, 0)
+	args := []string{"run", topicConfig(t, b.Addr(), name, "bounded: true", "order: arrival\n")}
+	for _, s := range append(set, "sink.kafka.topic="+as) {
+		args = append(args, "--set", s)
+	}
+	program.Start(t, nil, args...).Ends(t, 0)
 	values, repeats := e2e.ByID(t, b, as)
 	if repeats > 0 || len(values) == 0 {
 		t.Fatalf("%d estimates and %d repeats of one run", len(values), repeats)
@@ -74,9 +78,7 @@ func twoProcesses(t *testing.T, b *kafkatest.Broker) {
 	first.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
 	second := program.Start(t, nil, "run", cfg)
 	replacedBy(t, first, second)
-	if err := <-fed; err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, <-fed)
 	second.Eventually(t, "all records", func() bool { return done(t, b, "pair", name) >= n })
 	second.Stop(t)
 	got, repeats := e2e.ByID(t, b, "pair-out")
@@ -155,9 +157,7 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		}
 		old.Kill()
 		next.Kill()
-		if err := <-fed; err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, <-fed)
 	}
 	last := program.Start(t, nil, "run", cfg)
 	reads(t, last)
@@ -210,9 +210,7 @@ func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
 			t.Fatalf("%d of %d records are committed\n%s", done(t, b, "rolled", name), n, running.Log())
 		}
 	}
-	if err := <-fed; err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, <-fed)
 	readsOrEnds(t, running)
 	running.Signal(syscall.SIGTERM)
 	over(running)
@@ -265,9 +263,7 @@ func damagedState(t *testing.T, b *kafkatest.Broker) {
 	differs := map[string]bool{}
 	for id, whole := range oneRun(t, b, name, "damaged-whole") {
 		var record struct{ Key string }
-		if err := json.Unmarshal([]byte(whole), &record); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(whole), &record))
 		if got[id] != whole {
 			differs[record.Key] = true
 		}

@@ -22,6 +22,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/promtest"
 )
 
@@ -59,10 +60,7 @@ storage: {tsdb: {out_of_order_time_window: 1h}}
 scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 `, target))
 	manager := promtest.Alertmanager(t)
-	client, err := api.NewClient(api.Config{Address: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := expect.Get(api.NewClient(api.Config{Address: server.URL}))(t)
 	ask := v1.NewAPI(client)
 
 	dir := t.TempDir()
@@ -76,9 +74,7 @@ sink: {prometheus: {url: "%[2]s"}}
 alerts: {alertmanager: {url: "%[3]s"}}
 dead_letter: {jsonl: {path: %[4]s}}
 `, state, server.URL, manager.URL, filepath.Join(dir, "dead.jsonl"))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(config, []byte(text), 0o600))
 
 	// points are the raw samples of a metric, by series and time.
 	points := func(metric string) map[string]map[int64]float64 {
@@ -108,10 +104,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 	first := program.Start(t, nil, "run", config)
 	first.Eventually(t, "some samples", beyond(10))
 	first.Stop(t)
-	stopped, err := os.ReadFile(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stopped := expect.Get(os.ReadFile(state))(t)
 	second := program.Start(t, nil, "run", config)
 	second.Eventually(t, "more samples", beyond(20))
 	second.Signal(syscall.SIGKILL)
@@ -128,15 +121,10 @@ dead_letter: {jsonl: {path: %[4]s}}
 	n := alarms()
 	var alert struct{ Labels map[string]string }
 	fourth.Eventually(t, "an alert", func() bool {
-		answer, err := http.Get(manager.URL + "/api/v2/alerts")
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := expect.Get(http.Get(manager.URL + "/api/v2/alerts"))(t)
 		defer answer.Body.Close()
 		var all []struct{ Labels map[string]string }
-		if err := json.NewDecoder(answer.Body).Decode(&all); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.NewDecoder(answer.Body).Decode(&all))
 		for _, a := range all {
 			if a.Labels["pump"] == "p0" {
 				alert = a
@@ -168,10 +156,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 	if len(matrix) != pumps || len(alarm) != pumps {
 		t.Fatalf("%d series of the exporter and %d of the program, instead of %d", len(matrix), len(alarm), pumps)
 	}
-	est, err := keyed.NewEstimator(keyed.Recommended("normal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	est := expect.Get(keyed.NewEstimator(keyed.Recommended("normal")))(t)
 	raised := 0
 	for _, stream := range matrix {
 		pump := string(stream.Metric["pump"])
@@ -239,39 +224,27 @@ func TestRefusedSamples(t *testing.T) {
 	config := filepath.Join(dir, "pumps.yaml")
 	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {csv: {path: %s}}\nsink: {prometheus: {url: %q}}\ndead_letter: {jsonl: {path: %s}}\n", stats, server.URL, dead)
 	for path, text := range map[string]string{stats: in.String(), config: text} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	code, _, said := program.Run(t, dir, "", "run", config)
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, said)
 	}
-	b, err := os.ReadFile(dead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Get(os.ReadFile(dead))(t)
 	refused := map[string]bool{}
 	for line := range strings.Lines(string(b)) {
 		var r struct {
 			Reason, Raw string
 		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		var record struct{ Key, Time string }
-		if err := json.Unmarshal([]byte(r.Raw), &record); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal([]byte(r.Raw), &record))
 		if !strings.Contains(r.Reason, "400 Bad Request: out of") {
 			t.Errorf("the reason is %q", r.Reason)
 		}
 		refused[record.Key+" "+record.Time] = true
 	}
-	client, err := api.NewClient(api.Config{Address: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := expect.Get(api.NewClient(api.Config{Address: server.URL}))(t)
 	value, _, _, err := v1.NewAPI(client).Query(t.Context(), "hafvf_alarm[1d]", time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/internal/testing/registrytest"
@@ -56,10 +57,7 @@ func TestRegistry(t *testing.T) {
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano)
 		x := "null"
 		if i%50 != 7 {
-			text, err := json.Marshal(math.Sin(float64(i)/9) + float64(i/200)*8)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := expect.Get(json.Marshal(math.Sin(float64(i)/9) + float64(i/200)*8))(t)
 			x = string(text)
 		}
 		key := fmt.Sprintf("pump-%d", i%3)
@@ -67,9 +65,7 @@ func TestRegistry(t *testing.T) {
 		plain = append(plain, &kgo.Record{Topic: "plain", Key: []byte(key), Value: fmt.Appendf(nil, `{"at":%q,"data":{"x":%s}}`, at, x)})
 	}
 	path := filepath.Join(dir, "observations.jsonl")
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	topics := []string{"plain", "avro", "protobuf", "json_schema"}
 	for _, topic := range topics {
 		b.CreateTopic(t, topic, 1, nil)
@@ -86,9 +82,7 @@ source: {kafka: {brokers: ["%s"], topics: [%s], key: sensor, time: at, values: [
 sink: {kafka: {topic: %[2]s-out}}
 dead_letter: {kafka: {topic: %[2]s-rejected}}
 `, b.Addr(), topic, url)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(config, []byte(text), 0o600))
 		if code, _, stderr := program.Run(t, dir, "", "run", config); code != 0 {
 			t.Fatalf("%s: exit %d\n%s", topic, code, stderr)
 		}
@@ -114,15 +108,10 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 	for i, line := range read {
 		var in, out map[string]any
 		for text, v := range map[string]*map[string]any{want[i]: &in, strings.Replace(line, "+00:00", "Z", 1): &out} {
-			if err := json.Unmarshal([]byte(text), v); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, json.Unmarshal([]byte(text), v))
 		}
 		for _, v := range []map[string]any{in, out} {
-			at, err := time.Parse(time.RFC3339Nano, v["time"].(string))
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := expect.Get(time.Parse(time.RFC3339Nano, v["time"].(string)))(t)
 			v["time"] = at.UnixMicro()
 		}
 		if diff := cmp.Diff(in, out); diff != "" {
@@ -132,15 +121,9 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 
 	// An estimate of another model is not compatible, which this registry looks at if it is told
 	// to. The run does not begin.
-	rule, err := http.NewRequest(http.MethodPut, url+"/config/estimates-value", strings.NewReader(`{"compatibility":"BACKWARD"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rule := expect.Get(http.NewRequest(http.MethodPut, url+"/config/estimates-value", strings.NewReader(`{"compatibility":"BACKWARD"}`)))(t)
 	rule.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := expect.Get(http.DefaultClient.Do(rule))(t)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatal(answer.Status)
