@@ -176,43 +176,6 @@ func TestAggregateTable(t *testing.T) {
 	}
 }
 
-// A key that stops has intervals of zero, and alarms before it goes on.
-func TestAggregateOfAStop(t *testing.T) {
-	var lines []string
-	noise := rand.New(rand.NewPCG(10, 11))
-	stop := start.Add(5*24*time.Hour + 16*time.Hour).Truncate(5 * time.Minute)
-	for _, key := range []string{"on", "off"} {
-		for at := start; at.Before(stop.Add(4 * time.Hour)); {
-			at = at.Add(time.Duration(noise.ExpFloat64() * float64(20*time.Second)))
-			if pause := at.Sub(stop); key == "off" && pause >= 0 && pause < 30*time.Minute {
-				continue
-			}
-			lines = append(lines, event{key, at, 1}.json())
-		}
-	}
-	for _, silence := range []string{"", ", silence: true"} {
-		told := filepath.Join(t.TempDir(), "alerts.jsonl")
-		_, records, _ := runConfig(t, "{model: {family: poisson, prior: auto}, detect: true, aggregate: {every: 5m, value: count}, source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}, alerts: {jsonl: {path: "+told+"}}"+silence+"}")
-		zero := fmt.Sprintf(`"key":"off","time":%q`, stop.Format(time.RFC3339))
-		if !slices.ContainsFunc(records, func(r string) bool { return strings.Contains(r, zero) && strings.Contains(r, `"x":0,"events":0`) }) {
-			t.Errorf("%s: no record of 0 at the stop", silence)
-		}
-		early := false
-		for _, line := range readLines(t, told) {
-			var a struct {
-				Key  string
-				Time time.Time
-			}
-			if json.Unmarshal([]byte(line), &a) == nil && a.Key == "off" && !a.Time.Before(stop) && a.Time.Before(stop.Add(20*time.Minute)) {
-				early = true
-			}
-		}
-		if !early {
-			t.Errorf("%s: no alarm within 20 minutes: %q", silence, readLines(t, told))
-		}
-	}
-}
-
 // The events of a session are aggregated, and smoothed as the observations that a table has of
 // them.
 func TestAggregateSessions(t *testing.T) {
@@ -276,11 +239,7 @@ func TestKafkaAggregate(t *testing.T) {
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	r.halt(t)
 	put(events[half:])
-	r = launch(t, compose(t, text, "source.kafka.bounded=true"))
-	<-r.done
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	expect.Get(Run{Graph: compose(t, text, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
 	equal(t, counted(events, last), saidCounts(t, b.values(t, "out")))
 	if n := len(b.values(t, "rejected")); n != 0 {
 		t.Errorf("%d rejected", n)

@@ -54,11 +54,7 @@ func TestTombstonesForget(t *testing.T) {
 		t.Errorf("stored: %s", all)
 	}
 	put("a", "b", "a")
-	r = launch(t, compose(t, text, "source.kafka.bounded=true"))
-	<-r.done
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	expect.Get(Run{Graph: compose(t, text, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
 	var got []string
 	for _, e := range b.learned(t, "out") {
 		got = append(got, fmt.Sprint(e.Key, e.N))

@@ -1,16 +1,12 @@
 package pipeline
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -132,67 +128,6 @@ func TestKafkaBadState(t *testing.T) {
 	}
 }
 
-// A switchboard takes the broker away when the last topic was created, and brings it
-// back when somebody has missed it.
-type switchboard struct {
-	slog.Handler
-	created, missed func()
-}
-
-func (h switchboard) Handle(_ context.Context, r slog.Record) error {
-	switch {
-	case r.Message == "the topic was created":
-		h.created()
-	case strings.Contains(r.Message, "trying again"):
-		h.missed()
-	}
-	return nil
-}
-
-func (switchboard) Enabled(context.Context, slog.Level) bool { return true }
-
-// TestKafkaAwayAtFirst: a broker that goes away between the start of a run and its
-// first bundle is waited for.
-func TestKafkaAwayAtFirst(t *testing.T) {
-	dir := t.TempDir()
-	k := expect.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "in")))(t)
-	defer func() { k.Close() }()
-	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
-	_, text, _ := net.SplitHostPort(b.brokers[0])
-	port, _ := strconv.Atoi(text)
-	lines := observations(300, 10)
-	b.put(t, lines...)
-	left, missed := 2, make(chan struct{}) // out and rejected
-	log := switchboard{quiet.Handler(), func() {
-		if left--; left == 0 {
-			k.Close()
-		}
-	}, func() {
-		select {
-		case missed <- struct{}{}:
-		default:
-		}
-	}}
-	done := make(chan error, 1)
-	var s Summary
-	go func() {
-		var err error
-		s, err = Run{Graph: compose(t, b.config("group: g, changelog: states, bounded: true", "")), Log: slog.New(log)}.Execute(context.Background(), nil)
-		done <- err
-	}()
-	select {
-	case <-missed:
-	case err := <-done:
-		t.Fatalf("nobody missed the broker: %v", err)
-	case <-time.After(time.Minute):
-		t.Fatal("nobody missed the broker")
-	}
-	k = expect.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port)))(t)
-	expect.OK(t, <-done)
-	equal(t, int64(300), s.Records)
-	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
-}
-
 // TestKafkaTopicMadeAgain: a run ends if its topic is another one, and so does one that
 // starts. The error says how to begin anew.
 func TestKafkaTopicMadeAgain(t *testing.T) {
@@ -233,6 +168,8 @@ func TestStopWithoutKafka(t *testing.T) {
 			lines := jumps(2000, 4)
 			b.put(t, lines[:10]...)
 			expect.Soon(t, "the run reads", func() bool { return r.read.Load() > 0 })
+			there := &bus{Client: kafkatest.Dial(gone.ListenAddrs())}
+			there.await(t, "out", 10, r)
 			if strings.HasSuffix(source, "silent") {
 				over := make(chan struct{})
 				t.Cleanup(func() { close(over) })

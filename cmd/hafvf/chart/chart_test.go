@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 
 	"hafvf/internal/testing/expect"
@@ -55,6 +56,15 @@ func TestExtentIgnoresAGlitch(t *testing.T) {
 	}
 }
 
+// labelsOf are the labels of ticks in a line.
+func labelsOf(ticks []plot.Tick, between string) string {
+	var all []string
+	for _, tick := range ticks {
+		all = append(all, strings.ReplaceAll(tick.Label, "\n", "/"))
+	}
+	return strings.Join(all, between)
+}
+
 func TestTimeTicks(t *testing.T) {
 	at := func(s string) float64 {
 		v := expect.Get(time.Parse(time.RFC3339, s))(t)
@@ -70,13 +80,7 @@ func TestTimeTicks(t *testing.T) {
 		{"2025-11-15T00:00:00Z", "2026-03-15T00:00:00Z", 200, "Dec/2025 | Jan/2026 | Feb/  | Mar/ "},
 		{"1990-06-01T00:00:00Z", "2014-06-01T00:00:00Z", 150, "1995 | 2000 | 2005 | 2010"},
 	} {
-		var got []string
-		for _, tick := range (Axis{Time: true}).ticks(at(c.from), at(c.to), c.width) {
-			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
-		}
-		if g := strings.Join(got, " | "); g != c.want {
-			t.Errorf("%s to %s: %s, want %s", c.from, c.to, g, c.want)
-		}
+		expect.Same(t, c.want, labelsOf(Axis{Time: true}.ticks(at(c.from), at(c.to), c.width), " | "), c.from, " to ", c.to)
 	}
 }
 
@@ -93,13 +97,7 @@ func TestNumberTicks(t *testing.T) {
 		{0.500005, 0.500034, "0.50001 0.50002 0.50003"},
 		{0.0011, 0.0039, "0.002 0.003"},
 	} {
-		var got []string
-		for _, tick := range numberTicks(3).Ticks(c.lo, c.hi) {
-			got = append(got, tick.Label)
-		}
-		if g := strings.Join(got, " "); g != c.want {
-			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
-		}
+		expect.Same(t, c.want, labelsOf(numberTicks(3).Ticks(c.lo, c.hi), " "), c.lo, " to ", c.hi)
 	}
 }
 
@@ -114,13 +112,7 @@ func TestLogTicks(t *testing.T) {
 		{0.02, 0.3, "0.02 0.05 0.1 0.2"},
 		{0.9, 2e8, "1 100 10k 1M 100M"},
 	} {
-		var got []string
-		for _, tick := range (logTicks{}).Ticks(c.lo, c.hi) {
-			got = append(got, tick.Label)
-		}
-		if g := strings.Join(got, " "); g != c.want {
-			t.Errorf("%g to %g: %s, want %s", c.lo, c.hi, g, c.want)
-		}
+		expect.Same(t, c.want, labelsOf(logTicks{}.Ticks(c.lo, c.hi), " "), c.lo, " to ", c.hi)
 	}
 }
 

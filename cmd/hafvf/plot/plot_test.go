@@ -81,6 +81,9 @@ func TestPlotErrors(t *testing.T) {
 		{"empty", results(t), out, nil, "no records"},
 		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is neither an estimate nor"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
+		{"smoothed behind", results(t, estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")), out, nil, "line 2 is a smoothed record and line 1 an estimate"},
+		{"smoothed before", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")), out, nil, "line 2 is an estimate and line 1 a smoothed record"},
+		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is neither"},
 		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
 		{"csv", "out.csv.gz", out, nil, "JSON Lines, not csv"},
 		{"parquet", "out.parquet", out, nil, "JSON Lines, not parquet"},
@@ -480,28 +483,7 @@ func TestPlotBriefRecords(t *testing.T) {
 	if e := all[0]; len(e.changes) != 1 || e.changes[0].start != e.at[2] || e.low[2] != -1 || e.high[2] != 3 {
 		t.Errorf("%+v", e)
 	}
-	out := filepath.Join(t.TempDir(), "o.svg")
-	expect.OK(t, Results(context.Background(), path, out, Choice{Odds: 10}))
-	text := expect.Get(os.ReadFile(out))(t)
-	for name, want := range map[string]bool{"change, where it was found": true, "predicted, lower to upper": true, "until it is found": false, "+0": false} {
-		if strings.Contains(string(text), name) != want {
-			t.Errorf("%q stands there: %v", name, !want)
-		}
-	}
-}
-
-func TestPlotRefusesToMixKinds(t *testing.T) {
-	for _, c := range []struct {
-		lines []string
-		want  string
-	}{
-		{[]string{estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")}, "line 2 is a smoothed record and line 1 an estimate"},
-		{[]string{smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")}, "line 2 is an estimate and line 1 a smoothed record"},
-		{[]string{strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)}, "line 1 is neither"},
-	} {
-		err := Results(context.Background(), results(t, c.lines...), filepath.Join(t.TempDir(), "o.svg"), Choice{Odds: 10})
-		expect.Error(t, err, c.want)
-	}
+	shows(t, path, Choice{Odds: 10}, []string{"change, where it was found", "predicted, lower to upper"}, []string{"until it is found", "+0"})
 }
 
 // Every field that a picture reads is one that runs write.

@@ -386,20 +386,3 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 		t.Error("the largest score is lost")
 	}
 }
-
-// HAFVF_REPORT_SAMPLES names a folder for made-up fleets, to measure with and to look at.
-func TestSamples(t *testing.T) {
-	dir := os.Getenv("HAFVF_REPORT_SAMPLES")
-	if dir == "" {
-		t.Skip("HAFVF_REPORT_SAMPLES names no folder")
-	}
-	for name, f := range map[string]fleet{
-		"50":   {keys: 50, weeks: 8, every: time.Hour, perWeek: .6, incidents: true},
-		"5000": {keys: 5000, weeks: 8, every: time.Hour, perWeek: .8, incidents: true},
-		"1e6":  {keys: 20000, weeks: 8, perWeek: 6, incidents: true},
-	} {
-		to := filepath.Join(dir, name)
-		expect.OK(t, os.MkdirAll(to, 0o700))
-		f.write(t, to)
-	}
-}

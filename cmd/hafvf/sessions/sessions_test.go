@@ -223,17 +223,4 @@ assert t["change_interval.to_n"][1] == 4
 			t.Errorf("%v: %s", err, text)
 		}
 	})
-	t.Run("R", func(t *testing.T) {
-		if _, err := exec.LookPath("Rscript"); err != nil {
-			t.Skip("SKIPPED: there is no R, which reads the table in this test")
-		}
-		text, err := exec.Command("Rscript", "-e", `
-t <- read.csv(commandArgs(TRUE)[1])
-end <- as.POSIXct(t$end, format = "%Y-%m-%dT%H:%M:%OSZ", tz = "UTC")
-stopifnot(end[2] == as.POSIXct("2026-01-01 00:01:00", tz = "UTC"), is.numeric(t$mean), t$change_interval.to_n[2] == 4)
-`, out).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v: %s", err, text)
-		}
-	})
 }

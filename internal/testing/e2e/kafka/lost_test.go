@@ -4,7 +4,6 @@ package kafka_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -64,25 +63,6 @@ func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 	if sentence := parts[0]; strings.Count(d.Log(), sentence) > 1 {
 		t.Errorf("%q more than once in\n%s", sentence, d.Log())
 	}
-}
-
-// twoProcesses: of two of one changelog the first ends and names the other, and together
-// they write what one would have.
-func twoProcesses(t *testing.T, b *kafkatest.Broker) {
-	const n, name = 8_000, "pair"
-	b.CreateTopic(t, name, 4, nil)
-	b.CreateTopic(t, name+"-out", 4, nil)
-	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 3), 8*time.Second)
-	cfg := topicConfig(t, b.Addr(), name, "group: pair, changelog: pair-states", "order: arrival\n")
-	first := program.Start(t, nil, "run", cfg)
-	first.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
-	second := program.Start(t, nil, "run", cfg)
-	replacedBy(t, first, second)
-	expect.OK(t, <-fed)
-	second.Eventually(t, "all records", func() bool { return done(t, b, "pair", name) >= n })
-	second.Stop(t)
-	got, repeats := e2e.ByID(t, b, "pair-out")
-	e2e.Same(t, "pair-out", oneRun(t, b, name, "pair-whole"), got, repeats)
 }
 
 // replacedBy checks that a process ends because another one has taken its place.
@@ -243,34 +223,6 @@ func firstBundle(t *testing.T, b *kafkatest.Broker) {
 	d.Stop(t)
 	got, repeats := e2e.ByID(t, outputs, name+"-out")
 	e2e.Same(t, name+"-out", oneRun(t, b, name, "early-whole"), got, repeats)
-}
-
-// damagedState: a record of the changelog that is no state costs its own key, which begins anew,
-// and no other.
-func damagedState(t *testing.T, b *kafkatest.Broker) {
-	const name = "damaged"
-	cfg := topicConfig(t, b.Addr(), name, "bounded: true, group: damaged, changelog: damaged-states", "order: arrival\n")
-	b.CreateTopic(t, name, 2, nil)
-	records := e2e.Observations(name, 2000, 20, 5)
-	b.Produce(t, records[:1000]...)
-	program.Start(t, nil, "run", cfg).Ends(t, 0)
-	b.Produce(t, &kgo.Record{Topic: "damaged-states", Key: records[0].Key, Value: []byte("no state")})
-	b.Produce(t, records[1000:]...)
-	d := program.Start(t, nil, "run", cfg)
-	d.Ends(t, 0)
-	says(t, d, "a state cannot be read: its key begins anew when it speaks", "it has no seal", "warning: 1 key began anew")
-	got, _ := e2e.ByID(t, b, name+"-out")
-	differs := map[string]bool{}
-	for id, whole := range oneRun(t, b, name, "damaged-whole") {
-		var record struct{ Key string }
-		expect.OK(t, json.Unmarshal([]byte(whole), &record))
-		if got[id] != whole {
-			differs[record.Key] = true
-		}
-	}
-	if len(differs) != 1 || !differs[string(records[0].Key)] {
-		t.Errorf("estimates of the keys %v differ", differs)
-	}
 }
 
 func topicMadeAgain(t *testing.T, b *kafkatest.Broker) {
