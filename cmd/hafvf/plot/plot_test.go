@@ -220,7 +220,7 @@ func TestKeysRankByAlarm(t *testing.T) {
 		lines = append(lines, line(fmt.Sprintf("k%02d", 99-i), 1, 1, 0, 0, "none", "null"))
 	}
 	lines = append(lines,
-		line("novelty", 1, 12, 0, 0, "outlier", `"novelty"`), // 6 sd
+		line("novelty", 1, -12, 0, 0, "outlier", `"novelty"`), // 6 sd
 		line("change", 1, 0, 0, 0, "none", "null"),
 		line("change", 2, 20, 19, .9, "outlier", "null"),     // the estimate has moved before the alarm
 		line("change", 3, 20, 20, .97, "change", `"change"`), // 10 sd

@@ -136,7 +136,8 @@ func TestIncompleteSessions(t *testing.T) {
 	if tally, _ := table(t,
 		record("k", 0, 0, 2, 0, inSegment("1", "0", 2)+same),
 		record("k", 0, 1, 2, 0, inSegment("1", "0", 2)+same),
-		record("k", 0, 2, 3, 1, inSegment("1", "0", 3)+same), // the others of revision 1 are not kept
+		record("k", 0, 1, 3, 1, inSegment("1", "0", 3)+same),
+		record("k", 0, 2, 3, 1, inSegment("1", "0", 3)+same), // the other of revision 1 is not kept
 		record("l", 0, 0, 1, 0, inSegment("1", "0", 1)+same),
 	); tally != (Tally{2, 2, 2, 1}) {
 		t.Errorf("%+v", tally)
