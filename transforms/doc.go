@@ -23,6 +23,8 @@
 // keyed.Config.Expire; its size does not grow with the number of observations. A state is read
 // when a bundle first sees the key, and written when the bundle ends.
 //
+// The name of the step behind the node says the family, such as hafvf.Found of normal.
+//
 // # Smooth
 //
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a

@@ -94,7 +94,7 @@ func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (e
 	of := Registered{Name: objects}
 	packed := beam.ParDo(s, packObservation, col)
 	records, silences, early, late := FilterEncoded(s, cfg, host, of, of, packed)
-	estimates, silent = beam.ParDo(s, unpackEstimates, records), beam.ParDo(s, unpackSilences, silences)
+	estimates, silent = beam.ParDo(found(s, cfg.Filter.Family), unpackEstimates, records), beam.ParDo(s, unpackSilences, silences)
 	return estimates, silent, beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late)
 }
 

@@ -35,6 +35,10 @@ func init() {
 	register.Emitter2[beam.EventTime, incidents.Event]()
 }
 
+// found is the scope of the step that unpacks what a node finds. A runner shows its name, which says the
+// family. The node itself has none in its name, by which a runner finds its states.
+func found(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
+
 // objects is the name of the decoder and the encoders of objects.
 const objects = "hafvf.objects"
 

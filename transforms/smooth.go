@@ -64,7 +64,7 @@ func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rej
 	of := Registered{Name: objects}
 	records, early, late := SmoothEncoded(s, cfg, of, of, beam.ParDo(s, packObservation, col))
 	early = beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, unpackRejected, early))
-	return beam.ParDo(s, unpackSmoothed, records), beam.Flatten(s, early, late)
+	return beam.ParDo(found(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
