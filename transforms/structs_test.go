@@ -1,12 +1,15 @@
 package transforms_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"reflect"
 	"testing"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/coder"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/graphx/schema"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -62,4 +65,21 @@ func TestTypesInAStruct(t *testing.T) {
 	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
 	_, err := execute(t.Context(), p)
 	expect.OK(t, err)
+}
+
+// An estimate and an alert are Beam rows too, with a schema of their fields.
+func TestRows(t *testing.T) {
+	for _, v := range []any{usersOf().Estimate, usersOf().Alert} {
+		of := reflect.TypeOf(v)
+		fields := expect.Get(schema.FromType(of))(t).GetFields()
+		if len(fields) != of.NumField() {
+			t.Errorf("%v: %d fields of %d", of, len(fields), of.NumField())
+		}
+		var row bytes.Buffer
+		expect.OK(t, expect.Get(coder.RowEncoderForStruct(of))(t)(v, &row))
+		got := expect.Get(expect.Get(coder.RowDecoderForStruct(of))(t)(&row))(t)
+		if diff := gocmp.Diff(v, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("(-want +got) %s", diff)
+		}
+	}
 }
