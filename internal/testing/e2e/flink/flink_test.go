@@ -24,6 +24,7 @@ import (
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/flinktest"
+	"hafvf/internal/testing/javatest"
 	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline/flink"
 )
@@ -140,9 +141,7 @@ func (s *site) kills(t *testing.T) {
 	}
 	// The receiver of alerts is away until the faults are over: checkpoints hold what waits.
 	hook := &receiver{ids: map[string]bool{}}
-	listener := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := listener.Addr().String()
-	listener.Close()
+	address := fmt.Sprint("127.0.0.1:", javatest.FreePorts(t, 1)[0])
 	more := fmt.Sprintf("detect: true\nalerts:\n  - {kafka: {topic: killed-alerts}, %sbeliefs: [outlier, change, revision]}\n"+
 		"  - {webhook: {url: \"http://%s/killed-hook\"}, %sbeliefs: [outlier, change, revision], max_age: none}\n", told, address, told)
 	s.Broker.CreateTopic(t, "killed-in", 8, nil)
@@ -199,7 +198,7 @@ func (s *site) kills(t *testing.T) {
 	hook.mu.Lock()
 	early := len(hook.ids)
 	hook.mu.Unlock()
-	listener = expect.Get(net.Listen("tcp", address))(t)
+	listener := expect.Get(net.Listen("tcp", address))(t)
 	server := &http.Server{Handler: hook}
 	defer server.Close()
 	go server.Serve(listener)
