@@ -82,18 +82,10 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
-	running, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		r.follow(running, state, stop, func() { cancel(errSuspended) })
-	}()
-	err = store.Execute(running, state.account, graph.build())
-	suspended := context.Cause(running) == errSuspended
-	cancel(nil)
-	<-followed
-	if err != nil && !suspended {
+	err = store.Execute(ctx, state.account, graph.build(), func(ctx context.Context, suspend func()) {
+		r.follow(ctx, state, stop, suspend)
+	})
+	if err != nil {
 		if step := new(direct.Error); errors.As(err, &step) {
 			err = step.Err // says by itself what and where
 		}
@@ -160,8 +152,6 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 	}
 	return r.Graph.on(cluster), nil
 }
-
-var errSuspended = errors.New("suspended")
 
 // follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
 // that suspends has nothing in flight.

@@ -5,6 +5,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -49,15 +50,30 @@ func (c Config) expiry() func(state []byte) time.Time {
 	return est.Expiry
 }
 
-// Execute runs a pipeline with an account. The steps that take over states have their timers
-// before the source begins.
-func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline) error {
+// Execute runs a pipeline with an account. The steps that take over states have their timers before the
+// source begins. When they are in flight, follow is called, to go on beside the pipeline until its context
+// ends. It may call suspend when nothing is in flight: that ends the pipeline, without an error.
+func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, follow func(ctx context.Context, suspend func())) error {
 	n, err := transforms.Resumes(p)
 	if err == nil {
 		err = run.Resume(ctx, n)
 	}
-	if err == nil {
-		_, err = direct.Execute(run.In(ctx), p)
+	if err != nil {
+		return err
 	}
+	running, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		follow(running, func() { cancel(errSuspended) })
+	}()
+	_, err = direct.Execute(run.In(running), p)
+	if context.Cause(running) == errSuspended {
+		err = nil
+	}
+	cancel(nil)
+	<-ended
 	return err
 }
+
+var errSuspended = errors.New("suspended")

@@ -92,13 +92,10 @@ func (t *Topic) adopt(topic string, open func(key string, b []byte) stored.State
 // committed, when all that was read before is dealt with. Steps between a filter and a sink therefore
 // make one element of one.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
-	running, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	err = Execute(ctx, t.run, p, func(ctx context.Context, suspend func()) {
 		select {
 		case <-stop:
-		case <-running.Done():
+		case <-ctx.Done():
 			return
 		}
 		if t.Stop(); !t.Suspends() {
@@ -106,20 +103,12 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 		}
 		select {
 		case <-t.Idle():
-			cancel(errSuspended)
-		case <-running.Done():
+			suspend()
+		case <-ctx.Done():
 		}
-	}()
-	err = Execute(running, t.run, p)
-	if context.Cause(running) == errSuspended {
-		err = nil
-	}
-	cancel(nil)
-	<-ended
+	})
 	if err == nil {
 		err = t.run.Balanced()
 	}
 	return errors.Join(err, t.Close(ctx, err == nil))
 }
-
-var errSuspended = errors.New("suspended")
