@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // Runs that are killed at any moment decide alike what a clock decides: which observations have waited
@@ -15,9 +17,7 @@ import (
 // alert or rejection comes again with other words, and no record is both learned and rejected. The
 // topic pauses, its records are of the past, and some come later than lateness allows.
 func TestRepeatsAfterKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for clocks; go test without -short runs it")
-	}
+	expect.Long(t, "what waits for clocks")
 	for name, settings := range map[string]string{
 		"lateness":  "lateness: 1s\nsilence: {after: 1500ms}\ndetect: {season: []}\nincidents: true\n",
 		"intervals": "aggregate: {every: 2s, value: count, wait: 1s}\nsilence: {after: 4s}\n",
