@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-
 	"hafvf/internal/testing/expect"
 )
 
@@ -30,13 +28,4 @@ func TestBatchCoder(t *testing.T) {
 			t.Errorf("%d of %d bytes are a batch", n, len(b))
 		}
 	}
-}
-
-// Read's records are those of the batches, each at its time.
-func TestRecordsOfBatch(t *testing.T) {
-	var got Batch
-	(&recordsFn{}).ProcessElement(someBatch, func(at beam.EventTime, r Record) {
-		got.Records, got.Times = append(got.Records, r), append(got.Times, int64(at))
-	})
-	expect.Same(t, someBatch, got)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go/compress"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -17,13 +16,6 @@ import (
 	"hafvf/internal/testing/kafkatest"
 	layouts "hafvf/pipeline/records"
 )
-
-// This package leaves the levels of kafka-go's codecs to others.
-func TestLevelsOfTheProcess(t *testing.T) {
-	if z, g := compress.ZstdCodec.Level, compress.GzipCodec.Level; z != 0 || g != 0 {
-		t.Errorf("the levels of the process are %d (zstd) and %d (gzip)", z, g)
-	}
-}
 
 // A batch is compressed as the sink says, and another client reads it.
 func TestCompression(t *testing.T) {

@@ -1,11 +1,8 @@
 package kafkaio
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -125,51 +122,6 @@ func TestDoubts(t *testing.T) {
 	}
 	if o.doubted(errors.New("the broker is away")); o.doubted(doubt{errors.New("x")}) > time.Minute {
 		t.Error("another error does not end a run of doubts")
-	}
-}
-
-// TestPromptEnd: a fetcher that waits for a broker ends with its context.
-func TestPromptEnd(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	log := &logged{warned: make(chan struct{}, 1)}
-	f := &fetcher{client: asks(t, Cluster{Brokers: []string{nobody(t)}}), at: Position{"in", 0, 0}, end: -1, patience: time.Hour, log: slog.New(log), ahead: &ahead{budget: aheadOfAll}, batches: make(chan batch, 1)}
-	done := make(chan struct{})
-	go func() { f.run(ctx); close(done) }()
-	<-log.warned
-	cancel()
-	select {
-	case <-done:
-	case <-context30(t).Done():
-		t.Error("it goes on")
-	}
-}
-
-// TestNothingLeft: after runs neither goroutines nor connections are left.
-func TestNothingLeft(t *testing.T) {
-	_, c := fake(t, kfake.SeedTopics(2, "in"))
-	manual(c).Produce(t, ticking("in", 0, 10)...)
-	readAll(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}})
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", Changelog: "states"})
-	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
-	r.until(func() bool { return len(r.got) > 0 })
-	l.Add(-10)
-	expect.OK(t, l.Close(context30(t), true))
-	ours := func() string {
-		var left []string
-		b := make([]byte, 1<<20)
-		for _, g := range strings.Split(string(b[:runtime.Stack(b, true)]), "\n\n") {
-			if !strings.Contains(g, "TestNothingLeft") && !strings.Contains(g, "testing.(*T).Parallel") && (strings.Contains(g, "segmentio/kafka-go") || strings.Contains(g, "/kafkaio.")) {
-				left = append(left, g)
-			}
-		}
-		return strings.Join(left, "\n\n")
-	}
-	for ctx := context30(t); ours() != ""; {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("left:\n%s", ours())
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package kafkaio
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -80,75 +79,6 @@ func TestUsualLagForgets(t *testing.T) {
 	}
 }
 
-// TestWatermarkFollowsLag: records that come behind their times, with pauses, are rarely behind
-// the watermark by more than a lateness; and a key that goes on is never taken for silent. A
-// wrong time within what is allowed changes neither.
-func TestWatermarkFollowsLag(t *testing.T) {
-	const lateness, silence = 30 * time.Second, 5 * time.Minute
-	for _, test := range []struct {
-		name   string
-		delays []time.Duration // of records, one of them by chance
-		wrong  time.Duration   // by which some times are ahead
-	}{
-		{"none", []time.Duration{0}, 0},
-		{"40 s", []time.Duration{40 * time.Second}, 0},
-		{"10 min", []time.Duration{10 * time.Minute}, 0},
-		{"all of these", []time.Duration{0, 40 * time.Second, 10 * time.Minute}, 0},
-		{"10 min, and some ahead", []time.Duration{10 * time.Minute}, 30 * time.Minute},
-	} {
-		rng := rand.New(rand.NewPCG(1, 2))
-		c := &consumer{src: Source{Clock: "test"}}
-		f := &fetcher{end: -1}
-		c.clock = func(r Record) (time.Time, bool) { return time.UnixMilli(r.Offset), true } // the time, in this test
-		p := &part{fetcher: f, quiet: base}
-		c.parts = []*part{p}
-		mark, records, late, least := time.Time{}, 0, 0, time.Duration(1<<62)
-		for now := base; now.Before(base.Add(3 * time.Hour)); now = now.Add(time.Second) {
-			at := now
-			f.drained.Store(&at)
-			if now.Unix()%60 >= 20 { // a pause of 40 s every minute
-				if w := c.watermark(now); w.After(mark) {
-					mark = w
-				}
-				continue
-			}
-			b := batch{at: now, live: true}
-			for range 5 {
-				delay := test.delays[rng.IntN(len(test.delays))] + time.Duration(rng.IntN(10_000))*time.Millisecond
-				if test.wrong > 0 && rng.IntN(500) == 0 {
-					delay = -test.wrong
-				}
-				t := now.Add(-delay)
-				if delay >= 0 {
-					records++
-					if t.Add(lateness).Before(mark) {
-						late++
-					}
-				}
-				// The key of the last delay has shown a time that is this old.
-				least = min(least, now.Add(-test.delays[len(test.delays)-1]-50*time.Second).Add(silence).Sub(mark))
-				b.records = append(b.records, Record{Position: Position{Offset: t.UnixMilli()}, Time: now})
-			}
-			c.look(p, b)
-			p.next++
-			p.quiet = now
-			f.high.Store(p.next)
-			if w := c.watermark(now); w.After(mark) {
-				mark = w
-			}
-		}
-		if late*100 > records {
-			t.Errorf("%s: %d of %d records are late", test.name, late, records)
-		}
-		if least < 0 {
-			t.Errorf("%s: keys that go on are taken for silent, by %v", test.name, -least)
-		}
-		if behind, usual := base.Add(3*time.Hour).Sub(mark), test.delays[len(test.delays)-1]; behind > usual+usual/10+20*time.Second {
-			t.Errorf("%s: the watermark is %v behind", test.name, behind)
-		}
-	}
-}
-
 // TestReach: a partition has passed what the records of two keys have reached; one without keys what
 // two records have. A time after that of the topic counts as that, and what has no time says
 // nothing.
@@ -208,42 +138,6 @@ func TestReach(t *testing.T) {
 	}
 	if got := none.passed(false); !got.Equal(base.Add(7 * time.Hour)) {
 		t.Errorf("without keys %v", got)
-	}
-}
-
-// TestPauseOfThePast: the watermark of a topic of old records that pauses goes on from their time, as
-// fast as the clock, and not to the present; also in the next run. If nothing shows that they are
-// written now, the topic has been silent.
-func TestPauseOfThePast(t *testing.T) {
-	const old = 200 * 24 * time.Hour
-	now := base.Add(old)
-	c := &consumer{src: Source{Clock: "test"}, clock: func(Record) (time.Time, bool) { return base, true }}
-	paused := func(p *part) time.Time {
-		p.fetcher = &fetcher{end: -1}
-		p.high.Store(5)
-		p.next, p.quiet = 5, now
-		later := now.Add(time.Minute)
-		p.drained.Store(&later)
-		c.parts = []*part{p}
-		return c.watermark(later)
-	}
-	for _, stamp := range []time.Time{base, now} { // the producer's, and that of the loading
-		for _, live := range []bool{true, false} {
-			p := &part{fetcher: &fetcher{}}
-			c.look(p, batch{at: now, live: live, records: []Record{{Time: stamp}}})
-			want := base.Add(time.Minute)
-			if stamp.Equal(base) && !live {
-				want = now.Add(time.Minute - lagUnknown)
-			}
-			if got := paused(p); !got.Equal(want) {
-				t.Errorf("stamp %v, live %t: after a minute the watermark is %v, want %v", stamp, live, got, want)
-			}
-			was := p.pace()
-			next := &part{age: was.Age, reach: was.Reach}
-			if got := paused(next); !got.Equal(want) {
-				t.Errorf("in the next run it is %v", got)
-			}
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 
@@ -55,22 +54,5 @@ func TestWritingChanges(t *testing.T) {
 		if (err == nil) != (want != "") || err == nil && (string(got[0].Value) != want || got[0].ID != "id") {
 			t.Errorf("%q: %+v, %v", setting, got, err)
 		}
-	}
-}
-
-// A name that nothing is registered under is a mistake of the program, and not a default.
-func TestUnregisteredNames(t *testing.T) {
-	for what, use := range map[string]func(){
-		"form":  func() { Form{Name: "nobody's"}.Reading() },
-		"clock": func() { Source{Clock: "nobody's"}.clock() },
-	} {
-		func() {
-			defer func() {
-				if got, want := fmt.Sprint(recover()), fmt.Sprintf(`kafkaio: no %s "nobody's" is registered`, what); got != want {
-					t.Errorf("panic %q, want %q", got, want)
-				}
-			}()
-			use()
-		}()
 	}
 }

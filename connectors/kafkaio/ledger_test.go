@@ -53,83 +53,55 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 	return l
 }
 
-// TestQuietMoments: with records in flight nothing of their states and offsets is
-// committed.
+// TestQuietMoments: with records in flight no offset is committed, nor one of a record that waits,
+// as nothing else keeps it.
 func TestQuietMoments(t *testing.T) {
-	at := func(offset int64) []Progress { return []Progress{{Position: Position{"in", 0, offset}, High: 100}} }
-	state := func(key, text string, waiting ...int64) State {
-		s := State{Key: key, Bytes: []byte(text)}
-		for _, w := range waiting {
-			s.Waiting = append(s.Waiting, Position{"in", 0, w})
+	_, c := fake(t, kfake.SeedTopics(1, "in"))
+	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true}) // commits when it is told
+	ctx := context30(t)
+	check := func(when string, offset int64) {
+		t.Helper()
+		expect.OK(t, l.commit(ctx, order{}))
+		want := map[string]int64{}
+		if offset >= 0 {
+			want["in-0"] = offset
 		}
-		return s
+		expect.Same(t, want, offsetsOf(t, c, "g"), when, ", offsets")
 	}
-	for _, changelog := range []bool{true, false} {
-		_, c := fake(t, kfake.SeedTopics(1, "in"))
-		cfg := LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true} // commits when it is told
-		if changelog {
-			cfg.Changelog = "states"
-		}
-		l := openLedger(t, cfg)
-		ctx := context30(t)
-		check := func(when string, offset int64, states map[string]string) {
-			t.Helper()
-			expect.OK(t, l.commit(ctx, order{}))
-			want := map[string]int64{}
-			if offset >= 0 {
-				want["in-0"] = offset
-			}
-			expect.Same(t, want, offsetsOf(t, c, "g"), "changelog ", changelog, ", ", when, ", offsets")
-			if !changelog {
-				return
-			}
-			got := map[string]string{}
-			for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
-				if _, _, ok := ofPart(string(r.Key)); ok {
-					got[string(r.Key)] = string(r.Value)
-				}
-			}
-			expect.Same(t, states, got, when, ", states")
-		}
-		hand := func(n int, offset int64) {
-			t.Helper()
-			expect.OK(t, l.handOver(ctx, at(offset), n, time.Now()))
-		}
-		check("at first", -1, map[string]string{})
-		hand(3, 3)
-		check("with three in flight", -1, map[string]string{})
-		l.Add(2-3, state("a", "a1"), state("b", "b1")) // three records make two outputs
-		check("with two outputs to be stored", -1, map[string]string{})
-		hand(0, 4) // a marker
-		l.Add(-1)
-		check("with one", -1, map[string]string{})
-		l.Add(-1)
-		check("with nothing in flight", 4, map[string]string{"a": "a1", "b": "b1"})
-		hand(2, 6)
-		l.Add(1-2, state("a", "a2", 5)) // one of the records makes no output yet
-		check("in flight again", 4, map[string]string{"a": "a1", "b": "b1"})
-		l.Add(-1)
-		held := int64(6)
-		if !changelog {
-			held = 5 // as nothing else keeps what waits
-		}
-		check("with one that waits", held, map[string]string{"a": "a2", "b": "b1"})
-		hand(1, 7)
-		l.Add(2-1, state("a", "a3"))
-		check("with its output on the way", held, map[string]string{"a": "a2", "b": "b1"})
-		l.Add(-2)
-		check("when nothing waits", 7, map[string]string{"a": "a3", "b": "b1"})
-		lags, _ := l.Lag()
-		expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
-		hand(1, 8)
-		if l.Busy() <= 0 {
-			t.Error("with a record in flight it is not busy")
-		}
-		if err := l.Close(ctx, true); err == nil {
-			t.Error("closed with a record in flight, as if all had gone well")
-		}
-		expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
+	hand := func(n int, offset int64) {
+		t.Helper()
+		expect.OK(t, l.handOver(ctx, []Progress{{Position: Position{"in", 0, offset}, High: 100}}, n, time.Now()))
 	}
+	check("at first", -1)
+	hand(3, 3)
+	check("with three in flight", -1)
+	l.Add(2-3, State{Key: "a"}, State{Key: "b"}) // three records make two outputs
+	check("with two outputs to be stored", -1)
+	hand(0, 4) // a marker
+	l.Add(-1)
+	check("with one", -1)
+	l.Add(-1)
+	check("with nothing in flight", 4)
+	hand(2, 6)
+	l.Add(1-2, State{Key: "a", Waiting: []Position{{"in", 0, 5}}}) // one of the records makes no output yet
+	check("in flight again", 4)
+	l.Add(-1)
+	check("with one that waits", 5)
+	hand(1, 7)
+	l.Add(2-1, State{Key: "a"})
+	check("with its output on the way", 5)
+	l.Add(-2)
+	check("when nothing waits", 7)
+	lags, _ := l.Lag()
+	expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
+	hand(1, 8)
+	if l.Busy() <= 0 {
+		t.Error("with a record in flight it is not busy")
+	}
+	if err := l.Close(ctx, true); err == nil {
+		t.Error("closed with a record in flight, as if all had gone well")
+	}
+	expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
 }
 
 // TestQuietDays: what stays the same is committed once a day and at the start of a run, so
@@ -250,18 +222,6 @@ func TestLeadersOfANewChangelog(t *testing.T) {
 	expect.OK(t, l.Close(context30(t), true))
 }
 
-// TestCommitTriesAgain while the coordinator is away, and the source knows nothing
-// of it.
-func TestCommitTriesAgain(t *testing.T) {
-	k, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true})
-	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 1})
-	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 2})
-	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
-	expect.OK(t, l.Close(context30(t), true))
-	expect.Same(t, map[string]int64{"in-0": 5}, offsetsOf(t, c, "g"))
-}
-
 // TestSync: no offset is committed of records whose outputs are not on the disk.
 func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
@@ -363,22 +323,6 @@ func TestInFlight(t *testing.T) {
 		if len(r.got) == 200_000 {
 			t.Error("it has stopped at the end")
 		}
-	})
-	t.Run("suspend", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g"})
-		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
-		r.until(func() bool { return len(r.got) > 0 })
-		n := len(r.got)
-		l.Add(-n)
-		l.Stop()
-		if more, err := r.call(context30(t)); err != nil || !more {
-			t.Errorf("it has more %v, error %v: its end would flush what waits", more, err)
-		}
-		if len(r.got) != n {
-			t.Errorf("%d records were taken after the stop", len(r.got)-n)
-		}
-		expect.OK(t, l.Close(context30(t), true))
-		expect.Same(t, int64(n), offsetsOf(t, c, "g")["in-0"])
 	})
 }
 

@@ -248,38 +248,34 @@ func (l *logged) String() string {
 
 func TestWriteCancelled(t *testing.T) {
 	cause := errors.New("the user's wish")
-	t.Run("while it tries again", func(t *testing.T) {
+	for name, begins := range map[string]func(k *kfake.Cluster) (begun func()){
+		"while it tries again": func(k *kfake.Cluster) func() {
+			fault := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+			return func() { expect.OK(t, fault.Wait(context30(t), 3)) }
+		},
+		"while it waits for an answer": func(k *kfake.Cluster) func() {
+			asked, answer := make(chan struct{}), make(chan struct{})
+			t.Cleanup(func() { close(answer) })
+			k.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				k.SleepControl(func() { close(asked); <-answer })
+				return nil, errDrop, true
+			})
+			return func() { <-asked }
+		},
+	} {
 		k, c := fake(t, kfake.SeedTopics(1, "out"))
 		w := newWriter(t, c, "out")
 		w.retry.First = time.Millisecond
-		fault := k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		begun := begins(k)
 		ctx, cancel := context.WithCancelCause(context30(t))
 		done := make(chan error, 1)
 		go func() { done <- w.Write(ctx, numbered(1, nil)) }()
-		expect.OK(t, fault.Wait(context30(t), 3))
+		begun()
 		cancel(cause)
 		if err := <-done; err != cause {
-			t.Errorf("got %v", err)
+			t.Errorf("%s: got %v", name, err)
 		}
-	})
-	t.Run("while it waits for an answer", func(t *testing.T) {
-		k, c := fake(t, kfake.SeedTopics(1, "out"))
-		w := newWriter(t, c, "out")
-		asked, answer := make(chan struct{}), make(chan struct{})
-		defer close(answer)
-		k.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-			k.SleepControl(func() { close(asked); <-answer })
-			return nil, errDrop, true
-		})
-		ctx, cancel := context.WithCancelCause(context30(t))
-		done := make(chan error, 1)
-		go func() { done <- w.Write(ctx, numbered(1, nil)) }()
-		<-asked
-		cancel(cause)
-		if err := <-done; err != cause {
-			t.Errorf("got %v", err)
-		}
-	})
+	}
 }
 
 func TestWriteRefused(t *testing.T) {
