@@ -11,54 +11,6 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// k of n trials are n observations of one step of a coin, in any order: but for that the evidence
-// counts the orders. No trial is no observation.
-func TestBinomialIsManyTosses(t *testing.T) {
-	levels := []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
-	prior := expfam.Params{"alpha": .7, "beta": 2.0}
-	trials, tosses := hafvf.NewFilter(familytest.New(t, "binomial", prior), levels, 1), hafvf.NewFilter(familytest.New(t, "bernoulli", prior), levels, 1)
-	s, r := trials.NewState(), tosses.NewState()
-	rng := rand.New(rand.NewPCG(1, 1))
-	for i := range 200 {
-		n := rng.IntN(30)
-		var k float64
-		var xs [][]float64
-		for range n {
-			x := float64(rng.IntN(2))
-			if i > 100 {
-				x *= float64(rng.IntN(2))
-			}
-			k += x
-			xs = append(xs, []float64{x})
-		}
-		was := slices.Clone(s)
-		got, want := trials.Update(s, []float64{k, float64(n)}), tosses.Update(r, xs...)
-		if n == 0 {
-			if !slices.Equal(s, was) {
-				t.Fatalf("step %d: the state has changed without a trial", i)
-			}
-			if !math.IsNaN(got.LogPredictive) {
-				t.Fatalf("step %d: evidence %g of no trial", i, got.LogPredictive)
-			}
-			continue
-		}
-		orders, _ := math.Lgamma(float64(n + 1))
-		for _, m := range []float64{k, float64(n) - k} {
-			v, _ := math.Lgamma(m + 1)
-			orders -= v
-		}
-		if math.Abs(got.LogPredictive-want.LogPredictive-orders) > 1e-9*float64(n) || math.Abs(got.Memory-want.Memory) > 1e-9*want.Memory {
-			t.Fatalf("step %d: %+v, want %+v and %g", i, got, want, orders)
-		}
-		var next, toss [2]float64
-		trials.Model().Predict(next[:1], next[1:], trials.Sample(s), 1, []float64{math.NaN(), 1})
-		tosses.Model().Predict(toss[:1], toss[1:], tosses.Sample(r), 1, nil)
-		if math.Abs(next[0]-toss[0]) > 1e-12 || math.Abs(next[1]-toss[1]) > 1e-12 {
-			t.Fatalf("step %d: one trial is predicted as %v, a toss as %v", i, next, toss)
-		}
-	}
-}
-
 // The prior of the data has their share and the correlation of their trials, and its evidence is
 // that of a distribution of k.
 func TestBinomialFits(t *testing.T) {
@@ -117,5 +69,11 @@ func TestBinomialChecks(t *testing.T) {
 	}
 	if err := f.Check([][]float64{{0, 0}, {math.NaN(), 3}}); err != nil {
 		t.Error(err)
+	}
+	s := f.NewState()
+	f.Update(s, []float64{2, 5})
+	was := slices.Clone(s)
+	if step := f.Update(s, []float64{0, 0}); !slices.Equal(s, was) || !math.IsNaN(step.LogPredictive) {
+		t.Errorf("no trial is an observation: %+v", step)
 	}
 }

@@ -3,12 +3,9 @@ package hafvf_test
 import (
 	"encoding/json"
 	"math"
-	"strings"
 	"testing"
-	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/usual"
 )
 
 // A configuration without a member has the default one; what a member says holds, zeros too, as it
@@ -37,16 +34,6 @@ func TestConfigDefaults(t *testing.T) {
 			if step, out := f.Update(s, x), b.Update(u, x); out.Members[0].Step != step {
 				t.Fatalf("%s, step %d: %+v, want %+v", text, i, out.Members[0].Step, step)
 			}
-		}
-	}
-}
-
-func TestSeasonOfFamilies(t *testing.T) {
-	day := []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}
-	for family, want := range map[string]string{"normal": "", "exponential": "", "poisson": "", "bernoulli": "categories"} {
-		_, err := hafvf.Config{Family: family, Season: &usual.RhythmConfig{Seasons: day}}.NewBank()
-		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", family, err)
 		}
 	}
 }

@@ -7,28 +7,6 @@ import (
 	"testing"
 )
 
-// UpdateAfter(1) is Update, and near 1 is near it.
-func TestUpdateAfterOneUnit(t *testing.T) {
-	for _, family := range someFamilies {
-		m, draw := familyStream(t, family, rand.New(rand.NewPCG(5, 3)))
-		b := NewBank(m, DefaultBank(), .999, &Detect{})
-		s, u, v := b.NewState(), b.NewState(), b.NewState()
-		for i := range 50 {
-			x := draw()
-			copy(v, s)
-			want := b.Update(s, x)
-			lp, shares := want.LogPredictive, want.Members[0].Share
-			if b.UpdateAfter(u, 1, x); !sameBits(s, u) {
-				t.Fatalf("%s, step %d: states differ", family, i)
-			}
-			near := b.UpdateAfter(v, 1+1e-9, x)
-			if math.Abs(near.LogPredictive-lp) > 1e-6*(1+math.Abs(lp)) || math.Abs(near.Members[0].Share-shares) > 1e-6 {
-				t.Fatalf("%s, step %d: log predictive %.12g after a little more than one unit, want %.12g", family, i, near.LogPredictive, lp)
-			}
-		}
-	}
-}
-
 // The returned φ is a stationary point of the objective, whatever the time.
 func TestUpdateAfterIsStationary(t *testing.T) {
 	for _, family := range []string{"normal", "bernoulli", "poisson", "mvnormal"} {

@@ -114,53 +114,22 @@ func TestExcursionsHostile(t *testing.T) {
 	}
 }
 
-// One outlier, or a burst shorter than MinLength, leaves the regime's memory and
-// mean where they were; a change is committed to with the memory of its length.
-func TestExcursionOrChange(t *testing.T) {
+// A burst shorter than MinLength is no change, and leaves the regime's memory and mean where they were.
+func TestMinLength(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
-	for _, c := range []struct {
-		name       string
-		length     int
-		detect     Detect
-		want       Kind
-		start      int64
-		mean, most float64 // of the regime, and its memory at most
-	}{
-		{"outlier", 1, Detect{}, Outlier, 0, 0, math.Inf(1)},
-		{"burst", 4, Detect{}, Outlier, 0, 0, math.Inf(1)},
-		{"change", 30, Detect{}, Change, 201, 8, 30},
-		{"longer burst", 9, Detect{MinLength: 12}, Outlier, 0, 0, math.Inf(1)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(2, 9))
-			b := NewBank(m, DefaultBank(), .999, &c.detect)
-			s := b.NewState()
-			kinds := map[Kind]int{}
-			for i := range 200 + c.length {
-				x := rng.NormFloat64()
-				if i >= 200 {
-					x += 8
-				}
-				d := b.Update(s, []float64{x}).Detection
-				if i < 200 {
-					continue
-				}
-				kinds[d.Kind]++
-				if d.Starts() && d.Start != c.start {
-					t.Errorf("change from %d on, want %d", d.Start, c.start)
-				}
-			}
-			if kinds[c.want] == 0 || c.want == Outlier && kinds[Change] > 0 {
-				t.Errorf("kinds %v, want %s", kinds, c.want)
-			}
-			var mean, sd [1]float64
-			b.Regime(mean[:], sd[:], s, nil)
-			if math.Abs(mean[0]-c.mean) > .5 {
-				t.Errorf("mean of the regime %g, want about %g", mean[0], c.mean)
-			}
-			if memory := m.Memory(b.Filter(2).Sample(b.Member(s, 2))); memory > c.most || c.mean == 0 && memory < 150 {
-				t.Errorf("memory of the longest %g", memory)
-			}
-		})
+	for least, want := range map[int]bool{5: true, 12: false} {
+		rng := rand.New(rand.NewPCG(2, 9))
+		b := NewBank(m, DefaultBank(), .999, &Detect{MinLength: least})
+		s := b.NewState()
+		changed := false
+		for i := range 209 {
+			d := b.Update(s, []float64{rng.NormFloat64() + 8*float64(i/200)}).Detection
+			changed = changed || i >= 200 && d.Kind == Change
+		}
+		var mean, sd [1]float64
+		b.Regime(mean[:], sd[:], s, nil)
+		if memory := m.Memory(b.Filter(2).Sample(b.Member(s, 2))); changed != want || (math.Abs(mean[0]) < .5 && memory > 150) == want {
+			t.Errorf("at least %d: a change %v, mean of the regime %g, memory %g", least, changed, mean[0], memory)
+		}
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
-
-	"hafvf/hafvf/expfam"
-	"hafvf/internal/testing/familytest"
 )
 
 // tails are the probabilities, by the log predictive of a bank, of an observation up to
@@ -92,47 +89,6 @@ func TestQuantile(t *testing.T) {
 			if near := (mixed{{d, 1}}).quantile(.9, location, scale); math.Abs(d.CDF(near)-.9) > 1e-6 {
 				t.Errorf("location %g, scale %g: the quantile %g has probability %g", location, scale, near, d.CDF(near))
 			}
-		}
-	}
-}
-
-// Every family has intervals, of every output; also before the first observation, where
-// moments are infinite or undefined.
-func TestIntervalOfEveryFamily(t *testing.T) {
-	for _, c := range familytest.All() {
-		family := c.Name
-		m, draw := familyStream(t, family, rand.New(rand.NewPCG(*seed, 10)))
-		b := NewBank(m, DefaultBankOf(family), DefaultForgetting, &Detect{})
-		s := b.NewState()
-		lower, upper, mean, sd := make([]float64, m.Outputs()), make([]float64, m.Outputs()), make([]float64, m.Outputs()), make([]float64, m.Outputs())
-		inside, n := 0, 0
-		for i := range 300 {
-			x := draw()
-			row := b.Regressors(s, [][]float64{x})
-			b.Interval(lower, upper, .8, s, 1, row)
-			b.Predict(mean, sd, s, row)
-			for k := range lower {
-				if math.IsNaN(mean[k]) && i < 2 && math.IsNaN(lower[k]) && math.IsNaN(upper[k]) {
-					continue // no regressors yet
-				}
-				if math.IsNaN(lower[k]) || math.IsNaN(upper[k]) || lower[k] > upper[k] || i > 100 && m.Outputs() == 1 && (mean[k] < lower[k]-sd[k] || mean[k] > upper[k]+sd[k]) {
-					t.Fatalf("%s, step %d, output %d: [%g, %g] of mean %g, sd %g", family, i, k, lower[k], upper[k], mean[k], sd[k])
-				}
-			}
-			y := x[len(x)-1]
-			if c, ok := m.(expfam.Counted); ok {
-				y = c.Share(x)
-			}
-			if i > 50 && m.Outputs() == 1 && !expfam.Incomplete(x) {
-				n++
-				if lower[0] <= y && y <= upper[0] {
-					inside++
-				}
-			}
-			b.Update(s, x)
-		}
-		if share := float64(inside) / float64(n); n > 0 && share < .65 {
-			t.Errorf("%s: %.2f of the observations are in the interval of .8", family, share)
 		}
 	}
 }

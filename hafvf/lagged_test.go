@@ -2,11 +2,9 @@ package hafvf
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"hafvf/hafvf/expfam"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -97,22 +95,5 @@ func TestLaggedSteps(t *testing.T) {
 	}
 	if got := b.lags(s)[0]; got != 4.5 {
 		t.Errorf("last value %g, want 4.5", got)
-	}
-}
-
-// On an autocorrelated stream a member on the last value prevents at least nine
-// false changes in ten.
-func TestLaggedPreventsFalseChanges(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 13))
-	s, last := streams.Stream{X: make([]float64, 5000)}, rng.NormFloat64()
-	for t := range s.X {
-		s.X[t], last = last, .8*last+.6*rng.NormFloat64()
-	}
-	run := func(bank []Member) int {
-		return scoreStream(s, NewBank(familytest.OfStreams(t, "normal"), bank, DefaultForgetting, &Detect{}), 1, 0).false
-	}
-	without, with := run(DefaultBank()), run(DefaultBankOf("normal"))
-	if without < 20 || 10*with > without {
-		t.Errorf("%d false changes in 5000 observations with it, %d without", with, without)
 	}
 }

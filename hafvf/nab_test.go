@@ -243,39 +243,3 @@ func TestNABPublished(t *testing.T) {
 		t.Logf("%s: %.2f at the threshold %.9g, %d windows hit, %.2f false in 10,000", name, best.score(), threshold, best.hit, best.falseAlarms())
 	}
 }
-
-// Cases counted by hand: 1000 observations, of which 150 are the probation, windows
-// of ten, of five and of one.
-func TestNABTally(t *testing.T) {
-	s := nabSeries{x: make([]float64, 1000), windows: [][2]int{{200, 209}, {400, 404}, {600, 600}}}
-	if got := (nabSeries{x: make([]float64, 20000)}).probation(); got != 750 {
-		t.Errorf("probation of 20,000 is %d, want 750", got)
-	}
-	S := func(y float64) float64 { return 2/(1+math.Exp(-5*y)) - 1 }
-	for _, c := range []struct {
-		name       string
-		detections []int
-		hit, false int
-		gain, cost float64
-	}{
-		{"nothing", nil, 0, 0, 0, 0},
-		{"in the probation", []int{0, 149}, 0, 0, 0, 0},
-		{"the beginnings", []int{200, 400, 600}, 3, 0, 3, 0},
-		{"the first in a window counts", []int{204, 203, 209}, 1, 0, S(.7) / S(1), 0},
-		{"the ends", []int{209, 404, 600}, 3, 0, S(.1)/S(1) + S(.2)/S(1) + 1, 0},
-		{"before all windows", []int{150, 199}, 0, 2, 0, 2},
-		{"soon after a window", []int{210, 212, 405}, 0, 3, 0, S(1./9) + S(3./9) + S(1./4)},
-		{"long after a window, and after one of a single observation", []int{399, 601}, 0, 2, 0, 2},
-	} {
-		got := s.tally(c.detections)
-		if got.windows != 3 || got.outside != 850-16 || got.hit != c.hit || got.false != c.false ||
-			math.Abs(got.gain-c.gain) > 1e-9 || math.Abs(got.cost-c.cost) > 1e-9 {
-			t.Errorf("%s: %+v, want hit %d, false %d, gain %g, cost %g", c.name, got, c.hit, c.false, c.gain, c.cost)
-		}
-	}
-	for want, detections := range map[float64][]int{0: nil, 100: {200, 400, 600}, 100 * (2 - .11) / 6: {180, 200}} {
-		if got := s.tally(detections).score(); math.Abs(got-want) > 1e-9 {
-			t.Errorf("%v: score %g, want %g", detections, got, want)
-		}
-	}
-}

@@ -72,19 +72,3 @@ func TestWrongLengthsPanic(t *testing.T) {
 		})
 	}
 }
-
-// A lone NaN is a missing vector of any dimension, and regressors need no target.
-func TestLengthsThatFit(t *testing.T) {
-	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
-	f := NewFilter(pair, nil, 1)
-	if step := f.Update(f.NewState(), []float64{math.NaN()}); !step.Missing {
-		t.Errorf("a lone NaN gave %+v", step)
-	}
-	line := familytest.New(t, "regression", Params{"mean": []float64{1, 2}, "alpha": 2.})
-	b := NewBank(line, DefaultBank(), 1, nil)
-	var mean, sd [1]float64
-	b.Predict(mean[:], sd[:], b.NewState(), []float64{3, 4})
-	if mean[0] != 11 {
-		t.Errorf("predicted %g of a prior of coefficients 1, 2 at 3, 4; want 11", mean[0])
-	}
-}

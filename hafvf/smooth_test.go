@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/testing/familytest"
@@ -87,39 +85,6 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestSmoothWithoutForgettingIsTheFullPosterior(t *testing.T) {
-	for _, top := range []float64{0, 1} {
-		for _, c := range familytest.All() {
-			m := c.New(t)
-			if _, ok := m.(expfam.Sequential); ok {
-				continue // as regression
-			}
-			rng := rand.New(rand.NewPCG(8, 1))
-			var steps [][][]float64
-			for range 25 {
-				steps = append(steps, [][]float64{c.Draw(rng)})
-			}
-			got := hafvf.NewFilter(m, nil, top).Smooth(steps)
-			for i := range steps {
-				want := make([]float64, m.Len())
-				for j, step := range steps {
-					if top == 1 || i == j {
-						m.Observe(want, step[0], 1)
-					}
-				}
-				if diff := cmp.Diff(familytest.Posterior(m, want), familytest.Posterior(m, got.Sample(i)), approx(1e-12)); diff != "" {
-					t.Fatalf("%s, top %g, step %d: %s", c.Name, top, i, diff)
-				}
-			}
-		}
-	}
-}
-
-// approx is equality up to rounding relative to 1 + size.
-func approx(tolerance float64) cmp.Option {
-	return cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= tolerance*(1+math.Abs(a)+math.Abs(b)) })
 }
 
 // The evidence of the design's formula, from the normal's log-partition.

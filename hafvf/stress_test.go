@@ -3,6 +3,7 @@ package hafvf
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -44,38 +45,21 @@ func randomModel(t *testing.T, rng *rand.Rand) (Model, func() []float64) {
 		}
 		return scale * (level + x)
 	}
-	families := []string{"bernoulli", "categorical", "poisson", "exponential", "normal", "mvnormal", "regression", "ar"}
-	family := families[rng.IntN(len(families))]
-	var params Params
-	var draw func() []float64
-	switch family {
-	case "bernoulli":
-		params = Params{"alpha": u(), "beta": u()}
-		draw = func() []float64 { return []float64{float64(rng.IntN(2))} }
-	case "categorical":
-		params = Params{"alpha": []float64{u(), u(), u()}}
-		draw = func() []float64 { return []float64{float64(rng.IntN(3))} }
-	case "poisson":
-		params = Params{"shape": u(), "rate": u()}
-		draw = func() []float64 { return []float64{math.Min(math.Floor(math.Abs(noise())), 1e15)} }
-	case "exponential":
-		params = Params{"shape": u(), "rate": u()}
-		draw = func() []float64 { return []float64{math.Abs(noise())} }
-	case "normal":
-		params = Params{"mu": noise(), "kappa": u(), "alpha": u(), "beta": u()}
-		draw = func() []float64 { return []float64{noise()} }
-	case "mvnormal":
-		params = Params{"mu": []float64{noise(), 0}, "kappa": u(), "nu": 1 + u(), "scale": u()}
-		draw = func() []float64 { return []float64{noise(), rng.NormFloat64()} }
-	case "regression":
-		params = Params{"mean": []float64{rng.NormFloat64(), 0}, "precision": u(), "alpha": u(), "beta": u()}
-		draw = func() []float64 { return []float64{rng.NormFloat64(), 1, noise()} }
-	case "ar":
-		params = Params{"order": 2, "intercept": true, "precision": u(), "alpha": u(), "beta": u()}
-		draw = func() []float64 { return []float64{noise()} }
+	all := familytest.All()
+	c := all[rng.IntN(len(all))]
+	params := Params{}
+	maps.Copy(params, c.Prior)
+	for _, name := range c.Sizes {
+		params[name] = u()
 	}
-	m := familytest.New(t, family, params)
-	return m, draw
+	if c.Name == "categorical" {
+		params["alpha"] = []float64{u(), u(), u()}
+	}
+	if _, ok := params["mu"].(float64); ok {
+		params["mu"] = noise()
+	}
+	m := familytest.New(t, c.Name, params)
+	return m, func() []float64 { return c.At(rng, level, max(-1e15, min(noise(), 1e15))) }
 }
 
 func randomLevels(rng *rand.Rand, n int) []Beta {
