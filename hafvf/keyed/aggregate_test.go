@@ -288,15 +288,3 @@ func TestAggregateRefuses(t *testing.T) {
 		}
 	}
 }
-
-// A track alone is restored under a configuration with intervals, too: it has none open.
-func TestTrackOfAggregates(t *testing.T) {
-	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Mean}}})
-	track := est.NewTrack("k")
-	est.Estimate(track, Value(time.Unix(1e9, 0), "", 1))
-	b, _ := track.AppendBinary(nil)
-	again := restored(t, est, b)
-	if e := est.Estimate(again, Value(time.Unix(1e9+60, 0), "", 2)); e.N != 2 {
-		t.Errorf("observation %d", e.N)
-	}
-}

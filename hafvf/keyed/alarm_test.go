@@ -1,17 +1,14 @@
 package keyed
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 )
 
@@ -38,30 +35,14 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at, muted []int64, de
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
-	settings := DefaultAlarms()
-	if cfg.Alarms != nil {
-		settings = *cfg.Alarms
-	}
-	var times []time.Time
-	for _, o := range in[:50] {
-		times = append(times, o.Time)
-	}
-	calm := usual.NewAlarm(settings.PaceOf(usual.MedianStep(times)))
+	calm := usual.NewAlarm(cfg.Alarms.PaceOf(5 * time.Minute))
 	state := calm.NewState()
 	for i, o := range in {
 		e := est.Estimate(track, o)
-		// A row of ar with a missing last value counts as missing, and has a score.
-		vectors := len(complete(o.X))
-		absent := vectors == 0
-		// One category has no score, several have that of their shares.
-		category := vectors == 1 && (cfg.Filter.Family == "bernoulli" || cfg.Filter.Family == "categorical")
-		if d := e.Detection; math.IsNaN(d.Score) != (i < 50 || absent || category) || math.IsNaN(d.Threshold) != (i < 50 || absent) {
+		if d := e.Detection; math.IsNaN(d.Score) != (i < 50) || math.IsNaN(d.Threshold) != (i < 50) {
 			t.Fatalf("observation %d: score %g, threshold %g", i, d.Score, d.Threshold)
-		} else if !absent {
-			debt = d.Threshold
-			if i >= 50 {
-				debt -= calm.Update(state, 0, false, nil).Threshold
-			}
+		} else if i >= 50 {
+			debt = d.Threshold - calm.Update(state, 0, false, nil).Threshold
 		}
 		if e.Alarm != nil {
 			at = append(at, e.N)
@@ -119,46 +100,6 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	}
 	if len(at) < 2 || len(at) >= len(all) {
 		t.Errorf("alarms %v, without a cooldown %v", at, all)
-	}
-}
-
-// Whatever the families, missing values and times, scores begin after the warm-up: of
-// categories where a step has several.
-func TestScoresOfFamilies(t *testing.T) {
-	for family, c := range map[string]struct {
-		prior expfam.Params
-		dim   int
-	}{
-		"bernoulli": {nil, 1}, "categorical": {expfam.Params{"alpha": []any{1., 1., 1.}}, 3}, "exponential": {nil, 1}, "poisson": {nil, 1},
-		"normal": {nil, 1}, "mvnormal": {nil, 3}, "regression": {nil, 3}, "ar": {expfam.Params{"order": 2.}, 1},
-	} {
-		for _, timed := range []bool{true, false} {
-			rng := rand.New(rand.NewPCG(5, 6))
-			var in []Observation
-			for i := range 150 {
-				o := Observation{X: [][]float64{drawn[family](rng, c.dim)}}
-				if i > 60 && i%7 == 0 {
-					o.X[0][0] = nan
-				}
-				if i%5 == 0 && family != "ar" {
-					o.X = append(o.X, drawn[family](rng, c.dim))
-				}
-				if timed {
-					o.Time = time.Unix(int64(i*3600), 0).UTC()
-				}
-				in = append(in, o)
-			}
-			filter := hafvf.Config{Family: family, Prior: c.prior, Bank: hafvf.DefaultBankOf(family), Detect: &hafvf.Detect{}}
-			if family != "categorical" {
-				filter.Dim = c.dim
-			}
-			t.Run(fmt.Sprint(family, ", times ", timed), func(t *testing.T) {
-				at, _, debt := alarmsOf(t, Config{Filter: filter, Order: Arrival}, in)
-				if (len(at) > 0) != (debt > 1e-12) || debt < 0 {
-					t.Errorf("alarms %v, debt %g", at, debt)
-				}
-			})
-		}
 	}
 }
 
@@ -276,65 +217,4 @@ func alarmsWith(change func(*AlarmConfig)) *AlarmConfig {
 	c := DefaultAlarms()
 	change(&c)
 	return &c
-}
-
-// An estimator with the lanes of the reference as its bank gives the scores of its
-// trace, and its alarms.
-func TestEstimatorOnGoldenTrace(t *testing.T) {
-	text, err := os.ReadFile("../usual/testdata/real/golden2_season.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var trace struct {
-		X, T                    []float64
-		Location, Scale, Period float64
-		Rows                    []struct {
-			I         int
-			Score     float64
-			Threshold *float64
-			Alarm     string
-		}
-	}
-	if err := json.Unmarshal(text, &trace); err != nil {
-		t.Fatal(err)
-	}
-	est := newEstimator(t, Config{Filter: hafvf.Config{
-		Family: "normal", Prior: expfam.Params{"mu": trace.Location, "kappa": .01, "alpha": 1., "beta": trace.Scale * trace.Scale},
-		Bank:   []hafvf.Member{{Levels: []hafvf.Beta{}, Top: .985}, {Levels: []hafvf.Beta{}, Top: .9998, AR: 1}, {Levels: []hafvf.Beta{}, Top: .9998}},
-		Detect: &hafvf.Detect{},
-	}})
-	track := est.NewTrack("k")
-	rows, alarms := trace.Rows, 0
-	for i, x := range trace.X {
-		e := est.Estimate(track, Value(time.Unix(0, int64(trace.T[i]*1e9)).UTC(), "", x))
-		got, want := "", ""
-		if e.Alarm != nil {
-			got = e.Alarm.Kind
-			alarms++
-		}
-		known := len(rows) > 0 && rows[0].I == i
-		if known {
-			want = rows[0].Alarm
-		}
-		if got != want {
-			t.Errorf("observation %d: alarm %q, want %q", i, got, want)
-		}
-		if !known {
-			continue
-		}
-		d, row := e.Detection, rows[0]
-		rows = rows[1:]
-		if i < 50 {
-			continue
-		}
-		if !(math.Abs(d.Score-row.Score) <= 1e-8) {
-			t.Errorf("observation %d: score %v, want %v", i, d.Score, row.Score)
-		}
-		if !(math.Abs(d.Threshold-*row.Threshold) <= 1e-8) {
-			t.Errorf("observation %d: threshold %v, want %v", i, d.Threshold, *row.Threshold)
-		}
-	}
-	if alarms != 2 || len(rows) > 0 {
-		t.Errorf("%d alarms, %d rows left", alarms, len(rows))
-	}
 }

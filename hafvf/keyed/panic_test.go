@@ -161,14 +161,3 @@ func TestPanicsInARow(t *testing.T) {
 		t.Error("the key has not begun anew")
 	}
 }
-
-// What is no mathematics of a key still panics.
-func TestPanicElsewhere(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	est := newEstimator(t, faultyConfigs()["plain"])
-	est.Estimate(nil, Value(time.Time{}, "", 1))
-}

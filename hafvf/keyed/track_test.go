@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -77,25 +76,6 @@ func fatal(t fataler, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// jumping returns 200 observations with gaps, an outlier at 80 and a change at 100.
-func jumping() []Observation {
-	rng := rand.New(rand.NewPCG(1, 3))
-	all := make([]Observation, 200)
-	for i := range all {
-		x := rng.NormFloat64()
-		switch {
-		case i%17 == 3:
-			x = nan
-		case i == 80:
-			x += 20
-		case i >= 100:
-			x += 8
-		}
-		all[i] = Value(time.Unix(int64(i+i/7), 0).UTC(), "id", x)
-	}
-	return all
 }
 
 // lagging is detecting with a member on the last value.
