@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
 
@@ -106,15 +107,9 @@ func TestBudgetOrder(t *testing.T) {
 		t.Errorf("%v were granted", got)
 	}
 	other.end() // one holds 1
-	if got := see(); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("%v were granted, used %d", got, b.used)
-	}
-	if b.used != 7 {
-		t.Errorf("%d bytes are used", b.used)
-	}
+	expect.Same(t, []string{"a", "b", "c"}, see(), "granted, of ", b.used, " used")
+	expect.Same(t, 7, b.used, "bytes used")
 	one.end()
 	one.add(5)
-	if b.used != 0 {
-		t.Errorf("%d bytes are used at the end", b.used)
-	}
+	expect.Same(t, 0, b.used, "bytes used at the end")
 }

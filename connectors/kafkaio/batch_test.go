@@ -19,8 +19,7 @@ var someBatch = Batch{
 // incomplete one is an error.
 func TestBatchCoder(t *testing.T) {
 	b := encodeBatch(someBatch)
-	got, err := decodeBatch(b)
-	expect.OK(t, err)
+	got := expect.Get(decodeBatch(b))(t)
 	expect.Same(t, someBatch, got)
 	first := len(encodeBatch(Batch{someBatch.Records[:1], someBatch.Times[:1]}))
 	for n := 1; n < len(b); n++ {

@@ -32,35 +32,24 @@ func TestOneConnection(t *testing.T) {
 		ctx := context30(t)
 		expect.OK(t, client.Check(ctx))
 		expect.OK(t, client.Check(ctx))
-		topics, err := client.describe(ctx, []string{"in", "out"})
-		expect.OK(t, err)
-		_, err = client.Create(ctx, "out", 6, nil)
-		expect.OK(t, err)
-		_, err = client.Create(ctx, t.Name(), 1, nil)
-		expect.OK(t, err)
-		_, err = client.Config(ctx, "out", "cleanup.policy")
-		expect.OK(t, err)
+		topics := expect.Get(client.describe(ctx, []string{"in", "out"}))(t)
+		expect.Get(client.Create(ctx, "out", 6, nil))(t)
+		expect.Get(client.Create(ctx, t.Name(), 1, nil))(t)
+		expect.Get(client.Config(ctx, "out", "cleanup.policy"))(t)
 		partitions := partitionsOf(topics)
-		_, err = client.committed(ctx, "g", partitions)
-		expect.OK(t, err)
+		expect.Get(client.committed(ctx, "g", partitions))(t)
 		expect.OK(t, client.commit(ctx, "g", map[string]committed{"in-3": {0, "note"}}))
 		for _, at := range []int64{atFirst, atEnd, 0} {
-			_, err = client.offsets(ctx, partitions, at, true)
-			expect.OK(t, err)
+			expect.Get(client.offsets(ctx, partitions, at, true))(t)
 		}
-		found, err := client.committed(ctx, "g", partitions)
-		expect.OK(t, err)
+		found := expect.Get(client.committed(ctx, "g", partitions))(t)
 		if len(found) != 1 || found["in-3"] != (committed{0, "note"}) {
 			t.Errorf("committed is %v", found)
 		}
 	}
 	start()
-	if greetings != 3 {
-		t.Errorf("%d connections with 3 brokers", greetings)
-	}
+	expect.Same(t, 3, greetings, "connections with 3 brokers")
 	client.Close()
 	start()
-	if greetings != 6 {
-		t.Errorf("%d connections after a restart", greetings)
-	}
+	expect.Same(t, 6, greetings, "connections after a restart")
 }

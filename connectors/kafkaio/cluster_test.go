@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,15 +34,13 @@ func writeFile(t testing.TB, text string) string {
 
 // server is the TLS of a broker at 127.0.0.1.
 func server(t testing.TB, c kafkatest.Certificates) *tls.Config {
-	pair, err := tls.LoadX509KeyPair(c.ServerCert, c.ServerKey)
-	expect.OK(t, err)
+	pair := expect.Get(tls.LoadX509KeyPair(c.ServerCert, c.ServerKey))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
 // serve answers each connection to a loopback port by f.
 func serve(t testing.TB, f func(net.Conn)) Cluster {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.OK(t, err)
+	ln := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -63,8 +59,7 @@ func serve(t testing.TB, f func(net.Conn)) Cluster {
 
 // nobody is the address of a port at which nothing listens.
 func nobody(t testing.TB) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.OK(t, err)
+	ln := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ln.Close()
 	return ln.Addr().String()
 }
@@ -82,8 +77,7 @@ func TestCheck(t *testing.T) {
 	}))
 	mutual := func(most uint16) Cluster {
 		config := server(t, certs)
-		ca, err := os.ReadFile(certs.CA)
-		expect.OK(t, err)
+		ca := expect.Get(os.ReadFile(certs.CA))(t)
 		config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, x509.NewCertPool(), most
 		config.ClientCAs.AppendCertsFromPEM(ca)
 		return one(t, kfake.TLS(config))
@@ -176,10 +170,18 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the password is in %q", got)
 			}
 			// Whoever asks something gets the same answer.
-			if _, err := asks(t, c).Partitions(within(), nil); test.want != "" && test.name != "advertised" && (err == nil || !like(err.Error(), want)) {
-				t.Errorf("got from Partitions %v\nwant %s", err, want)
+			if _, err := asks(t, c).Partitions(within(), nil); test.want != "" && test.name != "advertised" {
+				says(t, err, want, "Partitions")
 			}
 		})
+	}
+}
+
+// says fails the test if err is not the wanted sentence, where each "…" stands for anything.
+func says(t testing.TB, err error, want string, what ...any) {
+	t.Helper()
+	if err == nil || !like(err.Error(), want) {
+		t.Errorf("%s: got %v\nwant %s", fmt.Sprint(what...), err, want)
 	}
 }
 
@@ -224,9 +226,8 @@ func TestTopics(t *testing.T) {
 		{[]string{"nothing-like-it"}, `topic "nothing-like-it" does not exist: create it, or correct its name`},
 		{[]string{"measurements", "other-topic", "alert"}, `topics "alert" (did you mean "alerts"?), "other-topic" do not exist: create them, or correct their names`},
 	} {
-		if _, err := asks(t, c).Partitions(ctx, test.topics); err == nil || err.Error() != test.want {
-			t.Errorf("%q: got %v\nwant %s", test.topics, err, test.want)
-		}
+		_, err := asks(t, c).Partitions(ctx, test.topics)
+		says(t, err, test.want, test.topics)
 	}
 
 	for _, test := range []struct {
@@ -241,15 +242,13 @@ func TestTopics(t *testing.T) {
 		{"default", 0, nil, true, 5},
 	} {
 		created, err := asks(t, c).Create(ctx, test.topic, test.partitions, test.config)
-		if err != nil || created != test.created {
-			t.Errorf("Create %q: got %v, %v; want %v", test.topic, created, err, test.created)
-		}
+		expect.OK(t, err)
+		expect.Same(t, test.created, created, "Create ", test.topic)
 		if info := k.TopicInfo(test.topic); info == nil {
 			t.Errorf("topic %q does not exist", test.topic)
 		}
-		if got, err := asks(t, c).Partitions(ctx, []string{test.topic}); err != nil || got[test.topic] != test.want {
-			t.Errorf("topic %q has %d partitions (%v), want %d", test.topic, got[test.topic], err, test.want)
-		}
+		got := expect.Get(asks(t, c).Partitions(ctx, []string{test.topic}))(t)
+		expect.Same(t, test.want, got[test.topic], "partitions of ", test.topic)
 	}
 	for _, test := range []struct {
 		code *kerr.Error
@@ -279,9 +278,8 @@ func TestTopics(t *testing.T) {
 	if config, err = asks(t, c).Config(ctx, "alerts"); err != nil || len(config) < 3 {
 		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
 	}
-	if _, err = asks(t, c).Config(ctx, "alert"); err == nil || !like(err.Error(), `topic "alert" (did you mean "alerts"?) does not exist: …`) {
-		t.Error(err)
-	}
+	_, err = asks(t, c).Config(ctx, "alert")
+	says(t, err, `topic "alert" (did you mean "alerts"?) does not exist: …`)
 }
 
 func TestTopicsForbidden(t *testing.T) {
@@ -310,9 +308,7 @@ func TestTopicsForbidden(t *testing.T) {
 		{writer, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
 		{write, `user "ann" may not write to topic "seen": allow the operation Write on it`},
 	} {
-		if test.err == nil || test.err.Error() != test.want {
-			t.Errorf("got  %v\nwant %s", test.err, test.want)
-		}
+		says(t, test.err, test.want)
 	}
 }
 
@@ -344,39 +340,15 @@ func TestClusterRefused(t *testing.T) {
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: "x"}}, "tls.cert and tls.key belong together: give both or neither"},
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: folder + "/none", Key: "x"}}, "tls.cert: " + folder + "/none cannot be read: no such file or directory"},
 	} {
-		if err := asks(t, test.cluster).Check(context30(t)); err == nil || !like(err.Error(), test.want) {
-			t.Errorf("got  %v\nwant %s", err, test.want)
-		}
-		if _, err := openWriter(Sink{Cluster: test.cluster}, quiet); err == nil || !like(err.Error(), test.want) {
-			t.Errorf("got from a writer %v\nwant %s", err, test.want)
-		}
+		says(t, asks(t, test.cluster).Check(context30(t)), test.want)
+		_, err := openWriter(Sink{Cluster: test.cluster}, quiet)
+		says(t, err, test.want, "a writer")
 	}
 }
 
 func TestAddresses(t *testing.T) {
-	got, err := Cluster{Brokers: []string{"a", "b:1", "::1", "[::1]:2", "[::1]", "127.0.0.1"}}.addresses()
-	expect.OK(t, err)
+	got := expect.Get(Cluster{Brokers: []string{"a", "b:1", "::1", "[::1]:2", "[::1]", "127.0.0.1"}}.addresses())(t)
 	expect.Same(t, []string{"a:9092", "b:1", "[::1]:9092", "[::1]:2", "[::1]:9092", "127.0.0.1:9092"}, got)
-}
-
-// A cluster travels to workers as JSON; a writer, by kafka-go, then connects as Check
-// does.
-func TestClusterOfAWriter(t *testing.T) {
-	certs := kafkatest.NewCertificates(t)
-	for secret, file := range map[string]string{"a secret ": "a secret \n", "a": "a\r\n", "none": "none"} { // line ends
-		c := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", secret), kfake.TLS(server(t, certs)), kfake.SeedTopics(3, "x"))
-		c.TLS = &TLS{CA: certs.CA}
-		c.SASL = &SASL{Mechanism: "SCRAM-SHA-256", Username: "ann", Password: Secret{File: writeFile(t, file)}}
-		var worker Cluster
-		b, err := json.Marshal(c)
-		expect.OK(t, errors.Join(err, json.Unmarshal(b, &worker)))
-		w, err := openWriter(Sink{Cluster: worker, Topic: "x"}, quiet)
-		expect.OK(t, err)
-		defer w.Close()
-		if n, err := w.partitions(context30(t)); err != nil || n != 3 {
-			t.Errorf("%q: got %d, %v", secret, n, err)
-		}
-	}
 }
 
 // TestNewPassword: a reader, a writer and the owner of a changelog go on when the password
@@ -415,8 +387,7 @@ func TestNewPassword(t *testing.T) {
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}
 
 	w, r := newWriter(t, c, "out"), startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
-	o, err := own(context30(t), c, "states", "", batchBytes)
-	expect.OK(t, err)
+	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	in := newWriter(t, c, "in")
 	for i := range 3 {
@@ -446,33 +417,6 @@ func TestNewPassword(t *testing.T) {
 				t.Errorf("%s: %d logins with a new password", name, logins-before)
 			}
 			mu.Unlock()
-		}
-	}
-}
-
-// TestPasswordRefused: each client logs in twice if the broker refuses the password, and
-// then gives the reason.
-func TestPasswordRefused(t *testing.T) {
-	expect.Long(t, "pauses between requests")
-	t.Parallel() // it waits for another password
-	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "states"))
-	var logins atomic.Int32
-	k.ControlKey(int16(kmsg.SASLAuthenticate), func(kmsg.Request) (kmsg.Response, error, bool) {
-		k.KeepControl()
-		logins.Add(1)
-		return nil, nil, false
-	})
-	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: writeFile(t, "other")}}
-	d, err := c.dialer()
-	expect.OK(t, err)
-	for name, connect := range map[string]func() error{
-		"link":     func() error { _, err := c.connect(t.Context(), c.Brokers[0]); return err },
-		"kafka-go": func() error { _, err := d.transport().Dial(t.Context(), "tcp", c.Brokers[0]); return err },
-		"franz-go": func() error { _, err := d.dialPatiently(t.Context(), "tcp", c.Brokers[0]); return err },
-	} {
-		logins.Store(0)
-		if err := connect(); err == nil || !like(err.Error(), `broker … refuses the login of user "ann" by PLAIN: …`) || logins.Load() != 2 {
-			t.Errorf("%s: %d logins, and the error %v", name, logins.Load(), err)
 		}
 	}
 }

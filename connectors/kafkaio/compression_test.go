@@ -31,14 +31,12 @@ func TestCompression(t *testing.T) {
 				codecs <- req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records[attributes] & 7
 				return nil, nil, false
 			})
-			w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: "out", Compression: test.compression}, quiet)
-			expect.OK(t, err)
+			sink := Sink{Cluster: c, Topic: "out", Compression: test.compression}
+			w := expect.Get(NewWriter(context30(t), sink, quiet))(t)
 			t.Cleanup(func() { w.Close() })
 			value := bytes.Repeat([]byte("value "), 1000)
 			expect.OK(t, w.Write(context30(t), []Message{{Key: []byte("k"), Value: value}}))
-			if got := <-codecs; got != test.codec {
-				t.Errorf("codec %d, want %d", got, test.codec)
-			}
+			expect.Same(t, test.codec, <-codecs, "codec")
 			if got := kafkatest.Dial(c.Brokers).Consume(t, "out"); len(got) != 1 || !bytes.Equal(got[0].Value, value) {
 				t.Errorf("%d records come back, or another value", len(got))
 			}
@@ -47,10 +45,8 @@ func TestCompression(t *testing.T) {
 }
 
 func TestUnknownCompression(t *testing.T) {
-	const want = `compression "brotli" of topic "out" is unknown: give one of none, gzip, snappy, lz4, zstd`
-	if _, err := openWriter(Sink{Cluster: Cluster{Brokers: []string{"b:1"}}, Topic: "out", Compression: "brotli"}, quiet); err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
+	_, err := openWriter(Sink{Cluster: Cluster{Brokers: []string{"b:1"}}, Topic: "out", Compression: "brotli"}, quiet)
+	says(t, err, `compression "brotli" of topic "out" is unknown: give one of none, gzip, snappy, lz4, zstd`)
 }
 
 // BenchmarkCompression encodes batches of a megabyte of estimates. MB/s are of bytes
@@ -58,10 +54,8 @@ func TestUnknownCompression(t *testing.T) {
 func BenchmarkCompression(b *testing.B) {
 	filter := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	for _, brief := range []bool{true, false} {
-		est, err := keyed.NewEstimator(keyed.Config{Filter: filter, Order: keyed.Arrival})
-		expect.OK(b, err)
-		layout, err := layouts.NewLayout(filter)
-		expect.OK(b, err)
+		est := expect.Get(keyed.NewEstimator(keyed.Config{Filter: filter, Order: keyed.Arrival}))(b)
+		layout := expect.Get(layouts.NewLayout(filter))(b)
 		layout.Brief = brief
 		rng := rand.New(rand.NewPCG(1, 2))
 		tracks := map[string]*keyed.Track{}

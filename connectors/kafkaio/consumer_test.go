@@ -67,9 +67,7 @@ func TestLag(t *testing.T) {
 	manual(c).Produce(t, ticking("lagging", 0, n)...)
 	r := startReading(t, Source{Cluster: c, Topics: []string{"lagging"}, Poll: time.Nanosecond}, nil)
 	for len(r.got) < n {
-		if _, err := r.call(context30(t)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(r.call(context30(t)))(t)
 		if lag := lagOf("lagging-0"); len(r.got) > 0 && lag != int64(n-len(r.got)) {
 			t.Fatalf("%d of %d records taken, lag %d", len(r.got), n, lag)
 		}
@@ -98,9 +96,7 @@ func TestUnreadable(t *testing.T) {
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
-			if b.err == nil || b.err.Error() != test.want {
-				t.Errorf("%v\nwant %s", b.err, test.want)
-			}
+			says(t, b.err, test.want)
 			if resume := strings.Contains(test.want, "created again"); errors.As(b.err, new(*ResumeError)) != resume {
 				t.Errorf("%v: a ResumeError is %t", b.err, !resume)
 			}

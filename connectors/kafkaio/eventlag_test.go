@@ -1,6 +1,7 @@
 package kafkaio
 
 import (
+	"hafvf/internal/testing/expect"
 	"testing"
 	"time"
 
@@ -154,23 +155,15 @@ func TestLagOfABacklog(t *testing.T) {
 		return Record{Position: Position{Offset: offset}, Time: t.Add(lag)}
 	}
 	c.look(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
-	if p.lag.usual != 0 {
-		t.Errorf("equal times show a lag of %v", p.lag.usual)
-	}
-	if got := c.lagOf(p); got != lagUnknown {
-		t.Errorf("without any it is %v", got)
-	}
+	expect.Same(t, time.Duration(0), p.lag.usual, "lag of equal times")
+	expect.Same(t, lagUnknown, c.lagOf(p), "without any")
 	other, ahead := &part{}, &part{}
 	ahead.lag.add(base, []time.Duration{-time.Hour})
 	c.parts = []*part{p, ahead}
-	if got := c.lagOf(p); got != lagUnknown {
-		t.Errorf("with that of a time ahead of the clock it is %v", got)
-	}
+	expect.Same(t, lagUnknown, c.lagOf(p), "with that of a time ahead of the clock")
 	other.lag.add(base, []time.Duration{time.Minute})
 	c.parts = []*part{p, other, ahead}
-	if got := c.lagOf(p); got != other.lag.usual {
-		t.Errorf("with that of others it is %v", got)
-	}
+	expect.Same(t, other.lag.usual, c.lagOf(p), "with that of others")
 	c.look(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
 	if got := p.lag.usual; got < time.Minute || got > 63*time.Second {
 		t.Errorf("timestamps show a lag of %v", got)

@@ -149,8 +149,7 @@ func transactions(t *testing.T, c Cluster) {
 	dial := kafkatest.Dial(c.Brokers)
 	dial.CreateTopic(t, "tx", 1, nil)
 	transact := func(id string) *kgo.Client {
-		cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.TransactionalID(id), kgo.DefaultProduceTopic("tx"), kgo.MaxVersions(kversion.V3_5_0()))
-		expect.OK(t, err)
+		cl := expect.Get(kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.TransactionalID(id), kgo.DefaultProduceTopic("tx"), kgo.MaxVersions(kversion.V3_5_0())))(t)
 		t.Cleanup(cl.Close)
 		return cl
 	}

@@ -24,8 +24,7 @@ import (
 
 func described(t testing.TB, c Cluster, name string) topic {
 	t.Helper()
-	topics, err := asks(t, c).describe(context30(t), []string{name})
-	expect.OK(t, err)
+	topics := expect.Get(asks(t, c).describe(context30(t), []string{name}))(t)
 	return topics[name]
 }
 
@@ -66,8 +65,7 @@ func beginIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConf
 
 func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
 	t.Helper()
-	r, err := begin(t, c, more)
-	expect.OK(t, err)
+	r := expect.Get(begin(t, c, more))(t)
 	return r
 }
 
@@ -239,8 +237,7 @@ func TestHead(t *testing.T) {
 
 func (r run) foundNow(t testing.TB) map[string]committed {
 	t.Helper()
-	found, err := r.groupOffsets(context30(t), partitionsOf(r.topics))
-	expect.OK(t, err)
+	found := expect.Get(r.groupOffsets(context30(t), partitionsOf(r.topics)))(t)
 	return found
 }
 
@@ -294,9 +291,7 @@ func TestChangelogLost(t *testing.T) {
 			}
 			r.must(2)
 			expect.OK(t, r.Close(context30(t), true))
-			if got := string(begun(t, c, test.config).Restored()["k"]); got != "2" {
-				t.Errorf("the run after that restores %q", got)
-			}
+			expect.Same(t, "2", string(begun(t, c, test.config).Restored()["k"]), "restored by the run after that")
 		})
 	}
 }
@@ -354,7 +349,7 @@ func TestTopicMadeAgain(t *testing.T) {
 			kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)
 			manual(c).Produce(t, ticking("in", 0, test.records)...)
 			if test.late {
-				recommit(t, c, found)
+				expect.OK(t, asks(t, c).commit(context30(t), "g", found))
 			}
 			_, err := begin(t, c, test.config)
 			cannotResume(t, err, test.want)
@@ -368,12 +363,6 @@ func TestTopicMadeAgain(t *testing.T) {
 			begun(t, c, test.config).must(3)
 		})
 	}
-}
-
-// recommit commits offsets of the group g again, with what was said of them.
-func recommit(t testing.TB, c Cluster, offsets map[string]committed) {
-	t.Helper()
-	expect.OK(t, asks(t, c).commit(context30(t), "g", offsets))
 }
 
 // TestTopicMadeAgainMeanwhile: the source ends in words, on whatever runner.

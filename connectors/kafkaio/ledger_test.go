@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -47,8 +46,7 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 	if cfg.Log == nil {
 		cfg.Log = quiet
 	}
-	l, err := OpenLedger(context30(t), cfg)
-	expect.OK(t, err)
+	l := expect.Get(OpenLedger(context30(t), cfg))(t)
 	t.Cleanup(func() { l.Close(context.Background(), false) })
 	return l
 }
@@ -98,9 +96,7 @@ func TestQuietMoments(t *testing.T) {
 	if l.Busy() <= 0 {
 		t.Error("with a record in flight it is not busy")
 	}
-	if err := l.Close(ctx, true); err == nil {
-		t.Error("closed with a record in flight, as if all had gone well")
-	}
+	expect.Error(t, l.Close(ctx, true), "", "closed with a record in flight")
 	expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
 }
 
@@ -163,15 +159,12 @@ func TestOwnerJoins(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	o, err := own(context30(t), c, "states", "", batchBytes)
-	expect.OK(t, err)
+	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	for range 3 {
 		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
 	}
-	if produced != 3 {
-		t.Errorf("%d requests to produce", produced)
-	}
+	expect.Same(t, 3, produced, "requests to produce")
 }
 
 // TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as
@@ -184,9 +177,7 @@ func TestLagOfAStuckRun(t *testing.T) {
 		t.Helper()
 		l.cfg.Client.ends.asked = time.Time{} // long ago
 		lags, age := l.Lag()
-		if d := cmp.Diff(map[string]int64{"in-0": want}, lags); d != "" {
-			t.Errorf("%s (-want +got):\n%s", when, d)
-		}
+		expect.Same(t, map[string]int64{"in-0": want}, lags, when)
 		return age
 	}
 	manual(c).Produce(t, ticking("in", 0, 10)...)
@@ -206,9 +197,7 @@ func TestChangelogPolicy(t *testing.T) {
 		name := "states-" + strings.ReplaceAll(policy, ",", "-")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, name, 1, map[string]string{"cleanup.policy": policy})
 		_, err := OpenLedger(context30(t), LedgerConfig{Client: asks(t, c), Changelog: name, Log: quiet})
-		if want := fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy); err == nil || err.Error() != want {
-			t.Errorf("%v\nwant %s", err, want)
-		}
+		says(t, err, fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy))
 	}
 }
 

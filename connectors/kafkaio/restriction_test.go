@@ -120,8 +120,7 @@ func recode[T any](t expect.T, v T) T {
 	enc, dec := beam.NewElementEncoder(reflect.TypeFor[T]()), beam.NewElementDecoder(reflect.TypeFor[T]())
 	var b bytes.Buffer
 	expect.OK(t, enc.Encode(v, &b))
-	got, err := dec.Decode(&b)
-	expect.OK(t, err)
+	got := expect.Get(dec.Decode(&b))(t)
 	return got.(T)
 }
 

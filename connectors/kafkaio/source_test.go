@@ -39,8 +39,7 @@ func startReading(t testing.TB, src Source, ledger *Ledger) *reading {
 	r := &reading{t: t, fn: &readFn{Source: src, Run: t.Name()}, ledger: ledger}
 	readers := max(1, len(src.Readers))
 	for i := range readers {
-		rest, err := src.deal(t.Context(), ledger, i, readers)
-		expect.OK(t, err)
+		rest := expect.Get(src.deal(t.Context(), ledger, i, readers))(t)
 		r.rests = append(r.rests, rest)
 		r.marks = append(r.marks, r.fn.InitialWatermarkEstimatorState(0, rest, nil))
 	}
@@ -295,16 +294,14 @@ func TestRecords(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for i, et := range r.times {
-		if want := mtime.FromTime(got[i].Time); et != want {
-			t.Errorf("record %d has the event time %v, want %v", i, et, want)
-		}
+		expect.Same(t, mtime.FromTime(got[i].Time), et, "event time of record ", i)
 	}
 }
 
 // TestOversized: their neighbours are whole.
 func TestOversized(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(64 << 20)}))
-	type seen struct{ key, value, headers, oversized int }
+	type seen struct{ Key, Value, Headers, Oversized int }
 	var want, got []seen
 	for _, codec := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.ZstdCompression()} {
 		client := kafkatest.Dial(c.Brokers, kgo.ProducerBatchCompression(codec), kgo.ProducerBatchMaxBytes(32<<20))
@@ -323,9 +320,7 @@ func TestOversized(t *testing.T) {
 	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"in"}}) {
 		got = append(got, seen{len(r.Key), len(r.Value), len(r.Headers), r.Oversized})
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	expect.Same(t, want, got)
 }
 
 // TestAddedWhileSplit: a partition that is found when the rest belongs to another call
@@ -335,9 +330,7 @@ func TestAddedWhileSplit(t *testing.T) {
 	t.Parallel()
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Poll: time.Nanosecond}, nil)
-	if _, err := r.call(context30(t)); err != nil {
-		t.Fatal(err)
-	}
+	expect.Get(r.call(context30(t)))(t)
 	name := t.Name() + "/0"
 	v, _ := consumers.Load(name)
 	before := v.(*consumer)

@@ -46,8 +46,7 @@ func context30(t testing.TB) context.Context {
 
 func newWriter(t testing.TB, c Cluster, topic string) *Writer {
 	t.Helper()
-	w, err := NewWriter(context30(t), Sink{Cluster: c, Topic: topic}, quiet)
-	expect.OK(t, err)
+	w := expect.Get(NewWriter(context30(t), Sink{Cluster: c, Topic: topic}, quiet))(t)
 	t.Cleanup(func() { w.Close() })
 	return w
 }
@@ -124,9 +123,7 @@ func TestPartitionWithoutKey(t *testing.T) {
 			}
 		}
 	}
-	if len(used) != 3 {
-		t.Errorf("200 calls used partitions %v of 3", used)
-	}
+	expect.Same(t, 3, len(used), "partitions of 200 calls: ", used)
 }
 
 // checkOrder checks that each partition of a topic has the messages of its keys,
@@ -134,8 +131,7 @@ func TestPartitionWithoutKey(t *testing.T) {
 // are.
 func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
 	t.Helper()
-	n, err := asks(t, c).Partitions(context30(t), []string{topic})
-	expect.OK(t, err)
+	n := expect.Get(asks(t, c).Partitions(context30(t), []string{topic}))(t)
 	var total int
 	got := map[int32][]string{}
 	seen := map[string]bool{}
@@ -322,20 +318,16 @@ func TestWriteRefused(t *testing.T) {
 		})
 	}
 
-	if _, err := NewWriter(ctx, Sink{Cluster: c, Topic: "uot"}, quiet); err == nil || !like(err.Error(), `topic "uot" (did you mean "out"?) does not exist: …`) {
-		t.Errorf("got %v for a topic that does not exist", err)
-	}
-	if _, err := NewWriter(ctx, Sink{Cluster: Cluster{Brokers: []string{nobody(t)}}, Topic: "out"}, quiet); err == nil || !like(err.Error(), "broker … refuses the connection: …") {
-		t.Errorf("got %v for a broker that does not exist", err)
-	}
+	_, err := NewWriter(ctx, Sink{Cluster: c, Topic: "uot"}, quiet)
+	says(t, err, `topic "uot" (did you mean "out"?) does not exist: …`)
+	_, err = NewWriter(ctx, Sink{Cluster: Cluster{Brokers: []string{nobody(t)}}, Topic: "out"}, quiet)
+	says(t, err, "broker … refuses the connection: …")
 
 	w := newWriter(t, c, "gone")
 	w.grace = 50 * time.Millisecond
 	expect.OK(t, w.Write(ctx, numbered(1, nil)))
 	expect.OK(t, k.DeleteTopic("gone"))
-	if err := w.Write(ctx, numbered(1, nil)); err == nil || !like(err.Error(), `topic "gone" does not exist, or no longer: create it (…)`) {
-		t.Errorf("got %v for a topic that was deleted", err)
-	}
+	says(t, w.Write(ctx, numbered(1, nil)), `topic "gone" does not exist, or no longer: create it (…)`)
 }
 
 func TestTooLarge(t *testing.T) {
@@ -356,9 +348,7 @@ func TestTooLarge(t *testing.T) {
 	large := Message{Key: []byte("k"), ID: "in-0-17", Value: make([]byte, 30_000)}
 	rng.Read(large.Value)
 	err := w.Write(context30(t), append(msgs[:5:5], large))
-	if want := `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`; err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	says(t, err, `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`)
 }
 
 func TestPasses(t *testing.T) {
@@ -383,8 +373,6 @@ func TestPasses(t *testing.T) {
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false},
 		{errors.New("something else"), false},
 	} {
-		if got := passes(bare(test.err)); got != test.want {
-			t.Errorf("%v: got %v, want %v", test.err, got, test.want)
-		}
+		expect.Same(t, test.want, passes(bare(test.err)), test.err)
 	}
 }

@@ -46,9 +46,7 @@ func (m made) bytes(t testing.TB) []byte {
 	} else if m.codec != 0 {
 		var out bytes.Buffer
 		w := m.codec.Codec().NewWriter(&out)
-		if _, err := w.Write(plain); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(w.Write(plain))(t)
 		expect.OK(t, w.Close())
 		b.Records = out.Bytes()
 	}
