@@ -13,8 +13,7 @@ func TestBatchCoder(t *testing.T) {
 		{Source: "stdin", Path: "-", Position: 1 << 40, Index: 1, Raw: []byte{}, Reason: "not UTF-8"},
 	}}
 	b := encodeBatch(want)
-	got, err := decodeBatch(b)
-	expect.OK(t, err)
+	got := expect.Get(decodeBatch(b))(t)
 	expect.Same(t, want, got)
 	first := len(encodeBatch(Batch{want.Records[:1]}))
 	for n := 1; n < len(b); n++ {

@@ -48,8 +48,7 @@ func readCSV(t expect.T, text string, src Source) ([]got, error) {
 }
 
 func TestCSV(t *testing.T) {
-	semicolon, section := ktx, ktx
-	semicolon.Delimiter = ";"
+	section := ktx
 	section.Delimiter = "§"
 	const head = "key,time,x\n"
 	good := func(line int64, key string) got {
@@ -64,15 +63,11 @@ func TestCSV(t *testing.T) {
 		{"plain", ktx, head + "a,t,1\nb,t,1\n", []got{good(2, "a"), good(3, "b")}},
 		{"no line end at the end", ktx, head + "a,t,1", []got{good(2, "a")}},
 		{"no rows", ktx, head, nil},
-		{"no rows, no line end", ktx, "key,time,x", nil},
 		{"columns in another order, and more", ktx, "x,more,key,time\n1,2,a,t\n", []got{{2, "a|t|1", "", "1,2,a,t"}}},
 		{"CRLF", ktx, "key,time,x\r\na,t,1\r\n\"b\",t,1\r\n", []got{good(2, "a"), {3, "b|t|1", "", `"b",t,1`}}},
-		{"byte order mark", ktx, "\ufeff" + head + "a,t,1\n", []got{good(2, "a")}},
 		{"byte order mark before a quote", ktx, "\ufeff\"key\",time,x\na,t,1\n", []got{good(2, "a")}},
 		{"blank lines", ktx, "\n" + head + "\n\r\na,t,1\n\n\n", []got{good(5, "a")}},
 		{"empty fields", ktx, head + ",,\n", []got{{2, "||", "", ",,"}}},
-		{"empty quoted fields", ktx, head + `"","",""`, []got{{2, "||", "", `"","",""`}}},
-		{"semicolons", semicolon, "key;time;x\na,b;t;1\n", []got{{2, "a,b|t|1", "", "a,b;t;1"}}},
 		{"delimiter of two bytes", section, "key§time§x\na§\"t\"§1\n", []got{{2, "a|t|1", "", `a§"t"§1`}}},
 		{"quotes", ktx, head + `"a,""b""",t,"1"`, []got{{2, `a,"b"|t|1`, "", `"a,""b""",t,"1"`}}},
 		{"record of several lines", ktx, head + "\"a\n\nb\",t,1\nc,t,1\n",
@@ -86,9 +81,6 @@ func TestCSV(t *testing.T) {
 			{2, "", "a quote inside a field without quotes, at byte 2 of the record", `a"b,t,1`}, good(3, "b")}},
 		{"text after a quote", ktx, head + "\"a\"b,t,1\nb,t,1\n", []got{
 			{2, "", "text after a closing quote, at byte 4 of the record", `"a"b,t,1`}, good(3, "b")}},
-		{"quote never closed", ktx, head + "a,t,\"1\nb,t,1\nc,t,1\n", []got{
-			{2, "", "a quote is opened and not closed before the end of the file", `a,t,"1`},
-			good(3, "b"), good(4, "c")}},
 		{"quote closed by a stray one", ktx, head + "a,t,\"1\nb,t,1\nc,t,\"1\nd,t,1\n", []got{
 			{2, "", "text after a closing quote, at byte 19 of the record", `a,t,"1`},
 			good(3, "b"),
@@ -106,8 +98,7 @@ func TestCSV(t *testing.T) {
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all, err := readCSV(t, tt.text, tt.src)
-			expect.OK(t, err)
+			all := expect.Get(readCSV(t, tt.text, tt.src))(t)
 			expect.Same(t, tt.want, all)
 		})
 	}
@@ -179,21 +170,15 @@ func TestLongLine(t *testing.T) {
 	const length = 100 << 20
 	for _, format := range []string{CSV, JSONLines} {
 		t.Run(format, func(t *testing.T) {
-			long := io.MultiReader(
-				strings.NewReader("key,time,x\n"),
-				io.LimitReader(repeat("abcdefg,"), length),
-				strings.NewReader("\nb,t,1\n"))
+			long := strings.NewReader("key,time,x\n" + strings.Repeat("abcdefg,", length/8) + "\nb,t,1\n")
 			var next func() (Record, error)
 			var l *lines
 			if format == CSV {
-				c, err := newCSVReader(io.NopCloser(long), "f.csv", ktx)
-				expect.OK(t, err)
+				c := expect.Get(newCSVReader(io.NopCloser(long), "f.csv", ktx))(t)
 				next, l = c.next, c.lines
 			} else {
 				j := newJSONLReader(io.NopCloser(long), "f.jsonl")
-				if _, err := j.next(); err != nil {
-					t.Fatal(err)
-				}
+				expect.Get(j.next())(t)
 				next, l = j.next, j.lines
 			}
 			rec, err := next()
@@ -210,45 +195,6 @@ func TestLongLine(t *testing.T) {
 				t.Errorf("the buffer has grown to %d bytes", len(l.buf))
 			}
 		})
-	}
-}
-
-// repeat returns a reader that reads s for ever.
-func repeat(s string) io.Reader { return &repeater{text: []byte(s)} }
-
-type repeater struct {
-	text []byte
-	at   int
-}
-
-func (r *repeater) Read(p []byte) (int, error) {
-	n := copy(p, r.text[r.at:])
-	r.at = (r.at + n) % len(r.text)
-	for n+len(r.text) <= len(p) && r.at == 0 {
-		n += copy(p[n:], r.text)
-	}
-	return n, nil
-}
-
-// An open quote costs its own line only, however much text follows.
-func TestOpenQuoteInLargeFile(t *testing.T) {
-	row := "k,t,1\n"
-	n := MaxRecord/len(row) + 1000
-	text := "key,time,x\nk,t,\"1\n" + strings.Repeat(row, n)
-	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", ktx)
-	expect.OK(t, err)
-	rec, err := c.next()
-	if want := fmt.Sprintf("a quote is opened and not closed within %d bytes", MaxRecord); err != nil || rec.Reason != want {
-		t.Fatalf("%q, %v", rec.Reason, err)
-	}
-	for i := range n {
-		rec, err := c.next()
-		if err != nil || rec.Reason != "" || rec.Position != int64(i)+3 {
-			t.Fatalf("row %d: %+v, %v", i, rec, err)
-		}
-	}
-	if _, err := c.next(); err != io.EOF {
-		t.Errorf("at the end: %v", err)
 	}
 }
 
@@ -301,7 +247,7 @@ func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, 
 }
 
 func FuzzCSV(f *testing.F) {
-	for _, s := range []string{"a,t,1\n", "\"a\nb\",t,1\r\n\n", "a,\"t\nb,t,1\nc,\"t,1", "\xff\x00\n\"\"\"", "a,t,1111111111111111111111111111111111111\n"} {
+	for _, s := range []string{"a,t,1\n", "\"a\nb\",t,1\r\n\n", "a,\"t\nb,t,1\nc,\"t,1", "\xff\x00\n\"\"\"", "a,t,1111111111111111111111111111111111111\n", "a,t,\"1\n" + strings.Repeat("a,t,1\n", 9)} {
 		f.Add([]byte(s), uint8(40), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, rows []byte, longest, chunk uint8) {
@@ -360,8 +306,7 @@ func TestCSVRoundTrip(t *testing.T) {
 			}
 			text += strings.Join(row, ",") + "\n"
 		}
-		all, err := readCSV(t, text, ktx)
-		expect.OK(t, err)
+		all := expect.Get(readCSV(t, text, ktx))(t)
 		var fields []string
 		for _, r := range all {
 			fields = append(fields, r.Fields)

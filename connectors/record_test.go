@@ -28,8 +28,7 @@ func gz(t *testing.T, text string) string {
 
 func zst(t *testing.T, text string) string {
 	t.Helper()
-	z, err := zstd.NewWriter(nil)
-	expect.OK(t, err)
+	z := expect.Get(zstd.NewWriter(nil))(t)
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
@@ -109,9 +108,7 @@ func TestOpen(t *testing.T) {
 				dir = filepath.Dir(dir)
 			}
 			want := strings.ReplaceAll(tt.error, "%s", dir)
-			if text := errorText(err); text != want {
-				t.Errorf("got  %s\nwant %s", text, want)
-			}
+			expect.Same(t, want, errorText(err))
 		})
 	}
 }
@@ -143,8 +140,7 @@ func TestTruncated(t *testing.T) {
 
 func TestJSONLines(t *testing.T) {
 	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
-	all, err := drain(t, j.next)
-	expect.OK(t, err)
+	all := expect.Get(drain(t, j.next))(t)
 	want := []got{
 		{1, "", "", `{"a":1}`},
 		{4, "", "not UTF-8: byte 0xff at byte 7 of the record", "{\"b\":\"\xff\"}"},
@@ -182,9 +178,7 @@ func writeParquet(t *testing.T, rows []pqRow) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := parquet.NewGenericWriter[pqRow](&b, parquet.MaxRowsPerRowGroup(1000), parquet.PageBufferSize(2000))
-	if _, err := w.Write(rows); err != nil {
-		t.Fatal(err)
-	}
+	expect.Get(w.Write(rows))(t)
 	expect.OK(t, w.Close())
 	return b.String()
 }
@@ -199,11 +193,9 @@ func TestParquetSource(t *testing.T) {
 	})
 	src := pqAll
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
-	rd, err := Open(src)
-	expect.OK(t, err)
+	rd := expect.Get(Open(src))(t)
 	defer rd.Close()
-	all, err := drain(t, rd.Next)
-	expect.OK(t, err)
+	all := expect.Get(drain(t, rd.Next))(t)
 	const nano, micro = "2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"
 	want := []string{
 		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1|-12.05",
@@ -238,9 +230,7 @@ func TestDecimalText(t *testing.T) {
 		{parquet.ByteArrayValue([]byte{0x80}), 0, "-128"},
 		{parquet.ByteArrayValue(nil), 2, "0.00"},
 	} {
-		if got := decimalText(test.v.Kind(), test.scale)(test.v); got != test.want {
-			t.Errorf("%v, scale %d: got %s, want %s", test.v, test.scale, got, test.want)
-		}
+		expect.Same(t, test.want, decimalText(test.v.Kind(), test.scale)(test.v), test.v, ", scale ", test.scale)
 	}
 }
 

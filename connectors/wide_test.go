@@ -173,9 +173,7 @@ func TestFieldsAreBounded(t *testing.T) {
 	expect.OK(t, err)
 	w := parquet.NewGenericWriter[row](f)
 	rows := []row{{Key: strings.Repeat("k", 1<<20)}, {Key: strings.Repeat("k", 1<<20)}, {Key: "k"}}
-	if _, err := w.Write(rows); err != nil {
-		t.Fatal(err)
-	}
+	expect.Get(w.Write(rows))(t)
 	expect.OK(t, w.Close())
 	f.Close()
 	rd, err := Open(Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "time", Values: []string{"X"}})

@@ -35,8 +35,7 @@ var someColumns = []Column{
 // content returns the names in dir and the bytes of the file called name.
 func content(t *testing.T, path string) (names []string, text string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(path))
-	expect.OK(t, err)
+	entries := expect.Get(os.ReadDir(filepath.Dir(path)))(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -75,17 +74,14 @@ func TestWriter(t *testing.T) {
 		text, err := io.ReadAll(r)
 		expect.OK(t, errors.Join(err, r.Close()))
 		expect.Same(t, tt.want, string(text))
-		if err := w.Write(nil); err == nil {
-			t.Error("Write after Commit succeeds")
-		}
+		expect.Error(t, w.Write(nil), "", "Write after Commit")
 	}
 }
 
 // A spreadsheet that opens a CSV runs no text of it as a formula.
 func TestCSVHasNoFormulas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
-	w, err := Create(Sink{Format: CSV, Path: path, Columns: []Column{{"key", String}, {"x", Number}}})
-	expect.OK(t, err)
+	w := expect.Get(Create(Sink{Format: CSV, Path: path, Columns: []Column{{"key", String}, {"x", Number}}}))(t)
 	want := "key,x\n"
 	for _, c := range []struct{ key, want string }{
 		{"=1+1", "'=1+1"}, {"+a", "'+a"}, {"-a", "'-a"}, {"@a", "'@a"}, {"\ta", "'\ta"}, {"\ra", "\"'\ra\""}, {"-1-1", "'-1-1"},
@@ -129,9 +125,7 @@ func TestWriterParquet(t *testing.T) {
 			t.Fatalf("columns %v", names)
 		}
 	}
-	if len(pf.RowGroups()) != 2 {
-		t.Errorf("%d row groups", len(pf.RowGroups()))
-	}
+	expect.Same(t, 2, len(pf.RowGroups()), "row groups")
 	src := Source{Format: Parquet, Path: path, Key: []string{"key"}, Time: "t", Values: []string{"x", "x.1", "levels.1.alpha", "s", "ok", "none", "nowhere.0.a"}}
 	rd, err := Open(src)
 	expect.OK(t, err)
@@ -141,16 +135,12 @@ func TestWriterParquet(t *testing.T) {
 		t.Fatal(len(all), err)
 	}
 	for i, want := range []string{"a|2026-01-02T03:04:05.6Z|[1,2.50]|2.5|1|q\"u,o\nte|1||", "b||3||||||"} {
-		if all[i].Fields != want {
-			t.Errorf("got  %q\nwant %q", all[i].Fields, want)
-		}
+		expect.Same(t, want, all[i].Fields)
 	}
 	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []Column{{"key", Number}}})
 	expect.OK(t, err)
 	defer w.Abort()
-	if err := w.Write([]byte("\"a\"\n")); errorText(err) != path+` cannot be written: column "key": "a" is not a number` {
-		t.Error(err)
-	}
+	expect.Same(t, path+` cannot be written: column "key": "a" is not a number`, errorText(w.Write([]byte("\"a\"\n"))))
 }
 
 func TestCreateErrors(t *testing.T) {
@@ -171,9 +161,8 @@ func TestCreateErrors(t *testing.T) {
 		{Sink{Format: Parquet, Path: "-", Columns: columns}, "parquet cannot be written to standard output: give a file"},
 		{Sink{Format: Parquet, Path: dir + "/o.gz", Columns: columns}, dir + "/o.gz: parquet is compressed inside the file already: leave out .gz"},
 	} {
-		if _, err := Create(tt.sink); errorText(err) != tt.want {
-			t.Errorf("got  %v\nwant %s", err, tt.want)
-		}
+		_, err := Create(tt.sink)
+		expect.Same(t, tt.want, errorText(err))
 	}
 	if names, _ := content(t, dir+"/o"); !cmp.Equal(names, []string{"file"}) {
 		t.Errorf("the folder holds %v", names)
@@ -185,15 +174,10 @@ func TestAbort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
 	write(t, path, "before")
 	for _, fail := range []bool{false, true} {
-		w, err := Create(Sink{Format: CSV, Path: path, Columns: someColumns})
-		expect.OK(t, err)
+		w := expect.Get(Create(Sink{Format: CSV, Path: path, Columns: someColumns}))(t)
 		if fail {
-			if err := w.Write([]byte("1\t2\n")); err == nil {
-				t.Error("a row is taken that is too short")
-			}
-			if err := w.Commit(); err == nil {
-				t.Error("Commit succeeds after an error")
-			}
+			expect.Error(t, w.Write([]byte("1\t2\n")), "", "a row that is too short")
+			expect.Error(t, w.Commit(), "", "Commit after an error")
 		} else {
 			w.Abort()
 		}
@@ -235,8 +219,7 @@ func TestAppend(t *testing.T) {
 			}
 			want := tt.want
 			for i := range 2 { // the second time there is nothing to repair
-				w, err := Create(Sink{Format: tt.format, Path: path, Columns: []Column{{"a", ""}, {"b", ""}}, Append: true})
-				expect.OK(t, err)
+				w := expect.Get(Create(Sink{Format: tt.format, Path: path, Columns: []Column{{"a", ""}, {"b", ""}}, Append: true}))(t)
 				line, row := fmt.Sprintf("{\"a\":%d,\"b\":\"l\\nm\"}\n", i), fmt.Sprintf("%d,\"l\nm\"\n", i)
 				if tt.format == CSV {
 					line = fmt.Sprintf("%d\t\"l\\nm\"\n", i)
@@ -288,30 +271,10 @@ func TestAppendErrors(t *testing.T) {
 			write(t, path, tt.before)
 		}
 		_, err := Create(Sink{Format: tt.format, Path: path, Columns: columns, Append: true})
-		if errorText(err) != path+tt.want {
-			t.Errorf("got  %v\nwant %s", err, path+tt.want)
-		}
+		expect.Same(t, path+tt.want, errorText(err))
 		if _, text := content(t, filepath.Join(dir, "o.csv")); tt.before != "" && tt.name == "o.csv" && text != tt.before {
 			t.Errorf("%s is now %q", tt.name, text)
 		}
-	}
-}
-
-func TestCommitReplaces(t *testing.T) {
-	dir := t.TempDir()
-	path, link := filepath.Join(dir, "o.jsonl"), filepath.Join(dir, "link")
-	write(t, path, "before")
-	expect.OK(t, os.Chmod(path, 0o600))
-	expect.OK(t, os.Symlink(path, link))
-	w, err := Create(Sink{Format: JSONLines, Path: link})
-	expect.OK(t, err)
-	expect.OK(t, w.Write([]byte("{}\n")))
-	expect.OK(t, w.Commit())
-	_, text := content(t, path)
-	info, _ := os.Stat(path)
-	to, _ := os.Readlink(link)
-	if text != "{}\n" || info.Mode().Perm() != 0o600 || to != path {
-		t.Errorf("%q, %v, the link leads to %q", text, info.Mode(), to)
 	}
 }
 
@@ -328,9 +291,7 @@ func TestDevices(t *testing.T) {
 		w, err := Create(sink)
 		expect.OK(t, err)
 		const want = "/dev/full cannot be written: no space left on device"
-		if err := w.Write([]byte(lines)); errorText(err) != want {
-			t.Errorf("Write: %v", err)
-		}
+		expect.Same(t, want, errorText(w.Write([]byte(lines))))
 		if err := w.Commit(); errorText(err) != want {
 			t.Errorf("Commit: %v", err)
 		}
@@ -364,8 +325,7 @@ func TestStandardOutput(t *testing.T) {
 
 func TestWriteIsConcurrent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
-	w, err := Create(Sink{Format: JSONLines, Path: path})
-	expect.OK(t, err)
+	w := expect.Get(Create(Sink{Format: JSONLines, Path: path}))(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -394,8 +354,7 @@ func chunkOf(line string) []byte { return append(Chunk(nil).Begin([]byte("k"), "
 
 func TestWriteTransform(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
-	w, err := Create(Sink{Format: JSONLines, Path: path})
-	expect.OK(t, err)
+	w := expect.Get(Create(Sink{Format: JSONLines, Path: path}))(t)
 	books := account.Open(account.Keeper{})
 	defer books.Close()
 	account.Attach(books, "out", w)

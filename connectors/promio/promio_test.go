@@ -122,8 +122,7 @@ func (s *store) writer(t *testing.T) *writer {
 	s.samples = map[string]bool{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler))
-	expect.OK(t, err)
+	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}, slog.New(slog.DiscardHandler)))(t)
 	return w
 }
 
@@ -134,8 +133,7 @@ func records(t *testing.T, keys, n int) (all []sample) {
 		for at := 1; at <= n; at++ {
 			key := fmt.Sprintf("k%d", i)
 			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
-			s, err := sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)})
-			expect.OK(t, err)
+			s := expect.Get(sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)}))(t)
 			if want := [...]float64{0, 1, -3, 5, 1}; !math.IsNaN(s.values[0]) || [4]float64(s.values[1:]) != [4]float64(want[1:]) {
 				t.Fatalf("%v instead of %v", s.values, want)
 			}
@@ -192,29 +190,6 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A pause is not longer than the policy's, whatever the server asks for.
-func TestWriteRetryAfter(t *testing.T) {
-	expect.Long(t, "pauses between requests")
-	requests := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if requests++; requests < 3 {
-			w.Header().Set("Retry-After", []string{"86400", "Sun, 06 Nov 2194 08:49:37 GMT"}[requests-1])
-			w.WriteHeader([]int{503, 429}[requests-1])
-		}
-	}))
-	t.Cleanup(s.Close)
-	was := patience
-	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
-	t.Cleanup(func() { patience = was })
-	w, err := newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil)
-	expect.OK(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := w.write(ctx, records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != nil || requests != 3 {
-		t.Errorf("%d requests, %v", requests, err)
-	}
-}
-
 // What is no refusal of samples ends the run and says what to do.
 func TestWriteFails(t *testing.T) {
 	expect.Long(t, "pauses between requests")
@@ -266,13 +241,15 @@ func hurry(t *testing.T) {
 }
 
 // A partial answer is asked for again, or taken where the config says so; one to which the server has
-// only notes is whole. What is no answer of Prometheus at all ends a run that has had none.
+// only notes, which the log has once, is whole. What is no answer of Prometheus at all ends a run that
+// has had none, and is waited for later.
 func TestPartial(t *testing.T) {
 	hurry(t)
 	for _, c := range []struct {
 		name     string
 		partial  string
 		attempts int
+		windows  int
 		texts    []string
 		asked    int
 		partials int64
@@ -280,14 +257,15 @@ func TestPartial(t *testing.T) {
 		err      string
 		log      string // warnings
 	}{
-		{"thanos", Wait, 0, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
-		{"victoria", Wait, 0, []string{victoria, whole}, 2, 1, 1, "", "answers in part; the run waits for the rest: isPartial is true"},
-		{"taken", Take, 0, []string{warned}, 1, 1, 0, "", "answers in part; the run takes what there is: store s3: deadline exceeded"},
-		{"taken of victoria", Take, 3, []string{victoria}, 1, 1, 0, "", "answers in part; the run takes what there is: isPartial is true"},
-		{"attempts", Wait, 3, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; source.prometheus.partial: take", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
-		{"notes", Wait, 0, []string{annotated}, 1, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
-		{"login page", Wait, 0, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
-		{"other JSON", Wait, 0, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
+		{"thanos", Wait, 0, 1, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"victoria", Wait, 0, 1, []string{victoria, whole}, 2, 1, 1, "", "answers in part; the run waits for the rest: isPartial is true"},
+		{"taken", Take, 0, 1, []string{warned}, 1, 1, 0, "", "answers in part; the run takes what there is: store s3: deadline exceeded"},
+		{"taken of victoria", Take, 3, 1, []string{victoria}, 1, 1, 0, "", "answers in part; the run takes what there is: isPartial is true"},
+		{"attempts", Wait, 3, 1, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; source.prometheus.partial: take", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"notes", Wait, 0, 2, []string{annotated}, 2, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
+		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
+		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
+		{"login page later", Wait, 0, 2, []string{whole, login, login, whole}, 4, 0, 1, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked, tally, told := 0, &Tally{}, &strings.Builder{}
@@ -296,7 +274,10 @@ func TestPartial(t *testing.T) {
 			expect.OK(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			all, _, err := r.next(ctx, time.Unix(1200, 0), 1)
+			var all []Series
+			for i := 0; i < c.windows && err == nil; i++ {
+				all, _, err = r.next(ctx, time.Unix(int64(1200+60*i), 0), 1)
+			}
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v", err)
 			}
@@ -313,31 +294,8 @@ func TestPartial(t *testing.T) {
 					warnings = append(warnings, "notes "+m[1])
 				}
 			}
-			if got := strings.Join(warnings, ", "); got != c.log {
-				t.Errorf("the log has %q", got)
-			}
-			if c.name == "notes" { // once per text
-				if _, _, err := r.next(ctx, time.Unix(1260, 0), 1); err != nil || strings.Count(told.String(), "PromQL") != 3 {
-					t.Errorf("%v, %s", err, told)
-				}
-			}
+			expect.Same(t, c.log, strings.Join(warnings, ", "), "the log")
 		})
-	}
-}
-
-// A login page in place of a server that has answered is waited for, as one that is away.
-func TestLoginPageLater(t *testing.T) {
-	hurry(t)
-	asked := 0
-	r, err := newReader(Source{Server: answers(t, &asked, whole, login, login, whole), Query: "up", Step: time.Minute, MaxSeries: 9}, slog.New(slog.DiscardHandler), &Tally{})
-	expect.OK(t, err)
-	for i := range 2 {
-		if all, _, err := r.next(t.Context(), time.Unix(int64(1200+60*i), 0), 1); err != nil || len(all) != 1 {
-			t.Errorf("%d series, %v", len(all), err)
-		}
-	}
-	if asked != 4 {
-		t.Errorf("%d queries", asked)
 	}
 }
 

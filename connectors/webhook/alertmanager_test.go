@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/internal/testing/expect"
 )
 
@@ -23,12 +21,9 @@ func TestLabelsOfSeries(t *testing.T) {
 		{`{"key":"pump-1","kind":"change"}`, nil, map[string]string{"alertname": "hafvf", "key": "pump-1", "kind": "change"}},
 		{`{"key":"up{job=\"a\"","kind":"incident","id":"i"}`, nil, map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i"}},
 	} {
-		b, err := forAlertmanager([]byte(c.record), false, c.names)
-		expect.OK(t, err)
+		b := expect.Get(forAlertmanager([]byte(c.record), false, c.names))(t)
 		var got posted
 		expect.OK(t, json.Unmarshal(b, &got))
-		if diff := cmp.Diff(c.want, got.Labels); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", c.record, diff)
-		}
+		expect.Same(t, c.want, got.Labels, c.record)
 	}
 }

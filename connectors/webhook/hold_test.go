@@ -85,9 +85,7 @@ func TestWriteHeld(t *testing.T) {
 	beam.ParDo0(s, &catchFn{}, refused)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := direct.Execute(ctx, p); err != nil {
-		t.Fatal(err)
-	}
+	expect.Get(direct.Execute(ctx, p))(t)
 	mu.Lock()
 	defer mu.Unlock()
 	caught.Lock()
@@ -95,9 +93,7 @@ func TestWriteHeld(t *testing.T) {
 	if len(taken) != 19 || taken["7"] != 0 || fmt.Sprint(caught.ids) != "[7]" {
 		t.Errorf("taken %v, refused %v", taken, caught.ids)
 	}
-	if n := len(Shared()); n != 1 {
-		t.Errorf("%d outboxes", n)
-	}
+	expect.Same(t, 1, len(Shared()), "outboxes")
 }
 
 // What waits in a state survives its process: another one sends it.

@@ -35,8 +35,7 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []conn
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Sink.Timeout = time.Second
-	o, err := OpenOutbox(cfg, kept)
-	expect.OK(t, err)
+	o := expect.Get(OpenOutbox(cfg, kept))(t)
 	return o, func() []connectors.Refused {
 		mu.Lock()
 		defer mu.Unlock()
@@ -49,8 +48,7 @@ func alert(i int) Alert { return Alert{ID: fmt.Sprint(i), Text: fmt.Appendf(nil,
 // away is a URL where nobody answers yet, and a function that has a receiver answer there.
 func away(t *testing.T, h http.Handler) (url string, come func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.OK(t, err)
+	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	l.Close()
 	server := &http.Server{Handler: h}
@@ -75,9 +73,7 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	o, buried := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var want []string
 	for i := range 250 {
-		if _, err := o.Put(alert(i)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(o.Put(alert(i)))(t)
 		want = append(want, string(alert(i).Text))
 	}
 	for o.Stats().Away.IsZero() {
@@ -112,9 +108,7 @@ func TestOutboxGathers(t *testing.T) {
 	defer server.Close()
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}})
 	for i := range 300 {
-		if _, err := o.Put(alert(i)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(o.Put(alert(i)))(t)
 	}
 	o.Close(time.Minute, 0)
 	if requests > 10 || len(r.bodies) != 300 || o.bytes != 0 {
@@ -142,9 +136,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	url, _ := away(t, nil)
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}})
 	for i := range most {
-		if _, err := o.Put(alert(i)); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(o.Put(alert(i)))(t)
 	}
 	for o.Stats().Away.IsZero() {
 		time.Sleep(10 * time.Millisecond)

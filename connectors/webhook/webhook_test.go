@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/badserver"
 	"hafvf/internal/testing/expect"
@@ -61,8 +59,7 @@ func receive(t *testing.T, code int) (*receiver, *httptest.Server) {
 
 func client(t *testing.T, s Sink) *Client {
 	t.Helper()
-	c, err := NewClient(s)
-	expect.OK(t, err)
+	c := expect.Get(NewClient(s))(t)
 	return c
 }
 
@@ -94,9 +91,7 @@ func TestHeadersMayBeSecret(t *testing.T) {
 		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: file}}, "x-team": {Text: "ops"}}})
 	expect.OK(t, first(c.Post(context.Background(), [][]byte{[]byte(`{}`)})))
 	for name, want := range map[string]string{"Authorization": "Bearer x", "X-Team": "ops", "Content-Type": "application/json"} {
-		if got := r.headers.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		expect.Same(t, want, r.headers.Get(name), name)
 	}
 }
 
@@ -127,9 +122,8 @@ func TestAlertmanager(t *testing.T) {
 		record("recovered", "2026-01-01T01:00:00Z", `"2026-01-01T00:00:00Z"`),
 		incident("opened", "s0/r1"), incident("closed", "s0"),
 	}))
-	if err != nil || path != "/prefix/api/v2/alerts" {
-		t.Errorf("%s: %v", path, err)
-	}
+	expect.OK(t, err)
+	expect.Same(t, "/prefix/api/v2/alerts", path)
 	alert := func(kind string, times ...string) map[string]any {
 		a := map[string]any{
 			"labels":      map[string]any{"alertname": "hafvf", "key": `a "b"`, "kind": kind},
@@ -160,9 +154,7 @@ func TestAlertmanager(t *testing.T) {
 		alert("silent", "2026-01-01T00:00:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
 		ofIncident("s0/r1", "2026-01-01T00:00:00Z"), ofIncident("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
 	}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, got)
 }
 
 // Of a receiver that is told of ends, novelties and changes last until then.
@@ -174,8 +166,8 @@ func TestAlertmanagerEnds(t *testing.T) {
 		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":3.4}`,
 		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":null}`,
 	} {
-		b, err := forAlertmanager([]byte(`{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",`+rest), true, nil)
-		expect.OK(t, err)
+		record := `{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",` + rest
+		b := expect.Get(forAlertmanager([]byte(record), true, nil))(t)
 		var got []posted
 		expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
 		for _, p := range got {
@@ -245,13 +237,9 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 			records = append(records, []byte(`"`+text+`"`))
 		}
 		refused := c.Post(t.Context(), records)
-		if diff := gocmp.Diff(want, taken); diff != "" {
-			t.Errorf("%d: %s", code, diff)
-		}
+		expect.Same(t, want, taken, code)
 		for i, why := range refused {
-			if (why != nil) != (i == 0 || i == 13) {
-				t.Errorf("%d: record %d: %v", code, i, why)
-			}
+			expect.Same(t, i == 0 || i == 13, why != nil, code, ": record ", i, ": ", why)
 		}
 		server.Close()
 	}
