@@ -45,15 +45,13 @@ var examples = []string{"plaintext.yaml", "tls.yaml", "mutual-tls.yaml", "sasl-p
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text := expect.Get(os.ReadFile(path))(t)
-	return text
+	return expect.Get(os.ReadFile(path))(t)
 }
 
 func graph(t *testing.T, example string, set ...string) *pipeline.Graph {
 	t.Helper()
 	cfg := expect.Get(config.Parse(example, read(t, example), set))(t)
-	g := expect.Get(pipeline.Compose(cfg))(t)
-	return g
+	return expect.Get(pipeline.Compose(cfg))(t)
 }
 
 // composition is what the tests look at in a compose file.
@@ -81,9 +79,7 @@ type service struct {
 
 func compose(t *testing.T, path string) (c composition) {
 	t.Helper()
-	if err := yaml.Unmarshal(read(t, path), &c); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	expect.OK(t, yaml.Unmarshal(read(t, path), &c))
 	return c
 }
 
@@ -136,9 +132,7 @@ func (c composition) check(t *testing.T, name string) {
 			}
 		}
 		for _, secret := range s.Secrets {
-			if c.Secrets[secret].File != "./secrets/"+secret {
-				t.Errorf("%s: the secret %s is in %q", name, secret, c.Secrets[secret].File)
-			}
+			expect.Same(t, "./secrets/"+secret, c.Secrets[secret].File, name, ": the secret ", secret)
 		}
 		if s.Build.Dockerfile != "" {
 			text := string(read(t, filepath.Join(s.Build.Context, s.Build.Dockerfile)))
@@ -172,9 +166,8 @@ func TestCompose(t *testing.T) {
 		config, _, _ := strings.Cut(s.Volumes[0], ":")
 		text := string(read(t, config))
 		for secret := range c.Secrets {
-			if strings.Contains(text, "/run/secrets/"+secret) != slices.Contains(s.Secrets, secret) {
-				t.Errorf("%s and %s do not agree about the secret %s", name, config, secret)
-			}
+			named := strings.Contains(text, "/run/secrets/"+secret)
+			expect.Same(t, slices.Contains(s.Secrets, secret), named, name, " and ", config, " about the secret ", secret)
 		}
 	}
 	c := compose(t, "compose.yaml")
@@ -297,9 +290,7 @@ func launch(t *testing.T, g *pipeline.Graph, metrics *pipeline.Metrics) (stop fu
 		close(stopped)
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		case <-time.After(time.Minute):
 			t.Fatal("the run does not stop")
 		}
@@ -308,18 +299,9 @@ func launch(t *testing.T, g *pipeline.Graph, metrics *pipeline.Metrics) (stop fu
 
 func await(t *testing.T, b *kafkatest.Broker, topic string, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if exists(t, b, topic) {
-			if got := stored(t, b, topic); got == n {
-				return
-			} else if got > n {
-				t.Fatalf("%s has %d records instead of %d", topic, got, n)
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come to hold %d records", topic, n)
-		}
-	}
+	expect.Soon(t, fmt.Sprintf("%s has %d records", topic, n), func() bool {
+		return exists(t, b, topic) && stored(t, b, topic) == n
+	})
 }
 
 func exists(t *testing.T, b *kafkatest.Broker, topic string) (ok bool) {
@@ -491,16 +473,4 @@ func panels(t *testing.T, file string) map[string]string {
 		}
 	}
 	return all
-}
-
-func TestMutualTLS(t *testing.T) {
-	b := kafkatest.Start(t, kafkatest.Config{ClientAuth: true})
-	b.CreateTopic(t, "observations", 4, nil)
-	observe(t, b, 0, 300)
-	c := b.Certificates
-	g := graph(t, "mutual-tls.yaml", "source.kafka.brokers=[\""+b.Addr()+"\"]",
-		"source.kafka.tls.ca="+c.CA, "source.kafka.tls.cert="+c.ClientCert, "source.kafka.tls.key="+c.ClientKey)
-	stop := launch(t, g, nil)
-	await(t, b, "estimates", 300)
-	stop()
 }

@@ -18,12 +18,6 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// versions of Flink and of Beam's runner, as the tests run them.
-func installed(t *testing.T) (dependencies []string, flink string) {
-	t.Helper()
-	return dependenciesOf(t, "../internal/testing/flinktest/install.go")
-}
-
 // dependenciesOf are the elements of a POM that name what Maven fetches.
 func dependenciesOf(t *testing.T, path string) (lines []string, flink string) {
 	t.Helper()
@@ -37,7 +31,7 @@ func dependenciesOf(t *testing.T, path string) (lines []string, flink string) {
 
 // The images have the jars that the tests run with.
 func TestFlinkImages(t *testing.T) {
-	tested, version := installed(t)
+	tested, version := dependenciesOf(t, "../internal/testing/flinktest/install.go")
 	// It is in the distribution already, and the job server has no use for it.
 	tested = slices.DeleteFunc(tested, func(d string) bool { return strings.Contains(d, "rocksdb") })
 	built, pom := dependenciesOf(t, "flink/pom.xml")
@@ -156,16 +150,13 @@ func TestComposeFlink(t *testing.T) {
 		t.Errorf("%s: %d slots, and the job takes %d", name, slots, r.Parallelism)
 	}
 	endpoint, _, err := net.SplitHostPort(r.Cluster.Endpoint)
-	if err != nil || c.Services[endpoint].Image != "hafvf-jobserver" {
-		t.Errorf("runner.endpoint %s: %v", r.Cluster.Endpoint, err)
-	}
+	expect.OK(t, err)
+	expect.Same(t, "hafvf-jobserver", c.Services[endpoint].Image, "runner.endpoint ", r.Cluster.Endpoint)
 	rest, err := url.Parse(r.Cluster.REST)
 	if err != nil || rest.Hostname() != config["rest.address"] || rest.Port() != config["rest.port"] || c.Services[rest.Hostname()].Image != "hafvf-flink" {
 		t.Errorf("runner.rest %s: %v", r.Cluster.REST, err)
 	}
-	if want := []string{"--flink-master=" + rest.Host}; !slices.Equal(c.Services[endpoint].Command, want) {
-		t.Errorf("the job server's arguments are %q instead of %q", c.Services[endpoint].Command, want)
-	}
+	expect.Same(t, []string{"--flink-master=" + rest.Host}, c.Services[endpoint].Command, "the job server's arguments")
 	for _, key := range []string{"state.checkpoints.dir", "state.savepoints.dir", "state.backend.rocksdb.localdir"} {
 		folder := strings.TrimPrefix(config[key], "file://")
 		for at, s := range c.Services {

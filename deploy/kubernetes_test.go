@@ -25,99 +25,88 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// manifests are the objects of deploy/kubernetes.
-type manifests struct {
-	namespaces      map[string]core.Namespace
-	accounts        map[string]core.ServiceAccount
-	roles           map[string]rbac.Role
-	bindings        map[string]rbac.RoleBinding
-	networkPolicies map[string]networking.NetworkPolicy
-	configs         map[string]core.ConfigMap
-	claims          map[string]core.PersistentVolumeClaim
-	services        map[string]core.Service
-	deployments     map[string]apps.Deployment
-	budgets         map[string]policy.PodDisruptionBudget
-	jobs            map[string]batch.Job
+// manifests are the objects of deploy/kubernetes. Of a kind no two have one name.
+type manifests []object
+
+type object interface {
+	GetName() string
+	GetNamespace() string
+}
+
+// made makes an object of a kind.
+func made[T any, P interface {
+	*T
+	object
+}]() object {
+	return P(new(T))
+}
+
+var kinds = map[string]func() object{
+	"v1 Namespace":                             made[core.Namespace],
+	"v1 ServiceAccount":                        made[core.ServiceAccount],
+	"rbac.authorization.k8s.io/v1 Role":        made[rbac.Role],
+	"rbac.authorization.k8s.io/v1 RoleBinding": made[rbac.RoleBinding],
+	"networking.k8s.io/v1 NetworkPolicy":       made[networking.NetworkPolicy],
+	"v1 ConfigMap":                             made[core.ConfigMap],
+	"v1 PersistentVolumeClaim":                 made[core.PersistentVolumeClaim],
+	"v1 Service":                               made[core.Service],
+	"apps/v1 Deployment":                       made[apps.Deployment],
+	"policy/v1 PodDisruptionBudget":            made[policy.PodDisruptionBudget],
+	"batch/v1 Job":                             made[batch.Job],
+}
+
+// of are the objects of a kind, by name.
+func of[T object](m manifests) map[string]T {
+	all := map[string]T{}
+	for _, o := range m {
+		if o, ok := o.(T); ok {
+			all[o.GetName()] = o
+		}
+	}
+	return all
 }
 
 // loadManifests decodes them as Kubernetes does, where a field that there is not is
 // an error.
-func loadManifests(t *testing.T) manifests {
+func loadManifests(t *testing.T) (m manifests) {
 	t.Helper()
 	files := expect.Get(filepath.Glob("kubernetes/*/*.yaml"))(t)
-	m := manifests{
-		map[string]core.Namespace{}, map[string]core.ServiceAccount{}, map[string]rbac.Role{}, map[string]rbac.RoleBinding{},
-		map[string]networking.NetworkPolicy{}, map[string]core.ConfigMap{}, map[string]core.PersistentVolumeClaim{}, map[string]core.Service{},
-		map[string]apps.Deployment{}, map[string]policy.PodDisruptionBudget{}, map[string]batch.Job{},
-	}
+	seen := map[string]bool{}
 	for _, file := range append(files, "kubernetes/job.yaml", "kubernetes/prometheus.yaml") {
 		for text := range strings.SplitSeq(string(read(t, file)), "\n---\n") {
 			var is struct{ APIVersion, Kind string }
-			if err := yaml.Unmarshal([]byte(text), &is); err != nil {
-				t.Fatalf("%s: %v", file, err)
+			expect.OK(t, yaml.Unmarshal([]byte(text), &is))
+			kind := is.APIVersion + " " + is.Kind
+			if kinds[kind] == nil {
+				t.Fatalf("%s: there is no %s", file, kind)
 			}
-			decode(t, file, text, is.APIVersion+" "+is.Kind, map[string]func() error{
-				"v1 Namespace":                             into(text, m.namespaces),
-				"v1 ServiceAccount":                        into(text, m.accounts),
-				"rbac.authorization.k8s.io/v1 Role":        into(text, m.roles),
-				"rbac.authorization.k8s.io/v1 RoleBinding": into(text, m.bindings),
-				"networking.k8s.io/v1 NetworkPolicy":       into(text, m.networkPolicies),
-				"v1 ConfigMap":                             into(text, m.configs),
-				"v1 PersistentVolumeClaim":                 into(text, m.claims),
-				"v1 Service":                               into(text, m.services),
-				"apps/v1 Deployment":                       into(text, m.deployments),
-				"policy/v1 PodDisruptionBudget":            into(text, m.budgets),
-				"batch/v1 Job":                             into(text, m.jobs),
-			})
+			o := kinds[kind]()
+			// As the API server: with the case of names, which encoding/json passes over.
+			b, err := yaml.YAMLToJSONStrict([]byte(text))
+			expect.OK(t, err)
+			strict, err := json.UnmarshalStrict(b, o)
+			if err := errors.Join(append(strict, err)...); err != nil {
+				t.Fatalf("%s: %s: %v\n%s", file, kind, err, text)
+			}
+			_, cluster := o.(*core.Namespace)
+			name, space := o.GetName(), o.GetNamespace()
+			if seen[kind+name] || cluster != (space == "") || !cluster && space != "hafvf" {
+				t.Fatalf("%s: the name %q in the namespace %q is taken, or the namespace is another", file, name, space)
+			}
+			seen[kind+name] = true
+			m = append(m, o)
 		}
 	}
 	return m
 }
 
-func decode(t *testing.T, file, text, kind string, known map[string]func() error) {
-	t.Helper()
-	f := known[kind]
-	if f == nil {
-		t.Fatalf("%s: there is no %s", file, kind)
-	}
-	if err := f(); err != nil {
-		t.Fatalf("%s: %s: %v\n%s", file, kind, err, text)
-	}
-}
-
-// into decodes an object into those of its kind, by name.
-func into[T any](text string, all map[string]T) func() error {
-	return func() error {
-		var o T
-		// As the API server: with the case of names, which encoding/json passes over.
-		b, err := yaml.YAMLToJSONStrict([]byte(text))
-		if err != nil {
-			return err
-		}
-		strict, err := json.UnmarshalStrict(b, &o)
-		if err := errors.Join(append(strict, err)...); err != nil {
-			return err
-		}
-		meta := any(&o).(interface {
-			GetName() string
-			GetNamespace() string
-		})
-		_, cluster := any(&o).(*core.Namespace)
-		if _, twice := all[meta.GetName()]; twice || cluster != (meta.GetNamespace() == "") || !cluster && meta.GetNamespace() != "hafvf" {
-			return fmt.Errorf("the name %q in the namespace %q is taken, or the namespace is another", meta.GetName(), meta.GetNamespace())
-		}
-		all[meta.GetName()] = o
-		return nil
-	}
-}
-
 // pods are the templates of all pods, by the name of what makes them.
 func (m manifests) pods() map[string]core.PodTemplateSpec {
 	all := map[string]core.PodTemplateSpec{}
-	for name, d := range m.deployments {
+	for name, d := range of[*apps.Deployment](m) {
 		all[name] = d.Spec.Template
 	}
-	for name, j := range m.jobs {
+	for name, j := range of[*batch.Job](m) {
 		all[name] = j.Spec.Template
 	}
 	return all
@@ -135,18 +124,15 @@ func matches(selector, labels map[string]string) bool {
 // What the objects refer to is there, and the pods are such as the namespace takes.
 func TestKubernetes(t *testing.T) {
 	m := loadManifests(t)
-	if m.namespaces["hafvf"].Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
-		t.Error("the namespace takes any pod")
-	}
+	takes := of[*core.Namespace](m)["hafvf"].Labels["pod-security.kubernetes.io/enforce"]
+	expect.Same(t, "restricted", takes, "what the namespace takes")
 	for name, pod := range m.pods() {
 		m.checkPod(t, name, pod)
 	}
-	for name, d := range m.deployments {
-		if !cmp.Equal(d.Spec.Selector.MatchLabels, d.Spec.Template.Labels) {
-			t.Errorf("%s: its pods are not its own", name)
-		}
+	for name, d := range of[*apps.Deployment](m) {
+		expect.Same(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels, name, ": its pods")
 	}
-	for name, s := range m.services {
+	for name, s := range of[*core.Service](m) {
 		found := false
 		for _, pod := range m.pods() {
 			found = found || matches(s.Spec.Selector, pod.Labels) && slices.ContainsFunc(containers(pod.Spec), func(c core.Container) bool {
@@ -157,17 +143,15 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("the service %s has no pods that listen on its port", name)
 		}
 	}
-	for name, b := range m.budgets {
-		if !cmp.Equal(b.Spec.Selector, m.deployments[name].Spec.Selector) {
-			t.Errorf("the budget %s is of no pods", name)
-		}
+	for name, b := range of[*policy.PodDisruptionBudget](m) {
+		expect.Same(t, of[*apps.Deployment](m)[name].Spec.Selector, b.Spec.Selector, "the pods of the budget ", name)
 	}
-	for name, b := range m.bindings {
-		if _, ok := m.roles[b.RoleRef.Name]; !ok || m.accounts[b.Subjects[0].Name].Name == "" {
+	for name, b := range of[*rbac.RoleBinding](m) {
+		if _, ok := of[*rbac.Role](m)[b.RoleRef.Name]; !ok || of[*core.ServiceAccount](m)[b.Subjects[0].Name] == nil {
 			t.Errorf("the binding %s binds nothing: %+v", name, b)
 		}
 	}
-	for _, rule := range m.networkPolicies["hafvf"].Spec.Ingress {
+	for _, rule := range of[*networking.NetworkPolicy](m)["hafvf"].Spec.Ingress {
 		for _, p := range rule.Ports {
 			port := p.Port.IntVal
 			if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods())), func(pod core.PodTemplateSpec) bool {
@@ -193,7 +177,7 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 	if all == nil || all.RunAsNonRoot == nil || !*all.RunAsNonRoot || all.SeccompProfile == nil || all.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("%s: the namespace does not take it: %+v", name, all)
 	}
-	if account := pod.Spec.ServiceAccountName; account != "" && m.accounts[account].Name == "" {
+	if account := pod.Spec.ServiceAccountName; account != "" && of[*core.ServiceAccount](m)[account] == nil {
 		t.Errorf("%s: there is no account %s", name, account)
 	} else if account == "" && (pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken) {
 		t.Errorf("%s is given a token that it does not need", name)
@@ -201,10 +185,10 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 	volumes := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		volumes[v.Name] = false
-		if v.ConfigMap != nil && m.configs[v.ConfigMap.Name].Name == "" {
+		if v.ConfigMap != nil && of[*core.ConfigMap](m)[v.ConfigMap.Name] == nil {
 			t.Errorf("%s: there is no ConfigMap %s", name, v.ConfigMap.Name)
 		}
-		if v.PersistentVolumeClaim != nil && m.claims[v.PersistentVolumeClaim.ClaimName].Name == "" {
+		if c := v.PersistentVolumeClaim; c != nil && of[*core.PersistentVolumeClaim](m)[c.ClaimName] == nil {
 			t.Errorf("%s: there is no claim %s", name, v.PersistentVolumeClaim.ClaimName)
 		}
 	}
@@ -229,9 +213,7 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 				user = *u
 			}
 		}
-		if fmt.Sprint(user) != users[c.Image] {
-			t.Errorf("%s runs as another user than the image %s is for: %v", at, c.Image, user)
-		}
+		expect.Same(t, users[c.Image], fmt.Sprint(user), at, ": the user of the image ", c.Image)
 		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
 			t.Errorf("%s: %+v", at, c.Resources)
 		}
@@ -249,7 +231,7 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 				t.Errorf("%s is probed at the port %s, which it has not", at, port)
 			}
 		}
-		if job := m.jobs[name].Name != ""; job == (c.LivenessProbe != nil) || job == (c.StartupProbe != nil) {
+		if job := of[*batch.Job](m)[name] != nil; job == (c.LivenessProbe != nil) || job == (c.StartupProbe != nil) {
 			t.Errorf("%s: nothing notices that it hangs, or that it has begun", at)
 		}
 	}
@@ -263,8 +245,8 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 // The manifests, Flink's configuration and the job's config fit together.
 func TestKubernetesFlink(t *testing.T) {
 	m := loadManifests(t)
-	settings := flinkConfig(t, []byte(m.configs["flink"].Data["config.yaml"]))
-	if got, want := strings.TrimSpace(m.configs["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
+	settings := flinkConfig(t, []byte(of[*core.ConfigMap](m)["flink"].Data["config.yaml"]))
+	if got, want := strings.TrimSpace(of[*core.ConfigMap](m)["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
 		t.Errorf("the logs differ from those of compose.flink.yaml:\n%s", cmp.Diff(want, got))
 	}
 	// What compose has and what Kubernetes has are the same, but for this.
@@ -274,27 +256,25 @@ func TestKubernetesFlink(t *testing.T) {
 			t.Errorf("%s is %q, and %q in flink/config.yaml", key, settings[key], v)
 		}
 	}
-	if settings["kubernetes.namespace"] != "hafvf" {
-		t.Errorf("kubernetes.namespace is %s", settings["kubernetes.namespace"])
-	}
-	cfg := expect.Get(config.Parse("job.yaml", []byte(m.configs["hafvf"].Data["config.yaml"]), nil))(t)
+	expect.Same(t, "hafvf", settings["kubernetes.namespace"], "kubernetes.namespace")
+	cfg := expect.Get(config.Parse("job.yaml", []byte(of[*core.ConfigMap](m)["hafvf"].Data["config.yaml"]), nil))(t)
 	g := expect.Get(pipeline.Compose(cfg))(t)
 	r := g.Runner
 	service := func(address, from string) {
 		t.Helper()
 		host, port, _ := strings.Cut(address, ":")
-		s := m.services[host]
-		if len(s.Spec.Ports) == 0 || fmt.Sprint(s.Spec.Ports[0].Port) != port {
+		s := of[*core.Service](m)[host]
+		if s == nil || len(s.Spec.Ports) == 0 || fmt.Sprint(s.Spec.Ports[0].Port) != port {
 			t.Errorf("%s: there is no service at %s", from, address)
 		}
 	}
 	service(r.Cluster.Endpoint, "runner.endpoint")
 	rest := expect.Get(url.Parse(r.Cluster.REST))(t)
 	service(rest.Host, "runner.rest")
-	if args := m.deployments["beam-jobserver"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--flink-master=" + rest.Host}) {
+	if args := of[*apps.Deployment](m)["beam-jobserver"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--flink-master=" + rest.Host}) {
 		t.Errorf("the job server's arguments are %q", args)
 	}
-	taskManagers := m.deployments["flink-taskmanager"].Spec
+	taskManagers := of[*apps.Deployment](m)["flink-taskmanager"].Spec
 	worker, taskManager := taskManagers.Template.Spec.InitContainers[0], taskManagers.Template.Spec.Containers[0]
 	if !slices.Equal(worker.Args, []string{"worker", "--address", r.Worker, "--listen", "0.0.0.0:9090"}) || worker.RestartPolicy == nil || *worker.RestartPolicy != core.ContainerRestartPolicyAlways {
 		t.Errorf("the worker is not beside its TaskManager: %+v", worker)
@@ -304,15 +284,13 @@ func TestKubernetesFlink(t *testing.T) {
 	if spare := (int(*taskManagers.Replicas) - 1) * slots; spare < r.Parallelism {
 		t.Errorf("with one TaskManager lost there are %d slots, and the job takes %d", spare, r.Parallelism)
 	}
-	jobManager := m.deployments["flink-jobmanager"].Spec.Template.Spec.Containers[0]
+	jobManager := of[*apps.Deployment](m)["flink-jobmanager"].Spec.Template.Spec.Containers[0]
 	for _, has := range []struct {
 		c    core.Container
 		size string
 	}{{taskManager, settings["taskmanager.memory.process.size"]}, {jobManager, settings["jobmanager.memory.process.size"]}} {
 		size := map[string]string{"3g": "3Gi", "1600m": "1600Mi"}[has.size]
-		if got := has.c.Resources.Limits.Memory().String(); got != size {
-			t.Errorf("%s has %s, and Flink takes %s of it", has.c.Name, got, has.size)
-		}
+		expect.Same(t, size, has.c.Resources.Limits.Memory().String(), has.c.Name, ", of which Flink takes ", has.size)
 	}
 	for port, c := range map[string]core.Container{
 		"jobmanager.rpc.port": jobManager, "high-availability.jobmanager.port": jobManager, "blob.server.port": jobManager, "rest.port": jobManager,
@@ -331,7 +309,7 @@ func TestKubernetesFlink(t *testing.T) {
 		}
 	}
 	// What the config names as files, both who submits and who works read.
-	for _, c := range []core.Container{worker, m.jobs["hafvf-submit"].Spec.Template.Spec.Containers[0]} {
+	for _, c := range []core.Container{worker, of[*batch.Job](m)["hafvf-submit"].Spec.Template.Spec.Containers[0]} {
 		if !slices.ContainsFunc(c.VolumeMounts, func(v core.VolumeMount) bool { return v.MountPath == "/run/secrets" }) {
 			t.Errorf("%s does not see the secrets", c.Name)
 		}

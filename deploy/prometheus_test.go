@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	core "k8s.io/api/core/v1"
+
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 	"hafvf/pipeline/config"
@@ -44,7 +46,7 @@ func TestPrometheusFiles(t *testing.T) {
 
 // The config of the manifest is that of the example, for other servers.
 func TestPrometheusManifest(t *testing.T) {
-	text := loadManifests(t).configs["hafvf-prometheus"].Data["config.yaml"]
+	text := of[*core.ConfigMap](loadManifests(t))["hafvf-prometheus"].Data["config.yaml"]
 	expect.Get(config.Parse("prometheus.yaml", []byte(text), nil))(t)
 	example := string(read(t, "prometheus.yaml"))
 	for line := range strings.Lines(text) {
