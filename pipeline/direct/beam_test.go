@@ -1,4 +1,4 @@
-package direct_test
+package direct
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/test/integration/primitives"
 
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/direct"
 )
 
 func TestMain(m *testing.M) {
@@ -28,8 +27,6 @@ func scoped(f func(beam.Scope)) func() *beam.Pipeline {
 	}
 }
 
-func built(f func() *beam.Pipeline) func() *beam.Pipeline { return f }
-
 // suite are the pipelines of Beam's own suite for runners, unchanged. Two are left out. Drain
 // asks a runner to end an endless source; this runner has no such request. Oom fills the
 // memory of a worker, to see its heap dumped; here the worker is the test.
@@ -44,11 +41,11 @@ var suite = []struct {
 	{"ReshuffleKV", scoped(primitives.ReshuffleKV)},
 	{"Flatten", scoped(primitives.Flatten)},
 	{"FlattenDup", scoped(primitives.FlattenDup)},
-	{"ParDoMultiOutput", built(primitives.ParDoMultiOutput)},
-	{"ParDoSideInput", built(primitives.ParDoSideInput)},
-	{"ParDoKVSideInput", built(primitives.ParDoKVSideInput)},
-	{"ParDoMultiMapSideInput", built(primitives.ParDoMultiMapSideInput)},
-	{"ParDoPipelineOptions", built(primitives.ParDoPipelineOptions)},
+	{"ParDoMultiOutput", primitives.ParDoMultiOutput},
+	{"ParDoSideInput", primitives.ParDoSideInput},
+	{"ParDoKVSideInput", primitives.ParDoKVSideInput},
+	{"ParDoMultiMapSideInput", primitives.ParDoMultiMapSideInput},
+	{"ParDoPipelineOptions", primitives.ParDoPipelineOptions},
 	{"ParDoProcessElementBundleFinalizer", scoped(primitives.ParDoProcessElementBundleFinalizer)},
 	{"ParDoFinishBundleFinalizer", scoped(primitives.ParDoFinishBundleFinalizer)},
 	{"ParDoFinalizerInAll", scoped(primitives.ParDoFinalizerInAll)},
@@ -109,9 +106,7 @@ var refused = map[string]func(beam.Scope){
 }
 
 func TestBeamSuite(t *testing.T) {
-	if n := len(suite) + len(refused); n != 65 {
-		t.Errorf("the tables have %d of the suite's 67 pipelines, 65 want", n)
-	}
+	expect.Same(t, 65, len(suite)+len(refused), "pipelines in the tables, of the suite's 67")
 	for _, c := range suite {
 		for _, shards := range []int{1, 3} {
 			if shards > 1 && c.name == "ParDoPipelineOptions" {
@@ -123,7 +118,7 @@ func TestBeamSuite(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				expect.Get(direct.Runner{Shards: shards}.Execute(ctx, c.build()))(t)
+				expect.Get(Runner{Shards: shards}.Execute(ctx, c.build()))(t)
 			})
 		}
 	}
@@ -132,7 +127,7 @@ func TestBeamSuite(t *testing.T) {
 func TestBeamSuiteRefused(t *testing.T) {
 	for name, f := range refused {
 		t.Run(name, func(t *testing.T) {
-			_, err := direct.Execute(t.Context(), scoped(f)())
+			_, err := Execute(t.Context(), scoped(f)())
 			if err == nil || !strings.Contains(err.Error(), "GroupByKey") && !strings.Contains(err.Error(), "GBK") || !strings.Contains(err.Error(), "trigger") {
 				t.Errorf("error %v, want one that names the transform and its trigger", err)
 			}

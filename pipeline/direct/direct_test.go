@@ -1,4 +1,4 @@
-package direct_test
+package direct
 
 import (
 	"context"
@@ -26,16 +26,15 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/direct"
 )
 
 func init() {
-	register.DoFn2x1[context.Context, int, error](&failFn{})
+	register.DoFn2x0[context.Context, int](&waitFn{})
 	register.DoFn4x1[context.Context, *sdf.LockRTracker, []byte, func(int), sdf.ProcessContinuation](&countFn{})
 	register.DoFn2x0[beam.BundleFinalization, int](&finalizedFn{})
 	register.DoFn3x1[state.Provider, string, int, error](&sumFn{})
 	register.Function1x1(seen)
-	register.Function1x2(keyed)
+	register.Function1x2(oneKey)
 	register.Function1x2(ownKey)
 	register.DoFn3x1[timers.Provider, string, int, error](&alarmFn{})
 	register.Function4x0(noteGroup)
@@ -67,44 +66,25 @@ func noted() []string {
 	return all
 }
 
-// failFn fails, or goes on after the end of its context.
-type failFn struct{ How string }
-
-var errTyped = errors.New("the sensor burns")
+// waitFn waits for the end of its context, or goes on after it.
+type waitFn struct{ How string }
 
 // release ends the functions that ignore their context.
 var release chan struct{}
 
-func (fn *failFn) ProcessElement(ctx context.Context, i int) error {
-	switch fn.How {
-	case "typed":
-		return fmt.Errorf("element %d: %w", i, errTyped)
-	case "obeys":
-		note("waits")
+func (fn *waitFn) ProcessElement(ctx context.Context, _ int) {
+	note("waits")
+	if fn.How == "obeys" {
 		<-ctx.Done()
-		return nil
-	default:
-		note("waits")
-		<-release
-		return nil
+		return
 	}
+	<-release
 }
 
-func failing(how string) *beam.Pipeline {
+func waiting(how string) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	beam.ParDo0(s.Scope("Kitchen"), &failFn{how}, beam.Create(s, 7))
+	beam.ParDo0(s, &waitFn{how}, beam.Create(s, 7))
 	return p
-}
-
-func TestErrorsOfFunctions(t *testing.T) {
-	_, err := direct.Execute(t.Context(), failing("typed"))
-	step := new(direct.Error)
-	if !errors.Is(err, errTyped) || !errors.As(err, &step) {
-		t.Fatalf("error %v does not wrap the function's", err)
-	}
-	if !strings.HasPrefix(step.Step, "Kitchen/") || step.Err.Error() != "element 7: the sensor burns" {
-		t.Errorf("error %q of the step %q", step.Err, step.Step)
-	}
 }
 
 func TestCancelled(t *testing.T) {
@@ -121,7 +101,7 @@ func TestCancelled(t *testing.T) {
 				}
 				cancel(cause)
 			}()
-			if _, err := (direct.Runner{Grace: grace}).Execute(ctx, failing(how)); err != cause {
+			if _, err := (Runner{Grace: grace}).Execute(ctx, waiting(how)); err != cause {
 				t.Errorf("error %v, want the cause %v", err, cause)
 			}
 		})
@@ -142,8 +122,7 @@ func TestNoSocket(t *testing.T) {
 		t.Skip("/proc names the sockets of a process on Linux alone")
 	}
 	sockets := func() (n int) {
-		fds, err := os.ReadDir("/proc/self/fd")
-		expect.OK(t, err)
+		fds := expect.Get(os.ReadDir("/proc/self/fd"))(t)
 		for _, fd := range fds {
 			if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
 				n++
@@ -160,10 +139,8 @@ func TestNoSocket(t *testing.T) {
 		during = sockets()
 		cancel()
 	}()
-	direct.Execute(ctx, failing("obeys"))
-	if during != before {
-		t.Errorf("%d sockets while a pipeline runs, %d before", during, before)
-	}
+	Execute(ctx, waiting("obeys"))
+	expect.Same(t, before, during, "sockets while a pipeline runs")
 }
 
 // stream runs a pipeline over a TestStream of whole numbers, and returns what its functions
@@ -175,7 +152,7 @@ func stream(t *testing.T, events func(c *teststream.Config), build func(s beam.S
 	events(&c)
 	p, s := beam.NewPipelineWithRoot()
 	build(s, teststream.Create(s, c))
-	execute(t, direct.Runner{}, p)
+	execute(t, Runner{}, p)
 	return noted()
 }
 
@@ -191,13 +168,12 @@ func seen(i int) int {
 }
 
 // execute runs a pipeline that does not fail.
-func execute(t *testing.T, r direct.Runner, p *beam.Pipeline) {
+func execute(t *testing.T, r Runner, p *beam.Pipeline) {
 	t.Helper()
-	_, err := r.Execute(t.Context(), p)
-	expect.OK(t, err)
+	expect.Get(r.Execute(t.Context(), p))(t)
 }
 
-func keyed(i int) (string, int) { return "k", i }
+func oneKey(i int) (string, int) { return "k", i }
 
 func noteGroup(pane beam.PaneInfo, w beam.Window, _ string, values func(*int) bool) {
 	in := w.(window.IntervalWindow)
@@ -263,7 +239,7 @@ func TestPanes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := stream(t, events, func(s beam.Scope, numbers beam.PCollection) {
-				in := beam.WindowInto(s, c.fn, beam.ParDo(s, keyed, numbers), c.panes, beam.AllowedLateness(5*time.Second))
+				in := beam.WindowInto(s, c.fn, beam.ParDo(s, oneKey, numbers), c.panes, beam.AllowedLateness(5*time.Second))
 				beam.ParDo0(s, noteGroup, beam.GroupByKey(s, in))
 			})
 			expect.Same(t, c.want, got)
@@ -281,7 +257,7 @@ func TestSessionsMerge(t *testing.T) {
 		add(t, c, 24, 24)
 		c.AdvanceWatermarkToInfinity()
 	}, func(s beam.Scope, numbers beam.PCollection) {
-		in := beam.WindowInto(s, window.NewSessions(5*time.Second), beam.ParDo(s, keyed, beam.ParDo(s, seen, numbers)))
+		in := beam.WindowInto(s, window.NewSessions(5*time.Second), beam.ParDo(s, oneKey, beam.ParDo(s, seen, numbers)))
 		beam.ParDo0(s, noteGroup, beam.GroupByKey(s, in))
 	})
 	want := []string{"seen 1", "seen 9", "seen 20", "seen 5", "1-14: [1 9 5], pane 0, late false", "seen 24", "20-29: [20 24], pane 0, late false"}
@@ -311,7 +287,7 @@ func TestStateOfLateElements(t *testing.T) {
 		add(t, c, 14, 1000)
 		c.AdvanceWatermarkToInfinity()
 	}, func(s beam.Scope, numbers beam.PCollection) {
-		in := beam.WindowInto(s, window.NewFixedWindows(10*time.Second), beam.ParDo(s, keyed, numbers), beam.AllowedLateness(5*time.Second))
+		in := beam.WindowInto(s, window.NewFixedWindows(10*time.Second), beam.ParDo(s, oneKey, numbers), beam.AllowedLateness(5*time.Second))
 		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, in)
 	})
 	expect.Same(t, []string{"1", "11", "1000"}, got)
@@ -340,7 +316,7 @@ func TestRepeats(t *testing.T) {
 		noted()
 		p, s := beam.NewPipelineWithRoot()
 		beam.ParDo0(s, &alarmFn{timers.InEventTime("at")}, beam.ParDo(s, ownKey, beam.CreateList(s, numbers)))
-		execute(t, direct.Runner{}, p)
+		execute(t, Runner{}, p)
 		got := noted()
 		if first == nil {
 			first = got
@@ -397,7 +373,7 @@ func TestFinalization(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo0(s, &finalizedFn{}, beam.ParDo(s, &countFn{3, pause}, beam.Impulse(s)))
 	start := time.Now()
-	execute(t, direct.Runner{}, p)
+	execute(t, Runner{}, p)
 	expect.Same(t, []string{"final 0", "final 1", "final 2"}, noted())
 	if took := time.Since(start); took < 2*pause {
 		t.Errorf("%v for three calls with two pauses of %v", took, pause)
@@ -415,8 +391,7 @@ func measure(ctx context.Context, i int) int {
 func TestMetrics(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo(s.Scope("Gauge"), measure, beam.ParDo(s, &countFn{N: 5}, beam.Impulse(s)))
-	r, err := direct.Execute(t.Context(), p)
-	expect.OK(t, err)
+	r := expect.Get(Execute(t.Context(), p))(t)
 	all := r.Metrics().AllMetrics()
 	counters, distributions := all.Counters(), all.Distributions()
 	if len(counters) != 1 || counters[0].Committed != 5 || !strings.HasPrefix(counters[0].Key.Step, "Gauge/") {
@@ -450,7 +425,7 @@ func TestFlattenOfUnlikeCoders(t *testing.T) {
 	}
 	passert.Equals(s, beam.ParDo(s, name, beam.Flatten(s, one, other)), "apple", "pear", "quince")
 	passert.Equals(s, beam.ParDo(s, name, beam.Flatten(s, other, one)), "apple", "pear", "quince")
-	execute(t, direct.Runner{}, p)
+	execute(t, Runner{}, p)
 }
 
 func TestRefused(t *testing.T) {
@@ -459,12 +434,12 @@ func TestRefused(t *testing.T) {
 			beam.External(s.Scope("Abroad"), "beam:transform:of_java:v1", nil, []beam.PCollection{beam.Impulse(s)}, []beam.FullType{typex.New(reflect.TypeFor[[]byte]())}, true)
 		},
 		"Merging/": func(s beam.Scope) {
-			in := beam.WindowInto(s, window.NewSessions(time.Second), beam.ParDo(s, keyed, beam.Create(s, 1)))
+			in := beam.WindowInto(s, window.NewSessions(time.Second), beam.ParDo(s, oneKey, beam.Create(s, 1)))
 			beam.ParDo0(s.Scope("Merging"), &sumFn{state.MakeValueState[int]("sum")}, in)
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if _, err := direct.Execute(t.Context(), scoped(build)()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "not supported") {
+			if _, err := Execute(t.Context(), scoped(build)()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "not supported") {
 				t.Errorf("error %v, want one that names %s", err, want)
 			}
 		})
@@ -477,15 +452,13 @@ func TestOrderOfKeys(t *testing.T) {
 		noted()
 		p, s := beam.NewPipelineWithRoot()
 		numbers := beam.ParDo(s, &countFn{N: 50}, beam.Impulse(s))
-		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, beam.ParDo(s, keyed, numbers))
-		execute(t, direct.Runner{Shards: shards}, p)
+		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, beam.ParDo(s, oneKey, numbers))
+		execute(t, Runner{Shards: shards}, p)
 		var want []string
 		for i, sum := 0, 0; i < 50; i++ {
 			sum += i
 			want = append(want, fmt.Sprint(sum))
 		}
-		if got := noted(); !slices.Equal(got, want) {
-			t.Errorf("%d shards: sums %v", shards, got)
-		}
+		expect.Same(t, want, noted(), shards, " shards: sums")
 	}
 }

@@ -9,10 +9,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 	"pgregory.net/rapid"
@@ -23,13 +21,11 @@ import (
 
 func init() {
 	register.DoFn4x1[state.Provider, timers.Provider, string, int, error](&windowedFn{})
-	register.DoFn3x1[*sdf.LockRTracker, []byte, func([]byte), sdf.ProcessContinuation](&floodFn{})
 	register.Function1x2(pair)
 	register.Function2x0(take)
 	register.Function2x0(beside)
 	register.Function1x0(gated)
-	register.Emitter1[[]byte]()
-	register.Iter1[int]()
+	register.Function1x1(flood)
 }
 
 // engineOf returns an engine of the pipeline that build adds to.
@@ -37,10 +33,8 @@ func engineOf(t *testing.T, build func(s beam.Scope)) *engine {
 	t.Helper()
 	p, s := beam.NewPipelineWithRoot()
 	build(s)
-	pb, err := portable.Marshal(p, "", nil)
-	expect.OK(t, err)
-	translated, err := translate(pb)
-	expect.OK(t, err)
+	pb := expect.Get(portable.Marshal(p, "", nil))(t)
+	translated := expect.Get(translate(pb))(t)
 	return newEngine(t.Context(), translated, Runner{Shards: 2, Grace: time.Minute})
 }
 
@@ -125,37 +119,17 @@ func TestMemoryOfWindows(t *testing.T) {
 	}
 }
 
-// floodFn emits a megabyte a call.
-type floodFn struct{ N int64 }
-
-func (fn *floodFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
-	return offsetrange.Restriction{Start: 0, End: fn.N}
-}
-
-func (fn *floodFn) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
-	return []offsetrange.Restriction{r}
-}
-
-func (fn *floodFn) RestrictionSize(_ []byte, r offsetrange.Restriction) float64 { return r.Size() }
-
-func (fn *floodFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
-	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
-}
-
-func (fn *floodFn) ProcessElement(rt *sdf.LockRTracker, _ []byte, emit func([]byte)) sdf.ProcessContinuation {
-	flooded.Add(1)
-	if !rt.TryClaim(rt.GetRestriction().(offsetrange.Restriction).Start) {
-		return sdf.StopProcessing()
-	}
-	emit(make([]byte, 1<<20))
-	return sdf.ResumeProcessingIn(0)
-}
-
-// flooded is how often floodFn was called; gate opens the way for gated.
+// flooded is how often flood was called; gate opens the way for gated.
 var (
 	flooded atomic.Int64
 	gate    chan struct{}
 )
+
+// flood makes a megabyte of a number.
+func flood(int) []byte {
+	flooded.Add(1)
+	return make([]byte, 1<<20)
+}
 
 func gated([]byte) { <-gate }
 
@@ -165,7 +139,8 @@ func TestBackPressure(t *testing.T) {
 	flooded.Store(0)
 	gate = make(chan struct{})
 	e := engineOf(t, func(s beam.Scope) {
-		beam.ParDo0(s, gated, beam.Reshuffle(s, beam.ParDo(s, &floodFn{calls}, beam.Impulse(s))))
+		numbers := beam.ParDo(s, &countFn{N: calls}, beam.Impulse(s))
+		beam.ParDo0(s, gated, beam.Reshuffle(s, beam.ParDo(s, flood, numbers)))
 	})
 	queued := func() int {
 		e.mu.Lock()
@@ -184,9 +159,7 @@ func TestBackPressure(t *testing.T) {
 		}
 	}()
 	expect.Get(e.run())(t)
-	if n := flooded.Load(); n != calls {
-		t.Errorf("%d calls, want %d", n, calls)
-	}
+	expect.Same(t, int64(calls), flooded.Load(), "calls")
 }
 
 // A timeQueue gives back what is in it by time, and of one time in the order in which it came.

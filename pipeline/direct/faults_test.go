@@ -1,4 +1,4 @@
-package direct_test
+package direct
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
-	"hafvf/pipeline/direct"
 )
 
 func init() {
@@ -21,6 +19,8 @@ func init() {
 	register.Function1x1(double)
 	register.Function2x1(failMerge)
 }
+
+var errTyped = errors.New("the sensor burns")
 
 // faultyFn fails At a moment of its life, in the way How.
 type faultyFn struct{ At, How string }
@@ -38,7 +38,7 @@ func (fn *faultyFn) fail(at string) error {
 	case "goexit":
 		runtime.Goexit()
 	}
-	return errors.New("no more")
+	return errTyped
 }
 
 func (fn *faultyFn) Setup() error                { return fn.fail("setup") }
@@ -58,7 +58,7 @@ func failMerge(a, b int) int { panic("a wild pointer") }
 // step, and not the ones beside it in the stage.
 func TestFaultsName(t *testing.T) {
 	for _, at := range []string{"setup", "start", "process", "finish", "teardown"} {
-		for how, want := range map[string]string{"error": "no more", "panic": "a wild pointer", "nil": "nil pointer", "goexit": "ended its goroutine"} {
+		for how, want := range map[string]string{"error": errTyped.Error(), "panic": "a wild pointer", "nil": "nil pointer", "goexit": "ended its goroutine"} {
 			t.Run(at+"/"+how, func(t *testing.T) {
 				p, s := beam.NewPipelineWithRoot()
 				before := beam.ParDo(s.Scope("Before"), double, beam.Create(s, 1, 2, 3))
@@ -81,13 +81,14 @@ func expectFault(t *testing.T, p *beam.Pipeline, step, text string) {
 	t.Helper()
 	result := make(chan error, 1)
 	go func() {
-		_, err := direct.Execute(t.Context(), p)
+		_, err := Execute(t.Context(), p)
 		result <- err
 	}()
 	select {
 	case err := <-result:
-		var of *direct.Error
-		if !errors.As(err, &of) || !strings.HasPrefix(of.Step, step) || !strings.Contains(err.Error(), text) {
+		var of *Error
+		wraps := errors.Is(err, errTyped) == (text == errTyped.Error())
+		if !errors.As(err, &of) || !strings.HasPrefix(of.Step, step) || !strings.Contains(of.Err.Error(), text) || !wraps {
 			t.Errorf("error %v, want one of the step %s with %q", err, step, text)
 		}
 	case <-time.After(time.Minute):
@@ -109,10 +110,10 @@ func (fn *restlessFn) OnTimer(tp timers.Provider, _ string, _ timers.Context) {
 // What never ends by itself ends with its context.
 func TestEndless(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
-	beam.ParDo0(s, &restlessFn{timers.InProcessingTime("again")}, beam.ParDo(s, keyed, beam.Create(s, 1)))
+	beam.ParDo0(s, &restlessFn{timers.InProcessingTime("again")}, beam.ParDo(s, oneKey, beam.Create(s, 1)))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := direct.Execute(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Execute(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }

@@ -1,7 +1,8 @@
-package direct_test
+package direct
 
 import (
 	"fmt"
+	"hafvf/internal/testing/expect"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -9,8 +10,6 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
-	"hafvf/pipeline/direct"
 )
 
 func init() {
@@ -75,12 +74,11 @@ func TestMemoryOfElements(t *testing.T) {
 					}
 				}
 			}()
-			_, err := direct.Execute(t.Context(), p)
+			_, err := Execute(t.Context(), p)
 			close(stop)
 			<-stopped
-			if err != nil || arrived.Load() != many {
-				t.Errorf("%d arrived, error %v", arrived.Load(), err)
-			}
+			expect.OK(t, err)
+			expect.Same(t, int64(many), arrived.Load(), "arrived")
 			if t.Logf("%d MB", heap>>20); heap > most {
 				t.Errorf("%d MB of heap, want at most %d", heap>>20, most>>20)
 			}
