@@ -31,20 +31,14 @@ func TestNames(t *testing.T) {
 			seen := map[int]int{}
 			for i, name := range Names(2*parallelism, parallelism, groups) {
 				at := keyGroup(name, groups) * parallelism / groups
-				if at != i%parallelism {
-					t.Errorf("parallelism %d of %d: name %d, %q, is at subtask %d", parallelism, groups, i, name, at)
-				}
+				expect.Same(t, i%parallelism, at, "parallelism ", parallelism, " of ", groups, ": subtask of ", name)
 				seen[at]++
 			}
-			if len(seen) != parallelism {
-				t.Errorf("parallelism %d of %d: %v", parallelism, groups, seen)
-			}
+			expect.Same(t, parallelism, len(seen), "subtasks of ", groups, " groups: ", seen)
 		}
 	}
 	for key, group := range keyGroups {
-		if got := keyGroup(key, 128); got != group {
-			t.Errorf("key %q is in group %d instead of %d", key, got, group)
-		}
+		expect.Same(t, group, keyGroup(key, 128), "the group of ", key)
 	}
 }
 
@@ -122,9 +116,8 @@ func TestFollowOutlastsFailures(t *testing.T) {
 		}
 		return 0, `{"state": "FINISHED"}`
 	})
-	if err != nil || asked != 3 {
-		t.Errorf("error %v after asking %d times", err, asked)
-	}
+	expect.OK(t, err)
+	expect.Same(t, 3, asked, "requests")
 }
 
 // Who follows a job has to learn that it was cancelled: with exit code 0 nothing

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/flink"
 )
@@ -74,9 +72,7 @@ func TestRead(t *testing.T) {
 			if err != nil || !Is(place) {
 				t.Fatal(place, err)
 			}
-			if diff := cmp.Diff(cells, count(states)); diff != "" {
-				t.Errorf("%s: (-want +got) %s", place, diff)
-			}
+			expect.Same(t, cells, count(states), place)
 			pieces := 0
 			for _, s := range states {
 				if s.Name == "log" {
@@ -85,18 +81,14 @@ func TestRead(t *testing.T) {
 					t.Errorf("%s: %d values of %s", place, len(s.Elements), s.Key)
 				}
 			}
-			if pieces != 3 {
-				t.Errorf("%s: a log has up to %d pieces, want 3", place, pieces)
-			}
+			expect.Same(t, 3, pieces, place, ": pieces of a log")
 		}
 	}
 	states, err := Read("testdata/hashmap", "rest")
 	if err != nil || len(states) != 1 || len(states[0].Elements) != 1 || !bytes.Contains(states[0].Elements[0], []byte("kept-in")) {
 		t.Errorf("the state of the source: %q, %v", states, err)
 	}
-	if states, err := Read("testdata/hashmap", "none"); err != nil || len(states) != 0 {
-		t.Errorf("%q, %v", states, err)
-	}
+	expect.Same(t, 0, len(expect.Get(Read("testdata/hashmap", "none"))(t)))
 }
 
 // A file that is cut short is an error wherever it is cut. After the states, _metadata has
