@@ -10,6 +10,7 @@ import (
 
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
 )
 
 // compared is what the tests read of a report.
@@ -51,9 +52,7 @@ func TestCompareStreams(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	var got compared
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(stdout), &got))
 	if len(got.Methods) != 3 || len(got.Groups) != 3 || len(got.Groups[0].Cases) != 15 || len(got.Groups[1].Cases) != 8 || len(got.Groups[2].Cases) != 5 {
 		t.Errorf("%+v", got)
 	}
@@ -97,9 +96,7 @@ func TestCompareConfig(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	var got compared
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal([]byte(stdout), &got))
 	if len(got.Groups) != 1 || len(got.Groups[0].Cases) != 1 || got.Groups[0].Cases[0] != "pump" {
 		t.Fatalf("%+v", got.Groups)
 	}

@@ -33,9 +33,7 @@ func TestExperimentWritesItsFiles(t *testing.T) {
 	if !strings.Contains(stdout, "seeds 5 to 24") || !strings.Contains(stdout, " 20 of 20\n") {
 		t.Errorf("%s", stdout)
 	}
-	if left, err := os.ReadDir(filepath.Join(dir, "new/figures")); err != nil || len(left) != 4 {
-		t.Errorf("files %v, error %v", left, err)
-	}
+	expect.Same(t, 4, len(expect.Get(os.ReadDir(filepath.Join(dir, "new/figures")))(t)), "files")
 }
 
 func TestExperimentExitCodes(t *testing.T) {
@@ -66,10 +64,7 @@ func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
 	expect.Long(t, "a training")
 	dir := t.TempDir()
 	kept := func() (size int64) {
-		files, err := filepath.Glob(filepath.Join(dir, "sgd.checkpoint", "*.gob"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := expect.Get(filepath.Glob(filepath.Join(dir, "sgd.checkpoint", "*.gob")))(t)
 		for _, f := range files {
 			if info, err := os.Stat(f); err == nil {
 				size += info.Size()

@@ -13,6 +13,7 @@ import (
 	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 func selected(t *testing.T, names ...string) []methods.Method {
@@ -198,9 +199,7 @@ func TestBundled(t *testing.T) {
 	for _, g := range groups {
 		for _, c := range g.Cases {
 			s := must(c.Draws[0]())
-			if s.Period != 288 {
-				t.Errorf("%s has a period of %d", c.Name, s.Period)
-			}
+			expect.Same(t, 288, s.Period, c.Name)
 			series++
 			observations += len(s.X)
 			windows += len(s.Windows)

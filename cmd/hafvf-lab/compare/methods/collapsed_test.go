@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
+	"hafvf/internal/testing/expect"
 )
 
 // drawn are the families with data of the scale of their default priors, and outliers.
@@ -31,10 +32,7 @@ func outlying(rng *rand.Rand) float64 {
 // standard is the start of a family with its default prior.
 func standard(t *testing.T, family string) Start {
 	t.Helper()
-	m, err := expfam.New(family, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := expect.Get(expfam.New(family, nil, 0))(t)
 	return Start{Family: family, Model: m}
 }
 
@@ -111,15 +109,12 @@ func TestCollapsed(t *testing.T) {
 			t.Errorf("%d: %v %v: log evidence %v, want %v", i, c.naive, before, got, want.log)
 			continue
 		}
-		if w := c.infer(); math.Abs(w-want.w) > 1e-4 {
-			t.Errorf("%d: E[w] is %v, want %v", i, w, want.w)
-		}
+		near(t, c.infer(), want.w, 1e-4, i, ": E[w]")
 		for j, p := range c.posterior {
 			logW, log1W := p.meanLogs()
 			for k, v := range []float64{logW, log1W} {
-				if w := want.logs[j][k]; math.Abs(v-w) > 3e-3*max(.1, math.Abs(w)) {
-					t.Errorf("%d: level %d %v: expected log %v, want %v", i, j, p, v, w)
-				}
+				w := want.logs[j][k]
+				near(t, v, w, 3e-3*max(.1, math.Abs(w)), i, ": level ", j, p, ": expected log")
 			}
 		}
 	}

@@ -45,8 +45,6 @@ func TestGrid(t *testing.T) {
 		}
 	}
 	for k, n := range f.counts {
-		if math.Abs(n-counts[k]) > 1e-10 {
-			t.Errorf("weight %g: %g, want %g", weights[k], n, counts[k])
-		}
+		near(t, n, counts[k], 1e-10, "weight ", weights[k])
 	}
 }

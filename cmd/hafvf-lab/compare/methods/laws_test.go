@@ -1,6 +1,8 @@
 package methods
 
 import (
+	"fmt"
+	"hafvf/internal/testing/expect"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,15 +12,20 @@ import (
 // begin starts a method on a stream, whose first 50 values give the units.
 func begin(t *testing.T, m Method, family string, x []float64) Follower {
 	t.Helper()
-	s, err := Begin(family, x[:min(len(x), 50)])
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Get(Begin(family, x[:min(len(x), 50)]))(t)
 	s.Seed = 1
 	if m.Hindsight {
 		s.Whole = x
 	}
 	return m.New(s)
+}
+
+// near fails the test where got is farther from want than the tolerance.
+func near(t *testing.T, got, want, tolerance float64, what ...any) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s: %.12g, want %.12g", fmt.Sprint(what...), got, want)
+	}
 }
 
 func normals(n int) []float64 {
@@ -96,9 +103,7 @@ func TestDensitiesIntegrateToOne(t *testing.T) {
 			continue
 		}
 		if !m.Gaussian {
-			if sum := math.Exp(last(m, "bernoulli", tosses, 0)) + math.Exp(last(m, "bernoulli", tosses, 1)); math.Abs(sum-1) > 1e-6 {
-				t.Errorf("%s: the probabilities of a coin sum to %g", m.Name, sum)
-			}
+			near(t, math.Exp(last(m, "bernoulli", tosses, 0))+math.Exp(last(m, "bernoulli", tosses, 1)), 1, 1e-6, m.Name, ": probabilities of a coin")
 		}
 		// x = 6 + 3 sinh u reaches the tails.
 		sum := 0.0
@@ -106,9 +111,7 @@ func TestDensitiesIntegrateToOne(t *testing.T) {
 		for u := -9.; u <= 9; u += step {
 			sum += math.Exp(last(m, "normal", past, 6+3*math.Sinh(u))) * 3 * math.Cosh(u) * step
 		}
-		if math.Abs(sum-1) > 2e-3 {
-			t.Errorf("%s: the density integrates to %g", m.Name, sum)
-		}
+		near(t, sum, 1, 2e-3, m.Name, ": integral of the density")
 	}
 }
 

@@ -1,6 +1,7 @@
 package methods
 
 import (
+	"hafvf/internal/testing/expect"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,10 +12,7 @@ import (
 // matchedAfter is the method after a stream of the family.
 func matchedAfter(t *testing.T, family string, ofW, ofB int) *matched {
 	t.Helper()
-	s, err := Begin(family, []float64{1, 0, 1, 2, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := expect.Get(Begin(family, []float64{1, 0, 1, 2, 1}))(t)
 	c := newMatched(s)
 	rng := rand.New(rand.NewPCG(4, 4))
 	for range 40 {
@@ -33,13 +31,9 @@ func TestMatchedQuadrature(t *testing.T) {
 	for _, family := range []string{"normal", "bernoulli", "poisson", "exponential"} {
 		few, many := matchedAfter(t, family, 41, 11), matchedAfter(t, family, 1201, 301)
 		a, b := few.Update(1), many.Update(1)
-		if d := math.Abs(a.LogPredictive - b.LogPredictive); d > 1e-3 {
-			t.Errorf("%s: log predictive %v, with many nodes %v", family, a.LogPredictive, b.LogPredictive)
-		}
+		near(t, a.LogPredictive, b.LogPredictive, 1e-3, family, ": log predictive")
 		for i, v := range few.theta {
-			if math.Abs(v-many.theta[i]) > 5e-3*math.Abs(many.theta[i]) {
-				t.Errorf("%s: parameter %d is %v, with many nodes %v", family, i, v, many.theta[i])
-			}
+			near(t, v, many.theta[i], 5e-3*math.Abs(many.theta[i]), family, ": parameter ", i)
 		}
 	}
 }
@@ -77,9 +71,7 @@ func TestMatch(t *testing.T) {
 			for j, p := range share {
 				want += p * c.density(c.mixture[j])(stat)
 			}
-			if got := c.density(theta)(stat); math.Abs(got-want) > 1e-6 {
-				t.Errorf("%s: statistic %d is %v, want %v", name, i, got, want)
-			}
+			near(t, c.density(theta)(stat), want, 1e-6, name, ": statistic ", i)
 		}
 	}
 
@@ -94,9 +86,7 @@ func TestMatch(t *testing.T) {
 		for j, p := range share {
 			want += p * stat(mixture[j])
 		}
-		if got := stat(theta); math.Abs(got-want) > 1e-10*math.Abs(want) {
-			t.Errorf("normal: statistic %d is %v, want %v", i, got, want)
-		}
+		near(t, stat(theta), want, 1e-10*math.Abs(want), "normal: statistic ", i)
 	}
 	precisions := make([][]float64, 3)
 	for i, v := range mixture {
@@ -112,10 +102,7 @@ func TestMatch(t *testing.T) {
 // With one weight, there is nothing to mix: the method is forgetting at that weight.
 func TestProjectionOfOneWeight(t *testing.T) {
 	for family, x := range map[string][]float64{"normal": normals(100), "bernoulli": coins(100), "poisson": coins(100), "exponential": {1, 2, .5, 3, 1, 1, 7, 2}} {
-		s, err := Begin(family, x[:min(50, len(x))])
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := expect.Get(Begin(family, x[:min(50, len(x))]))(t)
 		p, f := newProjection(s, []float64{.9}), newForgetting(s, .9)
 		p.share[0] = 1
 		for i, v := range x {

@@ -2,6 +2,7 @@ package methods
 
 import (
 	_ "embed"
+	"hafvf/internal/testing/expect"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -27,17 +28,10 @@ var nile = []float64{
 // observation adds nothing.
 func TestKalmanNile(t *testing.T) {
 	l := fitLevel(nile)
-	if v := l.noise; math.Abs(v-15098.53) > 2 {
-		t.Errorf("variance of the observation %g, want 15098.53", v)
-	}
-	if v := l.noise * l.q; math.Abs(v-1469.178) > .5 {
-		t.Errorf("variance of the level %g, want 1469.178", v)
-	}
+	near(t, l.noise, 15098.53, 2, "variance of the observation")
+	near(t, l.noise*l.q, 1469.178, .5, "variance of the level")
 	logLikelihood, _ := profile(nile, l.q)
-	if v := logLikelihood; math.Abs(v - -632.5456) > 1e-4 {
-		t.Errorf("log-likelihood %.4f, want -632.5456", v)
-	}
-	t.Logf("variances %.2f and %.2f, log-likelihood %.4f", l.noise, l.noise*l.q, logLikelihood)
+	near(t, logLikelihood, -632.5456, 1e-4, "log-likelihood")
 	// The predictive densities of the filter multiply to the likelihood.
 	k, sum := &kalman{level: l, due: math.MaxInt}, 0.0
 	for _, x := range nile {
@@ -45,9 +39,7 @@ func TestKalmanNile(t *testing.T) {
 			sum += v
 		}
 	}
-	if math.Abs(sum-logLikelihood) > 1e-9 {
-		t.Errorf("log predictive densities sum to %g, want %g", sum, logLikelihood)
-	}
+	near(t, sum, logLikelihood, 1e-9, "sum of log predictive densities")
 }
 
 // The smoother is the posterior of all levels together, from the precision matrix of the
@@ -110,9 +102,7 @@ func TestHGFTrajectory(t *testing.T) {
 			t.Fatalf("input %d: a precision is not positive", i+1)
 		}
 		for j, got := range [4]float64{s.mu[0], s.pi[0], s.mu[1], s.pi[1]} {
-			if math.Abs(got/want[j]-1) > 1e-9 {
-				t.Errorf("input %d (%g): number %d is %.12g, want %.12g", i+1, u, j, got, want[j])
-			}
+			near(t, got/want[j], 1, 1e-9, "input ", i+1, ": number ", j, ", of what it is to be")
 		}
 	}
 }
@@ -174,10 +164,7 @@ func (p nig) logPredictive(x float64) float64 {
 // start is that of a normal stream with the prior of Begin, and naive the same prior.
 func start(t *testing.T, first []float64) (s Start, naive nig) {
 	t.Helper()
-	s, err := Begin("normal", first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = expect.Get(Begin("normal", first))(t)
 	p := make([]float64, 4)
 	s.Model.Posterior(p, make([]float64, s.Model.Len()))
 	return s, nig{p[0], p[1], p[2], p[3]}
@@ -213,9 +200,7 @@ func TestBOCPDEnumeration(t *testing.T) {
 	sum := 0.0
 	for i, v := range x {
 		sum += b.Update(v).LogPredictive
-		if want := evidence(i + 1); math.Abs(sum-want) > 1e-10 {
-			t.Errorf("log evidence of %d observations %.12g, want %.12g", i+1, sum, want)
-		}
+		near(t, sum, evidence(i+1), 1e-10, "log evidence of ", i+1, " observations")
 	}
 }
 
@@ -244,9 +229,7 @@ func TestBOCPDPrunes(t *testing.T) {
 			saidRobust = append(saidRobust, i-c.Age)
 		}
 	}
-	if math.Abs(lost) > .1 {
-		t.Errorf("pruning loses %g nats in %d observations", lost, len(x))
-	}
+	near(t, lost, 0, .1, "nats that pruning loses")
 	if some.Bytes()*2 > all.Bytes() {
 		t.Errorf("%d bytes, %d without pruning", some.Bytes(), all.Bytes())
 	}
@@ -273,9 +256,7 @@ func TestForgetting(t *testing.T) {
 		}
 		p := nig{mu: (naive.kappa*naive.mu + sum) / (naive.kappa + n), kappa: naive.kappa + n, alpha: naive.alpha + n/2}
 		p.beta = naive.beta + .5*(square+naive.kappa*naive.mu*naive.mu-p.kappa*p.mu*p.mu)
-		if got, want := f.Update(v).LogPredictive, p.logPredictive(v); math.Abs(got-want) > 1e-9 {
-			t.Errorf("observation %d: log predictive %g, want %g", i, got, want)
-		}
+		near(t, f.Update(v).LogPredictive, p.logPredictive(v), 1e-9, "observation ", i, ": log predictive")
 	}
 	// Of a stream without change, hindsight takes all.
 	whole := normals(400)[:200]
@@ -292,9 +273,7 @@ func TestMixtures(t *testing.T) {
 	for _, omega := range []float64{-30, -2, -1e-4, 0, .5, 3, 100} {
 		density := func(w float64) float64 { return math.Exp(omega * (w - 1)) }
 		want := quad.Fixed(func(w float64) float64 { return w * density(w) }, 0, 1, 200, nil, 0) / quad.Fixed(density, 0, 1, 200, nil, 0)
-		if got := truncatedMean(omega); math.Abs(got-want) > 1e-7 {
-			t.Errorf("ω = %g: mean %g, want %g", omega, got, want)
-		}
+		near(t, truncatedMean(omega), want, 1e-7, "ω = ", omega)
 	}
 	x := append(normals(30)[:12], 9)
 	s, _ := start(t, x)
@@ -337,45 +316,15 @@ func TestMixtures(t *testing.T) {
 				bestB, mostB = w, l
 			}
 		}
-		beforeB := b.a
+		beforeB, othersB := b.a, b.b
 		nA := a.d[0]
 		a.Update(v)
 		b.Update(v)
 		if i > 0 {
-			if got := (a.d[0] - 1) / nA; math.Abs(got-bestA) > 2e-3 {
-				t.Errorf("observation %d: weight %g of the truncated exponential, the bound is largest at %g", i, got, bestA)
-			}
+			near(t, (a.d[0]-1)/nA, bestA, 2e-3, "observation ", i, ": weight of the truncated exponential")
 		}
-		if got := b.a - beforeB; math.Abs(got-bestB) > 2e-3 {
-			t.Errorf("observation %d: weight %g of the linear mixture, the bound is largest at %g", i, got, bestB)
-		}
-	}
-}
-
-// The Beta distribution of given E[log w] and E[log(1−w)].
-func TestBetaOfLogs(t *testing.T) {
-	for _, want := range []betaPrior{{.9, .1}, {1, 1}, {30, 2}, {.05, 4}, {500, 3}} {
-		logW, log1W := want.meanLogs()
-		got := betaOfLogs(logW, log1W, betaPrior{1, 1})
-		if math.Abs(got.a/want.a-1) > 1e-7 || math.Abs(got.b/want.b-1) > 1e-7 {
-			t.Errorf("%v, want %v", got, want)
-		}
-	}
-	// ψ′(1) = π²/6, ψ′(½) = π²/2 (Abramowitz and Stegun, 6.4).
-	if a, b := trigamma(1), trigamma(.5); math.Abs(a-math.Pi*math.Pi/6) > 1e-12 || math.Abs(b-math.Pi*math.Pi/2) > 1e-12 {
-		t.Errorf("ψ′(1) = %g, ψ′(½) = %g", a, b)
-	}
-	rng := rand.New(rand.NewPCG(1, 4))
-	sum, n := 0.0, 100000.0
-	for range int(n) {
-		w, logW, log1W := betaPrior{.9, .1}.rand(rng)
-		sum += w
-		if math.Abs(math.Exp(logW)-w) > 1e-12 || math.Abs(math.Exp(logW)+math.Exp(log1W)-1) > 1e-12 {
-			t.Fatalf("w = %g with the logarithms %g and %g", w, logW, log1W)
-		}
-	}
-	if math.Abs(sum/n-.9) > 5*math.Sqrt(.9*.1/2/n) {
-		t.Errorf("the mean of draws from Beta(.9, .1) is %g", sum/n)
+		near(t, b.a-beforeB, bestB, 2e-3, "observation ", i, ": weight of the linear mixture")
+		near(t, b.b-othersB, 1-bestB, 2e-3, "observation ", i, ": what the linear mixture forgets")
 	}
 }
 
@@ -399,9 +348,7 @@ func TestParticleGrid(t *testing.T) {
 	for j, want := range particleGrid(s, x) {
 		se := math.Sqrt((squares[j] - sums[j]*sums[j]) / filters)
 		t.Logf("observation %d: density %.5f ± %.5f, on the grid %.5f", j, sums[j], se, want)
-		if got := sums[j]; math.Abs(got-want) > 4*se+.003*want {
-			t.Errorf("observation %d: density %g ± %g, on the grid %g", j, got, se, want)
-		}
+		near(t, sums[j], want, 4*se+.003*want, "observation ", j, ": density")
 	}
 }
 
@@ -510,9 +457,7 @@ func TestAverageRunLengths(t *testing.T) {
 		got := meanRunLength(c.chart, c.shift, c.runs)
 		t.Logf("%s: %.4g observations, want %g", c.name, got, c.want)
 		// A run length scatters by less than its mean.
-		if math.Abs(got-c.want) > 4*c.want/math.Sqrt(float64(c.runs))+c.unit/2 {
-			t.Errorf("%s: %g observations, want %g", c.name, got, c.want)
-		}
+		near(t, got, c.want, 4*c.want/math.Sqrt(float64(c.runs))+c.unit/2, c.name)
 	}
 }
 
@@ -544,9 +489,7 @@ func TestDriftDetectors(t *testing.T) {
 			x := float64(digit - '0')
 			if c.follower.Update(x).Change {
 				at = append(at, i)
-				if x != c.value {
-					t.Errorf("%s: value %g, want %g", c.name, x, c.value)
-				}
+				expect.Same(t, c.value, x, c.name)
 			}
 		}
 		if len(at) != 1 || at[0] != c.at {
