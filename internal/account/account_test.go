@@ -3,10 +3,9 @@ package account
 import (
 	"context"
 	"errors"
+	"hafvf/internal/testing/expect"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // books opens a run, and returns what has settled, a map at a
@@ -29,9 +28,7 @@ func state(key, text string) []KeyState { return []KeyState{{Key: key, State: []
 // TestSettled: what was reported settles when nothing is in flight, and not before.
 func TestSettled(t *testing.T) {
 	r, settled := books(t)
-	if err := r.HandOver(t.Context(), 3, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.HandOver(t.Context(), 3, nil))
 	if r.Busy() <= 0 {
 		t.Error("with three records in flight it is not busy")
 	}
@@ -44,12 +41,9 @@ func TestSettled(t *testing.T) {
 	}
 	r.Stored(1)
 	r.Report(Report{States: state("b", "1")}) // nothing is in flight
-	if d := cmp.Diff([]map[string]string{{"a": "2"}, {"b": "1"}}, *settled); d != "" {
-		t.Error(d)
-	}
-	if err := r.Balanced(); err != nil || r.Busy() != 0 {
-		t.Errorf("%v, busy %v", err, r.Busy())
-	}
+	expect.Same(t, []map[string]string{{"a": "2"}, {"b": "1"}}, *settled)
+	expect.OK(t, r.Balanced())
+	expect.Same(t, time.Duration(0), r.Busy(), "busy")
 	if _, taken := r.Counts(); taken != 3 {
 		t.Errorf("%d taken up", taken)
 	}
@@ -58,13 +52,9 @@ func TestSettled(t *testing.T) {
 // TestMiscount: more outputs than records end all commits, and the run.
 func TestMiscount(t *testing.T) {
 	r, settled := books(t)
-	if err := r.HandOver(t.Context(), 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.HandOver(t.Context(), 1, nil))
 	r.Stored(2)
-	if err := r.HandOver(t.Context(), 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.HandOver(t.Context(), 1, nil))
 	r.Stored(1)
 	if len(*settled) > 0 || r.Fault() == nil || r.Balanced() == nil {
 		t.Errorf("settled %v, fault %v, balanced %v", *settled, r.Fault(), r.Balanced())
@@ -78,9 +68,7 @@ func TestHandOver(t *testing.T) {
 	if err := r.HandOver(t.Context(), 1, func() error { return refusal }); err != refusal || r.Balanced() != nil {
 		t.Fatalf("refused: %v, then %v", err, r.Balanced())
 	}
-	if err := r.HandOver(t.Context(), 3, nil); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, r.HandOver(t.Context(), 3, nil))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := r.HandOver(ctx, 1, nil); err != context.DeadlineExceeded {

@@ -1,7 +1,7 @@
 package clock
 
 import (
-	"slices"
+	"hafvf/internal/testing/expect"
 	"testing"
 	"time"
 
@@ -39,9 +39,7 @@ func TestGrid(t *testing.T) {
 		g := grid(t, c.every, c.zone)
 		at, _ := time.Parse(time.RFC3339, c.at)
 		from := g.Start(at)
-		if got := []string{from.Format(time.RFC3339Nano), g.Next(from).Format(time.RFC3339Nano)}; !slices.Equal(got, []string{c.from, c.end}) {
-			t.Errorf("%s, %v, %s: %v, want %s to %s", c.zone, c.every, c.at, got, c.from, c.end)
-		}
+		expect.Same(t, []string{c.from, c.end}, []string{from.Format(time.RFC3339Nano), g.Next(from).Format(time.RFC3339Nano)}, c.zone, ", ", c.every, ", ", c.at)
 	}
 }
 

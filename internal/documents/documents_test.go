@@ -48,9 +48,7 @@ func TestFigures(t *testing.T) {
 		}
 		// What has a decimal point was measured, but for the version of Go.
 		for _, n := range regexp.MustCompile(`\d*\.\d+`).FindAllString(figure.ReplaceAllString(prose, ""), -1) {
-			if n != "1.26" {
-				t.Errorf("%s: the figure %s has no mark of its row in BENCHMARKS.md", name, n)
-			}
+			expect.Same(t, "1.26", n, name, ": a figure without a mark of its row in BENCHMARKS.md")
 		}
 	}
 	for id := range rows {
@@ -126,9 +124,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal("no program")
 			}
 			for _, m := range blocks {
-				if text, err := format.Source([]byte(m[1])); err != nil || string(text) != m[1] {
-					t.Errorf("not formatted: %v\n%s", err, m[1])
-				}
+				expect.Same(t, m[1], string(expect.Get(format.Source([]byte(m[1])))(t)), "not formatted")
 				file := filepath.Join(t.TempDir(), "main.go")
 				expect.OK(t, os.WriteFile(file, []byte(m[1]), 0o600))
 				cmd := exec.Command("go", "vet", file)

@@ -35,9 +35,7 @@ func TestConfigMD(t *testing.T) {
 			}
 		}
 	}
-	if string(text) != configMD()+recordsMD() {
-		t.Errorf("%s is not the reference any more: go test ./internal/documents -run ConfigMD -update", path)
-	}
+	expect.Same(t, configMD()+recordsMD(), string(text), path, ": go test ./internal/documents -run ConfigMD -update")
 }
 
 // The table of metrics in deploy/reference.md is the program's: go test ./internal/documents -run

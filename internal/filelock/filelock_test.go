@@ -58,9 +58,7 @@ func TestForeignFiles(t *testing.T) {
 			if !strings.Contains(err.Error(), "no lock of this program") || strings.Contains(err.Error(), "password") {
 				t.Errorf("error %v", err)
 			}
-			if text, err := os.ReadFile(secret); err != nil || string(text) != "password\n" {
-				t.Errorf("the other file is now %q, %v", text, err)
-			}
+			expect.Same(t, "password\n", string(expect.Get(os.ReadFile(secret))(t)), "the other file")
 			if _, err := os.Lstat(nowhere); err == nil {
 				t.Error("the file was made that a link names")
 			}
@@ -80,9 +78,7 @@ func TestForeignHolder(t *testing.T) {
 	} {
 		f, err := os.Create(path)
 		expect.OK(t, err)
-		if _, err := f.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(f.WriteString(text))(t)
 		if ok, err := Try(f); !ok || err != nil {
 			t.Skip("no locks here: ", err)
 		}
@@ -100,8 +96,7 @@ func TestReleaseLeavesOthers(t *testing.T) {
 		t.Skip("nobody can take its name")
 	}
 	path := filepath.Join(t.TempDir(), "lock")
-	l, err := Acquire(path)
-	expect.OK(t, err)
+	l := expect.Get(Acquire(path))(t)
 	os.Remove(path)
 	expect.OK(t, os.WriteFile(path, []byte("mine"), 0o600))
 	l.Release()
@@ -113,8 +108,7 @@ func TestReleaseLeavesOthers(t *testing.T) {
 // A lock file that was removed while somebody opened it locks nothing.
 func TestAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	f, err := os.Create(path)
-	expect.OK(t, err)
+	f := expect.Get(os.Create(path))(t)
 	defer f.Close()
 	if !At(f, path) {
 		t.Error("it is not there")

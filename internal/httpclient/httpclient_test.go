@@ -30,8 +30,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 
 func client(t *testing.T, s Server, b Bounds) *Client {
 	t.Helper()
-	c, err := New("sink", s, b)
-	expect.OK(t, err)
+	c := expect.Get(New("sink", s, b))(t)
 	return c
 }
 
@@ -109,9 +108,7 @@ func TestBound(t *testing.T) {
 		}
 		<-gone
 	}
-	if got := TooLong(defaultAnswer).Error(); got != "the answer is longer than 8 MB" {
-		t.Error(got)
-	}
+	expect.Same(t, "the answer is longer than 8 MB", TooLong(defaultAnswer).Error())
 }
 
 // A pause for which a server asks is no longer than its bound, also for those who read the header.
@@ -128,9 +125,7 @@ func TestRetryAfter(t *testing.T) {
 		for _, most := range []time.Duration{30 * time.Second, 0} {
 			answer, _, err := get(t, client(t, plain(url), Bounds{Pause: most}), "")
 			expect.OK(t, err)
-			if got := RetryAfter(answer); got != min(want, most) {
-				t.Errorf("%q of at most %v: %v", text, most, got)
-			}
+			expect.Same(t, min(want, most), RetryAfter(answer), text, " of at most ", most)
 		}
 	}
 }
@@ -238,16 +233,13 @@ func TestTLS(t *testing.T) {
 		return name
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.PeerCertificates) != 1 {
-			t.Errorf("%d certificates of the client", len(r.TLS.PeerCertificates))
-		}
+		expect.Same(t, 1, len(r.TLS.PeerCertificates), "certificates of the client")
 	}))
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	own := s.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	expect.OK(t, err)
+	key := expect.Get(x509.MarshalPKCS8PrivateKey(own.PrivateKey))(t)
 	cert := file("cert.pem", "CERTIFICATE", own.Certificate[0])
 	to := plain(s.URL)
 	to.TLS = &tlsfiles.TLS{CA: cert, Cert: cert, Key: file("key.pem", "PRIVATE KEY", key)}
@@ -259,7 +251,6 @@ func TestTLS(t *testing.T) {
 // Requests go through the proxy of the environment.
 func TestProxy(t *testing.T) {
 	got := client(t, plain("http://a"), Bounds{}).to.Proxy
-	if reflect.ValueOf(got).Pointer() != reflect.ValueOf(http.ProxyFromEnvironment).Pointer() {
-		t.Error("no proxy of the environment")
-	}
+	want := reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
+	expect.Same(t, want, reflect.ValueOf(got).Pointer(), "the proxy of the environment")
 }

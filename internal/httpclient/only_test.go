@@ -46,8 +46,7 @@ func TestOnlyClient(t *testing.T) {
 func uses(t *testing.T, path string) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
-	f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-	expect.OK(t, err)
+	f := expect.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution))(t)
 	name := ""
 	for _, i := range f.Imports {
 		if i.Path.Value == `"net/http"` {

@@ -1,6 +1,7 @@
 package median
 
 import (
+	"hafvf/internal/testing/expect"
 	"math"
 	"testing"
 	"time"
@@ -11,16 +12,10 @@ func TestOf(t *testing.T) {
 	if m := Of(v); m != 2.5 || v[0] != 3 {
 		t.Errorf("%g of %v", m, v)
 	}
-	if m := Of([]float64{7, 5, 6}); m != 6 {
-		t.Error(m)
-	}
+	expect.Same(t, 6.0, Of([]float64{7, 5, 6}))
 	if m := Of([]float64{}); !math.IsNaN(m) {
 		t.Error(m)
 	}
-	if m := Of([]time.Duration{4, 1, 3, 2}); m != 2 {
-		t.Error(m)
-	}
-	if m := Of([]time.Duration{}); m != 0 {
-		t.Error(m)
-	}
+	expect.Same(t, time.Duration(2), Of([]time.Duration{4, 1, 3, 2}))
+	expect.Same(t, time.Duration(0), Of([]time.Duration{}))
 }

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"hafvf/internal/testing/expect"
 	"math"
 	"testing"
 	"time"
@@ -11,9 +12,7 @@ func TestEdits(t *testing.T) {
 		a, b string
 		want int
 	}{{"", "", 0}, {"", "abc", 3}, {"famly", "family", 1}, {"top", "tpo", 1}, {"Top", "top", 0}, {"kitten", "sitting", 3}} {
-		if got := Edits(test.a, test.b); got != test.want {
-			t.Errorf("%s, %s: got %d, want %d", test.a, test.b, got, test.want)
-		}
+		expect.Same(t, test.want, Edits(test.a, test.b), test.a, ", ", test.b)
 	}
 }
 
@@ -21,8 +20,6 @@ func TestRoundUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		0: 0, 1: time.Second, time.Minute + 1: 2 * time.Minute, 6*time.Hour + 1: 7 * time.Hour, math.MaxInt64: math.MaxInt64,
 	} {
-		if got := RoundUp(d); got != want {
-			t.Errorf("%v: %v, want %v", d, got, want)
-		}
+		expect.Same(t, want, RoundUp(d), d)
 	}
 }

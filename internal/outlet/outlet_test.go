@@ -3,6 +3,7 @@ package outlet
 import (
 	"bytes"
 	"errors"
+	"hafvf/internal/testing/expect"
 	"io"
 	"os"
 	"testing"
@@ -13,9 +14,7 @@ import (
 func pipe(t *testing.T) (*Outlet, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return New(w, 100*time.Millisecond), r
 }

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"hafvf/internal/testing/expect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +20,7 @@ func TestDo(t *testing.T) {
 				busy[worker].Store(false)
 			})
 			for i := range calls {
-				if got := calls[i].Load(); got != 1 {
-					t.Errorf("%d calls for %d of %d on %d goroutines", got, i, n, workers)
-				}
+				expect.Same(t, int64(1), calls[i].Load(), "calls for ", i, " of ", n, " on ", workers, " goroutines")
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package reminder
 
 import (
-	"slices"
+	"hafvf/internal/testing/expect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,9 +23,7 @@ func TestReminder(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if want := []time.Duration{0, time.Minute, 20 * time.Second}; !slices.Equal(told, want) {
-			t.Errorf("told after %v, want %v", told, want)
-		}
+		expect.Same(t, []time.Duration{0, time.Minute, 20 * time.Second}, told, "told after")
 		if lasts := r.Lasts(); lasts != 50*time.Second || !r.Since.Equal(begun.Add(100*time.Second)) {
 			t.Errorf("it lasts for %v, since %v", lasts, r.Since)
 		}

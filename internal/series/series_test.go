@@ -1,6 +1,7 @@
 package series
 
 import (
+	"hafvf/internal/testing/expect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,9 +25,7 @@ func TestLabels(t *testing.T) {
 		{"a%2Fb/c%25", []string{"x", "y"}, map[string]string{"x": "a/b", "y": "c%"}},
 		{"a/b", []string{"x"}, map[string]string{"x": "a/b"}},
 	} {
-		if diff := cmp.Diff(c.want, Labels(c.key, c.names)); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", c.key, diff)
-		}
+		expect.Same(t, c.want, Labels(c.key, c.names), c.key)
 	}
 }
 

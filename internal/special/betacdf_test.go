@@ -2,6 +2,7 @@ package special
 
 import (
 	"fmt"
+	"hafvf/internal/testing/expect"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,10 +14,7 @@ import (
 
 // The file says how its values were computed.
 func TestBetaCDFOfAnySize(t *testing.T) {
-	text, err := os.ReadFile("testdata/betacdf.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Get(os.ReadFile("testdata/betacdf.csv"))(t)
 	rows := strings.Split(strings.TrimSpace(string(text)), "\n")[3:]
 	for _, row := range rows {
 		var a, b, x, want float64

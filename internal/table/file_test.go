@@ -2,6 +2,7 @@ package table
 
 import (
 	"errors"
+	"hafvf/internal/testing/expect"
 	"io"
 	"math/rand/v2"
 	"runtime"
@@ -57,9 +58,7 @@ func TestSpilledTablesAreMaps(t *testing.T) {
 			c.check(t, c.change())
 			switch {
 			case !c.Spilled() && rng.IntN(500) == 0:
-				if err := c.Spill(f); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, c.Spill(f))
 				c.checkAll(t)
 			case rng.IntN(2000) == 0:
 				all[at] = newChanging(rng)
@@ -86,9 +85,7 @@ func TestSpilledTablesGiveBack(t *testing.T) {
 	for i := range 5 {
 		var table Table
 		table.Put("k", make([]byte, 10*chunkBytes))
-		if err := table.Spill(f); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, table.Spill(f))
 		if one == 0 {
 			one = f.end
 		}
@@ -122,9 +119,7 @@ func TestSpilledTableFails(t *testing.T) {
 			c.change()
 			other.change()
 		}
-		if err := errors.Join(c.Spill(f), other.Spill(f)); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, errors.Join(c.Spill(f), other.Spill(f)))
 		reads := seed%2 == 0
 		if reads {
 			d.reads = rng.IntN(300)

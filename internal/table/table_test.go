@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"hafvf/internal/testing/expect"
 	"iter"
 	"math/rand/v2"
 	"testing"
@@ -119,9 +120,7 @@ func TestShardsAreAMap(t *testing.T) {
 		for key, b := range each {
 			got[key] = string(b)
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Error(d)
-		}
+		expect.Same(t, want, got)
 	}
 	if s.Len() != 0 || s.Get("key1") != nil {
 		t.Errorf("%d keys are left", s.Len())

@@ -18,16 +18,12 @@ func TestDiesWithParent(t *testing.T) {
 	if os.Getenv(role) == "parent" {
 		cmd := exec.Command("sleep", "600")
 		cmd.Stdout = os.Stdout
-		if _, err := Spawn(cmd); err != nil {
-			t.Fatal(err)
-		}
+		expect.Get(Spawn(cmd))(t)
 		os.Stdout.WriteString("!")
 		select {}
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer r.Close()
 	parent := exec.Command(os.Args[0], "-test.run=^TestDiesWithParent$")
 	parent.Env = append(os.Environ(), role+"=parent")
