@@ -213,11 +213,7 @@ func TestReadStandardInput(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- run(t, p.books, pipelineOf(t, src, 1000)) }()
 	for n := int64(1); n <= 3; n++ {
-		for deadline := time.Now().Add(20 * time.Second); p.taken.Load() < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("record %d does not come", n)
-			}
-		}
+		expect.Soon(t, fmt.Sprint("record ", n), func() bool { return p.taken.Load() >= n })
 		fmt.Fprint(w, "a,t,1\n")
 	}
 	p.books.Stop()

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -118,14 +117,7 @@ func TestKafka(t *testing.T) {
 				t.Errorf("%v, %v: want %s", states, err, want)
 			}
 			// An offset shows a moment after its transaction.
-			got := int64(-1)
-			for range 100 {
-				if got = offsetsOf(t, c, "g")["owned-0"]; got == offset {
-					return
-				}
-				time.Sleep(50 * time.Millisecond)
-			}
-			t.Errorf("the offset %d is kept, want %d", got, offset)
+			expect.Soon(t, fmt.Sprint("the offset ", offset), func() bool { return offsetsOf(t, c, "g")["owned-0"] == offset })
 		}
 		first := begin()
 		expect.OK(t, first.commit(context30(t), state("1"), at(1)))

@@ -76,9 +76,7 @@ func TestOutboxWaitsBeside(t *testing.T) {
 		expect.Get(o.Put(alert(i)))(t)
 		want = append(want, string(alert(i).Text))
 	}
-	for o.Stats().Away.IsZero() {
-		time.Sleep(10 * time.Millisecond)
-	}
+	expect.Soon(t, "the receiver is away", func() bool { return !o.Stats().Away.IsZero() })
 	if s := o.Stats(); s.Waiting != 250 || s.Oldest.IsZero() || s.Sent != 0 || !strings.Contains(s.Reason, "does not answer") {
 		t.Errorf("%+v", s)
 	}
@@ -138,9 +136,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	for i := range most {
 		expect.Get(o.Put(alert(i)))(t)
 	}
-	for o.Stats().Away.IsZero() {
-		time.Sleep(10 * time.Millisecond)
-	}
+	expect.Soon(t, "the receiver is away", func() bool { return !o.Stats().Away.IsZero() })
 	if _, err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("one more: %v", err)
 	}
