@@ -277,7 +277,7 @@ func TestMixtures(t *testing.T) {
 	}
 	x := append(normals(30)[:12], 9)
 	s, _ := start(t, x)
-	const gamma = 100
+	const gamma = 20
 	a, b := newTruncated(s, gamma), newLinear(s, 99, 1)
 	for i, v := range x {
 		// E_q[log p(x, z|w)] − E_q[log q(z)] as a function of q(z) = θ₀ + wd + T(x), with
@@ -305,7 +305,7 @@ func TestMixtures(t *testing.T) {
 		}
 		bernoulliTerm := func(w float64) float64 { return prior*w - w*math.Log(w) - (1-w)*math.Log1p(-w) }
 		bestA, mostA, bestB, mostB := 0.0, math.Inf(-1), 0.0, math.Inf(-1)
-		for omega := .01; omega < 150; omega += .01 {
+		for omega := -149.995; omega < 150; omega += .01 {
 			if l := bound(&a.stabilised, truncatedMean(omega)) + truncatedTerm(omega); l > mostA {
 				bestA, mostA = truncatedMean(omega), l
 			}
