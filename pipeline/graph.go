@@ -121,8 +121,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		if c.Aggregate != nil {
 			cfg.Aggregate = &c.Aggregate.Aggregation
 		}
-		if k := c.Source.Kafka; k != nil {
-			cfg.Logs, cfg.Disorder = true, k.Disorder
+		if t, ok := g.Topics(); ok {
+			cfg.Logs, cfg.Disorder = true, t.Disorder
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
@@ -249,7 +249,7 @@ func newSource(c *config.Config) (graphSource, connectors.Kind) {
 		return t, connectors.String
 	}
 	if p := c.Source.Prometheus; p != nil {
-		return querySource{*p}, connectors.Number
+		return querySource{p.Source}, connectors.Number
 	}
 	source, fields := observe.Files(c)
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {

@@ -22,6 +22,7 @@ type querySource struct{ promio.Source }
 func (q querySource) check(context.Context, *clients) error { return promio.Check(q.Source) }
 func (q querySource) values() []string                      { return []string{"value"} }
 func (q querySource) state() any                            { return q.Query }
+func (q querySource) part(bool, bool) bool                  { return q.Bounded }
 
 func (q querySource) describe() string {
 	text := fmt.Sprintf("prometheus %s every %s", message.Shorten(q.Query), message.Duration(q.Step))

@@ -384,13 +384,7 @@ func (r *run) isPart(g *Graph, s Summary) bool {
 	if !s.Stopped && s.Err() == nil {
 		return false
 	}
-	switch g.source.(type) {
-	case fileSource:
-		return !s.Stopped || !g.StandardInput() // nobody can read the rest of that
-	case querySource:
-		return !g.endless()
-	}
-	return slices.ContainsFunc(r.writers, (*connectors.Writer).Whole)
+	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
 }
 
 // commit gives the outputs and the file of states their names. What can fail for lack of space

@@ -63,7 +63,7 @@ func settingOf[T any](text string) (setting T) {
 	return setting
 }
 
-// A graphSource is a graph's source: files or topics.
+// A graphSource is a graph's source: files, topics or a query.
 type graphSource interface {
 	// check returns an error if the source cannot be read.
 	check(ctx context.Context, to *clients) error
@@ -75,6 +75,8 @@ type graphSource interface {
 	values() []string
 	// state identifies what a position in the source means.
 	state() any
+	// part answers isPart for a run that has ended early. whole has outputs that appear at the end.
+	part(stopped, whole bool) bool
 }
 
 // fileSource is a source of files.
@@ -92,6 +94,9 @@ func (f fileSource) check(context.Context, *clients) error {
 
 func (f fileSource) describe() string { return f.Format + " " + f.Path }
 func (f fileSource) state() any       { return f.Path }
+
+// part: nobody can read the rest of standard input.
+func (f fileSource) part(stopped, _ bool) bool { return !stopped || f.Path != "-" }
 
 func (f fileSource) values() []string {
 	if f.fields.Layout == config.Series { // the field is a list of them
@@ -123,8 +128,9 @@ func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err
 	return most, err
 }
 
-func (t topicSource) values() []string { return t.Fields.Values }
-func (t topicSource) state() any       { return t.Topics }
+func (t topicSource) values() []string        { return t.Fields.Values }
+func (t topicSource) state() any              { return t.Topics }
+func (t topicSource) part(_, whole bool) bool { return whole }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)

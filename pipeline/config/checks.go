@@ -33,10 +33,10 @@ func (d *decoder) check(c *Config) {
 		d.needTime(c, reason)
 	}
 	d.checkFiles(c)
-	d.checkKafka(c)
-	if p := c.Source.Prometheus; p != nil {
-		d.checkServer("source.prometheus", &p.Server)
+	for _, o := range c.Source.origins() {
+		o.check(d, c)
 	}
+	d.checkKafka(c)
 	d.checkWritten(c)
 	d.checkRunner(c)
 }

@@ -3,6 +3,8 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -125,10 +127,51 @@ type KeyRule struct {
 
 // A Source is where records come from; exactly one field is set.
 type Source struct {
-	Files *Files
-	Kafka *Kafka
-	// Prometheus is a source that asks a server.
-	Prometheus *promio.Source
+	Files      *Files
+	Kafka      *Kafka
+	Prometheus *Prometheus
+}
+
+// An origin is a kind of source.
+type origin interface {
+	fields() (f *Fields, path string) // what is in a record, by the keys at path; nil if it has a form of its own
+	shaped() bool                     // a record brings its own shape
+	unending() bool                   // the source goes on until it is stopped
+	check(d *decoder, c *Config)      // what concerns more than one key; sinks learn what they need of the source
+	checkFlink(d *decoder)            // refuses what the runner flink cannot do
+}
+
+func (s *Source) keys() []key { return append(s.filesKeys(), s.kafkaKey(), s.prometheusKey()) }
+
+// origins are what is set: one, but for a mistake.
+func (s *Source) origins() []origin {
+	all := []origin{s.Files, s.Kafka, s.Prometheus}
+	return slices.DeleteFunc(all, func(o origin) bool { return reflect.ValueOf(o).IsNil() })
+}
+
+func (s *Source) is(what func(origin) bool) bool { return slices.ContainsFunc(s.origins(), what) }
+
+// Unending reports whether the source goes on until it is stopped.
+func (s *Source) Unending() bool { return s.is(origin.unending) }
+
+// fields returns what the source says of its records, and the key of it.
+func (s *Source) fields() (f *Fields, path string) {
+	for _, o := range s.origins() {
+		if f, path := o.fields(); f != nil {
+			return f, path
+		}
+	}
+	return &Fields{}, ""
+}
+
+// columns returns the fields of the value and the key that names them; nil for a
+// source whose records bring their own shape.
+func (s *Source) columns() (values []string, path string) {
+	f, path := s.fields()
+	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(origin.shaped) {
+		return nil, ""
+	}
+	return f.Values, path + ".values"
 }
 
 // A Sink is where records go; exactly one field is set.
@@ -183,14 +226,6 @@ type Fields struct {
 	MaxAhead time.Duration
 	// Forget has a record of a topic without a value forget its key.
 	Forget bool `json:",omitempty"`
-}
-
-// Files is a source of files. The path may be a pattern; "-" is standard input.
-type Files struct {
-	Format string // a name in connectors.Formats
-	Path   string
-	Fields
-	Delimiter rune
 }
 
 // A File is written by a sink; the path "-" is standard output.

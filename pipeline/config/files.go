@@ -7,8 +7,59 @@ import (
 	"slices"
 	"strings"
 
+	"hafvf/connectors"
 	"hafvf/internal/message"
 )
+
+// Files is a source of files. The path may be a pattern; "-" is standard input.
+type Files struct {
+	Format string // a name in connectors.Formats
+	Path   string
+	Fields
+	Delimiter rune
+}
+
+func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
+func (f *Files) shaped() bool              { return !connectors.FormatOf(f.Format).Columns }
+func (f *Files) unending() bool            { return false }
+func (f *Files) check(*decoder, *Config)   {} // checkFiles does, of all files
+func (f *Files) checkFlink(d *decoder)     { d.fail("source", ofOneMachine) }
+
+// StandardInput reports whether the source is standard input.
+func (s *Source) StandardInput() bool { return s.Files != nil && s.Files.Path == "-" }
+
+// filesKeys declare a source of files, one of each format.
+func (s *Source) filesKeys() []key {
+	var keys []key
+	for _, format := range connectors.Formats {
+		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
+		what, row := "Column", "row"
+		if !format.Columns {
+			what, row = "Field", "record"
+		}
+		k := key{name: format.Name, doc: format.Of, seen: func() { s.Files = f }, keys: slices.Concat(
+			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
+			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row)})}
+		if format.Delimited {
+			k.keys = append(k.keys,
+				key{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&f.Delimiter)},
+				key{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&f.Decimal)})
+		}
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// layout declares the layout of columns or fields.
+func (f *Fields) layout(what string, rows string) key {
+	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns, by default [\"*\"], and key is none by default."
+	names := []string{Long, Wide}
+	if what == "field" {
+		doc = "As of csv, for fields. series: values is a list of numbers, and time one of times; without time, values is a list of pairs."
+		names = append(names, Series)
+	}
+	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}
+}
 
 // A place is a file that a config names.
 type place struct {

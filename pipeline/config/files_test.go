@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -79,5 +80,16 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	os.Stderr = os.Stdout // 2>&1
 	if _, err := Parse("pump.yaml", []byte("model: {family: normal}\nsource: {jsonl: {path: a}}\n"), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOrigins: each field of a Source is an origin.
+func TestOrigins(t *testing.T) {
+	s := &Source{}
+	for _, f := range reflect.ValueOf(s).Elem().Fields() {
+		f.Set(reflect.New(f.Type().Elem()))
+	}
+	if got, want := len(s.origins()), reflect.TypeFor[Source]().NumField(); got != want {
+		t.Errorf("%d origins of %d fields", got, want)
 	}
 }

@@ -31,15 +31,9 @@ type Kafka struct {
 	Embedded bool
 }
 
-// Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool {
-	return s.Kafka != nil && !s.Kafka.Bounded || s.Prometheus != nil && !s.Prometheus.Bounded
-}
-
-// StandardInput reports whether the source is standard input.
-func (s *Source) StandardInput() bool {
-	return s.Files != nil && s.Files.Path == "-"
-}
+func (k *Kafka) fields() (*Fields, string) { return &k.Fields, "source.kafka" }
+func (k *Kafka) shaped() bool              { return true }
+func (k *Kafka) unending() bool            { return !k.Bounded }
 
 // kafkaKey declares a source of topics.
 func (s *Source) kafkaKey() key {
@@ -231,13 +225,10 @@ func startAt(dst *kafkaio.Start) reader {
 	}}
 }
 
-// checkKafka holds what concerns more than one key of sources and sinks of
-// topics, and fills in what one takes from another.
+// checkKafka holds what concerns more than one key of sinks of topics, and fills in
+// what one takes from another.
 func (d *decoder) checkKafka(c *Config) {
 	k := c.Source.Kafka
-	if k != nil {
-		d.checkTopics(c, k)
-	}
 	type topic struct {
 		key  string
 		sink *kafkaio.Sink
@@ -338,8 +329,7 @@ func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
 	}
 }
 
-// checkTopics checks the source.
-func (d *decoder) checkTopics(c *Config, k *Kafka) {
+func (k *Kafka) check(d *decoder, c *Config) {
 	const at = "source.kafka"
 	d.checkPair(at)
 	d.checkRegistry(at, k.Registry)
@@ -374,6 +364,15 @@ func (d *decoder) checkTopics(c *Config, k *Kafka) {
 	}
 	if c.Transform == Smooth && k.Changelog != "" {
 		d.fail(at+".changelog", "belongs to transform: filter")
+	}
+}
+
+func (k *Kafka) checkFlink(d *decoder) {
+	if k.Embedded {
+		d.fail("source.kafka.embedded", "is for the runner direct")
+	}
+	if k.Changelog != "" {
+		d.fail("source.kafka.changelog", "is for the runner direct: flink keeps the states in its checkpoints")
 	}
 }
 

@@ -188,40 +188,8 @@ func incidentsKey(dst **Incidents) reader {
 	})
 }
 
-func (s *Source) keys() []key {
-	var keys []key
-	for _, format := range connectors.Formats {
-		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
-		what, row := "Column", "row"
-		if !format.Columns {
-			what, row = "Field", "record"
-		}
-		k := key{name: format.Name, doc: format.Of, seen: func() { s.Files = f }, keys: slices.Concat(
-			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
-			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row)})}
-		if format.Delimited {
-			k.keys = append(k.keys,
-				key{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&f.Delimiter)},
-				key{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&f.Decimal)})
-		}
-		keys = append(keys, k)
-	}
-	return append(keys, s.kafkaKey(), s.prometheusKey())
-}
-
 func defaultFields() Fields {
 	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
-}
-
-// layout declares the layout of columns or fields.
-func (f *Fields) layout(what string, rows string) key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns, by default [\"*\"], and key is none by default."
-	names := []string{Long, Wide}
-	if what == "field" {
-		doc = "As of csv, for fields. series: values is a list of numbers, and time one of times; without time, values is a list of pairs."
-		names = append(names, Series)
-	}
-	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}
 }
 
 // keys declare what a record looks like. It has columns or fields.
@@ -326,25 +294,4 @@ func (c *Config) deadLetterKeys() []key {
 		}},
 		kafka,
 	}
-}
-
-// fields returns what the source says of its records, and the key of it.
-func (s *Source) fields() (f *Fields, path string) {
-	switch {
-	case s.Files != nil:
-		return &s.Files.Fields, "source." + s.Files.Format
-	case s.Kafka != nil:
-		return &s.Kafka.Fields, "source.kafka"
-	}
-	return &Fields{}, ""
-}
-
-// columns returns the fields of the value and the key that names them; nil for a
-// source whose records bring their own shape.
-func (s *Source) columns() (values []string, path string) {
-	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && (s.Kafka != nil || s.Files != nil && !connectors.FormatOf(s.Files.Format).Columns) {
-		return nil, ""
-	}
-	return f.Values, path + ".values"
 }

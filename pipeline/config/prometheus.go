@@ -13,9 +13,33 @@ import (
 	"hafvf/internal/times"
 )
 
+// Prometheus is a source that asks a server.
+type Prometheus struct{ promio.Source }
+
+func (p *Prometheus) fields() (*Fields, string) { return nil, "" }
+func (p *Prometheus) shaped() bool              { return false }
+func (p *Prometheus) unending() bool            { return !p.Bounded }
+
+// check tells the sink of series and receivers of the labels of keys.
+func (p *Prometheus) check(d *decoder, c *Config) {
+	d.checkServer("source.prometheus", &p.Server)
+	for i := range c.Alerts {
+		if hook := c.Alerts[i].Webhook; hook != nil {
+			hook.Key = p.Key
+		}
+	}
+	if c.Sink.Prometheus != nil {
+		c.Sink.Prometheus.Key = p.Key
+	}
+}
+
+func (p *Prometheus) checkFlink(d *decoder) {
+	d.fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
+}
+
 // prometheusKey declares a source that asks a server.
 func (s *Source) prometheusKey() key {
-	p := &promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}
+	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}}
 	return key{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
 		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
 			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
@@ -78,25 +102,14 @@ func (s *Sink) prometheusKey() key {
 		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }
 
-// checkWritten tells sinks and receivers of the labels of keys, and refuses a sink of series where
-// there are no scores or times.
+// checkWritten refuses a sink of series where there are no scores or times.
 func (d *decoder) checkWritten(c *Config) {
-	if s := c.Source.Prometheus; s != nil {
-		for i := range c.Alerts {
-			if hook := c.Alerts[i].Webhook; hook != nil {
-				hook.Key = s.Key
-			}
-		}
-	}
 	p := c.Sink.Prometheus
 	if p == nil {
 		return
 	}
 	const at = "sink.prometheus"
 	d.checkServer(at, &p.Server)
-	if c.Source.Prometheus != nil {
-		p.Key = c.Source.Prometheus.Key
-	}
 	switch {
 	case c.Transform == Smooth:
 		d.fail(at, "is for transform: filter")

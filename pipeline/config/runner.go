@@ -52,6 +52,9 @@ func (r *Runner) keys() []key {
 // DefaultCells is the number of states that keys share where the config does not say.
 const DefaultCells = 256
 
+// ofOneMachine is what flink says of files.
+const ofOneMachine = "is a file of one machine: flink reads and writes topics, kafka"
+
 // checkRunner refuses what a runner cannot do.
 func (d *decoder) checkRunner(c *Config) {
 	r := &c.Runner
@@ -85,20 +88,8 @@ func (d *decoder) checkRunner(c *Config) {
 	if 0 < r.Cells && r.Cells < r.Parallelism {
 		d.fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
 	}
-	const files = "is a file of one machine: flink reads and writes topics, kafka"
-	if c.Source.Files != nil {
-		d.fail("source", files)
-	}
-	if c.Source.Prometheus != nil {
-		d.fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
-	}
-	if k := c.Source.Kafka; k != nil {
-		if k.Embedded {
-			d.fail("source.kafka.embedded", "is for the runner direct")
-		}
-		if k.Changelog != "" {
-			d.fail("source.kafka.changelog", "is for the runner direct: flink keeps the states in its checkpoints")
-		}
+	for _, o := range c.Source.origins() {
+		o.checkFlink(d)
 	}
 	if c.State != "" {
 		d.fail("state", "is for the runner direct: flink keeps the states in its checkpoints")
@@ -108,14 +99,14 @@ func (d *decoder) checkRunner(c *Config) {
 	case !d.has("sink"):
 		d.fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
-		d.fail("sink", files)
+		d.fail("sink", ofOneMachine)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
-		d.fail("dead_letter", files+"; without one, rejects go to the workers' standard error")
+		d.fail("dead_letter", ofOneMachine+"; without one, rejects go to the workers' standard error")
 	}
 	for _, r := range c.Alerts {
 		if r.Kafka == nil && r.Webhook == nil {
-			d.fail(r.At, files)
+			d.fail(r.At, ofOneMachine)
 		}
 	}
 }

@@ -73,11 +73,11 @@ type Suggestion struct {
 // LookAt reads the first records of the config's source, or the last points of its query. It
 // returns ErrNotLookedAt for topics and standard input. Other errors are those of a run.
 func LookAt(c *config.Config) (*Look, error) {
-	if c.Source.Kafka != nil {
-		return nil, ErrNotLookedAt
-	}
-	if c.Source.Prometheus != nil {
+	switch {
+	case c.Source.Prometheus != nil:
 		return lookAtQuery(c)
+	case c.Source.Files == nil:
+		return nil, ErrNotLookedAt
 	}
 	file, fields := observe.Files(c)
 	if file.Path == "-" {
@@ -127,7 +127,7 @@ func lookAtQuery(c *config.Config) (*Look, error) {
 	}
 	l := &Look{Path: c.Source.Prometheus.Query, Queried: true}
 	s := newSample(p, l)
-	all, err := promio.Last(context.Background(), *c.Source.Prometheus, lookObservations)
+	all, err := promio.Last(context.Background(), c.Source.Prometheus.Source, lookObservations)
 	if err != nil {
 		return nil, err
 	}
