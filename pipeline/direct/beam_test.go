@@ -114,6 +114,7 @@ func TestBeamSuite(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/shards=%d", c.name, shards), func(t *testing.T) {
 				if strings.HasPrefix(c.name, "TimersProcessingTime") {
+					expect.Long(t, "what waits for processing time")
 					t.Parallel() // they wait for seconds
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
