@@ -180,6 +180,25 @@ func TestOtherRuns(t *testing.T) {
 		refuses(t, err, "another config")
 		a.must(6)
 	})
+	t.Run("that commits meanwhile", func(t *testing.T) {
+		c := two(t)
+		a := begun(t, c, nil)
+		a.must(5)
+		checks := 0
+		b := begun(t, c, func(cfg *LedgerConfig) {
+			cfg.Open = func(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
+				for range states {
+				}
+				if checks++; checks == 1 {
+					a.must(8)
+				}
+				return nil, nil
+			}
+		})
+		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].offset != 8 || checks != 2 {
+			t.Errorf("%s is restored, at %v, after %d checks", got, b.start, checks)
+		}
+	})
 	t.Run("without an id", func(t *testing.T) {
 		c := two(t)
 		ran(t, c, nil, 2)

@@ -190,6 +190,28 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
+// A pause is not longer than the policy's, whatever the server asks for.
+func TestWriteRetryAfter(t *testing.T) {
+	expect.Long(t, "pauses between requests")
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests < 3 {
+			w.Header().Set("Retry-After", []string{"86400", "Sun, 06 Nov 2194 08:49:37 GMT"}[requests-1])
+			w.WriteHeader([]int{503, 429}[requests-1])
+		}
+	}))
+	t.Cleanup(s.Close)
+	was := patience
+	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { patience = was })
+	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.write(ctx, records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != nil || requests != 3 {
+		t.Errorf("%d requests, %v", requests, err)
+	}
+}
+
 // What is no refusal of samples ends the run and says what to do.
 func TestWriteFails(t *testing.T) {
 	expect.Long(t, "pauses between requests")
