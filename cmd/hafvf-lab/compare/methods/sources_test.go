@@ -328,6 +328,33 @@ func TestMixtures(t *testing.T) {
 	}
 }
 
+// The Beta distribution of given E[log w] and E[log(1−w)].
+func TestBetaOfLogs(t *testing.T) {
+	for _, want := range []betaPrior{{.9, .1}, {1, 1}, {30, 2}, {.05, 4}, {500, 3}} {
+		logW, log1W := want.meanLogs()
+		got := betaOfLogs(logW, log1W, betaPrior{1, 1})
+		if math.Abs(got.a/want.a-1) > 1e-7 || math.Abs(got.b/want.b-1) > 1e-7 {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	// ψ′(1) = π²/6, ψ′(½) = π²/2 (Abramowitz and Stegun, 6.4).
+	if a, b := trigamma(1), trigamma(.5); math.Abs(a-math.Pi*math.Pi/6) > 1e-12 || math.Abs(b-math.Pi*math.Pi/2) > 1e-12 {
+		t.Errorf("ψ′(1) = %g, ψ′(½) = %g", a, b)
+	}
+	rng := rand.New(rand.NewPCG(1, 4))
+	sum, n := 0.0, 100000.0
+	for range int(n) {
+		w, logW, log1W := betaPrior{.9, .1}.rand(rng)
+		sum += w
+		if math.Abs(math.Exp(logW)-w) > 1e-12 || math.Abs(math.Exp(logW)+math.Exp(log1W)-1) > 1e-12 {
+			t.Fatalf("w = %g with the logarithms %g and %g", w, logW, log1W)
+		}
+	}
+	if math.Abs(sum/n-.9) > 5*math.Sqrt(.9*.1/2/n) {
+		t.Errorf("the mean of draws from Beta(.9, .1) is %g", sum/n)
+	}
+}
+
 // The particle filter against the same model integrated on a grid of log-odds of w and b,
 // over all histories of a short series. The tolerance is four standard errors of the mean
 // over independent filters, and what the distribution of so many particles is off.
