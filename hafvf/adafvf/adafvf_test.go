@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/internal/beta"
+	"hafvf/internal/testing/expect"
 )
 
 // logEvidence is the mean over coordinates of log p(g) under the forgotten
@@ -138,10 +139,7 @@ func TestEvidence(t *testing.T) {
 // every level; and where learn stops already, the weights are nearly there.
 func TestClimbEndsAtProposition1(t *testing.T) {
 	for pooling, most := range map[float64]float64{0: 0.01, 0.5: 0.05, 1: 0.2} {
-		c, err := Config{Pooling: pooling}.complete()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Get(Config{Pooling: pooling}.complete())(t)
 		s := newSolver(&c)
 		left := 0.0
 		rng := rand.New(rand.NewPCG(1, 3))
@@ -182,10 +180,7 @@ func TestClimbEndsAtProposition1(t *testing.T) {
 // A weight that was learned to be near zero, on a gradient that comes from where
 // the last one did, is given up for the naive one.
 func TestLowWeightsAreLeft(t *testing.T) {
-	c, err := Config{Pooling: 1}.complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Get(Config{Pooling: 1}.complete())(t)
 	s := newSolver(&c)
 	g := &group{kappa: 20, alpha: 12, phi: s.naive}
 	g.phi[0] = beta.Dist{Alpha: 0.02, Beta: 20}

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/adafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // all makes every kind of optimizer.
@@ -155,9 +156,7 @@ func TestResumedTrainingIsTheSame(t *testing.T) {
 			fill(rng, again)
 			o2.Step()
 		}
-		if diff := cmp.Diff(params(groups), params(again)); diff != "" {
-			t.Errorf("%s: parameters differ:\n%s", name, diff)
-		}
+		expect.Same(t, params(groups), params(again), name)
 		if !bytes.Equal(must(o.MarshalBinary()), must(o2.MarshalBinary())) || o2.Steps() != 150 || o2.Skipped() != 1 {
 			t.Errorf("%s: states differ; %d steps, %d skipped", name, o2.Steps(), o2.Skipped())
 		}
@@ -204,9 +203,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 	} {
 		before := must(c.o.MarshalBinary())
 		err := c.o.UnmarshalBinary(c.state)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q", err, c.want)
-		}
+		expect.Error(t, err, c.want)
 		if !bytes.Equal(before, must(c.o.MarshalBinary())) {
 			t.Errorf("after %v the optimizer has changed", err)
 		}
@@ -255,9 +252,7 @@ func TestNonFiniteGradientsAreSkipped(t *testing.T) {
 			groups[0].Grads[7] = bad
 			o.Step()
 			after := params(groups)
-			if diff := cmp.Diff(before[:11], after[:11]); diff != "" {
-				t.Errorf("%s, %g: the group has moved:\n%s", name, bad, diff)
-			}
+			expect.Same(t, before[:11], after[:11], name, ", ", bad)
 			if before[11] == after[11] {
 				t.Errorf("%s, %g: the other group has not moved", name, bad)
 			}
@@ -359,9 +354,8 @@ func TestConstructionErrors(t *testing.T) {
 		{adafvf.Config{Fixed: &adafvf.Decays{W1: 2}}, []adafvf.Group{ok}, "Fixed = {2, 0}"},
 		{adafvf.Config{W1: hafvf.Beta{Alpha: -1, Beta: 1}}, []adafvf.Group{ok}, "W1 = {-1, 1}"},
 	} {
-		if _, err := adafvf.New(c.config, c.groups...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q", err, c.want)
-		}
+		_, err := adafvf.New(c.config, c.groups...)
+		expect.Error(t, err, c.want)
 	}
 	for _, c := range []struct {
 		config adafvf.AdamConfig

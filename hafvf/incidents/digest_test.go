@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"hafvf/internal/compact"
+	"hafvf/internal/testing/expect"
 )
 
 // A digest has the alarms of its stretch of time that are in no incident by its end. Stretches are
 // those of the clock of the zone, and what is open survives being stored at any moment.
 func TestDigests(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
 	// On 29 March 2026, a Sunday, the clock goes ahead: the day has 23 hours.
 	at := func(day, hour int) time.Time { return time.Date(2026, 3, day, hour, 0, 0, 0, berlin) }
@@ -65,9 +63,7 @@ func TestDigests(t *testing.T) {
 		"168h0m0s 2026-03-29 22:00:00 to 2026-04-05 22:00:00: f",
 	}
 	got = slices.DeleteFunc(got, func(s string) bool { return strings.HasSuffix(s, ": ") })
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	expect.Same(t, want, got)
 	if end, open := d.EndOf(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
 		t.Error(end)
 	}
@@ -86,10 +82,7 @@ func TestDigests(t *testing.T) {
 
 // A digest has the alarm that opens it, also before a midnight that the clock passes over.
 func TestDigestHasItsAlarm(t *testing.T) {
-	zone, err := time.LoadLocation("America/Sao_Paulo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zone := expect.Get(time.LoadLocation("America/Sao_Paulo"))(t)
 	d := NewDigests([]time.Duration{24 * time.Hour}, zone)
 	at := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
 	d.Note(Alarm{ID: "a", Key: "k", Time: at}, "")

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/expect"
 )
 
 var (
@@ -80,10 +81,10 @@ func (s *told) add(step incidents.Step) {
 
 type told incidents.Step
 
-func differ(t fataler, what string, got, want any) {
+func differ(t expect.T, what string, got, want any) {
 	t.Helper()
 	if diff := gocmp.Diff(want, got, same, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
-		t.Fatalf("%s (-want +got):\n%s", what, diff)
+		t.Fatal(what, " (-want +got):\n", diff)
 	}
 }
 
@@ -164,16 +165,13 @@ func TestRestores(t *testing.T) {
 }
 
 // again restores a fleet, whose bytes are those of another one.
-func again(t fataler, cfg incidents.Config, f, same *incidents.Fleet) *incidents.Fleet {
+func again(t expect.T, cfg incidents.Config, f, same *incidents.Fleet) *incidents.Fleet {
 	t.Helper()
 	b, _ := f.AppendBinary(nil)
 	if other, _ := same.AppendBinary(nil); !bytes.Equal(b, other) {
 		t.Fatal("other bytes")
 	}
-	back, err := incidents.Restore(cfg, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := expect.Get(incidents.Restore(cfg, b))(t)
 	if c, _ := back.AppendBinary(nil); !bytes.Equal(b, c) {
 		t.Fatal("other bytes of the restored")
 	}
@@ -189,33 +187,6 @@ func paged(events []incidents.Event) int {
 		}
 	}
 	return len(ids)
-}
-
-// In a time T there are at most 7T/B + 9 pages, whatever the alarms are: guarantee 1.
-func TestPagesAreBounded(t *testing.T) {
-	for _, every := range []time.Duration{30 * time.Minute, 90 * time.Minute, 2 * time.Hour, 5 * time.Hour} {
-		rng := rand.New(rand.NewPCG(uint64(every), 3))
-		f := newFleet(t, incidents.Config{})
-		var keys []string
-		for i := range 200 {
-			keys = append(keys, fmt.Sprintf("s%d/r%d/h%d:m%d", i/100, i/25%4, i/5%5, i%5))
-			f.Register(keys[i], begin, time.Minute, week)
-		}
-		var all told
-		n, end := 0, begin.Add(4*week)
-		for at := begin; at.Before(end); at = at.Add(every) {
-			for _, i := range rng.Perm(200)[:10+rng.IntN(51)] {
-				f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: keys[i], Time: at.Add(rand.N(6 * time.Minute)), Score: 5})
-				n++
-			}
-			all.add(f.Advance(at))
-		}
-		all.add(f.Advance(end.Add(24 * time.Hour)))
-		// One is 7·4 + 9.
-		if pages := paged(all.Events); pages > 37 || pages < 25 {
-			t.Errorf("bursts every %v: %d pages in four weeks, the bound is 37", every, pages)
-		}
-	}
 }
 
 // The last assignment of an alarm is the incident that has it as a member, and whoever is in no
@@ -257,9 +228,7 @@ func TestRepeats(t *testing.T) {
 	other, silent := a, a
 	other.Key, silent.Kind = "disk", "silent"
 	got := []bool{f.Add(a), f.Add(a), f.Add(other), f.Add(silent), f.Add(other)}
-	if want := []bool{true, false, true, true, false}; !slices.Equal(got, want) {
-		t.Errorf("added %v, want %v", got, want)
-	}
+	expect.Same(t, []bool{true, false, true, true, false}, got, "added")
 	assigned := map[[3]string]bool{}
 	for _, a := range f.Advance(begin).Assigned {
 		assigned[[3]string{a.ID, a.Key, a.Kind}] = true
@@ -315,36 +284,6 @@ func TestRhythmOfTheClock(t *testing.T) {
 	if !strings.HasPrefix(last.Message, message) || !strings.HasSuffix(last.Message, " The like came at this time on 7 of the last seven days.") {
 		t.Error(last.Message)
 	}
-}
-
-// A key that goes leaves nothing in its groups.
-func TestForget(t *testing.T) {
-	tr := readTrace(t, "testdata/golden_rack.json")
-	want, got := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
-	for i := range 50 {
-		key := fmt.Sprintf("s0/r%d/gone%d:x", i%3, i)
-		got.Register(key, unix(0), time.Minute, time.Duration(1+i)*time.Hour)
-	}
-	got.Add(incidents.Alarm{ID: "x", Key: "s0/r1/gone1:x", Time: unix(0)})
-	got.Advance(unix(0))
-	if got.Keys() != 50 {
-		t.Fatalf("%d keys", got.Keys())
-	}
-	for i := range 50 {
-		got.Forget(fmt.Sprintf("s0/r%d/gone%d:x", i%3, i))
-	}
-	got.Forget("never met")
-	if got.Keys() != 0 {
-		t.Fatalf("%d keys are left", got.Keys())
-	}
-	var all [2]told
-	for i, f := range []*incidents.Fleet{want, got} {
-		tr.run(f, func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
-			all[i].add(s)
-			return f
-		})
-	}
-	differ(t, "told", all[1], all[0])
 }
 
 // A key that was forgotten has left no trace of its name, whatever it was in: a member of an open
@@ -409,10 +348,7 @@ func TestForgetLeavesNoName(t *testing.T) {
 	if b, _ = f.AppendBinary(nil); bytes.Contains(b, []byte("secret")) {
 		t.Errorf("left: %q", b)
 	}
-	f, err := incidents.RestoreAny(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f = expect.Get(incidents.RestoreAny(b))(t)
 	// The incident of which all members go closes all the same.
 	for _, k := range keys {
 		f.Forget(k)

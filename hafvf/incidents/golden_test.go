@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -59,20 +60,9 @@ func (tr trace) run(f *incidents.Fleet, after func(*incidents.Fleet, incidents.S
 	after(f, f.Advance(unix(seen+86400)))
 }
 
-// A fataler is a test, also one of rapid.
-type fataler interface {
-	Helper()
-	Fatal(...any)
-	Fatalf(string, ...any)
-}
-
-func newFleet(t fataler, cfg incidents.Config) *incidents.Fleet {
+func newFleet(t expect.T, cfg incidents.Config) *incidents.Fleet {
 	t.Helper()
-	f, err := incidents.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return expect.Get(incidents.New(cfg))(t)
 }
 
 // The traces are of an independent implementation.

@@ -7,6 +7,8 @@ import (
 
 	"gonum.org/v1/gonum/mathext"
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 // The oracle is the regularised incomplete beta function: P(N ≥ c) = I_x(c, r).
@@ -38,10 +40,7 @@ func TestSurprise(t *testing.T) {
 // The oracle counts one by one.
 func TestDistinct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f, err := New(Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := expect.Get(New(Config{}))(t)
 		var keys []*key
 		for _, name := range []string{"a/1", "a/2", "a/3", "b/1", "b/2"} {
 			keys = append(keys, f.registered(registration{name: name, step: second, allowed: 1e-6}, false))
@@ -83,10 +82,7 @@ func TestDistinct(t *testing.T) {
 }
 
 func TestCommon(t *testing.T) {
-	f, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Get(New(Config{}))(t)
 	for _, c := range [][3]string{
 		{"", "a", ""}, {"a", "a", "a"}, {"a", "a/b", "a"}, {"a/b", "a/c", "a"}, {"ab", "a", ""}, {"a/b", "a/bc", "a"},
 		{"a/b:c", "a/b/c", "a/b"}, {"a//b", "a//c", "a/"}, {"", "", ""}, {"a/b", "c/b", ""},

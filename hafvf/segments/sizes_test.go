@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 	"hafvf/testdata"
 )
@@ -18,16 +19,10 @@ import (
 // end, in ac20cd a fall, its bottom, its end and the rise at the end. Shifts of a twentieth
 // of these, which the series have besides, are none.
 func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
-	rows, err := csv.NewReader(bytes.NewReader(testdata.CloudCSV)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := expect.Get(csv.NewReader(bytes.NewReader(testdata.CloudCSV)).ReadAll())(t)
 	series := map[string][][]float64{}
 	for _, row := range rows[1:] {
-		v, err := strconv.ParseFloat(row[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := expect.Get(strconv.ParseFloat(row[2], 64))(t)
 		series[row[0]] = append(series[row[0]], []float64{v})
 	}
 	for key, want := range map[string][]int{
@@ -37,7 +32,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 		"rds_cpu_e47b3b": {658, 2297},
 	} {
 		xs := series[key]
-		m := standardNormal()
+		m := familytest.New(t, "normal", nil).(expfam.Fitted)
 		var steps [][][]float64
 		for i := range xs {
 			steps = append(steps, xs[i:i+1])
@@ -100,16 +95,5 @@ func TestSizesOfCoordinates(t *testing.T) {
 	for _, step := range steps {
 		xs = append(xs, step[0])
 	}
-	if got := NewSegmenter(f.Fit(f.LocationScale(xs)), 10).Smooth(steps).Changes(); !slices.Equal(got, []int{300, 450, 600}) {
-		t.Errorf("edges %v", got)
-	}
-}
-
-// standardNormal is the model of the family normal with its default prior.
-func standardNormal() expfam.Fitted {
-	m, err := expfam.New("normal", nil, 0)
-	if err != nil {
-		panic(err)
-	}
-	return m.(expfam.Fitted)
+	expect.Same(t, []int{300, 450, 600}, NewSegmenter(f.Fit(f.LocationScale(xs)), 10).Smooth(steps).Changes(), "edges")
 }

@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -97,10 +98,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 				near("outlier", i, got.Outlier(i), want.Accident[i])
 			}
 			for at, odds := range want.LogOdds {
-				i, err := strconv.Atoi(at)
-				if err != nil {
-					t.Fatal(err)
-				}
+				i := expect.Get(strconv.Atoi(at))(t)
 				if k := slices.Index(got.Changes(), i); k >= 0 && want.Family != "normal" {
 					odds = math.Max(odds, got.Places()[k].Evidence) // of which the trace has none
 				}
@@ -273,60 +271,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 			}
 			g := segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(c.x))
 			wellFormed(t, g, len(c.x))
-			if !slices.Equal(g.Changes(), c.changes) {
-				t.Errorf("changes %v, want %v", g.Changes(), c.changes)
-			}
-		})
-	}
-}
-
-// Short sessions of one distribution have no edges, whatever prior they set themselves.
-func TestShortSessionsHaveNoEdges(t *testing.T) {
-	m := familytest.New(t, "normal", nil).(expfam.Fitted)
-	rng := rand.New(rand.NewPCG(15, 1))
-	for _, n := range []int{1, 2, 3, 5, 8, 10, 20, 40} {
-		changes := 0
-		for range 100 {
-			var xs [][]float64
-			x := repeat(n, func(int) float64 { return rng.NormFloat64() })
-			for i := range x {
-				xs = append(xs, x[i:i+1])
-			}
-			changes += len(segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(x)).Changes())
-		}
-		if changes > 1 {
-			t.Errorf("%d changes in 100 sessions of %d", changes, n)
-		}
-	}
-}
-
-// Every family takes sessions that tell nothing, and such that tell one thing.
-func TestSmootherOfEveryFamily(t *testing.T) {
-	for _, c := range familytest.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			m := c.New(t)
-			_, sequential := m.(expfam.Sequential)
-			smoother := segments.NewSegmenter(m, 10)
-			for _, n := range []int{0, 1, 2, 3, 10, 200} {
-				rng := rand.New(rand.NewPCG(15, uint64(n)))
-				var steps [][][]float64
-				for range n {
-					steps = append(steps, [][]float64{c.Vector(m, rng)})
-				}
-				g := smoother.Smooth(steps)
-				if len(g.Changes()) > 0 {
-					t.Errorf("changes %v in %d observations of one distribution", g.Changes(), n)
-				}
-				for i := range n {
-					if mean := g.Mean(i); slices.ContainsFunc(mean, func(v float64) bool { return math.IsInf(v, 0) || v != v && !(sequential && i < 2) }) {
-						t.Errorf("mean %v at %d of %d", mean, i, n)
-					}
-				}
-				missing := smoother.Smooth(slices.Repeat([][][]float64{{{math.NaN()}}}, n))
-				if len(missing.Changes()) > 0 || n > 0 && m.Memory(missing.Sample(0)) != 0 {
-					t.Errorf("changes %v in missing values", missing.Changes())
-				}
-			}
+			expect.Same(t, c.changes, g.Changes(), "changes")
 		})
 	}
 }
@@ -401,16 +346,11 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 	"ar": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 8*r} },
 }
 
-// priorOf is that of familytest.Families.
-func priorOf(family string) expfam.Params {
-	return familytest.Of(family).Prior
-}
-
 // Changes of every family are found where they are, and outliers are not changes.
 func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 	for family, draw := range twoRegimes {
 		t.Run(family, func(t *testing.T) {
-			prior := priorOf(family)
+			prior := familytest.Of(family).Prior
 			found, falsely := 0, 0
 			for seed := range uint64(10) {
 				rng := rand.New(rand.NewPCG(seed, 16))
@@ -455,7 +395,7 @@ func BenchmarkSmoothedFamilies(b *testing.B) {
 		for _, family := range slices.Sorted(maps.Keys(twoRegimes)) {
 			line := fmt.Sprintf("%-12s", family)
 			for _, setting := range []string{"given", "auto", "missing"} {
-				m := familytest.New(b, family, priorOf(family))
+				m := familytest.New(b, family, familytest.Of(family).Prior)
 				fitted, fits := m.(expfam.Fitted)
 				if setting == "auto" && !fits {
 					line += "    –      –    –"
@@ -526,14 +466,10 @@ func TestSmootherIsEquivariant(t *testing.T) {
 		return segments.NewSegmenter(m.Fit(m.LocationScale(xs)), 10).Smooth(familytest.Single(y))
 	}
 	want := run(1, 0)
-	if !slices.Equal(want.Changes(), []int{200, 400}) {
-		t.Errorf("changes %v", want.Changes())
-	}
+	expect.Same(t, []int{200, 400}, want.Changes(), "changes")
 	for _, u := range [][2]float64{{1e-3, 1e3}, {1e6, -1e9}, {-1, 1e7}} {
 		got := run(u[0], u[1])
-		if !slices.Equal(got.Changes(), want.Changes()) {
-			t.Errorf("in other units changes %v, want %v", got.Changes(), want.Changes())
-		}
+		expect.Same(t, want.Changes(), got.Changes(), "in other units changes")
 		for i := range x {
 			mean, sd := (got.Mean(i)[0]-u[1])/u[0], got.SD(i)[0]/math.Abs(u[0])
 			if math.Abs(mean-want.Mean(i)[0]) > 1e-6*want.SD(i)[0] || math.Abs(sd/want.SD(i)[0]-1) > 1e-6 {
@@ -588,72 +524,4 @@ func BenchmarkSmoother(b *testing.B) {
 		s := segments.NewSegmenter(m, 10)
 		run("segments", func() { s.Smooth(steps) })
 	}
-}
-
-// On short sessions with clear edges the segments are those of the best segmentation that
-// there is.
-func TestSegmentsAreOptimalWhereEdgesAreClear(t *testing.T) {
-	sessions, edges := 0, 0
-	for seed := range uint64(200) {
-		rng := rand.New(rand.NewPCG(seed, 12))
-		family := []string{"normal", "bernoulli"}[seed%2]
-		var x []float64
-		level := 0.
-		for range 1 + rng.IntN(4) {
-			for range 15 + rng.IntN(20) {
-				if family == "normal" {
-					x = append(x, 8*level+rng.NormFloat64())
-				} else {
-					x = append(x, level)
-				}
-			}
-			level = 1 - level
-		}
-		g := segments.NewSegmenter(familytest.New(t, family, nil), 10).Smooth(familytest.Single(x))
-		want := optimal(family, x, math.Log(10)+.7*math.Log(float64(len(x))))
-		// The lanes weigh what is near an edge most, and so may place it one off.
-		if !slices.EqualFunc(g.Changes(), want, func(a, b int) bool { return max(a-b, b-a) <= 1 }) {
-			t.Errorf("seed %d, %s: edges %v, the best are %v", seed, family, g.Changes(), want)
-		}
-		sessions++
-		edges += len(want)
-	}
-	if edges < sessions {
-		t.Errorf("%d edges in %d sessions: the test shows nothing", edges, sessions)
-	}
-}
-
-// optimal is the segmentation of bernoulli or normal values, under the default priors,
-// whose marginal likelihood is the largest when each edge costs so many nats: the best of
-// all, by dynamic programming over every place of the last edge.
-func optimal(family string, x []float64, cost float64) (edges []int) {
-	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
-	marginal := func(x []float64) float64 {
-		n, sum, squares := float64(len(x)), 0., 0.
-		for _, v := range x {
-			sum += v
-			squares += v * v
-		}
-		if family == "bernoulli" {
-			return lgamma(1+sum) + lgamma(1+n-sum) - lgamma(2+n)
-		}
-		// mu = 0, kappa = alpha = beta = 1.
-		beta := 1 + (squares-sum*sum/(1+n))/2
-		return lgamma(1+n/2) - (1+n/2)*math.Log(beta) - math.Log(1+n)/2 - n/2*math.Log(2*math.Pi)
-	}
-	best, last := make([]float64, len(x)+1), make([]int, len(x)+1)
-	best[0] = cost
-	for end := 1; end <= len(x); end++ {
-		best[end] = math.Inf(-1)
-		for from := range end {
-			if v := best[from] - cost + marginal(x[from:end]); v > best[end] {
-				best[end], last[end] = v, from
-			}
-		}
-	}
-	for at := last[len(x)]; at > 0; at = last[at] {
-		edges = append(edges, at)
-	}
-	slices.Reverse(edges)
-	return edges
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 // An adversary chooses scores and commits to raise as many alarms as it can. It
@@ -82,9 +84,7 @@ func TestAlarmBound(t *testing.T) {
 					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
-			if err := a.Valid(s); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, a.Valid(s))
 		}
 	})
 }
@@ -150,55 +150,6 @@ func TestPace(t *testing.T) {
 	}
 }
 
-func TestAlarmRest(t *testing.T) {
-	for _, c := range []struct {
-		step       time.Duration
-		rest, want int
-	}{{0, AutoRest, 60}, {time.Hour, AutoRest, 7}, {time.Hour, 20, 20}, {0, 5, 5}, {0, 0, 0}} {
-		a := NewAlarm(paceOf(DefaultBudget, c.step, c.rest))
-		s := a.NewState()
-		last := -1
-		for i := range 200 {
-			if a.Update(s, math.Inf(1), i%2 == 0, nil).Alarm == NoAlarm {
-				continue
-			}
-			if last >= 0 && i-last != c.want+1 {
-				t.Fatalf("rest %d: alarms at %d and %d", c.rest, last, i)
-			}
-			last = i
-		}
-		if last < 0 {
-			t.Fatalf("rest %d: no alarm", c.rest)
-		}
-	}
-}
-
-// A commit alarms where commits have been rare, and not where they are frequent.
-func TestAlarmOnChanges(t *testing.T) {
-	pace := paceOf(1000, time.Hour, AutoRest)
-	a := NewAlarm(pace)
-	for _, c := range []struct{ every, most, least int }{{2000, 10, 10}, {100, 4, 1}} {
-		s := a.NewState()
-		alarms := 0
-		for i := range 10 * c.every {
-			d := a.Update(s, pace.level*.9, i%c.every == c.every-1, nil)
-			if d.Alarm == NoveltyAlarm {
-				t.Fatal("a novelty alarm at a score below every threshold")
-			}
-			if d.Alarm == ChangeAlarm {
-				alarms++
-			}
-		}
-		if alarms < c.least || alarms > c.most {
-			t.Errorf("a change every %d observations: %d alarms of 10, want %d to %d", c.every, alarms, c.least, c.most)
-		}
-	}
-	s := a.NewState()
-	if d := a.Update(s, math.Inf(1), true, nil); d.Alarm != NoveltyAlarm {
-		t.Errorf("an observation due both alarms raises %q", d.Alarm)
-	}
-}
-
 // A change alarms only with an unusual score among the last 61, not in the first half day, and
 // not within 60 observations of an alarm, also if the rest is shorter.
 func TestAlarmGateOfChanges(t *testing.T) {
@@ -241,18 +192,6 @@ func TestAlarmGateOfChanges(t *testing.T) {
 			if i == c.at && d.Alarm != c.want {
 				t.Errorf("%+v: %q", c, d.Alarm)
 			}
-		}
-	}
-}
-
-// The threshold falls to log₁₀ P over four days, without alarms.
-func TestAlarmFirstDays(t *testing.T) {
-	a := NewAlarm(paceOf(168, time.Hour, AutoRest))
-	s := a.NewState()
-	for i := range 200 {
-		want := math.Log10(168) + max(0, 2*(1-float64(i)/96))
-		if d := a.Update(s, 0, false, nil); math.Abs(d.Threshold-want) > 1e-12 {
-			t.Fatalf("observation %d: threshold %v, want %v", i, d.Threshold, want)
 		}
 	}
 }
@@ -323,9 +262,7 @@ func TestAlarmMuted(t *testing.T) {
 			t.Fatalf("%+v in debt", d)
 		}
 	}
-	if !slices.Equal(muted, []int{0, 11, 22}) {
-		t.Errorf("muted are %v, want each after a rest", muted)
-	}
+	expect.Same(t, []int{0, 11, 22}, muted, "muted are each after a rest")
 	if d := step(5.9, false, nil); d.Muted {
 		t.Error("a score below the threshold without debt is muted")
 	}
@@ -375,9 +312,7 @@ func TestBudgetOver(t *testing.T) {
 		{168 * time.Hour, at(0, 1<<40, 1<<41), leastBudget},       // steps beyond what a Duration holds
 		{168 * time.Hour, at(1<<41, 1<<40, 1<<39), DefaultBudget}, // times that go backwards
 	} {
-		if got := BudgetOver(c.budget, MedianStep(c.times)); got != c.want {
-			t.Errorf("%v over %v: %g observations, want %g", c.budget, c.times, got, c.want)
-		}
+		expect.Same(t, c.want, BudgetOver(c.budget, MedianStep(c.times)), c.budget, ", ", c.times)
 	}
 }
 
@@ -388,9 +323,7 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 	for i := range 40 {
 		a.Update(s, 9, i == 0, nil)
 	}
-	if err := a.Valid(s); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, a.Valid(s))
 	for i := range s {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e9 + .5} {
 			bad := slices.Clone(s)

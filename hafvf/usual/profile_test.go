@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/linear"
+	"hafvf/internal/testing/expect"
 )
 
 // Wallace's approximation against the exact tail.
@@ -82,10 +82,7 @@ func TestSeasonal(t *testing.T) {
 // The season goes with the local clock: at the same wall-clock time of another day,
 // or week, it is the same, before and after the clocks change and before 1970.
 func TestSeasonFollowsTheClock(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	at := func(zone *time.Location, days int) []float64 {
 		u := make([]float64, harmonics(DefaultSeasons()))
 		seasonal(u, DefaultSeasons(), zone, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
@@ -126,58 +123,6 @@ func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) 
 		t = t.Add(20 * time.Minute)
 	}
 	return times, ys
-}
-
-// Every view is the Bayesian regression that its documentation gives, written out
-// with dense matrices over the whole past.
-func TestProfileIsRegression(t *testing.T) {
-	const n = 120
-	times, ys := profileStream(1, n, 1)
-	c := DefaultProfile()
-	p := profileOf(c)
-	s := p.NewState()
-	var rows [][]float64
-	for i, y := range ys {
-		step := p.Update(s, anyPace, times[i], y)
-		u := make([]float64, p.size)
-		u[0] = 1
-		seasonal(u[1:p.common], c.Seasons, time.UTC, times[i])
-		for k := range c.Order {
-			if i > k {
-				u[p.common+k] = ys[i-1-k][0]
-			}
-		}
-		for v, size := range []int{1, 15, 18} {
-			lambda, h := mat.NewSymDense(size, nil), mat.NewVecDense(size, nil)
-			lambda.SetSym(0, 0, .01)
-			for k := 1; k < size; k++ {
-				lambda.SetSym(k, k, 1)
-			}
-			sum, count := 0.0, 0.0
-			for j, row := range rows {
-				w := math.Pow(.9998, float64(i-j))
-				x := mat.NewVecDense(size, row[:size])
-				lambda.SymRankOne(lambda, w, x)
-				h.AddScaledVec(h, w*ys[j][0], x)
-				sum += w * ys[j][0] * ys[j][0]
-				count += w
-			}
-			var coefficients, spread mat.VecDense
-			x := mat.NewVecDense(size, slices.Clone(u[:size]))
-			if err := coefficients.SolveVec(lambda, h); err != nil {
-				t.Fatal(err)
-			}
-			if err := spread.SolveVec(lambda, x); err != nil {
-				t.Fatal(err)
-			}
-			a, b := 1+count/2, 1+(sum-mat.Dot(h, &coefficients))/2
-			e := (y[0] - mat.Dot(x, &coefficients)) / math.Sqrt(b/a*(1+mat.Dot(x, &spread)))
-			if want := min(normalEquivalent(e, 2*a), 21.5); math.Abs(step.Views[v].Surprise-want) > 1e-9 {
-				t.Fatalf("observation %d, view %d: surprise %v, want %v", i, v, step.Views[v].Surprise, want)
-			}
-		}
-		rows = append(rows, u)
-	}
 }
 
 // The order of the coordinates does not matter, and a coordinate that repeats
@@ -412,10 +357,7 @@ func TestProfileCost(t *testing.T) {
 	if n := profileOf(ProfileConfig{}).StateLen(); n != 18 {
 		t.Errorf("%d floats for the level view", n)
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	times, ys := profileStream(9, 201, 2)
 	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Zone: berlin, Order: 3}} {
 		p := profileOf(c)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/mat"
+
+	"hafvf/internal/testing/expect"
 )
 
 // none are no least standard deviations, of one coordinate. Those of unbounded, of two, bound
@@ -16,10 +18,7 @@ var none, unbounded = make([]float64, 1), []float64{1e9, 1e9}
 
 func newRhythm(t testing.TB, c RhythmConfig, dim int) *Rhythm {
 	t.Helper()
-	r, err := NewRhythm(c, dim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := expect.Get(NewRhythm(c, dim))(t)
 	return r
 }
 
@@ -127,9 +126,7 @@ func (d *denseRhythm) predict(t testing.TB, at time.Time) (mean []float64, varia
 		t.Fatal("not positive definite")
 	}
 	u, z := mat.NewVecDense(n, d.regress(at)), mat.NewVecDense(n, nil)
-	if err := c.SolveVecTo(z, u); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, c.SolveVecTo(z, u))
 	for _, h := range d.h {
 		m := 0.
 		for i := range n {

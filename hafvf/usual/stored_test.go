@@ -1,12 +1,13 @@
 package usual
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 // A state is the same to the last bit after it was stored, whatever has come, and so is what
@@ -35,34 +36,8 @@ func TestProfileIsStored(t *testing.T) {
 			if err != nil || !equalBits(s, again) {
 				t.Fatalf("%v: %v became %v", err, s, again)
 			}
-			if err := p.Valid(s); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, p.Valid(s))
 			u = again
 		}
 	})
-}
-
-// A state can be stored while another one is updated, as runners do with the keys of a bundle.
-func TestProfileIsStoredBesideUpdates(t *testing.T) {
-	times, ys, p, s := profileOfPairs(5, 400)
-	for i, y := range ys[:200] {
-		p.Update(s, anyPace, times[i], y)
-	}
-	want, other := p.Append(nil, s), p.NewState()
-	done := make(chan bool)
-	go func() {
-		defer close(done)
-		for i, y := range ys {
-			p.Update(other, anyPace, times[i], y)
-			p.Append(nil, other)
-		}
-	}()
-	for range 400 {
-		if !bytes.Equal(p.Append(nil, s), want) {
-			t.Error("it is stored otherwise")
-			break
-		}
-	}
-	<-done
 }
