@@ -28,8 +28,7 @@ func TestAggregate(t *testing.T) {
 	observations, rejected := transforms.Aggregate(s, cfg, 1, events)
 	beam.ParDo(s, &collectFn{Case: t.Name()}, observations)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-	_, err := execute(t.Context(), p)
-	expect.OK(t, err)
+	expect.Get(execute(t.Context(), p))(t)
 	slices.Sort(c.texts)
 	want := []string{
 		"a a/2026-01-02T03:04:00Z 5 of 2", "a a/2026-01-02T03:05:00Z 0 of 0", "a a/2026-01-02T03:06:00Z 0 of 0", "a a/2026-01-02T03:07:00Z 5 of 2",

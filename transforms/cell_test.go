@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/table"
@@ -191,30 +190,6 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// A worker that has the last version does not read the log.
-func TestCellIsKept(t *testing.T) {
-	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	for i := range 5 {
-		c, err := of.read(r, "")
-		expect.OK(t, err)
-		if c.Len() != i*100 {
-			t.Fatalf("%d keys after %d bundles of 100", c.Len(), i)
-		}
-		var changed []*held
-		for k := range 100 {
-			changed = append(changed, &held{key: fmt.Sprint(i, k), state: make([]byte, 100)})
-		}
-		expect.OK(t, of.write(r, c, "", changed))
-		for i := range r.bag {
-			r.bag[i] = []byte{0xff} // no log
-		}
-	}
-	kept.take(stored.Version(r.value.([]byte)[10:]))
-	if _, err := of.read(r, ""); !errors.Is(err, stored.ErrCell) {
-		t.Errorf("without a copy: %v", err)
-	}
-}
-
 // A log that lacks a piece is an error: its keys would begin anew in silence.
 func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
@@ -259,24 +234,6 @@ func TestCellOfNobody(t *testing.T) {
 		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
 		}
-	}
-}
-
-// The state of a key that shares none is a cell of that key alone.
-func TestCellOfOneKey(t *testing.T) {
-	of := statesOfCells()
-	est, err := keyed.NewEstimator(keyed.Config{Filter: hafvf.Config{Family: "normal"}})
-	expect.OK(t, err)
-	e, err := est.Open("k", nil)
-	expect.OK(t, err)
-	old, _ := e.AppendBinary(nil)
-	c, err := of.read(&runner{value: old}, "k")
-	expect.OK(t, err)
-	if string(c.Get("k")) != string(old) || c.Len() != 1 {
-		t.Errorf("%d keys", c.Len())
-	}
-	if _, err := of.read(&runner{value: old}, ""); !errors.Is(err, stored.ErrCell) {
-		t.Errorf("as a shared cell: %v", err)
 	}
 }
 
@@ -384,22 +341,6 @@ func TestCopies(t *testing.T) {
 		if time.Since(begin) > time.Minute {
 			t.Fatalf("%d bytes are counted still", bytes)
 		}
-	}
-}
-
-// A cell has one copy, the last.
-func TestCopiesOfOneCell(t *testing.T) {
-	k := newCopies(1 << 20)
-	for i := range 3 {
-		c := &cell{Cell: &stored.Cell{}}
-		c.Put("k", []byte{byte(i)})
-		k.put(stored.Version{1, 15: byte(i)}, c)
-	}
-	if k.used.Len() != 1 || k.bytes != k.used.Front().Value.(copied).size() {
-		t.Errorf("%d copies of %d bytes", k.used.Len(), k.bytes)
-	}
-	if k.take(stored.Version{1, 15: 1}) != nil || k.used.Len() != 0 || k.bytes != 0 {
-		t.Errorf("an old version is taken, or a copy is left: %d of %d bytes", k.used.Len(), k.bytes)
 	}
 }
 

@@ -27,9 +27,7 @@ func init() {
 	dofn.Register(func(f *emitBatchesFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
 	transforms.Register("test", func(_ context.Context, name string) transforms.Decoder { return &decoder{caseOf(name).in, nil} })
-	transforms.Register("test live", func(context.Context, string) transforms.Decoder { return liveDecoder{} })
 	transforms.Register("test", func(context.Context, string) transforms.Encoder { return encoder{} })
-	transforms.Register("test", func(context.Context, string) transforms.SmoothedEncoder { return encoder{} })
 }
 
 // batched is the number of observations of a batch, which is an element.
@@ -71,18 +69,6 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 	return len(part)
 }
 
-// liveDecoder makes an observation of a key and a second.
-type liveDecoder struct{}
-
-func (liveDecoder) Decode(element any, take func(key string, o *keyed.Observation) error, _ func([]byte)) (records int) {
-	n := int(element.(float64))
-	o := keyed.Value(at(n/10), "", 1)
-	if err := take(fmt.Sprint("k", n%10), &o); err != nil {
-		panic(err)
-	}
-	return 1
-}
-
 // encoder writes all of an estimate, and then destroys it.
 type encoder struct{}
 
@@ -110,11 +96,6 @@ func (encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	to.Lines++
 }
 
-func (encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
-	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, smoothedText(*s))
-	to.Lines++
-}
-
 func (encoder) Forgotten(*transforms.Encoded, string)   {}
 func (encoder) TurnedBack(string, time.Time, time.Time) {}
 
@@ -138,15 +119,6 @@ func text(e keyed.Estimate) string {
 	return fmt.Sprintf("%+v", e) + more
 }
 
-func smoothedText(s keyed.Smoothed) string {
-	var more string
-	if s.Segment != nil {
-		more = fmt.Sprintf(" %+v", *s.Segment)
-	}
-	s.Segment = nil
-	return fmt.Sprintf("%+v", s) + more
-}
-
 // runEncoded runs the node with decoder and encoder over the observations. It returns the
 // case with the lines of each kind, by key.
 func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
@@ -158,8 +130,7 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 	for kind, col := range node(s, transforms.Registered{Name: "test", Setting: t.Name()}, transforms.Registered{Name: "test"}, batches) {
 		beam.ParDo(s, &collectOneFn{t.Name(), kind}, col)
 	}
-	_, err := direct.Execute(context.Background(), p)
-	expect.OK(t, err)
+	expect.Get(direct.Execute(context.Background(), p))(t)
 	for _, lines := range c.lines {
 		slices.SortStableFunc(lines, func(a, b string) int {
 			a, _, _ = strings.Cut(a, " ")
@@ -239,53 +210,6 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 			if name == "in order" && len(late) == 0 {
 				t.Error("nothing is late")
 			}
-		})
-	}
-}
-
-// What FilterLive tells goes through the encoder too.
-func TestFilterEncodedTellsSilences(t *testing.T) {
-	c := &testCase{lines: map[string][]string{}}
-	cases.Store(t.Name(), c)
-	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
-	records, alerts, undecoded, late := transforms.FilterEncoded(s, cfg, transforms.Host{Live: true, Cells: []string{"c"}}, transforms.Registered{Name: "test live"}, transforms.Registered{Name: "test"}, streamOf(t, s, event{0, 1}, mark(1), event{5, 52}, mark(12), event{20, 201}, mark(40)))
-	beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
-	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
-	beam.ParDo(s, &collectOneFn{t.Name(), "undecoded"}, undecoded)
-	beam.ParDo(s, &collectOneFn{Case: t.Name()}, late)
-	_, err := direct.Execute(context.Background(), p)
-	expect.OK(t, err)
-	slices.Sort(c.lines["alerts"])
-	same(t, c.lines["alerts"], []string{"k1 since 0, 10s, n 1, 1 outputs", "k1 since 20, 10s, n 2, 1 outputs", "k2 since 5, 10s, n 1, 1 outputs"})
-	if n := len(c.lines["records"]); n != 3 || len(c.rejected) > 0 {
-		t.Errorf("%d records, %v", n, c.rejected)
-	}
-}
-
-// What encoders are given of sessions is what Smooth emits.
-func TestSmoothEncodedIsSmooth(t *testing.T) {
-	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": {SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}}} {
-		t.Run(name, func(t *testing.T) {
-			in := randomStream(3000, 5)
-			in[7].key, in[8].key = undecodable, ""
-			c := runEncoded(t, in, func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection {
-				records, undecoded, _ := transforms.SmoothEncoded(s, cfg, in, out, batches)
-				return map[string]beam.PCollection{"records": records, "undecoded": undecoded}
-			})
-			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })
-			var want []string
-			for key, all := range runSmooth(t, cfg, decodable, nil).smoothed {
-				for _, s := range all {
-					want = append(want, key+" "+smoothedText(s))
-				}
-			}
-			slices.Sort(want)
-			slices.Sort(c.lines["records"])
-			same(t, c.lines["records"], want)
-			same(t, len(want), len(in)-2)
-			slices.Sort(c.lines["undecoded"])
-			same(t, c.lines["undecoded"], []string{"r7: undecodable", "r8: empty key"})
 		})
 	}
 }

@@ -134,8 +134,7 @@ func runFilter(ctx context.Context, t *testing.T, cfg transforms.Config, in []gi
 	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-	_, err := execute(ctx, p)
-	expect.OK(t, err)
+	expect.Get(execute(ctx, p))(t)
 	return c
 }
 
@@ -148,8 +147,7 @@ var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []h
 // loop is the node's work as a plain loop over each key's observations.
 func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Estimate {
 	t.Helper()
-	est, err := keyed.NewEstimator(cfg.Config)
-	expect.OK(t, err)
+	est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
 	out := map[string][]keyed.Estimate{}
 	tracks := map[string]*keyed.Track{}
 	for _, k := range in {
@@ -246,8 +244,7 @@ func TestFilterStateIsATrack(t *testing.T) {
 			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
 			runFilter(books.In(t.Context()), t, cfg, in)
 			books.Stored(len(in))
-			est, err := keyed.NewEstimator(cfg.Config)
-			expect.OK(t, err)
+			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
 			same(t, len(states), 3)
 			for key, state := range states {
 				track := est.NewTrack(key)
@@ -256,62 +253,14 @@ func TestFilterStateIsATrack(t *testing.T) {
 						est.Estimate(track, k.obs)
 					}
 				}
-				want, err := track.AppendBinary(nil)
-				expect.OK(t, err)
+				want := expect.Get(track.AppendBinary(nil))(t)
 				if order == keyed.Arrival {
 					same(t, state, want)
 				}
-				restored, err := est.RestoreTrack(key, state)
-				expect.OK(t, err)
-				got, err := restored.AppendBinary(nil)
-				expect.OK(t, err)
+				restored := expect.Get(est.RestoreTrack(key, state))(t)
+				got := expect.Get(restored.AppendBinary(nil))(t)
 				same(t, got, want)
 			}
-		})
-	}
-}
-
-func TestFilterReleasesInOrder(t *testing.T) {
-	obs := func(seconds int, id string) given {
-		return given{"k", keyed.Value(at(seconds), id, 1)}
-	}
-	in := []given{obs(0, "a"), obs(20, "b"), obs(12, "c"), obs(20, "d"), obs(31, "e"), obs(15, "late"), obs(21, "f")}
-	eachCells(t, func(t *testing.T, cells []string) {
-		c := runFilter(t.Context(), t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second}}, in, cells...)
-		var ids []string
-		for _, e := range c.out["k"] {
-			ids = append(ids, e.ID)
-		}
-		same(t, strings.Join(ids, ""), "acbdfe")
-		if len(c.rejected) != 1 || c.rejected[0].ID != "late" || !strings.HasPrefix(c.rejected[0].Reason, "late: ") {
-			t.Errorf("rejected %+v", c.rejected)
-		}
-	})
-}
-
-func TestFilterRejects(t *testing.T) {
-	value := func(x ...float64) keyed.Observation {
-		return keyed.Observation{Time: begin, ID: fmt.Sprint(x), X: [][]float64{x}}
-	}
-	bernoulli := hafvf.Config{Family: "bernoulli", Member: &hafvf.Member{Top: 1}}
-	for _, c := range []struct {
-		name   string
-		cfg    transforms.Config
-		in     given
-		reason string
-	}{
-		{"domain", transforms.Config{Config: keyed.Config{Filter: bernoulli}}, given{"k", value(2)}, "neither 0 nor 1"},
-		{"length", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", value(1, 2)}, "x has 2 values, want 1"},
-		{"infinite", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", value(math.Inf(1))}, "not finite"},
-		{"key", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"", value(1)}, "empty key"},
-		{"time", transforms.Config{Config: keyed.Config{Filter: twoLevels}}, given{"k", keyed.Value(time.Time{}, "x", 1)}, "no time"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := runFilter(t.Context(), t, c.cfg, []given{c.in, {"k", keyed.Value(at(1), "good", 1)}})
-			if len(got.rejected) != 1 || !strings.Contains(got.rejected[0].Reason, c.reason) {
-				t.Errorf("rejected %+v", got.rejected)
-			}
-			same(t, len(got.out["k"]), 1)
 		})
 	}
 }

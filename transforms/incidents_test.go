@@ -25,10 +25,8 @@ func eventText(e incidents.Event) string {
 // as its watermark passes the alarms.
 func TestIncidents(t *testing.T) {
 	cfg := keyed.Recommended("normal")
-	est, err := keyed.NewEstimator(cfg)
-	expect.OK(t, err)
-	fleet, err := incidents.New(incidents.Config{})
-	expect.OK(t, err)
+	est := expect.Get(keyed.NewEstimator(cfg))(t)
+	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	rng := rand.New(rand.NewPCG(9, 9))
 	var in []given
 	tracks := map[string]*keyed.Track{}
@@ -79,8 +77,7 @@ func TestIncidents(t *testing.T) {
 		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, observations)
 		events := transforms.Incidents(s, transforms.IncidentsConfig{AtEnd: atEnd}, estimates)
 		beam.ParDo(s, &collectOneFn{Case: name}, events)
-		_, err := execute(t.Context(), p)
-		expect.OK(t, err)
+		expect.Get(execute(t.Context(), p))(t)
 		got := c.texts
 		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
 			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })

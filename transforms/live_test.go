@@ -48,8 +48,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	beam.ParDo(s, &collectFn{Case: name}, estimates)
 	beam.ParDo(s, &collectFn{Case: name}, silent)
 	beam.ParDo(s, &collectOneFn{Case: name}, rejected)
-	_, err := direct.Execute(context.Background(), p)
-	expect.OK(t, err)
+	expect.Get(direct.Execute(context.Background(), p))(t)
 	slices.Sort(c.texts)
 	same(t, c.texts, []string{
 		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
@@ -105,8 +104,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
 		beam.ParDo(s, &collectFn{Case: t.Name()}, silent)
-		_, err := direct.Execute(context.Background(), p)
-		expect.OK(t, err)
+		expect.Get(direct.Execute(context.Background(), p))(t)
 		slices.Sort(want)
 		slices.Sort(c.texts)
 		same(t, c.texts, want)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -99,21 +98,11 @@ func encoded(e keyed.Estimate) []byte {
 	return b
 }
 
-// jumping returns 200 observations with gaps, an outlier at 80 and a change at 100.
-func jumping() []keyed.Observation {
+// jumping returns 200 observations with a change at 100.
+func jumping() (all []keyed.Observation) {
 	rng := rand.New(rand.NewPCG(1, 3))
-	all := make([]keyed.Observation, 200)
-	for i := range all {
-		x := rng.NormFloat64()
-		switch {
-		case i%17 == 3:
-			x = math.NaN()
-		case i == 80:
-			x += 20
-		case i >= 100:
-			x += 8
-		}
-		all[i] = keyed.Value(time.Unix(int64(i+i/7), 0).UTC(), "id", x)
+	for i := range 200 {
+		all = append(all, keyed.Value(time.Unix(int64(i), 0).UTC(), "id", rng.NormFloat64()+8*float64(i/100)))
 	}
 	return all
 }

@@ -27,8 +27,7 @@ func TestReadCell(t *testing.T) {
 		r, of := &runner{rng: rand.New(rand.NewPCG(3, 4))}, statesOfCells()
 		want := map[string][]byte{}
 		for bundle := range 6 {
-			c, err := of.read(r, "")
-			expect.OK(t, err)
+			c := expect.Get(of.read(r, ""))(t)
 			var changed []*held
 			for k := bundle % 2; k < keys; k += 2 {
 				e := &held{key: fmt.Sprint(k), state: fmt.Appendf(nil, "state %d of %d", bundle, k)}
@@ -38,8 +37,7 @@ func TestReadCell(t *testing.T) {
 			expect.OK(t, of.write(r, c, "", changed))
 		}
 		kept = newCopies(0) // the log is read
-		got, err := entities(stored.ReadFound("", r.stored()))
-		expect.OK(t, err)
+		got := expect.Get(entities(stored.ReadFound("", r.stored())))(t)
 		expect.Same(t, want, got)
 		if logged := len(r.bag) > 0; logged != (keys == 400) {
 			t.Errorf("%d keys are a log: %v", keys, logged)
@@ -57,8 +55,7 @@ func entities(all []stored.State, err error) (map[string][]byte, error) {
 
 // A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
-	got, err := entities(stored.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}}))
-	expect.OK(t, err)
+	got := expect.Get(entities(stored.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}})))(t)
 	expect.Same(t, map[string][]byte{"pump": {1, 2, 3}}, got)
 }
 
@@ -82,15 +79,4 @@ func TestReadCellRefuses(t *testing.T) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
 		}
 	}
-}
-
-func FuzzReadCell(f *testing.F) {
-	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
-	f.Add(append(slices.Clone(settings), 2, 1, 'a', 1, 'b'), []byte{})
-	f.Add(append(append(slices.Clone(settings), 3), make([]byte, len(stored.Version{}))...), []byte{0, 1, 'a', 1, 'b'})
-	f.Fuzz(func(t *testing.T, head, piece []byte) {
-		if all, err := stored.ReadFound("pump", map[string][][]byte{"entity": {head}, "log": {piece}}); err != nil && len(all) > 0 {
-			t.Errorf("%d keys, and %v", len(all), err)
-		}
-	})
 }

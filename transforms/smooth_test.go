@@ -47,8 +47,7 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source fun
 	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, smoothed)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-	_, err := execute(context.Background(), p)
-	expect.OK(t, err)
+	expect.Get(execute(context.Background(), p))(t)
 	for _, list := range c.smoothed {
 		slices.SortStableFunc(list, func(a, b keyed.Smoothed) int {
 			return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Revision, b.Revision))
@@ -69,8 +68,7 @@ var segments = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: 
 // at the gaps and smooths the parts.
 func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []given) map[string][]keyed.Smoothed {
 	t.Helper()
-	sm, err := keyed.NewSmoother(cfg.SmoothConfig)
-	expect.OK(t, err)
+	sm := expect.Get(keyed.NewSmoother(cfg.SmoothConfig))(t)
 	byKey := map[string][]keyed.Observation{}
 	for _, k := range in {
 		byKey[k.key] = append(byKey[k.key], k.obs)
@@ -132,57 +130,6 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
-// stepped are observations a second of noise about levels, each for so many of them.
-func stepped(length int, levels ...float64) (all []keyed.Observation) {
-	rng := rand.New(rand.NewPCG(uint64(length), 7))
-	for _, level := range levels {
-		for range length {
-			all = append(all, keyed.Value(at(len(all)), "", level+rng.NormFloat64()))
-		}
-	}
-	return all
-}
-
-// A revision tells which of its records say something new.
-func TestRevisionsTellWhatChanged(t *testing.T) {
-	cfg := segments
-	cfg.AllowedLateness = time.Hour
-	observations := stepped(150, 0, 8)
-	const late = 280
-	observations[late].X[0][0] = 10 // moves the estimate of its segment
-	var events []any
-	for i := range observations {
-		if i != late {
-			events = append(events, event{i, observations[i].X[0][0]})
-		}
-	}
-	events = append(events, mark(400), event{late, observations[late].X[0][0]})
-	source := func(s beam.Scope) beam.PCollection { return beam.ParDo(s, &observeFn{}, streamOf(t, s, events...)) }
-	first, second := map[string]keyed.Smoothed{}, map[string]keyed.Smoothed{}
-	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
-		if s.Revision == 0 {
-			first[s.ID] = s
-		} else {
-			second[s.ID] = s
-		}
-	}
-	same(t, [...]int{len(first), len(second)}, [...]int{len(observations) - 1, len(observations)})
-	for _, s := range second {
-		before, known := first[s.ID]
-		// The second segment has grown.
-		same(t, s.Changed, s.N > 150)
-		if !known || s.Changed {
-			continue
-		}
-		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {
-			t.Errorf("%s has changed by %g sd", s.ID, far/s.Estimate.SD[0])
-		}
-	}
-	for _, s := range first {
-		same(t, s.Changed, false)
-	}
-}
-
 // The records are what hafvf.Smooth says of the session.
 func TestSmoothedRecord(t *testing.T) {
 	var in []given
@@ -192,8 +139,7 @@ func TestSmoothedRecord(t *testing.T) {
 		in[i].obs.Seq = int64(i)
 		steps = append(steps, [][]float64{{x}})
 	}
-	f, err := sessions.Filter.Filter()
-	expect.OK(t, err)
+	f := expect.Get(sessions.Filter.Filter())(t)
 	want := f.Smooth(steps)
 	changes := hafvf.Changes(want.Evidence, 10)
 	same(t, changes, []int{6})
@@ -254,26 +200,6 @@ func TestSmoothLateDataRevises(t *testing.T) {
 		g.Revision, g.Changed = 0, false
 		same(t, g, w)
 	}
-}
-
-// A session of an endless source comes out once, whole, when the watermark has passed its
-// gap. Revisions are for what comes late.
-func TestSmoothOfEndlessSource(t *testing.T) {
-	cfg := sessions
-	cfg.AllowedLateness = time.Hour
-	source := func(s beam.Scope) beam.PCollection {
-		return beam.ParDo(s, &observeFn{}, streamOf(t, s, event{0, 0}, event{5, 5}, event{8, 8},
-			mark(13), // the session of 8 may go on
-			event{14, 14}, mark(30), event{40, 40},
-			event{10, 10})) // late
-	}
-	var got []string
-	for _, s := range runSmooth(t, cfg, nil, source).smoothed["k"] {
-		got = append(got, fmt.Sprintf("%g: %d/%d of %d", s.X[0][0], s.Revision, s.N, s.Session.N))
-	}
-	same(t, got, []string{
-		"0: 0/1 of 4", "0: 1/1 of 5", "5: 0/2 of 4", "5: 1/2 of 5", "8: 0/3 of 4", "8: 1/3 of 5", "10: 1/4 of 5", "14: 0/4 of 4", "14: 1/5 of 5", "40: 0/1 of 1",
-	})
 }
 
 func TestSmoothSplitsLongSessions(t *testing.T) {

@@ -24,8 +24,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}}},
 		Gap:    time.Hour,
 	}}
-	text, err := json.Marshal(cfg)
-	expect.OK(t, err)
+	text := expect.Get(json.Marshal(cfg))(t)
 	// One session is smoothed alone, and those before and after it fill several batches.
 	const alone = 70
 	rng := rand.New(rand.NewPCG(7, 8))

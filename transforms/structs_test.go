@@ -63,8 +63,7 @@ func TestTypesInAStruct(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
 	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
-	_, err := execute(t.Context(), p)
-	expect.OK(t, err)
+	expect.Get(execute(t.Context(), p))(t)
 }
 
 // An estimate and an alert are Beam rows too, with a schema of their fields.

@@ -27,15 +27,13 @@ func TestConfigTravels(t *testing.T) {
 	none.Alarms = &alarms
 	none.Silence, none.Cells, none.Values = &keyed.SilenceConfig{}, []string{}, []string{}
 	for name, want := range map[string]hosted{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
-		text, err := json.Marshal(want)
-		expect.OK(t, err)
+		text := expect.Get(json.Marshal(want))(t)
 		_, got, err := parseEstimator(string(text))
 		expect.OK(t, err)
 		expect.Same(t, want, got, name)
 	}
 	want := SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}}, Gap: time.Second, Odds: third}}
-	text, err := json.Marshal(want)
-	expect.OK(t, err)
+	text := expect.Get(json.Marshal(want))(t)
 	_, got, err := parseSmoother(string(text))
 	expect.OK(t, err)
 	expect.Same(t, want, got)

@@ -23,8 +23,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
 	}}
-	text, err := json.Marshal(cfg)
-	expect.OK(t, err)
+	text := expect.Get(json.Marshal(cfg))(t)
 	// Two batches of twenty keys, one of which has most of the observations; some are
 	// late, and a key may have two blocks.
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -52,8 +51,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		expect.OK(t, fn.Setup(t.Context()))
 		fn.workers = nil
 		for range goroutines {
-			est, err := keyed.NewEstimator(cfg.Config)
-			expect.OK(t, err)
+			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
 			fn.workers = append(fn.workers, &worker{Estimator: est, encoder: objectEncoder{}})
 		}
 		entities := map[string]*held{}
