@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 )
 
 const aggregateText = "{model: {family: %family}, aggregate: {%aggregate}, source: {csv: {path: events.csv}}%more}"
@@ -58,8 +59,7 @@ func TestAggregateErrors(t *testing.T) {
 		{"normal", "every: 1h, value: mean", ", transform: smooth", "session.gap: must be at least aggregate.every, 1h"},
 		{"normal", "every: 1m, value: mean, wait: 1m", ", transform: smooth", "aggregate.wait: is for transform: filter"},
 	} {
-		if _, err := parseAggregate(c.family, c.aggregate, c.more); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s, %s%s: %v, want %s", c.family, c.aggregate, c.more, err, c.want)
-		}
+		_, err := parseAggregate(c.family, c.aggregate, c.more)
+		expect.Error(t, err, c.want, c.family, ", ", c.aggregate, ", ", c.more)
 	}
 }

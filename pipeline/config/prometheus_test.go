@@ -6,15 +6,14 @@ import (
 	"time"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/testing/expect"
 )
 
 const someQuery = `source: {prometheus: {url: "http://p:9090", query: up`
 
 func TestPrometheusKeys(t *testing.T) {
 	c, err := Parse("c.yaml", []byte("model: {family: normal}\ndetect: true\n"+someQuery+", start: -2w, key: [job, instance]}}\nsink: {prometheus: {url: {env: SOME_URL}}}\nalerts: {alertmanager: {url: \"http://a\"}}\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	p := c.Source.Prometheus
 	if p.Ago != 14*24*time.Hour || p.Step != time.Minute || p.Delay != time.Minute || p.MaxSeries != 10_000 || p.Bounded || p.Partial != promio.Wait {
 		t.Errorf("%+v", p)
@@ -26,9 +25,7 @@ func TestPrometheusKeys(t *testing.T) {
 		t.Errorf("sink and receiver do not know the labels of keys")
 	}
 	c, err = Parse("c.yaml", []byte("model: {family: normal}\n"+someQuery+", start: 2026-01-02T03:04:05Z, bounded: true}}\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if c.Expire != 0 || !c.Source.Prometheus.Start.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 		t.Errorf("expire %v, start %v", c.Expire, c.Source.Prometheus.Start)
 	}
@@ -57,8 +54,6 @@ func TestPrometheusMistakes(t *testing.T) {
 			detect = "\n"
 		}
 		_, err := Parse("c.yaml", []byte("model: {family: normal}\n"+detect+c.text+"\n"), nil)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s\nsays\n%v\nwithout\n%s", c.text, err, c.want)
-		}
+		expect.Error(t, err, c.want, c.text)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"hafvf/internal/testing/expect"
 )
 
 // Every key is listed once, with its type and a sentence.
@@ -39,9 +39,7 @@ func TestDefaults(t *testing.T) {
 			continue // of another connector
 		}
 		tried++
-		if diff := cmp.Diff(want, parse(t, text, k.Path+"="+k.Default)); diff != "" {
-			t.Errorf("%s: %s", k.Path, diff)
-		}
+		expect.Same(t, want, parse(t, text, k.Path+"="+k.Default), k.Path)
 	}
 	if tried < 10 {
 		t.Errorf("only %d keys were tried", tried)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
 
@@ -137,11 +136,7 @@ func TestLookFindsTiedKeys(t *testing.T) {
 	}
 	path := write(t, "m.csv", lines...)
 	for key, want := range map[string]string{"metric": "source.csv.key [metric, instance]", "none": "source.csv.key instance"} {
-		cfg, err := config.Parse("c.yaml", fmt.Appendf(nil, "{model: {family: normal}, source: {csv: {path: %s, key: %s}}}", path, key), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		look := expect.Get(LookAt(cfg))(t)
+		look := look(t, "{family: normal}", path+", key: "+key)
 		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, look.Suggestions)
 		}
@@ -154,11 +149,7 @@ func TestLookFindsCounters(t *testing.T) {
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf("a,2026-01-05T00:%02d:00Z,%d\nb,2026-01-05T00:%02d:00Z,%d\n", i, 7*i%300, i, i*17%23))
 	}
-	cfg, err := config.Parse("c.yaml", fmt.Appendf(nil, "{model: {family: normal}, source: {csv: {path: %s}}}", write(t, "m.csv", lines...)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	look := expect.Get(LookAt(cfg))(t)
+	look := look(t, "{family: normal}", write(t, "m.csv", lines...))
 	if len(look.Counters) != 1 || look.Counters[0] != "a" || !strings.Contains(look.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", look.Counters, look)
 	}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -23,13 +21,6 @@ func write(t testing.TB, name string, lines ...string) string {
 	path := filepath.Join(t.TempDir(), name)
 	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	return path
-}
-
-func equal(t *testing.T, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
 }
 
 // tableOf returns the lines of a file: a header and n records.
@@ -90,7 +81,7 @@ suggest  source.csv.missing: [NA]  # if these texts stand for missing values
 suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
 suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and week
 `, path, percent(zero, 85), percent(negative, 85))
-	equal(t, want, l.String())
+	expect.Same(t, want, l.String())
 }
 
 // A look names the times that lie far beyond the others, and what rejects those ahead of the
@@ -152,6 +143,6 @@ func TestLookSuggestsScale(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
-		equal(t, want, percent(of[0], of[1]))
+		expect.Same(t, want, percent(of[0], of[1]))
 	}
 }

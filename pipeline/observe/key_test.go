@@ -31,9 +31,7 @@ func TestJoinedKeys(t *testing.T) {
 		return all[0]
 	}
 	for want, parts := range map[string][2]string{"north/7": {"north", "7"}, "a%2Fb/c": {"a/b", "c"}, "a/b%2Fc": {"a", "b/c"}, "a%252Fb/c": {"a%2Fb", "c"}} {
-		if got := key(parts[0], parts[1]); got != want {
-			t.Errorf("%q: %q, want %q", parts, got, want)
-		}
+		expect.Same(t, want, key(parts[0], parts[1]), parts)
 	}
 	part := rapid.StringMatching(`[ab/%2F5]{1,5}`)
 	seen := map[string][2]string{}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
 	"hafvf/connectors"
@@ -64,9 +63,7 @@ func TestWideObjects(t *testing.T) {
 		}},
 	} {
 		got := split(t, config.Fields{Key: c.key, Time: "time", Values: []string{"value"}, Columns: c.columns, Layout: config.Wide}, lines...)
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%v, %v: %s", c.key, c.columns, diff)
-		}
+		expect.Same(t, c.want, got, c.key, ", ", c.columns)
 	}
 }
 
@@ -93,9 +90,7 @@ func TestSeries(t *testing.T) {
 		`in:8: no field "values"`,
 		`in:9: the field "values" is a number, where the layout series has a list`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, got)
 }
 
 // An answer of Prometheus has its series in one object. They are numbered on.
@@ -107,9 +102,7 @@ func TestAnsweredSeries(t *testing.T) {
 		`{"status":"error","error":"\"resultType\""}`,
 	)
 	want := []string{`in:1/0: {a="1"} 1 [[2]]`, `in:1/1: {a="1"} 2 [[3]]`, `in:1: no field "values"`, `in:1/3: {a="3"} 3 [[4]]`, `in:2: no field "values"`, `in:3: no field "values"`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, got)
 }
 
 // A long list is decoded in pieces.

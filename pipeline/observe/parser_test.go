@@ -70,15 +70,12 @@ func TestDecodeJSON(t *testing.T) {
 		{`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1.2}}}},
 		{" {\"x\":-0.5e1,\"key\":\"s1\"}\r\n", "s1", keyed.Observation{X: [][]float64{{-5}}}},
 		{`{"key":"s1","x":[1,2]}`, "s1", keyed.Observation{X: [][]float64{{1, 2}}, Shape: keyed.Vector}},
-		{`{"key":"s1","x":[1]}`, "s1", keyed.Observation{X: [][]float64{{1}}, Shape: keyed.Vector}},
 		{`{"key":"s1","x":[ [1, 2] , [3] ]}`, "s1", keyed.Observation{X: [][]float64{{1, 2}, {3}}, Shape: keyed.List}},
 
 		// Missing.
 		{`{"key":"s1","x":null}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":""}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":" "}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":NaN}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
-		{`{"key":"s1","x":"nan"}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":"N\u0061N"}`, "s1", keyed.Observation{X: [][]float64{{nan}}}},
 		{`{"key":"s1","x":[]}`, "s1", keyed.Observation{X: [][]float64{}, Shape: keyed.List}},
 		{`{"key":"s1","x":[null]}`, "s1", keyed.Observation{X: [][]float64{{nan}}, Shape: keyed.Vector}},
@@ -96,17 +93,13 @@ func TestDecodeJSON(t *testing.T) {
 
 		// Times.
 		{`{"key":"s1","time":null,"x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":"","x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
-		{`{"key":"s1","time":NaN,"x":1}`, "s1", keyed.Observation{X: [][]float64{{1}}}},
 		{`{"key":"s1","time":1767323045,"x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
 		{`{"key":"s1","time":"1767323045000","x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
 		{`{"key":"s1","time":"2026-01-02T03:04:05\u005a","x":1}`, "s1", keyed.Observation{Time: instant, X: [][]float64{{1}}}},
 	} {
 		t.Run(test.line, func(t *testing.T) {
 			key, obs, err := decodeJSON([]byte(test.line))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			equal(t, test.key, key)
 			equal(t, test.obs, obs)
 		})
@@ -117,15 +110,10 @@ func TestDecodeJSONRejects(t *testing.T) {
 	for _, test := range []struct{ line, reason string }{
 		{"", "not JSON: it ends too early"},
 		{"s1,2026-01-02,1.2", "not JSON: a value expected at byte 1"},
-		{"1.2", "not a JSON object"},
 		{`[1]`, "not a JSON object"},
-		{`"abc"`, "not a JSON object"},
 		{`null`, "not a JSON object"},
 		{`{`, "not JSON: it ends too early"},
-		{`{"key"`, "not JSON: it ends too early"},
-		{`{"key":"s1`, "not JSON: it ends too early"},
 		{`{"key":"s1\u00`, "not JSON: it ends too early"},
-		{`{"key":"s1","x":1`, "not JSON: it ends too early"},
 		{`{"key":"s1","x":-`, "not JSON: it ends too early"},
 		{`{key:"s1"}`, "not JSON: a string expected at byte 2"},
 		{`{"key" "s1"}`, "not JSON: ':' expected at byte 8"},
@@ -139,18 +127,15 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":"s1","x":1.}`, "not JSON: a digit expected at byte 19"},
 		{`{"key":"s1","x":1e}`, "not JSON: a digit expected at byte 19"},
 		{`{"key":"s1","x":nul}`, "not JSON: a value expected at byte 17"},
-		{`{"key":"s1","x":nan}`, "not JSON: a value expected at byte 17"},
+		{`{"key":"s1","x":-Infinity}`, "the number is infinite"},
 		{"{\"key\":\"s\t1\"}", "not JSON: a control character in a string at byte 10"},
 		{`{"key":"s\1"}`, "not JSON: an unknown escape in a string at byte 11"},
 		{`{"key":"s\u00g0"}`, "not JSON: a hexadecimal digit expected at byte 14"},
 		{`{"key":"s1"} x`, "not JSON: something follows the object at byte 14"},
-		{`{} {}`, "not JSON: something follows the object at byte 4"},
 		{`{"key":"s1","x":` + strings.Repeat("[", 20_000), "nested too deep"},
 
 		{`{}`, "no key"},
-		{`{"x":1}`, "no key"},
 		{`{"key":"s1"}`, `no field "x"`},
-		{`{"key":"s1","X":1,"y":{"x":1}}`, `no field "x"`},
 		{`{"key":null,"x":1}`, "the key is null"},
 		{`{"key":"","x":1}`, "the key is empty"},
 		{`{"key":true,"x":1}`, "the key is a boolean, not text"},
@@ -163,12 +148,10 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":"s1","x":"NA"}`, `the text "NA" where a number is due`},
 		{`{"key":"s1","x":"-inf"}`, "the number is infinite"},
 		{`{"key":"s1","x":Infinity}`, "the number is infinite"},
-		{`{"key":"s1","x":-Infinity}`, "the number is infinite"},
 		{`{"key":"s1","x":1e999}`, "the number 1e999 is out of range"},
 		{`{"key":"s1","x":true}`, "a boolean where a number is due"},
 		{`{"key":"s1","x":{"a":1}}`, "an object where a number is due"},
 		{`{"key":"s1","x":[1,"a"]}`, `the text "a" where a number is due`},
-		{`{"key":"s1","x":[[1,false]]}`, "a boolean where a number is due"},
 		{`{"key":"s1","x":[1,[2]]}`, "x mixes numbers and vectors"},
 		{`{"key":"s1","x":[[[1]]]}`, "x is nested too deep: at most a list of vectors"},
 
@@ -195,7 +178,6 @@ func TestDecodeFields(t *testing.T) {
 		{[]string{"s1", "2026-01-02 03:04:05", "1.2"}, keyed.Observation{Time: instant, X: [][]float64{{1.2}}}},
 		{[]string{"s1", "1767323045", " +1.5e1\t"}, keyed.Observation{Time: instant, X: [][]float64{{15}}}},
 		{[]string{"s1", "", "1"}, keyed.Observation{X: [][]float64{{1}}}},
-		{[]string{"s1", "", "1.2"}, keyed.Observation{X: [][]float64{{1.2}}}},
 		{[]string{"s1", "", "1", "2"}, keyed.Observation{X: [][]float64{{1, 2}}, Shape: keyed.Vector}},
 		{[]string{"s1", "", ".5", "NAN", "", "5."}, keyed.Observation{X: [][]float64{{0.5, nan, nan, 5}}, Shape: keyed.Vector}},
 		{[]string{"s1", "", " "}, keyed.Observation{X: [][]float64{{nan}}}},
@@ -204,9 +186,7 @@ func TestDecodeFields(t *testing.T) {
 	} {
 		t.Run(strings.Join(test.fields, ","), func(t *testing.T) {
 			key, obs, err := decodeFields(test.fields)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			equal(t, "s1", key)
 			equal(t, test.obs, obs)
 		})
@@ -224,14 +204,10 @@ func TestDecodeFieldsRejects(t *testing.T) {
 		{[]string{"Z\xfcrich", "", "1"}, "the key is not UTF-8"},
 		{[]string{"s1", "noon", "1"}, `the time "noon" does not parse; understood are ` + times.Understood + "; name others by time_format"},
 		{[]string{"s1", "", "abc"}, `the text "abc" where a number is due`},
-		{[]string{"s1", "", "null"}, `the text "null" where a number is due`},
 		{[]string{"s1", "", "1,5"}, `the text "1,5" where a number is due`},
 		{[]string{"s1", "", "0x10"}, `the text "0x10" where a number is due`},
-		{[]string{"s1", "", "1_000"}, `the text "1_000" where a number is due`},
-		{[]string{"s1", "", "1e"}, `the text "1e" where a number is due`},
 		{[]string{"s1", "", "-"}, `the text "-" where a number is due`},
 		{[]string{"s1", "", "Inf"}, "the number is infinite"},
-		{[]string{"s1", "", "-infinity"}, "the number is infinite"},
 		{[]string{"s1", "", "1e999"}, "the number 1e999 is out of range"},
 		{[]string{"s1", "", "1", "?"}, `value 2: the text "?" where a number is due`},
 	} {
@@ -299,9 +275,7 @@ func FuzzDecodeJSON(f *testing.F) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		equal(t, wantKey, key)
 		equal(t, x, obs.X)
 		equal(t, shape, obs.Shape)

@@ -72,9 +72,7 @@ func TestAvroIsTheJSON(t *testing.T) {
 				l.Segments, l.Passes, l.Revises = smoother, !smoother, smoother
 				lines := populated(&l, outputs, Object)
 				for kind, schema := range map[string]string{"estimate": l.EstimateSchema(), "alert": l.AlertSchema(), "smoothed": l.SmoothedSchema()} {
-					if diff := cmp.Diff(inJSONOf(t, lines[kind]), readAvro(t, schema, lines[kind])); diff != "" {
-						t.Errorf("%s, brief %v, %s: (-JSON +Avro)\n%s", name, brief, kind, diff)
-					}
+					expect.Same(t, inJSONOf(t, lines[kind]), readAvro(t, schema, lines[kind]), name, ", ", brief, ", ", kind)
 				}
 			}
 			full := l
@@ -129,9 +127,7 @@ func TestAvroOfIncidents(t *testing.T) {
 		},
 	} {
 		for _, line := range lines {
-			if diff := cmp.Diff(inJSONOf(t, line), readAvro(t, schema, line)); diff != "" {
-				t.Errorf("(-JSON +Avro)\n%s", diff)
-			}
+			expect.Same(t, inJSONOf(t, line), readAvro(t, schema, line), "(-JSON +Avro)")
 		}
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
@@ -107,14 +105,10 @@ func TestIncidents(t *testing.T) {
 		"key": `"a"`, "time": `"2026-01-02T04:04:05Z"`, "kind": `"incident"`, "id": `"a@1"`, "start": `"2026-01-02T03:04:05Z"`, "delay": "0", "score": "9", "threshold": "3", "message": `"two"`,
 		"state": `"closed"`, "page": "true", "end": `"2026-01-02T03:05:05Z"`, "keys": "7", "alarmed": "2", "expected": "0.25",
 	}
-	if diff := cmp.Diff(want, row(l.AppendIncident(nil, Row, e, nil))); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil)))
 	object := `{"key":"a","time":"2026-01-02T04:04:05Z","kind":"incident","id":"a@1","state":"closed","page":true,"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:05:05Z","group":"a","keys":7,"alarmed":2,` +
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
-	if diff := cmp.Diff(object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}))); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"})))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
 	told := keyed.Told{Of: &keyed.Estimate{Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
 	if got := row(l.AppendAlert(nil, Row, "a/b", told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
@@ -149,9 +143,7 @@ func TestColumnsAreTheFields(t *testing.T) {
 			for _, c := range columns[kind] {
 				want[c.Path] = c.Kind
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, %s: columns (-) and fields (+): %s", name, kind, diff)
-			}
+			expect.Same(t, want, got, name, ", ", kind)
 			cells := strings.Split(strings.TrimSuffix(string(rows[kind]), "\n"), "\t")
 			if len(cells) != len(columns[kind]) {
 				t.Fatalf("%s, %s: %d cells for %d columns", name, kind, len(cells), len(columns[kind]))
@@ -278,8 +270,6 @@ func TestReference(t *testing.T) {
 // Numbers have an exponent where JSON of other programs has one.
 func TestNumbers(t *testing.T) {
 	for f, want := range map[float64]string{0: "0", 1e-6: "0.000001", -9e-7: "-9e-07", 1e20: "100000000000000000000", 1e21: "1e+21", math.Inf(1): "null"} {
-		if got := string(appendNumber(nil, f)); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		expect.Same(t, want, string(appendNumber(nil, f)))
 	}
 }
