@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // A configuration without a member has the default one; what a member says holds, zeros too, as it
@@ -23,9 +24,7 @@ func TestConfigDefaults(t *testing.T) {
 	} {
 		text := must(json.Marshal(hafvf.Config{Family: "normal", Member: c.member}))
 		var there hafvf.Config
-		if err := json.Unmarshal(text, &there); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, json.Unmarshal(text, &there))
 		b := must(there.NewBank())
 		f := hafvf.NewFilter(b.Model(), c.want.Levels, c.want.Top)
 		s, u := f.NewState(), b.NewState()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -225,9 +226,7 @@ func TestNABPublished(t *testing.T) {
 	defer f.Close()
 	r := must(gzip.NewReader(f))
 	var published map[string]map[string][]float64
-	if err := json.NewDecoder(r).Decode(&published); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.NewDecoder(r).Decode(&published))
 	for name, want := range map[string]string{"randomCutForest": "55.1", "numenta": "71.6"} {
 		var scores [][]float64
 		for _, s := range series {

@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -116,9 +117,7 @@ func TestEvidence(t *testing.T) {
 			t.Fatalf("evidence at %d is %.15g, want %.15g", i, s.Evidence[i], want)
 		}
 	}
-	if got := hafvf.Changes(s.Evidence, 10); !slices.Equal(got, []int{40}) {
-		t.Errorf("changes %v, want [40]", got)
-	}
+	expect.Same(t, []int{40}, hafvf.Changes(s.Evidence, 10), "changes")
 }
 
 // A gap of missing values puts the change at its end.
@@ -132,9 +131,7 @@ func TestEvidenceOverAGap(t *testing.T) {
 		steps = append(steps, [][]float64{{x + 0.1*float64(i%3)}})
 	}
 	f := hafvf.NewFilter(familytest.New(t, "normal", nil), []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
-	if got := hafvf.Changes(f.Smooth(steps).Evidence, 10); !slices.Equal(got, []int{25}) {
-		t.Errorf("changes %v, want [25]", got)
-	}
+	expect.Same(t, []int{25}, hafvf.Changes(f.Smooth(steps).Evidence, 10), "changes")
 }
 
 func TestChanges(t *testing.T) {
@@ -150,9 +147,7 @@ func TestChanges(t *testing.T) {
 		{[]float64{nan, 3, 4, 4, 3}, []int{3}},
 		{[]float64{nan, 4, nan, 4}, []int{1, 3}},
 	} {
-		if got := hafvf.Changes(c.evidence, 10); !slices.Equal(got, c.want) {
-			t.Errorf("changes of %v: %v, want %v", c.evidence, got, c.want)
-		}
+		expect.Same(t, c.want, hafvf.Changes(c.evidence, 10), c.evidence)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -86,9 +87,7 @@ func TestHostile(t *testing.T) {
 		s := f.NewState()
 		for i := range 50 + rng.IntN(200) {
 			x := draw()
-			if err := f.Check([][]float64{x}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, f.Check([][]float64{x}))
 			before := fmt.Sprint(s)
 			step := f.Update(s, x)
 			steps++

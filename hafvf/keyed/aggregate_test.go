@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // A sum is the exact one, rounded, whatever the order.
@@ -187,17 +188,13 @@ func TestIntervalsClose(t *testing.T) {
 		for _, clock := range []string{"16:01:00", "16:04:59", "16:16:00"} {
 			fatal(t, take(&e, clock))
 		}
-		if got := said(due(&e)); got != c.want[0] {
-			t.Errorf("%s: %s", c.name, got)
-		}
+		expect.Same(t, c.want[0], said(due(&e)), c.name)
 		late := take(&e, "16:03:00")
 		if (late != nil) != !c.watermark || late != nil && late.Error() != "late: 2026-01-05T16:03:00Z is before 2026-01-05T16:15:00Z, up to which the intervals of this key are closed" {
 			t.Errorf("%s: %v", c.name, late)
 		}
 		e.Release(at("16:06:00"))
-		if got := said(due(&e)); got != c.want[1] {
-			t.Errorf("%s: %s", c.name, got)
-		}
+		expect.Same(t, c.want[1], said(due(&e)), c.name)
 		if !c.watermark {
 			continue
 		}
@@ -205,9 +202,7 @@ func TestIntervalsClose(t *testing.T) {
 			t.Errorf("looked at between %v and %v", first, last)
 		}
 		e.Release(at("16:31:00"))
-		if got := said(due(&e)); got != "16:05 0, 16:10 0, 16:15 1, 16:20 0, 16:25 0" {
-			t.Error(got)
-		}
+		expect.Same(t, "16:05 0, 16:10 0, 16:15 1, 16:20 0, 16:25 0", said(due(&e)))
 		if first, _ := e.Waiting(); !first.Equal(at("16:35:00")) {
 			t.Errorf("looked at next at %v", first)
 		}
@@ -268,9 +263,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 		}
 		e.End(at(46))
 		note()
-		if !slices.Equal(got, want) {
-			t.Errorf("live %t: %q, want %q", live, got, want)
-		}
+		expect.Same(t, want, got, live)
 	}
 }
 
@@ -283,8 +276,7 @@ func TestAggregateRefuses(t *testing.T) {
 		`value "middle" is none of [`:      {Aggregation: Aggregation{Every: MostEvery, Value: "middle"}},
 		`"Nowhere" is not a time zone; an`: {Aggregation: Aggregation{Every: LeastEvery, Value: Mean, Zone: "Nowhere"}},
 	} {
-		if _, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %s", a, err, want)
-		}
+		_, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
+		expect.Error(t, err, want, a)
 	}
 }

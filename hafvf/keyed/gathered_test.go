@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 )
 
 // at are observations at these seconds.
@@ -39,18 +40,12 @@ func TestGather(t *testing.T) {
 	late := keyed.Gather(at(7), 9*time.Second)[0]
 	far := keyed.Gather(at(100), 9*time.Second)[0]
 	rest := late.Join(append(sessions, far), 9*time.Second)
-	if diff := cmp.Diff([]int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations)); diff != "" {
-		t.Error(diff)
-	}
+	expect.Same(t, []int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations))
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
 		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
 	}
 	b, _ := late.AppendBinary(nil)
 	var read keyed.Gathered
-	if err := read.UnmarshalBinary(b); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(late, read); diff != "" {
-		t.Error(diff)
-	}
+	expect.OK(t, read.UnmarshalBinary(b))
+	expect.Same(t, late, read)
 }

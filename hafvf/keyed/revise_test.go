@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // Of a session that goes on, the records of the segment that grows are unchanged where
 // their estimates are: what its end adds to the segment's length and mean is no change.
 func TestSessionThatGoesOnChangesItsEnd(t *testing.T) {
-	sm := newSmoother(t, SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour})
+	sm := expect.Get(NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour}))(t)
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rng := rand.New(rand.NewPCG(1, 31))
 	var observations []Observation

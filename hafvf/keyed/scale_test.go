@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // The filter of values on a scale is that of the scaled values, its density less their
@@ -109,11 +110,10 @@ func TestValuesOffTheScale(t *testing.T) {
 	for scale, bad := range map[hafvf.Scale]float64{hafvf.Log: 0, hafvf.Log1p: -1, hafvf.Sqrt: -.1} {
 		filter := hafvf.Config{Family: "normal", Scale: scale}
 		est := newEstimator(t, Config{Filter: filter})
-		sm := newSmoother(t, SmoothConfig{Filter: filter, Gap: time.Minute})
+		sm := expect.Get(NewSmoother(SmoothConfig{Filter: filter, Gap: time.Minute}))(t)
 		for _, check := range []func(string, Observation) error{est.Check, sm.Check} {
-			if err := check("k", Value(time.Unix(0, 0), "", bad)); err == nil || !strings.Contains(err.Error(), "scale "+string(scale)) {
-				t.Errorf("%s of %g: %v", scale, bad, err)
-			}
+			err := check("k", Value(time.Unix(0, 0), "", bad))
+			expect.Error(t, err, "scale "+string(scale), scale, ", ", bad)
 			for _, x := range []float64{2, math.NaN()} {
 				if err := check("k", Value(time.Unix(0, 0), "", x)); err != nil {
 					t.Errorf("%s of %g: %v", scale, x, err)

@@ -3,16 +3,16 @@ package keyed
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all []Smoothed) {
 	t.Helper()
-	sm := newSmoother(t, cfg)
+	sm := expect.Get(NewSmoother(cfg))(t)
 	sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
 	return all
 }
@@ -65,9 +65,7 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 					t.Errorf("segment %+v at %d, in the whole session %+v", s.Segment, i, w.Segment)
 				}
 			}
-			if !slices.Equal(edges, c.edges) {
-				t.Errorf("edges %v, want %v", edges, c.edges)
-			}
+			expect.Same(t, c.edges, edges, "edges")
 		})
 	}
 }

@@ -8,53 +8,33 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 )
 
-// A fataler is a test, also one of rapid.
-type fataler interface {
-	Helper()
-	Fatal(...any)
+func newEstimator(t expect.T, cfg Config) *Estimator {
+	t.Helper()
+	return expect.Get(NewEstimator(cfg))(t)
 }
 
-func newEstimator(t fataler, cfg Config) *Estimator {
+func newMigrator(t expect.T, cfg Config) *Migrator {
 	t.Helper()
-	est, err := NewEstimator(cfg)
-	fatal(t, err)
-	return est
-}
-
-func newSmoother(t fataler, cfg SmoothConfig) *Smoother {
-	t.Helper()
-	sm, err := NewSmoother(cfg)
-	fatal(t, err)
-	return sm
-}
-
-func newMigrator(t fataler, cfg Config) *Migrator {
-	t.Helper()
-	m, err := NewMigrator(cfg)
-	fatal(t, err)
-	return m
+	return expect.Get(NewMigrator(cfg))(t)
 }
 
 // open is the entity k of a state, nil for a new one.
-func open(t fataler, est *Estimator, state []byte) Entity {
+func open(t expect.T, est *Estimator, state []byte) Entity {
 	t.Helper()
-	e, err := est.Open("k", state)
-	fatal(t, err)
-	return e
+	return expect.Get(est.Open("k", state))(t)
 }
 
 // restored is the track k of a state.
-func restored(t fataler, est *Estimator, state []byte) *Track {
+func restored(t expect.T, est *Estimator, state []byte) *Track {
 	t.Helper()
-	track, err := est.RestoreTrack("k", state)
-	fatal(t, err)
-	return track
+	return expect.Get(est.RestoreTrack("k", state))(t)
 }
 
 // fed are the estimates of a key under cfg with a value every step.
-func fed(t fataler, cfg Config, n int, step time.Duration, x func(i int) float64) (all []Estimate) {
+func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float64) (all []Estimate) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
@@ -65,17 +45,14 @@ func fed(t fataler, cfg Config, n int, step time.Duration, x func(i int) float64
 }
 
 // take has the entity take an observation that is not late.
-func take(t fataler, e *Entity, o *Observation) {
+func take(t expect.T, e *Entity, o *Observation) {
 	t.Helper()
-	_, err := e.Take(o)
-	fatal(t, err)
+	expect.Get(e.Take(o))(t)
 }
 
-func fatal(t fataler, err error) {
+func fatal(t expect.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // lagging is detecting with a member on the last value.

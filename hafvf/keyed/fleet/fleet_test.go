@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 )
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -33,10 +34,7 @@ func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte 
 
 func newFleet(t *testing.T, cfg Config, tell Listener) *Fleet {
 	t.Helper()
-	f, err := New(cfg, tell)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Get(New(cfg, tell))(t)
 	return f
 }
 
@@ -49,10 +47,7 @@ func take(t *testing.T, f *Fleet, notices []byte) {
 
 func encoded(t *testing.T, f *Fleet) []byte {
 	t.Helper()
-	b, err := f.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := expect.Get(f.AppendBinary(nil))(t)
 	return b
 }
 
@@ -74,12 +69,8 @@ func TestBeginsAnew(t *testing.T) {
 		if err != nil || (anew != nil) != c.anew {
 			t.Fatalf("%s: %v, %v", name, anew, err)
 		}
-		if err := f.Advance(at); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(got, []string{"a/b f:1 novelty"}) {
-			t.Errorf("%s: %q", name, got)
-		}
+		expect.OK(t, f.Advance(at))
+		expect.Same(t, heard{"a/b f:1 novelty"}, got, name)
 	}
 	if _, anew, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || anew == nil {
 		t.Errorf("a state that is cut off: %v, %v", anew, err)
@@ -102,9 +93,7 @@ func TestForgets(t *testing.T) {
 	state := encoded(t, f)
 	got = nil
 	take(t, f, AppendForgotten(nil, "the.secret"))
-	if !slices.Equal(got, []string{"the.secret the.secret:1 novelty"}) {
-		t.Errorf("%q", got)
-	}
+	expect.Same(t, heard{"the.secret the.secret:1 novelty"}, got)
 	without, names, err := Forget(state, func(key string) bool { return strings.HasPrefix(key, "the.") })
 	if err != nil || len(names) != 1 || !names["the.secret"] {
 		t.Fatal(names, err)
