@@ -87,17 +87,6 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-func TestDraftOfBundled(t *testing.T) {
-	t.Parallel()
-	for name, keys := range map[string]int64{"cloud.csv": 8, "tweets.csv": 5} {
-		text := expect.Get(inspect.Draft(filepath.Join("../testdata/nab", name)))(t)
-		s, _, _ := runConfig(t, strings.Replace(string(text), "alerts:\n  jsonl: {path: alerts.jsonl}\n", "", 1))
-		if s.Rejected > 0 || s.Keys != keys {
-			t.Errorf("%s: %d rejected, %d keys", name, s.Rejected, s.Keys)
-		}
-	}
-}
-
 func TestDraftRejects(t *testing.T) {
 	for reason, lines := range map[string]string{
 		"no column of numbers was found among a, b": "a,b\nx,y\n",

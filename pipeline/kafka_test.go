@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -193,44 +191,6 @@ func (b *bus) await(t testing.TB, topic string, n int, r *running) {
 	})
 }
 
-// TestKafkaGoesOn: a run that is stopped and started again, with what comes in
-// meanwhile, gives each estimate once, as one run would have.
-func TestKafkaGoesOn(t *testing.T) {
-	t.Parallel()
-	b := fakeBus(t, 4)
-	b.CreateTopic(t, "out", 4, nil)
-	lines := observations(6_000, 100)
-	for i := range 3 {
-		b.put(t, lines[2000*i:2000*i+1000]...)
-		r := launch(t, compose(t, b.config("group: g, changelog: states", "")))
-		b.await(t, "out", 2000*i+1000, r)
-		b.put(t, lines[2000*i+1000:2000*(i+1)]...)
-		b.await(t, "out", 2000*(i+1), r)
-		s := r.halt(t)
-		equal(t, [2]int64{2000, 0}, [2]int64{s.Records, s.Rejected})
-	}
-	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
-}
-
-// TestKafkaDetectsWithoutAlerts: alerts that nobody takes hold nothing up.
-func TestKafkaDetectsWithoutAlerts(t *testing.T) {
-	b := fakeBus(t, 1, "out")
-	var lines []string
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for i := range 600 {
-		x := math.Sin(float64(i*i)) + float64(20*(i/100%2))
-		lines = append(lines, fmt.Sprintf(`{"key":"k","time":%q,"x":%g}`, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x))
-	}
-	r := launch(t, compose(t, b.config("group: g", "detect: true")))
-	for i := range 3 {
-		b.put(t, lines[200*i:200*(i+1)]...)
-		b.await(t, "out", 200*(i+1), r)
-	}
-	if s := r.halt(t); s.Records != 600 || s.Changes == 0 {
-		t.Errorf("%d records, %d changes", s.Records, s.Changes)
-	}
-}
-
 // TestKafkaWaits: observations that wait for earlier ones outlive a restart, in
 // the changelog or, without one, because their offsets are not committed; and
 // come out when the watermark has passed them.
@@ -332,27 +292,9 @@ func sorted(lines []string) []string {
 	return lines
 }
 
-// TestKafkaSmooths: sessions from a topic equal those from a file, by id.
-func TestKafkaSmooths(t *testing.T) {
-	b := fakeBus(t, 3)
-	lines := observations(3_000, 20)
-	b.put(t, lines...)
-	smooth := "transform: smooth\nsession: {gap: 100s}"
-	s := expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil))(t)
-	_, want, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n"+smooth)
-	if s.Sessions < 20 {
-		t.Errorf("%d sessions", s.Sessions)
-	}
-	equal(t, sorted(want), sorted(b.values(t, "out")))
-	// What was smoothed is committed: another run finds nothing.
-	s, err := Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil)
-	if err != nil || s.Records != 0 {
-		t.Error(s.Records, err)
-	}
-}
-
 // TestKafkaSmoothsWithoutEnd: a session of a topic without an end comes out when it is over,
-// whole. The end of the run ends the sessions that go on.
+// whole, as that of a file. The end of the run ends the sessions that go on. What was smoothed is
+// committed: another run finds nothing.
 func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 	b := fakeBus(t, 3, "out")
 	lines := observations(3_000, 20)
@@ -372,6 +314,8 @@ func TestKafkaSmoothsWithoutEnd(t *testing.T) {
 		t.Errorf("%d records, want %d", s.Records, len(want))
 	}
 	equal(t, sorted(want), sorted(b.values(t, "out")))
+	s = expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: g", smooth))}.Execute(t.Context(), nil))(t)
+	equal(t, int64(0), s.Records)
 }
 
 // TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
@@ -416,18 +360,6 @@ func TestSessionsOfAPause(t *testing.T) {
 
 // revision is what a record says of the revision of its session.
 var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
-
-// TestKafkaOtherConfiguration: states of another configuration end the run, with
-// a word on what to do.
-func TestKafkaOtherConfiguration(t *testing.T) {
-	b := fakeBus(t, 2)
-	b.put(t, observations(100, 5)...)
-	expect.Get(Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .5"))}.Execute(t.Context(), nil))(t)
-	_, err := Run{Graph: compose(t, b.config("bounded: true, changelog: states", "top: .6"))}.Execute(t.Context(), nil)
-	if !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "take another changelog") {
-		t.Error(err)
-	}
-}
 
 // TestFilesGrow: files of a source without an end hold what was read so far, and
 // go on after a restart, behind the last whole line.

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 )
 
@@ -60,6 +61,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	const written = "time_unit: 1m\n"
 	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
 		t.Run(name, func(t *testing.T) {
+			advice := map[string]string{"file": "; give another file, ", "changelog": "; take another changelog, "}[name]
 			expect.OK(t, execute(t, text(written), quiet))
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{
@@ -69,7 +71,8 @@ func TestStatesOfOtherSettings(t *testing.T) {
 				"time_unit: 1m\nlevels: []\ntop: .9\n": "it was written with other levels and top;",
 			} {
 				err := execute(t, text(rest), quiet)
-				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) {
+				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), advice) || !errors.Is(err, keyed.ErrOtherConfig) {
 					t.Errorf("%q: %v", rest, err)
 				}
 			}

@@ -103,28 +103,6 @@ func berlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// By its own rhythm a key that sleeps at night is not silent, and one that ends by day is.
-func TestSilenceByRhythm(t *testing.T) {
-	var lines []string
-	for i := range 6*24*60 + 14*60 {
-		hour := i / 60
-		if h := hour % 24; h < 6 || h >= 20 {
-			continue
-		}
-		for _, key := range []string{"a", "b"} {
-			if key == "b" && hour >= 5*24+12 {
-				continue
-			}
-			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)))
-		}
-	}
-	told := filepath.Join(t.TempDir(), "alerts.jsonl")
-	s, _, _ := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nalerts: {jsonl: {path: "+told+"}}\nsilence: true\n")
-	if got := readLines(t, told); s.Silences != 1 || !strings.Contains(strings.Join(got, ""), "usually every 1m at this hour") {
-		t.Errorf("%d silences: %v", s.Silences, got)
-	}
-}
-
 // On a topic a silence is told while it lasts, once, also over a restart on a topic in
 // which nothing comes, and its end is told once.
 func TestKafkaSilence(t *testing.T) {

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
@@ -149,13 +146,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	if muted < 2 || s.Muted != int64(muted) || !strings.Contains(s.String(), fmt.Sprintf("), %d muted, ", muted)) {
 		t.Errorf("%d muted, %d in the summary: %s", muted, s.Muted, s)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m)
-	families := expect.Get(registry.Gather())(t)
-	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "hafvf_alarms_muted_total" })
-	if i < 0 || families[i].GetMetric()[0].GetCounter().GetValue() != float64(muted) {
-		t.Errorf("metric %v, want %d", families, muted)
-	}
+	equal(t, float64(muted), expect.Get(gather(m))(t)["hafvf_alarms_muted_total"])
 }
 
 // Records that were deleted before they were read are lost, and the summary says so.

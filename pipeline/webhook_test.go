@@ -113,33 +113,6 @@ func TestWebhookRefused(t *testing.T) {
 	}
 }
 
-// Of a topic no alert is lost either where the receiver goes away in the middle; repeats
-// have the same id.
-func TestWebhookOfATopic(t *testing.T) {
-	box, address := &inbox{ids: map[string]int{}}, free(t)
-	server := box.serve(t, address)
-	b := fakeBus(t, 1, "out")
-	lines := jumps(4000, 4)
-	told := filepath.Join(b.dir, "alerts.jsonl")
-	path := write(t, "in.jsonl", lines...)
-	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}}\n")
-	want := len(readLines(t, told))
-
-	cfg := strings.Replace(b.config("group: g, changelog: states", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
-	r := launch(t, compose(t, cfg))
-	b.put(t, lines[:2000]...)
-	b.await(t, "out", 2000, r)
-	server.Close()
-	b.put(t, lines[2000:]...)
-	time.Sleep(time.Second)
-	box.serve(t, address)
-	b.await(t, "out", 4000, r)
-	s := r.halt(t)
-	if n := int(s.NoveltyAlarms + s.ChangeAlarms); len(box.got()) != want || n != want || want < 10 {
-		t.Errorf("%d alerts came, %d were raised, %d of the file", len(box.got()), n, want)
-	}
-}
-
 // A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
 // alerts are in the dead letter. The log says so, and the metrics.
 func TestWebhookIsAway(t *testing.T) {
