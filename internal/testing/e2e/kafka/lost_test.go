@@ -91,14 +91,6 @@ func reads(t *testing.T, d *e2e.Daemon) {
 	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading") })
 }
 
-// readsOrEnds is reads for a process that may find another one in its place.
-func readsOrEnds(t *testing.T, d *e2e.Daemon) {
-	t.Helper()
-	d.Eventually(t, "reading", func() bool {
-		return strings.Contains(d.Log(), "msg=reading") || strings.Contains(d.Log(), anotherRun)
-	})
-}
-
 // pausedAndReplaced: a process that wakes after it was replaced ends and names the other,
 // and nothing that it still writes is gone on from, also where both are killed at once
 // after it woke.
@@ -145,114 +137,6 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 	last.Stop(t)
 	got, repeats := e2e.ByID(t, b, "paused-out")
 	e2e.Same(t, "paused-out", oneRun(t, b, name, "paused-whole"), got, repeats)
-}
-
-// rollingRestarts: each process starts while the one before still commits. That one ends
-// with 1 and says so if it has to commit after that, and together they write what one
-// would have.
-func rollingRestarts(t *testing.T, b *kafkatest.Broker) {
-	const n, name = 8_000, "rolled"
-	b.CreateTopic(t, name, 4, nil)
-	b.CreateTopic(t, name+"-out", 4, nil)
-	fed := e2e.Feed(t, b, e2e.Observations(name, n, 200, 4), 8*time.Second)
-	cfg := topicConfig(t, b.Addr(), name, "group: rolled, changelog: rolled-states", "order: arrival\n")
-	started := 0
-	start := func() *e2e.Daemon {
-		started++
-		return program.Start(t, nil, "run", cfg)
-	}
-	// over has seen the end of a process that was asked to end, or found another.
-	over := func(d *e2e.Daemon) {
-		<-d.Exited()
-		if strings.Contains(d.Log(), anotherRun) {
-			d.Ends(t, 1)
-			return
-		}
-		d.Ends(t, 0)
-	}
-	running := start()
-	running.Eventually(t, "an estimate", func() bool { return e2e.Held(t, b, name+"-out") > 0 })
-	for deadline := time.Now().Add(e2e.Patience); done(t, b, "rolled", name) < n; time.Sleep(50 * time.Millisecond) {
-		select {
-		case <-running.Exited():
-			over(running)
-			running = start()
-		default:
-		}
-		if started <= 4 && done(t, b, "rolled", name) > int64(started)*n/8 {
-			before := running
-			running = start()
-			readsOrEnds(t, running)
-			before.Signal(syscall.SIGTERM)
-			over(before)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d records are committed\n%s", done(t, b, "rolled", name), n, running.Log())
-		}
-	}
-	expect.OK(t, <-fed)
-	readsOrEnds(t, running)
-	running.Signal(syscall.SIGTERM)
-	over(running)
-	if started < 3 {
-		t.Errorf("only %d processes: nothing was rolled", started)
-	}
-	got, repeats := e2e.ByID(t, b, "rolled-out")
-	e2e.Same(t, "rolled-out", oneRun(t, b, name, "rolled-whole"), got, repeats)
-}
-
-// firstBundle: a broker of the outputs that is away when the first records come is
-// waited for.
-func firstBundle(t *testing.T, b *kafkatest.Broker) {
-	const n, name = 500, "early"
-	b.CreateTopic(t, name, 2, nil)
-	outputs := kafkatest.Start(t, kafkatest.Config{})
-	d := program.Start(t, nil, "run", topicConfig(t, b.Addr(), name, "group: early, changelog: early-states", "order: arrival\n"), "--set", fmt.Sprintf("sink.kafka.brokers=[%q]", outputs.Addr()))
-	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading reader=0 at=\"early-0") })
-	outputs.Kill()
-	b.Produce(t, e2e.Observations(name, n, 20, 6)...)
-	d.Eventually(t, "a warning", func() bool { return strings.Contains(d.Log(), "Kafka does not take messages; trying again") })
-	outputs.Restart(t)
-	d.Eventually(t, "all offsets", func() bool {
-		sum := int64(0)
-		for _, at := range committed(t, b, "early", name) {
-			sum += at
-		}
-		return sum == n
-	})
-	d.Stop(t)
-	got, repeats := e2e.ByID(t, outputs, name+"-out")
-	e2e.Same(t, name+"-out", oneRun(t, b, name, "early-whole"), got, repeats)
-}
-
-func topicMadeAgain(t *testing.T, b *kafkatest.Broker) {
-	const name = "remade"
-	source := "bounded: true, group: remade, changelog: remade-states"
-	cfg := topicConfig(t, b.Addr(), name, source, "order: arrival\n")
-	b.CreateTopic(t, name, 2, nil)
-	b.Produce(t, e2e.Observations(name, 2000, 20, 1)...)
-	program.Start(t, nil, "run", cfg).Ends(t, 0)
-	deleteTopic(t, b, name)
-	b.CreateTopic(t, name, 2, nil)
-	b.Produce(t, e2e.Observations(name, 3000, 20, 2)...)
-	for range 2 {
-		d := program.Start(t, nil, "run", cfg)
-		d.Ends(t, 1)
-		says(t, d, `hafvf: topic "remade" was deleted and created again`, "hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning")
-	}
-	d := program.Start(t, nil, "run", cfg, "--begin-anew", "--set", "sink.kafka.topic=remade-anew")
-	d.Ends(t, 0)
-	says(t, d, "beginning anew: states were discarded", "keys=20")
-	got, repeats := e2e.ByID(t, b, "remade-anew")
-	e2e.Same(t, "remade-anew", oneRun(t, b, name, "remade-whole"), got, repeats)
-
-	// While a run goes on.
-	d = program.Start(t, nil, "run", cfg, "--set", "source.kafka.bounded=false", "--migrate") // it has another sink than the run before
-	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading reader=0 at=\"remade") })
-	deleteTopic(t, b, name)
-	b.CreateTopic(t, name, 2, nil)
-	d.Ends(t, 1)
-	says(t, d, `topic "remade" was deleted and created again`)
 }
 
 func changelogLost(t *testing.T, b *kafkatest.Broker) {
