@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	godiff "github.com/google/go-cmp/cmp"
-	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/streams"
 	"hafvf/internal/testing/e2e"
@@ -81,56 +79,11 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		},
 	},
 	{
-		// Visits of a shop, of which two in a hundred buy.
-		name: "conversions", file: "visits.csv", text: conversions, seed: 2,
-		config: `model: {family: bernoulli}
-detect: true
-bank: [{levels: [], top: 0.9998}]
-source: {csv: {path: visits.csv, key: variant, time: at, values: [bought]}}
-sink: {jsonl: {path: out.jsonl}}
-alerts: {jsonl: {path: alerts.jsonl}}
-`,
-		events: []dataEvent{
-			{"the checkout breaks", "checkout-b", day(10), day(12), `bought fell from 0\.01\d* to 0\.001`},
-			{"a discount", "checkout-c", day(14), day(15), `bought rose from 0\.02\d* to 0\.08`},
-		},
-	},
-	{
-		// A table with a line per day and shop.
-		name: "days", file: "sales.csv", text: days, seed: 4,
-		config: `model: {family: normal, prior: auto, season: [168h]}
-detect: {budget: 2400h}
-source: {csv: {path: sales.csv, key: shop, time: date, values: [sales], missing: [NA]}}
-sink: {jsonl: {path: out.jsonl}}
-alerts: {jsonl: {path: alerts.jsonl}}
-`,
-		events: []dataEvent{
-			{"a competitor opens", "Lyon", day(500), day(500), `sales is 1808 .*, usual on such a day 2115`},
-			{"a day of half price", "Graz", day(620), day(620), `sales is 3803 .*, usual on such a day 2310`},
-		},
-	},
-	{
 		// A spreadsheet with a column for each room.
 		name: "rooms", file: "rooms.csv", text: rooms, seed: 5,
 		events: []dataEvent{
 			{"a window is left open", "Lab 3 (°C)", day(16.25), day(16.3), `value is 1[45].*, usual at this hour 20`},
 			{"a freezer warms up", "Freezer (°C)", day(18), day(18.6), `usual at this hour -18`},
-		},
-	},
-	{
-		// A table of 120 devices as a warehouse exports it, sorted by time.
-		name: "devices", file: "devices.parquet", text: devices, seed: 6,
-		events: []dataEvent{
-			{"a device runs hot", "dev-0017", day(20), day(20.5), `temperature_c `},
-			{"and another one", "dev-0102", day(23.5), day(24), `temperature_c `},
-		},
-	},
-	{
-		// Series with labels, as VictoriaMetrics exports them.
-		name: "export", file: "export.jsonl", text: export, seed: 7,
-		events: []dataEvent{
-			{"an index is lost", `query_seconds{instance="db-0",job="postgres"}`, day(18), day(18.2), `usual at this hour 0\.00`},
-			{"a table grows", `query_seconds{instance="db-5",job="postgres"}`, day(15.5), day(16.5), `has been above usual since`},
 		},
 	},
 	{
@@ -177,56 +130,6 @@ func rooms(noise *rand.Rand) string {
 			fmt.Fprintf(&b, ",%.1f", x)
 		}
 		b.WriteString(",\n")
-	}
-	return b.String()
-}
-
-func devices(noise *rand.Rand) string {
-	type row struct {
-		At          int64   `parquet:"recorded_at,timestamp(millisecond)"`
-		Device      string  `parquet:"device,dict"`
-		Firmware    string  `parquet:"firmware,dict"`
-		Sequence    int64   `parquet:"seq"`
-		Temperature float64 `parquet:"temperature_c"`
-	}
-	var b bytes.Buffer
-	w := parquet.NewGenericWriter[row](&b)
-	rows := make([]row, 120)
-	for hour := range 25 * 24 {
-		at := firstMonday.Add(time.Duration(hour) * time.Hour)
-		for i := range rows {
-			x := 40 + float64(i%7) + 1.5*noise.NormFloat64()
-			if i == 17 && !at.Before(day(20)) || i == 102 && !at.Before(day(23.5)) {
-				x += 15
-			}
-			rows[i] = row{at.UnixMilli(), fmt.Sprintf("dev-%04d", i), []string{"1.2", "1.3"}[i%2], int64(hour), math.Round(10*x) / 10}
-		}
-		if _, err := w.Write(rows); err != nil {
-			panic(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		panic(err)
-	}
-	return b.String()
-}
-
-func export(noise *rand.Rand) string {
-	var b strings.Builder
-	for i := range 6 {
-		var values, times []string
-		for step := range 21 * 288 {
-			at := firstMonday.Add(time.Duration(step) * 5 * time.Minute)
-			x := .004 * math.Exp(.3*math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24)+.4*noise.NormFloat64())
-			switch {
-			case i == 0 && !at.Before(day(18)):
-				x *= 5
-			case i == 5 && !at.Before(day(15.5)) && at.Before(day(16.5)):
-				x *= math.Exp(2 * at.Sub(day(15.5)).Hours() / 24)
-			}
-			values, times = append(values, fmt.Sprintf("%.5g", x)), append(times, fmt.Sprint(at.UnixMilli()))
-		}
-		fmt.Fprintf(&b, `{"metric":{"__name__":"query_seconds","job":"postgres","instance":"db-%d"},"values":[%s],"timestamps":[%s]}`+"\n", i, strings.Join(values, ","), strings.Join(times, ","))
 	}
 	return b.String()
 }
@@ -348,53 +251,6 @@ func sensors(noise *rand.Rand) string {
 				x = s.stuck
 			}
 			fmt.Fprintf(&b, "{\"device\": {\"name\": %q, \"battery\": %d}, \"at\": %q, \"data\": {\"temperature\": %.1f}}\n", s.name, 40+noise.IntN(60), spoke.Format("2006-01-02T15:04:05-0700"), x)
-		}
-	}
-	return b.String()
-}
-
-func conversions(noise *rand.Rand) string {
-	var b strings.Builder
-	b.WriteString("variant,at,bought\n")
-	for i := range 21 * 480 {
-		at := firstMonday.Add(time.Duration(i) * 3 * time.Minute)
-		for _, variant := range []string{"checkout-a", "checkout-b", "checkout-c"} {
-			rate := 0.02
-			switch {
-			case variant == "checkout-b" && !at.Before(day(10)):
-				rate = 0.001
-			case variant == "checkout-c" && !at.Before(day(14)):
-				rate = 0.06
-			}
-			bought := 0
-			if noise.Float64() < rate {
-				bought = 1
-			}
-			fmt.Fprintf(&b, "%s,%s,%d\n", variant, at.Format(time.RFC3339), bought)
-		}
-	}
-	return b.String()
-}
-
-func days(noise *rand.Rand) string {
-	var b strings.Builder
-	b.WriteString("date,shop,sales\n")
-	weekday := [7]float64{0, 120, 80, 90, 110, 300, 500} // from Sunday
-	for i := range 730 {
-		at := firstMonday.AddDate(0, 0, i)
-		for _, shop := range []string{"Graz", "Lyon", "Turin"} {
-			x := 2000 + weekday[at.Weekday()] + 60*noise.NormFloat64()
-			switch {
-			case shop == "Lyon" && i >= 500:
-				x -= 250
-			case shop == "Graz" && i == 620:
-				x += 1500
-			}
-			value := fmt.Sprintf("%.0f", x)
-			if i%97 == 90 {
-				value = "NA"
-			}
-			fmt.Fprintf(&b, "%s,%s,%s\n", at.Format(time.DateOnly), shop, value)
 		}
 	}
 	return b.String()
