@@ -299,7 +299,7 @@ func BenchmarkFormats(b *testing.B) {
 	}
 }
 
-// inAvro are the records of a topic as JSON without the fields that are null, by their ids.
+// inAvro reads records of a topic with the schema that the registry has for it.
 func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]string {
 	t.Helper()
 	found, ok := r.GetSchema(topic+"-value", 1)
@@ -307,34 +307,26 @@ func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]
 		t.Fatalf("%s-value is not registered", topic)
 	}
 	schema := avro.MustParse(found.Schema.Schema)
+	return b.read(t, topic, func(value []byte, v *any) error {
+		if id := int(binary.BigEndian.Uint32(value[1:])); value[0] != 0 || id != found.ID {
+			t.Fatalf("schema %d in %q", id, value)
+		}
+		_, err := schema.Decode(value[5:], v)
+		return err
+	})
+}
+
+// read returns the records of a topic as JSON without the fields that are null, by their ids.
+func (b *bus) read(t *testing.T, topic string, decode func(value []byte, v *any) error) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	for _, rec := range b.Consume(t, topic) {
-		if id := int(binary.BigEndian.Uint32(rec.Value[1:])); rec.Value[0] != 0 || id != found.ID {
-			t.Fatalf("schema %d in %q", id, rec.Value)
+	for _, r := range b.Consume(t, topic) {
+		if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
+			t.Fatalf("headers %v", r.Headers)
 		}
 		var v any
-		expect.Get(schema.Decode(rec.Value[5:], &v))(t)
-		all[idOf(t, rec)] = canonical(t, v)
-	}
-	return all
-}
-
-func idOf(t *testing.T, r *kgo.Record) string {
-	t.Helper()
-	if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
-		t.Fatalf("headers %v", r.Headers)
-	}
-	return string(r.Headers[0].Value)
-}
-
-// inJSON is inAvro of a topic of JSON.
-func (b *bus) inJSON(t *testing.T, topic string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, rec := range b.Consume(t, topic) {
-		var v any
-		expect.OK(t, json.Unmarshal(rec.Value, &v))
-		all[idOf(t, rec)] = canonical(t, v)
+		expect.OK(t, decode(r.Value, &v))
+		all[string(r.Headers[0].Value)] = canonical(t, v)
 	}
 	return all
 }
@@ -384,7 +376,8 @@ func TestAvroSinks(t *testing.T) {
 			kinds = append(kinds, "-alerts")
 		}
 		for _, kind := range kinds {
-			want, got := b.inJSON(t, name+"-json"+kind), b.inAvro(t, r, name+"-avro"+kind)
+			want := b.read(t, name+"-json"+kind, func(value []byte, v *any) error { return json.Unmarshal(value, v) })
+			got := b.inAvro(t, r, name+"-avro"+kind)
 			if len(want) == 0 || !maps.Equal(want, got) {
 				t.Errorf("%s%s: %d in JSON, %d in Avro", name, kind, len(want), len(got))
 				for id := range want {

@@ -156,20 +156,3 @@ func TestKafkaSilence(t *testing.T) {
 	slices.Sort(want)
 	equal(t, want, got)
 }
-
-// An observation that waits when a run ends is released by the next one, also where
-// nothing more comes.
-func TestKafkaWaitsOverARestart(t *testing.T) {
-	expect.Waits(t, "clocks")
-	b := fakeBus(t, 1, "out")
-	text := b.config("group: g, changelog: states", "lateness: 3s\n")
-	soon := time.Now().UTC().Add(2 * time.Second).Format(time.RFC3339Nano)
-	b.put(t, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}", soon), fmt.Sprintf("{\"key\":\"b\",\"time\":%q,\"x\":1}", soon))
-	r := launch(t, compose(t, text))
-	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	r.halt(t)
-	r = launch(t, compose(t, text))
-	b.await(t, "out", 2, r)
-	r.halt(t)
-	equal(t, 2, len(b.values(t, "out")))
-}

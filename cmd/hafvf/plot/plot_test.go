@@ -41,34 +41,6 @@ func readEstimates(path string) (all []*estimates, left int, err error) {
 	return all, left, err
 }
 
-func TestPlotDrawsEveryKey(t *testing.T) {
-	for _, keys := range []int{1, 5, 20} {
-		var lines []string
-		for n := 1; n < 50; n++ {
-			for k := range keys {
-				lines = append(lines, estimateLine(fmt.Sprintf("key-%02d", k), n, fmt.Sprint(n%7)))
-			}
-		}
-		path := results(t, lines...)
-		for _, ext := range []string{"svg", "png"} {
-			out := filepath.Join(t.TempDir(), "out."+ext)
-			expect.OK(t, Results(context.Background(), path, out, Choice{Odds: 10}))
-			text := expect.Get(os.ReadFile(out))(t)
-			if ext == "png" {
-				if !bytes.HasPrefix(text, []byte("\x89PNG")) {
-					t.Error("not a PNG")
-				}
-				continue
-			}
-			for k := range keys {
-				if title := fmt.Sprintf("key-%02d", k); !strings.Contains(string(text), title) {
-					t.Errorf("%d keys: no title %s", keys, title)
-				}
-			}
-		}
-	}
-}
-
 func TestPlotErrors(t *testing.T) {
 	good := results(t, estimateLine("k", 1, "1"))
 	out := filepath.Join(t.TempDir(), "o.svg")
@@ -97,14 +69,6 @@ func TestPlotErrors(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(out))
 	if err != nil || len(left) > 0 {
 		t.Errorf("files %v, error %v left behind", left, err)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	expect.Error(t, Check("r", "o.pdf", Choice{Odds: 1}), "an .svg or a .png file")
-	expect.Error(t, Check("r", "o.svg", Choice{Keys: make([]string, maxKeys+1), Odds: 1}), "21 keys are too many")
-	if err := Check("r", "o.png", Choice{Keys: make([]string, maxKeys), Odds: 1}); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -139,6 +103,33 @@ func TestPlotDrawsKeysAsText(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "a&lt;b&gt;&amp;&#34;") {
 		t.Error("no title")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		results, out string
+		choice       Choice
+		want         string
+	}{
+		{"r", "o.png", Choice{Keys: make([]string, maxKeys)}, ""},
+		{"r", "o.pdf", Choice{}, "an .svg or a .png file"},
+		{"r", "o.svg", Choice{Keys: make([]string, maxKeys+1)}, "21 keys are too many"},
+		{"r", "o.svg", Choice{Pattern: "[a"}, "is no pattern"},
+		{"r", "o.svg", Choice{Window: Window{From: day(2), To: day(1)}}, "--to is before --from"},
+		{"r", "o.svg", Choice{Window: Window{From: day(2), Last: time.Hour}}, "--last excludes"},
+		{"r", "o.svg", Choice{Window: Window{Last: -1}}, "--last is a time"},
+		{"-", "o.svg", Choice{Window: Window{Last: time.Hour}}, "--last"},
+		{"r", "o.svg", Choice{Window: Window{Alarm: -1}}, "--alarm is 1"},
+		{"r", "o.svg", Choice{Band: "none"}, "--band"},
+	} {
+		c.choice.Odds = 10
+		if err := Check(c.results, c.out, c.choice); c.want == "" {
+			expect.OK(t, err)
+		} else {
+			expect.Error(t, err, c.want)
+		}
 	}
 }
 
@@ -252,7 +243,6 @@ func TestKeysRankByAlarm(t *testing.T) {
 	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
 		t.Error(err)
 	}
-	expect.Error(t, Check("r", "o.svg", Choice{Pattern: "[a", Odds: 1}), "is no pattern")
 }
 
 // smoothedLine is a record of a session that starts at the minute start, k minutes
@@ -332,12 +322,14 @@ func shows(t *testing.T, path string, c Choice, want, not []string) {
 }
 
 func TestPlotDrawsSmoothedSessions(t *testing.T) {
-	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, "")}
+	const segment = `,"segment":{"start":"2026-01-01T00:00:00Z","n":1,"mean":1,"sd":null}`
+	lines := []string{smoothedLine("a", 0, 0, 2, 0, 1, ""), smoothedLine("a", 0, 1, 2, 0, 2, ""), smoothedLine("b", 0, 0, 1, 0, 1, segment)}
 	for _, c := range []struct {
 		keys []string
 		want []string
 	}{
 		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "what a change takes"}},
+		{[]string{"b"}, []string{"mean of the segment"}},
 		{nil, []string{">a<", ">b<", "what a change takes", ">change<"}},
 	} {
 		shows(t, results(t, lines...), Choice{Keys: c.keys, Odds: 100}, c.want, nil)
@@ -639,23 +631,4 @@ func TestWindow(t *testing.T) {
 		shows(t, path, c.choice, c.want, c.not)
 	}
 	expect.Error(t, Results(context.Background(), path, filepath.Join(t.TempDir(), "o.svg"), Choice{Window: Window{From: day(30)}, Odds: 10}), "no records from 2026-01-30T00:00:00Z")
-}
-
-func TestCheckOfWindows(t *testing.T) {
-	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
-	for want, c := range map[string]Choice{
-		"--to is before --from": {Window: Window{From: day(2), To: day(1)}},
-		"--last excludes":       {Window: Window{From: day(2), Last: time.Hour}},
-		"--last is a time":      {Window: Window{Last: -1}},
-		"--alarm is 1":          {Window: Window{Alarm: -1}},
-		"--band":                {Band: "none"},
-	} {
-		c.Odds = 10
-		if err := Check("r", "o.svg", c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", c, err, want)
-		}
-	}
-	if err := Check("-", "o.svg", Choice{Odds: 10, Window: Window{Last: time.Hour}}); err == nil {
-		t.Error("--last of standard input passes")
-	}
 }

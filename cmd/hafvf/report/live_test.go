@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -22,16 +20,13 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
-	"hafvf/internal/testing/kafkatest"
 	"hafvf/pipeline"
-	"hafvf/pipeline/config"
 )
 
 func TestMain(m *testing.M) {
@@ -59,7 +54,7 @@ func (l *Live) raise(key string, i int) {
 	e := &keyed.Estimate{Time: at, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
 	e.Predicted.Mean, e.Predicted.SD = []float64{1}, []float64{1}
 	e.Alarm = &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}
-	l.estimate(key, e, e.Alerts(key))
+	l.Hears().Estimate(key, e, e.Alerts(key))
 }
 
 // client makes requests of a URL.
@@ -149,100 +144,6 @@ func counts(page string) map[string]int {
 	return all
 }
 
-// Alarms and incidents of a run over a topic are in the events and on the page while it goes on, and
-// as many as in the file of alerts.
-func TestLiveRun(t *testing.T) {
-	expect.Long(t, "a page that goes on for seconds")
-	brokers := kafkatest.Fake(t).ListenAddrs()
-	bus := kafkatest.Dial(brokers)
-	bus.CreateTopic(t, "in", 1, nil)
-	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
-	list, _ := json.Marshal(brokers)
-	cfg, err := config.Parse("fleet.yaml", fmt.Appendf(nil, "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\nsource: {kafka: {brokers: %s, topics: [in], group: g}}\nsink: none\nalerts: {jsonl: {path: %s}}\n", list, alerts), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	graph := expect.Get(pipeline.Compose(cfg))(t)
-	metrics := pipeline.NewMetrics()
-	l := NewLive("fleet.yaml", metrics)
-	server := httptest.NewServer(l.Handler("localhost"))
-	defer server.Close()
-
-	run := pipeline.Run{Graph: graph, Metrics: metrics, Observer: l.Hears()}
-	stop, done := make(chan struct{}), make(chan error)
-	go func() {
-		_, err := run.Execute(context.Background(), stop)
-		done <- err
-	}()
-	events := listen(t, server.URL)
-
-	// 30 keys in six racks, one value in ten minutes; one rack goes high after eight days.
-	rng := rand.New(rand.NewPCG(7, 8))
-	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays
-	from := time.Now().UTC().Truncate(week).Add(-2 * week)
-	put := func(first, last int) {
-		var records []*kgo.Record
-		for i := first; i < last; i++ {
-			for k := range 30 {
-				x := rng.NormFloat64()
-				if k/5 == 1 && i >= 8*144 && i < 8*144+6 {
-					x += 9
-				}
-				records = append(records, &kgo.Record{Topic: "in", Value: fmt.Appendf(nil, `{"key":"s%d/r%d:m%d","time":%q,"x":%.4f}`, k/15, k/5%3, k%5, from.Add(time.Duration(i)*10*time.Minute).Format(time.RFC3339), x)})
-			}
-		}
-		bus.Produce(t, records...)
-	}
-	put(0, 8*144)
-	put(8*144, 10*144)
-
-	opened := await(t, events, "incident")
-	if opened.data["key"] != "s0/r1" || opened.data["state"] != "opened" {
-		t.Errorf("%v", opened.data)
-	}
-	status, page := get(t, server.URL)
-	if status != 200 || !strings.Contains(page, " keys of s0/r1 (5 keys)") || !strings.Contains(page, "s0/r1:m") {
-		t.Errorf("status %d; the page has not got the incident", status)
-	}
-	for e := range events {
-		if e.name == "incident" && e.data["state"] == "closed" {
-			break
-		}
-	}
-	time.Sleep(2 * beat)
-	_, page = get(t, server.URL)
-	written := map[string]int{}
-	for _, line := range strings.Split(strings.TrimSpace(string(read(t, alerts))), "\n") {
-		var a Alert
-		expect.OK(t, json.Unmarshal([]byte(line), &a))
-		written[strings.Replace(a.Kind, "incident", "incident records", 1)]++
-		written["alerts in all"]++
-	}
-	shown := counts(page)
-	for kind, n := range written {
-		if shown[kind] != n {
-			t.Errorf("%s: %d on the page, %d in the file", kind, shown[kind], n)
-		}
-	}
-	_, text := get(t, server.URL+"/incidents")
-	if !strings.Contains(text, "hafvf of fleet.yaml, since ") || !strings.Contains(text, opened.data["message"].(string)[:20]) || strings.Contains(text, "<") {
-		t.Error(text)
-	}
-	if _, plain := get(t, server.URL, "Accept", "text/plain"); plain != text {
-		t.Error(plain)
-	}
-	close(stop)
-	expect.OK(t, <-done)
-	l.Close()
-	await(t, events, "end")
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	b := expect.Get(os.ReadFile(path))(t)
-	return b
-}
-
 // Who asks by another name, or from another site, gets nothing.
 func TestLiveRefuses(t *testing.T) {
 	l, s := serveLive(t)
@@ -285,6 +186,11 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
+	l.Hears().Incident(&incidents.Event{ID: "i", State: incidents.Opened, Group: "pump", Time: begun, Message: "2 keys of pump have alarmed."})
+	_, text := get(t, s.URL+"/incidents")
+	if _, same := get(t, s.URL, "Accept", "text/plain"); same != text || !strings.Contains(text, "2 keys of pump have alarmed.") || strings.Contains(text, "<") {
+		t.Errorf("%s, and as plain text %s", text, same)
+	}
 	answer := expect.Get(s.Client().Post(s.URL, "text/plain", strings.NewReader("x")))(t)
 	answer.Body.Close()
 	if answer.StatusCode != 405 || answer.Header.Get("Access-Control-Allow-Origin") != "" {
@@ -308,9 +214,9 @@ func TestLiveIsBounded(t *testing.T) {
 	}
 	for i := range 3000 {
 		e := incidents.Event{ID: fmt.Sprint(i), State: incidents.Opened, Group: "rack", Time: begun.Add(time.Duration(i) * time.Second), Message: "m", Members: make([]incidents.Member, 20)}
-		l.incident(&e)
+		l.Hears().Incident(&e)
 		e.State = incidents.Closed
-		l.incident(&e)
+		l.Hears().Incident(&e)
 	}
 	for i := range 100_000 { // of the key that alarmed last
 		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}}, nil)
@@ -322,8 +228,8 @@ func TestLiveIsBounded(t *testing.T) {
 	if held > 40e6 {
 		t.Errorf("%d bytes are held", held)
 	}
-	if n := counts(page)["novelty"]; n != liveAlerts {
-		t.Errorf("%d alarms", n)
+	if n := counts(page); n["novelty"] != liveAlerts || n["incident records"] != 2*liveIncidents {
+		t.Errorf("%v", n)
 	}
 	for _, says := range []string{"90000 alerts of this run came before those on the page", "2000 incidents are left out"} {
 		if !strings.Contains(page, says) {
