@@ -162,17 +162,6 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	})
 }
 
-func TestSmoothOfNothing(t *testing.T) {
-	f := hafvf.NewFilter(familytest.New(t, "normal", nil), levels(2), 1)
-	if s := f.Smooth(nil); s.Len() != 0 {
-		t.Errorf("%d steps", s.Len())
-	}
-	s := f.Smooth([][][]float64{nil, {{math.NaN()}}})
-	if s.Memory(0) != 0 || s.Memory(1) != 0 || s.Evidence[1] != 0 {
-		t.Errorf("memory %g, %g, evidence %g of missing steps", s.Memory(0), s.Memory(1), s.Evidence[1])
-	}
-}
-
 // BenchmarkSmooth shows that time per observation does not grow with length.
 func BenchmarkSmooth(b *testing.B) {
 	m := familytest.New(b, "normal", nil)

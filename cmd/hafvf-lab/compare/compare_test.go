@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"hafvf/cmd/hafvf-lab/compare/methods"
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/hafvf"
-	"hafvf/internal/testing/expect"
 )
 
 func selected(t *testing.T, names ...string) []methods.Method {
@@ -192,24 +190,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Every bundled series has the observations and windows of its files.
-func TestBundled(t *testing.T) {
-	groups := must(Bundled())
-	series, observations, windows := 0, 0, 0
-	for _, g := range groups {
-		for _, c := range g.Cases {
-			s := must(c.Draws[0]())
-			expect.Same(t, 288, s.Period, c.Name)
-			series++
-			observations += len(s.X)
-			windows += len(s.Windows)
-		}
-	}
-	if series != 13 || observations != 22174+5*4032 || windows == 0 {
-		t.Errorf("%d series, %d observations, %d windows", series, observations, windows)
-	}
-}
-
 // A comparison that is cancelled ends between runs.
 func TestRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -224,28 +204,6 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 	if n := runs.Load(); n > 100 {
 		t.Errorf("%d runs after the end", n)
-	}
-}
-
-// Both forms of the report have a line for each method in each table, and the picture has
-// every group.
-func TestForms(t *testing.T) {
-	g := Streams(1, 2, 600)
-	g.Cases = g.Cases[2:4]
-	r := must(Comparison{Methods: selected(t, "forgetting", "forgetting-hindsight", "cusum", "smoother"), Groups: []Group{g}}.Run(t.Context()))
-	text, doc := r.String(), r.Markdown()
-	for _, want := range []string{"15 kinds of streams, 2 of each: means\n", "\ncusum ", "F1 of changes, higher is better", "  g3 ", "(hindsight)"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the text has no %q:\n%s", want, text)
-		}
-	}
-	for _, want := range []string{"\n#### 15 kinds of streams, 2 of each: means\n\n| method | nats | rank | RMSE |", "\n| `cusum` | – | – |", " ±", "|---:|"} {
-		if !strings.Contains(doc, want) {
-			t.Errorf("the document has no %q:\n%s", want, doc)
-		}
-	}
-	if picture, err := r.Picture().Render(".svg"); err != nil || !strings.Contains(string(picture), "forgetting-hindsight") || !strings.Contains(string(picture), "cusum") {
-		t.Errorf("error %v, or a method is not in the picture", err)
 	}
 }
 

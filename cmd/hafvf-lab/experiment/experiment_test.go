@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -174,35 +173,6 @@ func TestARPredictsFromTheRowsBefore(t *testing.T) {
 			t.Fatalf("t = %d: predicted %g, by regression on the rows %g", i+1, predicted[i], mean[0])
 		}
 		f.Update(s, row)
-	}
-}
-
-func TestTabulate(t *testing.T) {
-	var all [][]finding
-	for i := range 20 {
-		v := float64(i + 1)
-		all = append(all, []finding{
-			{"A claim.", "size", v, i >= 2},
-			{"Another, which is so long that it needs a second line of the table.", "size", 1e4 * v, i >= 3},
-			{"A third.", "size", v / 1000, i < 2},
-		})
-	}
-	const want = `
- 1  holds           A claim.
-                    size
-                    = 10.5 (1 to 20), 18 of 20
-
- 2  partly          Another, which is so long that it needs a second line of the
-                    table.
-                    size
-                    = 105000 (10000 to 200000), 17 of 20
-
- 3  does not hold   A third.
-                    size
-                    = 0.0105 (0.001 to 0.02), 2 of 20
-`
-	if got := tabulate(all); !strings.HasSuffix(got, want) {
-		t.Errorf("%s", got)
 	}
 }
 
