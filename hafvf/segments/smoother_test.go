@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
@@ -502,4 +503,25 @@ func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		return append(all, fmt.Sprint(g.Segments))
 	})
+}
+
+// BenchmarkSmoother times the segmenting smoother beside that of a filter.
+func BenchmarkSmoother(b *testing.B) {
+	m := familytest.New(b, "normal", nil)
+	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+		steps := familytest.SingleStream(kind, 100_000)
+		run := func(name string, smooth func()) {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					smooth()
+				}
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(steps))*1e9, "ns/observation")
+			})
+		}
+		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+		run("one weight", func() { f.Smooth(steps) })
+		s := segments.NewSegmenter(m, 10)
+		run("segments", func() { s.Smooth(steps) })
+	}
 }
