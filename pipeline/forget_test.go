@@ -295,3 +295,18 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	}
 	equal(t, all, got)
 }
+
+// A run that is stopped while it takes over the states of the run before, or before that, ends well.
+func TestStopWhileStatesAreTakenOver(t *testing.T) {
+	b := fakeBus(t, 1, "out")
+	text := b.config("group: g, changelog: states", "")
+	b.put(t, observations(100, 3)...)
+	r := launch(t, compose(t, text))
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+	stop := make(chan struct{})
+	close(stop)
+	for range 10 {
+		expect.Get(Run{Graph: compose(t, text)}.Execute(t.Context(), stop))(t)
+	}
+}

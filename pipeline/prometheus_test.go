@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/connectors/promio"
 	"hafvf/internal/testing/expect"
 )
 
@@ -374,5 +375,14 @@ func TestQueryBeginsOnce(t *testing.T) {
 	}
 	if twice < 300 {
 		t.Errorf("%d records were repeated", twice)
+	}
+}
+
+func TestPositionsOfSources(t *testing.T) {
+	if p, err := promio.ParsePosition([]byte{1, 2, 3}); err != nil || !p.Begin.IsZero() {
+		t.Errorf("marks of files are the position %v: %v", p.Begin, err)
+	}
+	if _, err := promio.ParsePosition([]byte("prometheus\n")); err == nil {
+		t.Error("a position without a time is none")
 	}
 }
