@@ -3,7 +3,6 @@ package segments
 import (
 	"container/heap"
 	"math"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 )
@@ -214,7 +213,11 @@ type queue struct {
 }
 
 func newQueue(n int, less func(a, b int) bool) queue {
-	return queue{at: slices.Repeat([]int{-1}, n), less: less}
+	q := queue{at: make([]int, n), less: less}
+	for i := range q.at {
+		q.at[i] = -1
+	}
+	return q
 }
 
 // put adds k, or moves it to where it belongs now.
