@@ -3,6 +3,7 @@ package segments
 import (
 	"container/heap"
 	"math"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 )
@@ -213,11 +214,7 @@ type queue struct {
 }
 
 func newQueue(n int, less func(a, b int) bool) queue {
-	q := queue{at: make([]int, n), less: less}
-	for i := range q.at {
-		q.at[i] = -1
-	}
-	return q
+	return queue{at: slices.Repeat([]int{-1}, n), less: less}
 }
 
 // put adds k, or moves it to where it belongs now.
