@@ -16,19 +16,8 @@ var csvFormat = Format{
 	Name: CSV, Title: "CSV", Extensions: []string{".csv"}, Columns: true, Delimited: true,
 	Of:      "Delimited text with a header line.",
 	Written: "Delimited text with a header line. A text that a spreadsheet would take for a formula has an apostrophe in front.",
-	open: func(path string, src Source) (recordReader, error) {
-		r, err := openText(path)
-		if err != nil {
-			return nil, err
-		}
-		c, err := newCSVReader(r, path, src)
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		return c, nil
-	},
-	encode: newCSVEncoder,
+	open:    ofText(newCSVReader),
+	encode:  newCSVEncoder,
 }
 
 // csvReader reads RFC 4180, strictly: a field is quoted as a whole or not at

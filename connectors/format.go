@@ -37,6 +37,22 @@ var Formats []Format
 
 func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // what opens them asks for rows
 
+// ofText opens a file of text, which may be compressed, for what reads its records.
+func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source) (R, error)) func(string, Source) (recordReader, error) {
+	return func(path string, src Source) (recordReader, error) {
+		r, err := openText(path)
+		if err != nil {
+			return nil, err
+		}
+		rr, err := reader(r, path, src)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		return rr, nil
+	}
+}
+
 // FormatOf is the row of a name: without functions, if there is none.
 func FormatOf(name string) Format {
 	for _, f := range Formats {

@@ -9,13 +9,9 @@ var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
 	Of:      "One JSON object per line.",
 	Written: "One JSON object per line.",
-	open: func(path string, _ Source) (recordReader, error) {
-		r, err := openText(path)
-		if err != nil {
-			return nil, err
-		}
+	open: ofText(func(r io.ReadCloser, path string, _ Source) (*jsonlReader, error) {
 		return newJSONLReader(r, path), nil
-	},
+	}),
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -310,14 +309,4 @@ func (d *decoder) checkTransform(c *Config) {
 	if c.Lateness != 0 {
 		d.fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
 	}
-}
-
-// section is the first name of a key's path.
-func section(key string) string {
-	name, rest, _ := strings.Cut(key, ".")
-	entry, _, _ := strings.Cut(rest, ".")
-	if _, err := strconv.Atoi(entry); err == nil { // of a list
-		return join(name, entry)
-	}
-	return name
 }

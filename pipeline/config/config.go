@@ -3,7 +3,6 @@
 package config
 
 import (
-	"reflect"
 	"slices"
 	"time"
 
@@ -144,9 +143,17 @@ type origin interface {
 func (s *Source) keys() []key { return append(s.filesKeys(), s.kafkaKey(), s.prometheusKey()) }
 
 // origins are what is set: one, but for a mistake.
-func (s *Source) origins() []origin {
-	all := []origin{s.Files, s.Kafka, s.Prometheus}
-	return slices.DeleteFunc(all, func(o origin) bool { return reflect.ValueOf(o).IsNil() })
+func (s *Source) origins() (all []origin) {
+	if s.Files != nil {
+		all = append(all, s.Files)
+	}
+	if s.Kafka != nil {
+		all = append(all, s.Kafka)
+	}
+	if s.Prometheus != nil {
+		all = append(all, s.Prometheus)
+	}
+	return all
 }
 
 func (s *Source) is(what func(origin) bool) bool { return slices.ContainsFunc(s.origins(), what) }

@@ -185,7 +185,6 @@ func (d *decoder) checkFiles(c *Config) {
 		case standardOut == "":
 			standardOut = key
 			out = append(out, streamOf(key, standardOutput, os.Stdout))
-		case section(standardOut) == section(key): // of a section with two files only one counts
 		default:
 			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
 		}
