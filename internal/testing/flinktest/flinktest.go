@@ -26,6 +26,8 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/httpclient"
+	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/javatest"
 )
@@ -56,7 +58,8 @@ type Cluster struct {
 	measured bool
 	folder   string
 
-	rest, endpoint string // host:port
+	rest, endpoint string       // host:port
+	client         *http.Client // of rest
 
 	jobManager, jobServer *javatest.Process
 	taskManagers          []*javatest.Process
@@ -95,6 +98,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	})
 	ports := javatest.FreePorts(t, 7)
 	c.configure(t, cfg, ports)
+	c.client = expect.Get(httpclient.New("flinktest", httpclient.Server{URL: secret.Text{Text: c.REST()}, Timeout: 10 * time.Second}, httpclient.Bounds{}))(t).HTTP()
 	c.taskManagers = make([]*javatest.Process, cmp.Or(cfg.TaskManagers, 2))
 	for i := range c.taskManagers {
 		// A job has one address of the worker for all TaskManagers: it is a name,
@@ -336,8 +340,7 @@ func (c *Cluster) known() (map[string]int, error) {
 
 // get reads an answer of Flink's REST interface.
 func (c *Cluster) get(path string, to any) error {
-	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get(c.REST() + path)
+	resp, err := c.client.Get(c.REST() + path)
 	if err != nil {
 		return err
 	}
