@@ -108,7 +108,8 @@ func (u use) differences(o use) (all []string) {
 	}
 	differ("group", u.Group, o.Group)
 	differ("topics", fmt.Sprint(u.Topics), fmt.Sprint(o.Topics))
-	both := maps.Clone(o.Outputs)
+	both := map[string]string{}
+	maps.Copy(both, o.Outputs)
 	maps.Copy(both, u.Outputs)
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		differ(name, u.Outputs[name], o.Outputs[name])

@@ -198,6 +198,7 @@ func TestChangelogOfAnotherConfig(t *testing.T) {
 		{with("", out, "in"), "group was g and is none"},
 		{with("g", out, "in", "more"), "topics was [in] and is [in more]"},
 		{with("g", map[string]string{"sink": "kafka two", "rejects": "jsonl r"}, "in"), "alerts was a webhook and is none, rejects was none and is jsonl r, sink was kafka out and is kafka two"},
+		{with("g", nil, "in"), "alerts was a webhook and is none, sink was kafka out and is none"},
 	} {
 		_, err := begin(t, c, other.config)
 		refuses(t, err, "the changelog states is that of run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
