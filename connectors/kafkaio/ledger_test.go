@@ -137,25 +137,16 @@ func TestQuietDays(t *testing.T) {
 	commits("on that day", -1)
 }
 
-// TestOwnerJoins: an owner adds partitions to a transaction before it produces to them. Without
-// this franz-go aborts 5 of 100 first transactions on a busy machine, and says that they are
-// committed.
-func TestOwnerJoins(t *testing.T) {
+// TestOwnerCommits: each transaction of an owner ends, the first one too. The records of a new topic
+// can be stored before franz-go knows its partitions: on a busy machine it took 1 to 10 of 1,000
+// first transactions for empty, and said that they were committed.
+func TestOwnerCommits(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "states"))
-	var joined, produced int
+	ends := 0
 	k.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
-		switch r := r.(type) {
-		case *kmsg.AddPartitionsToTxnRequest:
-			joined++
-		case *kmsg.ProduceRequest:
-			if produced++; r.Version >= 12 || joined < produced {
-				t.Errorf("request %d to produce has the version %d, after %d to join", produced, r.Version, joined)
-			}
-		case *kmsg.EndTxnRequest:
-			if !r.Commit {
-				t.Error("a transaction is aborted")
-			}
+		if r, is := r.(*kmsg.EndTxnRequest); is && r.Commit {
+			ends++
 		}
 		return nil, nil, false
 	})
@@ -164,7 +155,24 @@ func TestOwnerJoins(t *testing.T) {
 	for range 3 {
 		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
 	}
-	expect.Same(t, 3, produced, "requests to produce")
+	expect.Same(t, 3, ends, "commits")
+
+	entered, released := make(chan bool), make(chan bool)
+	slow := kgo.BasicConsistentPartitioner(func(string) func(*kgo.Record, int) int {
+		return func(*kgo.Record, int) int { entered <- true; <-released; return 0 }
+	})
+	client := expect.Get(kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(slow)))(t)
+	defer client.Close()
+	client.Produce(t.Context(), &kgo.Record{Topic: "states"}, nil)
+	<-entered
+	at := owner{client: client, changelog: "states"}
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := at.shown(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the partitions are known before the records of the topic are handed over: %v", err)
+	}
+	close(released)
+	expect.OK(t, at.shown(context30(t)))
 }
 
 // TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as

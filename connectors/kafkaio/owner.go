@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"hafvf/connectors/internal/retry"
 )
 
 // An owner writes to a changelog and commits the offsets that belong to it, both in one
@@ -59,9 +61,7 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		// A broker that stops may have accepted the connection. That the cluster can be
 		// talked to in this way is known from the client, which has read the changelog.
 		kgo.AlwaysRetryEOF(),
-		// From Kafka 4.0 on partitions join a transaction when they are produced to. On a busy
-		// machine franz-go 1.22.2 then takes a transaction for empty at times: it aborts it, and
-		// EndTransaction returns no error (TestOwnerJoins).
+		// addOffsets adds the group to a transaction itself, which is the protocol until Kafka 3.9.
 		kgo.MaxVersions(kversion.V3_9_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
 		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.MaxBufferedRecords(bufferedRecords), kgo.ProducerBatchMaxBytes(batch),
@@ -173,8 +173,25 @@ func (o *owner) write(ctx context.Context, all iter.Seq[entry]) error {
 	}
 	err := o.client.Flush(ctx)
 	mu.Lock()
-	defer mu.Unlock()
-	return cmp.Or(first, err)
+	err = cmp.Or(first, err)
+	mu.Unlock()
+	if err == nil {
+		err = o.shown(ctx)
+	}
+	return err
+}
+
+// shown waits until franz-go knows that the changelog has partitions. Of a new topic 1.22.2
+// stores that only after it has handed over the records that waited for it. EndTransaction in
+// between takes the transaction for empty: it ends nothing, and returns no error.
+func (o *owner) shown(ctx context.Context) error {
+	errYet := errors.New("the partitions of the changelog are not known")
+	return retry.Policy{First: time.Millisecond, Last: firstPause, Budget: deliveryTime}.Do(ctx, func(context.Context) error {
+		if leader, _, _ := o.client.PartitionLeader(o.changelog, 0); leader < 0 {
+			return errYet
+		}
+		return nil
+	}, func(error) bool { return true })
 }
 
 // addOffsets adds the group's offsets to the transaction.
