@@ -12,7 +12,6 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
-	"hafvf/connectors/registry"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -20,7 +19,6 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -94,8 +92,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		return nil, err
 	}
 	layout.Brief, layout.Interval, layout.Events, layout.Incidents = c.Records == config.Brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil
-	var x connectors.Kind
-	g.source, x = newSource(c)
+	g.source = newSource(c)
+	x := g.source.kind()
 	var alerts []graphSink
 	var receivers []receiver
 	for i := range c.Alerts {
@@ -230,32 +228,6 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 		return []string{"nothing"}
 	}
 	return all
-}
-
-// newSource returns the config's source, and the kind of column of its values.
-func newSource(c *config.Config) (graphSource, connectors.Kind) {
-	if s := c.Source.Kafka; s != nil {
-		t := topicSource{*s}
-		t.Lags = c.Transform == config.Smooth
-		if t.Registry != nil {
-			t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
-		}
-		if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
-			t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
-		}
-		if r := c.Runner; r.Name == config.Flink {
-			t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
-		}
-		return t, connectors.String
-	}
-	if p := c.Source.Prometheus; p != nil {
-		return querySource{p.Source}, connectors.Number
-	}
-	source, fields := observe.Files(c)
-	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
-		return fileSource{source, fields}, connectors.Number
-	}
-	return fileSource{source, fields}, connectors.String // the x of JSON has any shape
 }
 
 // filterConfig returns the settings of the filter, or of the filter of one key rule.

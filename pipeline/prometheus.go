@@ -8,19 +8,34 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
+	"hafvf/connectors"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 	"hafvf/transforms"
 )
+
+const ofSeries = "series" // the name of the decoder
+
+func init() {
+	registerDecoder(ofSeries, func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) (records int) {
+		d.Series(b.Series, func(found []observe.Decoded) {
+			records += len(found)
+			pass(found)
+		})
+		return records
+	})
+}
 
 // querySource is a source that asks Prometheus.
 type querySource struct{ promio.Source }
 
 func (q querySource) check(context.Context, *clients) error { return promio.Check(q.Source) }
 func (q querySource) values() []string                      { return []string{"value"} }
+func (q querySource) kind() connectors.Kind                 { return connectors.Number }
 func (q querySource) state() any                            { return q.Query }
 func (q querySource) part(bool, bool) bool                  { return q.Bounded }
 
@@ -33,7 +48,7 @@ func (q querySource) describe() string {
 }
 
 func (q querySource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return promio.Read(s, q.Source), transforms.Registered{Name: ofBatches, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
+	return promio.Read(s, q.Source), transforms.Registered{Name: ofSeries, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
 }
 
 // lookAttempts is how often who looks at the past asks a server that answers in part.

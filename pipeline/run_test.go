@@ -168,7 +168,7 @@ func decodeJSON(line []byte) (string, keyed.Observation, error) {
 	if err != nil {
 		panic(err)
 	}
-	p, err := observe.NewParser(c.Source.Files.Fields)
+	p, err := observe.NewParser(c.Source.Files().Fields)
 	if err != nil {
 		panic(err)
 	}

@@ -145,8 +145,8 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
 	var read []string
-	if cfg.Source.Files != nil {
-		read = []string{cfg.Source.Files.Path}
+	if cfg.Source.Files() != nil {
+		read = []string{cfg.Source.Files().Path}
 	}
 	if err := report.Check(read, out); err != nil {
 		return nil, cli.Usage(err)

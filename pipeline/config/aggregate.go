@@ -62,7 +62,7 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 	if a.Zone == "UTC" { // the default, in one form
 		a.Zone = ""
 	}
-	a.Watermark, a.Endless = c.Source.Kafka != nil || c.Source.Unending(), c.Source.Unending()
+	a.Watermark, a.Endless = c.Source.Kafka() != nil || c.Source.Unending(), c.Source.Unending()
 	if err := keyed.CheckEvery(a.Every); err != nil && a.Every != 0 && !d.failed("aggregate.every") {
 		d.fail("aggregate.every", "%v", err)
 	}
@@ -97,7 +97,7 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 		if d.has(path + ".values") {
 			d.fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
 		}
-		if c.Source.Prometheus != nil {
+		if c.Source.Prometheus() != nil {
 			d.fail(at, "a share takes two fields of a record, and a point is one number: divide in the query")
 		}
 		if f.Layout != Long && f.Layout != "" {

@@ -33,8 +33,8 @@ func TestAggregate(t *testing.T) {
 			t.Errorf("%s: %v", c.aggregate, err)
 			continue
 		}
-		if *got.Aggregate != c.want || !slices.Equal(got.Source.Files.Values, c.values) {
-			t.Errorf("%s: %+v of %q", c.aggregate, *got.Aggregate, got.Source.Files.Values)
+		if *got.Aggregate != c.want || !slices.Equal(got.Source.Files().Values, c.values) {
+			t.Errorf("%s: %+v of %q", c.aggregate, *got.Aggregate, got.Source.Files().Values)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (d *decoder) check(c *Config) {
 		d.needTime(c, reason)
 	}
 	d.checkFiles(c)
-	for _, o := range c.Source.origins() {
+	for _, o := range c.Source.Origins {
 		o.check(d, c)
 	}
 	d.checkKafka(c)

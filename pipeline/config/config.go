@@ -124,15 +124,13 @@ type KeyRule struct {
 	Bank   []hafvf.Member
 }
 
-// A Source is where records come from; exactly one field is set.
+// A Source is where records come from.
 type Source struct {
-	Files      *Files
-	Kafka      *Kafka
-	Prometheus *Prometheus
+	Origins []Origin // what is set: one, but for a mistake
 }
 
-// An origin is a kind of source.
-type origin interface {
+// An Origin is a kind of source: Files, Kafka or Prometheus.
+type Origin interface {
 	fields() (f *Fields, path string) // what is in a record, by the keys at path; nil if it has a form of its own
 	shaped() bool                     // a record brings its own shape
 	unending() bool                   // the source goes on until it is stopped
@@ -140,30 +138,36 @@ type origin interface {
 	checkFlink(d *decoder)            // refuses what the runner flink cannot do
 }
 
-func (s *Source) keys() []key { return append(s.filesKeys(), s.kafkaKey(), s.prometheusKey()) }
+// origins declare the kinds of source, one a row. A kind is in no other place of this package.
+var origins = []func(*Source) []key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
-// origins are what is set: one, but for a mistake.
-func (s *Source) origins() (all []origin) {
-	if s.Files != nil {
-		all = append(all, s.Files)
-	}
-	if s.Kafka != nil {
-		all = append(all, s.Kafka)
-	}
-	if s.Prometheus != nil {
-		all = append(all, s.Prometheus)
+func (s *Source) keys() (all []key) {
+	for _, declare := range origins {
+		all = append(all, declare(s)...)
 	}
 	return all
 }
 
-func (s *Source) is(what func(origin) bool) bool { return slices.ContainsFunc(s.origins(), what) }
+func (s *Source) set(o Origin) func() { return func() { s.Origins = append(s.Origins, o) } }
+
+// originOf returns the origin of a type, nil if the source has none.
+func originOf[O Origin](s *Source) (of O) {
+	for _, o := range s.Origins {
+		if o, is := o.(O); is {
+			return o
+		}
+	}
+	return of
+}
+
+func (s *Source) is(what func(Origin) bool) bool { return slices.ContainsFunc(s.Origins, what) }
 
 // Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.is(origin.unending) }
+func (s *Source) Unending() bool { return s.is(Origin.unending) }
 
 // fields returns what the source says of its records, and the key of it.
 func (s *Source) fields() (f *Fields, path string) {
-	for _, o := range s.origins() {
+	for _, o := range s.Origins {
 		if f, path := o.fields(); f != nil {
 			return f, path
 		}
@@ -175,7 +179,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(origin.shaped) {
+	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(Origin.shaped) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

@@ -55,12 +55,12 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Odds:           10,
-		Source: Source{Files: &Files{
+		Source: Source{[]Origin{&Files{
 			Format:    "csv",
 			Path:      "in.csv",
 			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
-		}},
+		}}},
 		Sink:   Sink{File: &File{Format: "jsonl", Path: "-"}},
 		Runner: Runner{Name: "direct"},
 	}
@@ -209,12 +209,12 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Odds:           10,
-		Source: Source{Files: &Files{
+		Source: Source{[]Origin{&Files{
 			Format:    "csv",
 			Path:      "data/*.csv",
 			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: '\t',
-		}},
+		}}},
 		Sink:       Sink{File: &File{Format: "csv", Path: "out.csv.gz"}},
 		DeadLetter: &Sink{File: &File{Format: "jsonl", Path: "rejected.jsonl"}},
 		Runner:     Runner{Name: "direct"},
@@ -249,7 +249,7 @@ func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
 
 func TestParseReadsEscapesOfJSON(t *testing.T) {
 	c := parse(t, `{"model": {"family": "normal"}, "source": {"jsonl": {"path": "a\/\\/\ud83d\ude00\u00e9\ud800\n\\u0041"}}}`)
-	if got, want := c.Source.Files.Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
+	if got, want := c.Source.Files().Path, "a/\\/😀é\uFFFD\n\\u0041"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -544,14 +544,14 @@ func TestParseOverrides(t *testing.T) {
 		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 4}}},
 		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{File: &File{"jsonl", "out.jsonl"}}},
 		{"mapping without a value", []string{"sink.csv.path=x.csv"}, func(c *Config) any { return c.Sink }, Sink{File: &File{"csv", "x.csv"}}},
-		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.Files.Delimiter }, ','},
-		{"missing", []string{"source={csv: {path: a, missing: [NA, null, -, \"\", -999]}}"}, func(c *Config) any { return c.Source.Files.Missing }, []string{"NA", "null", "-", "", "-999"}},
-		{"keys", []string{"source={kafka: {brokers: [b], topics: [t], key: [a.b, c]}}"}, func(c *Config) any { return c.Source.Kafka.Key }, []string{"a.b", "c"}},
-		{"no key", []string{"source={csv: {path: a, key: none}}"}, func(c *Config) any { return len(c.Source.Files.Key) }, 0},
-		{"decimal", []string{"source={csv: {path: a, decimal: ','}}"}, func(c *Config) any { return c.Source.Files.Decimal }, ','},
-		{"-", []string{"source.jsonl.path=-"}, func(c *Config) any { return c.Source.Files.Path }, "-"},
-		{"pattern", []string{"source.jsonl.path=*.jsonl"}, func(c *Config) any { return c.Source.Files.Path }, "*.jsonl"},
-		{"value with =", []string{"source.jsonl.path=day=1/a.jsonl"}, func(c *Config) any { return c.Source.Files.Path }, "day=1/a.jsonl"},
+		{"whole connector", []string{"source={csv: {path: a.csv}}", "source.csv.delimiter=,"}, func(c *Config) any { return c.Source.Files().Delimiter }, ','},
+		{"missing", []string{"source={csv: {path: a, missing: [NA, null, -, \"\", -999]}}"}, func(c *Config) any { return c.Source.Files().Missing }, []string{"NA", "null", "-", "", "-999"}},
+		{"keys", []string{"source={kafka: {brokers: [b], topics: [t], key: [a.b, c]}}"}, func(c *Config) any { return c.Source.Kafka().Key }, []string{"a.b", "c"}},
+		{"no key", []string{"source={csv: {path: a, key: none}}"}, func(c *Config) any { return len(c.Source.Files().Key) }, 0},
+		{"decimal", []string{"source={csv: {path: a, decimal: ','}}"}, func(c *Config) any { return c.Source.Files().Decimal }, ','},
+		{"-", []string{"source.jsonl.path=-"}, func(c *Config) any { return c.Source.Files().Path }, "-"},
+		{"pattern", []string{"source.jsonl.path=*.jsonl"}, func(c *Config) any { return c.Source.Files().Path }, "*.jsonl"},
+		{"value with =", []string{"source.jsonl.path=day=1/a.jsonl"}, func(c *Config) any { return c.Source.Files().Path }, "day=1/a.jsonl"},
 		{"prior", []string{"model.prior.mu=-3"}, func(c *Config) any { return c.Model.Prior["mu"] }, -3.0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -846,7 +846,7 @@ func TestFormatIsARow(t *testing.T) {
 	t.Cleanup(func() { connectors.Formats = all })
 	connectors.Formats = append(slices.Clip(all), connectors.Format{Name: "table", Columns: true})
 	c := parse(t, "model: {family: normal}\nsource: {table: {path: in, values: a}}\nsink: {table: {path: out}}\n")
-	if c.Source.Files.Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
-		t.Errorf("%+v, %+v", c.Source.Files, c.Sink.File)
+	if c.Source.Files().Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
+		t.Errorf("%+v, %+v", c.Source.Files(), c.Sink.File)
 	}
 }

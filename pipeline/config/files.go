@@ -25,8 +25,11 @@ func (f *Files) unending() bool            { return false }
 func (f *Files) check(*decoder, *Config)   {} // checkFiles does, of all files
 func (f *Files) checkFlink(d *decoder)     { d.fail("source", ofOneMachine) }
 
+// Files are those that the source reads, nil if it reads none.
+func (s *Source) Files() *Files { return originOf[*Files](s) }
+
 // StandardInput reports whether the source is standard input.
-func (s *Source) StandardInput() bool { return s.Files != nil && s.Files.Path == "-" }
+func (s *Source) StandardInput() bool { return s.Files() != nil && s.Files().Path == "-" }
 
 // filesKeys declare a source of files, one of each format.
 func (s *Source) filesKeys() []key {
@@ -37,7 +40,7 @@ func (s *Source) filesKeys() []key {
 		if !format.Columns {
 			what, row = "Field", "record"
 		}
-		k := key{name: format.Name, doc: format.Of, seen: func() { s.Files = f }, keys: slices.Concat(
+		k := key{name: format.Name, doc: format.Of, seen: s.set(f), keys: slices.Concat(
 			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
 			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row)})}
 		if format.Delimited {
@@ -170,7 +173,7 @@ func (in input) reads(out place) bool {
 // part. Files are compared as such: a link or another path to one is the same.
 func (d *decoder) checkFiles(c *Config) {
 	var in []input
-	if s := c.Source.Files; s != nil {
+	if s := c.Source.Files(); s != nil {
 		in = append(in, inputOf("source."+s.Format+".path", s.Path))
 	}
 	var out []place

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,13 +83,26 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	}
 }
 
-// TestOrigins: each field of a Source is an origin.
-func TestOrigins(t *testing.T) {
-	s := &Source{}
-	for _, f := range reflect.ValueOf(s).Elem().Fields() {
-		f.Set(reflect.New(f.Type().Elem()))
+// A toy is a source of a test.
+type toy struct {
+	Files
+	path string
+}
+
+func (t *toy) unending() bool { return true }
+
+// TestSourceIsARow: a source is a row, which the config reads and its reference describes.
+func TestSourceIsARow(t *testing.T) {
+	defer func(was []func(*Source) []key) { origins = was }(origins)
+	origins = append(slices.Clip(origins), func(s *Source) []key {
+		o := &toy{}
+		return []key{{name: "toy", doc: "A toy.", seen: s.set(o), keys: []key{{name: "path", doc: "Its place.", read: text(&o.path, notEmpty)}}}}
+	})
+	c := parse(t, "model: {family: normal}\nsource: {toy: {path: a}}\norder: arrival\n")
+	if o := originOf[*toy](&c.Source); o == nil || o.path != "a" || !c.Source.Unending() || c.Source.Files() != nil {
+		t.Errorf("%+v", c.Source)
 	}
-	if got, want := len(s.origins()), reflect.TypeFor[Source]().NumField(); got != want {
-		t.Errorf("%d origins of %d fields", got, want)
+	if !strings.Contains(Reference(), "source.toy.path") {
+		t.Error("the reference does not have it")
 	}
 }

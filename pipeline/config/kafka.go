@@ -35,11 +35,14 @@ func (k *Kafka) fields() (*Fields, string) { return &k.Fields, "source.kafka" }
 func (k *Kafka) shaped() bool              { return true }
 func (k *Kafka) unending() bool            { return !k.Bounded }
 
-// kafkaKey declares a source of topics.
-func (s *Source) kafkaKey() key {
+// Kafka is what the source reads of Kafka, nil if it reads nothing there.
+func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
+
+// kafkaKeys declare a source of topics.
+func (s *Source) kafkaKeys() []key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
-	return key{name: "kafka", doc: "Topics of Kafka, one observation per record. If the value has no field of the key, the record's key is the key.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+	return []key{{name: "kafka", doc: "Topics of Kafka, one observation per record. If the value has no field of the key, the record's key is the key.", seen: s.set(k), keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{
 		{name: "format", doc: "What a value is. avro, protobuf and json_schema have the id of a schema of registry before them. auto, with registry, tells these from JSON; without, it is json. Payloads are not checked against a JSON schema.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
@@ -51,7 +54,7 @@ func (s *Source) kafkaKey() key {
 		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock by what 99 % of the last records were, at least by disorder, and at first by a quarter of an hour.", read: duration(&k.Disorder)},
 		{name: "tombstones", doc: "What a record without a value is. forget: its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
-	})}
+	})}}
 }
 
 // What a record without a value is.
@@ -228,7 +231,7 @@ func startAt(dst *kafkaio.Start) reader {
 // checkKafka holds what concerns more than one key of sinks of topics, and fills in
 // what one takes from another.
 func (d *decoder) checkKafka(c *Config) {
-	k := c.Source.Kafka
+	k := c.Source.Kafka()
 	type topic struct {
 		key  string
 		sink *kafkaio.Sink

@@ -54,7 +54,7 @@ func TestParseKafka(t *testing.T) {
 		})},
 	} {
 		got := parse(t, topics(test.keys)).Source
-		expect.Same(t, Source{Kafka: test.want}, got, test.keys)
+		expect.Same(t, Source{[]Origin{test.want}}, got, test.keys)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestSinksInheritTheCluster(t *testing.T) {
 		"alerts: {kafka: {topic: alerts}}",
 		"dead_letter: {kafka: {topic: rejected, brokers: ['c:1', 'd:2'], tls: {}, compression: lz4}}"))
 	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": &c.Alerts[0].Sink} {
-		expect.Same(t, &kafkaio.Sink{Cluster: c.Source.Kafka.Cluster, Topic: name, Compression: "zstd"}, s.Kafka, name)
+		expect.Same(t, &kafkaio.Sink{Cluster: c.Source.Kafka().Cluster, Topic: name, Compression: "zstd"}, s.Kafka, name)
 	}
 	own := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
 	expect.Same(t, &kafkaio.Sink{Cluster: own, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)

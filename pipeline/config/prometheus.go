@@ -37,10 +37,13 @@ func (p *Prometheus) checkFlink(d *decoder) {
 	d.fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
 }
 
-// prometheusKey declares a source that asks a server.
-func (s *Source) prometheusKey() key {
+// Prometheus is what the source asks of a server, nil if it asks none.
+func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
+
+// prometheusKeys declare a source that asks a server.
+func (s *Source) prometheusKeys() []key {
 	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}}
-	return key{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: func() { s.Prometheus = p },
+	return []key{{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: s.set(p),
 		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
 			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
 			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
@@ -50,7 +53,7 @@ func (s *Source) prometheusKey() key {
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
 			{name: "partial", doc: "What becomes of an answer that the server says is not whole. wait asks until it is. take takes what there is, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},
 			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
-		})}
+		})}}
 }
 
 func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }

@@ -14,7 +14,7 @@ const someQuery = `source: {prometheus: {url: "http://p:9090", query: up`
 func TestPrometheusKeys(t *testing.T) {
 	c, err := Parse("c.yaml", []byte("model: {family: normal}\ndetect: true\n"+someQuery+", start: -2w, key: [job, instance]}}\nsink: {prometheus: {url: {env: SOME_URL}}}\nalerts: {alertmanager: {url: \"http://a\"}}\n"), nil)
 	expect.OK(t, err)
-	p := c.Source.Prometheus
+	p := c.Source.Prometheus()
 	if p.Ago != 14*24*time.Hour || p.Step != time.Minute || p.Delay != time.Minute || p.MaxSeries != 10_000 || p.Bounded || p.Partial != promio.Wait {
 		t.Errorf("%+v", p)
 	}
@@ -26,8 +26,8 @@ func TestPrometheusKeys(t *testing.T) {
 	}
 	c, err = Parse("c.yaml", []byte("model: {family: normal}\n"+someQuery+", start: 2026-01-02T03:04:05Z, bounded: true}}\n"), nil)
 	expect.OK(t, err)
-	if c.Expire != 0 || !c.Source.Prometheus.Start.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
-		t.Errorf("expire %v, start %v", c.Expire, c.Source.Prometheus.Start)
+	if c.Expire != 0 || !c.Source.Prometheus().Start.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+		t.Errorf("expire %v, start %v", c.Expire, c.Source.Prometheus().Start)
 	}
 }
 

@@ -88,7 +88,7 @@ func (d *decoder) checkRunner(c *Config) {
 	if 0 < r.Cells && r.Cells < r.Parallelism {
 		d.fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
 	}
-	for _, o := range c.Source.origins() {
+	for _, o := range c.Source.Origins {
 		o.checkFlink(d)
 	}
 	if c.State != "" {

@@ -74,9 +74,9 @@ type Suggestion struct {
 // returns ErrNotLookedAt for topics and standard input. Other errors are those of a run.
 func LookAt(c *config.Config) (*Look, error) {
 	switch {
-	case c.Source.Prometheus != nil:
+	case c.Source.Prometheus() != nil:
 		return lookAtQuery(c)
-	case c.Source.Files == nil:
+	case c.Source.Files() == nil:
 		return nil, ErrNotLookedAt
 	}
 	file, fields := observe.Files(c)
@@ -125,9 +125,9 @@ func lookAtQuery(c *config.Config) (*Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Look{Path: c.Source.Prometheus.Query, Queried: true}
+	l := &Look{Path: c.Source.Prometheus().Query, Queried: true}
 	s := newSample(p, l)
-	all, err := promio.Last(context.Background(), c.Source.Prometheus.Source, lookObservations)
+	all, err := promio.Last(context.Background(), c.Source.Prometheus().Source, lookObservations)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 }
 
 func files(c *config.Config) (connectors.Source, config.Fields) {
-	s := c.Source.Files
+	s := c.Source.Files()
 	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter)}
 	if connectors.FormatOf(s.Format).Columns {
 		return columns(c, src, s.Fields)

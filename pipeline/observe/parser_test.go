@@ -42,7 +42,7 @@ func parserFor(keys string) *Parser {
 	if err != nil {
 		panic(err)
 	}
-	p, err := NewParser(c.Source.Files.Fields)
+	p, err := NewParser(c.Source.Files().Fields)
 	if err != nil {
 		panic(err)
 	}

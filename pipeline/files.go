@@ -1,0 +1,65 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
+	"hafvf/transforms"
+)
+
+const ofFiles = "files" // the name of the decoder
+
+func init() {
+	registerDecoder(ofFiles, func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) int {
+		for part := range slices.Chunk(b.Records, observe.Together) {
+			d.File(part, pass)
+		}
+		return len(b.Records)
+	})
+}
+
+// fileSource is a source of files.
+type fileSource struct {
+	connectors.Source
+	fields config.Fields
+	column connectors.Kind
+}
+
+func newFileSource(c *config.Config) fileSource {
+	source, fields := observe.Files(c)
+	f := fileSource{source, fields, connectors.String} // the x of JSON has any shape
+	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
+		f.column = connectors.Number
+	}
+	return f
+}
+
+func (f fileSource) check(context.Context, *clients) error {
+	if err := connectors.Check(f.Source); err != nil {
+		return err
+	}
+	return observe.CheckTimes(f.Source, parserOfFields(f.fields))
+}
+
+func (f fileSource) describe() string      { return f.Format + " " + f.Path }
+func (f fileSource) state() any            { return f.Path }
+func (f fileSource) kind() connectors.Kind { return f.column }
+
+// part: nobody can read the rest of standard input.
+func (f fileSource) part(stopped, _ bool) bool { return !stopped || f.Path != "-" }
+
+func (f fileSource) values() []string {
+	if f.fields.Layout == config.Series { // the field is a list of them
+		return []string{"value"}
+	}
+	return f.fields.Values
+}
+
+func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
+	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}
+}

@@ -1,0 +1,97 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/registry"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/flink"
+	"hafvf/pipeline/observe"
+	"hafvf/transforms"
+)
+
+const (
+	ofTopics = "topics" // the name of the decoder
+	// payloadClock is the name of the clock that reads the time in a record's value. Its
+	// setting is that of parserOf.
+	payloadClock = "payload"
+)
+
+func init() {
+	registerDecoder(ofTopics, func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) int {
+		for part := range slices.Chunk(b.Records, observe.Together) {
+			pass(d.Topic(part))
+		}
+		return len(b.Records)
+	})
+	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
+		p := parserOf(fields)
+		p.RefuseDays()
+		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(r.Value) }
+	})
+}
+
+// topicSource is a source of Kafka topics.
+type topicSource struct{ config.Kafka }
+
+func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
+	t := topicSource{*k}
+	t.Lags = c.Transform == config.Smooth
+	if t.Registry != nil {
+		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
+	}
+	if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
+		t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
+	}
+	if r := c.Runner; r.Name == config.Flink {
+		t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
+	}
+	return t
+}
+
+func (t topicSource) check(ctx context.Context, to *clients) error {
+	if err := to.of(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
+		return err
+	}
+	return t.Registry.Check(ctx)
+}
+
+// partitions is the largest number of partitions of a topic.
+func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {
+	topics, err := to.of(t.Cluster).Partitions(ctx, t.Topics)
+	for _, n := range topics {
+		most = max(most, n)
+	}
+	return most, err
+}
+
+func (t topicSource) values() []string        { return t.Fields.Values }
+func (t topicSource) kind() connectors.Kind   { return connectors.String }
+func (t topicSource) state() any              { return t.Topics }
+func (t topicSource) part(_, whole bool) bool { return whole }
+
+func (t topicSource) describe() string {
+	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)
+	if t.Group != "" {
+		text += ", group " + t.Group
+	}
+	if t.Changelog != "" {
+		text += ", states in " + t.Changelog
+	}
+	if t.Bounded {
+		text += ", to where the topics end now"
+	}
+	return text
+}
+
+func (t topicSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
+	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields, Unseen: true})}
+}
