@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -185,6 +186,7 @@ func density(t *testing.T, b *Bank, s State, elapsed float64, family string, eac
 // The predictive of a bank integrates to one, with and without detection, in
 // calm, in the middle of an excursion, after a change, and after any time.
 func TestBankPredictiveIntegratesToOne(t *testing.T) {
+	expect.Long(t, "integrals of densities")
 	for _, family := range []string{"bernoulli", "categorical", "poisson", "exponential", "normal"} {
 		for _, members := range banksOf(family) {
 			for _, detect := range []*Detect{nil, {}} {

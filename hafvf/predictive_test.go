@@ -10,6 +10,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -96,6 +97,7 @@ func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (exp
 // TestPredictive compares the integrated predictive with the quadrature, for
 // priors of w from 1e-3 to 1e4 and random lines.
 func TestPredictive(t *testing.T) {
+	expect.Long(t, "integrals of densities")
 	rng := rand.New(rand.NewPCG(3, 5))
 	worst := 0.0
 	for i := range length(20_000) {

@@ -73,6 +73,7 @@ func eventOf(t *testing.T, line string) (e event) {
 // Every life of a key is that of a key of its own: estimates, alarms and silences are those of a
 // run in which each life has another key. So in one run, and in three that go on with their states.
 func TestExpireOfAFile(t *testing.T) {
+	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
 	const expire = 6 * time.Hour
 	for _, more := range []string{

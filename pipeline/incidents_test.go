@@ -115,6 +115,7 @@ func placesOf(file string, lines []string) (ids []string) {
 // The alerts of a file, in one run and in two that a state joins within an incident, are those of
 // a plain loop: alarms with the incidents that they belong to, and what becomes of these.
 func TestIncidentsOfAFile(t *testing.T) {
+	expect.Long(t, "many incidents")
 	t.Parallel()
 	lines := fleetLines(start)
 	dir := t.TempDir()
@@ -170,6 +171,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 // Keys that are silent at the end of a file are found last, and have fallen silent before: the alarms
 // of all are looked at together, in every run.
 func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
+	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
 	lines := fleetLines(start)
 	for i := range lines { // two racks fall silent, one after the other
@@ -275,6 +277,7 @@ func TestPages(t *testing.T) {
 // The same alerts come from a topic. disorder holds the watermark back, so that all alarms before a
 // restart wait for it in the changelog: how far else it is then depends on the clock.
 func TestKafkaIncidents(t *testing.T) {
+	expect.Long(t, "many incidents")
 	t.Parallel()
 	b := fakeBus(t, 2, "out", "alerts", "rejected")
 	const week = 7 * 24 * time.Hour // whenever it is, the records are at the same hours of the same weekdays

@@ -137,6 +137,7 @@ func growingFiles(dir string) map[string]growing {
 // A file that grows is read on where the run before has ended: each record is learned once, also
 // of records at one time, and none is rejected.
 func TestStateFileOfAGrowingFile(t *testing.T) {
+	expect.Long(t, "many runs of a growing file")
 	t.Parallel()
 	lines := observations(300, 3)
 	// The boundary between two nights, 100, stands between equal times of one key.

@@ -70,6 +70,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 // Of many keys a cell knows the deadlines of those only that become silent first. All silences are
 // told, each once.
 func TestFilterLiveManyKeys(t *testing.T) {
+	expect.Long(t, "many keys")
 	eachCells(t, func(t *testing.T, cells []string) {
 		const keys, steps, bound = 600, 60, 11
 		c := &testCase{out: map[string][]keyed.Estimate{}}

@@ -19,6 +19,7 @@ import (
 // What the node emits of sessions does not depend on the number of goroutines: neither the
 // records nor their order.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	expect.Long(t, "numbers of goroutines")
 	cfg := SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}},
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}}},

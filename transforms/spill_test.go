@@ -29,6 +29,7 @@ func (j *job) reads() (n int) {
 // Estimates do not depend on where copies are: in memory, in a file, nowhere, or on a disk that
 // fails. Logs of cells are read again only without copies.
 func TestSpilledCells(t *testing.T) {
+	expect.Long(t, "cells that memory does not hold")
 	defer func(all *copies) { kept = all }(kept)
 	const keys = 240
 	bundles := 15

@@ -168,6 +168,7 @@ func backtestJSON(t *testing.T, dir string, args ...string) (r backtestReport) {
 // are those of labels/combined_windows.json (numenta/NAB, commit ea702d7) for
 // ec2_cpu_utilization_77c1ca, _825cc2 and _ac20cd.
 func TestBacktestTellsWhatARunTells(t *testing.T) {
+	expect.Long(t, "a back-test of each data set")
 	const nab = `{"realAWSCloudwatch/ec2_cpu_77c1ca.csv": [["2014-04-08 17:30:00.000000", "2014-04-10 03:00:00.000000"]],
 		"realAWSCloudwatch/ec2_cpu_825cc2.csv": [["2014-04-15 07:24:00.000000", "2014-04-16 11:54:00.000000"]],
 		"realAWSCloudwatch/ec2_cpu_ac20cd.csv": [["2014-04-14 07:49:00.000000", "2014-04-15 17:34:00.000000"]],

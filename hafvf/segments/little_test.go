@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -125,6 +126,7 @@ func (f family) enumerate(x []float64) (best int, logOdds float64) {
 // A change of values that tell little is found about as often as by enumeration of its places,
 // and where there is none hardly any is.
 func TestLittleInformation(t *testing.T) {
+	expect.Long(t, "many streams")
 	var clear, same found
 	clear.add(t, tosses, []float64{.5, .8}, 400, 60)
 	clear.add(t, tosses, []float64{.95, .75}, 400, 60)

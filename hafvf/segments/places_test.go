@@ -10,6 +10,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/streams"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -137,6 +138,7 @@ func byLevels(m expfam.Model) func(x []float64) ([]int, []hafvf.Place) {
 // The interval of a change holds the true one about as often as it says, and so does the
 // probability of a change: bounds far from what is usual.
 func TestPlacesAreCalibrated(t *testing.T) {
+	expect.Long(t, "many streams")
 	var all placeScore
 	for i, kind := range placedKinds {
 		c := placed(t, kind, uint64(i), []int{400}, 30, false)

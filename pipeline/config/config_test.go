@@ -631,6 +631,7 @@ func TestParseReportsAnEndOfMistakes(t *testing.T) {
 
 // Configs that are made to take long are refused within the time of a test.
 func TestParseIsBounded(t *testing.T) {
+	expect.Long(t, "configs of a megabyte")
 	bomb := "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
 	for i := 1; i < 10; i++ {
 		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))

@@ -122,6 +122,7 @@ func TestCollapsed(t *testing.T) {
 
 // Sums over weights stay finite on whatever comes, of any scale, and allocate nothing.
 func TestSumsHostile(t *testing.T) {
+	expect.Long(t, "hostile streams of the methods")
 	rng := rand.New(rand.NewPCG(5, 5))
 	for i := range 1000 {
 		of := drawn[i%len(drawn)]

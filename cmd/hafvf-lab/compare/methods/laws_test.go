@@ -87,6 +87,7 @@ func TestCausal(t *testing.T) {
 
 // What a method calls its predictive density is one: it sums or integrates to 1.
 func TestDensitiesIntegrateToOne(t *testing.T) {
+	expect.Long(t, "integrals of densities")
 	last := func(m Method, family string, past []float64, x float64) float64 {
 		f := begin(t, m, family, past)
 		for _, v := range past {
