@@ -208,7 +208,7 @@ func TestExpireOfATopic(t *testing.T) {
 
 // Runs that end at any moment while keys expire, some without a commit, write what one run writes
 // in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
-// one time.
+// one time. The run that goes on forgets all keys when their partitions have passed their time.
 func TestExpireOverRestarts(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 4, "out", "rejected", "whole", "whole-rejected")
@@ -239,5 +239,13 @@ func TestExpireOverRestarts(t *testing.T) {
 	want := byID("whole")
 	expect.Soon(t, "all records", func() bool { return r.err != nil || len(byID("out")) >= len(want) })
 	equal(t, want, byID("out"))
+	var after []string // of two keys in each partition with keys that expire
+	for i := range 16 {
+		after = append(after, event{fmt.Sprint("z", i), start.Add(2000 * time.Hour), 1}.json())
+	}
+	b.put(t, after...)
+	expect.Soon(t, "the keys expire", func() bool {
+		return r.err != nil || !strings.Contains(strings.Join(listed(t, text, ""), ""), `"key":"k`)
+	})
 	r.halt(t)
 }

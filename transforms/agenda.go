@@ -74,8 +74,8 @@ func earlier(a, b time.Time) time.Time {
 func (fn *encodeFn) tells() bool   { return fn.cfg.Live && fn.cfg.Silence != nil }
 func (fn *encodeFn) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
 
-// next is when a key has to be looked at, of what is known of it; zero: not before it speaks.
-func (fn *encodeFn) next(waits, deadline, expiry time.Time) (at time.Time) {
+// next is when a key of a cell has to be looked at, of what is known of it; zero: not before it speaks.
+func (fn *encodeFn) next(c *opened, waits, deadline, expiry time.Time) (at time.Time) {
 	if fn.cfg.waits() && !waits.IsZero() {
 		at = waits.Add(fn.workers[0].Patience())
 	}
@@ -84,14 +84,14 @@ func (fn *encodeFn) next(waits, deadline, expiry time.Time) (at time.Time) {
 	}
 	if fn.expires() && !expiry.IsZero() {
 		// After it, not at it, and not again before long if the key was kept.
-		at = earlier(at, fn.onGrid(later(expiry, fn.woken).Add(time.Millisecond)))
+		at = earlier(at, fn.onGrid(later(expiry, c.woken).Add(time.Millisecond)))
 	}
 	return at
 }
 
 func (fn *encodeFn) nextOf(e *held) time.Time {
 	waits, _ := e.Waiting()
-	return fn.next(waits, e.Deadline(), e.Expiry())
+	return fn.next(e.of, waits, e.Deadline(), e.Expiry())
 }
 
 // onGrid is the first time at which keys are looked at for expiry that is not before t. A key that
@@ -119,7 +119,7 @@ func (fn *encodeFn) plan(c *opened, now time.Time) error {
 		if fn.tells() && errors.Is(err, keyed.ErrOtherConfig) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
-		c.agenda.set(key, fn.next(waits, deadline, w.Expiry(b)), n, now)
+		c.agenda.set(key, fn.next(c, waits, deadline, w.Expiry(b)), n, now)
 		c.last = later(c.last, last)
 	}
 	for e := range fn.openIn(c) {

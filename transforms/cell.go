@@ -24,6 +24,7 @@ type cell struct {
 
 	agenda agenda
 	last   time.Time // of the observations that wait, or waited
+	woken  time.Time // the latest time at which its keys were looked at
 
 	share *share // of what copies take; nil if it does not count
 }

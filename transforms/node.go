@@ -41,7 +41,7 @@ type encodeFn struct {
 	memory  *stored.Memory       // of the run, in place of the runner's states; nil without one
 	own     map[string]*opened   // with memory, the cells that this node has used
 	looks   map[string]time.Time // by cell, what this node has set the timer for
-	woken   time.Time            // the latest time at which it has looked at keys
+	woken   time.Time            // the latest time at which it has looked at keys of any cell
 	awaits  awaiting             // the timers of all cells
 	workers []*worker            // one per goroutine
 	carry   carrying
@@ -720,7 +720,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	if !ends {
-		fn.woken = later(fn.woken, now) // what is due by now is known
+		fn.woken, c.woken = later(fn.woken, now), later(c.woken, now) // what is due by now is known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.opened(c, part)

@@ -1,0 +1,75 @@
+package transforms_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/direct"
+	"hafvf/transforms"
+)
+
+func init() {
+	transforms.Register("expiry", func(context.Context, string) transforms.Decoder { return secondDecoder{} })
+	transforms.Register("expiry", func(context.Context, string) transforms.Encoder { return forgetsEncoder{} })
+}
+
+// secondDecoder takes a number as 1,000 times the second of an observation, and its key.
+type secondDecoder struct{}
+
+func (secondDecoder) Decode(element any, take func(string, *keyed.Observation) error, _ func([]byte)) int {
+	n := int(element.(float64))
+	o := keyed.Value(at(n/1000), "", 1)
+	_ = take(fmt.Sprint("k", n%1000), &o) // a valid one
+	return 1
+}
+
+// forgotten counts the keys that were forgotten.
+var forgotten atomic.Int64
+
+// forgetsEncoder writes of an estimate how many keys were forgotten before.
+type forgetsEncoder struct{ encoder }
+
+func (forgetsEncoder) Estimate(to *transforms.Encoded, key string, _ *keyed.Estimate) {
+	to.Records = fmt.Appendf(to.Records, "%s %d\n", key, forgotten.Load())
+	to.Lines++
+}
+
+func (forgetsEncoder) Forgotten(*transforms.Encoded, string) { forgotten.Add(1) }
+
+// Where a watermark passes the expiry of all keys in one step, all are forgotten then, in whichever cell
+// they are, and not those of the cell alone whose timer comes first.
+func TestExpiryOfAllCells(t *testing.T) {
+	eachCells(t, func(t *testing.T, cells []string) {
+		const keys, expire, step = 600, 10, 100
+		c := &testCase{lines: map[string][]string{}}
+		cases.Store(t.Name(), c)
+		forgotten.Store(0)
+		var events []any
+		for k := range keys {
+			events = append(events, event{0, float64(k)})
+		}
+		events = append(events, mark(step), event{step, 1000*step + keys})
+		books := account.Open(account.Keeper{})
+		defer books.Close()
+		expect.OK(t, books.HandOver(t.Context(), keys+1, nil))
+		books.Advance(at(step))
+		p, s := beam.NewPipelineWithRoot()
+		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Expire: expire * time.Second}}
+		of := transforms.Registered{Name: "expiry"}
+		records, _, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, of, of, streamOf(t, s, events...))
+		beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
+		expect.Get(direct.Execute(books.In(t.Context()), p))(t)
+		if last := fmt.Sprintf("k%d %d", keys, keys); !slices.Contains(c.lines["records"], last) {
+			t.Errorf("%d were forgotten, and no record is %q", forgotten.Load(), last)
+		}
+	})
+}
