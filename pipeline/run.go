@@ -154,7 +154,7 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 }
 
 // follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
-// that suspends has nothing in flight.
+// that suspends rests.
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -163,10 +163,8 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 		case <-stop:
 			stop = nil
 			if state.stop() {
-				select {
-				case <-state.account.Idle():
+				if state.account.Rest(ctx) {
 					suspend()
-				case <-ctx.Done():
 				}
 				return
 			}

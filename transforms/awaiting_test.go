@@ -18,7 +18,7 @@ func TestAwaiting(t *testing.T) {
 	if run.Awaits(at(9)) || !run.Awaits(at(10)) {
 		t.Error("the first of two timers is not awaited")
 	}
-	a.fired(timerName{"2", lookTag})
+	a.fired(run, timerName{"2", lookTag})
 	if !run.Awaits(at(10)) {
 		t.Error("what a timer does is not awaited")
 	}

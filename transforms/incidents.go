@@ -205,9 +205,8 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 
 // OnTimer takes the alarms that the watermark has passed.
 func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func([]byte)) error {
-	fn.awaits.fired(timerName{tag: timer.Tag})
-	if fn.account.Suspended() {
-		return nil // what waits goes on waiting in the next run
+	if !fn.awaits.fired(fn.account, timerName{tag: timer.Tag}) {
+		return nil
 	}
 	err := fn.read(sp)
 	switch {

@@ -678,8 +678,12 @@ func (a *awaiting) set(to *account.Run, name timerName, at time.Time) {
 	}
 }
 
-// fired notes that a timer has fired. The account goes on to await what it does.
-func (a *awaiting) fired(name timerName) { delete(a.all, name) }
+// fired notes that a timer has fired. The account goes on to await what it does. It reports false where
+// the run is suspended: what waits goes on waiting in the next run.
+func (a *awaiting) fired(to *account.Run, name timerName) bool {
+	delete(a.all, name)
+	return to.Wake(a)
+}
 
 // done tells the account what is awaited when a bundle is done, and its outputs are in the balance.
 func (a *awaiting) done(to *account.Run) {
@@ -691,16 +695,17 @@ func (a *awaiting) done(to *account.Run) {
 		a.first = first
 		to.Await(a, first)
 	}
+	to.Sleep(a)
 }
 
 // OnTimer looks at the keys of a cell when a timer fires: it releases the observations that the
 // watermark has passed, tells of the keys that are silent, and forgets those that have expired.
 func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	fn.awaits.fired(timerName{cell, timer.Tag})
+	// Asked before the node wakes: a run that is suspended meanwhile is not one whose input ends.
 	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
-	case fn.account.Suspended():
-		return nil // what waits goes on waiting in the next run
+	case !fn.awaits.fired(fn.account, timerName{cell, timer.Tag}):
+		return nil
 	case ends && stopped && !aggregates:
 		return nil // the input ends, and no key is silent for that
 	}

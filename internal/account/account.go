@@ -89,6 +89,7 @@ type Run struct {
 	deleted  map[string]int64  // see Deleted
 	awaited  map[any]time.Time // see Await
 	advanced time.Time         // see Advance
+	waking   map[any]bool      // see Wake
 	latest   time.Time         // see Saw
 	ahead    time.Time         // likewise, of times ahead of the clock
 
@@ -107,7 +108,7 @@ func Open(k Keeper) *Run {
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts, and has no balance.
 func Watch() *Run {
-	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}, awaited: map[any]time.Time{}}
+	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}, awaited: map[any]time.Time{}, waking: map[any]bool{}}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
 	return r
@@ -367,6 +368,49 @@ func (r *Run) Awaits(to time.Time) bool {
 		}
 	}
 	return false
+}
+
+// Wake is called by a node when a timer fires, and Sleep when it has reported the bundle. In between the
+// run does not rest: the node may put out what no source has handed over. Wake reports false where the
+// run is suspended: what waits goes on waiting in the next run.
+func (r *Run) Wake(node any) bool {
+	if !r.Counted() {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Suspended() {
+		return false
+	}
+	r.waking[node] = true
+	return true
+}
+
+// Sleep ends what Wake began, if it was called.
+func (r *Run) Sleep(node any) {
+	if !r.Counted() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waking, node)
+}
+
+// Rest waits until nothing is in flight and no node is awake. It reports false if ctx ends before.
+func (r *Run) Rest(ctx context.Context) bool {
+	for {
+		r.mu.Lock()
+		rests := r.inFlight <= 0 && len(r.waking) == 0
+		r.mu.Unlock()
+		if rests {
+			return true
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Advance notes the watermark of a source that moves it in steps, before it emits it.

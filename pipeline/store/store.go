@@ -52,7 +52,7 @@ func (c Config) expiry() func(state []byte) time.Time {
 
 // Execute runs a pipeline with an account. The steps that take over states have their timers before the
 // source begins. When they are in flight, follow is called, to go on beside the pipeline until its context
-// ends. It may call suspend when nothing is in flight: that ends the pipeline, without an error.
+// ends. It may call suspend when the run rests: that ends the pipeline, without an error.
 func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, follow func(ctx context.Context, suspend func())) error {
 	n, err := transforms.Resumes(p)
 	if err == nil {

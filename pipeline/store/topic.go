@@ -101,10 +101,8 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 		if t.Stop(); !t.Suspends() {
 			return
 		}
-		select {
-		case <-t.Idle():
+		if t.run.Rest(ctx) {
 			suspend()
-		case <-ctx.Done():
 		}
 	})
 	if err == nil {

@@ -18,8 +18,9 @@ import (
 )
 
 func init() {
-	transforms.Register("expiry", func(context.Context, string) transforms.Decoder { return secondDecoder{} })
-	transforms.Register("expiry", func(context.Context, string) transforms.Encoder { return forgetsEncoder{} })
+	transforms.Register("timers", func(context.Context, string) transforms.Decoder { return secondDecoder{} })
+	transforms.Register("timers", func(context.Context, string) transforms.Encoder { return forgetsEncoder{} })
+	transforms.Register("slow", func(context.Context, string) transforms.Encoder { return slowEncoder{} })
 }
 
 // secondDecoder takes a number as 1,000 times the second of an observation, and its key.
@@ -45,6 +46,59 @@ func (forgetsEncoder) Estimate(to *transforms.Encoded, key string, _ *keyed.Esti
 
 func (forgetsEncoder) Forgotten(*transforms.Encoded, string) { forgotten.Add(1) }
 
+// slowEncoder says that it tells of a silence, and then waits.
+type slowEncoder struct{ encoder }
+
+var telling, told = make(chan bool), make(chan bool)
+
+func (e slowEncoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+	telling <- true
+	<-told
+	e.encoder.Silent(to, key, s)
+}
+
+// A run that is stopped while a node works on a timer does not rest before what that puts out is stored,
+// although the source has handed over nothing that is in flight. A timer that fires later does nothing.
+func TestRestOfTimers(t *testing.T) {
+	books := account.Open(account.Keeper{Suspends: true})
+	defer books.Close()
+	expect.OK(t, books.HandOver(t.Context(), 1, nil))
+	p, s := beam.NewPipelineWithRoot()
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
+	records, alerts, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: []string{"c"}},
+		transforms.Registered{Name: "timers"}, transforms.Registered{Name: "slow"}, streamOf(t, s, event{0, 1}, mark(20)))
+	c := &testCase{lines: map[string][]string{}}
+	cases.Store(t.Name(), c)
+	beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
+	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
+	ended := make(chan error)
+	go func() {
+		_, err := direct.Execute(books.In(t.Context()), p)
+		ended <- err
+	}()
+	<-telling
+	books.Stored(1) // the estimate
+	books.Stop()
+	rests := func(within time.Duration) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		return books.Rest(ctx)
+	}
+	if rests(50 * time.Millisecond) {
+		t.Error("it rests while a timer tells of a silence")
+	}
+	told <- true
+	expect.OK(t, <-ended)
+	if rests(50*time.Millisecond) || len(c.lines["alerts"]) != 1 {
+		t.Errorf("%q is in flight, and it rests", c.lines["alerts"])
+	}
+	books.Stored(1)
+	if !rests(time.Minute) || books.Wake(t) {
+		t.Error("it does not rest, or wakes")
+	}
+	expect.OK(t, books.Balanced())
+}
+
 // Where a watermark passes the expiry of all keys in one step, all are forgotten then, in whichever cell
 // they are, and not those of the cell alone whose timer comes first.
 func TestExpiryOfAllCells(t *testing.T) {
@@ -64,7 +118,7 @@ func TestExpiryOfAllCells(t *testing.T) {
 		books.Advance(at(step))
 		p, s := beam.NewPipelineWithRoot()
 		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Expire: expire * time.Second}}
-		of := transforms.Registered{Name: "expiry"}
+		of := transforms.Registered{Name: "timers"}
 		records, _, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, of, of, streamOf(t, s, events...))
 		beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
 		expect.Get(direct.Execute(books.In(t.Context()), p))(t)
