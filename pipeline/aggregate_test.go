@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/internal/testing/expect"
 )
@@ -27,7 +24,8 @@ func (e event) json() string {
 }
 
 // manyEvents are those of three keys within some time, sorted. One key pauses.
-func manyEvents(from time.Time, within time.Duration) (all []event) {
+func manyEvents(from time.Time, within time.Duration) (lines []string) {
+	var all []event
 	noise := rand.New(rand.NewPCG(6, 7))
 	for _, key := range []string{"a", "b", "c"} {
 		for at := from; ; {
@@ -42,34 +40,9 @@ func manyEvents(from time.Time, within time.Duration) (all []event) {
 		}
 	}
 	slices.SortFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
-	return all
-}
-
-// counted are the counts of events per minute, by a plain loop: of each key from its first event
-// to the minute of last, as the fields of records that say it.
-func counted(events []event, last time.Time) (lines []string) {
-	counts := map[string]map[time.Time]int{}
-	for _, e := range events {
-		if counts[e.key] == nil {
-			counts[e.key] = map[time.Time]int{}
-		}
-		counts[e.key][e.at.Truncate(time.Minute)]++
+	for _, e := range all {
+		lines = append(lines, e.json())
 	}
-	for key, of := range counts {
-		first := last
-		for at := range of {
-			if at.Before(first) {
-				first = at
-			}
-		}
-		n := 0
-		for at := first.Truncate(time.Minute); !at.After(last); at = at.Add(time.Minute) {
-			n++
-			stamp := at.UTC().Format(time.RFC3339)
-			lines = append(lines, fmt.Sprintf("%s %s %s/%s %d %d %d", key, stamp, key, stamp, n, of[at], of[at]))
-		}
-	}
-	slices.Sort(lines)
 	return lines
 }
 
@@ -82,69 +55,6 @@ func trimmed(lines []string) (all []string) {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// saidCounts are the fields of records that counted gives.
-func saidCounts(t *testing.T, records []string) (lines []string) {
-	t.Helper()
-	for _, line := range records {
-		if line == "" {
-			continue
-		}
-		var r struct {
-			Key, Time, ID string
-			N             int
-			X             *float64
-			Events        *int
-		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil || r.X == nil || r.Events == nil {
-			t.Fatal(line, err)
-		}
-		lines = append(lines, fmt.Sprintf("%s %s %s %d %v %d", r.Key, r.Time, r.ID, r.N, *r.X, *r.Events))
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-// Events of a file, in order and shuffled, in one run and in two, make the records of a plain loop
-// that sorts and groups.
-func TestAggregate(t *testing.T) {
-	events := manyEvents(start, 3*time.Hour)
-	last := events[len(events)-1].at
-	want := counted(events, last)
-	lines := func(all []event) (lines []string) {
-		for _, e := range all {
-			lines = append(lines, e.json())
-		}
-		return lines
-	}
-	const text = "{model: {family: poisson, prior: auto}, detect: true, aggregate: {every: 1m, value: count%s}, source: {jsonl: {path: %s}}%s}"
-	s, sorted, rejected := runConfig(t, fmt.Sprintf(text, "", write(t, "in.jsonl", lines(events)...), ""))
-	equal(t, want, saidCounts(t, sorted))
-	if s.Rejected != 0 || len(rejected) != 1 || s.Records != int64(len(want)) {
-		t.Errorf("%d records, %d rejected", s.Records, s.Rejected)
-	}
-
-	shuffled := slices.Clone(events)
-	rand.New(rand.NewPCG(8, 9)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	_, got, _ := runConfig(t, fmt.Sprintf(text, ", wait: 3h", write(t, "in.jsonl", lines(shuffled)...), ""))
-	equal(t, trimmed(sorted), trimmed(got))
-
-	// With a state, in two runs, the second of which begins within an interval.
-	file, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "s.bin")
-	got = nil
-	for _, n := range []int{len(events) / 2, len(events)} {
-		save(t, file, lines(events[:n])...)
-		_, part, _ := runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
-		got = append(got, part...)
-	}
-	over := last.Truncate(time.Minute).UTC().Format(time.RFC3339) // the interval that stays open
-	complete := slices.DeleteFunc(slices.Clone(sorted), func(line string) bool { return strings.Contains(line, `"time":"`+over) })
-	equal(t, trimmed(complete), trimmed(got))
-	s, _, _ = runConfig(t, fmt.Sprintf(text, "", file, ", state: "+state))
-	if s.Records != 0 || s.Rejected != 0 {
-		t.Errorf("the same file again: %+v", s)
-	}
 }
 
 // A column of values is not needed to count, and other aggregates are of it.
@@ -176,76 +86,6 @@ func TestAggregateTable(t *testing.T) {
 	}
 }
 
-// The events of a session are aggregated, and smoothed as the observations that a table has of
-// them.
-func TestAggregateSessions(t *testing.T) {
-	events := manyEvents(start, 2*time.Hour)
-	var lines, table []string
-	last := map[string]time.Time{}
-	for _, e := range events {
-		lines = append(lines, e.json())
-		last[e.key] = e.at
-	}
-	for _, line := range counted(events, events[len(events)-1].at) {
-		var key, at, id string
-		var n, x, all int
-		expect.Get(fmt.Sscan(line, &key, &at, &id, &n, &x, &all))(t)
-		if at <= last[key].Format(time.RFC3339) { // a session has no minutes after its last event
-			table = append(table, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%d}\n", key, at, x))
-		}
-	}
-	const text = "{transform: smooth, model: {family: poisson, prior: auto}, session: {gap: 30m}, source: {jsonl: {path: %s}}%s}"
-	_, want, _ := runConfig(t, fmt.Sprintf(text, write(t, "table.jsonl", table...), ""))
-	_, got, _ := runConfig(t, fmt.Sprintf(text, write(t, "in.jsonl", lines...), ", aggregate: {every: 1m, value: count}"))
-	sum := 0
-	for i, line := range got {
-		before, after, found := strings.Cut(line, `"events":`)
-		n, rest, _ := strings.Cut(after, ",")
-		count := 0
-		if _, err := fmt.Sscan(n, &count); !found || err != nil {
-			t.Fatal(line)
-		}
-		got[i] = before + rest
-		sum += count
-	}
-	equal(t, trimmed(want), trimmed(got))
-	equal(t, len(events), sum)
-}
-
-// On a topic the watermark closes intervals, of keys that are in both partitions and out of order,
-// over a restart within an interval.
-func TestKafkaAggregate(t *testing.T) {
-	t.Parallel()
-	b := fakeBus(t, 2, "out", "rejected")
-	text := b.config("group: g, changelog: states, disorder: 5m", "aggregate: {every: 1m, value: count}\n")
-	events := manyEvents(time.Now().UTC().Truncate(time.Minute).Add(-2*time.Hour), time.Hour)
-	last := events[len(events)-1].at
-	noise := rand.New(rand.NewPCG(12, 13))
-	arrival := map[event]time.Time{}
-	for _, e := range events {
-		arrival[e] = e.at.Add(time.Duration(noise.IntN(200)) * time.Second)
-	}
-	slices.SortFunc(events, func(x, y event) int { return arrival[x].Compare(arrival[y]) })
-	put := func(events []event) {
-		all := make([]*kgo.Record, len(events))
-		for i, e := range events {
-			all[i] = &kgo.Record{Topic: "in", Key: fmt.Append(nil, i%7), Value: []byte(e.json())} // to any partition
-		}
-		b.Produce(t, all...)
-	}
-	half := len(events) / 2
-	put(events[:half])
-	r := launch(t, compose(t, text))
-	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	r.halt(t)
-	put(events[half:])
-	expect.Get(Run{Graph: compose(t, text, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
-	equal(t, counted(events, last), saidCounts(t, b.values(t, "out")))
-	if n := len(b.values(t, "rejected")); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
-}
-
 // Intervals without events go on while nothing comes at all, over a restart, and what comes for
 // them later is late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
@@ -264,15 +104,20 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	b.put(t, line)
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
-	var want []string
-	got := saidCounts(t, b.values(t, "out"))
+	type interval struct {
+		ID        string
+		N         int
+		X, Events *int
+	}
+	var want []interval
+	got := parse[interval](t, b.values(t, "out"))
 	for n := range got {
 		of := at.Truncate(time.Second).Add(time.Duration(n) * time.Second).Format(time.RFC3339)
 		count := 0
 		if n == 0 {
 			count = 3
 		}
-		want = append(want, fmt.Sprintf("a %s a/%s %d %d %d", of, of, n+1, count, count))
+		want = append(want, interval{"a/" + of, n + 1, &count, &count})
 	}
 	equal(t, want, got)
 	if rejected := b.values(t, "rejected"); !strings.Contains(rejected[0], "up to which the intervals of this key are closed") {

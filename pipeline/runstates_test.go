@@ -20,21 +20,6 @@ import (
 	"hafvf/pipeline/store"
 )
 
-// nights runs a config over one file after another, with one file of states.
-func nights(t *testing.T, text string, files ...[]string) (all []string) {
-	t.Helper()
-	states := filepath.Join(t.TempDir(), "states.bin")
-	for _, lines := range files {
-		path := write(t, "in.jsonl", lines...)
-		s, estimates, rejected := runConfig(t, text+"state: "+states+"\nsource: {jsonl: {path: "+path+"}}\n")
-		if s.Rejected != 0 {
-			t.Fatalf("%d rejected: %v", s.Rejected, rejected)
-		}
-		all = append(all, estimates...)
-	}
-	return all
-}
-
 // withoutID leaves out what differs between two files and one.
 func withoutID(records map[string][]string) map[string][]string {
 	for _, lines := range records {
@@ -45,27 +30,6 @@ func withoutID(records map[string][]string) map[string][]string {
 		}
 	}
 	return records
-}
-
-// Two nights are one: what a run of files has learned, waited for and alarmed is there in
-// the next.
-func TestStateFileGoesOn(t *testing.T) {
-	lines := observations(3000, 20)
-	for name, text := range map[string]string{
-		"levels": "model: {family: normal}\n",
-		"detect": "model: {family: normal, prior: auto, warm_up: 80}\ndetect: {budget: 200}\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := withoutID(byKey(t, nights(t, text, lines)))
-			// One night is of a few keys alone: the others keep their states.
-			few := slices.DeleteFunc(slices.Clone(lines[1000:2000]), func(l string) bool { return !strings.Contains(l, `"k1`) })
-			rest := slices.DeleteFunc(slices.Clone(lines[1000:2000]), func(l string) bool { return strings.Contains(l, `"k1`) })
-			got := withoutID(byKey(t, nights(t, text, lines[:1000], few, rest, lines[2000:])))
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("one night (-) and four (+): %s", diff)
-			}
-		})
-	}
 }
 
 // A file that holds records of yesterday in another order is read whole: the run fails, says
@@ -100,13 +64,8 @@ func growingFiles(dir string) map[string]growing {
 		w.Path, w.Columns = path(name), []connectors.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: connectors.Number}}
 		out := expect.Get(connectors.Create(*w))(t)
 		for _, line := range lines {
-			key, o, err := decodeJSON([]byte(line))
-			if err == nil {
-				err = out.Write(fmt.Appendf(nil, "%q\t%q\t%.17g\n", key, o.Time.Format(time.RFC3339), o.X[0][0]))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := observationOf(t, line, "")
+			expect.OK(t, out.Write(fmt.Appendf(nil, "%q\t%q\t%.17g\n", o.key, o.Time.Format(time.RFC3339), o.X[0][0])))
 		}
 		expect.OK(t, out.Commit())
 	}

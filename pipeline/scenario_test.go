@@ -1,0 +1,327 @@
+package pipeline
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/records"
+)
+
+// A scenario is a transform, and lines of which one is broken. What comes before the cut is older
+// than what comes behind it, and a run that ends there is gone on with; without one there is one run.
+type scenario struct {
+	name, config string
+	lines        []string
+	cut          int
+	every        time.Duration // of the intervals in which lines are counted, 0 for none
+}
+
+func scenarios() []scenario {
+	const week = 7 * 24 * time.Hour // whenever it is, the lines are at the same hours of the same weekdays
+	from := time.Now().UTC().Truncate(week).Add(-2 * week)
+	arriving := observations(6_000, 20)
+	slices.Reverse(arriving[500:2_500])
+	const steps = 10*144 + 1 // up to the second of an incident's
+	events, sessions := manyEvents(from, 3*time.Hour), observations(2_000, 10)
+	const smooth = "transform: smooth\nsession: {gap: 40s}\nmodel: {family: normal}\n"
+	return []scenario{
+		{"in order", "model: {family: normal}\n", outOfOrder(observations(20_000, 1_000), 9_000, 1), 9_000, 0},
+		{"as they come", "model: {family: normal, prior: auto, warm_up: 80}\norder: arrival\ndetect: {budget: 200}\n", outOfOrder(arriving, 1_500, 1), 1_500, 0},
+		{"incidents of what is late", "model: {family: normal, prior: auto}\nlateness: 1h\ndetect: true\nincidents: true\nrecords: brief\n",
+			outOfOrder(fleetLines(from), 30*steps, 90), 30 * steps, 0},
+		{"counts", "model: {family: poisson, prior: auto}\ndetect: true\naggregate: {every: 1m, value: count}\n",
+			outOfOrder(events, len(events)/2, 30), len(events) / 2, time.Minute},
+		{"sessions in segments", smooth, outOfOrder(sessions, 0, len(sessions)), 0, 0},
+		{"sessions with levels", smooth + "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\n", outOfOrder(sessions, 0, len(sessions)), 0, 0},
+		{"sessions of counts", "transform: smooth\nsession: {gap: 30m}\nmodel: {family: poisson, prior: auto}\naggregate: {every: 1m, value: count}\n",
+			outOfOrder(events, 0, len(events)), 0, time.Minute},
+	}
+}
+
+// outOfOrder are lines with a broken one, each part of them in any order that is on one side of the cut.
+func outOfOrder(lines []string, cut, part int) []string {
+	rng := rand.New(rand.NewPCG(8, 9))
+	lines = slices.Clone(lines)
+	for _, side := range [][]string{lines[:cut], lines[cut:]} {
+		for part := range slices.Chunk(side, part) {
+			rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+		}
+	}
+	return append(lines, "{\"key\":\"a\",\n")
+}
+
+// An outcome is what a run makes of a scenario's lines, which have these ids in it.
+type outcome struct {
+	graph                      *Graph
+	ids, out, alerts, rejected []string
+	records                    int64
+}
+
+// ofFile runs a scenario over a file, which grows to these lengths.
+func (s scenario) ofFile(t *testing.T, lengths ...int) (o outcome) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	set := []string{"source={jsonl: {path: " + path("in.jsonl") + "}}"}
+	sinks := map[string]*[]string{"sink": &o.out, "dead_letter": &o.rejected}
+	if strings.Contains(s.config, "detect") {
+		sinks["alerts"] = &o.alerts
+	}
+	for name := range sinks {
+		set = append(set, name+"={jsonl: {path: "+path(name)+"}}")
+	}
+	if s.every > 0 && s.cut > 0 {
+		set = append(set, "aggregate.wait=10m")
+	}
+	if len(lengths) > 1 {
+		set = append(set, "state="+path("state"))
+	}
+	for i := range s.lines {
+		o.ids = append(o.ids, fmt.Sprintf("in.jsonl:%d", i+1))
+	}
+	for _, n := range lengths {
+		save(t, path("in.jsonl"), s.lines[:n]...)
+		o.graph = compose(t, s.config, set...)
+		o.records += expect.Get(Run{Graph: o.graph}.Execute(t.Context(), nil))(t).Records
+		for name, lines := range sinks {
+			*lines = append(*lines, readLines(t, path(name))...)
+		}
+	}
+	return o
+}
+
+// ofTopic runs a scenario over a topic. disorder holds the watermark back, so that all that waits for
+// it at the cut does so in the changelog: how far else it is then depends on the clock.
+func (s scenario) ofTopic(t *testing.T) (o outcome) {
+	b := fakeBus(t, 3, "out", "alerts", "rejected")
+	text := s.config + strings.TrimPrefix(b.config("disorder: 600h", ""), "model: {family: normal}\n")
+	if strings.Contains(s.config, "detect") {
+		text += "alerts: {kafka: {topic: alerts}}\n"
+	}
+	put := func(lines []string) {
+		all := b.records(t, lines...)
+		for i, r := range all {
+			if s.every > 0 { // events of a key come from any partition
+				r.Key = fmt.Append(nil, i%7)
+			}
+		}
+		b.Produce(t, all...)
+	}
+	first, set := cmp.Or(s.cut, len(s.lines)), []string{"source.kafka.group=g"}
+	if s.cut > 0 {
+		set = append(set, "source.kafka.changelog=states")
+	}
+	put(s.lines[:first])
+	r := launch(t, compose(t, text, set...))
+	if s.cut > 0 {
+		b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	} else { // sessions are committed when they are over
+		expect.Soon(t, "all is read", func() bool { return int(r.read.Load()) >= first })
+	}
+	o.records = r.halt(t).Records
+	put(s.lines[first:])
+	o.graph = compose(t, text, append(set, "source.kafka.bounded=true")...)
+	o.records += expect.Get(Run{Graph: o.graph}.Execute(t.Context(), nil))(t).Records
+	at := map[string]string{}
+	for _, r := range b.Consume(t, "in") {
+		at[string(r.Value)] = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
+	}
+	for _, line := range s.lines {
+		o.ids = append(o.ids, at[line])
+	}
+	for _, r := range b.Consume(t, "out") {
+		e := decode[struct{ Key, ID string }](t, string(r.Value))
+		if string(r.Key) != e.Key || len(r.Headers) != 1 || r.Headers[0].Key != "id" || string(r.Headers[0].Value) != e.ID {
+			t.Fatalf("key %s, headers %v of %s", r.Key, r.Headers, r.Value)
+		}
+	}
+	o.out, o.alerts, o.rejected = b.values(t, "out"), b.values(t, "alerts"), b.values(t, "rejected")
+	return o
+}
+
+// given is an observation with its key.
+type given struct {
+	key string
+	keyed.Observation
+}
+
+// observationOf reads a line of JSON.
+func observationOf(t testing.TB, line, id string) given {
+	t.Helper()
+	type fields struct {
+		Key  string
+		Time time.Time
+		X    float64
+	}
+	f := decode[fields](t, line)
+	return given{f.Key, keyed.Value(f.Time, id, f.X)}
+}
+
+func byTime(a, b given) int { return a.Time.Compare(b.Time) }
+
+// counts are how many observations each key has in every interval, from its first one on to that of
+// the last observation of all, or of its own last one.
+func counts(all []given, every time.Duration, own bool) (counts []given) {
+	type interval struct {
+		key string
+		at  time.Time
+	}
+	n, first, last := map[interval]int64{}, map[string]time.Time{}, map[string]time.Time{}
+	for _, o := range slices.SortedStableFunc(slices.Values(all), byTime) {
+		at := o.Time.Truncate(every)
+		n[interval{o.key, at}]++
+		if _, ok := first[o.key]; !ok {
+			first[o.key] = at
+		}
+		last[o.key], last[""] = at, at
+	}
+	for key, at := range first {
+		until := last[""]
+		if own {
+			until = last[key]
+		}
+		for ; !at.After(until); at = at.Add(every) {
+			o := keyed.Value(at, key+"/"+at.Format(time.RFC3339), float64(n[interval{key, at}]))
+			o.Aggregated, o.Events = true, n[interval{key, at}]
+			counts = append(counts, given{key, o})
+		}
+	}
+	return counts
+}
+
+// plain is what a plain loop makes of a scenario: of each key by itself, and then of all alarms
+// together. Alerts are as a receiver gets them.
+func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]string, alerts []string) {
+	t.Helper()
+	var all []given
+	for i, line := range s.lines {
+		if json.Valid([]byte(line)) {
+			all = append(all, observationOf(t, line, ids[i]))
+		}
+	}
+	of, sessions := g.transform.(smoothing)
+	if s.every > 0 {
+		all = counts(all, s.every, sessions)
+	}
+	if sessions {
+		slices.SortStableFunc(all, byTime)
+		return smoothLoop(t, of, all), nil
+	}
+	f := g.transform.(filtering)
+	if f.cfg.Order != keyed.Arrival {
+		slices.SortStableFunc(all, byTime)
+	}
+	loop := newLoop(t, f.cfg.Config)
+	loop.layout = f.layout
+	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
+	type name struct{ key, id, kind string }
+	told := map[name]keyed.Told{}
+	for _, o := range all {
+		e := loop.estimate(o)
+		if e.Pace != (keyed.Pace{}) {
+			fleet.Register(o.key, e.Time, e.Pace.Step, e.Pace.Budget)
+		}
+		if a := e.Alarm; a != nil {
+			fleet.Add(incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
+			told[name{o.key, e.ID, a.Kind}] = keyed.Told{Of: &e, Alert: a}
+		}
+	}
+	alert := func(n name, incident string) {
+		alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, n.key, told[n], incident, nil)))
+		delete(told, n)
+	}
+	if !g.groups {
+		for n := range told {
+			alert(n, "")
+		}
+		return loop.out, alerts
+	}
+	step := fleet.Advance(slices.MaxFunc(all, byTime).Time)
+	for _, a := range step.Assigned {
+		if n := (name{a.Key, a.ID, a.Kind}); told[n].Of != nil { // later ones are of incidents that were found later
+			alert(n, a.Incident)
+		}
+	}
+	for i := range step.Events {
+		e := &step.Events[i]
+		grows := i+1 < len(step.Events) && step.Events[i+1].ID == e.ID && step.Events[i+1].Time.Equal(e.Time) && step.Events[i+1].State == incidents.Update
+		if grows { // what happens at one time is told once
+			if e.State == incidents.Opened {
+				step.Events[i+1].State = incidents.Opened
+			}
+			continue
+		}
+		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil)))
+	}
+	return loop.out, alerts
+}
+
+// smoothLoop cuts each key's observations at gaps and smooths what is between them.
+func smoothLoop(t *testing.T, s smoothing, all []given) map[string][]string {
+	s.cfg.Aggregate = nil // all are intervals already
+	sm := expect.Get(keyed.NewSmoother(s.cfg.SmoothConfig))(t)
+	session, out := map[string][]keyed.Observation{}, map[string][]string{}
+	smooth := func(key string) {
+		sm.Smooth(key, session[key], 0, func(r keyed.Smoothed) {
+			out[key] = append(out[key], strings.TrimSuffix(string(s.layout.AppendSmoothed(nil, records.Object, key, &r)), "\n"))
+		})
+		session[key] = nil
+	}
+	for _, o := range all {
+		if of := session[o.key]; len(of) > 0 && o.Time.Sub(of[len(of)-1].Time) >= s.cfg.Gap {
+			smooth(o.key)
+		}
+		session[o.key] = append(session[o.key], o.Observation)
+	}
+	for key := range session {
+		smooth(key)
+	}
+	return out
+}
+
+// Records and alerts of files and topics, in one run and in two, are byte for byte those of a plain
+// loop.
+func TestRunEqualsPlainLoop(t *testing.T) {
+	for _, s := range scenarios() {
+		for driver, run := range map[string]func(t *testing.T) outcome{
+			"file":    func(t *testing.T) outcome { return s.ofFile(t, len(s.lines)) },
+			"growing": func(t *testing.T) outcome { return s.ofFile(t, s.cut, s.cut+90, len(s.lines)) }, // first by few keys
+			"topic":   s.ofTopic,
+		} {
+			if driver == "growing" && s.cut == 0 { // sessions have no state
+				continue
+			}
+			t.Run(s.name+"/"+driver, func(t *testing.T) {
+				t.Parallel()
+				got := run(t)
+				want, alerts := s.plain(t, got.graph, got.ids)
+				out := byKey(t, got.out)
+				for key := range want {
+					if driver != "topic" && s.every > 0 && s.cut > 0 { // within wait of the end of a file intervals may stay open
+						want[key] = want[key][:len(want[key])-11]
+						out[key] = out[key][:min(len(out[key]), len(want[key]))]
+					}
+					if _, ok := got.graph.transform.(smoothing); ok { // sessions come in any order
+						slices.Sort(want[key])
+						slices.Sort(out[key])
+					}
+				}
+				equal(t, int64(len(got.out)), got.records)
+				equal(t, want, out)
+				equal(t, trimmed(alerts), trimmed(got.alerts))
+				if rejected := trimmed(got.rejected); len(rejected) != 1 {
+					t.Errorf("%d rejected: %.500q", len(rejected), rejected)
+				}
+			})
+		}
+	}
+}
