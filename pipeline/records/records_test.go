@@ -121,6 +121,34 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
+// A smoothed record has every number of the estimate in its place.
+func TestSmoothed(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
+	moments := func(mean, sd float64) keyed.Moments { return keyed.Moments{Mean: []float64{mean}, SD: []float64{sd}} }
+	s := keyed.Smoothed{
+		Time: at(1), ID: "k/1", N: 2, X: [][]float64{{3}}, Estimate: moments(4, 5), Memory: 6, Posterior: []float64{7, 8, 9, 10},
+		Forward:  keyed.Pass{Weight: .11, Memory: 12, Levels: []float64{13, 14, 15, 16}},
+		Backward: keyed.Pass{Weight: .17, Memory: 18, Levels: []float64{19, 20, 21, 22}},
+		Session:  keyed.Session{Start: at(23), End: at(24), N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
+		Place: keyed.ChangePlace{From: at(28), To: at(29), FromN: 30, ToN: 31, Probability: .32},
+	}
+	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
+		`"backward":{"weight":0.17,"memory":18,"levels":[{"alpha":19,"beta":20},{"alpha":21,"beta":22}]},`
+	const segment = `"outlier":0.33,"segment":{"start":"2026-01-02T03:34:00Z","n":35,"mean":36,"sd":37},`
+	want := func(what string) string {
+		return `{"key":"k","time":"2026-01-02T03:01:00Z","id":"k/1","n":2,"x":3,"estimate":{"mean":4,"sd":5},"memory":6,` +
+			`"posterior":{"mu":7,"kappa":8,"alpha":9,"beta":10},` + what +
+			`"session":{"start":"2026-01-02T03:23:00Z","end":"2026-01-02T03:24:00Z","n":25},"revision":26,"changed":false,` +
+			`"change_evidence":27,"change":true,"change_probability":0.32,` +
+			`"change_interval":{"from":"2026-01-02T03:28:00Z","to":"2026-01-02T03:29:00Z","from_n":30,"to_n":31}}` + "\n"
+	}
+	l := expect.Get(NewLayout(layouts["scalar"]))(t)
+	l.Passes, l.Segments = true, true
+	expect.Same(t, want(passes), string(l.AppendSmoothed(nil, Object, "k", &s)))
+	s.Outlier, s.Segment = .33, &keyed.Segment{Start: at(34), N: 35, Estimate: moments(36, 37)}
+	expect.Same(t, want(segment), string(l.AppendSmoothed(nil, Object, "k", &s)))
+}
+
 // A record with a value in every field has a value in every column, of the column's
 // kind, and nowhere else.
 func TestColumnsAreTheFields(t *testing.T) {
