@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/segments"
 	"hafvf/internal/testing/expect"
 )
 
@@ -15,6 +17,36 @@ func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all [
 	sm := expect.Get(NewSmoother(cfg))(t)
 	sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
 	return all
+}
+
+// Records are what the segmenter says of the session.
+func TestSegmented(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	m := expect.Get(expfam.New("normal", nil, 0))(t)
+	var observations []Observation
+	var steps [][][]float64
+	for i := range 60 {
+		x := rng.NormFloat64() + float64(i/20*6)
+		if i == 47 {
+			x += 9
+		}
+		observations = append(observations, Value(time.Unix(int64(i), 0).UTC(), "", x))
+		steps = append(steps, [][]float64{{x}})
+	}
+	g := segments.NewSegmenter(m, 10).Smooth(steps)
+	expect.Same(t, []int{20, 40}, g.Changes())
+	for i, got := range smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}, observations) {
+		k := i / 20
+		var mean, sd [1]float64
+		g.SegmentEstimate(mean[:], sd[:], k, i)
+		want := Segment{Start: observations[20*k].Time, N: 20, Estimate: Moments{mean[:], sd[:]}, Before: got.Segment.Before}
+		expect.Same(t, want, *got.Segment, i)
+		expect.Same(t, Moments{g.Mean(i), g.SD(i)}, got.Estimate, i)
+		posterior := make([]float64, 4)
+		m.Posterior(posterior, g.Sample(i))
+		expect.Same(t, posterior, got.Posterior, i)
+		expect.Same(t, [...]any{m.Memory(g.Sample(i)), g.Outlier(i), i > 0 && i%20 == 0}, [...]any{got.Memory, got.Outlier, got.Change}, i)
+	}
 }
 
 // A segment goes on over the cuts of a long session, and an edge at a cut is one.
