@@ -23,14 +23,15 @@ func (e event) json() string {
 	return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%v}\n", e.key, e.at.Format(time.RFC3339Nano), e.x)
 }
 
-// manyEvents are those of three keys within some time, sorted. One key pauses.
+// manyEvents are those of three keys within some time, sorted. One key pauses, and
+// one ends early.
 func manyEvents(from time.Time, within time.Duration) (lines []string) {
 	var all []event
 	noise := rand.New(rand.NewPCG(6, 7))
 	for _, key := range []string{"a", "b", "c"} {
 		for at := from; ; {
 			at = at.Add(time.Duration(noise.ExpFloat64() * float64(10*time.Second))).Truncate(time.Microsecond)
-			if at.Sub(from) > within {
+			if at.Sub(from) > within || key == "c" && at.Sub(from) > within-20*time.Minute {
 				break
 			}
 			if pause := at.Sub(from) - within/2; key == "b" && pause > 0 && pause < 10*time.Minute {

@@ -220,6 +220,7 @@ func TestKafkaLaggingPartition(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]string{"lateness": "lateness: 10s", "silence": "silence: {after: 10s}"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := fakeBus(t, 2)
 			b.Client = kafkatest.Dial(b.brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 			b.CreateTopic(t, "out", 1, nil)
