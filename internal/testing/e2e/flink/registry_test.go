@@ -18,7 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// schemas: workers ask the registry by themselves, with the password whose place the config names,
+// schemas: workers of a job with an end ask the registry by themselves, with the password whose place the config names,
 // and write in Avro what a run in one process writes.
 func (s *site) schemas(t *testing.T) {
 	const schema = `{"type":"record","name":"Reading","fields":[{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}},{"name":"x","type":"double"}]}`
@@ -47,13 +47,13 @@ func (s *site) schemas(t *testing.T) {
 		s.Broker.CreateTopic(t, "framed-"+topic, 4, nil)
 	}
 	s.Broker.Produce(t, records...)
-	source := fmt.Sprintf(`, key: sensor, time: at, format: avro, registry: {url: "%s", username: user, password: {file: "%s"}}`, registry.URL(), password)
-	cfg := s.Config(t, "framed", source, ", parallelism: 2", "")
+	source := fmt.Sprintf(`, bounded: true, key: sensor, time: at, format: avro, registry: {url: "%s", username: user, password: {file: "%s"}}`, registry.URL(), password)
+	cfg := s.Config(t, "framed", source, ", parallelism: 2", "lateness: 10m\n") // what waits at the end comes out
 	d := program.Start(t, nil, "run", cfg, "--set", "sink.kafka.format=avro")
 	s.Leaves(t, cfg)
-
+	d.Ends(t, 0)
 	if code, _, stderr := program.Run(t, "", "", "run", cfg, "--set", "sink.kafka.format=avro", "--set", "sink.kafka.topic=framed-whole-out",
-		"--set", "dead_letter.kafka.topic=framed-whole-rejected", "--set", "source.kafka.bounded=true", "--set", "runner={name: direct}"); code != 0 {
+		"--set", "dead_letter.kafka.topic=framed-whole-rejected", "--set", "runner={name: direct}"); code != 0 {
 		t.Fatal(stderr)
 	}
 	for _, topic := range []string{"out", "rejected"} {
@@ -61,12 +61,7 @@ func (s *site) schemas(t *testing.T) {
 		if len(want) != map[string]int{"out": n - 1, "rejected": 1}[topic] {
 			t.Fatalf("%s: %d", topic, len(want))
 		}
-		var got map[string]string
-		var repeats int
-		d.Eventually(t, "all of "+topic+" is written", func() bool {
-			got, repeats = e2e.ByID(t, s.Broker, "framed-"+topic)
-			return len(got) >= len(want)
-		})
+		got, repeats := e2e.ByID(t, s.Broker, "framed-"+topic)
 		e2e.Same(t, topic, want, got, repeats)
 		for _, value := range got {
 			if topic == "rejected" && !strings.Contains(value, "does not know schema 999") {
@@ -74,5 +69,4 @@ func (s *site) schemas(t *testing.T) {
 			}
 		}
 	}
-	s.Halt(t, cfg, d)
 }
