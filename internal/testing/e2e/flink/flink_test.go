@@ -111,11 +111,12 @@ func TestFlink(t *testing.T) {
 	t.Run("kills", s.kills)
 	t.Run("savepoints", s.savepoints)
 	t.Run("migrates", s.migrates)
+	t.Run("schemas", s.schemas)
 	t.Run("errors", s.errors)
 }
 
 // TestFlinkTimers is what has to hold on a cluster when something is late, or does not come: its
-// jobs wait most of the time. One has an end.
+// jobs wait most of the time.
 func TestFlinkTimers(t *testing.T) {
 	t.Parallel()
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
@@ -123,7 +124,6 @@ func TestFlinkTimers(t *testing.T) {
 	t.Run("silences", s.silences)
 	t.Run("incidents", s.incidents)
 	t.Run("sessions", s.sessions)
-	t.Run("schemas", s.schemas)
 }
 
 var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
