@@ -299,6 +299,7 @@ func smoothLoop(t *testing.T, s smoothing, all []given) map[string][]string {
 // Records and alerts of files and topics, in one run and in two, are byte for byte those of a plain
 // loop.
 func TestRunEqualsPlainLoop(t *testing.T) {
+	t.Parallel()
 	for _, s := range scenarios() {
 		for driver, run := range map[string]func(t *testing.T) outcome{
 			"file":    func(t *testing.T) outcome { return s.ofFile(t, len(s.lines)) },

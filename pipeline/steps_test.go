@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // alert or rejection comes again with other words, and no record is both learned and rejected. The
 // topic pauses, its records are of the past, and some come later than lateness allows.
 func TestRepeatsAfterKills(t *testing.T) {
-	expect.Long(t, "what waits for clocks")
+	expect.Waits(t, "clocks")
 	for name, settings := range map[string]string{
 		"lateness":  "lateness: 1s\nsilence: {after: 1500ms}\ndetect: {season: []}\nincidents: true\n",
 		"intervals": "aggregate: {every: 2s, value: count, wait: 1s}\nsilence: {after: 4s}\n",
@@ -31,9 +32,14 @@ func TestRepeatsAfterKills(t *testing.T) {
 			at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
 			var feeding sync.WaitGroup
 			fed := make(chan struct{})
+			repeated := func() bool {
+				all := slices.Sorted(slices.Values(b.values(t, "out")))
+				n := len(all)
+				return len(slices.Compact(all)) < n
+			}
 			feeding.Go(func() {
 				defer close(fed)
-				for range 6 {
+				for n := 0; n < 6 || n < 30 && !repeated(); n++ { // on a busy machine a kill may come too late
 					var lines []string
 					for i := range 150 {
 						key := rng.IntN(12)

@@ -13,6 +13,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/kafkaio/embedded"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
 
@@ -31,6 +32,7 @@ func toMessage(word string) (key, value []byte) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	expect.Together(8)
 	beam.Init()
 	os.Exit(m.Run())
 }

@@ -326,7 +326,7 @@ func TestInFlight(t *testing.T) {
 // TestCloseWithoutKafka: a run that was stopped waits for its last commit as long as brokers answer,
 // and says what is not committed.
 func TestCloseWithoutKafka(t *testing.T) {
-	expect.Long(t, "pauses between requests")
+	expect.Waits(t, "the pauses between requests")
 	for name, changelog := range map[string]string{"changelog": "states", "group": "", "silent changelog": "states", "silent group": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -275,7 +275,7 @@ func TestWriteCancelled(t *testing.T) {
 }
 
 func TestWriteRefused(t *testing.T) {
-	expect.Long(t, "pauses between requests")
+	expect.Waits(t, "the pauses between requests")
 	k, c := fake(t, kfake.SeedTopics(1, "out", "gone"))
 	ctx := context30(t)
 	produce := []kmsg.Key{kmsg.Produce}
