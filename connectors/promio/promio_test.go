@@ -146,7 +146,7 @@ func records(t *testing.T, keys, n int) (all []sample) {
 // Of samples that the server refuses, exactly these are refused, with its reason, in far fewer
 // requests than there are samples; the others are written once.
 func TestWriteRefused(t *testing.T) {
-	expect.Long(t, "pauses between requests")
+	expect.Waits(t, "the pauses between requests")
 	const keys, n = 20, 100
 	for _, oldest := range []int64{0, 1, 37, 100, 1000} {
 		s := &store{oldest: oldest, codes: []int{503}}
@@ -192,7 +192,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 
 // A pause is not longer than the policy's, whatever the server asks for.
 func TestWriteRetryAfter(t *testing.T) {
-	expect.Long(t, "pauses between requests")
+	expect.Waits(t, "the pauses between requests")
 	requests := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests++; requests < 3 {
@@ -214,7 +214,7 @@ func TestWriteRetryAfter(t *testing.T) {
 
 // What is no refusal of samples ends the run and says what to do.
 func TestWriteFails(t *testing.T) {
-	expect.Long(t, "pauses between requests")
+	expect.Waits(t, "the pauses between requests")
 	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
 		err := (&store{codes: []int{code}}).writer(t).write(t.Context(), records(t, 1, 1), func(*sample, string) { t.Error("refused") })
 		expect.Error(t, err, want)

@@ -2,6 +2,7 @@ package direct
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	expect.Together(8)
 	beam.Init()
 	m.Run()
 }
