@@ -131,6 +131,7 @@ const readingFields = "key: sensor.id, time: at, values: [x]"
 
 // The same observations in all formats are the same estimates, byte for byte.
 func TestFormatsAreEqual(t *testing.T) {
+	expect.Long(t, "pairs of formats")
 	t.Parallel()
 	all := someReadings(10_000)
 	var want []string

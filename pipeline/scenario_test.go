@@ -310,6 +310,9 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 				continue
 			}
 			t.Run(s.name+"/"+driver, func(t *testing.T) {
+				if driver == "growing" {
+					expect.Long(t, "files that grow")
+				}
 				t.Parallel()
 				got := run(t)
 				want, alerts := s.plain(t, got.graph, got.ids)
