@@ -192,7 +192,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 
 // A pause is not longer than the policy's, whatever the server asks for.
 func TestWriteRetryAfter(t *testing.T) {
-	expect.Waits(t, "the pauses between requests")
+	expect.Long(t, "pauses between requests")
 	requests := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests++; requests < 3 {
