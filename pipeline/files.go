@@ -12,16 +12,12 @@ import (
 	"hafvf/transforms"
 )
 
-const ofFiles = "files" // the name of the decoder
-
-func init() {
-	registerDecoder(ofFiles, func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) int {
-		for part := range slices.Chunk(b.Records, observe.Together) {
-			d.File(part, pass)
-		}
-		return len(b.Records)
-	})
-}
+var decodesFiles = registerDecoder("files", func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) int {
+	for part := range slices.Chunk(b.Records, observe.Together) {
+		d.File(part, pass)
+	}
+	return len(b.Records)
+})
 
 // fileSource is a source of files.
 type fileSource struct {
@@ -61,5 +57,5 @@ func (f fileSource) values() []string {
 }
 
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return connectors.Read(s, f.Source), transforms.Registered{Name: ofFiles, Setting: settingText(decoding{f.Format, f.fields, f.Once()})}
+	return connectors.Read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.Once()})
 }

@@ -18,17 +18,13 @@ import (
 	"hafvf/transforms"
 )
 
-const ofSeries = "series" // the name of the decoder
-
-func init() {
-	registerDecoder(ofSeries, func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) (records int) {
-		d.Series(b.Series, func(found []observe.Decoded) {
-			records += len(found)
-			pass(found)
-		})
-		return records
+var decodesSeries = registerDecoder("series", func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) (records int) {
+	d.Series(b.Series, func(found []observe.Decoded) {
+		records += len(found)
+		pass(found)
 	})
-}
+	return records
+})
 
 // querySource is a source that asks Prometheus.
 type querySource struct{ promio.Source }
@@ -48,7 +44,7 @@ func (q querySource) describe() string {
 }
 
 func (q querySource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return promio.Read(s, q.Source), transforms.Registered{Name: ofSeries, Setting: settingText(decoding{Fields: config.Fields{Zone: "UTC"}})}
+	return promio.Read(s, q.Source), decodesSeries(decoding{Fields: config.Fields{Zone: "UTC"}})
 }
 
 // lookAttempts is how often who looks at the past asks a server that answers in part.

@@ -88,8 +88,8 @@ type decoder[B any] struct {
 // records there are.
 type batchDecode[B any] func(d *observe.Decoder, batch B, pass func([]observe.Decoded)) (records int)
 
-// registerDecoder names the decoder of a source's batches. Its setting is a decoding.
-func registerDecoder[B any](name string, each batchDecode[B]) {
+// registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
+func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
 	transforms.Register(name, func(ctx context.Context, text string) transforms.Decoder {
 		setting := settingOf[decoding](text)
 		p := parserOfFields(setting.Fields)
@@ -102,6 +102,9 @@ func registerDecoder[B any](name string, each batchDecode[B]) {
 		}
 		return d
 	})
+	return func(d decoding) transforms.Registered {
+		return transforms.Registered{Name: name, Setting: settingText(d)}
+	}
 }
 
 func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (n int) {

@@ -18,20 +18,18 @@ import (
 	"hafvf/transforms"
 )
 
-const (
-	ofTopics = "topics" // the name of the decoder
-	// payloadClock is the name of the clock that reads the time in a record's value. Its
-	// setting is that of parserOf.
-	payloadClock = "payload"
-)
+var decodesTopics = registerDecoder("topics", func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) int {
+	for part := range slices.Chunk(b.Records, observe.Together) {
+		pass(d.Topic(part))
+	}
+	return len(b.Records)
+})
+
+// payloadClock is the name of the clock that reads the time in a record's value. Its
+// setting is that of parserOf.
+const payloadClock = "payload"
 
 func init() {
-	registerDecoder(ofTopics, func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) int {
-		for part := range slices.Chunk(b.Records, observe.Together) {
-			pass(d.Topic(part))
-		}
-		return len(b.Records)
-	})
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		p.RefuseDays()
@@ -93,5 +91,5 @@ func (t topicSource) describe() string {
 }
 
 func (t topicSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return kafkaio.ReadBatches(s, t.Source), transforms.Registered{Name: ofTopics, Setting: settingText(decoding{Fields: t.Fields, Unseen: true})}
+	return kafkaio.ReadBatches(s, t.Source), decodesTopics(decoding{Fields: t.Fields, Unseen: true})
 }

@@ -138,7 +138,7 @@ type Origin interface {
 	checkFlink(d *decoder)            // refuses what the runner flink cannot do
 }
 
-// origins declare the kinds of source, one a row. A kind is in no other place of this package.
+// origins declare the kinds of source, one a row.
 var origins = []func(*Source) []key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
 func (s *Source) keys() (all []key) {
