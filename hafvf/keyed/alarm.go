@@ -111,6 +111,7 @@ type decider struct {
 	zone        *time.Location // of the times in messages
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
 	moves       bool           // the autoregressive view found the last step the least usual
+	stuck       bool           // equal values in a row were the least usual
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
@@ -242,6 +243,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 		s.lately[i].add(at, v, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
+	d.stuck = step.Stuck
 	d.moves = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
 		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
@@ -331,7 +333,7 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	standardised := s.standard != nil
 	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
 	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
-	b = compact.AppendFlags(b, standardised, same)
+	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
 	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
 	}
@@ -368,7 +370,7 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	fingerprint := r.fingerprint()
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()
-	standardised, same, _ := r.Flags()
+	standardised, same, repeats := r.Flags()
 	if s.lasting.lasts {
 		s.lasting.read(r)
 	}
@@ -431,6 +433,6 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 		}
 	}
 	s.pace = d.cfg.PaceOf(s.step)
-	s.profile, err = d.profile(&s).Decode(r.B)
+	s.profile, err = d.profile(&s).Decode(r.B, repeats)
 	return s, err
 }

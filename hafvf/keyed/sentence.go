@@ -71,18 +71,25 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	switch {
 	case !seen:
 		what += " " + is + expected
-	case lately.returns(a.Size):
+	case lately.returns(a.Size) && !t.chain.decider.stuck:
 		what += " is back to usual" + now + expected
-	case lately.equal >= stuck:
+	case lately.equal >= stuck || t.chain.decider.stuck:
 		values := fmt.Sprintf("%d equal values", lately.equal)
 		if !lately.repeat.IsZero() {
 			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)
 		}
 		what += fmt.Sprintf(" has been %.4g for %s", x, values)
-		if unremarkable(a.Size) {
-			expected = fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
+		rare := t.chain.decider.stuck
+		switch {
+		case unremarkable(a.Size) && rare:
+		case unremarkable(a.Size):
+			what += fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
+		default:
+			what += expected
 		}
-		what += expected
+		if rare {
+			what += "; equal values in a row are rare here"
+		}
 	case lately.n > 1 && !lately.gap:
 		side, since := "below", fmt.Sprintf("for %d observations", lately.n)
 		if lately.side > 0 {

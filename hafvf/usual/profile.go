@@ -40,6 +40,9 @@ const (
 	fastBehind        = .3 // of the score by the last value alone
 	movePart          = .5 // at most, of the score by a move
 	moveAhead         = 1. // of a new value's score, at most, where values repeat
+	leastSingle       = 3. // of the score by the last value alone, from which a move counts as a whole
+	singleBehind      = 5. // of the score by a move
+	mostSingle        = 4. // that it adds
 	calm              = 1. // surprise of a value that is not unusual
 )
 
@@ -143,6 +146,7 @@ type ViewStep struct {
 type ProfileStep struct {
 	Score float64
 	Fast  float64    // the score of the last view's surprise alone
+	Stuck bool       // the score is that of equal values in a row
 	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
 	// Mean and SD are what the level and the seasons let expect of each coordinate, before
 	// it was seen. SD is infinite before the first observation. They are valid until the
@@ -212,6 +216,8 @@ const (
 	viewLen
 )
 
+const aloneLen = tailLen + moveLen + repeatsLen
+
 func (p *Profile) order() int { return p.size - p.common }
 
 // kept is the number of last values that are kept: those of the ar view, and at least one.
@@ -243,23 +249,24 @@ func (p *Profile) view(s State, i int) []float64 {
 	return s[at : at+viewLen]
 }
 
-// alone are tail and move, the parts of a state whose scores are of one observation.
-func (p *Profile) alone(s State) (tail, move) {
-	s = s[p.moments.len()+1+p.views*viewLen:]
-	return tail(s[:tailLen]), move(s[tailLen : tailLen+moveLen])
+// alone are tail, move and repeats, the parts of a state whose scores need no mean over several
+// observations.
+func (p *Profile) alone(s State) (tail, move, repeats) {
+	s = s[p.moments.len()+1+p.views*viewLen:][:aloneLen]
+	return tail(s[:tailLen]), move(s[tailLen:][:moveLen]), repeats(s[tailLen+moveLen:])
 }
 
 func (p *Profile) coordinate(s State, i int) coordinateState {
 	n := p.coordinateLen()
-	c := s[p.moments.len()+1+p.views*viewLen+tailLen+moveLen+i*n:][:n]
+	c := s[p.moments.len()+1+p.views*viewLen+aloneLen+i*n:][:n]
 	last := c[p.size+1:]
 	return coordinateState{all: c, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
-// StateLen is the number of floats in a state: 164 for one coordinate under
-// DefaultProfile, and 18 with the level view alone.
+// StateLen is the number of floats in a state: 169 for one coordinate under
+// DefaultProfile, and 23 with the level view alone.
 func (p *Profile) StateLen() int {
-	return p.moments.len() + 1 + p.views*viewLen + tailLen + moveLen + p.dim*p.coordinateLen()
+	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen()
 }
 
 // NewState returns the state of a stream before its first observation.
@@ -290,7 +297,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 		for i := range y {
 			p.mean[i], p.sd[i] = math.NaN(), math.NaN()
 		}
-		return ProfileStep{math.NaN(), math.NaN(), p.steps, p.mean, p.sd}
+		return ProfileStep{math.NaN(), math.NaN(), false, p.steps, p.mean, p.sd}
 	}
 	sums := p.sums(s)
 	before := sums[0] // the weight of the observations so far
@@ -328,17 +335,18 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 		sum += step.Score
 		most = max(most, step.Surprise)
 	}
-	tail, move := p.alone(s)
+	tail, move, repeats := p.alone(s)
 	fast := tail.update(p.steps[p.views-1].Surprise, before)
 	score := max(sum/float64(p.views), fast-fastBehind)
 
 	share := move.repeats(before)
+	stuck := repeats.update(repeated, before, move[moveNew], share) - stuckBehind
 	part := movePart * pace.slow * (1 - share*share)
 	moved := 0.
 	if repeated {
 		move.forget()
 	} else {
-		moved = move.update(sizes, share, part > 0 || share > 0)
+		moved = move.update(sizes, share, part > 0 || share > 0 || pace.single)
 	}
 	round(p.surprises(s))
 	score = (1-part)*score + part*moved
@@ -349,7 +357,13 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	case most < calm:
 		limit = min(score, 0)
 	}
-	return ProfileStep{(1-share)*score + share*limit, fast, p.steps, p.mean, p.sd}
+	score = (1-share)*score + share*limit
+	d := ProfileStep{score, fast, stuck >= max(score, calm), p.steps, p.mean, p.sd}
+	d.Score = max(score, stuck)
+	if pace.single && fast >= leastSingle {
+		d.Score = max(d.Score, min(moved-singleBehind, d.Score+mostSingle))
+	}
+	return d
 }
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
@@ -515,8 +529,8 @@ func (p *Profile) Valid(s State) error {
 	for _, m := range sums {
 		ok = ok && math.Abs(m) <= n*slack
 	}
-	tail, move := p.alone(s)
-	ok = ok && tail.valid(n) && move.valid(n)
+	tail, move, repeats := p.alone(s)
+	ok = ok && tail.valid(n) && move.valid(n) && repeats.valid(n)
 	for i := range p.views {
 		v := p.view(s, i)
 		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&

@@ -59,18 +59,38 @@ func (p *Profile) Append(b []byte, s State) []byte {
 		binary.LittleEndian.PutUint64(b[at:], uint64(int64(m*perQuantum)))
 		at += momentBytes
 	}
-	return b[:end]
+	if b = b[:end]; p.Repeats(s) {
+		_, _, repeats := p.alone(s)
+		b = compact.AppendPacked(b, repeats)
+	}
+	return b
 }
 
-// Decode reads what Append wrote. The error says why b is not a state of the profile.
-func (p *Profile) Decode(b []byte) (State, error) {
+// Repeats reports whether a value of the stream has come twice in a row. The encoded state then has
+// more.
+func (p *Profile) Repeats(s State) bool {
+	_, _, repeats := p.alone(s)
+	return slices.Max(repeats) > 0
+}
+
+// Decode reads what Append wrote of a state of which Repeats reports the same. The error says why b is
+// not a state of the profile.
+func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	s := p.NewState()
 	n := 1
 	p.exact(s, func(v []float64) { n += len(v) })
 	var stack [64]float64
 	exact := slices.Grow(stack[:0], n)[:n]
 	r := compact.Reader{B: b}
-	if r.Packed(exact); r.Bad || len(r.B) != p.storedLen(s) {
+	stored := p.storedLen(s)
+	if r.Packed(exact); r.Bad || len(r.B) < stored {
+		return nil, errCorrupt
+	}
+	last := compact.Reader{B: r.B[stored:]}
+	if _, _, all := p.alone(s); repeats {
+		last.Packed(all)
+	}
+	if last.Bad || len(last.B) > 0 {
 		return nil, errCorrupt
 	}
 	sums := p.sums(s)
@@ -104,7 +124,7 @@ func (p *Profile) storedLen(s State) int {
 // exact calls each with the parts of a state that are stored as they are, but n.
 func (p *Profile) exact(s State, each func([]float64)) {
 	each(s[p.moments.len():][:1])
-	_, move := p.alone(s)
+	_, move, _ := p.alone(s)
 	each(move)
 	order := p.order()
 	for i := range p.dim {

@@ -32,7 +32,7 @@ func TestProfileIsStored(t *testing.T) {
 				t.Fatalf("score %v, want %v", got.Score, step.Score)
 			}
 			other.Update(foreign, anyPace, at.Add(-time.Hour), make([]float64, p.dim))
-			again, err := p.Decode(p.Append(nil, s))
+			again, err := p.Decode(p.Append(nil, s), p.Repeats(s))
 			if err != nil || !equalBits(s, again) {
 				t.Fatalf("%v: %v became %v", err, s, again)
 			}
