@@ -28,8 +28,7 @@ const (
 	mostRest   = 60
 	untimedDay = 1440.           // observations, of a stream without times that isn't slow
 	fineStep   = 2 * time.Minute // at most: an incident of a few minutes is short
-	singleStep = 15 * time.Minute
-	slowBudget = 480. // P from which on down a stream is slow
+	slowBudget = 480.            // P from which on down a stream is slow
 	leastSlow  = .02
 )
 
@@ -53,7 +52,6 @@ type Pace struct {
 	rest       float64 // observations
 	half, four float64 // observations of half a day and of four days, whole
 	fine       bool    // the step is at most two minutes
-	single     bool    // and from there to a quarter of an hour
 }
 
 // NewPace makes the pace of a stream with a budget of so many observations per alarm, at
@@ -75,7 +73,7 @@ func NewPace(budget float64, step time.Duration, rest int) (Pace, error) {
 	switch {
 	case step > 0:
 		day = float64(24*time.Hour) / float64(step)
-		p.fine, p.single = step <= fineStep, step >= fineStep && step <= singleStep
+		p.fine = step <= fineStep
 	case p.slow > 0:
 		day = budget / 7
 	}

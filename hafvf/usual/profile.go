@@ -40,9 +40,6 @@ const (
 	fastBehind        = .3 // of the score by the last value alone
 	movePart          = .5 // at most, of the score by a move
 	moveAhead         = 1. // of a new value's score, at most, where values repeat
-	leastSingle       = 3. // of the score by the last value alone, from which a move counts as a whole
-	singleBehind      = 5. // of the score by a move
-	mostSingle        = 4. // that it adds
 	calm              = 1. // surprise of a value that is not unusual
 )
 
@@ -346,7 +343,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	if repeated {
 		move.forget()
 	} else {
-		moved = move.update(sizes, share, part > 0 || share > 0 || pace.single)
+		moved = move.update(sizes, share, part > 0 || share > 0)
 	}
 	round(p.surprises(s))
 	score = (1-part)*score + part*moved
@@ -360,9 +357,6 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	score = (1-share)*score + share*limit
 	d := ProfileStep{score, fast, stuck >= max(score, calm), p.steps, p.mean, p.sd}
 	d.Score = max(score, stuck)
-	if pace.single && fast >= leastSingle {
-		d.Score = max(d.Score, min(moved-singleBehind, d.Score+mostSingle))
-	}
 	return d
 }
 
