@@ -112,6 +112,8 @@ type decider struct {
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
 	moves       bool           // the autoregressive view found the last step the least usual
 	stuck       bool           // equal values in a row were the least usual
+	farther     bool           // the last step was as far again from what was usual before an alarm
+	distances   []float64      // of before.away
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
@@ -126,7 +128,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), categories: categories, counted: counted, zone: zone,
+		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},
 	}
@@ -187,6 +189,7 @@ type decisions struct {
 	last     time.Time     // of the last alarm
 	lately   []stretch     // of every output
 	lasting  lasting
+	before   before // that alarm, or one whose values have stayed
 }
 
 type timedValues struct {
@@ -201,6 +204,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i] = math.NaN(), math.NaN()
 	}
+	d.farther = false
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -211,12 +215,13 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		score = math.NaN() // a category is not unusual by itself; its rate is, where it changes
 		if !(d.categories && d.single) {
 			score = d.score(s, at, y)
+			score = d.since(s, at, y, score)
 		}
 		alarm := usual.NewAlarm(s.pace)
 		if !d.cfg.Lasting {
 			return alarm.Update(s.alarm, score, change, permit), score
 		}
-		return alarm.Follow(s.alarm, score, d.usual.side(y), change, permit), score
+		return alarm.Follow(s.alarm, score, d.usual.side(y), change, d.farther, permit), score
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
@@ -334,6 +339,10 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
 	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
 	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
+	b = compact.AppendFlags(b, s.before.kept())
+	if s.before.kept() {
+		b = s.before.append(b, clock)
+	}
 	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
 	}
@@ -371,6 +380,11 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()
 	standardised, same, repeats := r.Flags()
+	if !r.former {
+		if kept, _, _ := r.Flags(); kept {
+			s.before.read(r, d.outputs)
+		}
+	}
 	if s.lasting.lasts {
 		s.lasting.read(r)
 	}
@@ -380,7 +394,11 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	}
 	if alarms {
 		s.alarm = usual.Alarm{}.NewState()
-		r.Packed(s.alarm)
+		known := s.alarm
+		if r.former {
+			known = s.alarm[:len(s.alarm)-1]
+		}
+		r.Packed(known)
 	}
 	if standardised {
 		s.standard = make([]float64, 2*d.outputs)
@@ -408,7 +426,7 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 		}
 	}
 	if fingerprint != d.fingerprint {
-		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil
+		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // the moments before are of other seasons
 	}
 	if s.step < 0 || len(s.warmUp) >= d.warmUp {
 		return s, errDecisions

@@ -260,7 +260,11 @@ func (e *Entity) turnBack() {
 
 // formatTag begins every encoded entity. Those of former formats begin with 0, 1 or another tag.
 // The tags are no heads of cells, see package states.
-const formatTag = 8
+const formatTag = 9
+
+// formerTag is that of states of the format before, which are read: they lack what was usual before an
+// alarm, and the last entry of an alarm.
+const formerTag = 8
 
 // errFormat is the error of a state of a former format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
@@ -401,7 +405,8 @@ func (r *reader) buffer() Entity {
 
 // head reads what stands before that.
 func (r *reader) head() Entity {
-	if r.Byte() != formatTag {
+	tag := r.Byte()
+	if r.former = tag == formerTag; tag != formatTag && !r.former {
 		r.Fail()
 	}
 	if len(r.B) > 0 && r.B[0] == intervalsTag {
@@ -458,7 +463,7 @@ func (est *Estimator) decodeEntity(key string, b []byte) (Entity, error) {
 
 // beginEntity decodes an entity up to what its filters know, which Track.rest reads.
 func (est *Estimator) beginEntity(key string, r *reader) (e Entity, err error) {
-	if len(r.B) > 0 && r.B[0] != formatTag {
+	if len(r.B) > 0 && r.B[0] != formatTag && r.B[0] != formerTag {
 		return e, errFormat
 	}
 	e = r.buffer()

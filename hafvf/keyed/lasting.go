@@ -22,7 +22,7 @@ type lasting struct {
 	peak  peak
 
 	// Since the last unusual observation: how many there are, and the sum of their distances from
-	// usual, standard deviations in the output of the peak.
+	// what was usual before the alarm, standard deviations in the output of the peak.
 	calm, sum float64
 }
 
@@ -39,8 +39,9 @@ type peak struct {
 // chain. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	l := &t.decisions.lasting
-	if !t.chain.decider.cfg.Lasting {
-		*l = lasting{}
+	decider, was := t.chain.decider, &t.decisions.before
+	if !decider.cfg.Lasting {
+		*l, *was = lasting{}, before{}
 		return
 	}
 	if l.lasts {
@@ -50,8 +51,8 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 			if l.calm++; l.calm == 1 {
 				l.back = e.Time
 			}
-			if z := t.chain.decider.distance(l.peak.output); !math.IsNaN(z) {
-				l.sum += z
+			if was.kept() {
+				l.sum += decider.distances[l.peak.output]
 			}
 		}
 		if d.Ended {
@@ -59,17 +60,20 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 			*l = lasting{}
 		}
 	}
+	switch {
+	case e.Alarm != nil && decider.farther:
+		was.again()
+	case e.Alarm != nil && !math.IsNaN(decider.usual.Mean[0]) && (!l.lasts || e.Alarm.Size*was.told < 0):
+		was.begin(e.Time, decider.usual, e.Alarm.Output, decider.usual.size(decider.y, e.Alarm.Output))
+	case !l.lasts && was.kept() && math.Abs(was.level) < 1:
+		*was = before{}
+	}
 	if e.Alarm != nil && !l.lasts {
 		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
 	}
 	if l.lasts {
 		t.note(l, e)
 	}
-}
-
-// distance is that of the last value of an output from usual, in standard deviations.
-func (d *decider) distance(output int) float64 {
-	return (d.y[output] - d.usual.Mean[output]) / d.usual.SD[output]
 }
 
 // note notes an observation of the alarm that lasts.
@@ -126,15 +130,14 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 	return a
 }
 
-// stays is the side of usual on which the values still lie that have raised the alarm: the profile
-// has become used to them. It is empty if they have returned, that is if their mean is less than half
-// a standard deviation away, or less than two of its own.
+// stays is the side of what was usual before the alarm on which the values still lie: the profile has
+// become used to them. It is empty if they have returned, that is if their mean is less than half a
+// standard deviation away, or less than two of its own.
 func (l *lasting) stays() string {
-	mean := math.Copysign(l.sum/l.calm, l.sum*l.peak.size)
-	switch {
-	case !(mean >= max(.5, 2/math.Sqrt(l.calm))):
+	switch mean := l.sum / l.calm; {
+	case !(math.Abs(mean) >= max(.5, 2/math.Sqrt(l.calm))):
 		return ""
-	case l.peak.size > 0:
+	case mean > 0:
 		return "above"
 	}
 	return "below"

@@ -9,7 +9,8 @@ import (
 // A reader reads what states and records consist of.
 type reader struct {
 	compact.Reader
-	clock time.Time // of the entity, which other times are near to
+	clock  time.Time // of the entity, which other times are near to
+	former bool      // the state has the format before
 	// Of an entity with intervals, as buffer has found them:
 	waiting   span
 	intervals string

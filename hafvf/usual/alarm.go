@@ -20,6 +20,8 @@ const (
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
 	headroom         = 8.    // the largest debt, in alarms, at which another may be raised
+	reserve          = 3.    // of it, for what is gross
+	gross            = 5.    // of a score, over the threshold
 	commitForgetting = .9998 // of the frequency of commits, per observation
 	firstDays        = 2.    // by which the threshold is higher at first
 	window           = 61    // observations, of which one has to be unusual where a change alarms
@@ -39,8 +41,8 @@ const (
 //
 //	b ← max(0, b − 1/P),  k ← v·k
 //	threshold T = log₁₀ P + e + (1 − w/2)·b
-//	novelty alarm where b ≤ 8 and q ≥ T
-//	change alarm  where b ≤ 8, a change is committed to, and k·P ≤ t + P
+//	novelty alarm where b ≤ 5 and q ≥ T, or b ≤ 8 and q ≥ T + 5
+//	change alarm  where b ≤ 5, a change is committed to, and k·P ≤ t + P
 //	k ← k + 1     where a change is committed to
 //	b ← b + 1     where an alarm is raised
 //
@@ -49,12 +51,13 @@ const (
 // change raises no alarm in the first half day, none in the 60 observations after an
 // alarm, and none without a score of at least (1 + w)/2·log₁₀ P in the last 61
 // observations, unless its own observation has no score: streams of single categories have
-// none at all. No alarm is raised in the rest after another. A commit there belongs to the
-// same incident.
+// none at all. No alarm is raised in the rest after another, but as Follow says. A commit there belongs
+// to the same incident.
 //
 // Just before an alarm of either kind b ≤ 8. An alarm adds 1 to b, and an
 // observation takes at most 1/P off. Hence the first n observations of a stream
-// raise at most n/P + 9 alarms, whatever the scores and the commits are.
+// raise at most n/P + 9 alarms, whatever the scores and the commits are. Three of the nine are a
+// reserve for what is gross: other alarms stop at n/P + 6.
 //
 // An Alarm holds settings only. It is immutable and safe for concurrent use. The zero Alarm
 // makes and checks states, and decides nothing.
@@ -74,6 +77,7 @@ const (
 	atTold    // the highest score of what the last alarm has told
 	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm
+	atResting // the last observation that an alarm held back, after it was back to usual
 	alarmLen
 )
 
@@ -84,7 +88,11 @@ type Decision struct {
 	// and one would be raised with b = 0. An incident has many such observations. Only the
 	// first is muted, and those that follow a muted one by more than the rest. A score that
 	// rises on may raise an alarm after all.
-	Muted     bool
+	Muted bool
+	// Resting reports that an alarm before it alone stands against an alarm: the stream was back to
+	// usual, and one would be raised with b = 0. Of a deviation that comes back only the first
+	// observation is resting, and those that follow such ones by the rest or more.
+	Resting   bool
 	Threshold float64 // T
 	// Of an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
 	// the alarm has ended with it.
@@ -110,30 +118,32 @@ func (a Alarm) NewState() State { return make(State, alarmLen) }
 // Update allocates nothing. It panics where the state has the wrong length.
 func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) Decision {
 	if len(s) == alarmLen {
-		clear(s[atUnusual:])
+		s[atUnusual], s[atTold], s[atSide] = 0, 0, 0
 	}
-	return a.update(s, q, change, permit, func(AlarmKind) bool { return true })
+	return a.update(s, q, 0, change, false, false, permit)
 }
 
 // Follow is Update for a stream whose alarms last. An alarm begins, and ends when half as many
 // observations in a row as the rest has have had a score below 1, which nine in ten have when
-// all is as usual. An alarm that is due before that belongs to the first one: it is not raised,
-// costs no budget and is not muted, unless it says something else. That is so
+// all is as usual. Its rest ends with it. An alarm that is due before that belongs to the first one: it
+// is not raised, costs no budget and is not muted, unless it says something else. That is so
 //
 //	where q ≥ 3 + the highest score of the last alarm, and of its rest until an observation is usual
-//	of a novelty on the other side of usual than the last alarm
+//	of a novelty on the other side of usual than the last alarm, once an observation was usual, or if
+//	no score since has been higher
+//	of a novelty that is farther
 //
-// The side of the observation is 1 if its value is far above what is usual, −1 if it is far
-// below, and else 0, which is no side.
+// What says nothing else is Resting if it has come back after an observation that was usual, or lies on
+// the other side. The side of the observation is 1 if its value is far above what is usual, −1 if it is
+// far below, and else 0, which is no side. An observation that is farther is as far again from what was
+// usual before the alarm: a novelty is due whatever its score.
 //
-// What Follow raises Update could raise, so that the bound holds.
-func (a Alarm) Follow(s State, q float64, side int, change bool, permit func(AlarmKind) bool) Decision {
+// The bound holds, as no alarm is raised with a larger debt than Update may have.
+func (a Alarm) Follow(s State, q float64, side int, change, farther bool, permit func(AlarmKind) bool) Decision {
 	on := float64(side)
-	d := a.update(s, q, change, permit, func(due AlarmKind) bool {
-		return q >= s[atTold]+muchWorse || due == NoveltyAlarm && on*s[atSide] < 0
-	})
+	d := a.update(s, q, on, change, farther, true, permit)
 	if d.Alarm != NoAlarm {
-		s[atUnusual], s[atTold], s[atRising], s[atSide] = s[atCount], told(s[atTold], q), 1, on
+		s[atUnusual], s[atTold], s[atSide] = s[atCount], told(s[atTold], q), on
 	}
 	return d
 }
@@ -153,8 +163,6 @@ func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
 	}
 	if d.Unusual = q >= usualScore; d.Unusual {
 		s[atUnusual] = s[atCount]
-	} else {
-		s[atRising] = 0
 	}
 	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
 		d.Ended = true
@@ -167,8 +175,8 @@ func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
 	return true
 }
 
-// update is Update, where an alarm while another lasts is raised if it is another one.
-func (a Alarm) update(s State, q float64, change bool, permit func(AlarmKind) bool, other func(due AlarmKind) bool) (d Decision) {
+// update is Update or, if alarms last, Follow.
+func (a Alarm) update(s State, q, side float64, change, farther, lasting bool, permit func(AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
@@ -197,26 +205,36 @@ func (a Alarm) update(s State, q float64, change bool, permit func(AlarmKind) bo
 		s[atCommits]++
 		if rare && n > p.half && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
 			due = ChangeAlarm
-			if debt <= headroom {
+			if debt <= headroom-reserve {
 				d.Alarm = ChangeAlarm
 			}
 		}
 	}
-	if q >= free && (permit == nil || permit(NoveltyAlarm)) {
+	if (q >= free || farther) && (permit == nil || permit(NoveltyAlarm)) {
 		due = NoveltyAlarm
-		if debt <= headroom && q >= d.Threshold {
+		if debt <= headroom-reserve && (q >= d.Threshold || farther) || debt <= headroom && q >= d.Threshold+gross {
 			d.Alarm = NoveltyAlarm
 		}
 	}
-	if a.lasts(s, &d, q, resting) && !other(due) {
-		d.Alarm, due = NoAlarm, NoAlarm
+	if !(q >= usualScore) {
+		s[atRising] = 0
+	}
+	held, turned := resting, side*s[atSide] < 0
+	if lasting && a.lasts(s, &d, q, resting) {
+		held = !farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (s[atRising] == 0 || q >= s[atTold]))
+	} else if lasting {
+		held = false
 	}
 	switch {
-	case resting:
+	case held:
 		d.Alarm = NoAlarm
+		if due != NoAlarm && (s[atRising] == 0 || turned) {
+			d.Resting = !within(atResting, max(1, p.rest))
+			s[atResting] = n
+		}
 	case d.Alarm != NoAlarm:
 		s[atDebt]++
-		s[atAlarm] = n
+		s[atAlarm], s[atRising], s[atResting] = n, 1, 0
 	case due != NoAlarm && !within(atMuted, p.rest+1):
 		d.Muted = true
 		s[atMuted] = n
@@ -251,8 +269,9 @@ func (a Alarm) Valid(s State) error {
 	const most = 1/(1-commitForgetting) + 1 // of k
 	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
-	for _, v := range s[atCount : atUnusual+1] {
-		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]
+	for i, v := range s[atCount:] {
+		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
+		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
 	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1)
 	if !ok {

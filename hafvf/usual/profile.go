@@ -129,6 +129,7 @@ type Profile struct {
 	steps      []ViewStep
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
+	season     []float64 // of Seasonal
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -181,7 +182,7 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
-	p.mean, p.sd = make([]float64, p.dim), make([]float64, p.dim)
+	p.mean, p.sd, p.season = make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim)
 	return p, nil
 }
 
@@ -358,6 +359,31 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	d := ProfileStep{score, fast, stuck >= max(score, calm), p.steps, p.mean, p.sd}
 	d.Score = max(score, stuck)
 	return d
+}
+
+// Seasonal returns how much the seasons raise what is usual of each coordinate from one time to
+// another, as the stream has shown until now. It is valid until the next call.
+func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
+	clear(p.season)
+	if len(p.seasons) == 0 || from.IsZero() {
+		return p.season
+	}
+	u, before := p.u[:p.common], p.v[:p.common]
+	seasonal(u[1:], p.seasons, p.zone, from)
+	copy(before, u)
+	seasonal(u[1:], p.seasons, p.zone, to)
+	for i := range u {
+		u[i] -= before[i]
+	}
+	p.moments.expand(p.shared, p.sums(s))
+	p.factorize(p.shared, 0, p.common)
+	p.substitute(p.v, u, 0, p.common)
+	u[0] = 1
+	for i := range p.season {
+		p.substitute(p.zeta, p.coordinate(s, i).h, 0, p.common)
+		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
+	}
+	return p.season
 }
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
