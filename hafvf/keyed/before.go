@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"hafvf/internal/compact"
@@ -79,11 +78,11 @@ func (b *before) farther(z float64, rest int) bool {
 	return b.n >= float64(rest) && beyond(z) && beyond(b.level)
 }
 
-// begin keeps what is usual at an alarm of an output.
-func (b *before) begin(at time.Time, usual Moments, output int, size float64) {
-	*b = before{usual: Moments{slices.Clone(usual.Mean), slices.Clone(usual.SD)}, at: at, output: output}
-	if math.Abs(size) >= far {
-		b.told, b.times = float64(float32(max(-farthest, min(size, farthest)))), 1
+// tell notes an alarm of the output at a distance, from which on it is followed.
+func (b *before) tell(distance float64) {
+	b.told, b.times, b.level, b.n = 0, 0, 0, 0
+	if math.Abs(distance) >= far {
+		b.told, b.times = float64(float32(max(-farthest, min(distance, farthest)))), 1
 		b.level = b.told
 	}
 }

@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,8 +64,11 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	switch {
 	case e.Alarm != nil && decider.farther:
 		was.again()
-	case e.Alarm != nil && !math.IsNaN(decider.usual.Mean[0]) && (!l.lasts || e.Alarm.Size*was.told < 0):
-		was.begin(e.Time, decider.usual, e.Alarm.Output, decider.usual.size(decider.y, e.Alarm.Output))
+	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
+		*was = before{usual: Moments{slices.Clone(decider.usual.Mean), slices.Clone(decider.usual.SD)}, at: e.Time, output: e.Alarm.Output}
+		was.tell(decider.usual.size(decider.y, e.Alarm.Output))
+	case e.Alarm != nil && was.kept() && decider.distances[was.output]*was.told < 0:
+		was.tell(decider.distances[was.output])
 	case !l.lasts && was.kept() && math.Abs(was.level) < 1:
 		*was = before{}
 	}

@@ -128,9 +128,9 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 // all is as usual. Its rest ends with it. An alarm that is due before that belongs to the first one: it
 // is not raised, costs no budget and is not muted, unless it says something else. That is so
 //
-//	where q ≥ 3 + the highest score of the last alarm, and of its rest until an observation is usual
-//	of a novelty on the other side of usual than the last alarm, once an observation was usual, or if
-//	no score since has been higher
+//	where q ≥ 3 + the highest score of the last alarm and of its rest, once an observation there was usual
+//	of a novelty on the other side of usual than the last alarm: in the rest once an observation was
+//	usual, or if no score since the alarm has been higher
 //	of a novelty that is farther
 //
 // What says nothing else is Resting if it has come back after an observation that was usual, or lies on
@@ -169,7 +169,7 @@ func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
 		clear(s[atUnusual:])
 		return false
 	}
-	if resting && s[atRising] == 1 {
+	if resting && (s[atRising] == 1 || q < s[atTold]+muchWorse) {
 		s[atTold] = told(s[atTold], q)
 	}
 	return true
@@ -221,7 +221,7 @@ func (a Alarm) update(s State, q, side float64, change, farther, lasting bool, p
 	}
 	held, turned := resting, side*s[atSide] < 0
 	if lasting && a.lasts(s, &d, q, resting) {
-		held = !farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (s[atRising] == 0 || q >= s[atTold]))
+		held = !farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atTold]))
 	} else if lasting {
 		held = false
 	}
