@@ -23,7 +23,10 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 	}
 	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
 	if s.Usual > 0 {
-		usually = fmt.Sprintf("usually every %s at this hour", message.Duration(roughly(s.Usual)))
+		usually = "usually every " + message.Duration(roughly(s.Usual))
+		if !s.Beat {
+			usually += " at this hour"
+		}
 	}
 	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, message.Clock(s.Since, at, zone), usually)
 }

@@ -31,6 +31,7 @@ type Silence struct {
 	Usual time.Duration // mean gap of the key at the hour of Since; 0 where that is not known
 	Zone  string        // of the times in messages, an IANA name; empty for UTC
 	Told  bool          // it was told while it lasted
+	Beat  bool          // Usual is the median gap of a regular key, whose hour is not known
 }
 
 // A Silent is a key that is silent, as Entity.Tell tells it, or was, as Entity.Ended does.
@@ -80,7 +81,7 @@ func (l *listener) speak(p *pulse, now time.Time, pays func() bool) *Silence {
 	if told != nil {
 		ended = told.Since.Add(told.Bound)
 	}
-	usually := l.gaps.Usual(&p.gaps, last)
+	usually, beat := l.gaps.Usual(&p.gaps, last)
 	if l.after == 0 {
 		ended = l.gaps.Next(&p.gaps, last, now, ended)
 	} else if told == nil && now.Sub(last) > l.after {
@@ -94,7 +95,7 @@ func (l *listener) speak(p *pulse, now time.Time, pays func() bool) *Silence {
 	case !pays():
 		return nil
 	}
-	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Zone: l.zone}
+	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Beat: beat, Zone: l.zone}
 }
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
@@ -112,9 +113,8 @@ func (l *listener) deadline(p *pulse, last time.Time) time.Time {
 // tell notes that the key's silence is told, unless the budget does not pay it, and reports
 // whether it is.
 func (l *listener) tell(p *pulse, pays func() bool) bool {
-	p.told = &Silence{
-		Since: p.last, Bound: l.deadline(p, p.last).Sub(p.last), Usual: l.gaps.Usual(&p.gaps, p.last), Zone: l.zone, Told: true,
-	}
+	p.told = &Silence{Since: p.last, Bound: l.deadline(p, p.last).Sub(p.last), Zone: l.zone, Told: true}
+	p.told.Usual, p.told.Beat = l.gaps.Usual(&p.gaps, p.last)
 	p.muted = !pays()
 	return !p.muted
 }
@@ -152,12 +152,12 @@ func (p *pulse) read(r *reader) {
 func appendSilence(b []byte, s *Silence) []byte {
 	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
 	b = compact.AppendString(binary.AppendVarint(b, int64(s.Usual)), s.Zone)
-	return compact.AppendFlags(b, s.Told)
+	return compact.AppendFlags(b, s.Told, s.Beat)
 }
 
 func (r *reader) silence() *Silence {
 	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
-	s.Told, _, _ = r.Flags()
+	s.Told, s.Beat, _ = r.Flags()
 	return s
 }
 

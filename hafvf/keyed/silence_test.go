@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestSilence(t *testing.T) {
 	own := Config{Silence: &SilenceConfig{}}
 	fixed := Config{Silence: &SilenceConfig{After: 10 * time.Minute}}
 	short := Config{Silence: &SilenceConfig{After: 90 * time.Second}}
-	since := time.Unix(5*day*60, 0).UTC()
+	night := func(i int) bool { return i%day > 600 && i%day < 1200 }
 	for name, c := range map[string]struct {
 		cfg   Config
 		times []time.Time
@@ -50,7 +51,8 @@ func TestSilence(t *testing.T) {
 		"a gap of 30 minutes":     {own, regular(6*day, away), 1},
 		"the same, fixed":         {fixed, regular(6*day, away), 1},
 		"few gaps so far":         {own, regular(12, func(i int) bool { return i > 6 && i < 11 }), 0},
-		"a first night":           {own, regular(2*day, func(i int) bool { return i > 600 && i < 1200 }), 0},
+		"a first night":           {own, regular(2*day, func(i int) bool { return i < day && night(i) }), 1},
+		"every night":             {own, regular(14*day, night), 1},
 		"single ones missing":     {own, regular(6*day, func(i int) bool { return i%10 == 5 }), 0},
 		"the same, fixed at 90 s": {short, regular(100, func(i int) bool { return i%10 == 5 }), 10},
 		"nobody asks":             {Config{}, regular(1000, nil), 0},
@@ -60,7 +62,11 @@ func TestSilence(t *testing.T) {
 			if len(got) != c.want {
 				t.Fatalf("%d silences, want %d: %v", len(got), c.want, got)
 			}
-			if c.want == 1 && (!got[0].Since.Equal(since) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
+			since := 5 * day
+			if strings.HasSuffix(name, "night") {
+				since = 600
+			}
+			if c.want == 1 && (!got[0].Since.Equal(time.Unix(60*int64(since), 0)) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
 				t.Errorf("%+v", got[0])
 			}
 		})
@@ -116,6 +122,10 @@ func TestSilenceSays(t *testing.T) {
 		if told.Message != want[i] {
 			t.Errorf("%q, want %q", told.Message, want[i])
 		}
+	}
+	s.Beat = true
+	if got, want := (&Silent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; usually every 1m1s."; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	s.Usual = 0
 	if got, want := (&Silent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {

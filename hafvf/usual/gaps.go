@@ -29,6 +29,12 @@ import (
 // hours is silent after four days, and a first night or weekend is no silence. A gap that
 // includes such hours does not teach the tail.
 //
+// The first days of a regular stream are another matter: where the mean distance of its gaps from
+// their median is below a fifth of the median, over 100 gaps of which none was as long as ten
+// medians, such an hour counts as the part of the bound that it is of ten medians, as long as that
+// hour is known on no day of the week. That ends with the first silence of a stream, or when all
+// hours of the day are known: a stream that stops every evening is silent once, and not each night.
+//
 // Silence is not learned as a part of the rhythm: the time of a gap beyond the bound does not
 // count, so that one outage leaves the slots as they are. The events that follow it may be
 // fewer: the pace g is that of the last hundred gaps where that is below ¾ of what the slots
@@ -60,6 +66,9 @@ const (
 	knownWeekday   = 1.5        // hours after which a slot is known
 	knownWeekend   = .75        // the same, of a Saturday or Sunday
 	firstHours     = 96.        // that are not known, and make a silence
+	beatGaps       = 100        // of a regular stream, and of the memory of its beat
+	beatSpread     = .2         // of the median, of a regular stream
+	beatSilence    = 10.        // medians that are not known, and make a silence of a regular stream
 	exposureUnit   = 1. / 12    // hours
 	tailFrom       = 3.         // u, nats
 	gapTailPrior   = 20.        // n at first
@@ -106,7 +115,31 @@ type Gaps struct {
 	paceGaps, expected float32 // of late: gaps, and events that the slots expect in them
 	pause              float32 // nats
 	pauseUntil         int64   // Unix seconds
+	beat               beat
 }
+
+// A beat is that of a stream in its first days; its zero value is that of any other. The estimates
+// are running ones: the k-th gap has the weight 1/k, and at least 1/beatGaps.
+type beat struct {
+	gaps           uint8   // k, up to beatGaps, since one that was as long as a silence
+	median, spread float32 // hours
+}
+
+// learn learns a gap. The median moves to it, by its weight at most.
+func (b *beat) learn(hours float64) {
+	median, spread := float64(b.median), float64(b.spread)
+	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < leastGaps && hours <= median/beatSilence {
+		*b = beat{1, float32(hours), 0}
+		return
+	}
+	b.gaps = min(b.gaps+1, beatGaps)
+	k := float64(b.gaps)
+	b.spread += float32((math.Abs(hours-median) - spread) / k)
+	b.median += float32(max(-median/k, min(hours-median, median/k)))
+}
+
+// regular reports whether the stream is.
+func (b *beat) regular() bool { return b.gaps == beatGaps && b.spread < beatSpread*b.median }
 
 // Next learns that an event at now follows one at last. It returns when the stream became
 // silent between them, zero if it did not. If told is not zero, that was known by then, and
@@ -144,8 +177,15 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
 	}
+	begins := g.n == 0
 	g.n = min(g.n+1, leastGaps)
 	m.expose(g, last, now, silent)
+	switch {
+	case !silent.IsZero() || g.knowsDay():
+		g.beat = beat{}
+	case begins || g.beat.gaps > 0:
+		g.beat.learn(now.Sub(last).Hours())
+	}
 	return silent
 }
 
@@ -169,11 +209,11 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 			sum = next
 			return true
 		}
-		rest := bound*(1-sum.unknown/firstHours) - sum.known
+		rest := bound*(1-sum.unknown) - sum.known
 		if x := g.slots[i].hours(); g.known(i) {
 			hours = x * math.Expm1(rest/(g.rate(i)*x)) / pace
 		} else {
-			hours = rest / bound * firstHours
+			hours = rest / bound * g.patience(i)
 		}
 		at = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
@@ -181,14 +221,18 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 	return at
 }
 
-// Usual is the mean gap in the hour of a time, 0 where that is not known.
-func (m *GapModel) Usual(g *Gaps, at time.Time) time.Duration {
+// Usual is the mean gap in the hour of a time. Where that is not known it is the median gap of a
+// stream that is regular in its first days, which beat reports, and 0 of any other.
+func (m *GapModel) Usual(g *Gaps, at time.Time) (gap time.Duration, beat bool) {
 	i, _ := m.slot(at)
 	rate := float64(g.slots[i].rate)
-	if !g.known(i) || rate < 1./mostHours {
-		return 0
+	switch {
+	case !g.known(i) && g.beat.regular():
+		return time.Duration(float64(time.Hour) * float64(g.beat.median)), true
+	case !g.known(i) || rate < 1./mostHours:
+		return 0, false
 	}
-	return time.Duration(float64(time.Hour) / rate)
+	return time.Duration(float64(time.Hour) / rate), false
 }
 
 // Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
@@ -206,7 +250,7 @@ type gapSize struct {
 	known    float64 // Λ of those that are known
 	expected float64 // events in the hours that have been seen, by their slots
 	unseen   bool    // there are others
-	unknown  float64 // hours
+	unknown  float64 // of the bound, for the hours that are not known
 }
 
 // add adds hours of slot i.
@@ -223,10 +267,33 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 			return
 		}
 	}
-	s.unknown += hours
+	s.unknown += hours / g.patience(i)
 }
 
-func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown/firstHours >= bound }
+func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
+
+// patience is how many hours as slot i, which is not known, make a silence.
+func (g *Gaps) patience(i int) float64 {
+	if g.beat.regular() && !g.knowsHour(i%slotsPerDay) {
+		return beatSilence * float64(g.beat.median)
+	}
+	return firstHours
+}
+
+// knowsHour reports whether an hour of the day is known on any day of the week.
+func (g *Gaps) knowsHour(hour int) bool {
+	return g.known(hour) || g.known(hour+slotsPerDay) || g.known(hour+2*slotsPerDay)
+}
+
+// knowsDay reports whether all hours of the day are known.
+func (g *Gaps) knowsDay() bool {
+	for hour := range slotsPerDay {
+		if !g.knowsHour(hour) {
+			return false
+		}
+	}
+	return true
+}
 
 // rate is that of slot i, per hour. It is bounded by those before and behind it: a higher one
 // may be that of a burst, and if it is not, what ends is told an hour later at most.
@@ -408,12 +475,25 @@ func (g *Gaps) Append(b []byte) []byte {
 			b = binary.BigEndian.AppendUint32(b, math.Float32bits(s.rate)|uint32(s.exposure))
 		}
 	}
-	b = append(b, g.n)
+	n := g.n
+	if g.beat.gaps > 0 {
+		n |= hasBeat
+	}
+	b = append(b, n)
 	for _, v := range g.floats() {
 		b = binary.BigEndian.AppendUint32(b, math.Float32bits(*v))
 	}
-	return binary.AppendVarint(b, g.pauseUntil)
+	b = binary.AppendVarint(b, g.pauseUntil)
+	if g.beat.gaps > 0 {
+		b = append(b, g.beat.gaps)
+		b = binary.BigEndian.AppendUint32(b, math.Float32bits(g.beat.median))
+		b = binary.BigEndian.AppendUint32(b, math.Float32bits(g.beat.spread))
+	}
+	return b
 }
+
+// hasBeat is the bit of the encoded number of gaps that says that a beat stands behind the rest.
+const hasBeat = 0x80
 
 func (g *Gaps) floats() [8]*float32 {
 	return [8]*float32{&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause}
@@ -448,7 +528,8 @@ func (g *Gaps) Read(b []byte) (rest []byte, err error) {
 	if len(b) == 0 {
 		return nil, corrupt
 	}
-	g.n, b = b[0], b[1:]
+	var beats bool
+	g.n, beats, b = b[0]&^hasBeat, b[0]&hasBeat != 0, b[1:]
 	for _, v := range g.floats() {
 		*v = math.Float32frombits(take())
 		ok = ok && valid(*v)
@@ -457,6 +538,16 @@ func (g *Gaps) Read(b []byte) (rest []byte, err error) {
 	if !ok || n <= 0 || g.n > leastGaps || g.n > 0 && (g.tailN < 1 || g.expected <= 0) {
 		return nil, corrupt
 	}
-	g.pauseUntil = until
-	return b[n:], nil
+	g.pauseUntil, b = until, b[n:]
+	if beats {
+		if len(b) == 0 {
+			return nil, corrupt
+		}
+		g.beat.gaps, b = b[0], b[1:]
+		g.beat.median, g.beat.spread = math.Float32frombits(take()), math.Float32frombits(take())
+		if v := g.beat; !ok || v.gaps == 0 || v.gaps > beatGaps || !valid(v.median) || v.median == 0 || !valid(v.spread) {
+			return nil, corrupt
+		}
+	}
+	return b, nil
 }

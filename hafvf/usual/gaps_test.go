@@ -30,11 +30,14 @@ var gapStreams = map[string]func(rng *rand.Rand) []time.Time{
 		})
 	},
 	"rare": func(rng *rand.Rand) []time.Time { return poisson(rng, func(int) float64 { return 1 }) },
-	"beat": func(rng *rand.Rand) (all []time.Time) {
-		for i := range gapWeeks * 7 * 24 * 60 {
-			all = append(all, monday.Add(time.Duration(i)*time.Minute+time.Duration(rng.IntN(2000))*time.Millisecond))
-		}
-		return all
+	"beat": func(rng *rand.Rand) []time.Time { return beats(rng, func(time.Time) bool { return true }) },
+	"weekdays": func(rng *rand.Rand) []time.Time {
+		return beats(rng, func(at time.Time) bool { return at.Weekday() != time.Saturday && at.Weekday() != time.Sunday })
+	},
+	"office beat": func(rng *rand.Rand) []time.Time {
+		return beats(rng, func(at time.Time) bool {
+			return at.Weekday() != time.Saturday && at.Weekday() != time.Sunday && at.Hour() >= 8 && at.Hour() < 18
+		})
 	},
 	// Every quarter of an hour or so, a burst of twenty events.
 	"bursts": func(rng *rand.Rand) (all []time.Time) {
@@ -83,6 +86,17 @@ func poisson(rng *rand.Rand, rate func(hour int) float64) (all []time.Time) {
 		r := rate(h)
 		for x := rng.ExpFloat64() / max(r, 1e-9); x < 1; x += rng.ExpFloat64() / r {
 			all = append(all, monday.Add(time.Duration((float64(h)+x)*3600e9)))
+		}
+	}
+	return all
+}
+
+// beats are events of a minute, where on holds.
+func beats(rng *rand.Rand, on func(time.Time) bool) (all []time.Time) {
+	for i := range gapWeeks * 7 * 24 * 60 {
+		at := monday.Add(time.Duration(i)*time.Minute + time.Duration(rng.IntN(2000))*time.Millisecond)
+		if on(at) {
+			all = append(all, at)
 		}
 	}
 	return all
@@ -147,18 +161,26 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A key that ends in its first hours is told after some days, and one that has shown less than
-// ten gaps never.
+// A key that ends in its first hours is told after some days, a regular one after ten beats, and
+// one that has shown less than ten gaps never.
 func TestGapsOfAYoungStream(t *testing.T) {
 	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
-	var g Gaps
-	at := monday
-	for i := range 600 {
-		next := at.Add(time.Minute)
-		m.Next(&g, at, next, time.Time{})
-		at = next
-		if deadline := m.Deadline(&g, at); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(at).Round(time.Second) != 96*time.Hour {
-			t.Fatalf("after %d gaps: %v", i+1, deadline.Sub(at))
+	for _, regular := range []bool{false, true} {
+		var g Gaps
+		at := monday
+		for i := range 600 {
+			next, want := at.Add(time.Minute), 96*time.Hour
+			switch {
+			case !regular:
+				next = next.Add(time.Duration(i%2) * time.Minute)
+			case i >= 99:
+				want = 10 * time.Minute
+			}
+			m.Next(&g, at, next, time.Time{})
+			at = next
+			if deadline := m.Deadline(&g, at); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(at).Round(time.Second) != want {
+				t.Fatalf("regular %t, after %d gaps: %v", regular, i+1, deadline.Sub(at))
+			}
 		}
 	}
 }
