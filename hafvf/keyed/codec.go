@@ -103,6 +103,9 @@ func appendObservation(b []byte, o *Observation) []byte {
 	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
 	b = compact.AppendString(b, o.Raw)
+	if o.Outside {
+		b[at] |= outsideBit
+	}
 	if !o.LogTime.IsZero() {
 		b[at] |= logTimeBit
 		b = compact.AppendTimeNear(b, o.LogTime, o.Time)
@@ -111,10 +114,11 @@ func appendObservation(b []byte, o *Observation) []byte {
 }
 
 // aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
-// time of the log stands at the end of an observation.
+// time of the log stands at the end of an observation, and outsideBit that it is Outside.
 const (
 	aggregatedBit = 0x80
 	logTimeBit    = 0x40
+	outsideBit    = 0x20
 )
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
@@ -139,6 +143,8 @@ func (r *reader) observationIn(x [][]float64) Observation {
 	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
 	o.Shape, o.Aggregated, o.Events = r.shape()
 	o.X, o.Raw = r.Vectors(x), r.Text()
+	o.Outside = o.Shape&outsideBit != 0
+	o.Shape &^= outsideBit
 	if o.Shape&logTimeBit != 0 {
 		o.Shape &^= logTimeBit
 		o.LogTime = r.TimeNear(o.Time)

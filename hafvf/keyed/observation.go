@@ -53,6 +53,8 @@ type Observation struct {
 	// Partial reports that the input ended before the interval. It raises no alarm: that there
 	// is less in it means nothing.
 	Partial bool
+	// Outside marks an observation for Entity.Outside, on its way to that.
+	Outside bool
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
 	Raw string

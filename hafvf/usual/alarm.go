@@ -257,6 +257,28 @@ func (a Alarm) Pay(s State) bool {
 	return true
 }
 
+// Raise raises an alarm of what has no score and is no observation, as no stream of the kind can show
+// it, and reports whether it does: where Pay pays, it is permitted, and neither an alarm rests nor one
+// of Raise lasts. It is unusual for an alarm that lasts. Before the first observation nothing is
+// raised. Raise panics where the state has the wrong length.
+func (a Alarm) Raise(s State, permitted bool) bool {
+	if len(s) != alarmLen {
+		panic(wrongState)
+	}
+	n := s[atCount]
+	resting := s[atAlarm] > 0 && n-s[atAlarm] < a.pace.rest
+	lasts := s[atUnusual] > 0
+	if lasts {
+		s[atUnusual], s[atRising] = n, 0
+	}
+	if n == 0 || !permitted || resting || lasts && s[atTold] == 0 || !a.Pay(s) {
+		return false
+	}
+	s[atAlarm], s[atUnusual] = n, n
+	s[atTold], s[atRising], s[atSide] = 0, 0, 0 // any novelty is another one
+	return true
+}
+
 // weightOf is Σ vʲ, j < n.
 func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
 

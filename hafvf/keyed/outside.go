@@ -1,0 +1,106 @@
+package keyed
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+)
+
+// Outside reports whether an observation that CheckOf refuses has all but its numbers, which are
+// outside of what the family of the key has, or its scale. With detection such a one is for
+// Entity.Outside.
+func (est *Estimator) Outside(key string, o *Observation) bool {
+	if CheckKey(key) != nil || est.cfg.timed(o) != nil {
+		return false
+	}
+	c := est.chains.of(key)
+	if _, lagged := c.checks.Model().(expfam.Sequential); c.decider == nil || c.season != nil && o.Time.IsZero() || lagged && len(o.X) > 1 {
+		return false
+	}
+	dim := c.checks.Dim()
+	return !slices.ContainsFunc(o.X, func(x []float64) bool { return len(x) != dim && !(len(x) == 1 && math.IsNaN(x[0])) }) && c.check(o) != nil
+}
+
+// Outside takes an observation that Estimator.Outside has passed, as it comes: it does not wait, and
+// is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, else
+// nil. There is none while the key is unknown or in its warm-up, where the observation is late or a
+// repeat, in the rest of an alarm, while such an alarm lasts, and where the budget does not pay it.
+// It has no size, and no bound of sizes holds for it.
+func (e *Entity) Outside(o *Observation) *Estimate {
+	if e.Untouched() || e.repeats(o) || e.overdue(o) || e.lapses(later(e.released, e.intervals.busy), o.Time) {
+		return nil
+	}
+	released := e.released
+	if a := e.est.aggregator; a != nil {
+		released = e.intervals.next
+	}
+	if e.est.cfg.Order == EventTime && o.Time.Before(released) {
+		return nil
+	}
+	return e.est.outside(e.Track, o)
+}
+
+func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
+	c, s := t.chain, &t.decisions
+	if s.alarm == nil {
+		return nil
+	}
+	raised := usual.NewAlarm(s.pace).Raise(s.alarm, !within(est.cfg.Alerts.Cooldown, s.last, o.Time))
+	l := &s.lasting
+	l.back, l.calm, l.sum = time.Time{}, 0, 0
+	if !raised {
+		return nil
+	}
+	s.last = o.Time
+	if c.decider.cfg.Lasting && !l.lasts {
+		*l = lasting{lasts: true, id: strings.Clone(o.ID), start: o.Time}
+	}
+	out, nan, none := &Estimate{}, math.NaN(), unknown(c.decider.outputs)
+	c.blank(&Memory{}, out, t.n, o, false)
+	if est.aggregator == nil {
+		c.decider.expect(out.Detection.Usual, s, o.Time)
+		c.scale.moments(out.Detection.Usual)
+	}
+	a := &Alert{
+		Kind: string(usual.NoveltyAlarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
+	}
+	a.Message = t.outsideOf(a, o, est.cfg.Values)
+	out.Alarm = a
+	return out
+}
+
+// expect fills in what the profile of a key expects at a time, on the scale of the filter. What it
+// does not know it leaves as it is.
+func (d *decider) expect(to Moments, s *decisions, at time.Time) {
+	if s.standard == nil || s.timed && at.IsZero() {
+		return
+	}
+	clear(d.standard) // whatever comes
+	step := d.profile(s).Update(slices.Clone(s.profile), s.pace, at, d.standard)
+	for i := range to.Mean {
+		location, scale := s.standard[2*i], s.standard[2*i+1]
+		to.Mean[i], to.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
+	}
+}
+
+// outsideOf says what is outside of the family, and why.
+func (t *Track) outsideOf(a *Alert, o *Observation, values []string) string {
+	family, at := t.chain.cfg.Family, ""
+	if s := t.chain.cfg.Scale; s != "" && s != hafvf.Linear {
+		family += " with scale " + string(s)
+	}
+	if !o.Time.IsZero() {
+		at = " at " + t.clock(o.Time, o.Time)
+	}
+	what := fmt.Sprintf("has values%s that the family %s does not have", at, family)
+	if len(o.X) == 1 && len(o.X[0]) == 1 {
+		what = fmt.Sprintf("%s is %.4g%s, which the family %s does not have", a.what(values), o.X[0][0], at, family)
+	}
+	return fmt.Sprintf("%s: %s: %v.", t.key, what, t.chain.check(o))
+}

@@ -1,0 +1,99 @@
+package keyed
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// A number that a family does not have is an alarm of a key that is out of its warm-up. It is told
+// once while such numbers go on, with or without others between them, and once they have ended that is
+// told too.
+func TestOutside(t *testing.T) {
+	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		minus  func(i int) bool
+		alarms []int
+		ends   int
+	}{
+		"none":              {func(int) bool { return false }, nil, 0},
+		"warm-up":           {func(i int) bool { return i == 20 }, nil, 0},
+		"one":               {func(i int) bool { return i == 1000 }, []int{1000}, 1},
+		"in its rest":       {func(i int) bool { return i == 1000 || i == 1050 }, []int{1000}, 1},
+		"after its rest":    {func(i int) bool { return i == 1000 || i == 1100 }, []int{1000, 1100}, 2},
+		"each minute":       {func(i int) bool { return i >= 1000 }, []int{1000}, 0},
+		"every other":       {func(i int) bool { return i >= 1000 && i < 1800 && i%2 == 0 }, []int{1000}, 1},
+		"more than is paid": {func(i int) bool { return i >= 100 && i%100 == 0 }, []int{100, 200, 300, 400, 500, 600, 700, 800, 900}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			est := newEstimator(t, Recommended("poisson"))
+			e := open(t, est, nil)
+			var alarms []int
+			ends := 0
+			for i := range 2000 {
+				var out Estimate
+				o := Value(start.Add(time.Duration(i)*time.Minute), fmt.Sprint(i), float64(i%7))
+				if c.minus(i) {
+					o.X[0][0] = -5
+					if !est.Outside("k", &o) {
+						t.Fatal("it is not outside")
+					}
+					if e, err := est.Open("k", must(e.AppendBinary(nil))); err != nil || e.Outside(&Observation{Time: start, X: o.X}) != nil {
+						t.Error(err, "a late one is told")
+					}
+					found := e.Outside(&o)
+					if found == nil {
+						continue
+					}
+					alarms = append(alarms, i)
+					a := found.Alarm
+					want := "k: x is -5 at " + o.Time.Format(time.TimeOnly[:5]) + ", which the family poisson does not have: x = -5 is below zero."
+					if got := found.Alerts("k"); len(got) != 1 || a.Kind != "novelty" || found.ID != o.ID || a.Message != want || !math.IsNaN(a.Score+a.Threshold+a.Size) || math.Abs(a.Usual.Mean[0]-3) > 1 {
+						t.Errorf("%+v", a)
+					}
+					continue
+				}
+				if now, err := e.Take(&o); err != nil || !now {
+					t.Fatal(now, err)
+				}
+				if e.Learn(nil, &out, &o); out.Recovered != nil {
+					if ends++; out.Recovered.ID != fmt.Sprint(alarms[len(alarms)-1]) {
+						t.Errorf("%+v", out.Recovered)
+					}
+				}
+			}
+			if !slices.Equal(alarms, c.alarms) || ends != c.ends {
+				t.Errorf("alarms at %v and %d ends, want %v and %d", alarms, ends, c.alarms, c.ends)
+			}
+		})
+	}
+}
+
+// What is refused for another reason is not outside, and nothing is without detection.
+func TestOutsideIsOfNumbers(t *testing.T) {
+	at := time.Unix(0, 0).UTC()
+	cfg := Recommended("binomial")
+	est, blind := newEstimator(t, cfg), newEstimator(t, Config{Filter: hafvf.Config{Family: "binomial"}})
+	for _, c := range []struct {
+		o    Observation
+		want bool
+	}{
+		{Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector}, true},
+		{Observation{Time: at, X: [][]float64{{3, 5}}, Shape: Vector}, false},
+		{Observation{Time: at, X: [][]float64{{5}}}, false},
+		{Observation{X: [][]float64{{5, 3}}, Shape: Vector}, false},
+		{Observation{Time: at, X: [][]float64{{math.NaN(), -1}}, Shape: Vector}, false},
+	} {
+		if got := est.Outside("k", &c.o); got != c.want || blind.Outside("k", &c.o) {
+			t.Errorf("%v at %v: %t", c.o.X, c.o.Time, got)
+		}
+	}
+	e := open(t, est, nil)
+	if o := (Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector, Log: "l", Seq: 1}); e.Outside(&o) != nil || !e.Untouched() {
+		t.Error("it begins a state")
+	}
+}
