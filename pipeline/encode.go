@@ -105,7 +105,11 @@ func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	e.tell(to, key, nil, s.Alerts(key))
 }
 
-// tell appends the alerts of an estimate, which is nil of a key that is silent.
+func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate) {
+	e.tell(to, key, nil, of.Alerts(key))
+}
+
+// tell appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.Told) {
 	e.observer.Estimate(key, of, alerts)
 	if e.Layout.Incidents {

@@ -50,6 +50,9 @@ type Encoder interface {
 	Estimate(to *Encoded, key string, e *keyed.Estimate)
 	// Silent appends what is to be written of a key that is silent.
 	Silent(to *Encoded, key string, s keyed.Silent)
+	// Outside appends what is to be written of an estimate of Entity.Outside, which has an alarm and
+	// is not that of a record.
+	Outside(to *Encoded, key string, e *keyed.Estimate)
 	// TurnedBack is called when a key has turned back from a wrong time, before its next
 	// estimate. A runner that repeats a bundle calls it again.
 	TurnedBack(key string, from, to time.Time)

@@ -96,6 +96,11 @@ func (encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	to.Lines++
 }
 
+func (encoder) Outside(to *transforms.Encoded, key string, e *keyed.Estimate) {
+	to.Alerts = fmt.Appendf(to.Alerts, "%s %s\n", key, e.Alarm.Message)
+	to.Lines++
+}
+
 func (encoder) Forgotten(*transforms.Encoded, string)   {}
 func (encoder) TurnedBack(string, time.Time, time.Time) {}
 

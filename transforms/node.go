@@ -221,7 +221,7 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 // enqueue takes a block of those times into the queue.
 func (fn *encodeFn) enqueue(tp timers.Provider, a arrival, times wait) error {
 	fn.queue = append(fn.queue, a)
-	if !times.first.IsZero() { // else the key is forgotten
+	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
 		if fn.tells() || fn.cfg.waits() {
 			if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
 				return err
@@ -498,9 +498,12 @@ func (e *held) step(w *worker) {
 				return
 			}
 			w.x = o.X
-			if e.forgot = o.Shape == keyed.Forget; e.forgot {
+			switch e.forgot = e.forgot && o.Outside || o.Shape == keyed.Forget; {
+			case o.Outside:
+				e.takeOutside(w, &o)
+			case e.forgot:
 				e.takeTombstone(w, &o)
-			} else {
+			default:
 				e.take(w, &o)
 			}
 		case len(e.blocks) > 0:
@@ -550,6 +553,24 @@ func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
 		e.reject(w, o, fmt.Sprintf("a tombstone of the key %q, of which nothing is known: nothing is forgotten", e.key))
 	}
 	e.counted = false
+}
+
+// takeOutside tells of an observation that was rejected for its numbers, if that is an alarm. If
+// nothing is known of the key, no state begins with it.
+func (e *held) takeOutside(w *worker, o *keyed.Observation) {
+	e.taken++
+	if e.Untouched() {
+		if e.forgot = true; e.counted {
+			e.counted = false
+			w.counts.Keys--
+		}
+		return
+	}
+	if out := e.Outside(o); out != nil {
+		e.outputs++
+		w.counts.NoveltyAlarms++
+		w.encoder.Outside(&w.encoded, e.key, out)
+	}
 }
 
 // take learns an observation, or has it wait, or rejects it.

@@ -108,6 +108,8 @@ func (objectEncoder) Silent(to *Encoded, key string, s keyed.Silent) {
 	to.Lines++
 }
 
+func (o objectEncoder) Outside(to *Encoded, key string, e *keyed.Estimate) { o.Estimate(to, key, e) }
+
 func (objectEncoder) Smoothed(to *Encoded, key string, s *keyed.Smoothed) {
 	to.Records = appendObject(to.Records, key, s)
 	to.Lines++

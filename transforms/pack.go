@@ -43,6 +43,7 @@ type packFn struct {
 	of        map[string]int
 	called    bool  // all cells are, to be carried over
 	refused   int64 // observations that were not taken
+	outside   int   // those of them that go on, for their numbers
 	latest    time.Time
 	ahead     time.Time // latest of the times ahead of now
 	now       time.Time
@@ -82,7 +83,7 @@ func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte))
 	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()
-	p.refused = 0
+	p.refused, p.outside = 0, 0
 }
 
 func (p *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
@@ -103,7 +104,8 @@ func (p *packFn) reset() {
 	p.data, p.extents, p.blocks = p.data[:0], p.extents[:0], p.blocks[:0]
 }
 
-// add takes an observation, or says why it is refused. Nothing of it is kept.
+// add takes an observation, or says why it is refused. Nothing of it is kept. One that is refused for
+// its numbers alone goes on too, as it may be an alarm.
 func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
 	i, known := p.of[key]
 	var check func(*keyed.Observation) error
@@ -112,15 +114,20 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	} else {
 		check = p.estimator.CheckOf(key)
 	}
+	var refused error
+	kept := *o
 	if o.Shape != keyed.Forget || key == "" {
-		if err := check(o); err != nil {
+		if refused = check(o); refused != nil {
 			p.refused++
-			return err
+			if !p.estimator.Outside(key, o) {
+				return refused
+			}
+			p.outside++
+			kept.Outside = true
 		}
 	}
 	from := len(p.data)
-	kept := *o
-	if p.cfg.Order == keyed.Arrival {
+	if p.cfg.Order == keyed.Arrival || kept.Outside {
 		kept.Raw = "" // only a rejection as late would need it
 	}
 	p.data, _ = kept.AppendBinary(p.data)
@@ -132,23 +139,23 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 		p.of[key] = i
 		p.blocks = append(p.blocks, block{key: key, check: check, at: at, first: last, last: last})
 	}
-	if o.Time.After(p.now) {
-		if o.Time.After(p.ahead) {
-			p.ahead = o.Time
-		}
-	} else if o.Time.After(p.latest) {
-		p.latest = o.Time
-	}
 	b := &p.blocks[i]
 	p.extents[b.last].next = last
 	b.last = last
 	b.at = min(b.at, at)
-	b.times.add(wait{o.Time, o.Time})
+	if refused == nil { // else the key has not spoken
+		b.times.add(wait{o.Time, o.Time})
+		if o.Time.After(p.now) {
+			p.ahead = later(p.ahead, o.Time)
+		} else {
+			p.latest = later(p.latest, o.Time)
+		}
+	}
 	b.size += len(p.data) - from
 	if len(p.data) > packBytes {
 		p.flush(emit)
 	}
-	return nil
+	return refused
 }
 
 // togetherBlocks is the number of blocks of a cell that are one element: each element costs the
@@ -229,5 +236,5 @@ func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, str
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
 	account.From(ctx).Saw(p.latest, p.ahead)
-	account.From(ctx).Report(account.Report{Taken: rejected, Emitted: rejected + p.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: rejected - p.outside, Emitted: rejected + p.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
 }

@@ -76,6 +76,9 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told)
 		c.keys[key] = k
 	}
 	for _, a := range alerts {
+		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // of a value that is rejected
+			k.Budget.Spent++
+		}
 		if !c.graph.Tells(a) {
 			continue
 		}

@@ -1,0 +1,63 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// A number that a family does not have is in the dead letter, and an alarm if its key has a state. What
+// is no number, late or of a key without a state is in the dead letter alone, and no key of a state.
+func TestOutsideIsTold(t *testing.T) {
+	for _, more := range []string{"", "lateness: 3m\n", "aggregate: {every: 1m, value: max}\n", "incidents: true\n"} {
+		lines := []string{"key,time,x\n"}
+		record := func(key string, minute int, x string) {
+			lines = append(lines, fmt.Sprintf("%s,%s,%s\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x))
+		}
+		for i := range 300 {
+			x := fmt.Sprint(i % 5)
+			switch i {
+			case 200, 201, 290:
+				x = "-5"
+			case 250:
+				x = "none"
+			}
+			record("a", i, x)
+			if i == 270 {
+				record("a", 100, "-5")
+			}
+		}
+		record("b", 299, "-5")
+		told := filepath.Join(t.TempDir(), "alerts.jsonl")
+		s, _, rejected := runConfig(t, "model: {family: poisson, prior: auto}\ndetect: {rest: 50}\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", key: key, time: time, values: [x]}}\n"+
+			"alerts: {jsonl: {path: "+told+"}}\n"+more)
+		var at []string
+		for _, line := range readLines(t, told) {
+			if line == "" {
+				continue
+			}
+			var a map[string]any
+			expect.OK(t, json.Unmarshal([]byte(line), &a))
+			if a["kind"] == "incident" {
+				continue
+			}
+			at = append(at, a["id"].(string))
+			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have: x = -5 is below zero.") {
+				t.Error(line)
+			}
+		}
+		if want := []string{"in.csv:202", "in.csv:293"}; !reflect.DeepEqual(at, want) {
+			t.Errorf("%q: alarms %v, want %v", more, at, want)
+		}
+		want := `{"reason":"x = -5 is below zero","place":"in.csv:202","raw":"a,2026-`
+		if !strings.HasPrefix(rejected[0], want) || len(rejected) != 6 || s.Rejected != 6 || s.NoveltyAlarms != 2 || s.Keys != 1 {
+			t.Errorf("%q: %+v, rejected %q", more, s, rejected)
+		}
+	}
+}
