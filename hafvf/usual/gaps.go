@@ -30,10 +30,10 @@ import (
 // includes such hours does not teach the tail.
 //
 // The first days of a regular stream are another matter: where the mean distance of its gaps from
-// their median is below a fifth of the median, over 100 gaps of which none was as long as ten
-// medians, such an hour counts as the part of the bound that it is of ten medians, as long as that
-// hour is known on no day of the week. That ends with the first silence of a stream, or when all
-// hours of the day are known: a stream that stops every evening is silent once, and not each night.
+// their median is below a fifth of the median, over 100 gaps and an hour without a gap of ten medians,
+// such an hour counts as the part of the bound that it is of ten medians, as long as that hour is
+// known on no day of the week. That ends with the first silence of a stream, or when all hours of the
+// day are known: a stream that stops every evening is silent once, and not each night.
 //
 // Silence is not learned as a part of the rhythm: the time of a gap beyond the bound does not
 // count, so that one outage leaves the slots as they are. The events that follow it may be
@@ -67,6 +67,7 @@ const (
 	knownWeekend   = .75        // the same, of a Saturday or Sunday
 	firstHours     = 96.        // that are not known, and make a silence
 	beatGaps       = 100        // of a regular stream, and of the memory of its beat
+	beatHours      = 1.         // that they take at least, more than those of a burst
 	beatSpread     = .2         // of the median, of a regular stream
 	beatSilence    = 10.        // medians that are not known, and make a silence of a regular stream
 	exposureUnit   = 1. / 12    // hours
@@ -121,25 +122,29 @@ type Gaps struct {
 // A beat is that of a stream in its first days; its zero value is that of any other. The estimates
 // are running ones: the k-th gap has the weight 1/k, and at least 1/beatGaps.
 type beat struct {
-	gaps           uint8   // k, up to beatGaps, since one that was as long as a silence
-	median, spread float32 // hours
+	gaps                  uint8   // k, up to beatGaps, since one that was as long as a silence
+	hours, median, spread float32 // hours that all gaps took since then, and of one gap
 }
 
 // learn learns a gap. The median moves to it, by its weight at most.
 func (b *beat) learn(hours float64) {
 	median, spread := float64(b.median), float64(b.spread)
 	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < leastGaps && hours <= median/beatSilence {
-		*b = beat{1, float32(hours), 0}
+		*b = beat{gaps: 1, median: float32(hours)}
 		return
 	}
-	b.gaps = min(b.gaps+1, beatGaps)
+	b.gaps, b.hours = min(b.gaps+1, beatGaps), b.hours+float32(hours)
 	k := float64(b.gaps)
 	b.spread += float32((math.Abs(hours-median) - spread) / k)
 	b.median += float32(max(-median/k, min(hours-median, median/k)))
 }
 
 // regular reports whether the stream is.
-func (b *beat) regular() bool { return b.gaps == beatGaps && b.spread < beatSpread*b.median }
+func (b *beat) regular() bool {
+	return b.gaps == beatGaps && b.hours >= beatHours && b.spread < beatSpread*b.median
+}
+
+func (b *beat) floats() [3]*float32 { return [...]*float32{&b.hours, &b.median, &b.spread} }
 
 // Next learns that an event at now follows one at last. It returns when the stream became
 // silent between them, zero if it did not. If told is not zero, that was known by then, and
@@ -177,14 +182,13 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
 	}
-	begins := g.n == 0
+	if g.n == 0 || g.beat.gaps > 0 {
+		g.beat.learn(now.Sub(last).Hours())
+	}
 	g.n = min(g.n+1, leastGaps)
 	m.expose(g, last, now, silent)
-	switch {
-	case !silent.IsZero() || g.knowsDay():
+	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
 		g.beat = beat{}
-	case begins || g.beat.gaps > 0:
-		g.beat.learn(now.Sub(last).Hours())
 	}
 	return silent
 }
@@ -486,8 +490,9 @@ func (g *Gaps) Append(b []byte) []byte {
 	b = binary.AppendVarint(b, g.pauseUntil)
 	if g.beat.gaps > 0 {
 		b = append(b, g.beat.gaps)
-		b = binary.BigEndian.AppendUint32(b, math.Float32bits(g.beat.median))
-		b = binary.BigEndian.AppendUint32(b, math.Float32bits(g.beat.spread))
+		for _, v := range g.beat.floats() {
+			b = binary.BigEndian.AppendUint32(b, math.Float32bits(*v))
+		}
 	}
 	return b
 }
@@ -544,8 +549,11 @@ func (g *Gaps) Read(b []byte) (rest []byte, err error) {
 			return nil, corrupt
 		}
 		g.beat.gaps, b = b[0], b[1:]
-		g.beat.median, g.beat.spread = math.Float32frombits(take()), math.Float32frombits(take())
-		if v := g.beat; !ok || v.gaps == 0 || v.gaps > beatGaps || !valid(v.median) || v.median == 0 || !valid(v.spread) {
+		for _, v := range g.beat.floats() {
+			*v = math.Float32frombits(take())
+			ok = ok && valid(*v)
+		}
+		if !ok || g.beat.gaps == 0 || g.beat.gaps > beatGaps || g.beat.median == 0 {
 			return nil, corrupt
 		}
 	}

@@ -161,25 +161,22 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A key that ends in its first hours is told after some days, a regular one after ten beats, and
-// one that has shown less than ten gaps never.
+// A key that ends in its first hours is told after some days, a regular one after ten beats if it has
+// spoken for an hour, and one that has shown less than ten gaps never.
 func TestGapsOfAYoungStream(t *testing.T) {
 	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
-	for _, regular := range []bool{false, true} {
+	for name, steps := range map[string][2]time.Duration{"regular": {time.Minute, time.Minute}, "not": {time.Minute, 2 * time.Minute}, "a burst": {time.Second, time.Second}} {
 		var g Gaps
 		at := monday
 		for i := range 600 {
-			next, want := at.Add(time.Minute), 96*time.Hour
-			switch {
-			case !regular:
-				next = next.Add(time.Duration(i%2) * time.Minute)
-			case i >= 99:
+			next, want := at.Add(steps[i%2]), 96*time.Hour
+			if name == "regular" && i >= 99 {
 				want = 10 * time.Minute
 			}
 			m.Next(&g, at, next, time.Time{})
 			at = next
 			if deadline := m.Deadline(&g, at); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(at).Round(time.Second) != want {
-				t.Fatalf("regular %t, after %d gaps: %v", regular, i+1, deadline.Sub(at))
+				t.Fatalf("%s, after %d gaps: %v", name, i+1, deadline.Sub(at))
 			}
 		}
 	}
