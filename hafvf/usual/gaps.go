@@ -126,7 +126,8 @@ type beat struct {
 	hours, median, spread float32 // hours that all gaps took since then, and of one gap
 }
 
-// learn learns a gap. The median moves to it, by its weight at most.
+// learn learns a gap. In place of the median it is a mean in which a gap that is far away counts as one
+// at the distance of beatSpread, and of the whole median at first.
 func (b *beat) learn(hours float64) {
 	median, spread := float64(b.median), float64(b.spread)
 	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < leastGaps && hours <= median/beatSilence {
@@ -134,9 +135,12 @@ func (b *beat) learn(hours float64) {
 		return
 	}
 	b.gaps, b.hours = min(b.gaps+1, beatGaps), b.hours+float32(hours)
-	k := float64(b.gaps)
+	k, far := float64(b.gaps), median
+	if b.gaps > leastGaps {
+		far *= beatSpread
+	}
 	b.spread += float32((math.Abs(hours-median) - spread) / k)
-	b.median += float32(max(-median/k, min(hours-median, median/k)))
+	b.median += float32(max(-far, min(hours-median, far)) / k)
 }
 
 // regular reports whether the stream is.
