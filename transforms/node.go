@@ -566,7 +566,11 @@ func (e *held) takeOutside(w *worker, o *keyed.Observation) {
 		}
 		return
 	}
-	if out := e.Outside(o); out != nil {
+	switch out := e.Outside(o); {
+	case out == nil:
+	case out.Detection.Muted:
+		w.counts.Muted++
+	default:
 		e.outputs++
 		w.counts.NoveltyAlarms++
 		w.encoder.Outside(&w.encoded, e.key, out)

@@ -28,16 +28,16 @@ func (est *Estimator) Outside(key string, o *Observation) bool {
 }
 
 // Outside takes an observation that Estimator.Outside has passed, as it comes: it does not wait, and
-// is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, else
-// nil. There is none while the key is unknown or in its warm-up, where the observation is late or a
-// repeat, in the rest of an alarm, while such an alarm lasts, and where the budget does not pay it.
-// It has no size, and no bound of sizes holds for it.
+// is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, if the
+// budget does not pay it one whose Detection is Muted, and else nil. There is no alarm while the key is
+// unknown or in its warm-up, where the observation is late or a repeat, in the rest of an alarm, and
+// while one of Outside lasts. It has no size, and no bound of sizes holds for it.
 func (e *Entity) Outside(o *Observation) *Estimate {
 	if e.Untouched() || e.repeats(o) || e.overdue(o) || e.lapses(later(e.released, e.intervals.busy), o.Time) {
 		return nil
 	}
 	released := e.released
-	if a := e.est.aggregator; a != nil {
+	if e.est.aggregator != nil {
 		released = e.intervals.next
 	}
 	if e.est.cfg.Order == EventTime && o.Time.Before(released) {
@@ -51,24 +51,27 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	raised := usual.NewAlarm(s.pace).Raise(s.alarm, !within(est.cfg.Alerts.Cooldown, s.last, o.Time))
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !within(est.cfg.Alerts.Cooldown, s.last, o.Time))
 	l := &s.lasting
 	l.back, l.calm, l.sum = time.Time{}, 0, 0
-	if !raised {
+	if decision == (usual.Decision{}) {
 		return nil
+	}
+	out, nan, none := &Estimate{}, math.NaN(), unknown(c.decider.outputs)
+	c.blank(&Memory{}, out, t.n, o, false)
+	if out.Detection.Muted = decision.Muted; decision.Muted {
+		return out
 	}
 	s.last = o.Time
 	if c.decider.cfg.Lasting && !l.lasts {
 		*l = lasting{lasts: true, id: strings.Clone(o.ID), start: o.Time}
 	}
-	out, nan, none := &Estimate{}, math.NaN(), unknown(c.decider.outputs)
-	c.blank(&Memory{}, out, t.n, o, false)
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)
 		c.scale.moments(out.Detection.Usual)
 	}
 	a := &Alert{
-		Kind: string(usual.NoveltyAlarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
+		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
 	a.Message = t.outsideOf(a, o, est.cfg.Values)
 	out.Alarm = a

@@ -19,21 +19,22 @@ func TestOutside(t *testing.T) {
 		minus  func(i int) bool
 		alarms []int
 		ends   int
+		muted  int
 	}{
-		"none":              {func(int) bool { return false }, nil, 0},
-		"warm-up":           {func(i int) bool { return i == 20 }, nil, 0},
-		"one":               {func(i int) bool { return i == 1000 }, []int{1000}, 1},
-		"in its rest":       {func(i int) bool { return i == 1000 || i == 1050 }, []int{1000}, 1},
-		"after its rest":    {func(i int) bool { return i == 1000 || i == 1100 }, []int{1000, 1100}, 2},
-		"each minute":       {func(i int) bool { return i >= 1000 }, []int{1000}, 0},
-		"every other":       {func(i int) bool { return i >= 1000 && i < 1800 && i%2 == 0 }, []int{1000}, 1},
-		"more than is paid": {func(i int) bool { return i >= 100 && i%100 == 0 }, []int{100, 200, 300, 400, 500, 600, 700, 800, 900}, 9},
+		"none":              {func(int) bool { return false }, nil, 0, 0},
+		"warm-up":           {func(i int) bool { return i == 20 }, nil, 0, 0},
+		"one":               {func(i int) bool { return i == 1000 }, []int{1000}, 1, 0},
+		"in its rest":       {func(i int) bool { return i == 1000 || i == 1050 }, []int{1000}, 1, 0},
+		"after its rest":    {func(i int) bool { return i == 1000 || i == 1100 }, []int{1000, 1100}, 2, 0},
+		"each minute":       {func(i int) bool { return i >= 1000 }, []int{1000}, 0, 0},
+		"every other":       {func(i int) bool { return i >= 1000 && i < 1800 && i%2 == 0 }, []int{1000}, 1, 0},
+		"more than is paid": {func(i int) bool { return i >= 100 && i%100 == 0 }, []int{100, 200, 300, 400, 500, 600, 700, 800, 900}, 9, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			est := newEstimator(t, Recommended("poisson"))
 			e := open(t, est, nil)
 			var alarms []int
-			ends := 0
+			ends, muted := 0, 0
 			for i := range 2000 {
 				var out Estimate
 				o := Value(start.Add(time.Duration(i)*time.Minute), fmt.Sprint(i), float64(i%7))
@@ -47,6 +48,10 @@ func TestOutside(t *testing.T) {
 					}
 					found := e.Outside(&o)
 					if found == nil {
+						continue
+					}
+					if found.Detection.Muted {
+						muted++
 						continue
 					}
 					alarms = append(alarms, i)
@@ -66,8 +71,8 @@ func TestOutside(t *testing.T) {
 					}
 				}
 			}
-			if !slices.Equal(alarms, c.alarms) || ends != c.ends {
-				t.Errorf("alarms at %v and %d ends, want %v and %d", alarms, ends, c.alarms, c.ends)
+			if !slices.Equal(alarms, c.alarms) || ends != c.ends || muted != c.muted {
+				t.Errorf("alarms at %v, %d ends and %d muted, want %v, %d and %d", alarms, ends, muted, c.alarms, c.ends, c.muted)
 			}
 		})
 	}

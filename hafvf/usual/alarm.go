@@ -257,26 +257,32 @@ func (a Alarm) Pay(s State) bool {
 	return true
 }
 
-// Raise raises an alarm of what has no score and is no observation, as no stream of the kind can show
-// it, and reports whether it does: where Pay pays, it is permitted, and neither an alarm rests nor one
-// of Raise lasts. It is unusual for an alarm that lasts. Before the first observation nothing is
-// raised. Raise panics where the state has the wrong length.
-func (a Alarm) Raise(s State, permitted bool) bool {
+// Raise decides on what has no score and is no observation, as no stream of the kind can show it. It
+// raises a novelty alarm where Pay pays that, it is permitted, and neither an alarm rests nor one of
+// Raise lasts. Where Pay alone does not, it is muted, with the rest of that. It is unusual for an alarm
+// that lasts. Before the first observation nothing is raised. Raise panics where the state has the
+// wrong length.
+func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
 	n := s[atCount]
-	resting := s[atAlarm] > 0 && n-s[atAlarm] < a.pace.rest
+	within := func(last int) bool { return s[last] > 0 && n-s[last] < a.pace.rest }
 	lasts := s[atUnusual] > 0
 	if lasts {
 		s[atUnusual], s[atRising] = n, 0
 	}
-	if n == 0 || !permitted || resting || lasts && s[atTold] == 0 || !a.Pay(s) {
-		return false
+	switch {
+	case n == 0 || !permitted || within(atAlarm) || lasts && s[atTold] == 0:
+	case a.Pay(s):
+		d.Alarm = NoveltyAlarm
+		s[atAlarm], s[atUnusual] = n, n
+		s[atTold], s[atRising], s[atSide] = 0, 0, 0 // any novelty is another one
+	case !within(atMuted):
+		d.Muted = true
+		s[atMuted] = n
 	}
-	s[atAlarm], s[atUnusual] = n, n
-	s[atTold], s[atRising], s[atSide] = 0, 0, 0 // any novelty is another one
-	return true
+	return d
 }
 
 // weightOf is Σ vʲ, j < n.
