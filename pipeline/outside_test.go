@@ -61,3 +61,27 @@ func TestOutsideIsTold(t *testing.T) {
 		}
 	}
 }
+
+// In a topic it is told as well, the rejected record is in the balance once, and its offset is committed.
+func TestOutsideIsToldOfATopic(t *testing.T) {
+	b := fakeBus(t, 1, "out", "rejected", "alerts")
+	lines := []string{`{"key":"b","time":"2026-01-02T08:00:00Z","x":-5}`}
+	for i := range 201 {
+		x := i % 5
+		if i == 200 {
+			x = -5
+		}
+		lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":%d}`, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), x))
+	}
+	b.put(t, lines...)
+	text := strings.Replace(b.config("group: g, changelog: states", "detect: true\nalerts: {kafka: {topic: alerts}}\n"), "family: normal", "family: poisson", 1)
+	r := launch(t, compose(t, text))
+	b.await(t, "alerts", 1, r)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	if s := r.halt(t); s.Records != 200 || s.Rejected != 2 || s.NoveltyAlarms != 1 || s.Keys != 1 {
+		t.Errorf("%+v", s)
+	}
+	if told, rejected := b.values(t, "alerts"), b.values(t, "rejected"); len(told) != 1 || !strings.Contains(told[0], `"id":"in-0-201"`) || len(rejected) != 2 {
+		t.Errorf("told %q, rejected %q", told, rejected)
+	}
+}
