@@ -91,6 +91,14 @@ type Break struct {
 	n int64 // which record of the key, or of its session, it is
 }
 
+// heldBack says how many alarms were held back, and the largest score of them.
+func heldBack(n int64, why string, score float64) string {
+	if score == 0 {
+		return fmt.Sprintf("%d %s", n, why)
+	}
+	return fmt.Sprintf("%d %s (largest score %.1f)", n, why, score)
+}
+
 // String is the summary as a person reads it.
 func (s Summary) String() string {
 	var b strings.Builder
@@ -101,8 +109,8 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%s, %s, ", count(s.Sessions, "session"), count(s.Changes, "change"))
 	case s.detects:
 		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
-		fmt.Fprintf(&b, "%s, %s (%s, %s), %d muted, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
-			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), s.Muted, count(s.Changes, "change"), count(s.Outliers, "outlier"))
+		fmt.Fprintf(&b, "%s, %s (%s, %s), %s, %s, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
+			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), heldBack(s.Muted, "muted", s.MutedScore), heldBack(s.Resting, "resting", s.RestingScore), count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
 		fmt.Fprintf(&b, "%s, ", count(s.Keys, "key"))
 	}

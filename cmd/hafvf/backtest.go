@@ -47,7 +47,8 @@ that were hit and missed. With --against it draws the alarms of both configs.
 The budget of a key is in observations: n observations allow n/P alarms. A key may be
 ahead of that by nine alarms. An alarm of a key that has spent its budget is muted if its
 score reaches the threshold that the key had without the alarms before it. An incident
-counts as one muted alarm, and as one more after every rest.
+counts as one muted alarm, and as one more after every rest. What comes back while an alarm of
+its key lasts, or before its rest is over, is resting.
 
 Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
 the records were rejected; 2 usage or config.`,

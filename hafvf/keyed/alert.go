@@ -90,6 +90,9 @@ type Detection struct {
 	// Muted reports that the debt of earlier alarms alone stands against an alarm, as
 	// usual.Decision has it: of an incident the first observation, and one after every rest.
 	Muted bool
+	// Resting reports that an alarm before it alone stands against an alarm, once the key was back to
+	// usual: of a deviation that comes back the first observation.
+	Resting bool
 }
 
 // An Alert reports an alarm, or a belief. It has the key, time and id of its
@@ -146,7 +149,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
 	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
-	found.Threshold, found.Muted = decision.Threshold, decision.Muted
+	found.Threshold, found.Muted, found.Resting = decision.Threshold, decision.Muted, decision.Resting
 	kind := decision.Alarm
 	copy(found.Usual.Mean, decider.usual.Mean)
 	copy(found.Usual.SD, decider.usual.SD)

@@ -188,7 +188,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 		b = binary.AppendVarint(b, n)
 	}
 	b = appendMoments(compact.AppendFloats(b, []float64{d.Score, d.Threshold}), d.Usual)
-	b = compact.AppendFlags(b, e.Alarm != nil, e.Belief != nil, d.Muted)
+	b = compact.AppendFlags(compact.AppendFlags(b, d.Muted, d.Resting), e.Alarm != nil, e.Belief != nil)
 	for _, a := range []*Alert{e.Alarm, e.Belief} {
 		if a != nil {
 			b = appendAlert(b, a)
@@ -249,8 +249,8 @@ func (r *reader) estimate() Estimate {
 	r.Numbers(&d.Score, &d.Threshold)
 	d.Usual = r.moments()
 	e.Detection = d
-	var alarm, belief bool
-	alarm, belief, d.Muted = r.Flags()
+	d.Muted, d.Resting, _ = r.Flags()
+	alarm, belief, _ := r.Flags()
 	if alarm {
 		e.Alarm = r.alert()
 	}

@@ -64,7 +64,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	}
 	s.last = o.Time
 	if c.decider.cfg.Lasting && !l.lasts {
-		*l = lasting{lasts: true, id: strings.Clone(o.ID), start: o.Time}
+		*l, s.before = lasting{lasts: true, id: strings.Clone(o.ID), start: o.Time}, before{}
 	}
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)

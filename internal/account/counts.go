@@ -5,10 +5,12 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack                                                       int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack                                              int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key.
 	Behind time.Duration
+	// The largest scores of what was muted, and of what was resting.
+	MutedScore, RestingScore float64
 }
 
 // A Counter is one of the Counts, as a Beam metric.
@@ -36,6 +38,7 @@ var Counters = []Counter{
 	{"novelty_alarms", "alarms of kind novelty", func(c *Counts) *int64 { return &c.NoveltyAlarms }},
 	{"change_alarms", "alarms of kind change", func(c *Counts) *int64 { return &c.ChangeAlarms }},
 	{"muted_alarms", "how often the debt of earlier alarms alone stood against one, see usual.Decision", func(c *Counts) *int64 { return &c.Muted }},
+	{"resting_alarms", "how often an alarm before it alone stood against one, see usual.Decision", func(c *Counts) *int64 { return &c.Resting }},
 	{"silences", "alarms of kind silent", func(c *Counts) *int64 { return &c.Silences }},
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
 }
@@ -46,4 +49,5 @@ func (c *Counts) Add(o Counts) {
 		*counter.Of(c) += *counter.Of(&o)
 	}
 	c.Behind = max(c.Behind, o.Behind)
+	c.MutedScore, c.RestingScore = max(c.MutedScore, o.MutedScore), max(c.RestingScore, o.RestingScore)
 }

@@ -114,8 +114,12 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told)
 	if e.Alarm != nil {
 		k.Budget.Spent++
 	}
-	if d := e.Detection; d.Muted {
-		k.Muted.add(Muted{Count: 1, Key: key, Score: Number(d.Score), Time: e.Time, N: e.N})
+	one := HeldBack{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}
+	switch {
+	case e.Detection.Muted:
+		k.Muted.add(one)
+	case e.Detection.Resting:
+		k.Resting.add(one)
 	}
 }
 

@@ -53,10 +53,11 @@ type Report struct {
 
 	Units map[string]string `json:"units"` // of the numbers below that are no counts
 
-	Told   Counts `json:"told"`
-	Weeks  []Week `json:"weeks"` // those with alerts
-	Budget Budget `json:"budget"`
-	Muted  Muted  `json:"muted"`
+	Told    Counts   `json:"told"`
+	Weeks   []Week   `json:"weeks"` // those with alerts
+	Budget  Budget   `json:"budget"`
+	Muted   HeldBack `json:"muted"`
+	Resting HeldBack `json:"resting"`
 	// ByKey are the keys from the noisiest, which has most alerts.
 	ByKey   []Key   `json:"by_key"`
 	Largest []Event `json:"largest"` // the largest few, from the largest
@@ -92,9 +93,10 @@ type Key struct {
 	PerWeek Number `json:"per_week"` // alerts; null where the records have no times
 	Weeks   []Week `json:"weeks"`
 	// ObservationsPerAlarm is the budget; null in the warm-up.
-	ObservationsPerAlarm Number `json:"observations_per_alarm"`
-	Budget               Budget `json:"budget"`
-	Muted                Muted  `json:"muted"`
+	ObservationsPerAlarm Number   `json:"observations_per_alarm"`
+	Budget               Budget   `json:"budget"`
+	Muted                HeldBack `json:"muted"`
+	Resting              HeldBack `json:"resting"`
 
 	first, last time.Time // zero for records without times
 	events      []Event
@@ -149,9 +151,9 @@ type Budget struct {
 	Spent   int     `json:"spent"`
 }
 
-// Muted counts how often the debt of earlier alarms alone stood against an alarm, as
-// keyed.Detection has it. The rest says which of these had the largest score.
-type Muted struct {
+// HeldBack counts how often the debt of earlier alarms, or the last alarm, alone stood against an
+// alarm: Muted and Resting of keyed.Detection. The rest says which of these had the largest score.
+type HeldBack struct {
 	Count int       `json:"count"`
 	Key   string    `json:"key,omitempty"`
 	Score Number    `json:"score,omitempty"` // null of a change without a score
@@ -160,7 +162,7 @@ type Muted struct {
 }
 
 // add adds o. Of equal scores the earlier one stays.
-func (m *Muted) add(o Muted) {
+func (m *HeldBack) add(o HeldBack) {
 	n := m.Count + o.Count
 	if o.Count > 0 && (m.Count == 0 || o.Score.magnitude() > m.Score.magnitude()) {
 		*m = o
@@ -213,6 +215,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	for _, k := range r.ByKey { // in a fixed order, for the last digit of the sum
 		r.Budget.Allowed += k.Budget.Allowed
 		r.Muted.add(k.Muted)
+		r.Resting.add(k.Resting)
 	}
 	slices.SortFunc(r.events, byTime)
 	r.Weeks = weeksOf(r.events)

@@ -32,7 +32,8 @@ func (r *Report) String() string {
 	})
 	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
-	r.Muted.write(&b)
+	r.Muted.write(&b, "muted", "of keys that had spent their budget")
+	r.Resting.write(&b, "resting", "that came back while one lasted")
 	r.Incidents.write(&b)
 	r.Labels.write(&b)
 
@@ -54,7 +55,7 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "\nthe noisiest keys\n")
 	table(&b, func(w io.Writer) {
-		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tmuted\tby week\n", strings.Join(shown, "\t"))
+		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tmuted\tresting\tby week\n", strings.Join(shown, "\t"))
 		for _, k := range r.ByKey[:min(len(r.ByKey), most)] {
 			if k.Told.total() == 0 {
 				break
@@ -70,7 +71,7 @@ func (r *Report) String() string {
 			if n := len(weeks); n > shownWeeks {
 				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
 			}
-			fmt.Fprintf(w, "\t%s\t%s\t%d\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, k.Muted.Count, strings.Join(weeks, ", "))
+			fmt.Fprintf(w, "\t%s\t%s\t%d\t%d\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, k.Muted.Count, k.Resting.Count, strings.Join(weeks, ", "))
 		}
 	})
 	fmt.Fprintf(&b, "\nthe largest events\n")
@@ -124,7 +125,6 @@ func decimal(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// write writes how many alarms the debt muted, if it did.
 func (all *Incidents) write(b *strings.Builder) {
 	if all == nil {
 		return
@@ -139,11 +139,12 @@ func (all *Incidents) write(b *strings.Builder) {
 	}
 }
 
-func (m Muted) write(b *strings.Builder) {
+// write writes how many alarms were held back, and why, if some were.
+func (m HeldBack) write(b *strings.Builder, name, why string) {
 	if m.Count == 0 {
 		return
 	}
-	fmt.Fprintf(b, "muted: %s of keys that had spent their budget, the largest of %s at %s", message.Count(m.Count, "alarm", "alarms"), message.Printable(m.Key), place(m.Time, m.N))
+	fmt.Fprintf(b, "%s: %s %s, the largest of %s at %s", name, message.Count(m.Count, "alarm", "alarms"), why, message.Printable(m.Key), place(m.Time, m.N))
 	if s := float64(m.Score); !math.IsNaN(s) {
 		fmt.Fprintf(b, ", score %.1f", s)
 	}

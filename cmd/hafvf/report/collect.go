@@ -81,7 +81,7 @@ type Estimate struct {
 	Score, Threshold float64
 	Alarm            bool
 	Outlier          bool // is believed to be one
-	Muted            bool // known of a run only
+	Muted, Resting   bool // known of a run only
 }
 
 // newEstimate returns an estimate without detection.
@@ -165,8 +165,8 @@ type key struct {
 	silentAt, recoveredAt int64
 	silentSince           time.Time
 
-	muted      int
-	mutedScore float64 // the largest
+	muted, resting int
+	held           float64 // the largest score of these
 	habits
 	fit
 	series *series
@@ -363,11 +363,15 @@ func (c *Collector) AddEstimate(e *Estimate) {
 		c.marked++
 	}
 	k.fit.see(e)
-	if e.Muted {
-		if k.muted == 0 || e.Score > k.mutedScore {
-			k.mutedScore = e.Score
+	if e.Muted || e.Resting {
+		if k.muted+k.resting == 0 || e.Score > k.held {
+			k.held = e.Score
 		}
-		k.muted++
+		if e.Muted {
+			k.muted++
+		} else {
+			k.resting++
+		}
 	}
 	if e.Time.IsZero() || c.narrowed && k.series == nil {
 		return

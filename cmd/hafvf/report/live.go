@@ -293,7 +293,7 @@ func (l *Live) told(r pipeline.Reading) []Fact {
 		health = err.Error()
 	}
 	facts := []Fact{{"state", health}, {"keys", grouped(r.Known)}, {"records taken up", grouped(r.Taken)},
-		{"rejected", grouped(r.Rejected)}, {"alarms of the run", grouped(r.Alarms())}, {"muted", grouped(r.Muted)}}
+		{"rejected", grouped(r.Rejected)}, {"alarms of the run", grouped(r.Alarms())}, {"muted", grouped(r.Muted)}, {"resting", grouped(r.Resting)}}
 	if len(r.Lags) > 0 {
 		behind := int64(0)
 		for _, n := range r.Lags {

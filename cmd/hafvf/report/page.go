@@ -95,10 +95,11 @@ type Silent struct {
 	Silences    int
 }
 
-// Muted are the alarms that the budgets kept back. They are known of a run only.
+// Muted are the alarms that the budgets and the rests kept back. They are known of a run only.
 type Muted struct {
 	Known   bool
 	Count   int
+	Resting int
 	Keys    []Noisy
 	Left    int
 	Allowed float64
@@ -113,6 +114,7 @@ type Noisy struct {
 	PerWeek float64
 	Largest float64
 	Muted   int
+	Resting int
 	Advice  string
 }
 
@@ -362,7 +364,7 @@ func (c *Collector) addSilent(p *Page) {
 func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
 	noisy := func(k *key) Noisy {
-		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Largest: k.mutedScore, Advice: k.advice()}
+		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.held, Advice: k.advice()}
 		if weeks >= 1 {
 			n.PerWeek = float64(k.alarms) / weeks
 		}
@@ -381,10 +383,13 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	}
 	p.Config, p.Keys = c.run.Config, max(p.Keys, c.run.Keys)
 	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.run.Budget.Allowed, c.run.Budget.Spent
-	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted == 0 })
-	slices.SortFunc(muted, func(a, b *key) int { return cmp.Or(cmp.Compare(b.muted, a.muted), cmp.Compare(a.name, b.name)) })
+	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted+k.resting == 0 })
+	slices.SortFunc(muted, func(a, b *key) int {
+		return cmp.Or(cmp.Compare(b.muted+b.resting, a.muted+a.resting), cmp.Compare(a.name, b.name))
+	})
 	for _, k := range muted {
 		p.Muted.Count += k.muted
+		p.Muted.Resting += k.resting
 	}
 	for _, k := range muted[:min(len(muted), shownNoisy)] {
 		p.Muted.Keys = append(p.Muted.Keys, noisy(k))

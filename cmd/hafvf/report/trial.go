@@ -86,7 +86,7 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 	one := newEstimate(name, e.Time, x, output.Moments{Mean: e.Predicted.Mean, SD: e.Predicted.SD})
 	one.Alarm = e.Alarm != nil
 	if d := e.Detection; d != nil {
-		one.Score, one.Threshold, one.Muted, one.Outlier = d.Score, d.Threshold, d.Muted, d.Kind == hafvf.Outlier
+		one.Score, one.Threshold, one.Muted, one.Resting, one.Outlier = d.Score, d.Threshold, d.Muted, d.Resting, d.Kind == hafvf.Outlier
 		one.Usual.Mean, one.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
 	}
 	return one
