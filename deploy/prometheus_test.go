@@ -17,7 +17,7 @@ import (
 // The dashboard of series asks for what the sink writes, and the Prometheus of the compose file
 // takes it.
 func TestPrometheusFiles(t *testing.T) {
-	written := []string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm"}
+	written := []string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
 	var asked []string
 	for at, expr := range panels(t, "dashboard.prometheus.json") {
 		for _, name := range regexp.MustCompile(`\bhafvf_\w+`).FindAllString(expr, -1) {

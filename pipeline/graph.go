@@ -91,7 +91,8 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout.Brief, layout.Interval, layout.Events, layout.Incidents = c.Records == config.Brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil
+	brief := c.Records == config.Brief && c.Sink.Prometheus == nil // which gets the threshold
+	layout.Brief, layout.Interval, layout.Events, layout.Incidents = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil
 	g.source = newSource(c)
 	x := g.source.kind()
 	var alerts []graphSink

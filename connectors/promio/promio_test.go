@@ -132,9 +132,9 @@ func records(t *testing.T, keys, n int) (all []sample) {
 	for i := range keys {
 		for at := 1; at <= n; at++ {
 			key := fmt.Sprintf("k%d", i)
-			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
+			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"threshold":4,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
 			s := expect.Get(sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)}))(t)
-			if want := [...]float64{0, 1, -3, 5, 1}; !math.IsNaN(s.values[0]) || [4]float64(s.values[1:]) != [4]float64(want[1:]) {
+			if want := [...]float64{0, 1, -3, 5, 1, 4}; !math.IsNaN(s.values[0]) || [5]float64(s.values[1:]) != [5]float64(want[1:]) {
 				t.Fatalf("%v instead of %v", s.values, want)
 			}
 			all = append(all, s)
@@ -158,7 +158,7 @@ func TestWriteRefused(t *testing.T) {
 		})
 		expect.OK(t, err)
 		want := keys * int(min(max(oldest-1, 0), n))
-		if refused != want || len(s.samples) != 4*(keys*n-want) { // there are no scores
+		if refused != want || len(s.samples) != 5*(keys*n-want) { // there are no scores
 			t.Errorf("before %d: %d of %d refused, %d samples", oldest, refused, want, len(s.samples))
 		}
 		if s.requests > 10*keys {

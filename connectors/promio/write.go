@@ -83,7 +83,7 @@ type sample struct {
 }
 
 // names are those of the metrics, in the order of a sample's values.
-var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm"}
+var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
 
 // band is how many standard deviations what is usual reaches to both sides.
 const band = 2
@@ -145,9 +145,9 @@ func sampleOf(line connectors.Line) (sample, error) {
 	var r struct {
 		Time   time.Time
 		Detect struct {
-			Usual struct{ Mean, SD json.RawMessage }
-			Score *float64
-			Alarm *string
+			Usual            struct{ Mean, SD json.RawMessage }
+			Score, Threshold *float64
+			Alarm            *string
 		}
 	}
 	if err := json.Unmarshal(line.Text, &r); err != nil {
@@ -165,12 +165,15 @@ func sampleOf(line connectors.Line) (sample, error) {
 	}
 	mean, sd := number(r.Detect.Usual.Mean), number(r.Detect.Usual.SD)
 	s.at = r.Time.UnixMilli()
-	s.values = [...]float64{math.NaN(), mean, mean - band*sd, mean + band*sd, 0}
+	s.values = [...]float64{math.NaN(), mean, mean - band*sd, mean + band*sd, 0, math.NaN()}
 	if r.Detect.Score != nil {
 		s.values[0] = *r.Detect.Score
 	}
 	if r.Detect.Alarm != nil {
 		s.values[4] = 1
+	}
+	if r.Detect.Threshold != nil {
+		s.values[5] = *r.Detect.Threshold
 	}
 	return s, nil
 }

@@ -143,7 +143,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 		t.Errorf("the dead letter has %s: %v", dead, err)
 	}
 
-	score, usual, lower, upper, alarm := points("hafvf_score"), points("hafvf_usual"), points("hafvf_usual_lower"), points("hafvf_usual_upper"), points("hafvf_alarm")
+	score, threshold, usual, lower, upper, alarm := points("hafvf_score"), points("hafvf_threshold"), points("hafvf_usual"), points("hafvf_usual_lower"), points("hafvf_usual_upper"), points("hafvf_alarm")
 	begin, end := int64(math.MaxInt64), int64(0)
 	for at := range alarm["p0"] {
 		begin, end = min(begin, at), max(end, at)
@@ -161,7 +161,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 	for _, stream := range matrix {
 		pump := string(stream.Metric["pump"])
 		track := est.NewTrack(pump)
-		want := map[string]map[int64]float64{"score": {}, "usual": {}, "lower": {}, "upper": {}, "alarm": {}}
+		want := map[string]map[int64]float64{"score": {}, "threshold": {}, "usual": {}, "lower": {}, "upper": {}, "alarm": {}}
 		note := func(name string, at int64, v float64) {
 			if !math.IsNaN(v) {
 				want[name][at] = v
@@ -172,6 +172,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 			e := est.Estimate(track, keyed.Value(p.Timestamp.Time(), "", float64(p.Value)))
 			usual := e.Detection.Usual
 			note("score", at, e.Detection.Score)
+			note("threshold", at, e.Detection.Threshold)
 			note("usual", at, usual.Mean[0])
 			note("lower", at, usual.Mean[0]-2*usual.SD[0])
 			note("upper", at, usual.Mean[0]+2*usual.SD[0])
@@ -181,7 +182,7 @@ dead_letter: {jsonl: {path: %[4]s}}
 				raised++
 			}
 		}
-		for name, got := range map[string]map[int64]float64{"score": score[pump], "usual": usual[pump], "lower": lower[pump], "upper": upper[pump], "alarm": alarm[pump]} {
+		for name, got := range map[string]map[int64]float64{"score": score[pump], "threshold": threshold[pump], "usual": usual[pump], "lower": lower[pump], "upper": upper[pump], "alarm": alarm[pump]} {
 			compare(t, pump+" "+name, got, want[name])
 		}
 	}
