@@ -143,6 +143,9 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		if kind == usual.ChangeAlarm {
 			return t.moved(before, e.Regime.Mean)
 		}
+		if decider.farther {
+			return t.decisions.before.shift(decider, t.chain.scale)
+		}
 		return decider.usual.shift(y, t.chain.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {

@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"hafvf/internal/compact"
@@ -76,6 +77,22 @@ func (b *before) next() float64 { return b.told * (b.times + 1) }
 func (b *before) farther(z float64, rest int) bool {
 	beyond := func(v float64) bool { return v*b.told > 0 && math.Abs(v) >= math.Abs(b.next()) }
 	return b.n >= float64(rest) && beyond(z) && beyond(b.level)
+}
+
+// moments are what was usual, as the seasons have gone on since, at the last observation.
+func (b *before) moments(d *decider) Moments {
+	m := Moments{slices.Clone(d.y), slices.Clone(b.usual.SD)}
+	for i, z := range d.distances {
+		m.Mean[i] -= z * m.SD[i]
+	}
+	return m
+}
+
+// shift is that of the last observation from there.
+func (b *before) shift(d *decider, sc *scaling) shift {
+	i := b.output
+	from := sc.value(d.y[i] - d.distances[i]*b.usual.SD[i])
+	return shift{d.distances[i], sc.value(d.y[i]) - from, from, i}
 }
 
 // tell notes an alarm of the output at a distance, from which on it is followed.

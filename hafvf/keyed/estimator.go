@@ -226,6 +226,10 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
+			if a == out.Alarm && c.decider.farther {
+				a.Usual = t.decisions.before.moments(c.decider)
+				c.scale.moments(a.Usual)
+			}
 			a.Message = t.sentence(a, out, est.cfg.Values)
 		}
 	}

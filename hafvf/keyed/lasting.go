@@ -128,7 +128,7 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 		if !math.IsNaN(p.x) {
 			text += fmt.Sprintf(" with %.4g", p.x)
 		}
-		text += ", usual " + between(p.mean, p.sd)
+		text += ", usual " + t.between(p.mean, p.sd)
 	}
 	a.Message = text + "."
 	return a

@@ -63,6 +63,14 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	if !e.Time.IsZero() {
 		is += " at " + t.clock(e.Time, e.Time)
 	}
+	if a == e.Alarm && t.chain.decider.farther {
+		was := &t.decisions.before
+		began := ""
+		if !was.at.IsZero() {
+			began = " of " + t.clock(was.at, e.Time)
+		}
+		return fmt.Sprintf("%s %s, as far again from %s, which was usual before the alarm%s.", what, is, t.between(a.Usual.Mean[a.Output], a.Usual.SD[a.Output]), began)
+	}
 	expected := t.expected(a)
 	if kind == hafvf.Outlier {
 		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
@@ -156,11 +164,14 @@ func (t *Track) expected(a *Alert) string {
 			usually = "usual on such a day"
 		}
 	}
-	return ", " + usually + " " + between(mean, sd)
+	return ", " + usually + " " + t.between(mean, sd)
 }
 
-// between writes mean ± sd, with two digits of sd.
-func between(mean, sd float64) string {
+// between writes mean ± sd, with two digits of sd. Counts and rates are not below zero.
+func (t *Track) between(mean, sd float64) string {
+	if !t.chain.decider.measured {
+		mean = max(0, mean)
+	}
 	if !(sd >= 1e-6 && sd < 1e6 && math.Abs(mean) < 1e9) {
 		return fmt.Sprintf("%.4g ± %.2g", mean, sd)
 	}
