@@ -80,7 +80,7 @@ func (s alarmTrace) alarms(lasting bool) (at []int) {
 	for i := alarmWarmUp; i < len(s.scores); i++ {
 		var d usual.Decision
 		if lasting {
-			d = a.Follow(state, s.scores[i], s.sides[i], s.changes[i], false, nil)
+			d = a.Follow(state, s.scores[i], usual.Of{Change: s.changes[i], Side: s.sides[i]}, nil)
 		} else {
 			d = a.Update(state, s.scores[i], s.changes[i], nil)
 		}

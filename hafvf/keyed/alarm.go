@@ -204,7 +204,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i] = math.NaN(), math.NaN()
 	}
-	d.farther = false
+	d.farther, d.stuck = false, false
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -221,7 +221,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		if !d.cfg.Lasting {
 			return alarm.Update(s.alarm, score, change, permit), score
 		}
-		return alarm.Follow(s.alarm, score, d.usual.side(y), change, d.farther, permit), score
+		return alarm.Follow(s.alarm, score, usual.Of{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}, permit), score
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }

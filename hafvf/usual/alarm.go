@@ -29,6 +29,7 @@ const (
 	usualScore       = 1.    // below which an observation is usual, of an alarm that lasts
 	muchWorse        = 3.    // over what was told
 	mostTold         = 1e3
+	outside          = 2. // the side of an alarm of Raise: any novelty is on another one
 )
 
 // An Alarm decides which observations of a stream raise an alarm, so that their
@@ -76,10 +77,22 @@ const (
 	atUnusual // the last observation that was not usual; 0 where none lasts
 	atTold    // the highest score of what the last alarm has told
 	atRising  // 1 until an observation after it is usual
-	atSide    // that of the last alarm
+	atSide    // that of the last alarm, or outside
 	atResting // the last observation that an alarm held back, after it was back to usual
 	alarmLen
 )
+
+// Of is what is known of an observation besides its score.
+type Of struct {
+	Change bool // the stream has committed to a change at it
+	// Side is that of usual on which its value lies: 1 if it is far above, −1 if it is far below, and
+	// else 0, which is no side.
+	Side int
+	// Farther says that it is as far again from what was usual before the alarm: a novelty is due
+	// whatever its score.
+	Farther bool
+	Stuck   bool // its score is that of equal values in a row: a longer run says nothing else
+}
 
 // A Decision is the outcome of one observation.
 type Decision struct {
@@ -120,7 +133,7 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 	if len(s) == alarmLen {
 		s[atUnusual], s[atTold], s[atSide] = 0, 0, 0
 	}
-	return a.update(s, q, 0, change, false, false, permit)
+	return a.update(s, q, Of{Change: change}, false, permit)
 }
 
 // Follow is Update for a stream whose alarms last. An alarm begins, and ends when half as many
@@ -134,16 +147,13 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 //	of a novelty that is farther
 //
 // What says nothing else is Resting if it has come back after an observation that was usual, or lies on
-// the other side. The side of the observation is 1 if its value is far above what is usual, −1 if it is
-// far below, and else 0, which is no side. An observation that is farther is as far again from what was
-// usual before the alarm: a novelty is due whatever its score.
+// the other side.
 //
 // The bound holds, as no alarm is raised with a larger debt than Update may have.
-func (a Alarm) Follow(s State, q float64, side int, change, farther bool, permit func(AlarmKind) bool) Decision {
-	on := float64(side)
-	d := a.update(s, q, on, change, farther, true, permit)
+func (a Alarm) Follow(s State, q float64, o Of, permit func(AlarmKind) bool) Decision {
+	d := a.update(s, q, o, true, permit)
 	if d.Alarm != NoAlarm {
-		s[atUnusual], s[atTold], s[atSide] = s[atCount], told(s[atTold], q), on
+		s[atUnusual], s[atTold], s[atSide] = s[atCount], told(s[atTold], q), float64(o.Side)
 	}
 	return d
 }
@@ -157,7 +167,7 @@ func told(before, q float64) float64 {
 }
 
 // lasts goes on with an alarm that lasts, and reports whether it does after the observation.
-func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
+func (a Alarm) lasts(s State, d *Decision, q float64, o Of, resting bool) bool {
 	if s[atUnusual] == 0 {
 		return false
 	}
@@ -169,14 +179,14 @@ func (a Alarm) lasts(s State, d *Decision, q float64, resting bool) bool {
 		clear(s[atUnusual:])
 		return false
 	}
-	if resting && (s[atRising] == 1 || q < s[atTold]+muchWorse) {
+	if o.Stuck || resting && (s[atRising] == 1 || q < s[atTold]+muchWorse) {
 		s[atTold] = told(s[atTold], q)
 	}
 	return true
 }
 
 // update is Update or, if alarms last, Follow.
-func (a Alarm) update(s State, q, side float64, change, farther, lasting bool, permit func(AlarmKind) bool) (d Decision) {
+func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
@@ -200,7 +210,7 @@ func (a Alarm) update(s State, q, side float64, change, farther, lasting bool, p
 	}
 	d.Threshold = free + debt*(1-p.slow/2)
 	var due AlarmKind // without debt
-	if change && (permit == nil || permit(ChangeAlarm)) {
+	if o.Change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
 		s[atCommits]++
 		if rare && n > p.half && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
@@ -210,18 +220,18 @@ func (a Alarm) update(s State, q, side float64, change, farther, lasting bool, p
 			}
 		}
 	}
-	if (q >= free || farther) && (permit == nil || permit(NoveltyAlarm)) {
+	if (q >= free || o.Farther) && (permit == nil || permit(NoveltyAlarm)) {
 		due = NoveltyAlarm
-		if debt <= headroom-reserve && (q >= d.Threshold || farther) || debt <= headroom && q >= d.Threshold+gross {
+		if debt <= headroom-reserve && (q >= d.Threshold || o.Farther) || debt <= headroom && q >= d.Threshold+gross {
 			d.Alarm = NoveltyAlarm
 		}
 	}
 	if !(q >= usualScore) {
 		s[atRising] = 0
 	}
-	held, turned := resting, side*s[atSide] < 0
-	if lasting && a.lasts(s, &d, q, resting) {
-		held = !farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atTold]))
+	held, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
+	if lasting && a.lasts(s, &d, q, o, resting) {
+		held = !o.Farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atTold]))
 	} else if lasting {
 		held = false
 	}
@@ -273,11 +283,11 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 		s[atUnusual], s[atRising] = n, 0
 	}
 	switch {
-	case n == 0 || !permitted || within(atAlarm) || lasts && s[atTold] == 0:
+	case n == 0 || !permitted || within(atAlarm) || lasts && s[atSide] == outside:
 	case a.Pay(s):
 		d.Alarm = NoveltyAlarm
 		s[atAlarm], s[atUnusual] = n, n
-		s[atTold], s[atRising], s[atSide] = 0, 0, 0 // any novelty is another one
+		s[atTold], s[atRising], s[atSide] = 0, 0, outside
 	case !within(atMuted):
 		d.Muted = true
 		s[atMuted] = n
@@ -301,7 +311,7 @@ func (a Alarm) Valid(s State) error {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
-	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1)
+	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
 	if !ok {
 		return errors.New("state is corrupt: alarm")
 	}
