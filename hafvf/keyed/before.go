@@ -11,11 +11,12 @@ import (
 // before is what was usual when an alarm began. It is kept until the values are back there: until
 // then the profile may become used to what the alarm was about.
 type before struct {
-	usual  Moments // of every output; nil where nothing is kept
+	usual  Moments   // of every output; nil where nothing is kept
+	swing  []float64 // by which the seasons raise or lower that at most, standard deviations
 	at     time.Time
 	output int     // that is followed, the one of the alarm
 	level  float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm
-	told   float64 // the distance that the alarm and its rest have told, with its sign; 0 where it was that of no value
+	told   float64 // the distance that the alarm and its rest have told, at least far, with its sign
 	times  float64 // how often it has been told
 	n      float64 // observations since the last of these alarms, at most the rest
 }
@@ -23,23 +24,27 @@ type before struct {
 // farthest bounds distances.
 const farthest = 1e9
 
-// usually is the distance, in standard deviations, from which on a value has a score of 1.
-const usually = 1.6448536269514722
-
 // away notes the values of an observation. They are as far from what was usual as it returns, in
-// standard deviations of every output. The seasons have gone on since.
+// standard deviations of every output. The seasons have gone on since. They may have learned from what
+// the alarm was about: therefore they count by no more than they did before.
 func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	season := d.profile(s).Seasonal(s.profile, b.at, at)
 	for i, v := range y {
-		d.distances[i] = (v - b.usual.Mean[i] - s.standard[2*i+1]*season[i]) / b.usual.SD[i]
+		sd := b.usual.SD[i]
+		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
+		d.distances[i] = (v-b.usual.Mean[i])/sd - on
 	}
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
-	most := min(2*max(far, math.Abs(b.next())), farthest)
+	most := min(2*math.Abs(b.next()), farthest)
 	b.level = float64(float32(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half)))
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
-		if b.told != 0 && b.level*math.Copysign(1, b.told) > math.Abs(b.told) {
+		switch {
+		case b.level/b.told <= b.times:
+		case b.times == 1:
 			b.told = b.level
+		default:
+			b.times = math.Floor(b.level / b.told)
 		}
 	}
 	return d.distances
@@ -47,9 +52,27 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 
 func (b *before) kept() bool { return b.usual.Mean != nil }
 
+// begin is what is usual at the observation, which begins the alarm.
+func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
+	output := a.Output
+	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: output}
+	const steps = 56 // of three hours in a week
+	for _, season := range d.cfg.Seasons {
+		for k := range steps {
+			ahead := d.profile(s).Seasonal(s.profile, at, at.Add(season.Period/steps*time.Duration(k+1)))
+			for i := range b.swing {
+				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]/b.usual.SD[i]))
+			}
+		}
+	}
+	b.tell(d.usual.size(d.y, output), a.Size)
+	return b
+}
+
 // since notes an observation, if there is something that was usual before an alarm, and returns its
-// score. While the alarm lasts, a value that was usual before has one below 1: that the values return
-// is no alarm. Equal values in a row are unusual all the same.
+// score. While the alarm lasts, that is at most the score of the value alone by what was usual before:
+// below 1 for one that was. That the values return is no alarm, although the means over several still
+// have those before. Equal values in a row are unusual all the same.
 func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) float64 {
 	b := &s.before
 	if !b.kept() || !d.cfg.Lasting {
@@ -64,10 +87,7 @@ func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) 
 	for _, z := range all {
 		most = max(most, math.Abs(z))
 	}
-	if most < usually {
-		score = min(score, -math.Log10(math.Erfc(most/math.Sqrt2)))
-	}
-	return score
+	return min(score, -math.Log10(math.Erfc(most/math.Sqrt2)))
 }
 
 // next is the distance from which on the values are as far again.
@@ -95,13 +115,10 @@ func (b *before) shift(d *decider, sc *scaling) shift {
 	return shift{d.distances[i], sc.value(d.y[i]) - from, from, i}
 }
 
-// tell notes an alarm of the output at a distance, from which on it is followed.
-func (b *before) tell(distance float64) {
-	b.told, b.times, b.level, b.n = 0, 0, 0, 0
-	if math.Abs(distance) >= far {
-		b.told, b.times = float64(float32(max(-farthest, min(distance, farthest)))), 1
-		b.level = b.told
-	}
+// tell notes an alarm of the output at a distance on that side of usual.
+func (b *before) tell(distance, side float64) {
+	distance = max(-farthest, min(distance, farthest))
+	b.told, b.times, b.level, b.n = math.Copysign(max(far, math.Abs(float64(float32(distance)))), side), 1, distance, 0
 }
 
 // again notes an alarm of values that are as far again.
@@ -111,6 +128,7 @@ func (b *before) append(to []byte, clock time.Time) []byte {
 	to = compact.AppendTimeNear(to, b.at, clock)
 	to = compact.AppendPacked(to, b.usual.Mean)
 	to = compact.AppendPacked(to, b.usual.SD)
+	to = compact.AppendPacked(to, b.swing)
 	return compact.AppendPacked(to, []float64{float64(b.output), b.level, b.told, b.times, b.n})
 }
 
@@ -118,6 +136,8 @@ func (b *before) read(r *reader, outputs int) {
 	b.at, b.usual = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}
 	r.Packed(b.usual.Mean)
 	r.Packed(b.usual.SD)
+	b.swing = make([]float64, outputs)
+	r.Packed(b.swing)
 	var v [5]float64
 	r.Packed(v[:])
 	output := v[0]

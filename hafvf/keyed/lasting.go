@@ -3,7 +3,6 @@ package keyed
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,10 +64,9 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	case e.Alarm != nil && decider.farther:
 		was.again()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
-		*was = before{usual: Moments{slices.Clone(decider.usual.Mean), slices.Clone(decider.usual.SD)}, at: e.Time, output: e.Alarm.Output}
-		was.tell(decider.usual.size(decider.y, e.Alarm.Output))
+		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
 	case e.Alarm != nil && was.kept() && decider.distances[was.output]*was.told < 0:
-		was.tell(decider.distances[was.output])
+		was.tell(decider.distances[was.output], decider.distances[was.output])
 	case !l.lasts && was.kept() && math.Abs(was.level) < 1:
 		*was = before{}
 	}
