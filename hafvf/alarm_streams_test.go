@@ -43,16 +43,15 @@ func BenchmarkAlarmStreams(b *testing.B) {
 					alarms := 0
 					for seed := range uint64(seeds) {
 						rng := rand.New(rand.NewPCG(seed+1, 16))
-						x, step := make([]float64, n), time.Duration(0)
+						x := make([]float64, n)
 						var times []time.Time
 						for i := range x {
 							x[i] = kind.draw(rng, i, x[max(i-1, 0)])
 							if kind.timed {
-								step = 5 * time.Minute
-								times = append(times, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*step))
+								times = append(times, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*5*time.Minute))
 							}
 						}
-						alarms += len(traceOf(b, "normal", x, times, paceOf(budget, step)).alarms(true))
+						alarms += len(alarmsOf(b, budget, x, times))
 					}
 					b.ReportMetric(1e4*float64(alarms)/(seeds*(n-alarmWarmUp)), fmt.Sprintf("false@%g", budget))
 				}

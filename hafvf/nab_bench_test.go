@@ -6,7 +6,9 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -18,7 +20,6 @@ const alarmWarmUp = 50
 type alarmTrace struct {
 	pace    usual.Pace
 	changes []bool // commits
-	sides   []int  // of usual
 	scores  []float64
 }
 
@@ -46,21 +47,9 @@ func traceOf(t testing.TB, family string, x []float64, times []time.Time, pace u
 		y := (x[i] - location) / scale
 		step := p.Update(u, pace, times[i], []float64{y})
 		out.changes = append(out.changes, b.Update(s, x[i:i+1]).Detection.Kind == hafvf.Change)
-		out.sides = append(out.sides, sideOf(y, step))
 		out.scores = append(out.scores, step.Score)
 	}
 	return out
-}
-
-// sideOf is the side of usual on which a value is far from it.
-func sideOf(y float64, step usual.ProfileStep) int {
-	switch z := (y - step.Mean[0]) / step.SD[0]; {
-	case z >= 2:
-		return 1
-	case z <= -2:
-		return -1
-	}
-	return 0
 }
 
 // commits are where the bank commits to a change.
@@ -73,18 +62,32 @@ func (s alarmTrace) commits() (at []int) {
 	return at
 }
 
-// alarms are those at the pace, which last or not.
-func (s alarmTrace) alarms(lasting bool) (at []int) {
+// alarms are those at the pace, of which none lasts.
+func (s alarmTrace) alarms() (at []int) {
 	a := usual.NewAlarm(s.pace)
 	state := a.NewState()
 	for i := alarmWarmUp; i < len(s.scores); i++ {
-		var d usual.Decision
-		if lasting {
-			d = a.Follow(state, s.scores[i], usual.Of{Change: s.changes[i], Side: s.sides[i]}, nil)
-		} else {
-			d = a.Update(state, s.scores[i], s.changes[i], nil)
+		if a.Update(state, s.scores[i], s.changes[i], nil).Alarm != usual.NoAlarm {
+			at = append(at, i)
 		}
-		if d.Alarm != usual.NoAlarm {
+	}
+	return at
+}
+
+// alarmsOf are the alarms that the recommended settings raise on a series, at a budget of so many
+// observations or, if it is 0, of a week.
+func alarmsOf(t testing.TB, budget float64, x []float64, times []time.Time) (at []int) {
+	t.Helper()
+	cfg := keyed.Recommended("normal")
+	cfg.Alarms.Budget = budget
+	if times == nil {
+		cfg.Order = keyed.Arrival
+		times = make([]time.Time, len(x))
+	}
+	est := expect.Get(keyed.NewEstimator(cfg))(t)
+	track := est.NewTrack("k")
+	for i, v := range x {
+		if est.Estimate(track, keyed.Value(times[i], "", v)).Alarm != nil {
 			at = append(at, i)
 		}
 	}
@@ -111,18 +114,18 @@ func BenchmarkNAB(b *testing.B) {
 	}
 	for _, r := range []struct {
 		name   string
-		alarms func(alarmTrace) []int
+		alarms func(i int) []int
 	}{
-		{"kind change", alarmTrace.commits},
-		{"default, every alarm", func(s alarmTrace) []int { return s.alarms(false) }},
-		{"default", func(s alarmTrace) []int { return s.alarms(true) }},
+		{"kind change", func(i int) []int { return traces[i].commits() }},
+		{"default, every alarm", func(i int) []int { return traces[i].alarms() }},
+		{"default", func(i int) []int { return alarmsOf(b, 0, series[i].x, series[i].times) }},
 	} {
 		b.Run(r.name, func(b *testing.B) {
 			var sum nabTally
 			for b.Loop() {
 				sum = nabTally{}
 				for k, s := range series {
-					sum.add(s.tally(r.alarms(traces[k])))
+					sum.add(s.tally(r.alarms(k)))
 				}
 			}
 			b.ReportMetric(0, "ns/op")
