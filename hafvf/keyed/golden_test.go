@@ -25,11 +25,12 @@ var update = flag.Bool("update", false, "write the golden states")
 
 // A golden is a state of testdata: what a key is after n observations.
 type golden struct {
-	name string
-	cfg  Config
-	n    int
-	each func(i int, o *Observation) // changes observation i; nil: none
-	tell bool                        // the silence at the end is told
+	former bool // its file is that of the format before
+	name   string
+	cfg    Config
+	n      int
+	each   func(i int, o *Observation) // changes observation i; nil: none
+	tell   bool                        // the silence at the end is told
 }
 
 var (
@@ -215,7 +216,12 @@ func (g *golden) scripted(t *testing.T, reads *Estimator) (e Entity, said []byte
 	return e, said
 }
 
-func (g *golden) file() string { return filepath.Join("testdata", g.name+".txt") }
+func (g *golden) file() string {
+	if g.former {
+		return filepath.Join("testdata", "former", g.name+".txt")
+	}
+	return filepath.Join("testdata", g.name+".txt")
+}
 
 // text is the file of a state: its settings, what it says, and its bytes.
 func (g *golden) text(t *testing.T, state []byte) string {
@@ -276,6 +282,29 @@ func TestGoldenStates(t *testing.T) {
 		if !slices.Contains(files, file) {
 			t.Errorf("%s is of no state", file)
 		}
+	}
+}
+
+// A state of the format before is read, and its filters go on as those of today do.
+func TestFormerStates(t *testing.T) {
+	read := 0
+	for _, g := range goldens() {
+		g.former = true
+		if _, err := os.Stat(g.file()); err != nil {
+			continue
+		}
+		read++
+		_, stored := g.read(t)
+		resumed := must(g.estimator(t).Open("pump/1", stored))
+		straight, _ := g.scripted(t, nil)
+		g.take(t, &resumed, g.n, g.n+60, nil)
+		g.take(t, &straight, g.n, g.n+60, nil)
+		if !slices.Equal(resumed.state, straight.state) {
+			t.Errorf("%s goes on otherwise", g.name)
+		}
+	}
+	if stored := must(filepath.Glob("testdata/former/*.txt")); read == 0 || len(stored) != read {
+		t.Errorf("%d states of %d are read", read, len(stored))
 	}
 }
 

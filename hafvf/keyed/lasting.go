@@ -133,11 +133,11 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 }
 
 // stays is the side of what was usual before the alarm on which the values still lie: the profile has
-// become used to them. It is empty if they have returned, that is if their mean is less than half a
+// become used to them. It is empty if they have returned, that is if their mean is less than a
 // standard deviation away, or less than two of its own.
 func (l *lasting) stays() string {
 	switch mean := l.sum / l.calm; {
-	case !(math.Abs(mean) >= max(.5, 2/math.Sqrt(l.calm))):
+	case !(math.Abs(mean) >= max(1, 2/math.Sqrt(l.calm))):
 		return ""
 	case mean > 0:
 		return "above"
