@@ -258,11 +258,6 @@ func (m Moments) shift(to []float64, sc *scaling) (most shift) {
 	return most
 }
 
-// size is the distance of the value of an output from the moments, standard deviations.
-func (m Moments) size(y []float64, output int) float64 {
-	return (y[output] - m.Mean[output]) / m.SD[output]
-}
-
 // side is that of the value furthest from the moments: 1 far above, -1 far below, else 0.
 func (m Moments) side(y []float64) (side int) {
 	most := far

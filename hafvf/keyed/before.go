@@ -36,7 +36,7 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 	}
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
-	b.level = float64(float32(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half)))
+	b.level = float64(float32(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))) // shorter in the state
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
 		switch {
@@ -54,8 +54,7 @@ func (b *before) kept() bool { return b.usual.Mean != nil }
 
 // begin is what is usual at the observation, which begins the alarm.
 func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
-	output := a.Output
-	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: output}
+	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}
 	const steps = 56 // of three hours in a week
 	for _, season := range d.cfg.Seasons {
 		for k := range steps {
@@ -65,7 +64,7 @@ func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
 			}
 		}
 	}
-	b.tell(d.usual.size(d.y, output), a.Size)
+	b.tell(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
 	return b
 }
 
@@ -115,10 +114,10 @@ func (b *before) shift(d *decider, sc *scaling) shift {
 	return shift{d.distances[i], sc.value(d.y[i]) - from, from, i}
 }
 
-// tell notes an alarm of the output at a distance on that side of usual.
+// tell notes an alarm, which has told a distance on that side of usual, and what the level of its rest
+// will be.
 func (b *before) tell(distance, side float64) {
-	distance = max(-farthest, min(distance, farthest))
-	b.told, b.times, b.level, b.n = math.Copysign(max(far, math.Abs(float64(float32(distance)))), side), 1, distance, 0
+	b.told, b.times, b.n = math.Copysign(max(far, math.Abs(float64(float32(distance)))), side), 1, 0
 }
 
 // again notes an alarm of values that are as far again.

@@ -65,8 +65,8 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		was.again()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
 		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
-	case e.Alarm != nil && was.kept() && decider.distances[was.output]*was.told < 0:
-		was.tell(decider.distances[was.output], decider.distances[was.output])
+	case e.Alarm != nil && was.kept():
+		was.tell(was.level, decider.distances[was.output])
 	case !l.lasts && was.kept() && math.Abs(was.level) < 1:
 		*was = before{}
 	}

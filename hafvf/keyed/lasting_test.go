@@ -2,13 +2,17 @@ package keyed
 
 import (
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hafvf/hafvf/usual"
 )
 
 // An alarm lasts until its key is back to usual. Its end is told of its own id, with its start and
@@ -87,5 +91,73 @@ func TestLasting(t *testing.T) {
 				t.Errorf("alarms at %v, want %v", alarms, c.alarms)
 			}
 		})
+	}
+}
+
+// An outage that comes back soon after its end is told or counted, and that the values return raises
+// no alarm: they score below 1 unless they are unusual by themselves.
+func TestOutageComesBack(t *testing.T) {
+	const at, long = 4 * 1440, 30
+	rng := rand.New(rand.NewPCG(5, 1))
+	for k := range 12 {
+		gap := []int{20, 45, 70}[k%3]
+		est := newEstimator(t, Recommended("normal"))
+		track := est.NewTrack("k")
+		told, held := 0, 0
+		for i := range at + 300 {
+			x, back := 100+5*rng.NormFloat64(), i-at-long-gap
+			first, again := i >= at && i < at+long, back >= 0 && back < long
+			if first || again {
+				x -= 60
+			}
+			e := est.Estimate(track, Value(time.Date(2026, 3, 2, 0, i+17*k, 0, 0, time.UTC), "", x))
+			d := e.Detection
+			switch {
+			case i < at:
+			case first && e.Alarm != nil:
+				told++
+			case again && (e.Alarm != nil || d.Resting || d.Muted):
+				held++
+			case !first && !again && e.Alarm != nil:
+				t.Errorf("key %d: an alarm of %g, %d minutes after the beginning", k, x, i-at)
+			case i >= at+long && i < at+long+20 && math.Abs(x-100) < 5 && d.Score >= 1:
+				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-at-long)
+			}
+		}
+		if told != 1 || held == 0 {
+			t.Errorf("key %d: the outage is told %d times, and told or counted %d times when it comes back after %d minutes", k, told, held, gap)
+		}
+	}
+}
+
+// What shifts in the first days stays where it is, and a drift is told again each time it is as far
+// again from what was usual before its alarm, with a novelty that the budget pays.
+func TestStaysAndDrifts(t *testing.T) {
+	for day := range 5 {
+		ends := 0
+		for _, e := range watched(t, Recommended("normal"), (day+3)*288, day*288+200, 5*time.Minute, func(_ int, x float64) float64 { return x + 7 })[day*288+200:] {
+			if r := e.Recovered; r != nil && e.N < int64(day*288+500) {
+				if ends++; !strings.Contains(r.Message, "stays above usual, which is no alarm any more") {
+					t.Errorf("day %d: %s", day, r.Message)
+				}
+			}
+		}
+		if ends != 1 {
+			t.Errorf("day %d: %d ends", day, ends)
+		}
+	}
+	const at = 2880
+	var again []string
+	all := watched(t, Recommended("normal"), at+1008, at, 5*time.Minute, func(i int, x float64) float64 { return x + float64(i)/40 })
+	for _, e := range all[at:] {
+		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "as far again from 20") {
+			again = append(again, e.Alarm.Message)
+			if e.Alarm.Kind != string(usual.NoveltyAlarm) || math.Abs(e.Alarm.Usual.Mean[0]-20) > 1 || e.Alarm.Size < 4 {
+				t.Errorf("%+v", e.Alarm)
+			}
+		}
+	}
+	if len(again) < 3 {
+		t.Errorf("a drift of 25 standard deviations is told again %d times: %q", len(again), again)
 	}
 }

@@ -89,6 +89,28 @@ func TestAlarmBound(t *testing.T) {
 	})
 }
 
+// What is not gross stops three alarms before.
+func TestAlarmReserve(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		over float64 // of the score, over the threshold
+		want int
+	}{{"just below gross", gross - .01, 100 + 5}, {"gross", gross, 100 + 8}} {
+		a := NewAlarm(paceOf(100, time.Minute, 0))
+		s := a.NewState()
+		alarms := 0
+		for range 10_000 {
+			u := slices.Clone(s)
+			if a.Update(s, a.Update(u, 0, false, nil).Threshold+c.over, rareCommit(a.pace, s), nil).Alarm != NoAlarm {
+				alarms++
+			}
+		}
+		if alarms < c.want || alarms > c.want+1 {
+			t.Errorf("%s: %d alarms, want %d", c.name, alarms, c.want)
+		}
+	}
+}
+
 // The bound is attained but for one alarm: the budget is spent where there is need.
 func TestAlarmBoundIsAttained(t *testing.T) {
 	for _, name := range []string{"infinite scores", "both"} {
@@ -366,16 +388,24 @@ func TestAlarmLasts(t *testing.T) {
 		change bool      // commits with them
 		alarms int
 		ended  bool
+		rests  int // counted as resting
 	}{
 		{name: "it goes on", q: unusually},
 		{name: "and commits", q: unusually, change: true},
-		{name: "usual now and then", q: slices.Repeat([]float64{.5, .5, .5, .5, 1, 5}, 20)},
+		{name: "usual now and then", q: slices.Repeat([]float64{.5, .5, .5, .5, 1, 5}, 20), rests: 1},
+		{name: "usual for a rest now and then", q: slices.Repeat(slices.Concat([]float64{5}, slices.Repeat([]float64{.5, .5, .5, .5, 1}, 2)), 3), rests: 2},
 		{name: "usual", q: usually, ended: true},
 		{name: "no scores", q: slices.Repeat([]float64{math.NaN()}, 5), ended: true},
 		{name: "usual, and again", q: slices.Concat(usually, usually, usually, []float64{5}), alarms: 1, ended: true},
 		{name: "much worse", q: slices.Concat(unusually, []float64{8}, unusually), alarms: 1},
 		{name: "much worse in the rest, and then as that", q: slices.Concat([]float64{8}, unusually, []float64{10})},
-		{name: "the other side", q: unusually, side: -1, alarms: 1},
+		{name: "and again at once, as the rest ends with it", q: slices.Concat(usually, []float64{5}), alarms: 1, ended: true},
+		{name: "back, and much worse in the rest", q: []float64{.5, .5, 8}, alarms: 1},
+		{name: "back, and worse in the rest", q: []float64{.5, .5, 7.9}, rests: 1},
+		{name: "one that is usual, and much worse in the rest", q: []float64{.5, 8}, rests: 1},
+		{name: "back, and the other side in the rest", q: []float64{.5, .5, 4.5}, side: -1, alarms: 1},
+		{name: "the other side at once, less", q: []float64{4.5}, side: -1, rests: 1},
+		{name: "the other side, as unusual", q: unusually, side: -1, alarms: 1},
 		{name: "no side", q: unusually, side: 0},
 	} {
 		a := NewAlarm(paceOf(100, time.Minute, rest))
@@ -386,7 +416,7 @@ func TestAlarmLasts(t *testing.T) {
 		if a.Follow(s, 5, Of{Side: 1}, nil).Alarm == NoAlarm {
 			t.Fatal("no alarm")
 		}
-		alarms, muted, ended := 0, 0, false
+		alarms, muted, rests, ended := 0, 0, 0, false
 		for _, q := range c.q {
 			d := a.Follow(s, q, Of{Change: c.change, Side: c.side}, nil)
 			if d.Alarm != NoAlarm {
@@ -395,10 +425,13 @@ func TestAlarmLasts(t *testing.T) {
 			if d.Muted {
 				muted++
 			}
+			if d.Resting {
+				rests++
+			}
 			ended = ended || d.Ended
 		}
-		if alarms != c.alarms || ended != c.ended || muted != 0 {
-			t.Errorf("%s: %d alarms, %d muted, ended %v; want %d, 0, %v", c.name, alarms, muted, ended, c.alarms, c.ended)
+		if alarms != c.alarms || ended != c.ended || muted != 0 || rests != c.rests {
+			t.Errorf("%s: %d alarms, %d muted, %d resting, ended %v; want %d, 0, %d, %v", c.name, alarms, muted, rests, ended, c.alarms, c.rests, c.ended)
 		}
 		if lasts := s[atUnusual] > 0; lasts == ended && c.alarms == 0 {
 			t.Errorf("%s: lasts %v, ended %v", c.name, lasts, ended)
