@@ -51,7 +51,7 @@ func (s *Source) kafkaKeys() []key {
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
 		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit. By default there is none.", read: text(&k.Changelog, notEmpty)},
-		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock by what 99 % of the last records were, at least by disorder, and at first by a quarter of an hour.", read: duration(&k.Disorder)},
+		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", read: duration(&k.Disorder)},
 		{name: "tombstones", doc: "What a record without a value is. forget: its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
 	})}}

@@ -159,7 +159,7 @@ func detect(dst **Detect) reader {
 			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
 			{name: "direction", doc: "up raises alarms of rises alone, down of falls alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Of keys without times it is 2000 observations by default.", read: budget(&v.AlarmConfig)},
-			{name: "rest", doc: "How long a key raises no other alarm after one. A time counts as many observations as come in it at the key's median step. Keys without times rest for a 24th of their budget, within 6 to 60 observations.", read: rest(&v.AlarmConfig)},
+			{name: "rest", doc: "How long a key raises no other alarm after one, if that is not much worse, on the other side, or as far again. Others count as resting. A time is the observations that come in it at the median step; without times it is a 24th of the budget, within 6 to 60.", read: rest(&v.AlarmConfig)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values from the beginning.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Time zone of the season, and of the times in messages. The default is model.zone if there is a model.season, else the zone of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
@@ -203,7 +203,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "time", doc: "Column or field of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30. Without a form, numbers that are likely days of a spreadsheet are refused.", read: timeFormat(&f.TimeFormat)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30, else refused.", read: timeFormat(&f.TimeFormat)},
 		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}

@@ -100,7 +100,7 @@ func (d *decoder) checkServer(at string, s *httpclient.Server) {
 // prometheusKey declares a sink of series.
 func (s *Sink) prometheusKey() key {
 	p := &promio.Sink{Server: defaultServer()}
-	return key{name: "prometheus", doc: "A server that takes remote write, version 1. It gets hafvf_score, hafvf_threshold, hafvf_usual, its bounds _lower and _upper (two sd), and hafvf_alarm, with the labels of the key's series, or the label key. It needs detect.",
+	return key{name: "prometheus", doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
 		seen: func() { s.Prometheus = p },
 		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }

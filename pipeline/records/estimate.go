@@ -50,7 +50,7 @@ var estimates = []field[estimate]{
 	only(withRegime(object("detect", "Outlier or change; with detect only.",
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
 		full(number("p_stay", "", "Posterior probability that the regime goes on.", func(e estimate) float64 { return e.Detection.Stay })),
-		number("p_outlier", "", "Posterior probability of an outlier or a short burst.", func(e estimate) float64 { return e.Detection.Outlier }),
+		number("p_outlier", "", "Posterior probability of an outlier or a short burst: about the model, not of an incident.", func(e estimate) float64 { return e.Detection.Outlier }),
 		number("p_change", "", "Posterior probability of a lasting change.", func(e estimate) float64 { return e.Detection.Change }),
 		full(instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start })),
 		full(count("start_n", "", "Its sequence number within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 })),
@@ -59,7 +59,7 @@ var estimates = []field[estimate]{
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
 		moments("usual", "What the level of the key and its seasons let expect of x; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
-		number("score", "", "How unusual the last observations are: minus the decimal logarithm of a tail probability. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
+		number("score", "", "How unusual the last observations are: nominally minus the decimal logarithm of a tail probability. High ones come more often. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "Score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
 			if e.Alarm == nil {
