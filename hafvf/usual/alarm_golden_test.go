@@ -61,6 +61,7 @@ func TestAlarmTraces(t *testing.T) {
 				c.Seasons = nil
 			}
 			p, a := profileOf(c), NewAlarm(pace)
+			p.plain = true
 			s, u := p.NewState(), a.NewState()
 			rows, worst := trace.Rows, 0.0
 			compare := func(what string, got, want float64) {

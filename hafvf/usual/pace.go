@@ -51,6 +51,7 @@ type Pace struct {
 	slow       float64 // w
 	rest       float64 // observations
 	half, four float64 // observations of half a day and of four days, whole
+	news       float64 // weight of the first observations, of which none is far from usual
 	fine       bool    // the step is at most two minutes
 }
 
@@ -78,6 +79,7 @@ func NewPace(budget float64, step time.Duration, rest int) (Pace, error) {
 		day = budget / 7
 	}
 	p.half, p.four = math.Floor(day/2), math.Floor(4*day)
+	p.news = weightOf(max(tailWarmUp, min(p.four, tailPrecise-1)), profileForgetting)
 	if rest == AutoRest {
 		p.rest = day * float64(restTime) / float64(24*time.Hour)
 		if step > 0 {

@@ -37,6 +37,7 @@ const (
 	calibratorShape   = 1.   // of the prior of σ², and of the mean
 	calibratorRate    = .01
 	calibratorWorth   = .01
+	calibratorBound   = 7. // of a mean that is learned, standard deviations
 	fastBehind        = .3 // of the score by the last value alone
 	movePart          = .5 // at most, of the score by a move
 	moveAhead         = 1. // of a new value's score, at most, where values repeat
@@ -130,6 +131,7 @@ type Profile struct {
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
 	season     []float64 // of Seasonal
+	plain      bool      // all values teach as they come, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -222,18 +224,19 @@ func (p *Profile) order() int { return p.size - p.common }
 func (p *Profile) kept() int { return max(1, p.order()) }
 
 // coordinateLen is the number of floats for one coordinate: h, s, the last values,
-// latest first, and the rows of the matrix that belong to the ar view.
+// latest first, the rows of the matrix that belong to the ar view, and the streak.
 func (p *Profile) coordinateLen() int {
-	return p.size + 1 + p.kept() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common)
+	return p.size + 1 + p.kept() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common) + streakLen
 }
 
 // A coordinateState is a coordinate's part of a state.
 type coordinateState struct {
-	all    []float64 // what follows
+	all    []float64 // what follows, but the streak
 	h      []float64
 	s      *float64
 	last   []float64
 	matrix []float64
+	streak streak
 }
 
 // sums are n and the moments of the seasons.
@@ -257,12 +260,13 @@ func (p *Profile) alone(s State) (tail, move, repeats) {
 func (p *Profile) coordinate(s State, i int) coordinateState {
 	n := p.coordinateLen()
 	c := s[p.moments.len()+1+p.views*viewLen+aloneLen+i*n:][:n]
+	c, streak := c[:n-streakLen], c[n-streakLen:]
 	last := c[p.size+1:]
-	return coordinateState{all: c, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
+	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
-// StateLen is the number of floats in a state: 169 for one coordinate under
-// DefaultProfile, and 23 with the level view alone.
+// StateLen is the number of floats in a state: 173 for one coordinate under
+// DefaultProfile, and 27 with the level view alone.
 func (p *Profile) StateLen() int {
 	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen()
 }
@@ -304,6 +308,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	}
 	linear.Scale(sums, profileForgetting)
 	p.moments.expand(p.shared, sums)
+	p.hold(sums)
 	p.factorize(p.shared, 0, p.common)
 	p.substitute(p.v, p.u, 0, p.common)
 	for i := range p.steps {
@@ -313,12 +318,12 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
 		c := p.coordinate(s, i)
-		v = max(-maxStandardized, min(v, maxStandardized))
-		if before > 0 {
-			repeated = repeated && v == c.last[0]
-			sizes[0] = max(sizes[0], math.Abs(v-c.last[0]))
+		v = within(within(v, maxStandardized)-c.streak[streakLevel], maxStandardized)
+		if seen := c.streak[streakSeen]; before > 0 {
+			repeated = repeated && v == seen
+			sizes[0] = max(sizes[0], math.Abs(v-seen))
 		}
-		residual := p.learn(c, i, sums[0], v)
+		residual := p.learn(c, i, sums[0], v, &pace)
 		sizes[1] = max(sizes[1], min(math.Abs(residual), 2*maxStandardized))
 	}
 	n := sums[0]
@@ -326,15 +331,19 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 
 	total := p.total(s)
 	*total = meanForgetting**total + 1
-	sum, most := 0.0, 0.0
+	sum, surprise := 0.0, 0.0
 	for i := range p.steps {
 		step := &p.steps[i]
 		p.calibrate(step, p.view(s, i), *total, n, pace.fine && i == p.views-1)
 		sum += step.Score
-		most = max(most, step.Surprise)
+		surprise = max(surprise, step.Surprise)
 	}
 	tail, move, repeats := p.alone(s)
-	fast := tail.update(p.steps[p.views-1].Surprise, before)
+	most := excessBound
+	if p.plain {
+		most = math.Inf(1)
+	}
+	fast := tail.update(p.steps[p.views-1].Surprise, before, most)
 	score := max(sum/float64(p.views), fast-fastBehind)
 
 	share := move.repeats(before)
@@ -352,7 +361,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	switch {
 	case !repeated:
 		limit = min(score, moved+moveAhead)
-	case most < calm:
+	case surprise < calm:
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
@@ -388,7 +397,7 @@ func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
 // before it. It returns what the last view leaves of y.
-func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float64) {
+func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (residual float64) {
 	copy(p.u[p.common:], c.last)
 	linear.Scale(c.h, profileForgetting)
 	*c.s *= profileForgetting
@@ -415,6 +424,14 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
+	residual = y - mean
+	level := c.streak[streakLevel]
+	c.streak[streakSeen] = y
+	if !p.plain && n >= pace.news {
+		y = c.streak.learn(y, p.mean[at], p.sd[at], pace)
+	}
+	p.mean[at] += level
+
 	// A product that is rounded before it is added makes sums of the same products equal, on
 	// every machine: Append relies on it.
 	p.add(c.matrix, p.common, p.size)
@@ -427,7 +444,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64) (residual float
 	}
 	copy(c.last[1:], c.last)
 	c.last[0] = y
-	return y - mean
+	return residual
 }
 
 // calibrate goes from the surprise of a view to its score. root says that its mean is a root
@@ -449,10 +466,32 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	mean := h / lambda
 	b := calibratorRate + (s-h*mean)/2
 	e := (c - mean) / math.Sqrt(b/a*(1+1/lambda))
+	step.Mean = c
+	if !p.plain && n >= warmUpWeight {
+		c = min(c, mean+calibratorBound*math.Sqrt(b/a))
+	}
 	view[calibratorH] += c
 	view[calibratorS] += c * c
-	step.Mean = c
 	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
+}
+
+// hold raises the precision of a harmonic's coefficients by n·ρ⁴, ρ = |Σexp(iφ)|/n of its phases φ: as
+// long as little of its period has been seen, it is much like the constant, and would extrapolate.
+func (p *Profile) hold(sums []float64) {
+	if p.plain || sums[0] == 0 {
+		return
+	}
+	at := 1
+	for _, s := range p.seasons {
+		for range s.Harmonics {
+			cos, sin := sums[at], sums[at+s.Harmonics]
+			squares := (float64(cos*cos) + float64(sin*sin)) / sums[0]
+			held := otherPrecision + squares*squares/sums[0]
+			p.precision[at], p.precision[at+s.Harmonics] = held, held
+			at++
+		}
+		at += s.Harmonics
+	}
 }
 
 // factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two
@@ -579,7 +618,7 @@ func (p *Profile) Valid(s State) error {
 		for _, y := range c.last {
 			ok = ok && math.Abs(y) <= maxStandardized
 		}
-		ok = ok && *c.s <= most
+		ok = ok && *c.s <= most && c.streak.valid()
 	}
 	if !ok {
 		return errCorrupt

@@ -26,6 +26,7 @@ func TestStuckTraces(t *testing.T) {
 		location, scale := expfam.LocationScale(trace.X[:50])
 		step := time.Duration(trace.Seconds) * time.Second
 		p, pace := profileOf(DefaultProfile()), paceOf(trace.Budget, step, AutoRest)
+		p.plain = true
 		s := p.NewState()
 		stuck := 0
 		for i, x := range trace.X {

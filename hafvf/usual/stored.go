@@ -63,7 +63,30 @@ func (p *Profile) Append(b []byte, s State) []byte {
 		_, _, repeats := p.alone(s)
 		b = compact.AppendPacked(b, repeats)
 	}
-	return b
+	return p.appendStreaks(b, s)
+}
+
+// appendStreaks encodes the streaks, where not all are empty: their counts, sums and levels, and the
+// last values as they came, where not all were learned so.
+func (p *Profile) appendStreaks(b []byte, s State) []byte {
+	var stack [16]float64
+	streaks, seen := stack[:0], []float64(nil)
+	empty, same := true, true
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		empty, same = empty && c.streak.empty(c.last[0]), same && c.streak[streakSeen] == c.last[0]
+		streaks = append(streaks, c.streak[streakCount:]...)
+	}
+	if empty {
+		return b
+	}
+	if b = compact.AppendPacked(b, streaks); same {
+		return b
+	}
+	for i := range p.dim {
+		seen = append(seen, p.coordinate(s, i).streak[streakSeen])
+	}
+	return compact.AppendPacked(b, seen)
 }
 
 // Repeats reports whether a value of the stream has come twice in a row. The encoded state then has
@@ -90,6 +113,15 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	if _, _, all := p.alone(s); repeats {
 		last.Packed(all)
 	}
+	var streaks, seen []float64
+	if len(last.B) > 0 {
+		streaks = make([]float64, p.dim*(streakLen-streakCount))
+		last.Packed(streaks)
+	}
+	if len(last.B) > 0 {
+		seen = make([]float64, p.dim)
+		last.Packed(seen)
+	}
 	if last.Bad || len(last.B) > 0 {
 		return nil, errCorrupt
 	}
@@ -111,7 +143,12 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 		sums[1+i] = float64(int64(binary.LittleEndian.Uint64(b[at-8:]))>>(64-momentBits)) * q
 	}
 	for i := range p.dim {
-		p.follow(p.coordinate(s, i))
+		c := p.coordinate(s, i)
+		p.follow(c)
+		streaks = streaks[copy(c.streak[streakCount:], streaks):]
+		if c.streak[streakSeen] = c.last[0]; seen != nil {
+			c.streak[streakSeen] = seen[i]
+		}
 	}
 	return s, p.Valid(s)
 }

@@ -14,6 +14,7 @@ const (
 	spreadRate   = 1 - profileForgetting
 	tailPrecise  = 1 / spreadRate // observations after which rates no longer fall
 	leastSpread  = 1e-3
+	excessBound  = 10. // of an excess that is learned, spreads
 	levelSpreads = 2.5 // of the first level over the mean
 )
 
@@ -41,9 +42,9 @@ const (
 	tailLen
 )
 
-// update scores the surprise c and learns it. total is the weight of the observations before
-// it.
-func (s tail) update(c, total float64) (q float64) {
+// update scores the surprise c and learns it, of an excess no more than most spreads. total is the
+// weight of the observations before it.
+func (s tail) update(c, total, most float64) (q float64) {
 	t := ageOf(total)
 	if t < tailWarmUp {
 		s[tailMean] += (c - s[tailMean]) / (t + 1)
@@ -72,6 +73,7 @@ func (s tail) update(c, total float64) (q float64) {
 		s[i] *= profileForgetting
 	}
 	s[tailCount] += over
+	x = min(x, most*d)
 	s[tailSum] += over * x
 	s[tailSquares] += over * x * x
 	s[tailLevel] += max(tailRate, 1/(t+1)) * 5 * d * (over - tailShare)
