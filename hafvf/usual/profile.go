@@ -131,6 +131,7 @@ type Profile struct {
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
 	season     []float64 // of Seasonal
+	accepted   bool      // a level, by the running update
 	plain      bool      // all values teach as they come, as in the reference
 }
 
@@ -314,6 +315,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
+	p.accepted = false
 	repeated := before > 0
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
@@ -428,7 +430,9 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 	level := c.streak[streakLevel]
 	c.streak[streakSeen] = y
 	if !p.plain && n >= pace.news {
-		y = c.streak.learn(y, p.mean[at], p.sd[at], pace)
+		var accepted bool
+		y, accepted = c.streak.learn(y, p.mean[at], p.sd[at], pace)
+		p.accepted = p.accepted || accepted
 	}
 	p.mean[at] += level
 
@@ -473,20 +477,27 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	view[calibratorH] += c
 	view[calibratorS] += c * c
 	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
+	if p.accepted { // what was unusual is usual now
+		if root {
+			mean *= mean
+		}
+		view[sumOfMean] = mean * total
+	}
 }
 
 // hold raises the precision of a harmonic's coefficients by n·ρ⁴, ρ = |Σexp(iφ)|/n of its phases φ: as
 // long as little of its period has been seen, it is much like the constant, and would extrapolate.
 func (p *Profile) hold(sums []float64) {
-	if p.plain || sums[0] == 0 {
+	if p.plain {
 		return
 	}
+	n := max(sums[0], 1)
 	at := 1
 	for _, s := range p.seasons {
 		for range s.Harmonics {
 			cos, sin := sums[at], sums[at+s.Harmonics]
-			squares := (float64(cos*cos) + float64(sin*sin)) / sums[0]
-			held := otherPrecision + squares*squares/sums[0]
+			squares := float64(cos*cos) + float64(sin*sin)
+			held := otherPrecision + squares*squares/(n*n*n)
 			p.precision[at], p.precision[at+s.Harmonics] = held, held
 			at++
 		}

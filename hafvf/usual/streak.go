@@ -21,7 +21,7 @@ const (
 	farBound    = 4.  // k, standard deviations
 	slowBound   = 2.  // more of a slow stream
 	leastBound  = 2.  // of k in the end
-	fadeOfBound = 15. // observations far from usual in which it falls to that
+	fadeOfBound = 20. // observations far from usual in which it falls to that
 	slowFade    = 2.  // times that, more, of a slow stream
 	rejected    = 12. // standard deviations from which on less is learned
 	slowStay    = 4.  // rests, more, in which a level is accepted of a slow stream
@@ -39,8 +39,8 @@ const (
 )
 
 // learn returns what is learned of a value, less the level, of a stream that has gone on for long
-// enough. mean and sd are what is usual.
-func (s streak) learn(y, mean, sd float64, pace *Pace) float64 {
+// enough, and whether the level is another one from now on. mean and sd are what is usual.
+func (s streak) learn(y, mean, sd float64, pace *Pace) (learned float64, accepted bool) {
 	far := y - mean
 	z := math.Abs(far) / sd
 	bound := farBound + slowBound*pace.slow
@@ -54,7 +54,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace) float64 {
 		s.drop()
 	}
 	bound = leastBound + unusual*max(0, 1-*n/(fadeOfBound*(1+slowFade*pace.slow)))
-	learned := y
+	learned = y
 	if z > bound {
 		if z > rejected {
 			bound *= max(0, 2-z/rejected)
@@ -66,11 +66,12 @@ func (s streak) learn(y, mean, sd float64, pace *Pace) float64 {
 			s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)
 			s[streakSeen] -= level
 			*n, s[streakSum] = 0, 0
+			return learned, true
 		} else { // they lie on both sides
 			s.drop()
 		}
 	}
-	return learned
+	return learned, false
 }
 
 // drop takes one of the values that count away.
