@@ -57,9 +57,9 @@ func TestSentences(t *testing.T) {
 			return x
 		}, []string{`^k: x is 60 at 16:20, usual at this hour 19\.\d+ ± 1\.0; score`}},
 		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
-			[]string{`usual`, `^k: x has been 24 for \d+h\d+m \(\d+ equal values\), usual at this hour 2`}},
+			[]string{`usual`, `^k: x has been 24 for \d+h\d+m \(\d+ equal values\); equal values in a row are rare here`}},
 		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
-			if i < 200 {
+			if i < 50 {
 				return x - 30
 			}
 			return x

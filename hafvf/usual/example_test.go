@@ -40,12 +40,12 @@ func ExampleProfile() {
 		if i < warmUp {
 			continue
 		}
-		if d := alarm.Update(a, score, false, nil); d.Alarm != usual.NoAlarm {
+		if d := alarm.Follow(a, score, 0, false, nil); d.Alarm != usual.NoAlarm {
 			fmt.Printf("%s  %s  score %.1f, threshold %.1f\n", times[i].Format(time.DateTime), d.Alarm, score, d.Threshold)
 		}
 	}
 	// Output:
-	// 2026-06-20 10:00:00  novelty  score 9.0, threshold 2.8
+	// 2026-06-20 10:00:00  novelty  score 8.2, threshold 2.8
 }
 
 func ExampleAlarm() {
