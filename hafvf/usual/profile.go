@@ -266,8 +266,8 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
 }
 
-// StateLen is the number of floats in a state: 173 for one coordinate under
-// DefaultProfile, and 27 with the level view alone.
+// StateLen is the number of floats in a state: 174 for one coordinate under
+// DefaultProfile, and 28 with the level view alone.
 func (p *Profile) StateLen() int {
 	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen()
 }

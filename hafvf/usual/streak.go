@@ -16,15 +16,17 @@ import "math"
 //
 // A level that stays is learned at once. When such values have gone on for as long as a rest, of 6 to
 // 60 observations, and up to five times as long in a slow stream, and lie on one side, then the
-// profile takes what it has learned to be of the new level. Values are learned less that level.
+// profile takes what it has learned to be of the new level. Values are learned less that level. What
+// lies on both sides is learned as it comes after 600 observations, more than a tenth of the memory.
 const (
-	farBound    = 4.  // k, standard deviations
-	slowBound   = 2.  // more of a slow stream
-	leastBound  = 2.  // of k in the end
-	fadeOfBound = 20. // observations far from usual in which it falls to that
-	slowFade    = 2.  // times that, more, of a slow stream
-	rejected    = 12. // standard deviations from which on less is learned
-	slowStay    = 4.  // rests, more, in which a level is accepted of a slow stream
+	farBound    = 4.   // k, standard deviations
+	slowBound   = 2.   // more of a slow stream
+	leastBound  = 2.   // of k in the end
+	fadeOfBound = 20.  // observations far from usual in which it falls to that
+	slowFade    = 2.   // times that, more, of a slow stream
+	rejected    = 12.  // standard deviations from which on less is learned
+	slowStay    = 4.   // rests, more, in which a level is accepted of a slow stream
+	lasting     = 600. // observations far from usual after which all are learned as they come
 )
 
 // A streak is what is kept of a coordinate's values that are far from usual.
@@ -33,7 +35,8 @@ type streak []float64
 const (
 	streakSeen  = iota // the last value, less the level, as it came
 	streakCount        // values far from usual, less those after them that were not
-	streakSum          // of the distances of those that count
+	streakSum          // of the distances from usual of those that count
+	streakSize         // of their magnitudes
 	streakLevel        // that was accepted
 	streakLen
 )
@@ -49,9 +52,15 @@ func (s streak) learn(y, mean, sd float64, pace *Pace) (learned float64, accepte
 	switch {
 	case z > unusual:
 		*n++
-		s[streakSum] += within(far, 2*maxStandardized)
-	case *n > 0:
-		s.drop()
+		far := within(far, 2*maxStandardized)
+		s[streakSum] += far
+		s[streakSize] += math.Abs(far)
+	case *n > 1:
+		s[streakSum] *= (*n - 1) / *n
+		s[streakSize] *= (*n - 1) / *n
+		*n--
+	default:
+		clear(s[streakCount:streakLevel])
 	}
 	bound = leastBound + unusual*max(0, 1-*n/(fadeOfBound*(1+slowFade*pace.slow)))
 	learned = y
@@ -61,26 +70,18 @@ func (s streak) learn(y, mean, sd float64, pace *Pace) (learned float64, accepte
 		}
 		learned = within(mean+math.Copysign(bound*sd, far), maxStandardized)
 	}
-	if rest := max(leastRest, min(pace.rest, mostRest)); *n >= rest*(1+slowStay*pace.slow) {
-		if level := s[streakSum] / *n; math.Abs(level) >= unusual*sd/2 {
-			s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)
-			s[streakSeen] -= level
-			*n, s[streakSum] = 0, 0
-			return learned, true
-		} else { // they lie on both sides
-			s.drop()
-		}
+	rest := max(leastRest, min(pace.rest, mostRest)) * (1 + slowStay*pace.slow)
+	if *n >= rest && math.Abs(s[streakSum]) >= s[streakSize]/2 {
+		level := s[streakSum] / *n
+		s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)
+		s[streakSeen] -= level
+		clear(s[streakCount:streakLevel])
+		return learned, true
+	}
+	if *n >= lasting {
+		return y, false
 	}
 	return learned, false
-}
-
-// drop takes one of the values that count away.
-func (s streak) drop() {
-	left := s[streakCount] - 1
-	if s[streakSum] *= left / s[streakCount]; left == 0 {
-		s[streakSum] = 0 // not −0
-	}
-	s[streakCount] = left
 }
 
 // empty reports whether the streak is that of a stream whose last values are usual, and whose last
@@ -93,7 +94,7 @@ func (s streak) empty(learned float64) bool {
 func (s streak) valid() bool {
 	n := s[streakCount]
 	return math.Abs(s[streakSeen]) <= 5*maxStandardized && n >= 0 && n <= 1<<53 && n == math.Trunc(n) &&
-		math.Abs(s[streakSum]) <= 2*maxStandardized*n && math.Abs(s[streakLevel]) <= 2*maxStandardized
+		math.Abs(s[streakSum]) <= 2*maxStandardized*n && s[streakSize] >= 0 && s[streakSize] <= 2*maxStandardized*n && math.Abs(s[streakLevel]) <= 2*maxStandardized
 }
 
 // within is v, or the number nearest to it of which the magnitude is at most most.
