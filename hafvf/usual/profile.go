@@ -83,7 +83,7 @@ const (
 //	score q       −log₁₀ P(Z > e), e the normal equivalent of c under the calibrator
 //
 // The calibrator is such a regression on 1 alone, of c, which learns what values
-// the running mean has in this stream. At steps of two minutes or less the last view's mean
+// the running mean has in this stream: those beyond 7 standard deviations as 7. At steps of two minutes or less the last view's mean
 // is a root mean square: an incident of few observations is not diluted.
 //
 // Two more scores are of the observation alone: fast, by the last view's surprise and its
@@ -98,6 +98,11 @@ const (
 // where cap is, of a new value, at most move + 1, and of a repeated one whose surprises are all
 // below 1 at most 0. Where no value repeats and the stream is not slow, the score is g. It is
 // meant for an Alarm.
+//
+// The precision π of a harmonic is 1 + n·ρ⁴, where ρ is the length of the mean of exp(iφ) over its
+// phases φ: as long as little of its period has been seen it is much like the constant, and would
+// extrapolate. A value that is far from usual is learned as one that is less far, and a level that
+// stays is learned at once, as farBound has it.
 //
 // The last view is ar by default, season if Order is zero, and level if there are no seasons
 // either.
@@ -410,6 +415,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 
 	a := profileShape + n/2
 	mean, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block
+	followed := false                    // y is not unusual for the last view
 	k := 0
 	for i := range p.steps {
 		for ; k < p.sizes[i]; k++ {
@@ -423,6 +429,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 			p.mean[at], p.sd[at] = mean, scale*math.Sqrt(a/(a-1)) // of Student's t
 		}
 		z := normalEquivalent((y-mean)/scale, 2*a)
+		followed = z <= calm
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
@@ -431,7 +438,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 	c.streak[streakSeen] = y
 	if !p.plain && n >= pace.news {
 		var accepted bool
-		y, accepted = c.streak.learn(y, p.mean[at], p.sd[at], pace)
+		y, accepted = c.streak.learn(y, p.mean[at], p.sd[at], pace, followed)
 		p.accepted = p.accepted || accepted
 	}
 	p.mean[at] += level
@@ -485,8 +492,7 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	}
 }
 
-// hold raises the precision of a harmonic's coefficients by n·ρ⁴, ρ = |Σexp(iφ)|/n of its phases φ: as
-// long as little of its period has been seen, it is much like the constant, and would extrapolate.
+// hold sets the precisions of the harmonics.
 func (p *Profile) hold(sums []float64) {
 	if p.plain {
 		return

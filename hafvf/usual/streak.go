@@ -12,7 +12,7 @@ import "math"
 // with the sign of the distance, in place of the value. The bound k is 4, and 6 where the stream is
 // slow. It falls to 2 while values far from usual, more than k − 2, go on: one outlier may be the
 // habit of a stream, and a long event is not. So an event of any size leaves the scatter about as it
-// was. That is so from the fourth day on, or observation 5,000: before, all that comes is news.
+// was. That is so after the first four days, or 5,000 observations: before, much that comes is new.
 //
 // A level that stays is learned at once. When such values have gone on for as long as a rest, of 6 to
 // 60 observations, and up to five times as long in a slow stream, and lie on one side, then the
@@ -42,10 +42,14 @@ const (
 )
 
 // learn returns what is learned of a value, less the level, of a stream that has gone on for long
-// enough, and whether the level is another one from now on. mean and sd are what is usual.
-func (s streak) learn(y, mean, sd float64, pace *Pace) (learned float64, accepted bool) {
+// enough, and whether the level is another one from now on. mean and sd are what is usual. A value
+// that follows from those before it, as in a random walk, is not far.
+func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned float64, accepted bool) {
 	far := y - mean
 	z := math.Abs(far) / sd
+	if followed {
+		z = 0
+	}
 	bound := farBound + slowBound*pace.slow
 	unusual := bound - leastBound
 	n := &s[streakCount]
