@@ -498,12 +498,13 @@ func (p *Profile) hold(sums []float64) {
 		return
 	}
 	n := max(sums[0], 1)
+	per := 1 / (n * n * n)
 	at := 1
 	for _, s := range p.seasons {
 		for range s.Harmonics {
 			cos, sin := sums[at], sums[at+s.Harmonics]
 			squares := float64(cos*cos) + float64(sin*sin)
-			held := otherPrecision + squares*squares/(n*n*n)
+			held := otherPrecision + float64(squares*squares*per)
 			p.precision[at], p.precision[at+s.Harmonics] = held, held
 			at++
 		}
