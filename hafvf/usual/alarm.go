@@ -27,8 +27,8 @@ const (
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
 	headroom         = 8.    // the largest debt, in alarms, at which another may be raised
-	reserve          = 3.    // of it, for what is gross
-	gross            = 5.    // of a score, over the threshold
+	reserve          = 2.5   // of it, for what is gross: the first week has seven alarms without it
+	gross            = 10.   // of a score, over the threshold
 	commitForgetting = .9998 // of the frequency of commits, per observation
 	firstDays        = 2.    // by which the threshold is higher at first
 	window           = 61    // observations, of which one has to be unusual where a change alarms
@@ -49,8 +49,8 @@ const (
 //
 //	b ← max(0, b − 1/P),  k ← v·k
 //	threshold T = log₁₀ P + e + (1 − w/2)·b
-//	novelty alarm where b ≤ 5 and q ≥ T, or b ≤ 8 and q ≥ T + 5
-//	change alarm  where b ≤ 5, a change is committed to, and k·P ≤ t + P
+//	novelty alarm where b ≤ 5.5 and q ≥ T, or b ≤ 8 and q ≥ T + 10
+//	change alarm  where b ≤ 5.5, a change is committed to, and k·P ≤ t + P
 //	k ← k + 1     where a change is committed to
 //	b ← b + 1     where an alarm is raised
 //
@@ -64,8 +64,8 @@ const (
 //
 // Just before an alarm of either kind b ≤ 8. An alarm adds 1 to b, and an
 // observation takes at most 1/P off. Hence the first n observations of a stream
-// raise at most n/P + 9 alarms, whatever the scores and the commits are. Three of the nine are a
-// reserve for what is gross: other alarms stop at n/P + 6.
+// raise at most n/P + 9 alarms, whatever the scores and the commits are. A part of the nine is a
+// reserve for what is gross: other alarms stop at n/P + 6.5, which is seven in the first week.
 //
 // An Alarm holds settings only. It is immutable and safe for concurrent use. The zero Alarm
 // makes and checks states, and decides nothing.

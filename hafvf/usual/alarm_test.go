@@ -95,7 +95,7 @@ func TestAlarmReserve(t *testing.T) {
 		name string
 		over float64 // of the score, over the threshold
 		want int
-	}{{"just below gross", gross - .01, 100 + 5}, {"gross", gross, 100 + 8}} {
+	}{{"just below gross", gross - .01, 100 + 6}, {"gross", gross, 100 + 8}} {
 		a := NewAlarm(paceOf(100, time.Minute, 0))
 		s := a.NewState()
 		alarms := 0
