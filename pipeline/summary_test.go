@@ -143,7 +143,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if muted < 2 || s.Muted != int64(muted) || !strings.Contains(s.String(), fmt.Sprintf("), %d muted, ", muted)) {
+	if muted < 2 || s.Muted != int64(muted) || !strings.Contains(s.String(), fmt.Sprintf("), %d muted (largest score ", muted)) {
 		t.Errorf("%d muted, %d in the summary: %s", muted, s.Muted, s)
 	}
 	equal(t, float64(muted), expect.Get(gather(m))(t)["hafvf_alarms_muted_total"])

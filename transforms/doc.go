@@ -101,7 +101,7 @@
 //	novelty_alarms alarms of kind novelty
 //	change_alarms  alarms of kind change
 //	muted_alarms   how often the debt of earlier alarms alone stood against one, see usual.Decision
-//	resting_alarms how often an alarm before it alone stood against one
+//	resting_alarms how often an alarm before it alone stood against one, see usual.Decision
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //

@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 		alarm int
 		says  string
 	}{
-		{"report alerts.jsonl out.jsonl -o page.html", alarms, "Not known: alerts and estimates do not tell what the budgets kept back."},
+		{"report alerts.jsonl out.jsonl -o page.html", alarms, "Not known: alerts and estimates do not tell what budgets and rests kept back."},
 		{"report out.jsonl alerts.jsonl -o page.html", alarms, `<dt>keys known</dt><dd><data value="2">2</data>`},
 		{"report -o page.html c.yaml", alarms, "muted, because the key had spent its budget"},
 		{"report -o page.html c.yaml --set detect.min_change=1e9", 0, "There are no alerts in this period"},

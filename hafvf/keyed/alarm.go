@@ -221,7 +221,11 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		if !d.cfg.Lasting {
 			return alarm.Update(s.alarm, score, change, permit), score
 		}
-		return alarm.Follow(s.alarm, score, usual.Of{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}, permit), score
+		of := usual.Of{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
+		if d.stuck { // it is the usual value that moves
+			of.Side = 0
+		}
+		return alarm.Follow(s.alarm, score, of, permit), score
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }

@@ -78,7 +78,7 @@ func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) 
 		return score
 	}
 	all := b.away(d, s, at, y)
-	d.farther = b.farther(all[b.output], s.pace.Rest())
+	d.farther = !d.stuck && b.farther(all[b.output], s.pace.Rest())
 	if !s.lasting.lasts || d.stuck {
 		return score
 	}
