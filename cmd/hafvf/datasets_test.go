@@ -72,7 +72,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		events: []dataEvent{
 			{"a sensor is away for seven hours", "attic", day(15.25), day(15.55), `nothing has come since`},
 			{"a sensor is back", "attic", day(15.5), day(15.6), `speaks again`},
-			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature has been 10\.9 for 1h.* \(\d+ equal values\), usual at this hour 11\.\d ± .*; equal values in a row are rare here`},
+			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature has been 10\.9 for 1h.* \(\d+ equal values\), usual at this hour 11\.\d+ ± .*; equal values in a row are rare here`},
 			{"a sensor is swapped for another one's", "hall", day(16), day(16.1), `data\.temperature is 20\.2 at 00:\d\d:\d\d, usual at this hour (21\.9|22)`},
 			{"and that one for it", "kitchen", day(16), day(16.3), `data\.temperature is 21\.9 at 00:\d\d:\d\d, usual at this hour 20\.\d`},
 			{"a sensor turns to Fahrenheit", "office", day(19), day(19.1), `data\.temperature is 70\.4.*, usual at this hour 21`},
