@@ -1,11 +1,13 @@
 package keyed
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"time"
 
 	"hafvf/internal/compact"
+	"hafvf/internal/linear"
 )
 
 // before is what was usual when an alarm began. It is kept until the values are back there: until
@@ -24,6 +26,11 @@ type before struct {
 // farthest bounds distances.
 const farthest = 1e9
 
+// short is the nearest number that a float32 has, which is shorter in a state.
+func short(v float64) float64 {
+	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
+}
+
 // away notes the values of an observation. They are as far from what was usual as it returns, in
 // standard deviations of every output. The seasons have gone on since. They may have learned from what
 // the alarm was about: therefore they count by no more than they did before.
@@ -36,7 +43,7 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 	}
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
-	b.level = float64(float32(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))) // shorter in the state
+	b.level = short(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
 		switch {
@@ -63,6 +70,9 @@ func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
 				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]/b.usual.SD[i]))
 			}
 		}
+	}
+	for i := range b.swing {
+		b.usual.SD[i], b.swing[i] = max(short(b.usual.SD[i]), math.SmallestNonzeroFloat32), short(b.swing[i])
 	}
 	b.tell(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
 	return b
@@ -117,31 +127,38 @@ func (b *before) shift(d *decider, sc *scaling) shift {
 // tell notes an alarm, which has told a distance on that side of usual, and what the level of its rest
 // will be.
 func (b *before) tell(distance, side float64) {
-	b.told, b.times, b.n = math.Copysign(max(far, math.Abs(float64(float32(distance)))), side), 1, 0
+	b.told, b.times, b.n = math.Copysign(max(far, math.Abs(short(distance))), side), 1, 0
 }
 
 // again notes an alarm of values that are as far again.
 func (b *before) again() { b.times, b.n = math.Floor(b.level/b.told), 0 }
 
 func (b *before) append(to []byte, clock time.Time) []byte {
-	to = compact.AppendTimeNear(to, b.at, clock)
-	to = compact.AppendPacked(to, b.usual.Mean)
-	to = compact.AppendPacked(to, b.usual.SD)
-	to = compact.AppendPacked(to, b.swing)
-	return compact.AppendPacked(to, []float64{float64(b.output), b.level, b.told, b.times, b.n})
+	to = compact.AppendPacked(compact.AppendTimeNear(to, b.at, clock), b.usual.Mean)
+	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.told}) {
+		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(v)))
+	}
+	for _, n := range []float64{float64(b.output), b.times, b.n} {
+		to = binary.AppendUvarint(to, uint64(n))
+	}
+	return to
 }
 
 func (b *before) read(r *reader, outputs int) {
-	b.at, b.usual = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}
+	b.at, b.usual, b.swing = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	r.Packed(b.usual.Mean)
-	r.Packed(b.usual.SD)
-	b.swing = make([]float64, outputs)
-	r.Packed(b.swing)
-	var v [5]float64
-	r.Packed(v[:])
-	output := v[0]
-	b.level, b.told, b.times, b.n = v[1], v[2], v[3], v[4]
-	if b.output = int(output); !(output >= 0 && output < float64(outputs) && b.times >= 0 && b.n >= 0) || math.IsNaN(b.level+b.told) {
+	var rest [2]float64
+	for _, all := range [][]float64{b.usual.SD, b.swing, rest[:]} {
+		for i := range all {
+			var v [4]byte
+			r.Take(v[:])
+			all[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(v[:])))
+		}
+	}
+	b.level, b.told = rest[0], rest[1]
+	b.output, b.times, b.n = int(r.Uvarint()), float64(r.Uvarint()), float64(r.Uvarint())
+	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(b.swing) && linear.Finite(rest[:])
+	if !finite || b.output < 0 || b.output >= outputs || b.told == 0 || slices.Min(b.usual.SD) <= 0 {
 		r.Fail()
 	}
 }

@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,11 +29,10 @@ type lasting struct {
 
 // A peak is the observation that was farthest from what was usual.
 type peak struct {
-	at       time.Time
-	x        float64 // NaN where the observation has not one value of the output
-	mean, sd float64 // what was usual
-	size     float64 // standard deviations, as Alert.Size of a novelty; 0 where there is none
-	output   int
+	at     time.Time
+	x      float64 // NaN where the observation has not one value of the output
+	size   float64 // standard deviations, as Alert.Size of a novelty; 0 where there is none
+	output int
 }
 
 // follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
@@ -88,7 +88,7 @@ func (t *Track) note(l *lasting, e *Estimate) {
 	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
 		return
 	}
-	l.peak = peak{at: e.Time, x: math.NaN(), mean: d.Usual.Mean[s.output], sd: d.Usual.SD[s.output], size: s.size, output: s.output}
+	l.peak = peak{at: e.Time, x: math.NaN(), size: s.size, output: s.output}
 	at := Alert{Output: s.output, Before: d.Usual}
 	if x, seen := at.seen(e.X); seen {
 		l.peak.x = x
@@ -126,7 +126,11 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 		if !math.IsNaN(p.x) {
 			text += fmt.Sprintf(" with %.4g", p.x)
 		}
-		text += ", usual " + t.between(p.mean, p.sd)
+		if was := &t.decisions.before; was.kept() {
+			usual := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
+			t.chain.scale.moments(usual)
+			text += ", usual " + t.between(usual.Mean[p.output], usual.SD[p.output])
+		}
 	}
 	a.Message = text + "."
 	return a
@@ -155,17 +159,23 @@ func (l *lasting) append(b []byte, clock time.Time) []byte {
 		b = compact.AppendTimeNear(b, at, clock)
 	}
 	p := &l.peak
-	return compact.AppendPacked(b, []float64{l.score, p.x, p.mean, p.sd, p.size, float64(p.output), l.calm, l.sum})
+	return compact.AppendPacked(b, []float64{l.score, p.x, p.size, float64(p.output), l.calm, l.sum})
 }
 
 func (l *lasting) read(r *reader) {
 	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
-	var v [8]float64
-	r.Packed(v[:])
-	output := v[5]
-	l.score, l.calm, l.sum = v[0], v[6], v[7]
+	v := make([]float64, 6, 8)
+	if r.former { // with what was usual at the peak
+		v = v[:8]
+	}
+	r.Packed(v)
+	if r.former {
+		v = slices.Delete(v, 2, 4)
+	}
+	output := v[3]
+	l.score, l.calm, l.sum = v[0], v[4], v[5]
 	p := &l.peak
-	p.x, p.mean, p.sd, p.size = v[1], v[2], v[3], v[4]
+	p.x, p.size = v[1], v[2]
 	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.calm >= 0) || math.IsNaN(p.size+l.sum) {
 		r.Fail()
 	}

@@ -58,6 +58,7 @@ func (s repeats) update(repeated bool, n, k, share float64) (score float64) {
 		s[repeatsNow], s[repeatsHabit] = 0, 0
 		if share >= habit || n < fewest {
 			s[repeatsHabit] = 1
+			clear(s[repeatsRuns:]) // such runs tell nothing of rare ones
 		}
 	}
 	for i := range s[repeatsRuns:] {
