@@ -55,6 +55,7 @@ var (
 	alarmsDesc   = metric("hafvf_alarms_total", "alarms raised", "kind")
 	mutedDesc    = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
 	restingDesc  = metric("hafvf_alarms_resting_total", "deviations that came back while an alarm of their key lasted. If you want them, give a shorter `detect.rest`")
+	heldDesc     = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
 	openedDesc   = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
 	openDesc     = metric("hafvf_incidents_open", "incidents that have not closed")
 	changesDesc  = metric("hafvf_changes_total", "detected changes, alarm or not")
@@ -168,6 +169,9 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.refused.count()))
 	for kind, n := range map[string]int64{string(usual.NoveltyAlarm): n.NoveltyAlarms, string(usual.ChangeAlarm): n.ChangeAlarms, keyed.SilentAlarm: n.Silences} {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
+	}
+	for why, score := range map[string]float64{"muted": n.MutedScore, "resting": n.RestingScore} {
+		c <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, score, why)
 	}
 	if r.groups {
 		opened, open := r.found.countIncidents()

@@ -41,8 +41,9 @@ const (
 
 // An Alarm decides which observations of a stream raise an alarm, so that their
 // rate keeps to a budget. It takes any score q that is minus the decimal logarithm
-// of a tail probability: a score of 3 is one in a thousand. A Profile makes such
-// scores, and so may other detectors.
+// of a tail probability: a score of 3 is nominally one in a thousand. A
+// Profile makes such scores, and so may other detectors. Those of a Profile are larger more often than
+// that, at fine steps above all.
 //
 // With P and w of the Pace, debt b and commits k, which are zero at first, t = Σvʲ, j <
 // n, and v = .9998, the n-th observation goes through
