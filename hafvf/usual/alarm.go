@@ -17,13 +17,6 @@ const (
 	ChangeAlarm  AlarmKind = "change"  // a change was committed to, and changes are rare
 )
 
-// The phases since an alarm.
-const (
-	back   = iota // to usual: a sixth of the rest in a row was
-	rising        // none was usual
-	dipped        // one was usual
-)
-
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
 	headroom         = 8.    // the largest debt, in alarms, at which another may be raised
@@ -84,7 +77,7 @@ const (
 	// Of an alarm that lasts, see Follow:
 	atUnusual // the last observation that was not usual; 0 where none lasts
 	atTold    // the highest score of what the last alarm has told
-	atPhase   // since it: rising, dipped or back
+	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm, or outside
 	atResting // the last observation that an alarm held back, after it was back to usual
 	alarmLen
@@ -149,12 +142,10 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 // all is as usual. Its rest ends with it. An alarm that is due before that belongs to the first one: it
 // is not raised, costs no budget and is not muted, unless it says something else. That is so
 //
-//	where q ≥ 3 + the highest score of the last alarm and of its rest, there once the stream was back
-//	of a novelty on the other side of usual than the last alarm, in the rest once the stream was back, or
-//	if no score since the alarm has been higher
+//	where q ≥ 3 + the highest score of the last alarm and of its rest, there once an observation was usual
+//	of a novelty on the other side of usual than the last alarm, in the rest once an observation was
+//	usual, or if no score since the alarm has been higher
 //	of a novelty that is farther
-//
-// The stream was back once a sixth of the rest in a row was usual.
 //
 // What says nothing else is Resting if it has come back after an observation that was usual, or lies on
 // the other side.
@@ -189,7 +180,7 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Of, resting bool) bool {
 		clear(s[atUnusual:])
 		return false
 	}
-	if o.Stuck || resting && (s[atPhase] != back || q < s[atTold]+muchWorse) {
+	if o.Stuck || resting && (s[atRising] == 1 || q < s[atTold]+muchWorse) {
 		s[atTold] = told(s[atTold], q)
 	}
 	return true
@@ -237,29 +228,23 @@ func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmK
 		}
 	}
 	if !(q >= usualScore) {
-		switch {
-		case n-s[atUnusual] >= math.Ceil(p.rest/6):
-			s[atPhase] = back
-		case s[atPhase] == rising:
-			s[atPhase] = dipped
-		}
+		s[atRising] = 0
 	}
 	held, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
-	if lasting && a.lasts(s, &d, q, o, resting) {
-		held = !o.Farther && q < s[atTold]+muchWorse && !(due == NoveltyAlarm && turned && (!resting || s[atPhase] == back || q >= s[atTold]))
-	} else if lasting {
-		held = false
+	if lasting {
+		held = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atTold]+muchWorse &&
+			!(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atTold]))
 	}
 	switch {
 	case held:
 		d.Alarm = NoAlarm
-		if due != NoAlarm && (s[atPhase] != rising || turned) {
+		if due != NoAlarm && (s[atRising] == 0 || turned) {
 			d.Resting = !within(atResting, max(1, p.rest))
 			s[atResting] = n
 		}
 	case d.Alarm != NoAlarm:
 		s[atDebt]++
-		s[atAlarm], s[atPhase], s[atResting] = n, rising, 0
+		s[atAlarm], s[atRising], s[atResting] = n, 1, 0
 	case due != NoAlarm && !within(atMuted, p.rest+1):
 		d.Muted = true
 		s[atMuted] = n
@@ -295,14 +280,14 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	within := func(last int) bool { return s[last] > 0 && n-s[last] < a.pace.rest }
 	lasts := s[atUnusual] > 0
 	if lasts {
-		s[atUnusual], s[atPhase] = n, back
+		s[atUnusual], s[atRising] = n, 0
 	}
 	switch {
 	case n == 0 || !permitted || within(atAlarm) || lasts && s[atSide] == outside:
 	case a.Pay(s):
 		d.Alarm = NoveltyAlarm
 		s[atAlarm], s[atUnusual] = n, n
-		s[atTold], s[atPhase], s[atSide] = 0, back, outside
+		s[atTold], s[atRising], s[atSide] = 0, 0, outside
 	case !within(atMuted):
 		d.Muted = true
 		s[atMuted] = n
@@ -326,7 +311,7 @@ func (a Alarm) Valid(s State) error {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
-	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && (s[atPhase] == back || s[atPhase] == rising || s[atPhase] == dipped) && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
+	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
 	if !ok {
 		return errors.New("state is corrupt: alarm")
 	}

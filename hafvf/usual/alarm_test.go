@@ -402,7 +402,7 @@ func TestAlarmLasts(t *testing.T) {
 		{name: "and again at once, as the rest ends with it", q: slices.Concat(usually, []float64{5}), alarms: 1, ended: true},
 		{name: "back, and much worse in the rest", q: []float64{.5, .5, 8}, alarms: 1},
 		{name: "back, and worse in the rest", q: []float64{.5, .5, 7.9}, rests: 1},
-		{name: "one that is usual, and much worse in the rest", q: []float64{.5, 8}, rests: 1},
+		{name: "one that is usual, and much worse in the rest", q: []float64{.5, 8}, alarms: 1},
 		{name: "back, and the other side in the rest", q: []float64{.5, .5, 4.5}, side: -1, alarms: 1},
 		{name: "the other side at once, less", q: []float64{4.5}, side: -1, rests: 1},
 		{name: "the other side, as unusual", q: unusually, side: -1, alarms: 1},
