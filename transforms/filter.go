@@ -71,8 +71,8 @@ func (c *hosted) waits() bool {
 // Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
 // returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
 // model takes, and a PCollection<keyed.Rejected> with the others. One of these may have an estimate
-// too, of Entity.Outside. An estimate has the event time of its observation, and the epoch where that has none. A state that was
-// written under another configuration fails the pipeline.
+// too, of Entity.Outside. An estimate has the event time of its observation, and the epoch where that
+// has none. A state that was written under another configuration fails the pipeline.
 //
 // Filter panics where the configuration is impossible, or the input is not in the
 // global window.

@@ -144,7 +144,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 			return t.moved(before, e.Regime.Mean)
 		}
 		if decider.farther {
-			return t.decisions.before.shift(decider, t.chain.scale)
+			return t.decisions.before.moments(decider).shift(y, t.chain.scale)
 		}
 		return decider.usual.shift(y, t.chain.scale)
 	}

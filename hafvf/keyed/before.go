@@ -117,13 +117,6 @@ func (b *before) moments(d *decider) Moments {
 	return m
 }
 
-// shift is that of the last observation from there.
-func (b *before) shift(d *decider, sc *scaling) shift {
-	i := b.output
-	from := sc.value(d.y[i] - d.distances[i]*b.usual.SD[i])
-	return shift{d.distances[i], sc.value(d.y[i]) - from, from, i}
-}
-
 // tell notes an alarm, which has told a distance on that side of usual, and what the level of its rest
 // will be.
 func (b *before) tell(distance, side float64) {

@@ -83,8 +83,9 @@ const (
 //	score q       −log₁₀ P(Z > e), e the normal equivalent of c under the calibrator
 //
 // The calibrator is such a regression on 1 alone, of c, which learns what values
-// the running mean has in this stream: those beyond 7 standard deviations as 7. At steps of two minutes or less the last view's mean
-// is a root mean square: an incident of few observations is not diluted.
+// the running mean has in this stream: those beyond 7 standard deviations as 7. At steps of two
+// minutes or less the last view's mean is a root mean square: an incident of few observations is not
+// diluted.
 //
 // Two more scores are of the observation alone: fast, by the last view's surprise and its
 // learned tail, and move, by |y − previous value| and the residual of the last view. Which

@@ -29,7 +29,8 @@ const (
 //	shape ξ = ½(1 − m₁²/(m₂ − m₁²)) within −.1, …, .45,  scale σ = m₁(1 − ξ)
 //	score q = −log₁₀ of P(over u)·(1 + ξx/σ)^(−1/ξ) of an excess x > 0, else 0
 //
-// What is learned of an excess is at most 10d. A normal distribution would not do: surprises of single observations have heavier tails.
+// What is learned of an excess is at most 10d. A normal distribution would not do: surprises of single
+// observations have heavier tails.
 type tail []float64
 
 const (

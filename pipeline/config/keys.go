@@ -203,7 +203,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "time", doc: "Column or field of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30, else refused.", read: timeFormat(&f.TimeFormat)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused).", read: timeFormat(&f.TimeFormat)},
 		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}
