@@ -246,8 +246,9 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	if s.lately == nil {
 		s.lately = make([]stretch, d.outputs)
 	}
-	s.expected(d.usual, step)
 	for i, v := range y {
+		location, scale := s.standard[2*i], s.standard[2*i+1]
+		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
 		s.lately[i].add(at, v, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
@@ -257,14 +258,6 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
 	}
 	return step.Score
-}
-
-// expected fills in what the profile has expected of a step, on the scale of the filter.
-func (s *decisions) expected(to Moments, step usual.ProfileStep) {
-	for i := range to.Mean {
-		location, scale := s.standard[2*i], s.standard[2*i+1]
-		to.Mean[i], to.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
-	}
 }
 
 // wait adds an observation to the warm-up. The last one standardises the values, and

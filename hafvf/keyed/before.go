@@ -28,7 +28,7 @@ const farthest = 1e9
 
 // short is the nearest number that a float32 has, which is shorter in a state.
 func short(v float64) float64 {
-	return float64(float32(linear.Clamp(v, math.MaxFloat32)))
+	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
 }
 
 // away notes the values of an observation. They are as far from what was usual as it returns, in
@@ -38,12 +38,12 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 	season := d.profile(s).Seasonal(s.profile, b.at, at)
 	for i, v := range y {
 		sd := b.usual.SD[i]
-		on := linear.Clamp(s.standard[2*i+1]*season[i]/sd, b.swing[i])
+		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
 		d.distances[i] = (v-b.usual.Mean[i])/sd - on
 	}
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
-	b.level = short(b.level + (linear.Clamp(d.distances[b.output], most)-b.level)/max(1, half))
+	b.level = short(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
 		switch {
@@ -61,11 +61,20 @@ func (b *before) kept() bool { return b.usual.Mean != nil }
 
 // begin is what is usual at the observation, which begins the alarm.
 func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
-	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: d.profile(s).Swing(s.profile, at), at: at, output: a.Output}
-	for i, sd := range d.usual.SD {
-		b.usual.SD[i], b.swing[i] = max(short(sd), math.SmallestNonzeroFloat32), short(s.standard[2*i+1]*b.swing[i]/sd)
+	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}
+	const steps = 56 // of three hours in a week
+	for _, season := range d.cfg.Seasons {
+		for k := range steps {
+			ahead := d.profile(s).Seasonal(s.profile, at, at.Add(season.Period/steps*time.Duration(k+1)))
+			for i := range b.swing {
+				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]/b.usual.SD[i]))
+			}
+		}
 	}
-	b.tell(linear.Clamp((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest), a.Size)
+	for i := range b.swing {
+		b.usual.SD[i], b.swing[i] = max(short(b.usual.SD[i]), math.SmallestNonzeroFloat32), short(b.swing[i])
+	}
+	b.tell(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
 	return b
 }
 

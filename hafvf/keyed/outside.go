@@ -86,7 +86,10 @@ func (d *decider) expect(to Moments, s *decisions, at time.Time) {
 	}
 	clear(d.standard) // whatever comes
 	step := d.profile(s).Update(slices.Clone(s.profile), s.pace, at, d.standard)
-	s.expected(to, step)
+	for i := range to.Mean {
+		location, scale := s.standard[2*i], s.standard[2*i+1]
+		to.Mean[i], to.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
+	}
 }
 
 // outsideOf says what is outside of the family, and why.

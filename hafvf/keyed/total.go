@@ -10,7 +10,6 @@ import (
 	"github.com/DataDog/sketches-go/ddsketch/store"
 
 	"hafvf/internal/compact"
-	"hafvf/internal/linear"
 )
 
 // A total is what an aggregation keeps of the events of an interval. It does not depend on
@@ -76,7 +75,7 @@ func (t *total) add(of Aggregate, o *Observation) {
 			for i, v := range x {
 				// A number that is too large for the sketch counts as the largest that is not.
 				most := t.sketches[i].MaxIndexableValue()
-				if err := t.sketches[i].Add(linear.Clamp(v, most)); err != nil {
+				if err := t.sketches[i].Add(max(-most, min(v, most))); err != nil {
 					panic("keyed: " + err.Error())
 				}
 			}

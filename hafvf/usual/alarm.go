@@ -186,11 +186,6 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Of, resting bool) bool {
 	return true
 }
 
-// within reports whether the observation of an entry was among the last so many.
-func within(s State, entry int, observations float64) bool {
-	return s[entry] > 0 && s[atCount]-s[entry] < observations
-}
-
 // update is Update or, if alarms last, Follow.
 func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
@@ -204,7 +199,11 @@ func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmK
 	if q >= p.level*(1+p.slow)/2 {
 		s[atLoud] = n
 	}
-	resting := within(s, atAlarm, p.rest+1)
+	// within reports whether an observation of that kind was among the last so many.
+	within := func(last int, observations float64) bool {
+		return s[last] > 0 && n-s[last] < observations
+	}
+	resting := within(atAlarm, p.rest+1)
 
 	free := p.level // the threshold without debt
 	if n <= p.four {
@@ -215,7 +214,7 @@ func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmK
 	if o.Change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
 		s[atCommits]++
-		if rare && n > p.half && (math.IsNaN(q) || within(s, atLoud, window)) && !within(s, atAlarm, afterAlarm+1) {
+		if rare && n > p.half && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
 			due = ChangeAlarm
 			if debt <= headroom-reserve {
 				d.Alarm = ChangeAlarm
@@ -240,13 +239,13 @@ func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmK
 	case held:
 		d.Alarm = NoAlarm
 		if due != NoAlarm && (s[atRising] == 0 || turned) {
-			d.Resting = !within(s, atResting, max(1, p.rest))
+			d.Resting = !within(atResting, max(1, p.rest))
 			s[atResting] = n
 		}
 	case d.Alarm != NoAlarm:
 		s[atDebt]++
 		s[atAlarm], s[atRising], s[atResting] = n, 1, 0
-	case due != NoAlarm && !within(s, atMuted, p.rest+1):
+	case due != NoAlarm && !within(atMuted, p.rest+1):
 		d.Muted = true
 		s[atMuted] = n
 	}
@@ -278,17 +277,18 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 		panic(wrongState)
 	}
 	n := s[atCount]
+	within := func(last int) bool { return s[last] > 0 && n-s[last] < a.pace.rest }
 	lasts := s[atUnusual] > 0
 	if lasts {
 		s[atUnusual], s[atRising] = n, 0
 	}
 	switch {
-	case n == 0 || !permitted || within(s, atAlarm, a.pace.rest) || lasts && s[atSide] == outside:
+	case n == 0 || !permitted || within(atAlarm) || lasts && s[atSide] == outside:
 	case a.Pay(s):
 		d.Alarm = NoveltyAlarm
 		s[atAlarm], s[atUnusual] = n, n
 		s[atTold], s[atRising], s[atSide] = 0, 0, outside
-	case !within(s, atMuted, a.pace.rest):
+	case !within(atMuted):
 		d.Muted = true
 		s[atMuted] = n
 	}

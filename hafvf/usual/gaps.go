@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 	"time"
-
-	"hafvf/internal/linear"
 )
 
 // A GapModel says how improbable it is that a stream of events is silent. Events come at a rate
@@ -142,7 +140,7 @@ func (b *beat) learn(hours float64) {
 		far *= beatSpread
 	}
 	b.spread += float32((math.Abs(hours-median) - spread) / k)
-	b.median += float32(linear.Clamp(hours-median, far) / k)
+	b.median += float32(max(-far, min(hours-median, far)) / k)
 }
 
 // regular reports whether the stream is.

@@ -326,7 +326,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
 		c := p.coordinate(s, i)
-		v = linear.Clamp(linear.Clamp(v, maxStandardized)-c.streak[streakLevel], maxStandardized)
+		v = within(within(v, maxStandardized)-c.streak[streakLevel], maxStandardized)
 		if seen := c.streak[streakSeen]; before > 0 {
 			repeated = repeated && v == seen
 			sizes[0] = max(sizes[0], math.Abs(v-seen))
@@ -382,40 +382,9 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 // another, as the stream has shown until now. It is valid until the next call.
 func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
 	clear(p.season)
-	if len(p.seasons) > 0 && !from.IsZero() {
-		p.factorizeSeasons(s)
-		p.raise(s, from, to)
-	}
-	return p.season
-}
-
-// Swing returns by how much the seasons raise or lower that at most from a time on, within one period
-// of each.
-func (p *Profile) Swing(s State, from time.Time) []float64 {
-	const steps = 56 // of three hours in a week
-	swing := make([]float64, p.dim)
 	if len(p.seasons) == 0 || from.IsZero() {
-		return swing
+		return p.season
 	}
-	p.factorizeSeasons(s)
-	for _, season := range p.seasons {
-		for k := range steps {
-			p.raise(s, from, from.Add(season.Period/steps*time.Duration(k+1)))
-			for i, v := range p.season {
-				swing[i] = max(swing[i], math.Abs(v))
-			}
-		}
-	}
-	return swing
-}
-
-func (p *Profile) factorizeSeasons(s State) {
-	p.moments.expand(p.shared, p.sums(s))
-	p.factorize(p.shared, 0, p.common)
-}
-
-// raise writes to season what Seasonal returns, where factorizeSeasons has been called.
-func (p *Profile) raise(s State, from, to time.Time) {
 	u, before := p.u[:p.common], p.v[:p.common]
 	seasonal(u[1:], p.seasons, p.zone, from)
 	copy(before, u)
@@ -423,12 +392,15 @@ func (p *Profile) raise(s State, from, to time.Time) {
 	for i := range u {
 		u[i] -= before[i]
 	}
+	p.moments.expand(p.shared, p.sums(s))
+	p.factorize(p.shared, 0, p.common)
 	p.substitute(p.v, u, 0, p.common)
 	u[0] = 1
 	for i := range p.season {
 		p.substitute(p.zeta, p.coordinate(s, i).h, 0, p.common)
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 	}
+	return p.season
 }
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1

@@ -1,10 +1,6 @@
 package usual
 
-import (
-	"math"
-
-	"hafvf/internal/linear"
-)
+import "math"
 
 // A value that is far from usual teaches a profile little. Of its distance z from usual, in standard
 // deviations, a profile learns
@@ -60,7 +56,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 	switch {
 	case z > unusual:
 		*n++
-		far := linear.Clamp(far, 2*maxStandardized)
+		far := within(far, 2*maxStandardized)
 		s[streakSum] += far
 		s[streakSize] += math.Abs(far)
 	case *n > 1:
@@ -76,12 +72,12 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 		if z > rejected {
 			bound *= max(0, 2-z/rejected)
 		}
-		learned = linear.Clamp(mean+math.Copysign(bound*sd, far), maxStandardized)
+		learned = within(mean+math.Copysign(bound*sd, far), maxStandardized)
 	}
 	rest := max(leastRest, min(pace.rest, mostRest)) * (1 + slowStay*pace.slow)
 	if *n >= rest && math.Abs(s[streakSum]) >= s[streakSize]/2 {
 		level := s[streakSum] / *n
-		s[streakLevel] = linear.Clamp(s[streakLevel]+level, 2*maxStandardized)
+		s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)
 		s[streakSeen] -= level
 		clear(s[streakCount:streakLevel])
 		return learned, true
@@ -104,3 +100,6 @@ func (s streak) valid() bool {
 	return math.Abs(s[streakSeen]) <= 5*maxStandardized && n >= 0 && n <= 1<<53 && n == math.Trunc(n) &&
 		math.Abs(s[streakSum]) <= 2*maxStandardized*n && s[streakSize] >= 0 && s[streakSize] <= 2*maxStandardized*n && math.Abs(s[streakLevel]) <= 2*maxStandardized
 }
+
+// within is v, or the number nearest to it of which the magnitude is at most most.
+func within(v, most float64) float64 { return max(-most, min(v, most)) }

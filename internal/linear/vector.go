@@ -55,6 +55,3 @@ func Hypot(a, b float64) float64 {
 	}
 	return math.Hypot(a, b)
 }
-
-// Clamp is v, or the number nearest to it of which the magnitude is at most most.
-func Clamp(v, most float64) float64 { return max(-most, min(v, most)) }
