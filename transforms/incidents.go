@@ -191,9 +191,7 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	}
 	next, last := fn.of.Next()
 	set := func(at time.Time, tag string) {
-		at = wholeMillis(at.Add(fn.cfg.Lateness))
-		fn.Due.Set(tp, at, timers.WithTag(tag))
-		fn.awaits.set(fn.account, timerName{tag: tag}, at)
+		fn.Due.Set(tp, fn.awaits.set(fn.account, timerName{tag: tag}, at.Add(fn.cfg.Lateness)), timers.WithTag(tag))
 	}
 	if !next.IsZero() {
 		set(next, "first")

@@ -668,9 +668,8 @@ func (fn *encodeFn) note(c *opened, e *held) {
 
 // set sets a timer of the cell at hand.
 func (fn *encodeFn) set(tp timers.Provider, cell string, t time.Time, tag string) {
-	t = wholeMillis(t)
+	t = fn.awaits.set(fn.account, timerName{cell, tag}, t)
 	fn.Due.Set(tp, t, timers.WithTag(tag))
-	fn.awaits.set(fn.account, timerName{cell, tag}, t)
 }
 
 // wholeMillis is the end of the millisecond that t is in: timers count milliseconds, and are never
@@ -688,10 +687,11 @@ type awaiting struct {
 
 type timerName struct{ cell, tag string }
 
-// set notes that a timer was set.
-func (a *awaiting) set(to *account.Run, name timerName, at time.Time) {
+// set notes that a timer is set, and returns when it is to fire.
+func (a *awaiting) set(to *account.Run, name timerName, at time.Time) time.Time {
+	at = to.NextStep(wholeMillis(at))
 	if !to.Counted() {
-		return
+		return at
 	}
 	if a.all == nil {
 		a.all = map[timerName]time.Time{}
@@ -701,6 +701,7 @@ func (a *awaiting) set(to *account.Run, name timerName, at time.Time) {
 		a.first = first
 		to.Await(a, first)
 	}
+	return at
 }
 
 // fired notes that a timer has fired. The account goes on to await what it does. It reports false where

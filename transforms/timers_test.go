@@ -99,6 +99,27 @@ func TestRestOfTimers(t *testing.T) {
 	expect.OK(t, books.Balanced())
 }
 
+// How records are divided into bundles does not decide what a clock decides. A key speaks twice after a
+// step that has passed when it would be silent: the next step decides that, and not whether a timer fires
+// between the two.
+func TestRecordsAfterStep(t *testing.T) {
+	c := &testCase{lines: map[string][]string{}}
+	cases.Store(t.Name(), c)
+	books := account.Open(account.Keeper{})
+	defer books.Close()
+	books.Advance(at(20), false)
+	expect.OK(t, books.HandOver(t.Context(), 2, nil))
+	p, s := beam.NewPipelineWithRoot()
+	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: time.Second}}}
+	_, alerts, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: []string{"c"}},
+		transforms.Registered{Name: "timers"}, transforms.Registered{Name: "test"}, streamOf(t, s, mark(20), event{0, 0}, event{5, 5000}, mark(21)))
+	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
+	expect.Get(direct.Execute(books.In(t.Context()), p))(t)
+	if got := c.lines["alerts"]; len(got) != 1 || got[0] != "k0 since 5, 1s, n 2, 1 outputs" {
+		t.Errorf("alerts %q", got)
+	}
+}
+
 // Where a watermark passes the expiry of all keys in one step, all are forgotten then, in whichever cell
 // they are, and not those of the cell alone whose timer comes first.
 func TestExpiryOfAllCells(t *testing.T) {
@@ -115,7 +136,7 @@ func TestExpiryOfAllCells(t *testing.T) {
 		books := account.Open(account.Keeper{})
 		defer books.Close()
 		expect.OK(t, books.HandOver(t.Context(), keys+1, nil))
-		books.Advance(at(step))
+		books.Advance(at(step), false)
 		p, s := beam.NewPipelineWithRoot()
 		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Expire: expire * time.Second}}
 		of := transforms.Registered{Name: "timers"}

@@ -75,6 +75,8 @@ type head struct {
 	Stored bool `json:"stored,omitempty"`
 	// Watermark is that of the last step, in Unix milliseconds; 0 before the first. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
+	// Beyond says that the states and offsets have records that were read after that step.
+	Beyond bool `json:"beyond,omitempty"`
 	// Until are the offsets before which the run stays until the next commit, by partition, of those
 	// in which it may go farther than lead.
 	Until map[string]int64 `json:"until,omitempty"`

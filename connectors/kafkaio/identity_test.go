@@ -95,6 +95,42 @@ func (r run) must(offset int64) {
 	}
 }
 
+// A commit says whether records were read after the last step. A run that resumes has to know: what the
+// step has passed fires with the step, or waits for the next one.
+func TestBeyondStep(t *testing.T) {
+	_, c := filled(t)
+	beyond := func(r run, want bool) {
+		t.Helper()
+		if _, _, h := kept(t, c); h.Beyond != want {
+			t.Errorf("the commit says that records were read after the step: %v", h.Beyond)
+		}
+		now := time.UnixMilli(1000)
+		if waits := r.account.NextStep(now).After(now); waits != want {
+			t.Errorf("a timer waits for the next step: %v", waits)
+		}
+	}
+	r := begun(t, c, nil)
+	r.must(6)
+	expect.OK(t, r.commit(context30(t), order{watermark: 1000}))
+	r.account.Advance(time.UnixMilli(1000), false)
+	beyond(r, false)
+	expect.OK(t, r.Close(context30(t), true))
+	r = begun(t, c, nil)
+	beyond(r, false)
+	r.must(7)
+	beyond(r, true)
+	expect.OK(t, r.Close(context30(t), true))
+	r = begun(t, c, nil)
+	beyond(r, true)
+	expect.OK(t, r.commit(context30(t), order{until: 8, log: "in-0"}))
+	beyond(r, true)
+	expect.OK(t, r.commit(context30(t), order{watermark: 2000}))
+	if _, _, h := kept(t, c); h.Beyond {
+		t.Error("a step is not beyond itself")
+	}
+	expect.OK(t, r.Close(context30(t), true))
+}
+
 // kept are the state of k in the changelog, the group's offset, and the head.
 func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	t.Helper()

@@ -45,22 +45,24 @@ type Ledger struct {
 	parts      map[string]int    // of states that have several
 	carried    map[string][]byte // states that the first commit stores in portions, by key
 
-	mu       sync.Mutex
-	stopped  bool
-	restored lastValues
-	damaged  map[string]error           // by key, Stored.Err
-	ready    map[string][]byte          // states to be committed, by key
-	keeping  map[string][]byte          // of Keep, to be committed
-	kept     map[string][]byte          // that the changelog held at the beginning
-	holds    map[string]bool            // ids that the changelog has
-	waiting  map[string][]account.Place // by key, observations that are in no output yet
-	handed   map[string]Progress        // by partition
-	reached  map[string]Progress        // to be committed
-	paces    map[string]pace            // of the partitions, likewise
-	stored   map[string]int64           // offsets that were committed here
-	renewed  time.Time                  // when all offsets were committed last
-	err      error                      // of a commit; ends the run
-	told     bool                       // of it, the source
+	mu            sync.Mutex
+	stopped       bool
+	restored      lastValues
+	damaged       map[string]error           // by key, Stored.Err
+	ready         map[string][]byte          // states to be committed, by key
+	keeping       map[string][]byte          // of Keep, to be committed
+	kept          map[string][]byte          // that the changelog held at the beginning
+	holds         map[string]bool            // ids that the changelog has
+	waiting       map[string][]account.Place // by key, observations that are in no output yet
+	handed        map[string]Progress        // by partition
+	reached       map[string]Progress        // to be committed
+	beyond        bool                       // records were handed over after the last step
+	settledBeyond bool                       // and are in what is to be committed
+	paces         map[string]pace            // of the partitions, likewise
+	stored        map[string]int64           // offsets that were committed here
+	renewed       time.Time                  // when all offsets were committed last
+	err           error                      // of a commit; ends the run
+	told          bool                       // of it, the source
 
 	ctx         context.Context // of the consumers
 	cancel      context.CancelFunc
@@ -179,7 +181,8 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
-		l.account.Advance(l.stepper.at)
+		l.account.Advance(l.stepper.at, l.head.Beyond)
+		l.beyond, l.settledBeyond = l.head.Beyond, l.head.Beyond
 	}
 	go l.commitAlways()
 	return l, nil
@@ -603,6 +606,7 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 			l.ready[key] = s.State
 		}
 	}
+	l.settledBeyond = l.beyond
 	maps.Copy(l.reached, l.handed)
 	for log, p := range l.handed {
 		l.paces[log] = p.pace
@@ -636,6 +640,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 			}
 			l.stage("read", since)
 		}
+		l.beyond = l.beyond || n > 0
 		for _, p := range progress {
 			l.handed[p.Log()] = p
 		}
@@ -693,6 +698,10 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	l.mu.Lock()
 	states, keeping := l.ready, l.keeping
 	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
+	if o.watermark != 0 {
+		l.head.Watermark, l.beyond, l.settledBeyond = o.watermark, false, false
+	}
+	l.head.Beyond = l.settledBeyond
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets, paces := l.offsets(renews), map[string]pace{}
@@ -703,9 +712,6 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	writes := (renews || !o.empty()) && l.owner != nil
 	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
 		return nil
-	}
-	if o.watermark != 0 {
-		l.head.Watermark = o.watermark
 	}
 	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
 	if o.until != 0 {

@@ -17,6 +17,8 @@ import (
 //   - A run that resumes emits the stored watermark first. It makes no step before it has come as far
 //     as the run before may have come after its last commit: what was written there was written without
 //     a step, and so it is again. That is lead offsets, or what the commit says.
+//   - A timer that records after a step set for a time up to it waits for the next step, see
+//     account.Run.NextStep. The commit says if there were such records.
 
 // lead is how many offsets of a partition a run goes beyond its last commit, unless that says more.
 // Until a run that resumes has come so far, no key expires.
@@ -74,7 +76,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		return false, err
 	}
 	s.at, s.when, s.done = to, time.Now(), false
-	l.account.Advance(to)
+	l.account.Advance(to, false)
 	return true, nil
 }
 

@@ -89,6 +89,7 @@ type Run struct {
 	deleted  map[string]int64  // see Deleted
 	awaited  map[any]time.Time // see Await
 	advanced time.Time         // see Advance
+	beyond   bool              // records were handed over after that
 	waking   map[any]bool      // see Wake
 	latest   time.Time         // see Saw
 	ahead    time.Time         // likewise, of times ahead of the clock
@@ -180,16 +181,17 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 			return err
 		}
 	}
+	r.beyond = r.beyond || n > 0
 	r.move(n)
 	return nil
 }
 
 // Resume hands over a record for each of n steps that take over states, before the pipeline runs.
-func (r *Run) Resume(ctx context.Context, n int) error {
+func (r *Run) Resume(n int) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.resuming = n
-	r.mu.Unlock()
-	return r.HandOver(ctx, n, nil)
+	r.move(n)
 }
 
 // Resumed is called by a step that has taken over states. It returns how many records the step is to
@@ -413,11 +415,27 @@ func (r *Run) Rest(ctx context.Context) bool {
 	}
 }
 
-// Advance notes the watermark of a source that moves it in steps, before it emits it.
-func (r *Run) Advance(watermark time.Time) {
+// Advance notes the watermark of a source that moves it in steps, before it emits it. beyond reports
+// that a run before has handed over records after that step.
+func (r *Run) Advance(watermark time.Time, beyond bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.advanced = watermark
+	r.advanced, r.beyond = watermark, beyond
+}
+
+// NextStep is when a timer that is set for a time fires at the earliest. If records were handed over
+// after a step, what the step has passed waits for the next one: otherwise how records are divided into
+// bundles would decide which of them comes before the timer.
+func (r *Run) NextStep(at time.Time) time.Time {
+	if r == nil {
+		return at
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.beyond && !r.advanced.IsZero() && !at.After(r.advanced) {
+		return r.advanced.Add(time.Millisecond) // timers and steps count milliseconds
+	}
+	return at
 }
 
 // Watermark is what Advance has noted; zero if the source does not move its watermark in steps.

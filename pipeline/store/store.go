@@ -55,12 +55,10 @@ func (c Config) expiry() func(state []byte) time.Time {
 // ends. It may call suspend when the run rests: that ends the pipeline, without an error.
 func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, follow func(ctx context.Context, suspend func())) error {
 	n, err := transforms.Resumes(p)
-	if err == nil {
-		err = run.Resume(ctx, n)
-	}
 	if err != nil {
 		return err
 	}
+	run.Resume(n)
 	running, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
