@@ -114,6 +114,7 @@ type decider struct {
 	stuck       bool           // equal values in a row were the least usual
 	farther     bool           // the last step was as far again from what was usual before an alarm
 	distances   []float64      // of before.away
+	unalarmed   hafvf.State    // the profile before the observation at hand, if no alarm lasts
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
@@ -242,6 +243,9 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
+	if d.cfg.Lasting && !s.lasting.lasts {
+		d.unalarmed = append(d.unalarmed[:0], s.profile...)
+	}
 	step := d.profile(s).Update(s.profile, s.pace, at, d.standard)
 	if s.lately == nil {
 		s.lately = make([]stretch, d.outputs)
@@ -343,12 +347,16 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
 	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
 	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
-	b = compact.AppendFlags(b, s.before.kept())
+	was := s.lasting.profile
+	b = compact.AppendFlags(b, s.before.kept(), was != nil, was != nil && d.profile(s).Repeats(was))
 	if s.before.kept() {
 		b = s.before.append(b, clock)
 	}
 	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
+	}
+	if was != nil {
+		b = compact.AppendString(binary.AppendUvarint(b, uint64(s.lasting.n)), string(d.profile(s).Append(nil, was)))
 	}
 	b = binary.AppendVarint(b, int64(s.step))
 	b = compact.AppendTimeNear(b, s.last, clock)
@@ -384,13 +392,19 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()
 	standardised, same, repeats := r.Flags()
+	var was string // the profile of before the alarm that lasts
+	var returns, repeated bool
 	if !r.former {
-		if kept, _, _ := r.Flags(); kept {
+		var kept bool
+		if kept, returns, repeated = r.Flags(); kept {
 			s.before.read(r, d.outputs)
 		}
 	}
 	if s.lasting.lasts {
 		s.lasting.read(r)
+	}
+	if returns {
+		s.lasting.n, was = int(r.Uvarint()), r.Text()
 	}
 	s.step, s.last = time.Duration(r.Varint()), r.near()
 	for range r.Count(1) {
@@ -455,6 +469,8 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 		}
 	}
 	s.pace = d.cfg.PaceOf(s.step)
-	s.profile, err = d.profile(&s).Decode(r.B, repeats)
+	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && returns {
+		s.lasting.profile, err = d.profile(&s).Decode([]byte(was), repeated)
+	}
 	return s, err
 }

@@ -59,6 +59,16 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 
 func (b *before) kept() bool { return b.usual.Mean != nil }
 
+// grown reports whether more scatter is usual than before the alarm.
+func (b *before) grown(d *decider) bool {
+	for i, sd := range b.usual.SD {
+		if d.usual.SD[i] > grown*sd {
+			return true
+		}
+	}
+	return false
+}
+
 // begin is what is usual at the observation, which begins the alarm.
 func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
 	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
@@ -25,7 +26,20 @@ type lasting struct {
 	// Since the last unusual observation: how many there are, and the sum of their distances from
 	// what was usual before the alarm, standard deviations in the output of the peak.
 	calm, sum float64
+
+	// The profile before the first observation, nil if that is longer ago than longest, and how many
+	// observations have come since.
+	profile hafvf.State
+	n       int
 }
+
+// An event of an alarm that has ended is forgotten, if the values have returned and it has raised what
+// is usual of their scatter by more than grown: what comes next would be missed. An alarm that lasts
+// longer than longest is no event: about a tenth of what a profile remembers.
+const (
+	grown   = 1.2
+	longest = 600 // observations
+)
 
 // A peak is the observation that was farthest from what was usual.
 type peak struct {
@@ -45,6 +59,9 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		return
 	}
 	if l.lasts {
+		if l.n++; l.n > longest {
+			l.profile = nil
+		}
 		if d.Unusual {
 			l.back, l.calm, l.sum = time.Time{}, 0, 0
 		} else {
@@ -57,6 +74,9 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		}
 		if d.Ended {
 			e.Recovered = &Ended{l.id, t.end(l, e, values)}
+			if l.profile != nil && l.stays() == "" && was.grown(decider) {
+				t.decisions.profile = l.profile
+			}
 			*l = lasting{}
 		}
 	}
@@ -71,7 +91,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		*was = before{}
 	}
 	if e.Alarm != nil && !l.lasts {
-		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start, profile: slices.Clone(decider.unalarmed)} // the ID may be part of a larger text
 	}
 	if l.lasts {
 		t.note(l, e)
