@@ -191,6 +191,7 @@ type decisions struct {
 	lately   []stretch     // of every output
 	lasting  lasting
 	before   before // that alarm, or one whose values have stayed
+	event    event  // of the alarm that lasts
 }
 
 type timedValues struct {
@@ -347,16 +348,21 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
 	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
 	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
-	was := s.lasting.profile
-	b = compact.AppendFlags(b, s.before.kept(), was != nil, was != nil && d.profile(s).Repeats(was))
+	event := &s.event
+	b = compact.AppendFlags(b, s.before.kept(), event.kept() || event.since > 0, event.kept() && d.profile(s).Repeats(event.profile))
 	if s.before.kept() {
 		b = s.before.append(b, clock)
 	}
 	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
 	}
-	if was != nil {
-		b = compact.AppendString(binary.AppendUvarint(b, uint64(s.lasting.n)), string(d.profile(s).Append(nil, was)))
+	if event.kept() || event.since > 0 {
+		var profile []byte
+		if event.kept() {
+			profile = d.profile(s).Append(nil, event.profile)
+		}
+		b = compact.AppendPacked(b, []float64{event.n, event.back, event.sum, event.since})
+		b = compact.AppendString(b, string(profile))
 	}
 	b = binary.AppendVarint(b, int64(s.step))
 	b = compact.AppendTimeNear(b, s.last, clock)
@@ -392,19 +398,19 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()
 	standardised, same, repeats := r.Flags()
-	var was string // the profile of before the alarm that lasts
-	var returns, repeated bool
+	var event, eventRepeats bool
 	if !r.former {
 		var kept bool
-		if kept, returns, repeated = r.Flags(); kept {
+		if kept, event, eventRepeats = r.Flags(); kept {
 			s.before.read(r, d.outputs)
 		}
 	}
 	if s.lasting.lasts {
 		s.lasting.read(r)
 	}
-	if returns {
-		s.lasting.n, was = int(r.Uvarint()), r.Text()
+	var profile string // before the event
+	if event {
+		profile = s.event.read(r)
 	}
 	s.step, s.last = time.Duration(r.Varint()), r.near()
 	for range r.Count(1) {
@@ -469,8 +475,8 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 		}
 	}
 	s.pace = d.cfg.PaceOf(s.step)
-	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && returns {
-		s.lasting.profile, err = d.profile(&s).Decode([]byte(was), repeated)
+	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && profile != "" {
+		s.event.profile, err = d.profile(&s).Decode([]byte(profile), eventRepeats)
 	}
 	return s, err
 }

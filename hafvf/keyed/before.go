@@ -33,9 +33,14 @@ func short(v float64) float64 {
 
 // away notes the values of an observation. They are as far from what was usual as it returns, in
 // standard deviations of every output. The seasons have gone on since. They may have learned from what
-// the alarm was about: therefore they count by no more than they did before.
+// the alarm was about: therefore they count by no more than they did before, and if the scatter has grown
+// they are those of before.
 func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
-	season := d.profile(s).Seasonal(s.profile, b.at, at)
+	learned := s.profile
+	if s.event.kept() && b.grew(d) {
+		learned = s.event.profile
+	}
+	season := d.profile(s).Seasonal(learned, b.at, at)
 	for i, v := range y {
 		sd := b.usual.SD[i]
 		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
@@ -59,8 +64,8 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 
 func (b *before) kept() bool { return b.usual.Mean != nil }
 
-// grown reports whether more scatter is usual than before the alarm.
-func (b *before) grown(d *decider) bool {
+// grew reports whether what is usual of the scatter has grown since.
+func (b *before) grew(d *decider) bool {
 	for i, sd := range b.usual.SD {
 		if d.usual.SD[i] > grown*sd {
 			return true

@@ -298,12 +298,12 @@ func TestFormerStates(t *testing.T) {
 		_, stored := g.read(t)
 		resumed := must(g.estimator(t).Open("pump/1", stored))
 		straight, _ := g.scripted(t, nil)
-		kept := straight.decisions.lasting.profile
-		straight.decisions.lasting.profile = nil
+		kept := straight.decisions.event
+		straight.decisions.event = event{}
 		if more := len(straight.append(nil)) - len(stored); more > 40 {
 			t.Errorf("%s is %d bytes longer", g.name, more)
 		}
-		straight.decisions.lasting.profile = kept
+		straight.decisions.event = kept
 		g.take(t, &resumed, g.n, g.n+60, nil)
 		g.take(t, &straight, g.n, g.n+60, nil)
 		if !slices.Equal(resumed.state, straight.state) {

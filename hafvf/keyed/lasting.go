@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
@@ -26,20 +25,7 @@ type lasting struct {
 	// Since the last unusual observation: how many there are, and the sum of their distances from
 	// what was usual before the alarm, standard deviations in the output of the peak.
 	calm, sum float64
-
-	// The profile before the first observation, nil if that is longer ago than longest, and how many
-	// observations have come since.
-	profile hafvf.State
-	n       int
 }
-
-// An event of an alarm that has ended is forgotten, if the values have returned and it has raised what
-// is usual of their scatter by more than grown: what comes next would be missed. An alarm that lasts
-// longer than longest is no event: about a tenth of what a profile remembers.
-const (
-	grown   = 1.2
-	longest = 600 // observations
-)
 
 // A peak is the observation that was farthest from what was usual.
 type peak struct {
@@ -53,15 +39,16 @@ type peak struct {
 // chain. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	l := &t.decisions.lasting
-	decider, was := t.chain.decider, &t.decisions.before
+	decider, was, event := t.chain.decider, &t.decisions.before, &t.decisions.event
 	if !decider.cfg.Lasting {
 		*l, *was = lasting{}, before{}
+		event.end()
 		return
 	}
+	if event.forgets(decider, was, t.decisions.pace.Rest()) {
+		copy(t.decisions.profile, event.profile)
+	}
 	if l.lasts {
-		if l.n++; l.n > longest {
-			l.profile = nil
-		}
 		if d.Unusual {
 			l.back, l.calm, l.sum = time.Time{}, 0, 0
 		} else {
@@ -74,10 +61,8 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		}
 		if d.Ended {
 			e.Recovered = &Ended{l.id, t.end(l, e, values)}
-			if l.profile != nil && l.stays() == "" && was.grown(decider) {
-				t.decisions.profile = l.profile
-			}
 			*l = lasting{}
+			event.end()
 		}
 	}
 	switch {
@@ -91,7 +76,8 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		*was = before{}
 	}
 	if e.Alarm != nil && !l.lasts {
-		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start, profile: slices.Clone(decider.unalarmed)} // the ID may be part of a larger text
+		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+		event.begin(decider.unalarmed)
 	}
 	if l.lasts {
 		t.note(l, e)
@@ -160,14 +146,17 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 // become used to them. It is empty if they have returned, that is if their mean is less than a
 // standard deviation away, or less than two of its own.
 func (l *lasting) stays() string {
-	switch mean := l.sum / l.calm; {
-	case !(math.Abs(mean) >= max(1, 2/math.Sqrt(l.calm))):
+	switch {
+	case returned(l.sum, l.calm):
 		return ""
-	case mean > 0:
+	case l.sum > 0:
 		return "above"
 	}
 	return "below"
 }
+
+// returned reports whether n distances of that sum are of values that have returned.
+func returned(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqrt(n))) }
 
 // BackToUsual reports whether the alert is the end of an alarm that has lasted, and not that of a
 // silence, which has no threshold.

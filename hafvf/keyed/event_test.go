@@ -1,0 +1,72 @@
+package keyed
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// An event of any size and of up to 20 observations leaves the scatter within 1.3 of what it was, when as
+// many observations have come after its end as it was long, or as end an alarm. That is so on the first day
+// too. A state of any moment in between goes on alike.
+func TestEventsAreForgotten(t *testing.T) {
+	for _, c := range []struct {
+		step time.Duration
+		n    int
+	}{{time.Minute, 700}, {time.Minute, 7000}, {5 * time.Minute, 700}, {time.Hour, 400}, {time.Hour, 2000}, {24 * time.Hour, 300}} {
+		for _, long := range []int{1, 5, 20} {
+			for _, size := range []float64{10, 1e3, 1e6} {
+				for shape, of := range map[string]func(at int, noise float64) float64{
+					"level":   func(int, float64) float64 { return 1 },
+					"scatter": func(_ int, noise float64) float64 { return noise },
+					"ramp":    func(at int, _ float64) float64 { return float64(at+1) / float64(long) },
+				} {
+					rng := rand.New(rand.NewPCG(7, uint64(c.n*long)))
+					est := newEstimator(t, Recommended("normal"))
+					e := must(est.Open("k", nil))
+					former, end := 0., 0
+					for i := range c.n + 3*long + 62 {
+						x, at := 100+rng.NormFloat64(), i-c.n
+						if noise := rng.NormFloat64(); at >= 0 && at < long {
+							x += size * of(at, noise)
+						}
+						o := Value(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*c.step), "", x)
+						if at >= 0 && i%7 == 0 {
+							b, _ := e.AppendBinary(nil)
+							e = must(est.Open("k", b))
+						}
+						var out Estimate
+						e.Learn(nil, &out, &o)
+						switch sd := out.Detection.Usual.SD; {
+						case at == 0:
+							former, end = sd[0], long+max(long, e.decisions.pace.Rest()/2+1)
+						case at > 0 && at == end && sd[0] > 1.3*former:
+							t.Errorf("every %v, a %s of %d × %g after %d: the sd is %.3g times what it was", c.step, shape, long, size, c.n, sd[0]/former)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// An event is forgotten, and those that come again soon are learned: alarms of a stream of bursts become
+// rare.
+func TestBurstsAreLearned(t *testing.T) {
+	early, late := 0, 0
+	for i, e := range watched(t, Recommended("normal"), 20*288, 0, 5*time.Minute, func(i int, x float64) float64 {
+		if i > 300 && i%97 < 3 {
+			x += 100
+		}
+		return x
+	}) {
+		if e.Alarm != nil && i < 3*288 {
+			early++
+		} else if e.Alarm != nil {
+			late++
+		}
+	}
+	if early == 0 || late > 2 {
+		t.Errorf("%d alarms on the first three days, %d later", early, late)
+	}
+}
