@@ -170,55 +170,20 @@ func (p *perLane) normalise() {
 //
 // Where one plausible lane explains both sides, by drift, there is no change.
 func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
-	each := l.evidences(before, after)
-	return each.average(p)
-}
-
-// evidences are the Eᵢ.
-func (l *lanes) evidences(before, after []float64) (each perLane) {
-	for j := range each {
-		each[j] = l.evidenceOf(j, before, after)
-	}
-	return each
-}
-
-// average is E of the Eᵢ under the log shares p.
-func (each *perLane) average(p *perLane) float64 {
 	var terms perLane
 	for j := range terms {
-		terms[j] = p[j] - each[j]
+		terms[j] = p[j] - l.evidenceOf(j, before, after)
 	}
 	return -special.LogSumExp(terms[:])
 }
 
-// constantPrior are the lanes' log shares before a block: regimes hardly drift.
-var constantPrior = func() (p perLane) {
-	const constant = .99 // of the longest lane
-	for j := range p {
-		p[j] = math.Log((1 - constant) / float64(laneCount-1))
-	}
-	p[laneCount-1] = math.Log(constant)
-	return p
-}()
-
-// ofBlocks is the change evidence of two blocks with the lanes' log likelihoods a and c, by
-// these alone, with the Eᵢ between them and π the constantPrior:
-//
-//	log Σ πᵢLᵢ(A) + log Σ πᵢLᵢ(C) − log Σ πᵢLᵢ(A)Lᵢ(C)exp(−Eᵢ)
-//
-// Of values that tell little, like tosses, a lane of middling memory is neither refuted nor
-// does it see a change. It bounds the average of the Eᵢ, but not this.
-func (each *perLane) ofBlocks(a, c *perLane) float64 {
-	var before, after, joined perLane
-	for j, p := range constantPrior {
-		before[j], after[j] = p+a[j], p+c[j]
-		joined[j] = p + a[j] + c[j] - each[j]
-	}
-	return special.LogSumExp(before[:]) + special.LogSumExp(after[:]) - special.LogSumExp(joined[:])
+func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
+	return l.bayesFactor(l.lane(before, lane), l.lane(after, lane))
 }
 
-func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
-	l.line.Set(l.lane(before, lane), l.lane(after, lane))
+// bayesFactor is the logarithm of that of two samples against one.
+func (l *lanes) bayesFactor(before, after []float64) float64 {
+	l.line.Set(before, after)
 	if e, ok := l.line.(expfam.EvidenceLine); ok {
 		return e.Evidence()
 	}
@@ -233,7 +198,7 @@ func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *per
 	first, last := reach(from, c, end)
 	set, known := l.set, first-1
 	if sets == nil {
-		begin(set, g.seedBefore(from))
+		clear(set)
 		l.forward(set, g, from, known)
 	} else {
 		known = c

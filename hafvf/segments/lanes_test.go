@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -50,9 +51,9 @@ func TestEvidenceIsTheBayesFactor(t *testing.T) {
 	}
 }
 
-// The elimination, which joins blocks, comes to what joining over all observations anew
+// The last judgement, which joins blocks, comes to what joining over all observations anew
 // comes to.
-func TestEliminationJoinsTheLeastEvident(t *testing.T) {
+func TestTheLeastEvidentGo(t *testing.T) {
 	m := familytest.New(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(3, 20))
 	for range 30 {
@@ -71,7 +72,7 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 			}
 		}
 		const threshold = 5.
-		e := elimination{lanes: g.lanes, regular: g.regular, begins: true, ends: true, threshold: threshold, blocks: s.blocks(g, b, cuts)}
+		blocks := s.blocks(g, b, cuts)
 		// By the definition: the samples of every block from its observations.
 		evidence := func(from, at, end int) float64 {
 			f, a := g.lanes.newSet(), g.lanes.newSet()
@@ -89,29 +90,15 @@ func TestEliminationJoinsTheLeastEvident(t *testing.T) {
 				}
 			}
 			if least > threshold {
-				shortest := 0
-				for k := 1; k+2 < len(bounds); k++ {
-					if length := bounds[k+1] - bounds[k]; length < minSegment && (shortest == 0 || length < bounds[shortest+1]-bounds[shortest]) {
-						shortest = k
-					}
-				}
-				if shortest == 0 {
-					break
-				}
-				t.Fatalf("a block of %d remains: choose another seed", bounds[shortest+1]-bounds[shortest])
+				break
 			}
 			bounds = append(bounds[:at:at], bounds[at+1:]...)
 		}
-		got := e.eliminate()
-		want := bounds[1 : len(bounds)-1]
-		if len(got) != len(want) {
-			t.Fatalf("edges %v, want %v", got, want)
+		var got []int
+		for _, k := range g.lanes.keep(blocks, nil, threshold) {
+			got = append(got, blocks[k].from)
 		}
-		for i := range got {
-			if got[i] != want[i] {
-				t.Fatalf("edges %v, want %v", got, want)
-			}
-		}
+		expect.Same(t, bounds[1:len(bounds)-1], got, "edges")
 	}
 }
 

@@ -2,95 +2,11 @@ package segments
 
 import (
 	"math"
-	"slices"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
-
-// join has segments go on over the cuts between the parts of a session.
-func (s *Segmenter) join(parts []*Segmentation) {
-	l := s.workers[0]
-	before, after := l.newSet(), make([][]float64, len(parts))
-	joined := make([]bool, len(parts)) // to the part before
-	for k, g := range parts {
-		n := len(g.at)
-		after[k] = l.newSet()
-		l.backward(after[k], g, 0, endOf(g.edges, 0, n))
-		if k > 0 {
-			g.joint = 0
-			if n > 0 {
-				g.joint = l.evidence(before, after[k], &g.opening)
-			}
-			joined[k] = !g.opens
-		}
-		if joined[k] {
-			g.before = slices.Clone(before)
-		} else {
-			clear(before)
-		}
-		from := 0
-		if len(g.edges) > 0 {
-			from = g.edges[len(g.edges)-1]
-			clear(before)
-		}
-		l.forward(before, g, from, n)
-	}
-	for k := len(parts) - 2; k >= 0; k-- {
-		if g := parts[k]; joined[k+1] {
-			g.after = after[k+1]
-			if len(g.edges) == 0 {
-				copy(after[k], g.after)
-				l.backward(after[k], g, 0, len(g.at))
-			}
-		}
-	}
-	for k := 0; k < len(parts); {
-		k = l.unite(parts, joined, k)
-	}
-	// Shares go on over the cuts too.
-	for _, g := range parts {
-		s.share(g, newBuffers(l, len(g.at)), g.edges, nil)
-		g.shares = nil
-	}
-	for k := 1; k < len(parts); k++ {
-		parts[k].seeds[0] = parts[k-1].carried(0)
-		parts[k].seeds[0].decay()
-		parts[len(parts)-1-k].seeds[1] = parts[len(parts)-k].carried(1)
-	}
-}
-
-// carried are the log shares that a pass ends with. They are linear in those that it
-// begins with.
-func (g *Segmentation) carried(pass int) perLane {
-	p, left := g.outcomes[pass], math.Pow(shareDecay, float64(max(len(g.at)-1+pass, 0)))
-	for j, v := range g.seeds[pass] {
-		p[j] += left * v
-	}
-	return p
-}
-
-// unite makes one segment of the last of part k and what is joined to it. It returns the
-// last of the parts that this reaches, or k + 1.
-func (l *lanes) unite(parts []*Segmentation, joined []bool, k int) int {
-	last := k
-	for last+1 < len(parts) && joined[last+1] && (last == k || len(parts[last].edges) == 0) {
-		last++
-	}
-	whole := parts[k].Segments[len(parts[k].Segments)-1]
-	whole.d = slices.Clone(whole.d)
-	for _, g := range parts[k+1 : last+1] {
-		whole.N += g.Segments[0].N
-		l.model.Merge(whole.d, g.Segments[0].d)
-	}
-	parts[k].Segments[len(parts[k].Segments)-1] = whole
-	for j := k + 1; j <= last; j++ {
-		whole.Start -= len(parts[j-1].steps)
-		parts[j].Segments[0] = whole
-	}
-	return max(last, k+1)
-}
 
 // Estimate does the second half of Smooth: it sets Evidence and the posteriors.
 func (s *Segmenter) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
@@ -108,11 +24,11 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		return
 	}
 	if g.shares == nil {
-		s.share(g, b, g.edges, nil)
+		s.share(g, b, 0, g.edges, nil)
 	}
-	s.run(g, b, g.edges, nil)
+	s.run(g, b, 0, g.edges, nil)
 	edges := s.workers[0].locateAll(g, b.sets)
-	s.stretches(g, func(l *lanes, from, end int) {
+	s.stretches(g, 0, func(l *lanes, from, end int) {
 		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}
 		e.run(from, end)
 	})
@@ -126,12 +42,12 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		e = g.Evidence[t]
 	}
 	// Before the first observation there is what the part before says.
-	for t := range g.at[0] + 1 {
-		if g.Evidence[t] = g.joint; math.IsNaN(g.joint) {
-			g.Evidence[t] = 0
-		}
+	for i := range g.at[0] {
+		g.Evidence[i] = g.Evidence[g.at[0]]
 	}
-	g.Evidence[0] = g.joint
+	if g.preceding == nil {
+		g.Evidence[0] = math.NaN()
+	}
 	if _, scaleless := g.model.(expfam.Scaleless); scaleless {
 		// The lanes see little of a change that is found by what its blocks tell alone.
 		for i, t := range g.Changes() {
@@ -143,14 +59,14 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 // estimateNothing is for steps that are all missing.
 func (l *lanes) estimateNothing(g *Segmentation) {
 	d := make([]float64, l.width)
-	if g.before != nil {
-		copy(d, l.lane(g.before, laneCount-1))
-	}
+	copy(d, l.lane(g.crossings[0][0].set, laneCount-1))
 	for t := range g.steps {
 		mean, sd := g.moments(t)
 		l.model.Estimate(mean, sd, d, l.row(g, t))
 	}
-	g.Evidence[0] = g.joint
+	if g.preceding == nil {
+		g.Evidence[0] = math.NaN()
+	}
 }
 
 // An edgePlace is an edge with the probabilities of its places.
@@ -270,6 +186,8 @@ func (e *estimator) run(from, end int) {
 			k--
 		case i > 0:
 			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &shares)
+		case g.preceding != nil:
+			g.Evidence[t] = e.evidence(g.preceding, set, &shares)
 		}
 	}
 }

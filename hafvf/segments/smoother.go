@@ -20,23 +20,23 @@ import (
 //     What both find odd is one, as right after an edge only the forward bank is
 //     surprised. An observation counts r = 1 − P(accident) times. Runs of eight or more
 //     are no accidents.
-//   - Did the regime end? Neighbouring segments join, from the pair of the least change
-//     evidence E on, until all of them are above the threshold
-//     log(odds) + 0.7·log(min(n, 1000)) for a session of n observations. Then each edge is
-//     judged beside the others alone, at 0.4·log(min(n, 1000)): what the lanes explain by
-//     drift has none, nor has what is small beside the other changes of the session.
+//   - Did the regime end? Of all ways to cut the session where one of the lanes sees a
+//     change, a dynamic programme finds the one of the largest posterior. A change has one
+//     of two hazards: 1/40 where changes are frequent, or else 1/(2·min(n, 10,000)) in a
+//     session of n observations, both at odds 10. Drift costs a segment 7 nats or 20.
 //   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
 //     the lanes, run forward and backward and are averaged by what they predict.
 //
 // Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
-// are of natural parameters alone, and so for every family. Values of a Scaleless family tell
-// little each. There E is also taken from what the lanes predict of two segments apart and
-// together, with the threshold log(odds) + 0.58·log(min(n, 1000)); either is enough. Of
-// bernoulli and categorical values none is an accident.
+// are of natural parameters alone, and so for every family. In a family with a scale each edge
+// is judged once more beside the others alone, at log(odds) + 0.4·log(min(n, 1000)): what the
+// lanes explain by drift has none, nor has what is small beside the other changes of the
+// session. Values of a Scaleless family tell little each, and there the fastest drift costs
+// more the longer it lasts. Of bernoulli and categorical values none is an accident.
 //
-// Time and memory are linear in the session's length, up to the logarithm of the number of
-// candidates for edges. A Segmenter owns its scratch: one per goroutine. It takes two
-// goroutines for long sessions where GOMAXPROCS allows that, with the same result.
+// Time and memory are linear in the session's length. A Segmenter owns its scratch: one per
+// goroutine. It takes two goroutines for long sessions where GOMAXPROCS allows that, with the
+// same result.
 type Segmenter struct {
 	model   expfam.Model
 	odds    float64
@@ -45,14 +45,10 @@ type Segmenter struct {
 }
 
 const (
-	edgePrior   = .7    // of the logarithm of the session's length, in the threshold
-	blocksPrior = .58   // the same of evidence from two blocks alone
-	keptPrior   = .4    // the same of edges that have been found, each of which may be at any of the places near
-	edgeHorizon = 1000  // observations, above which a length no longer counts there
-	longRun     = 8     // observations in a row that are no accidents, however odd each of them is
-	maxJudged   = 4     // times that edges are judged by themselves
-	leastPlace  = 1e-6  // probability above which a place of an edge is part of an estimate
-	leastShare  = 1e-12 // as leastPlace, of a lane
+	candidateOdds = 3.    // of a change in a lane, at which it may have an edge
+	longRun       = 8     // observations in a row that are no accidents, however odd each of them is
+	leastPlace    = 1e-6  // probability above which a place of an edge is part of an estimate
+	leastShare    = 1e-12 // as leastPlace, of a lane
 )
 
 // twoWorkers is the length from which a session is worth a second goroutine.
@@ -117,27 +113,28 @@ type Segmentation struct {
 	// Missing[t] says that step t had no observation to learn.
 	Missing []bool
 
-	lanes     *lanes // of the smoother
-	model     expfam.Model
-	steps     [][][]float64
-	earlier   [][][]float64 // the steps of the part before, from which an autoregression takes values
-	threshold float64
-	lead      float64 // threshold, less that of evidence from blocks alone
+	lanes   *lanes // of the smoother
+	model   expfam.Model
+	steps   [][][]float64
+	earlier [][][]float64 // the steps of the part before, from which an autoregression takes values
 
 	// By observation, that is by step that isn't missing:
 	at      []int     // its step
 	regular []float64 // r, the probability that it is no accident
 
-	edges   []int     // the first observations of all segments but the first
-	shares  []float64 // the lanes' log shares at every observation, relative to each other; not kept
-	opening perLane   // the log shares at the first observation
+	edges  []int     // the first observations of all segments but the first
+	shares []float64 // the lanes' log shares at every observation, relative to each other; not kept
 
-	// Of a part of a session, what it has of the parts on either side:
-	before, after   []float64  // the lanes' samples of those that go on into this one; nil without
-	seeds, outcomes [2]perLane // the lanes' log shares that the passes begin with, forward and backward, and what they end with
-	joint           float64    // change evidence between the part before and this one; NaN without
-	begins, ends    bool       // whether the session begins or ends with this part
-	opens           bool       // whether this part begins with an edge
+	// The parts that a session is searched in, one after the other, begin at these
+	// observations, the last of which is beyond the session. The crossings are where a pass
+	// enters a part, forward and backward.
+	bounds    []int
+	crossings [2][]crossing
+
+	// Of a part of a session:
+	preceding []float64 // the lanes' samples before it; nil where the session begins with it
+	goesOn    bool      // whether the session goes on after it
+	opens     bool      // whether it begins with an edge
 
 	mean, sd []float64     // by step
 	samples  []float64     // by observation, of the heaviest lane
@@ -156,92 +153,94 @@ type Span struct {
 // Filter.Check passes. A step without any has the posterior of the one before.
 func (s *Segmenter) Smooth(steps [][][]float64) *Segmentation {
 	g := s.newSegmentation(nil, steps)
-	g.begins, g.ends = true, true
-	g.expect(s.odds, len(g.at))
 	b := newBuffers(g.lanes, len(g.at))
-	s.segment(g, b)
-	if !s.settle([]*Segmentation{g}, b) {
-		g.shares = nil
-		g.cut()
-	}
-	s.findPlaces([]*Segmentation{g})
+	s.search(g, b)
 	s.estimate(g, b)
 	return g
 }
 
-// Segment does the first half of Smooth for a session that is cut into parts, each of which
-// is searched for segments by itself: the scratch that this takes is that of the longest
-// part. A segment goes on over a cut unless the evidence of a change there is above the
-// threshold. Estimate does the second half for each part.
+// Segment does the first half of Smooth for a session that is cut into parts: the scratch that
+// this takes is that of the longest part. Estimate does the second half for each part.
 func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
-	all := make([]*Segmentation, len(parts))
-	n := 0
+	g := s.newSegmentation(nil, slices.Concat(parts...))
+	g.bounds = g.bounds[:1]
+	all, steps, longest := make([]*Segmentation, len(parts)), 0, 0
 	var earlier [][][]float64
 	window := s.workers[0].rowsOf.Window()
-	for k, steps := range parts {
-		all[k] = s.newSegmentation(earlier, steps)
-		earlier = slices.Concat(earlier, lastSteps(steps, window))
-		earlier = lastSteps(earlier, window)
-		n += len(all[k].at)
+	for k, part := range parts {
+		all[k] = s.newSegmentation(earlier, part)
+		earlier = lastSteps(slices.Concat(earlier, lastSteps(part, window)), window)
+		g.bounds = append(g.bounds, g.bounds[k]+len(all[k].at))
+		longest = max(longest, len(all[k].at))
 	}
-	for k, g := range all {
-		g.begins, g.ends = k == 0, k == len(all)-1
-		g.expect(s.odds, n)
-		s.segment(g, newBuffers(g.lanes, len(g.at)))
+	s.search(g, newBuffers(g.lanes, longest))
+	s.cross(g, g.edges)
+	for k, part := range all {
+		s.part(g, part, k, steps)
+		steps += len(part.steps)
 	}
-	longest := 0
-	for k, g := range all {
-		longest = max(longest, len(g.at))
-		g.opens = k > 0 && len(g.at) > 0
-	}
-	s.settle(all, newBuffers(s.workers[0], longest))
-	for _, g := range all {
-		g.shares = nil
-		g.cut()
-	}
-	s.join(all)
-	s.findPlaces(all)
 	return all
 }
 
-// findPlaces sets the places of the changes of a session.
-func (s *Segmenter) findPlaces(parts []*Segmentation) {
+// part gives part k of a session, before which there are so many steps, what the session has of it.
+func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
+	from, end := whole.bounds[k], whole.bounds[k+1]
+	copy(g.regular, whole.regular[from:end])
+	g.goesOn = end < len(whole.at)
+	before, after := whole.crossings[0][k], whole.crossings[1][k]
+	if from > 0 || k > 0 {
+		g.preceding = slices.Clone(before.set)
+	}
+	for i, e := range whole.edges {
+		switch {
+		case e == from && end > from:
+			g.opens = true
+			clear(before.set)
+		case e > from && e < end:
+			g.edges = append(g.edges, e-from)
+		case e == end:
+			clear(after.set)
+		}
+		if e >= from && e < end {
+			p := whole.places[i]
+			p.From, p.To = p.From-steps, p.To-steps
+			g.places = append(g.places, p)
+		}
+	}
+	g.crossings = [2][]crossing{{before}, {after}}
+	for i, span := range whole.Segments {
+		last := i+1 == len(whole.Segments)
+		span.Start -= steps
+		if span.Start < max(len(g.steps), 1) && (span.Start+span.N > 0 || last) {
+			g.Segments = append(g.Segments, span)
+		}
+	}
+}
+
+// search finds accidents, segments and the places of changes.
+func (s *Segmenter) search(g *Segmentation, b buffers) {
+	if s.banks[0] != nil {
+		s.findAccidents(g, b)
+	}
+	s.findEdges(g, b)
+	shared := false
+	if _, scaleless := s.model.(expfam.Scaleless); !scaleless && len(g.at) > 0 {
+		shared = s.settle(g, b)
+	}
+	if !shared {
+		g.shares = nil
+	}
+	s.finish(g)
+}
+
+// finish sets the segments between the edges, and the places of these.
+func (s *Segmenter) finish(g *Segmentation) {
+	g.cut()
 	l := s.workers[0]
-	n := 0
-	offsets := make([]int, len(parts)) // observations before a part
-	var changes []int
-	for k, g := range parts {
-		offsets[k] = n
-		if g.opens {
-			changes = append(changes, n)
-		}
-		for _, e := range g.edges {
-			changes = append(changes, n+e)
-		}
-		n += len(g.at)
-	}
-	if len(changes) == 0 {
-		return
-	}
-	partOf := func(i int) int { // that has observation i: of several that begin there, the last has any
-		k, _ := slices.BinarySearch(offsets, i+1)
-		return k - 1
-	}
-	places := hafvf.Places(l.model, n, changes, func(d []float64, i int) {
-		k := partOf(i)
-		g := parts[k]
-		l.observe(d, l.rows(g, i-offsets[k]), g.regular[i-offsets[k]])
-	})
-	steps := make([]int, len(parts)) // before a part
-	for k, g := range parts[:len(parts)-1] {
-		steps[k+1] = steps[k] + len(g.steps)
-	}
-	stepOf := func(i int) int { k := partOf(i); return steps[k] + parts[k].at[i-offsets[k]] }
-	for i, p := range places {
-		k := partOf(changes[i])
+	g.places = hafvf.Places(l.model, len(g.at), g.edges, func(d []float64, i int) { l.observe(d, l.rows(g, i), g.regular[i]) })
+	for i, p := range g.places {
 		// A change is after the observation before, perhaps in a gap.
-		p.From, p.To = stepOf(p.From-1)+1-steps[k], stepOf(p.To)-steps[k]
-		parts[k].places = append(parts[k].places, p)
+		g.places[i].From, g.places[i].To = g.at[p.From-1]+1, g.at[p.To]
 	}
 }
 
@@ -249,7 +248,7 @@ func (s *Segmenter) findPlaces(parts []*Segmentation) {
 func lastSteps(steps [][][]float64, n int) [][][]float64 { return steps[max(0, len(steps)-n):] }
 
 func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation {
-	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps)), joint: math.NaN()}
+	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps))}
 	n := 0
 	for t, xs := range steps {
 		s.checkVectors(xs)
@@ -265,6 +264,8 @@ func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation 
 		}
 	}
 	g.regular = slices.Repeat([]float64{1}, n)
+	g.bounds = []int{0, n}
+	g.crossings = [2][]crossing{{{set: g.lanes.newSet()}}, {{set: g.lanes.newSet()}}}
 	return g
 }
 
@@ -278,29 +279,6 @@ func (s *Segmenter) checkVectors(xs [][]float64) {
 			panic("segments: vector of the wrong length in a step")
 		}
 	}
-}
-
-// Threshold is the evidence in nats that an edge takes in a session of n observations, at odds
-// in favour of a change.
-func Threshold(odds float64, n int) float64 { return threshold(odds, n, edgePrior) }
-
-func threshold(odds float64, n int, prior float64) float64 {
-	return math.Log(odds) + prior*math.Log(float64(min(max(n, 1), edgeHorizon)))
-}
-
-// expect sets the thresholds for a session of n observations.
-func (g *Segmentation) expect(odds float64, n int) {
-	g.threshold = Threshold(odds, n)
-	g.lead = g.threshold - threshold(odds, n, blocksPrior)
-}
-
-// segment finds accidents and segments.
-func (s *Segmenter) segment(g *Segmentation, b buffers) {
-	if s.banks[0] != nil {
-		s.findAccidents(g, b)
-	}
-	s.findEdges(g, b)
-	g.shares = nil
 }
 
 // buffers are the large arrays of a pass over a session: 20 floats an observation for
@@ -325,6 +303,7 @@ func (g *Segmentation) goroutines() int {
 // findAccidents sets what observations are regular.
 func (s *Segmenter) findAccidents(g *Segmentation, b buffers) {
 	n := len(g.at)
+	stay := [2][]float64{make([]float64, n), g.regular} // forward and backward
 	parallel.Do(2, g.goroutines(), func(worker, pass int) {
 		bank := s.banks[worker]
 		state := bank.NewState()
@@ -333,13 +312,12 @@ func (s *Segmenter) findAccidents(g *Segmentation, b buffers) {
 			if pass == 1 {
 				i = n - 1 - j
 			}
-			b.shares[pass*n+i] = bank.Update(state, s.workers[worker].rows(g, i)...).Detection.Stay
+			stay[pass][i] = bank.Update(state, s.workers[worker].rows(g, i)...).Detection.Stay
 		}
 	})
-	forward, backward := b.shares[:n], b.shares[n:2*n]
 	run := 0
-	for i := range g.regular {
-		g.regular[i] = 1 - math.Min(1-forward[i], 1-backward[i])
+	for i, forward := range stay[0] {
+		g.regular[i] = 1 - math.Min(1-forward, 1-g.regular[i])
 		if g.regular[i] < .5 {
 			run++
 			continue
@@ -362,168 +340,161 @@ func (g *Segmentation) keepLong(i, run int) {
 // findEdges sets the edges of the segments. The second sweep looks inside of the segments
 // that the first has found; a third one finds hardly anything.
 func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
-	const sweeps = 2
+	const sweeps, tries = 2, 3
 	l := s.workers[0]
 	if len(g.at) == 0 {
 		return
 	}
+	p := newPrices(s.odds, len(g.at))
 	var before, tried []int
 	for sweep := range sweeps {
 		cuts := s.candidates(g, b, g.edges, before, tried)
 		if sweep > 0 && slices.Equal(cuts, tried) {
 			return // it would do as the one before
 		}
-		e := elimination{lanes: l, regular: g.regular, begins: g.begins, ends: g.ends, threshold: g.threshold, lead: g.lead, blocks: s.blocks(g, b, cuts)}
-		before, g.edges = g.edges, e.eliminate()
-		l.place(g, g.edges)
-		if tried = cuts; e.accidents {
+		before, tried = g.edges, cuts
+		for try := range tries {
+			blocks := s.blocks(g, b, cuts)
+			begins, _ := l.partition(blocks, p)
+			l.place(g, blocks, begins)
+			if try+1 == tries || !hasAccidents(s.model) || !l.oddOnes(g, -p.change[0]) {
+				break
+			}
 			before, tried = nil, nil
 		}
 	}
 }
 
-// settle judges the edges of the parts of a session once more, by shares of lanes whose
-// samples begin anew at the edges alone, and by the sizes of all changes. Samples that begin
-// anew at every candidate favour long memory, and so drift has edges before. A cut between
-// parts is an edge where the evidence says so. It returns whether the parts have their
-// segments, and the last of them the shares under its edges.
-func (s *Segmenter) settle(parts []*Segmentation, b buffers) (shared bool) {
-	if s.banks[0] == nil && len(parts) == 1 {
-		return false // a toss tells so little that drift explains every edge of a volatile coin
-	}
-	l := s.workers[0]
-	n := 0
-	for _, g := range parts {
-		n += len(g.at)
-	}
-	regular := make([]float64, 0, n)
-	for range maxJudged {
-		e := elimination{lanes: l, regular: regular, begins: true, ends: true, threshold: threshold(s.odds, n, keptPrior)}
-		tried := 0
-		for _, g := range parts {
-			if len(g.at) == 0 {
-				continue
-			}
-			blocks := s.blocks(g, b, g.edges)
-			g.opening = blocks[0].shares
-			g.cut()
-			for k := range blocks {
-				blocks[k].d = slices.Clone(g.Segments[k].d)
-				blocks[k].from += len(e.regular)
-				blocks[k].end += len(e.regular)
-			}
-			e.blocks = append(e.blocks, blocks...)
-			e.regular = append(e.regular, g.regular...)
-			if tried += len(g.edges); g.opens {
-				tried++
-			}
-		}
-		if len(e.blocks) == 0 {
-			return false
-		}
-		e.sizes = newSizes(s.model, e.blocks)
-		edges := e.eliminate()
-		from, rest := 0, edges
-		for _, g := range parts {
-			n := len(g.at)
-			copy(g.regular, e.regular[from:from+n])
-			if g.opens = len(rest) > 0 && rest[0] == from; g.opens {
-				rest = rest[1:]
-			}
-			was := len(g.edges)
-			g.edges = nil
-			for ; len(rest) > 0 && rest[0] < from+n; rest = rest[1:] {
-				g.edges = append(g.edges, rest[0]-from)
-			}
-			if len(g.edges) < was {
-				l.place(g, g.edges)
-			}
-			from += n
-		}
-		if len(edges) == tried && !e.accidents {
-			return true
-		}
-	}
-	return false
-}
-
-// place moves every edge to where its evidence is largest.
-func (l *lanes) place(g *Segmentation, edges []int) {
+// place sets the edges to those of the blocks with which segments begin, each moved to where its
+// evidence is largest among the places that leave both sides long enough.
+func (l *lanes) place(g *Segmentation, blocks []block, begins []int) {
+	g.edges = g.edges[:0:0]
 	from := 0
-	for k, c := range edges {
-		end := endOf(edges, k+1, len(g.at))
-		p := g.sharesAt(c)
-		first, evidence := l.locate(g, nil, from, c, end, &p)
-		best := 0
-		for j, e := range evidence {
-			if e >= evidence[best] {
-				best = j
+	for k, j := range begins {
+		c, end := blocks[j].from, len(g.at)
+		if k+1 < len(begins) {
+			end = blocks[begins[k+1]].from
+		}
+		lo, hi := from, end
+		for regular := 0.; lo < c && regular < minSegment; lo++ {
+			regular += g.regular[lo]
+		}
+		for regular := 0.; hi > c && regular < minSegment; hi-- {
+			regular += g.regular[hi-1]
+		}
+		first, evidence := l.locate(g, nil, from, c, end, &blocks[j].shares)
+		from = c
+		for i, e := range evidence {
+			if at := first + i; lo <= at && at <= hi && e >= evidence[from-first] {
+				from = at
 			}
 		}
-		edges[k] = first + best
-		from = edges[k]
+		g.edges = append(g.edges, from)
 	}
 }
 
-// share sets the lanes' log shares at every observation: of what they predict forward up
-// to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
-// stream drifts is the stream's, not the segment's. The blocks between the cuts, nil where
-// nobody asks for them, get their samples.
-func (s *Segmenter) share(g *Segmentation, b buffers, cuts []int, blocks []block) {
-	n := len(g.at)
-	g.shares = b.shares
-	back := b.sets[:n*laneCount]
+// A crossing is what a pass over a session has when it comes to a part of it.
+type crossing struct {
+	set               []float64 // the lanes' samples
+	share, likelihood perLane   // logarithms, of the present block the likelihood
+}
+
+// parts are those that a session is searched in.
+func (g *Segmentation) parts() int { return len(g.bounds) - 1 }
+
+// cross sets the crossings of passes in which samples begin anew at the cuts.
+func (s *Segmenter) cross(g *Segmentation, cuts []int) {
+	parts := g.parts()
+	if parts == 1 {
+		return
+	}
 	parallel.Do(2, g.goroutines(), func(worker, pass int) {
 		l := s.workers[worker]
-		share := g.seeds[pass]
-		defer func() { g.outcomes[pass] = share }()
-		var likelihood perLane
-		if pass == 0 {
-			leave := func(k int) {
-				if blocks != nil {
-					copy(blocks[k].f, l.set)
-					blocks[k].likelihood = likelihood
-				}
+		all := make([]crossing, parts)
+		all[pass*(parts-1)].set = l.newSet()
+		for j := range parts - 1 {
+			k, next := j, j+1
+			if pass == 1 {
+				k, next = parts-1-j, parts-2-j
 			}
-			begin(l.set, g.before)
-			k := 0
-			for i := range n {
-				if k < len(cuts) && cuts[k] == i {
-					leave(k)
-					clear(l.set)
-					likelihood = perLane{}
-					k++
-				}
-				l.score(&share, &likelihood, l.set, g, i)
-				if i+1 < n {
-					share.decay()
-				}
-				copy(g.shares[i*laneCount:], share[:])
-			}
-			leave(k)
-			return
+			all[next] = all[k].clone()
+			l.pass(pass, g, &all[next], k, cuts, nil, nil)
 		}
-		begin(l.set, g.after)
-		k := len(cuts)
-		for i := n - 1; i >= 0; i-- {
-			if k > 0 && cuts[k-1] == i+1 {
-				if blocks != nil {
-					copy(blocks[k].b, l.set)
-				}
-				clear(l.set)
-				k--
-			}
-			share.decay()
-			copy(back[i*laneCount:], share[:])
-			l.score(&share, &likelihood, l.set, g, i)
-		}
-		if blocks != nil {
-			copy(blocks[0].b, l.set)
-		}
+		g.crossings[pass] = all
 	})
-	for i, v := range back {
+}
+
+func (c *crossing) clone() crossing {
+	return crossing{slices.Clone(c.set), c.share, c.likelihood}
+}
+
+// share sets the lanes' log shares at every observation of a part: of what they predict forward
+// up to it and backward after it. Samples begin anew at the cuts. Shares do not: how a
+// stream drifts is the stream's, not the segment's. The blocks between the cuts, nil where
+// nobody asks for them, get their samples.
+func (s *Segmenter) share(g *Segmentation, b buffers, part int, cuts []int, blocks []block) {
+	n := (g.bounds[part+1] - g.bounds[part]) * laneCount
+	shares := [2][]float64{b.shares[:n], b.sets[:n]}
+	parallel.Do(2, g.goroutines(), func(worker, pass int) {
+		c := g.crossings[pass][part].clone()
+		s.workers[worker].pass(pass, g, &c, part, cuts, blocks, shares[pass])
+	})
+	g.shares = b.shares
+	for i, v := range shares[1] {
 		g.shares[i] += v
 	}
+}
+
+// pass runs the lanes over a part, forward in pass 0 and backward in pass 1, and writes their log
+// shares and what the blocks have of it; nil where nobody asks for them.
+func (l *lanes) pass(pass int, g *Segmentation, c *crossing, part int, cuts []int, blocks []block, shares []float64) {
+	from, end := g.bounds[part], g.bounds[part+1]
+	write := func(i int) {
+		if shares != nil {
+			copy(shares[(i-from)*laneCount:], c.share[:])
+		}
+	}
+	if pass == 0 {
+		k, _ := slices.BinarySearch(cuts, from)
+		leave := func() {
+			if blocks != nil {
+				copy(blocks[k].f, c.set)
+				blocks[k].likelihood = c.likelihood
+			}
+		}
+		for i := from; i < end; i++ {
+			if k < len(cuts) && cuts[k] == i {
+				leave()
+				clear(c.set)
+				c.likelihood = perLane{}
+				k++
+			}
+			l.score(&c.share, &c.likelihood, c.set, g, i)
+			if i+1 < len(g.at) || g.goesOn {
+				c.share.decay()
+			}
+			write(i)
+		}
+		leave()
+		return
+	}
+	k, _ := slices.BinarySearch(cuts, end+1)
+	leave := func() {
+		if blocks != nil {
+			copy(blocks[k].b, c.set)
+		}
+	}
+	for i := end - 1; i >= from; i-- {
+		if k > 0 && cuts[k-1] == i+1 {
+			leave()
+			clear(c.set)
+			k--
+		}
+		c.share.decay()
+		write(i)
+		l.score(&c.share, &c.likelihood, c.set, g, i)
+	}
+	leave()
 }
 
 // sharesAt are the lanes' log shares at observation i.
@@ -551,61 +522,110 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 			}
 		}
 	}
-	evidence := b.shares
-	s.run(g, b, edges, old)
-	s.stretches(g, func(l *lanes, from, end int) {
-		set := l.set
-		for i, k := end-1, segmentOf(edges, end-1); i >= from; k-- {
-			first := max(from, startOf(edges, k))
-			if old[k] {
-				for j := range laneCount {
-					for at := first; at <= i; at++ {
-						evidence[j*n+at] = math.Inf(-1)
-					}
-				}
-				i = first - 1
-				continue
+	s.cross(g, edges)
+	threshold := math.Log(min(candidateOdds, s.odds))
+	var peaks [laneCount]peaks
+	for part := range g.parts() {
+		from, end := g.bounds[part], g.bounds[part+1]
+		n := end - from
+		evidence := b.shares[:n*laneCount]
+		s.run(g, b, part, edges, old)
+		sets := func(l *lanes, i int) []float64 {
+			if i < from {
+				return g.crossings[0][part].set
 			}
-			clear(set)
-			l.backward(set, g, i+1, endOf(edges, k, n))
-			for ; i >= first; i-- {
-				l.advance(set, g, i)
-				for j := range laneCount {
-					e := math.Inf(-1)
-					if i > startOf(edges, k) {
-						e = l.evidenceOf(j, l.setAt(b.sets, i-1), set)
-					}
-					evidence[j*n+i] = e
-				}
-			}
+			return l.setAt(b.sets, i-from)
 		}
-	})
-	for j := range laneCount {
-		all = append(all, hafvf.Changes(evidence[j*n:(j+1)*n], s.odds)...)
+		s.stretches(g, part, func(l *lanes, lo, hi int) {
+			set := l.set
+			for i, k := hi-1, segmentOf(edges, hi-1); i >= lo; k-- {
+				first := max(lo, startOf(edges, k))
+				if old[k] {
+					for j := range laneCount {
+						for at := first; at <= i; at++ {
+							evidence[j*n+at-from] = math.Inf(-1)
+						}
+					}
+					i = first - 1
+					continue
+				}
+				clear(set)
+				stop := endOf(edges, k, len(g.at))
+				if k == len(edges) || stop > end {
+					copy(set, g.crossings[1][part].set)
+					stop = end
+				}
+				l.backward(set, g, i+1, stop)
+				for ; i >= first; i-- {
+					l.advance(set, g, i)
+					for j := range laneCount {
+						evidence[j*n+i-from] = math.Inf(-1)
+						if i > startOf(edges, k) {
+							evidence[j*n+i-from] = l.evidenceOf(j, sets(l, i-1), set)
+						}
+					}
+				}
+			}
+		})
+		for j := range peaks {
+			peaks[j].add(evidence[j*n:(j+1)*n], from, threshold)
+		}
+	}
+	for j := range peaks {
+		all = append(all, peaks[j].at...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// run sets the sets of samples of b to those of the lanes after every observation, forward
-// from every edge, but of the segments to skip.
-func (s *Segmenter) run(g *Segmentation, b buffers, edges []int, skip []bool) {
-	l := s.workers[0]
-	for k := range len(edges) + 1 {
-		if skip != nil && skip[k] {
-			continue
-		}
-		begin(l.set, g.seedBefore(startOf(edges, k)))
-		for i := startOf(edges, k); i < endOf(edges, k, len(g.at)); i++ {
-			l.advance(l.set, g, i)
-			copy(l.setAt(b.sets, i), l.set)
+// peaks are where the evidence of a lane is the largest in each run of it above a threshold: the
+// last such place.
+type peaks struct {
+	at    []int
+	best  float64 // evidence at the last
+	above bool    // whether its run goes on
+}
+
+// add adds the evidence of the observations from first on.
+func (p *peaks) add(evidence []float64, first int, threshold float64) {
+	for i, e := range evidence {
+		switch {
+		case !(e > threshold):
+			p.above = false
+		case !p.above:
+			p.above, p.best = true, e
+			p.at = append(p.at, first+i)
+		case e >= p.best:
+			p.best, p.at[len(p.at)-1] = e, first+i
 		}
 	}
 }
 
-// stretches calls f for one stretch of observations or two at once.
-func (s *Segmenter) stretches(g *Segmentation, f func(l *lanes, from, end int)) {
-	parallel.Stretches(len(g.at), g.goroutines(), func(worker, from, end int) { f(s.workers[worker], from, end) })
+// run sets the sets of samples of b to those of the lanes after every observation of a part, forward
+// from every edge, but of the segments to skip.
+func (s *Segmenter) run(g *Segmentation, b buffers, part int, edges []int, skip []bool) {
+	l := s.workers[0]
+	from, end := g.bounds[part], g.bounds[part+1]
+	for k := segmentOf(edges, from); k <= len(edges) && startOf(edges, k) < end; k++ {
+		if skip != nil && skip[k] {
+			continue
+		}
+		first := startOf(edges, k)
+		if clear(l.set); k == 0 || first < from {
+			copy(l.set, g.crossings[0][part].set)
+			first = from
+		}
+		for i := first; i < min(end, endOf(edges, k, len(g.at))); i++ {
+			l.advance(l.set, g, i)
+			copy(l.setAt(b.sets, i-from), l.set)
+		}
+	}
+}
+
+// stretches calls f for one stretch of observations of a part or two at once.
+func (s *Segmenter) stretches(g *Segmentation, part int, f func(l *lanes, from, end int)) {
+	first, n := g.bounds[part], g.bounds[part+1]-g.bounds[part]
+	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], first+from, first+end) })
 }
 
 // segmentOf is the segment between edges that observation i is in.
@@ -633,19 +653,11 @@ func endOf(edges []int, k, n int) int {
 	return n
 }
 
-// seedBefore and seedAfter are the samples that the lanes begin with where a segment
-// begins at observation from, or backward ends at end: nil, for empty ones, but at the
-// bounds of a part of a session.
-func (g *Segmentation) seedBefore(from int) []float64 {
-	if from == 0 {
-		return g.before
-	}
-	return nil
-}
-
+// seedAfter are the samples that the lanes begin with where a segment ends, backward: nil, for
+// empty ones, but where the session goes on.
 func (g *Segmentation) seedAfter(end int) []float64 {
 	if end == len(g.at) {
-		return g.after
+		return g.crossings[1][g.parts()-1].set
 	}
 	return nil
 }

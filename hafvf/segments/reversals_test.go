@@ -1,0 +1,109 @@
+package segments_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"hafvf/hafvf/segments"
+	"hafvf/internal/testing/familytest"
+)
+
+// A reversal is between two levels, one block of trials after another.
+type reversal struct {
+	family       family
+	levels       [2]float64
+	block        int
+	first, count int // trials of the first and of the last block, 0 for as many as of the others; blocks
+}
+
+func (r reversal) String() string {
+	return fmt.Sprintf("%s %g/%g, blocks of %d", r.family.name, r.levels[0], r.levels[1], r.block)
+}
+
+// stream is of three hundred trials, or as its blocks say.
+func (r reversal) stream(rng *rand.Rand) (x []float64, changes []int) {
+	ends := r.first
+	if ends == 0 {
+		ends = r.block
+	}
+	count := r.count
+	if count == 0 {
+		count = max(2, 300/r.block)
+	}
+	for k := range count {
+		n := r.block
+		if k == 0 || k == count-1 {
+			n = ends
+		}
+		if k > 0 {
+			changes = append(changes, len(x))
+		}
+		for range n {
+			x = append(x, r.family.draw(rng, r.levels[k%2]))
+		}
+	}
+	return x, changes
+}
+
+// reversals of coins are the first twelve.
+var reversals = func() (all []reversal) {
+	add := func(f family, a, b float64, blocks ...int) {
+		for _, n := range blocks {
+			all = append(all, reversal{family: f, levels: [2]float64{a, b}, block: n})
+		}
+	}
+	add(tosses, .9, .1, 10, 15, 20, 30, 50)
+	add(tosses, .8, .2, 15, 20, 30, 50)
+	add(tosses, .7, .3, 30, 50)
+	all = append(all, reversal{tosses, [2]float64{.9, .1}, 20, 100, 11})
+	add(counts, 1, 5, 10, 20, 30)
+	add(counts, .3, 2, 20, 50)
+	add(waits, 1, 6, 15, 30, 50)
+	return all
+}()
+
+// reversed is the share of the changes of so many sessions that are found within 5 trials, and how
+// many are reported more than 20 from any, by trial.
+func reversed(t testing.TB, r reversal, sessions int) (recall, falsely float64) {
+	s := segments.NewSegmenter(familytest.OfStreams(t, r.family.name), 10)
+	found, all, elsewhere, trials := 0., 0., 0., 0.
+	for i := range sessions {
+		x, changes := r.stream(rand.New(rand.NewPCG(*seed+uint64(i), 77)))
+		got := s.Smooth(familytest.Single(x)).Changes()
+		within := func(all []int, at, far int) bool {
+			return slices.ContainsFunc(all, func(c int) bool { return max(c-at, at-c) <= far })
+		}
+		for _, c := range changes {
+			if within(got, c, 5) {
+				found++
+			}
+		}
+		for _, c := range got {
+			if !within(changes, c, 20) {
+				elsewhere++
+			}
+		}
+		all += float64(len(changes))
+		trials += float64(len(x))
+	}
+	return found / all, elsewhere / trials
+}
+
+// BenchmarkReversals prints, of the reversals of levels after blocks of a few trials, which are found
+// within 5, and false changes (more than 20 from any) per 10,000:
+//
+//	go test ./hafvf/segments -run - -bench Reversals -benchtime 1x -seed 1000
+func BenchmarkReversals(b *testing.B) {
+	for b.Loop() {
+		mean := 0.
+		for i, r := range reversals {
+			recall, falsely := reversed(b, r, 60)
+			fmt.Printf("%-36v %.3f %6.1f\n", r, recall, 1e4*falsely)
+			if mean += recall; i == 11 {
+				fmt.Printf("%-36s %.3f\n", "mean of the coins", mean/12)
+			}
+		}
+	}
+}
