@@ -61,11 +61,7 @@ func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 		apartAfter = l.logMarginal(after) - cost
 	}
 	keep := l.logMarginal(l.total(g, from, end)) + apartBefore + apartAfter
-	type accident struct {
-		at  int
-		was float64
-	}
-	var out []accident
+	var out []int
 	price := 0.
 	for range mostOdd {
 		at, _, alone := l.oddest(g, from, end, nil)
@@ -73,7 +69,7 @@ func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 			break
 		}
 		price += alone - oddCost
-		out = append(out, accident{at, g.regular[at]})
+		out = append(out, at)
 		g.regular[at] = 0
 		rest := l.total(g, from, end)
 		like := math.Inf(-1)
@@ -90,8 +86,8 @@ func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 			return true
 		}
 	}
-	for _, a := range out {
-		g.regular[a.at] = 1
+	for _, at := range out {
+		g.regular[at] = 1
 	}
 	return false
 }

@@ -2,12 +2,15 @@ package segments
 
 import (
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -17,7 +20,6 @@ type recursionTrace struct {
 	Family       string
 	Prior        expfam.Params
 	X            []float64
-	Candidates   []int
 	Changes      []int
 	LogPosterior float64 `json:"log_posterior"`
 	Accident     []float64
@@ -48,13 +50,10 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 			if s.banks[0] != nil {
 				s.findAccidents(g, b)
 			}
-			s.findEdges(g, b)
+			near("log posterior", 0, s.findEdges(g, b), want.LogPosterior)
 			if !slices.Equal(g.edges, want.Changes) {
 				t.Fatalf("edges %v, want %v", g.edges, want.Changes)
 			}
-			blocks := s.blocks(g, b, want.Candidates)
-			_, logPosterior := g.lanes.partition(blocks, newPrices(10, len(g.at)))
-			near("log posterior", 0, logPosterior, want.LogPosterior)
 			g.shares = nil
 			s.finish(g)
 			s.estimate(g, b)
@@ -74,3 +73,60 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 		})
 	}
 }
+
+// However a session is cut into parts, it has the segments, the accidents and the places that it has
+// in one pass, for every family.
+func TestPartsAreSearchedAsOne(t *testing.T) {
+	for _, c := range familytest.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			m := c.New(t)
+			rng := rand.New(rand.NewPCG(8, 20))
+			steps := c.Steps(m, rng, 300, func(i int, x []float64) {
+				if i >= 97 && i < 130 || i >= 200 {
+					x[len(x)-1] += shiftOf[c.Name]
+				}
+			})
+			s := NewSegmenter(m, 10)
+			whole := s.Smooth(steps)
+			if _, shifts := shiftOf[c.Name]; shifts && len(whole.edges) < 2 {
+				t.Errorf("edges %v", whole.edges)
+			}
+			for _, cuts := range [][]int{{150}, {97}, {96, 131}, {100, 101, 101, 205}, {7, 20, 40, 90, 98, 120, 240, 297}} {
+				var parts [][][][]float64
+				from := 0
+				for _, end := range append(cuts, len(steps)) {
+					parts = append(parts, steps[from:end])
+					from = end
+				}
+				from = 0
+				var changes []int
+				var places []hafvf.Place
+				var regular []float64
+				for _, g := range s.Segment(parts...) {
+					for _, c := range g.Changes() {
+						changes = append(changes, from+c)
+					}
+					for _, p := range g.Places() {
+						p.From, p.To = p.From+from, p.To+from
+						places = append(places, p)
+					}
+					regular = append(regular, g.regular...)
+					s.Estimate(g)
+					for i := range g.Len() {
+						p, q := m.Memory(g.Sample(i)), m.Memory(whole.Sample(from+i))
+						if !g.Missing[i] && math.Abs(p-q) > 1e-9*(1+q) {
+							t.Errorf("cuts %v: memory %g at %d, of the whole %g", cuts, p, from+i, q)
+						}
+					}
+					from += g.Len()
+				}
+				expect.Same(t, whole.Changes(), changes, cuts, "changes")
+				expect.Same(t, whole.Places(), places, cuts, "places")
+				expect.Same(t, whole.regular, regular, cuts, "regular")
+			}
+		})
+	}
+}
+
+// shiftOf is a change that is found, in families in which a value can shift.
+var shiftOf = map[string]float64{"normal": 12, "ar": 12, "poisson": 40}

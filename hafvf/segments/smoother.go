@@ -236,6 +236,9 @@ func (s *Segmenter) search(g *Segmentation, b buffers) {
 // finish sets the segments between the edges, and the places of these.
 func (s *Segmenter) finish(g *Segmentation) {
 	g.cut()
+	if len(g.edges) == 0 {
+		return
+	}
 	l := s.workers[0]
 	g.places = hafvf.Places(l.model, len(g.at), g.edges, func(d []float64, i int) { l.observe(d, l.rows(g, i), g.regular[i]) })
 	for i, p := range g.places {
@@ -338,24 +341,26 @@ func (g *Segmentation) keepLong(i, run int) {
 }
 
 // findEdges sets the edges of the segments. The second sweep looks inside of the segments
-// that the first has found; a third one finds hardly anything.
-func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
+// that the first has found; a third one finds hardly anything. It returns the log posterior of
+// the segments before their edges are placed.
+func (s *Segmenter) findEdges(g *Segmentation, b buffers) (logPosterior float64) {
 	const sweeps, tries = 2, 3
 	l := s.workers[0]
 	if len(g.at) == 0 {
-		return
+		return 0
 	}
 	p := newPrices(s.odds, len(g.at))
 	var before, tried []int
 	for sweep := range sweeps {
 		cuts := s.candidates(g, b, g.edges, before, tried)
 		if sweep > 0 && slices.Equal(cuts, tried) {
-			return // it would do as the one before
+			break // it would do as the one before
 		}
 		before, tried = g.edges, cuts
 		for try := range tries {
 			blocks := s.blocks(g, b, cuts)
-			begins, _ := l.partition(blocks, p)
+			var begins []int
+			begins, logPosterior = l.partition(blocks, p)
 			l.place(g, blocks, begins)
 			if try+1 == tries || !hasAccidents(s.model) || !l.oddOnes(g, -p.change[0]) {
 				break
@@ -363,6 +368,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) {
 			before, tried = nil, nil
 		}
 	}
+	return logPosterior
 }
 
 // place sets the edges to those of the blocks with which segments begin, each moved to where its
@@ -494,7 +500,9 @@ func (l *lanes) pass(pass int, g *Segmentation, c *crossing, part int, cuts []in
 		write(i)
 		l.score(&c.share, &c.likelihood, c.set, g, i)
 	}
-	leave()
+	if from == 0 {
+		leave()
+	}
 }
 
 // sharesAt are the lanes' log shares at observation i.
