@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/testing/familytest"
 )
@@ -103,6 +104,49 @@ func BenchmarkReversals(b *testing.B) {
 			fmt.Printf("%-36v %.3f %6.1f\n", r, recall, 1e4*falsely)
 			if mean += recall; i == 11 {
 				fmt.Printf("%-36s %.3f\n", "mean of the coins", mean/12)
+			}
+		}
+	}
+}
+
+// Higher odds report no more changes, on any set, and odds that no data has none.
+func TestOddsAreAPrice(t *testing.T) {
+	for _, r := range reversals {
+		m := familytest.OfStreams(t, r.family.name)
+		for i := range uint64(4) {
+			x, _ := r.stream(rand.New(rand.NewPCG(i, 78)))
+			inOrder(t, fmt.Sprint(r, i), m, x)
+		}
+	}
+	for i, kind := range smoothedKinds {
+		x := kind.Make(rand.New(rand.NewPCG(78, uint64(i))), 1000).X
+		inOrder(t, kind.Name, familytest.OfStreams(t, kind.Family), x)
+	}
+}
+
+func inOrder(t *testing.T, name string, m expfam.Model, x []float64) {
+	t.Helper()
+	was := len(x)
+	for _, odds := range []float64{10, 1000, 1e300} {
+		n := len(segments.NewSegmenter(m, odds).Smooth(familytest.Single(x)).Changes())
+		if n > was || odds > 1e6 && n > 0 {
+			t.Errorf("%s: %d changes at odds %g, and at lower odds %d", name, n, odds, was)
+		}
+		was = n
+	}
+}
+
+// Sessions of a few trials are smoothed at any odds, for every family.
+func TestSmootherOfAFewTrials(t *testing.T) {
+	for _, c := range familytest.All() {
+		m := c.New(t)
+		rng := rand.New(rand.NewPCG(79, 1))
+		for _, odds := range []float64{1e-300, .1, 1, 3, 10, 1e3, 1e6} {
+			for n := range 11 {
+				steps := c.Steps(m, rng, n, func(int, []float64) {})
+				if g := segments.NewSegmenter(m, odds).Smooth(steps); g.Len() != n || n < 10 && len(g.Changes()) > 0 {
+					t.Errorf("%s: changes %v of %d trials at odds %g", c.Name, g.Changes(), n, odds)
+				}
 			}
 		}
 	}
