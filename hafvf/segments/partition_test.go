@@ -48,7 +48,7 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 			g := s.newSegmentation(nil, familytest.Single(want.X))
 			b := newBuffers(g.lanes, len(g.at))
 			if s.banks[0] != nil {
-				s.findAccidents(g, b)
+				s.findAccidents(g)
 			}
 			near("log posterior", 0, s.findEdges(g, b), want.LogPosterior)
 			if !slices.Equal(g.edges, want.Changes) {

@@ -41,16 +41,14 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		}
 		e = g.Evidence[t]
 	}
-	// Before the first observation there is what the part before says.
-	for i := range g.at[0] {
-		g.Evidence[i] = g.Evidence[g.at[0]]
-	}
-	if g.preceding == nil {
+	if !g.begun {
 		g.Evidence[0] = math.NaN()
 	}
-	if _, scaleless := g.model.(expfam.Scaleless); scaleless {
-		// The lanes see little of a change that is found by what its blocks tell alone.
-		for i, t := range g.Changes() {
+	// The lanes see little of a change that is found by what a segment tells in all, and an
+	// edge that opens a part has none before it.
+	_, scaleless := g.model.(expfam.Scaleless)
+	for i, t := range g.Changes() {
+		if scaleless || t == g.at[0] {
 			g.Evidence[t] = math.Max(g.Evidence[t], g.places[i].Evidence)
 		}
 	}
@@ -64,7 +62,7 @@ func (l *lanes) estimateNothing(g *Segmentation) {
 		mean, sd := g.moments(t)
 		l.model.Estimate(mean, sd, d, l.row(g, t))
 	}
-	if g.preceding == nil {
+	if !g.begun {
 		g.Evidence[0] = math.NaN()
 	}
 }
@@ -186,8 +184,8 @@ func (e *estimator) run(from, end int) {
 			k--
 		case i > 0:
 			g.Evidence[t] = e.evidence(e.setAt(e.sets, i-1), set, &shares)
-		case g.preceding != nil:
-			g.Evidence[t] = e.evidence(g.preceding, set, &shares)
+		case g.begun:
+			g.Evidence[t] = e.evidence(g.crossings[0][0].set, set, &shares)
 		}
 	}
 }

@@ -132,9 +132,8 @@ type Segmentation struct {
 	crossings [2][]crossing
 
 	// Of a part of a session:
-	preceding []float64 // the lanes' samples before it; nil where the session begins with it
-	goesOn    bool      // whether the session goes on after it
-	opens     bool      // whether it begins with an edge
+	begun, goesOn bool // whether there are parts before it, and observations after it
+	opens         bool // whether it begins with an edge
 
 	mean, sd []float64     // by step
 	samples  []float64     // by observation, of the heaviest lane
@@ -186,28 +185,19 @@ func (s *Segmenter) Segment(parts ...[][][]float64) []*Segmentation {
 func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 	from, end := whole.bounds[k], whole.bounds[k+1]
 	copy(g.regular, whole.regular[from:end])
-	g.goesOn = end < len(whole.at)
-	before, after := whole.crossings[0][k], whole.crossings[1][k]
-	if from > 0 || k > 0 {
-		g.preceding = slices.Clone(before.set)
-	}
+	g.begun, g.goesOn = k > 0, end < len(whole.at)
+	g.crossings = [2][]crossing{whole.crossings[0][k : k+1], whole.crossings[1][k : k+1]}
 	for i, e := range whole.edges {
-		switch {
-		case e == from && end > from:
-			g.opens = true
-			clear(before.set)
-		case e > from && e < end:
-			g.edges = append(g.edges, e-from)
-		case e == end:
-			clear(after.set)
+		if e < from || e >= end {
+			continue
 		}
-		if e >= from && e < end {
-			p := whole.places[i]
-			p.From, p.To = p.From-steps, p.To-steps
-			g.places = append(g.places, p)
+		p := whole.places[i]
+		p.From, p.To = p.From-steps, p.To-steps
+		g.places = append(g.places, p)
+		if g.opens = g.opens || e == from; e > from {
+			g.edges = append(g.edges, e-from)
 		}
 	}
-	g.crossings = [2][]crossing{{before}, {after}}
 	for i, span := range whole.Segments {
 		last := i+1 == len(whole.Segments)
 		span.Start -= steps
@@ -220,7 +210,7 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 // search finds accidents, segments and the places of changes.
 func (s *Segmenter) search(g *Segmentation, b buffers) {
 	if s.banks[0] != nil {
-		s.findAccidents(g, b)
+		s.findAccidents(g)
 	}
 	s.findEdges(g, b)
 	shared := false
@@ -304,7 +294,7 @@ func (g *Segmentation) goroutines() int {
 }
 
 // findAccidents sets what observations are regular.
-func (s *Segmenter) findAccidents(g *Segmentation, b buffers) {
+func (s *Segmenter) findAccidents(g *Segmentation) {
 	n := len(g.at)
 	stay := [2][]float64{make([]float64, n), g.regular} // forward and backward
 	parallel.Do(2, g.goroutines(), func(worker, pass int) {
@@ -454,54 +444,41 @@ func (s *Segmenter) share(g *Segmentation, b buffers, part int, cuts []int, bloc
 // pass runs the lanes over a part, forward in pass 0 and backward in pass 1, and writes their log
 // shares and what the blocks have of it; nil where nobody asks for them.
 func (l *lanes) pass(pass int, g *Segmentation, c *crossing, part int, cuts []int, blocks []block, shares []float64) {
-	from, end := g.bounds[part], g.bounds[part+1]
-	write := func(i int) {
+	n, from, end := len(g.at), g.bounds[part], g.bounds[part+1]
+	k := segmentOf(cuts, from)
+	if pass == 1 {
+		k = segmentOf(cuts, end-1)
+	}
+	for j := range end - from {
+		i := from + j
+		if pass == 0 {
+			l.score(&c.share, &c.likelihood, c.set, g, i)
+		} else {
+			i = end - 1 - j
+		}
+		if pass == 1 || i+1 < n || g.goesOn {
+			c.share.decay()
+		}
 		if shares != nil {
 			copy(shares[(i-from)*laneCount:], c.share[:])
 		}
-	}
-	if pass == 0 {
-		k, _ := slices.BinarySearch(cuts, from)
-		leave := func() {
-			if blocks != nil {
-				copy(blocks[k].f, c.set)
-				blocks[k].likelihood = c.likelihood
-			}
-		}
-		for i := from; i < end; i++ {
-			if k < len(cuts) && cuts[k] == i {
-				leave()
-				clear(c.set)
-				c.likelihood = perLane{}
-				k++
-			}
+		if pass == 1 {
 			l.score(&c.share, &c.likelihood, c.set, g, i)
-			if i+1 < len(g.at) || g.goesOn {
-				c.share.decay()
-			}
-			write(i)
 		}
-		leave()
-		return
-	}
-	k, _ := slices.BinarySearch(cuts, end+1)
-	leave := func() {
+		if bound := [...]bool{i+1 == endOf(cuts, k, n), i == startOf(cuts, k)}; !bound[pass] {
+			continue
+		}
 		if blocks != nil {
-			copy(blocks[k].b, c.set)
+			if b := &blocks[k]; pass == 0 {
+				copy(b.f, c.set)
+				b.likelihood = c.likelihood
+			} else {
+				copy(b.b, c.set)
+			}
 		}
-	}
-	for i := end - 1; i >= from; i-- {
-		if k > 0 && cuts[k-1] == i+1 {
-			leave()
-			clear(c.set)
-			k--
-		}
-		c.share.decay()
-		write(i)
-		l.score(&c.share, &c.likelihood, c.set, g, i)
-	}
-	if from == 0 {
-		leave()
+		clear(c.set)
+		c.likelihood = perLane{}
+		k += 1 - 2*pass
 	}
 }
 
@@ -537,40 +514,31 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 		from, end := g.bounds[part], g.bounds[part+1]
 		n := end - from
 		evidence := b.shares[:n*laneCount]
-		s.run(g, b, part, edges, old)
-		sets := func(l *lanes, i int) []float64 {
-			if i < from {
-				return g.crossings[0][part].set
-			}
-			return l.setAt(b.sets, i-from)
+		for i := range evidence {
+			evidence[i] = math.Inf(-1)
 		}
+		s.run(g, b, part, edges, old)
 		s.stretches(g, part, func(l *lanes, lo, hi int) {
 			set := l.set
 			for i, k := hi-1, segmentOf(edges, hi-1); i >= lo; k-- {
-				first := max(lo, startOf(edges, k))
+				first := startOf(edges, k)
 				if old[k] {
-					for j := range laneCount {
-						for at := first; at <= i; at++ {
-							evidence[j*n+at-from] = math.Inf(-1)
-						}
-					}
 					i = first - 1
 					continue
 				}
-				clear(set)
-				stop := endOf(edges, k, len(g.at))
-				if k == len(edges) || stop > end {
+				stop := min(endOf(edges, k, len(g.at)), end)
+				if clear(set); stop == end {
 					copy(set, g.crossings[1][part].set)
-					stop = end
 				}
 				l.backward(set, g, i+1, stop)
-				for ; i >= first; i-- {
+				for ; i >= max(lo, first); i-- {
 					l.advance(set, g, i)
-					for j := range laneCount {
-						evidence[j*n+i-from] = math.Inf(-1)
-						if i > startOf(edges, k) {
-							evidence[j*n+i-from] = l.evidenceOf(j, sets(l, i-1), set)
-						}
+					before := g.crossings[0][part].set
+					if i > from {
+						before = l.setAt(b.sets, i-1-from)
+					}
+					for j := 0; j < laneCount && i > first; j++ {
+						evidence[j*n+i-from] = l.evidenceOf(j, before, set)
 					}
 				}
 			}
@@ -614,19 +582,15 @@ func (p *peaks) add(evidence []float64, first int, threshold float64) {
 func (s *Segmenter) run(g *Segmentation, b buffers, part int, edges []int, skip []bool) {
 	l := s.workers[0]
 	from, end := g.bounds[part], g.bounds[part+1]
-	for k := segmentOf(edges, from); k <= len(edges) && startOf(edges, k) < end; k++ {
-		if skip != nil && skip[k] {
-			continue
-		}
-		first := startOf(edges, k)
-		if clear(l.set); k == 0 || first < from {
-			copy(l.set, g.crossings[0][part].set)
-			first = from
-		}
-		for i := first; i < min(end, endOf(edges, k, len(g.at))); i++ {
+	copy(l.set, g.crossings[0][part].set)
+	for i, k := from, segmentOf(edges, from); i < end; k++ {
+		stop := min(endOf(edges, k, len(g.at)), end)
+		for ; i < stop && (skip == nil || !skip[k]); i++ {
 			l.advance(l.set, g, i)
 			copy(l.setAt(b.sets, i-from), l.set)
 		}
+		clear(l.set)
+		i = stop
 	}
 }
 
