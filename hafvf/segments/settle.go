@@ -92,6 +92,4 @@ func (l *lanes) join(a, c *block) {
 	if a.d != nil {
 		l.model.Merge(a.d, c.d)
 	}
-	a.end = c.end
-	a.regular += c.regular
 }

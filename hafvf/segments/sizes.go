@@ -24,7 +24,6 @@ import (
 // counts in which the change is the largest.
 type sizes struct {
 	model    expfam.Model
-	row      []float64    // at which the levels are
 	variance []float64    // V of the outputs
 	moments  [4][]float64 // scratch: mean and standard deviation on both sides
 }
@@ -33,15 +32,12 @@ type sizes struct {
 const smallest = -25.
 
 // newSizes are those of blocks; nil where a model has no levels, but what depends on
-// regressors or is a category.
+// regressors.
 func newSizes(m expfam.Model, blocks []block) *sizes {
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
-	switch m := m.(type) {
-	case expfam.Regressive, expfam.Discrete:
+	if _, regressive := m.(expfam.Regressive); regressive {
 		return nil
-	case expfam.Exposed:
-		z.row = m.Unit()
 	}
 	for i := range z.moments {
 		z.moments[i] = make([]float64, n)
@@ -70,7 +66,7 @@ func newSizes(m expfam.Model, blocks []block) *sizes {
 
 // level writes the level of a block to the moments i and i+1.
 func (z *sizes) level(i int, b *block) {
-	z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, z.row)
+	z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, nil)
 }
 
 // logPrior is log p(δ) of a change from one block to another; 0 where the levels are unknown.

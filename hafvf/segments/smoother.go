@@ -45,7 +45,7 @@ type Segmenter struct {
 }
 
 const (
-	candidateOdds = 3.    // of a change in a lane, at which it may have an edge
+	candidateOdds = 3.    // of a change in a lane, above which there may be an edge; or the odds of a change, if they are lower
 	longRun       = 8     // observations in a row that are no accidents, however odd each of them is
 	leastPlace    = 1e-6  // probability above which a place of an edge is part of an estimate
 	leastShare    = 1e-12 // as leastPlace, of a lane
@@ -308,23 +308,15 @@ func (s *Segmenter) findAccidents(g *Segmentation) {
 			stay[pass][i] = bank.Update(state, s.workers[worker].rows(g, i)...).Detection.Stay
 		}
 	})
-	run := 0
 	for i, forward := range stay[0] {
 		g.regular[i] = 1 - math.Min(1-forward, 1-g.regular[i])
-		if g.regular[i] < .5 {
-			run++
-			continue
-		}
-		g.keepLong(i, run)
-		run = 0
 	}
-	g.keepLong(n, run)
-}
-
-// keepLong makes a run of observations before i regular, if it is a long one.
-func (g *Segmentation) keepLong(i, run int) {
-	if run >= longRun {
-		for j := i - run; j < i; j++ {
+	for i := 0; i < n; i++ {
+		from := i
+		for i < n && g.regular[i] < .5 {
+			i++
+		}
+		for j := from; i-from >= longRun && j < i; j++ {
 			g.regular[j] = 1
 		}
 	}
@@ -490,7 +482,7 @@ func (g *Segmentation) sharesAt(i int) (p perLane) {
 }
 
 // candidates returns where edges may be besides those given, in order: in every lane the
-// maximum of each run of evidence above log(odds), and the edges. Those of segments that
+// maximum of each run of evidence above the candidates' odds, and the edges. Those of segments that
 // there were before, between the edges before, are taken from that time's candidates; nil
 // where there was none.
 func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
