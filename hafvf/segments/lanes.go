@@ -74,12 +74,6 @@ func (l *lanes) setAt(sets []float64, j int) []float64 {
 	return sets[j*n : (j+1)*n : (j+1)*n]
 }
 
-// begin sets a set to the samples of first, or to empty ones where that is nil.
-func begin(set, first []float64) {
-	clear(set)
-	copy(set, first)
-}
-
 // rows are those of observation i that aren't missing, valid until the next call.
 func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
 	rows := l.rowsOf.At(g.earlier, g.steps, g.at[i])
@@ -121,8 +115,12 @@ func (l *lanes) forward(set []float64, g *Segmentation, from, end int) {
 	}
 }
 
-// backward runs the lanes over the observations end−1, …, from.
-func (l *lanes) backward(set []float64, g *Segmentation, from, end int) {
+// backward runs the lanes over the observations end−1, …, from, where end is that of a segment or
+// of a part, beyond which a segment goes on.
+func (l *lanes) backward(set []float64, g *Segmentation, part, from, end int) {
+	if clear(set); end == g.bounds[part+1] {
+		copy(set, g.crossings[1][part].set)
+	}
 	for i := end - 1; i >= from; i-- {
 		l.advance(set, g, i)
 	}
@@ -210,8 +208,7 @@ func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *per
 		copy(l.setAt(l.window, i+1-first), set)
 	}
 	l.places = append(l.places[:0], make([]float64, last-first+1)...)
-	begin(set, g.seedAfter(end))
-	l.backward(set, g, last+1, end)
+	l.backward(set, g, g.parts()-1, last+1, end)
 	for i := last; i >= first; i-- {
 		l.advance(set, g, i)
 		l.places[i-first] = l.evidence(l.setAt(l.window, i-first), set, p)

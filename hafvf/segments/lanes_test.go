@@ -29,7 +29,7 @@ func TestEvidenceIsTheBayesFactor(t *testing.T) {
 		all := len(g.at) // but for the first of a sequential model
 		before, after := l.newSet(), l.newSet()
 		l.forward(before, g, 0, n)
-		l.backward(after, g, n, all)
+		l.backward(after, g, 0, n, all)
 		rows := expfam.NewRows(m)
 		for lane, w := range laneWeights {
 			marginal := func(from, end int) float64 {
@@ -77,7 +77,7 @@ func TestTheLeastEvidentGo(t *testing.T) {
 		evidence := func(from, at, end int) float64 {
 			f, a := g.lanes.newSet(), g.lanes.newSet()
 			g.lanes.forward(f, g, from, at)
-			g.lanes.backward(a, g, at, end)
+			g.lanes.backward(a, g, 0, at, end)
 			p := g.sharesAt(at)
 			return g.lanes.evidence(f, a, &p)
 		}

@@ -124,14 +124,10 @@ type estimator struct {
 func (e *estimator) run(from, end int) {
 	g, n := e.g, len(e.g.at)
 	k := segmentOf(g.edges, end-1) // of the observation
-	stop := endOf(g.edges, k, n)
-	set := e.newSet() // backward samples of the segment
-	begin(set, g.seedAfter(stop))
-	e.backward(set, g, end, stop)
+	set := e.newSet()              // backward samples of the segment
+	e.backward(set, g, 0, end, endOf(g.edges, k, n))
 	if k < len(e.edges) && end > e.edges[k].first {
-		stop := endOf(g.edges, k+1, n)
-		begin(e.next, g.seedAfter(stop))
-		e.backward(e.next, g, end, stop)
+		e.backward(e.next, g, 0, end, endOf(g.edges, k+1, n))
 	}
 	ranOn := -1 // the segment whose samples the window holds, of the one before it, run on
 	for i := end - 1; i >= from; i-- {

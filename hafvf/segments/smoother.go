@@ -518,11 +518,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 					i = first - 1
 					continue
 				}
-				stop := min(endOf(edges, k, len(g.at)), end)
-				if clear(set); stop == end {
-					copy(set, g.crossings[1][part].set)
-				}
-				l.backward(set, g, i+1, stop)
+				l.backward(set, g, part, i+1, min(endOf(edges, k, len(g.at)), end))
 				for ; i >= max(lo, first); i-- {
 					l.advance(set, g, i)
 					before := g.crossings[0][part].set
@@ -615,15 +611,6 @@ func endOf(edges []int, k, n int) int {
 		return edges[k]
 	}
 	return n
-}
-
-// seedAfter are the samples that the lanes begin with where a segment ends, backward: nil, for
-// empty ones, but where the session goes on.
-func (g *Segmentation) seedAfter(end int) []float64 {
-	if end == len(g.at) {
-		return g.crossings[1][g.parts()-1].set
-	}
-	return nil
 }
 
 // cut makes the segments of the edges.
