@@ -17,13 +17,9 @@ func (l *lanes) oddOnes(g *Segmentation, cost float64) (any bool) {
 	n := len(g.at)
 	least := min(minSegment, n)
 	any = l.oddEnd(g, 0, least, least, min(endOf(g.edges, 0, n), least+oddNear))
-	if l.oddEnd(g, n-least, n, max(startOf(g.edges, len(g.edges)), n-least-oddNear), n-least) {
-		any = true
-	}
+	any = l.oddEnd(g, n-least, n, max(startOf(g.edges, len(g.edges)), n-least-oddNear), n-least) || any
 	for k := range len(g.edges) + 1 {
-		if from, end := startOf(g.edges, k), endOf(g.edges, k, n); end-from <= oddLength && len(g.edges) > 0 && l.oddSegment(g, k, cost) {
-			any = true
-		}
+		any = l.oddSegment(g, k, cost) || any
 	}
 	return any
 }
@@ -46,10 +42,13 @@ func (l *lanes) oddEnd(g *Segmentation, from, end, lo, hi int) (any bool) {
 	return any
 }
 
-// oddSegment makes accidents in segment k.
+// oddSegment makes accidents in segment k, if that is a short one beside another.
 func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 	n := len(g.at)
 	from, end := startOf(g.edges, k), endOf(g.edges, k, n)
+	if end-from > oddLength || len(g.edges) == 0 {
+		return false
+	}
 	var before, after []float64
 	apartBefore, apartAfter := 0., 0.
 	if k > 0 {
@@ -92,8 +91,9 @@ func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 	return false
 }
 
-// oddest is the regular observation of [from, end) without which the rest, with what is beside it, is the likeliest;
-// the log likelihoods of that rest and of the observation alone.
+// oddest is the regular observation of [from, end) without which the rest, with what is beside it,
+// is the likeliest, −1 if there is none; and the log likelihoods of that rest and of the observation
+// alone.
 func (l *lanes) oddest(g *Segmentation, from, end int, beside []float64) (at int, rest, alone float64) {
 	at, rest = -1, math.Inf(-1)
 	for t := from; t < end; t++ {

@@ -67,7 +67,8 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 	s := &Segmenter{model: model, odds: odds}
 	for i := range s.workers {
 		s.workers[i] = newLanes(model)
-		if hasAccidents(model) {
+		// A rare category is no accident: without its rare heads a coin would have a lower rate.
+		if _, discrete := model.(expfam.Discrete); !discrete {
 			s.banks[i] = hafvf.NewBank(withoutWindow(model), accidentBank, hafvf.DefaultForgetting, &hafvf.Detect{})
 			s.banks[i].WithoutELBO()
 		}
@@ -84,13 +85,6 @@ func (s *Segmenter) Use(m expfam.Model) {
 			s.banks[i].Use(withoutWindow(m))
 		}
 	}
-}
-
-// hasAccidents reports whether an observation of the model can be an accident. A rare
-// category is none: without its rare heads a coin would have a lower rate.
-func hasAccidents(m expfam.Model) bool {
-	_, discrete := m.(expfam.Discrete)
-	return !discrete
 }
 
 // Model returns the smoother's model.
@@ -344,7 +338,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) (logPosterior float64)
 			var begins []int
 			begins, logPosterior = l.partition(blocks, p)
 			l.place(g, blocks, begins)
-			if try+1 == tries || !hasAccidents(s.model) || !l.oddOnes(g, -p.change[0]) {
+			if try+1 == tries || s.banks[0] == nil || !l.oddOnes(g, -p.change[0]) {
 				break
 			}
 			before, tried = nil, nil
