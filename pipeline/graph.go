@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -446,7 +447,7 @@ func (m smoothing) steps() []Step {
 	}
 	return []Step{
 		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
-			of, m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, m.cfg.Odds), []string{"encode", "reject"}},
+			of, m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, cmp.Or(m.cfg.Odds, keyed.DefaultOdds(m.cfg.Filter))), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

@@ -40,13 +40,13 @@ type SmoothConfig struct {
 	// longer session is divided. Default 10 million.
 	Max int
 	// Odds is the Bayes factor in favour of a change above which it is reported.
-	// Default 10.
+	// Default: DefaultOdds.
 	Odds float64
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
 	c.Max = cmp.Or(c.Max, DefaultMax)
-	c.Odds = cmp.Or(c.Odds, DefaultOdds)
+	c.Odds = cmp.Or(c.Odds, DefaultOdds(c.Filter))
 	return c
 }
 
@@ -54,14 +54,22 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 // each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
 // program with transform: smooth and prior: auto. As for Recommended, some families need more.
 func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
-	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap}.withDefaults()
+	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap, Max: DefaultMax}
 }
 
-// What zeros in a SmoothConfig stand for.
-const (
-	DefaultMax  = 10_000_000
-	DefaultOdds = 10.0
-)
+// DefaultMax is what zero stands for in SmoothConfig.Max.
+const DefaultMax = 10_000_000
+
+// DefaultOdds are 10, and 3 for segments of a family without a scale: there about three sessions in
+// a hundred without a change are said to have one if they are short, and fewer if they are long.
+func DefaultOdds(filter hafvf.Config) float64 {
+	if m, err := expfam.New(filter.Family, filter.Prior, filter.Dim); err == nil && Segments(filter) {
+		if _, scaleless := m.(expfam.Scaleless); scaleless {
+			return 3
+		}
+	}
+	return 10
+}
 
 func (c SmoothConfig) validate() error {
 	if err := domain.CheckGap(c.Gap); err != nil {

@@ -45,7 +45,7 @@ type Config struct {
 	Session  Session       // of Smooth
 	Records  string        // Brief or Full
 	Interval float64       // of Filter: probability of the predictive interval; 0: none
-	Odds     float64       // of Smooth: in favour of a change, from which on it is one
+	Odds     float64       // of Smooth: in favour of a change, from which on it is one; 0: by the family
 
 	State string // file of the filters' states; empty: none
 
@@ -286,7 +286,6 @@ func defaults() *Config {
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
 		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},
-		Odds:           keyed.DefaultOdds,
 		Sink:           Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
 		Runner:         Runner{Name: Direct},
 	}

@@ -54,7 +54,6 @@ func TestParseFillsInDefaults(t *testing.T) {
 		BankForgetting: 0.999,
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:           10,
 		Source: Source{[]Origin{&Files{
 			Format:    "csv",
 			Path:      "in.csv",
@@ -208,7 +207,6 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Odds:           10,
 		Source: Source{[]Origin{&Files{
 			Format:    "csv",
 			Path:      "data/*.csv",
