@@ -103,3 +103,13 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 		})
 	}
 }
+
+// Odds of a change are lower where one observation tells little, and there are segments.
+func TestDefaultOdds(t *testing.T) {
+	member := hafvf.DefaultMember()
+	var got []float64
+	for _, filter := range []hafvf.Config{{Family: "poisson"}, {Family: "normal"}, {Family: "bernoulli", Member: &member}} {
+		got = append(got, DefaultOdds(filter))
+	}
+	expect.Same(t, []float64{3, 10, 10}, got)
+}
