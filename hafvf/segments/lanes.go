@@ -193,7 +193,7 @@ func (l *lanes) bayesFactor(before, after []float64) float64 {
 // valid until the next call. The sets are those of the forward pass, by observation, or nil
 // where there was none.
 func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *perLane) (first int, evidence []float64) {
-	first, last := reach(from, c, end)
+	first, last := max(from+1, c-placeReach), min(end-1, c+placeReach)
 	set, known := l.set, first-1
 	if sets == nil {
 		clear(set)
@@ -214,10 +214,4 @@ func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *per
 		l.places[i-first] = l.evidence(l.setAt(l.window, i-first), set, p)
 	}
 	return first, l.places
-}
-
-// reach is the first and the last place that edge c between [from, c) and [c, end) may
-// have.
-func reach(from, c, end int) (first, last int) {
-	return max(from+1, c-placeReach), min(end-1, c+placeReach)
 }

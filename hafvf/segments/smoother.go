@@ -207,11 +207,7 @@ func (s *Segmenter) search(g *Segmentation, b buffers) {
 		s.findAccidents(g)
 	}
 	s.findEdges(g, b)
-	shared := false
-	if _, scaleless := s.model.(expfam.Scaleless); !scaleless && len(g.at) > 0 {
-		shared = s.settle(g, b)
-	}
-	if !shared {
+	if _, scaleless := s.model.(expfam.Scaleless); scaleless || len(g.at) == 0 || !s.settle(g, b) {
 		g.shares = nil
 	}
 	s.finish(g)
