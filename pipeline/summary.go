@@ -253,6 +253,9 @@ func (s Summary) hints(b *strings.Builder) {
 			b.WriteString("raise source.kafka.disorder\n")
 		}
 	}
+	if s.Drifting*5 > s.Unchanged {
+		fmt.Fprintf(b, "drift explains %d of %s without a change: if it is abrupt there, a lower change.odds finds changes\n", s.Drifting, count(s.Unchanged, "session"))
+	}
 	if len(s.WarmUps) > 0 {
 		const named = 5
 		var names []string

@@ -276,6 +276,27 @@ func TestSummaryOfManyChanges(t *testing.T) {
 	}
 }
 
+// Of sessions without a change that drift explains, if they are many, the summary says so.
+func TestSummaryOfDrift(t *testing.T) {
+	for swinging, want := range map[int]string{5: "drift explains 5 of 10 sessions without a change: if it is abrupt there, a lower change.odds finds changes\n", 2: ""} {
+		lines := []string{"key,time,x\n"}
+		rng := rand.New(rand.NewPCG(2, 1))
+		for i := range 300 {
+			for key := range 10 {
+				p := .5
+				if key < swinging {
+					p += .4 * math.Sin(float64(i)/20)
+				}
+				lines = append(lines, fmt.Sprintf("k%d,%s,%g\n", key, start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), math.Floor(p+rng.Float64())))
+			}
+		}
+		s, _, _ := runConfig(t, "{transform: smooth, model: {family: bernoulli}, change: {odds: 1000}, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+		if text := s.String(); s.Unchanged != 10 || s.Drifting != int64(swinging) || !strings.Contains(text, want) || want == "" && strings.Contains(text, "drift") {
+			t.Errorf("%d of %d, %d swing:\n%s", s.Drifting, s.Unchanged, swinging, text)
+		}
+	}
+}
+
 // The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &findings{}

@@ -104,6 +104,8 @@
 //	resting_alarms how often an alarm before it alone stood against one, see usual.Decision
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
+//	unchanged      those of them without a change
+//	drifting       those of these that drift explains
 //
 // Filter has also the counter migrated, of states that Host.Migrate has carried over, and the
 // distribution iterations.

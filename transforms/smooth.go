@@ -364,6 +364,7 @@ type pending struct {
 	encoded  Encoded
 	rejected []keyed.Rejected
 	counts   account.Counts
+	drifts   bool
 	err      error
 }
 
@@ -448,6 +449,7 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 		record = s
 		emit(&record)
 	})
+	p.drifts = sm.Drifts(p.key)
 	p.counts.NotConverged += int64(notConverged)
 	p.counts.Rejected += int64(len(p.rejected))
 	if len(p.rejected) > 0 {
@@ -484,6 +486,12 @@ func (fn *encodeSmoothedFn) done(p *pending) error {
 	}
 	fn.emitted += len(p.rejected)
 	matched(fn.account, fn.cfg.Keys, p.key)
+	if p.counts.Changes == 0 {
+		p.counts.Unchanged++
+		if p.drifts {
+			p.counts.Drifting++
+		}
+	}
 	fn.counts.Add(p.counts)
 	return nil
 }

@@ -193,6 +193,7 @@ type smoothing struct {
 	season   *sessionSeason // nil without one
 	scale    *scaling
 	params   int
+	drifts   bool // whether drift explains the last session, which has no change
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -328,6 +329,10 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	return notConverged, rejected
 }
 
+// Drifts reports whether drift explains the last session of a key, if that has no change, see
+// segments.Segmentation.Drifts.
+func (sm *Smoother) Drifts(key string) bool { return sm.keys.of(key).drifts }
+
 // try smooths a session. It returns the panic of the mathematics; that of record is raised.
 func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *Panic) {
 	defer func() {
@@ -462,6 +467,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
+		z.drifts = g.Drifts()
 		changes, places := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {

@@ -116,6 +116,8 @@ type Segmentation struct {
 	at      []int     // its step
 	regular []float64 // r, the probability that it is no accident
 
+	likelihood perLane // log L of the last segment
+
 	edges  []int     // the first observations of all segments but the first
 	shares []float64 // the lanes' log shares at every observation, relative to each other; not kept
 
@@ -449,6 +451,9 @@ func (l *lanes) pass(pass int, g *Segmentation, c *crossing, part int, cuts []in
 		}
 		if bound := [...]bool{i+1 == endOf(cuts, k, n), i == startOf(cuts, k)}; !bound[pass] {
 			continue
+		}
+		if pass == 0 {
+			g.likelihood = c.likelihood
 		}
 		if blocks != nil {
 			if b := &blocks[k]; pass == 0 {

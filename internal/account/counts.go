@@ -5,7 +5,7 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack                                              int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack, Unchanged, Drifting                         int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key.
 	Behind time.Duration
@@ -41,6 +41,8 @@ var Counters = []Counter{
 	{"resting_alarms", "how often an alarm before it alone stood against one, see usual.Decision", func(c *Counts) *int64 { return &c.Resting }},
 	{"silences", "alarms of kind silent", func(c *Counts) *int64 { return &c.Silences }},
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
+	{"unchanged", "those of them without a change", func(c *Counts) *int64 { return &c.Unchanged }},
+	{"drifting", "those of these that drift explains", func(c *Counts) *int64 { return &c.Drifting }},
 }
 
 // Add adds the counts of o.
