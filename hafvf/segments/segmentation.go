@@ -26,7 +26,7 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 	if g.shares == nil {
 		s.share(g, b, 0, g.edges, nil)
 	}
-	s.run(g, b, 0, g.edges, nil)
+	s.run(g, b, 0)
 	edges := s.workers[0].locateAll(g, b.sets)
 	s.stretches(g, 0, func(l *lanes, from, end int) {
 		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}

@@ -324,13 +324,14 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) (logPosterior float64)
 		return 0
 	}
 	p := newPrices(s.odds, len(g.at))
-	var before, tried []int
+	odd := false
+	var tried []int
 	for sweep := range sweeps {
-		cuts := s.candidates(g, b, g.edges, before, tried)
+		cuts := s.candidates(g, b)
 		if sweep > 0 && slices.Equal(cuts, tried) {
 			break // it would do as the one before
 		}
-		before, tried = g.edges, cuts
+		tried = cuts
 		for try := range tries {
 			blocks := s.blocks(g, b, cuts)
 			var begins []int
@@ -339,7 +340,10 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) (logPosterior float64)
 			if try+1 == tries || s.banks[0] == nil || !l.oddOnes(g, -p.change[0]) {
 				break
 			}
-			before, tried = nil, nil
+			odd = true
+		}
+		if len(g.edges) == 0 && !odd {
+			break
 		}
 	}
 	return logPosterior
@@ -476,24 +480,11 @@ func (g *Segmentation) sharesAt(i int) (p perLane) {
 	return p
 }
 
-// candidates returns where edges may be besides those given, in order: in every lane the
-// maximum of each run of evidence above the candidates' odds, and the edges. Those of segments that
-// there were before, between the edges before, are taken from that time's candidates; nil
-// where there was none.
-func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []int) []int {
-	n := len(g.at)
-	old := make([]bool, len(edges)+1)
+// candidates returns where edges may be, in order: those that there are, and in every lane the
+// maximum of each run of evidence above the candidates' odds.
+func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
+	edges := g.edges
 	all := slices.Clone(edges)
-	for k := range old {
-		from, end := startOf(edges, k), endOf(edges, k, n)
-		i := segmentOf(before, from)
-		if old[k] = was != nil && startOf(before, i) == from && endOf(before, i, n) == end; old[k] {
-			first, _ := slices.BinarySearch(was, from)
-			for ; first < len(was) && was[first] < end; first++ {
-				all = append(all, was[first])
-			}
-		}
-	}
 	s.cross(g, edges)
 	threshold := math.Log(min(candidateOdds, s.odds))
 	var peaks [laneCount]peaks
@@ -504,15 +495,11 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers, edges, before, was []
 		for i := range evidence {
 			evidence[i] = math.Inf(-1)
 		}
-		s.run(g, b, part, edges, old)
+		s.run(g, b, part)
 		s.stretches(g, part, func(l *lanes, lo, hi int) {
 			set := l.set
 			for i, k := hi-1, segmentOf(edges, hi-1); i >= lo; k-- {
 				first := startOf(edges, k)
-				if old[k] {
-					i = first - 1
-					continue
-				}
 				l.backward(set, g, part, i+1, min(endOf(edges, k, len(g.at)), end))
 				for ; i >= max(lo, first); i-- {
 					l.advance(set, g, i)
@@ -561,19 +548,18 @@ func (p *peaks) add(evidence []float64, first int, threshold float64) {
 }
 
 // run sets the sets of samples of b to those of the lanes after every observation of a part, forward
-// from every edge, but of the segments to skip.
-func (s *Segmenter) run(g *Segmentation, b buffers, part int, edges []int, skip []bool) {
+// from every edge.
+func (s *Segmenter) run(g *Segmentation, b buffers, part int) {
 	l := s.workers[0]
 	from, end := g.bounds[part], g.bounds[part+1]
 	copy(l.set, g.crossings[0][part].set)
-	for i, k := from, segmentOf(edges, from); i < end; k++ {
-		stop := min(endOf(edges, k, len(g.at)), end)
-		for ; i < stop && (skip == nil || !skip[k]); i++ {
+	for i, k := from, segmentOf(g.edges, from); i < end; k++ {
+		stop := min(endOf(g.edges, k, len(g.at)), end)
+		for ; i < stop; i++ {
 			l.advance(l.set, g, i)
 			copy(l.setAt(b.sets, i-from), l.set)
 		}
 		clear(l.set)
-		i = stop
 	}
 }
 
