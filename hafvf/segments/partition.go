@@ -63,15 +63,17 @@ const (
 	fadeOfShort = .02     // nats an observation of the lane of memory 12, of a Scaleless family
 )
 
-// drift is what a lane costs a segment, in nats: that regimes hardly drift goes without saying.
+// drift is what a lane costs a segment, in nats, as regimes hardly drift. The shortest lane has no
+// part in a segment: it would explain every change.
 var drift = perLane{math.Inf(1), 7, 20, 20, 0}
 
 // prices are log probabilities under the two hazards, rare and frequent: of a change at an
 // observation and of none.
 type prices struct{ change, stay [2]float64 }
 
-// newPrices are those in a session of n observations. Odds above the usual ones make a change the less
-// probable, and odds below it the more, up to as probable as none.
+// newPrices are those in a session of n observations. Odds have a price at every change, and none where
+// there is none: so higher odds never make more changes the better choice. Low odds make a change
+// at most as probable as none.
 func newPrices(odds float64, n int) (p prices) {
 	rare := min(frequent, 1/(2*float64(min(max(n, 1), horizon))))
 	for h, hazard := range [...]float64{rare, frequent} {
@@ -104,7 +106,7 @@ type step struct{ block, hazard int }
 //
 //	Σ segments  log Σ πᵢLᵢ + (length − 1)·log(1 − h)  +  Σ changes  log h − 4·(the hazard is another one)
 //
-// with log πᵢ = −driftᵢ, by the recursion of optimal partitioning (Jackson et al. 2005). The work
+// with log πᵢ = −driftᵢ − fadeᵢ·length, by the recursion of optimal partitioning (Jackson et al. 2005). The work
 // is linear in the blocks, as starts are given up.
 func (l *lanes) partition(blocks []block, p prices) (begins []int, logPosterior float64) {
 	fade := perLane{}

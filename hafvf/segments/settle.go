@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	keptPrior   = .4   // of the logarithm of the session's length, in the evidence that a change takes once it has been found: it may be at any of the places near
+	keptPrior   = .4   // of the logarithm of the session's length, in the evidence that an edge takes here: each may be at any of the places near
 	edgeHorizon = 1000 // observations, above which a length no longer counts there
 	maxJudged   = 4    // times that edges are judged by themselves
 )
