@@ -115,6 +115,6 @@ func length(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// defaultOdds is what a smoothing run asks of a change, where its config says
+// defaultOdds is what a smoothing run asks of a change in a family with a scale, where its config says
 // nothing else.
 const defaultOdds = 10
