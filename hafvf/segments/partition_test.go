@@ -74,6 +74,25 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 	}
 }
 
+// Odds are a price of every change, in both hazards, and none of these is above one half.
+func TestOddsPriceBothHazards(t *testing.T) {
+	for _, n := range []int{1, 5, 19, 200, 6000, 1e6} {
+		usual := newPrices(10, n)
+		if rare := 1 / (2 * float64(min(n, 10_000))); n >= 20 && math.Abs(usual.change[0]-math.Log(rare)) > 1e-12 || math.Abs(usual.change[1]-math.Log(1./40)) > 1e-12 {
+			t.Errorf("n %d: %+v", n, usual)
+		}
+		for _, odds := range []float64{.01, 1, 3, 10, 1000, 1e6} {
+			p := newPrices(odds, n)
+			for h, change := range p.change {
+				want := min(usual.change[h]-math.Log(odds/10), usual.stay[h])
+				if math.Abs(change-want) > 1e-12 || p.stay[h] != usual.stay[h] || p.stay[h] < math.Log(.5) || p.change[0] > p.change[1] && odds >= 1 {
+					t.Errorf("n %d, odds %g: %+v", n, odds, p)
+				}
+			}
+		}
+	}
+}
+
 // However a session is cut into parts, it has the segments, the accidents and the places that it has
 // in one pass, for every family.
 func TestPartsAreSearchedAsOne(t *testing.T) {

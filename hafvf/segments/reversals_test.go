@@ -109,7 +109,7 @@ func BenchmarkReversals(b *testing.B) {
 	}
 }
 
-// Higher odds report no more changes, on any set, and odds that no data has none.
+// Higher odds report no more changes, on any set, and odds beyond all evidence none.
 func TestOddsAreAPrice(t *testing.T) {
 	for _, r := range reversals {
 		m := familytest.OfStreams(t, r.family.name)
