@@ -111,5 +111,5 @@ func TestDefaultOdds(t *testing.T) {
 	for _, filter := range []hafvf.Config{{Family: "poisson"}, {Family: "normal"}, {Family: "bernoulli", Member: &member}} {
 		got = append(got, DefaultOdds(filter))
 	}
-	expect.Same(t, []float64{3, 10, 10}, got)
+	expect.Same(t, []float64{4, 10, 10}, got)
 }

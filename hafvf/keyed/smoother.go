@@ -60,12 +60,13 @@ func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
 // DefaultMax is what zero stands for in SmoothConfig.Max.
 const DefaultMax = 10_000_000
 
-// DefaultOdds are 10, and 3 for segments of a family without a scale: there about three sessions in
-// a hundred without a change are said to have one if they are short, and fewer if they are long.
+// DefaultOdds are 10, and 4 for segments of a family without a scale: there about two sessions in
+// a hundred without a change are said to have one if they are short, and fewer if they are long. At 3
+// they are three.
 func DefaultOdds(filter hafvf.Config) float64 {
 	if m, err := expfam.New(filter.Family, filter.Prior, filter.Dim); err == nil && Segments(filter) {
 		if _, scaleless := m.(expfam.Scaleless); scaleless {
-			return 3
+			return 4
 		}
 	}
 	return 10

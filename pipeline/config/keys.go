@@ -63,7 +63,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 		}},
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
-			{name: "odds", doc: "A change takes higher odds: by default 10, or 3 without a scale.", read: number(&c.Odds, domain.Odds)},
+			{name: "odds", doc: "A change takes higher odds: by default 10, or 4 without a scale.", read: number(&c.Odds, domain.Odds)},
 		}},
 		{name: "records", doc: "Fields of a record. brief leaves out the fields that few people read; the list of fields below marks these with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
