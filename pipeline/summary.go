@@ -254,7 +254,7 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 	}
 	if s.Drifting*5 > s.Unchanged {
-		fmt.Fprintf(b, "drift explains %d of %s without a change: if it is abrupt there, a lower change.odds finds changes\n", s.Drifting, count(s.Unchanged, "session"))
+		fmt.Fprintf(b, "drift fits %d of %s without a change: if these change abruptly, set a lower change.odds\n", s.Drifting, count(s.Unchanged, "session"))
 	}
 	if len(s.WarmUps) > 0 {
 		const named = 5

@@ -278,7 +278,7 @@ func TestSummaryOfManyChanges(t *testing.T) {
 
 // Of sessions without a change that drift explains, if they are many, the summary says so.
 func TestSummaryOfDrift(t *testing.T) {
-	for swinging, want := range map[int]string{5: "drift explains 5 of 10 sessions without a change: if it is abrupt there, a lower change.odds finds changes\n", 2: ""} {
+	for swinging, want := range map[int]string{5: "drift fits 5 of 10 sessions without a change: if these change abruptly, set a lower change.odds\n", 2: ""} {
 		lines := []string{"key,time,x\n"}
 		rng := rand.New(rand.NewPCG(2, 1))
 		for i := range 300 {

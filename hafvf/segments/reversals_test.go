@@ -67,8 +67,8 @@ var reversals = func() (all []reversal) {
 
 // reversed is the share of the changes of so many sessions that are found within 5 trials, and how
 // many are reported more than 20 from any, by trial.
-func reversed(t testing.TB, r reversal, sessions int) (recall, falsely float64) {
-	s := segments.NewSegmenter(familytest.OfStreams(t, r.family.name), 10)
+func reversed(t testing.TB, r reversal, odds float64, sessions int) (recall, falsely float64) {
+	s := segments.NewSegmenter(familytest.OfStreams(t, r.family.name), odds)
 	found, all, elsewhere, trials := 0., 0., 0., 0.
 	for i := range sessions {
 		x, changes := r.stream(rand.New(rand.NewPCG(*seed+uint64(i), 77)))
@@ -93,17 +93,21 @@ func reversed(t testing.TB, r reversal, sessions int) (recall, falsely float64) 
 }
 
 // BenchmarkReversals prints, of the reversals of levels after blocks of a few trials, which are found
-// within 5, and false changes (more than 20 from any) per 10,000:
+// within 5, and false changes (more than 20 from any) per 10,000, at odds of 10 and of 4:
 //
 //	go test ./hafvf/segments -run - -bench Reversals -benchtime 1x -seed 1000
 func BenchmarkReversals(b *testing.B) {
 	for b.Loop() {
-		mean := 0.
+		var mean [2]float64
 		for i, r := range reversals {
-			recall, falsely := reversed(b, r, 60)
-			fmt.Printf("%-36v %.3f %6.1f\n", r, recall, 1e4*falsely)
-			if mean += recall; i == 11 {
-				fmt.Printf("%-36s %.3f\n", "mean of the coins", mean/12)
+			fmt.Printf("%-36v", r)
+			for k, odds := range [...]float64{10, 4} {
+				recall, falsely := reversed(b, r, odds, 60)
+				fmt.Printf(" %.3f %6.1f", recall, 1e4*falsely)
+				mean[k] += recall / 12
+			}
+			if fmt.Println(); i == 11 {
+				fmt.Printf("%-36s %.3f        %.3f\n", "mean of the coins", mean[0], mean[1])
 			}
 		}
 	}
