@@ -16,7 +16,7 @@ type Config struct {
 	Family string `json:"family"`
 	Prior  Params `json:"prior,omitempty"`
 	Dim    int    `json:"dim,omitempty"` // only where the prior leaves it open
-	// Member is the filter. Nil: DefaultMember, unless there is a Bank.
+	// Member is the filter. If it is nil and there is no Bank, DefaultMembers are the filters.
 	Member *Member `json:"member,omitempty"`
 
 	Bank       []Member `json:"bank,omitempty"`            // in place of Member, see DefaultBank
@@ -50,9 +50,22 @@ func (c Config) withDefaults() Config {
 		c.Scale = ""
 	}
 	if c.Member == nil && len(c.Bank) == 0 {
-		c.Member = new(DefaultMember())
+		if c.Bank = DefaultMembers(c.Family); len(c.Bank) == 1 {
+			c.Member, c.Bank = &c.Bank[0], nil
+		}
 	}
 	return c
+}
+
+// DefaultMembers are the filters of a family without detection: DefaultMember, and for single outcomes,
+// of which each tells little, two. One remembers about five and learns how fast to forget. The other hardly
+// forgets: it is for rates that stay.
+func DefaultMembers(family string) []Member {
+	switch family {
+	case "bernoulli", "categorical":
+		return []Member{{Levels: []Beta{{8, 2}}, Top: 1}, {Top: .9998}}
+	}
+	return []Member{DefaultMember()}
 }
 
 // Members are the filters of the configuration: those of Bank, or Member alone.
@@ -78,7 +91,9 @@ func (c Config) Filter() (*Filter, error) {
 	case !c.Scale.linear():
 		return nil, errors.New("scale: one filter has none; package keyed scales")
 	}
-	c = c.withDefaults()
+	if c.Member == nil {
+		c.Member = new(DefaultMember())
+	}
 	m, err := expfam.New(c.Family, c.Prior, c.Dim)
 	if err != nil {
 		return nil, err

@@ -70,6 +70,10 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 			}
 			*levels, *top = nil, 0
 		default:
+			if all := hafvf.DefaultMembers(c.Model.Family); len(all) > 1 && !hasTop {
+				*bank = all
+				break
+			}
 			*levels = hafvf.DefaultMember().Levels
 		}
 	}

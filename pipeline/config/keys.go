@@ -43,10 +43,10 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "holidays", doc: "Local dates. The season does not learn from them.", read: dates(&nodes.season.holidays)},
 		}},
 		c.aggregateKey(nodes.aggregate),
-		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. smooth has none by default and looks for segments.",
+		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. By default smooth has none and looks for segments; bernoulli and categorical have a bank.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
 		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
-		{name: "bank", doc: "Several filters in place of levels and top, combined by Bayesian model averaging. With detect and without levels there is a default bank.",
+		{name: "bank", doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank.",
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget. A mapping gives other settings.", initial: "false", read: detect(&c.Detect)},
@@ -141,7 +141,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 				{name: "holidays", doc: "As model.holidays.", initial: "those of the model", read: dates(&season.holidays)},
 			}},
 			{name: "levels", doc: "As levels, which are the default.", read: levels(&k.Levels)},
-			{name: "top", doc: "As top. If the exception has no levels, top goes with the levels of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
+			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
 		}
 	})

@@ -1,0 +1,101 @@
+package methods
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
+)
+
+// outcomes are n trials with k outcomes of which one has the probability p, and the others are equal. Which
+// one it is changes with a hazard.
+func outcomes(rng *rand.Rand, k, n int, p, hazard float64) (x []float64) {
+	often := rng.IntN(k)
+	for range n {
+		if rng.Float64() < hazard {
+			often = (often + 1 + rng.IntN(k-1)) % k
+		}
+		v := often
+		if rng.Float64() >= p {
+			v = (often + 1 + rng.IntN(k-1)) % k
+		}
+		x = append(x, float64(v))
+	}
+	return x
+}
+
+// hgfBinary is the mean log predictive of the hierarchical Gaussian filter for binary inputs with two
+// levels (Mathys et al. 2011, equations 22 to 27): x₂ ~ N(0, 1) at first, and a random walk of variance e^ω.
+func hgfBinary(x []float64, omega float64) (mean float64) {
+	mu, variance := 0., 1.
+	for _, v := range x {
+		p := 1 / (1 + math.Exp(-mu))
+		mean += math.Log(math.Abs(1-v-p)) / float64(len(x))
+		variance = 1 / (1/(variance+math.Exp(omega)) + p*(1-p))
+		mu += variance * (v - p)
+	}
+	return mean
+}
+
+// BenchmarkOutcomes prints the mean log predictive, nats a trial, of the default filter of single outcomes,
+// of the paper's two levels, and of a hierarchical Gaussian filter whose ω is the best of ten subjects: on
+// 20 fresh subjects of 300 trials whose probabilities reverse, and on rates that stay:
+//
+//	go test ./cmd/hafvf-lab/compare/methods -run - -bench Outcomes -benchtime 1x
+func BenchmarkOutcomes(b *testing.B) {
+	type set struct {
+		k, n      int
+		p, hazard float64
+	}
+	sets := map[string][]set{}
+	for _, p := range []float64{.8, .7} {
+		for _, every := range []float64{15, 30, 60, 100} {
+			sets["coins that reverse"] = append(sets["coins that reverse"], set{2, 300, p, 1 / every})
+			sets["three outcomes that reverse"] = append(sets["three outcomes that reverse"], set{3, 300, p, 1 / every})
+		}
+	}
+	sets["coins of .5 and .8"] = []set{{2, 300, .5, 0}, {2, 300, .8, 0}}
+	sets["coins of .02, 5,000 tosses"] = []set{{2, 5000, .98, 0}}
+	score := func(sets []set, seed uint64, subjects int, of func(x []float64, k int) float64) (mean float64) {
+		for i, s := range sets {
+			for j := range subjects {
+				mean += of(outcomes(rand.New(rand.NewPCG(seed+uint64(j), uint64(i))), s.k, s.n, s.p, s.hazard), s.k)
+			}
+		}
+		return mean / float64(len(sets)*subjects)
+	}
+	filter := func(c hafvf.Config) func(x []float64, k int) float64 {
+		return func(x []float64, k int) (mean float64) {
+			if c.Family = "bernoulli"; k > 2 {
+				c.Family, c.Prior = "categorical", expfam.Params{"alpha": []float64{1, 1, 1}}
+			}
+			bank := expect.Get(c.NewBank())(b)
+			s := bank.NewState()
+			for _, v := range x {
+				mean += bank.Update(s, []float64{v}).LogPredictive / float64(len(x))
+			}
+			return mean
+		}
+	}
+	paper := hafvf.DefaultMember()
+	for b.Loop() {
+		for _, name := range []string{"coins that reverse", "three outcomes that reverse", "coins of .5 and .8", "coins of .02, 5,000 tosses"} {
+			all := sets[name]
+			fmt.Printf("%-28s default %.4f, two levels %.4f", name, score(all, 2000, 20, filter(hafvf.Config{})), score(all, 2000, 20, filter(hafvf.Config{Member: &paper})))
+			if all[0].k == 2 {
+				best, most := 0., math.Inf(-1)
+				for omega := -7.; omega <= -1; omega += .5 {
+					if v := score(sets["coins that reverse"], 1000, 10, func(x []float64, _ int) float64 { return hgfBinary(x, omega) }); v > most {
+						best, most = omega, v
+					}
+				}
+				fmt.Printf(", hgf %.4f (ω %g)", score(all, 2000, 20, func(x []float64, _ int) float64 { return hgfBinary(x, best) }), best)
+			}
+			fmt.Println()
+		}
+	}
+}
