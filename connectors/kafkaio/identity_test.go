@@ -131,6 +131,21 @@ func TestBeyondStep(t *testing.T) {
 	expect.OK(t, r.Close(context30(t), true))
 }
 
+// A step whose commit has failed is not in the changelog, although the run writes there that it has ended.
+func TestFailedStep(t *testing.T) {
+	_, c := filled(t)
+	r := begun(t, c, nil)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.commit(cancelled, order{watermark: 1000}); err == nil {
+		t.Error("a commit of a cancelled run does not fail")
+	}
+	expect.OK(t, r.Close(context30(t), true))
+	if _, _, h := kept(t, c); h.Watermark != 0 || !h.Ended {
+		t.Errorf("the head has the watermark %d, and ended is %v", h.Watermark, h.Ended)
+	}
+}
+
 // kept are the state of k in the changelog, the group's offset, and the head.
 func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	t.Helper()

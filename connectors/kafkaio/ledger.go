@@ -699,9 +699,9 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	states, keeping := l.ready, l.keeping
 	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
 	if o.watermark != 0 {
-		l.head.Watermark, l.beyond, l.settledBeyond = o.watermark, false, false
+		l.beyond, l.settledBeyond = false, false
 	}
-	l.head.Beyond = l.settledBeyond
+	beyond := l.settledBeyond
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets, paces := l.offsets(renews), map[string]pace{}
@@ -712,13 +712,6 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	writes := (renews || !o.empty()) && l.owner != nil
 	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
 		return nil
-	}
-	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
-	if o.until != 0 {
-		if l.head.Until == nil {
-			l.head.Until = map[string]int64{}
-		}
-		l.head.Until[o.log] = o.until
 	}
 	defer l.stage("commit", start)
 	err := l.look(ctx)
@@ -734,7 +727,21 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 		}
 	}
 	if err == nil {
-		err = l.store(ctx, states, keeping, offsets, paces, writes)
+		// What the head says of states and offsets is stored with these: a head that was changed before
+		// would go into the changelog when the run ends, if this fails.
+		was := l.head
+		l.head.Watermark, l.head.Beyond = cmp.Or(o.watermark, was.Watermark), beyond
+		l.head.Until = maps.Clone(was.Until)
+		maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
+		if o.until != 0 {
+			if l.head.Until == nil {
+				l.head.Until = map[string]int64{}
+			}
+			l.head.Until[o.log] = o.until
+		}
+		if err = l.store(ctx, states, keeping, offsets, paces, writes); err != nil {
+			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
