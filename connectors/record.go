@@ -96,7 +96,7 @@ type Source struct {
 	// decompressed.
 	Path string
 	// Key, Time and Values are columns of CSV and Parquet files. Key may have none or
-	// several. Time may be empty: then the source has no times.
+	// several, such as those of a session before the key's own. Time may be empty: then the source has no times.
 	Key    []string
 	Time   string
 	Values []string
@@ -447,7 +447,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)
 			} else if near := message.Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
-			} else if i < len(src.Key) {
+			} else if i == 0 && len(src.Key) == 1 {
 				hint = " A file of one series needs none: key: none."
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)

@@ -107,6 +107,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
+		layout.Trials = c.SessionOrder() != keyed.EventTime
 		layout.Levels = 0
 		for _, f := range all {
 			if keyed.Segments(f) {
@@ -116,7 +117,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			}
 		}
 		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: base, Keys: rules, Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+			Filter: base, Keys: rules, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
 		if c.Aggregate != nil {
 			cfg.Aggregate = &c.Aggregate.Aggregation
@@ -445,9 +446,16 @@ func (m smoothing) steps() []Step {
 	if m.cfg.Aggregate != nil {
 		of += ", of " + describeAggregation(m.cfg.Aggregate)
 	}
+	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
+	switch m.cfg.Order {
+	case keyed.Arrival:
+		sessions = "without times, in the order of arrival"
+	case keyed.Trials:
+		sessions = "without times, in the order of trials"
+	}
 	return []Step{
-		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions with gaps of %v, revised up to %v late, cut at %d observations; changes at odds of %g",
-			of, m.cfg.Gap, m.cfg.AllowedLateness, m.cfg.Max, cmp.Or(m.cfg.Odds, keyed.DefaultOdds(m.cfg.Filter))), []string{"encode", "reject"}},
+		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
+			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, keyed.DefaultOdds(m.cfg.Filter))), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

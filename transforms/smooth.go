@@ -57,7 +57,7 @@ func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + 
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
 // again, whole, with the next revision. The runner drops later ones. Of a log those come too
-// late whose LogTime says so.
+// late whose LogTime says so. Sessions without times are smoothed when the input has ended.
 //
 // Smooth panics where the configuration is impossible.
 func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
@@ -81,8 +81,15 @@ func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.
 	return records, undecoded, late
 }
 
+// untimed reports whether sessions have no times.
+func (c SmoothConfig) untimed() bool { return c.Order == keyed.Arrival || c.Order == keyed.Trials }
+
 // sessions groups blocks of admitted observations into sessions.
 func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PCollection {
+	if cfg.untimed() {
+		grouped := beam.GroupByKey(s, beam.WindowInto(s, window.NewGlobalWindows(), admitted))
+		return beam.ParDo(s, &gatherFn{Groups: true}, grouped)
+	}
 	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
@@ -157,14 +164,25 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 		a.refused++
 		return err
 	}
-	if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() {
-		a.refused++
-		return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
+	kept := *o
+	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
+	ts := came
+	if a.cfg.untimed() {
+		key = string(keyed.GroupOf(key, o))
+		kept.Time = time.Time{}
+		if a.cfg.Order == keyed.Trials {
+			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
+		}
+	} else {
+		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() {
+			a.refused++
+			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
+		}
+		// The runner would drop a session that the watermark has passed. As one of the present it comes to
+		// reviseFn, which goes by the times of observations.
+		ts = max(mtime.FromTime(o.Time), came)
 	}
 	a.taken++
-	// The runner would drop a session that the watermark has passed. As one of the present it comes to
-	// reviseFn, which goes by the times of observations.
-	ts := max(mtime.FromTime(o.Time), came)
 	b := a.blocks[key]
 	if b == nil {
 		key = strings.Clone(key) // it may be part of a larger text
@@ -175,8 +193,6 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 		*b = admitted{at: ts}
 	}
 	was := len(b.bytes)
-	kept := *o
-	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
 	b.bytes, _ = kept.AppendBinary(b.bytes)
 	if a.size += len(b.bytes) - was; a.size > packBytes {
 		a.flush(emit)
@@ -202,8 +218,11 @@ func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
-// block.
-type gatherFn struct{ Gap time.Duration }
+// block. Of sessions without times it has a Group for the key.
+type gatherFn struct {
+	Gap    time.Duration
+	Groups bool
+}
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
 	var all []keyed.Observation
@@ -213,6 +232,9 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 		if all, err = keyed.AppendObservations(all, b); err != nil {
 			return err
 		}
+	}
+	if fn.Groups {
+		key = keyed.Group(key).Key()
 	}
 	for _, s := range keyed.Gather(all, fn.Gap) {
 		b, _ := s.AppendBinary(nil)
@@ -452,7 +474,7 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	p.drifts = sm.Drifts(p.key)
 	p.counts.NotConverged += int64(notConverged)
 	p.counts.Rejected += int64(len(p.rejected))
-	if len(p.rejected) > 0 {
+	if slices.ContainsFunc(p.rejected, func(r keyed.Rejected) bool { return r.Panic != nil }) {
 		p.counts.Panics++
 	}
 }

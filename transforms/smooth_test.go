@@ -147,7 +147,7 @@ func TestSmoothedRecord(t *testing.T) {
 	for i, s := range got {
 		same(t, s.ID, fmt.Sprintf("k/%s/%d", at(i/2*2).Format(time.RFC3339), i%2))
 		same(t, s.N, int64(i+1))
-		same(t, s.Session, keyed.Session{Start: at(0), End: at(10), N: 11})
+		same(t, s.Session, keyed.Session{Start: keyed.Point{Time: at(0)}, End: keyed.Point{Time: at(10)}, N: 11})
 		same(t, s.Memory, want.Memory(i))
 		same(t, s.Forward.Memory, want.Forward(i).Memory)
 		same(t, s.Backward.Weight, want.Backward(i).Weight)

@@ -110,15 +110,21 @@ func appendObservation(b []byte, o *Observation) []byte {
 		b[at] |= logTimeBit
 		b = compact.AppendTimeNear(b, o.LogTime, o.Time)
 	}
+	if o.Trial != 0 || o.Session != "" {
+		b[at] |= trialBit
+		b = compact.AppendString(binary.AppendVarint(b, o.Trial), o.Session)
+	}
 	return b
 }
 
 // aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
-// time of the log stands at the end of an observation, and outsideBit that it is Outside.
+// time of the log stands at the end of an observation, trialBit that trial and session do, and
+// outsideBit that it is Outside.
 const (
 	aggregatedBit = 0x80
 	logTimeBit    = 0x40
 	outsideBit    = 0x20
+	trialBit      = 0x10
 )
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
@@ -148,6 +154,10 @@ func (r *reader) observationIn(x [][]float64) Observation {
 	if o.Shape&logTimeBit != 0 {
 		o.Shape &^= logTimeBit
 		o.LogTime = r.TimeNear(o.Time)
+	}
+	if o.Shape&trialBit != 0 {
+		o.Shape &^= trialBit
+		o.Trial, o.Session = r.Varint(), r.Text()
 	}
 	return o
 }

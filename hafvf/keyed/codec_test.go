@@ -16,15 +16,15 @@ import (
 var nan = math.NaN()
 
 func TestCodecKeepsEverything(t *testing.T) {
-	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw"}
+	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw"}
 	gotO, err := decodeAll(appendObservation(nil, &o), (*reader).observation)
 	if diff := cmp.Diff(o, gotO, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 	s := Smoothed{Time: o.Time, ID: "k/t/0", N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
-		Session: Session{o.Time, o.Time.Add(1), 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
-		Place: ChangePlace{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Time, 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
+		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
+		Place: ChangePlace{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
 	var gotS Smoothed
 	b, _ := s.AppendBinary(nil)
 	err = gotS.UnmarshalBinary(b)

@@ -3,6 +3,8 @@ package keyed
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"hafvf/internal/compact"
@@ -18,8 +20,26 @@ type Gathered struct {
 	Earlier  []Gathered
 }
 
+// A Group names the session of observations without times, for those who group by it.
+type Group string
+
+// GroupOf returns the group of an observation of the key.
+func GroupOf(key string, o *Observation) Group {
+	return Group(strconv.Itoa(len(key)) + "/" + key + o.Session)
+}
+
+// Key is that of the group's observations.
+func (g Group) Key() string {
+	length, rest, _ := strings.Cut(string(g), "/")
+	n, err := strconv.Atoi(length)
+	if err != nil || n > len(rest) {
+		panic("keyed: not a group: " + string(g))
+	}
+	return rest[:n]
+}
+
 // Gather sorts observations of a key, and divides them into sessions at every gap. It counts
-// in whole milliseconds, as Beam does.
+// in whole milliseconds, as Beam does. With a gap of zero they are one session.
 func Gather(observations []Observation, gap time.Duration) (sessions []Gathered) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	from := 0
@@ -32,9 +52,9 @@ func Gather(observations []Observation, gap time.Duration) (sessions []Gathered)
 	return sessions
 }
 
-// joins reports whether b is less than a gap after a.
+// joins reports whether b is less than a gap after a, or gaps mean nothing.
 func joins(a, b time.Time, gap time.Duration) bool {
-	return b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
+	return gap == 0 || b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
 }
 
 // Start is the time of the first observation.

@@ -26,8 +26,12 @@ const (
 // An Observation is what one entity showed at one time.
 type Observation struct {
 	// Time is the event time; the zero Time means that there is none, which
-	// only the order Arrival accepts.
+	// the order EventTime does not accept.
 	Time time.Time
+	// Trial is the number of the observation in its session, where that goes by Trials.
+	Trial int64
+	// Session tells sessions without times of one key apart. It may be empty.
+	Session string
 	// ID names the observation to the outside, deterministically: it goes into
 	// the estimate and makes repeated output recognisable.
 	ID string
@@ -70,9 +74,24 @@ func (o *Observation) Clone() Observation {
 	return c
 }
 
-// Compare orders observations by time and place in the source.
+// A Point is where an observation stands in its session: at a time or, where there are none, at a
+// trial.
+type Point struct {
+	Time  time.Time
+	Trial int64
+}
+
+// Point returns the point of the observation.
+func (o *Observation) Point() Point { return Point{o.Time, o.Trial} }
+
+// Compare orders points of one session.
+func (p Point) Compare(other Point) int {
+	return cmp.Or(p.Time.Compare(other.Time), cmp.Compare(p.Trial, other.Trial))
+}
+
+// Compare orders observations by their points in the session and then in the source.
 func (o Observation) Compare(other Observation) int {
-	return cmp.Or(o.Time.Compare(other.Time), cmp.Compare(o.Seq, other.Seq))
+	return cmp.Or(o.Point().Compare(other.Point()), cmp.Compare(o.Seq, other.Seq))
 }
 
 // Value is an observation of one number; NaN stands for a missing one.
@@ -255,6 +274,8 @@ const (
 	EventTime Order = "event_time"
 	// Arrival takes observations as they come.
 	Arrival Order = "arrival"
+	// Trials is for smoothing: observations are in the order of the numbers of their trials.
+	Trials Order = "trials"
 )
 
 // CheckTimed says why nothing goes by the times of observations under an order.

@@ -38,7 +38,7 @@ func TestSessionThatGoesOnChangesItsEnd(t *testing.T) {
 		if s.Segment.N > before.Segment.N {
 			grown++
 		}
-		if !s.Segment.Start.Equal(before.Segment.Start) || s.Change != before.Change {
+		if s.Segment.Start.Compare(before.Segment.Start) != 0 || s.Change != before.Change {
 			t.Errorf("%s is not changed, and in another segment", s.ID)
 		}
 		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {

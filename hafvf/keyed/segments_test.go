@@ -40,7 +40,7 @@ func TestSegmented(t *testing.T) {
 		k := i / 20
 		var mean, sd [1]float64
 		g.SegmentEstimate(mean[:], sd[:], k, i)
-		want := Segment{Start: observations[20*k].Time, N: 20, Estimate: Moments{mean[:], sd[:]}, Before: got.Segment.Before}
+		want := Segment{Start: observations[20*k].Point(), N: 20, Estimate: Moments{mean[:], sd[:]}, Before: got.Segment.Before}
 		expect.Same(t, want, *got.Segment, i)
 		expect.Same(t, Moments{g.Mean(i), g.SD(i)}, got.Estimate, i)
 		posterior := make([]float64, 4)
@@ -95,7 +95,7 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 				if far := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0]); !(far <= .3*w.Estimate.SD[0]) {
 					t.Errorf("estimate %d is %g sd from that of the whole session", i, far/w.Estimate.SD[0])
 				}
-				if !s.Segment.Start.Equal(w.Segment.Start) || s.Segment.N != w.Segment.N {
+				if s.Segment.Start.Compare(w.Segment.Start) != 0 || s.Segment.N != w.Segment.N {
 					t.Errorf("segment %+v at %d, in the whole session %+v", s.Segment, i, w.Segment)
 				}
 			}

@@ -30,8 +30,13 @@ type SmoothConfig struct {
 	// Aggregate makes the observations of intervals from the events of a session. Intervals
 	// without events go on up to its last event. Nil: what comes are observations.
 	Aggregate *Aggregation
+	// Order says what a session is. By EventTime, the default, it is the observations of a key
+	// between two gaps. By Arrival or Trials it is all observations of a key that have the same
+	// Observation.Session, in that order, and there is nothing that goes by times: no Season, Aggregate,
+	// Gap or AllowedLateness. Trials takes an observation of each number alone.
+	Order Order
 	// Gap ends a session: observations that are at least so far apart belong to
-	// different ones. Required; whole milliseconds.
+	// different ones. Required for the order EventTime; whole milliseconds.
 	Gap time.Duration
 	// AllowedLateness is how long after its end a session still takes late
 	// observations, and is emitted again. Default 0.
@@ -45,6 +50,7 @@ type SmoothConfig struct {
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
+	c.Order = cmp.Or(c.Order, EventTime)
 	c.Max = cmp.Or(c.Max, DefaultMax)
 	c.Odds = cmp.Or(c.Odds, DefaultOdds(c.Filter))
 	return c
@@ -73,8 +79,15 @@ func DefaultOdds(filter hafvf.Config) float64 {
 }
 
 func (c SmoothConfig) validate() error {
-	if err := domain.CheckGap(c.Gap); err != nil {
-		return fmt.Errorf("gap: %w", err)
+	switch {
+	case c.Order == EventTime:
+		if err := domain.CheckGap(c.Gap); err != nil {
+			return fmt.Errorf("gap: %w", err)
+		}
+	case c.Order != Arrival && c.Order != Trials:
+		return fmt.Errorf("order %q is none of %q, %q and %q", c.Order, EventTime, Arrival, Trials)
+	case c.timed() != "":
+		return fmt.Errorf("%s goes by times, and the order %q has none", c.timed(), c.Order)
 	}
 	switch {
 	case c.AllowedLateness < 0:
@@ -95,13 +108,28 @@ func (c SmoothConfig) validate() error {
 	return checkRules(c.Filter, c.Keys)
 }
 
+// timed names a setting that goes by times, or is empty.
+func (c SmoothConfig) timed() string {
+	switch {
+	case c.Filter.Season != nil || slices.ContainsFunc(c.Keys, func(r Rule) bool { return r.Filter.Season != nil }):
+		return "season"
+	case c.Aggregate != nil:
+		return "aggregate"
+	case c.Gap != 0:
+		return "gap"
+	case c.AllowedLateness != 0:
+		return "allowed lateness"
+	}
+	return ""
+}
+
 // A Smoothed is the posterior at one observation given its whole session. Numbers
 // that do not apply or are undefined are NaN; infinite ones are ±Inf.
 type Smoothed struct {
 	Time time.Time
 	// ID is key/time/k, k = 0, 1, … among equal times of the key: it depends
 	// neither on the source nor on the session's bounds, so that a later
-	// revision replaces an earlier one.
+	// revision replaces an earlier one. Without times it is key/session/n, or key/n.
 	ID string
 	N  int64 // position in the session, from 1
 	X  [][]float64
@@ -141,7 +169,7 @@ type Smoothed struct {
 
 // A Segment is a regime of a session, between two changes.
 type Segment struct {
-	Start    time.Time // of its first observation
+	Start    Point     // of its first observation
 	N        int64     // observations
 	Estimate Moments   // of the likelihood's mean, as if that did not drift in it
 	Before   []float64 // mean of the segment before, on the first observation; nil on the others
@@ -150,9 +178,9 @@ type Segment struct {
 // A ChangePlace is where a change is, as far as the session tells: the new regime begins, if there
 // is one, with an observation From, …, To, with a probability of 95 %.
 type ChangePlace struct {
-	From, To    time.Time
-	FromN, ToN  int64   // positions in the session, from 1
-	Probability float64 // of a change that begins there
+	From, To    time.Time // zero without times
+	FromN, ToN  int64     // positions in the session, from 1
+	Probability float64   // of a change that begins there
 }
 
 // placeOf is a place of steps, of which the first is observation from.
@@ -168,9 +196,9 @@ type Pass struct {
 	Levels []float64 // alpha, beta of every level, bottom up
 }
 
-// A Session is a key's observations between two gaps.
+// A Session is observations of a key that are smoothed together, see SmoothConfig.Order.
 type Session struct {
-	Start, End time.Time // of the first and the last observation
+	Start, End Point // of the first and the last observation
 	N          int64
 }
 
@@ -267,8 +295,11 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	if o.Time.IsZero() {
+	switch {
+	case sm.cfg.Order == EventTime && o.Time.IsZero():
 		return errors.New("no time; a session needs one")
+	case len(o.Session) > MaxKey:
+		return fmt.Errorf("the name of its session has %d bytes; at most %d are allowed", len(o.Session), MaxKey)
 	}
 	if sm.aggregator != nil && sm.aggregator.Value.Counts() {
 		return nil
@@ -277,12 +308,12 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	return z.scale.check(z.checks, &o)
 }
 
-// Smooth sorts the observations of a key's session, which Check has passed, by time
+// Smooth sorts the observations of a key's session, which Check has passed, by point
 // and Seq, in place, and calls emit for each. It returns how many updates did not
-// converge. Where the mathematics of the session panic, the observations that are not emitted by
-// then are rejected, the first of them with the Panic.
+// converge. Repeats of a trial are rejected. Where the mathematics of the session panic, the
+// observations that are not emitted by then are rejected too, the first of them with the Panic.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
-	slices.SortStableFunc(observations, Observation.Compare)
+	observations, rejected = sm.arrange(key, observations)
 	z := sm.keys.of(key)
 	if sm.aggregator != nil {
 		observations = sm.aggregator.all(key, observations, z.checks.Dim())
@@ -291,6 +322,9 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
 	k := 0                     // among equal times
 	id := func(i int) string { // of the observations in their order
+		if sm.cfg.Order != EventTime {
+			return fmt.Sprintf("%s/%d", nameOf(key, observations[i].Session), i+1)
+		}
 		if i > 0 && observations[i].Time.Equal(observations[i-1].Time) {
 			k++
 		} else {
@@ -304,7 +338,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
 		out.Aggregated, out.Events = o.Aggregated, o.Events
 		out.ID = id(i)
-		out.Session = Session{observations[0].Time, observations[n-1].Time, int64(n)}
+		out.Session = Session{observations[0].Point(), observations[n-1].Point(), int64(n)}
 		out.Revision = revision
 		if c.parts > 1 {
 			out.Split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, c.partOf(i)+1, c.parts)
@@ -316,18 +350,50 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	}
 	notConverged, failed := z.try(observations, c, sm.cfg.Odds, &emitting, record)
 	if failed == nil {
-		return notConverged, nil
+		return notConverged, rejected
 	}
 	z.renew(sm.cfg.Odds)
+	first := len(rejected)
 	for i := done; i < n; i++ {
 		o := observations[i]
 		o.ID = id(i)
 		rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: "not smoothed: with the session of this record " + failed.Error()})
 	}
-	if len(rejected) > 0 {
-		rejected[0].Panic = failed
+	if len(rejected) > first {
+		rejected[first].Panic = failed
 	}
 	return notConverged, rejected
+}
+
+// arrange sorts the observations of a session. By Arrival it numbers them as trials, and by Trials it
+// rejects those whose trial is there already.
+func (sm *Smoother) arrange(key string, observations []Observation) (kept []Observation, rejected []Rejected) {
+	slices.SortStableFunc(observations, Observation.Compare)
+	switch sm.cfg.Order {
+	case Arrival:
+		for i := range observations {
+			observations[i].Trial = int64(i + 1)
+		}
+	case Trials:
+		kept = observations[:0]
+		for _, o := range observations {
+			if n := len(kept); n > 0 && kept[n-1].Trial == o.Trial {
+				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s is there twice: %s has it already", o.Trial, nameOf(key, o.Session), kept[n-1].ID)})
+				continue
+			}
+			kept = append(kept, o)
+		}
+		return kept, rejected
+	}
+	return observations, nil
+}
+
+// nameOf is the name of a session without times.
+func nameOf(key, session string) string {
+	if session == "" {
+		return key
+	}
+	return key + "/" + session
 }
 
 // Drifts reports whether drift explains the last session of a key, if that has no change, see
@@ -482,7 +548,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 				season.restore(from+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
 			}
 			z.scale.moments(out.Estimate, out.Segment.Estimate)
-			out.Segment.Start = observations[from+g.Segments[k].Start].Time
+			out.Segment.Start = observations[from+g.Segments[k].Start].Point()
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, out.Place = true, placeOf(observations, from, places[0])
 				changes, places = changes[1:], places[1:]
@@ -547,7 +613,7 @@ func (s *Smoothed) differs(was Smoothed) bool {
 	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, tellable) {
 		return true
 	}
-	if s.Segment != nil && !s.Segment.Start.Equal(was.Segment.Start) {
+	if s.Segment != nil && s.Segment.Start.Compare(was.Segment.Start) != 0 {
 		return true
 	}
 	for i, sd := range s.Estimate.SD {
@@ -580,8 +646,7 @@ func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
 		b = compact.AppendFloats(b, v)
 	}
-	b = compact.AppendTime(b, s.Session.Start)
-	b = compact.AppendTime(b, s.Session.End)
+	b = appendPoint(appendPoint(b, s.Session.Start), s.Session.End)
 	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -594,11 +659,17 @@ func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 		b = compact.AppendFloats(b, []float64{p.Probability})
 	}
 	if g := s.Segment; g != nil {
-		b = binary.AppendUvarint(compact.AppendTime(b, g.Start), uint64(g.N))
+		b = binary.AppendUvarint(appendPoint(b, g.Start), uint64(g.N))
 		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
 	}
 	return b, nil
 }
+
+func appendPoint(b []byte, p Point) []byte {
+	return binary.AppendVarint(compact.AppendTime(b, p.Time), p.Trial)
+}
+
+func (r *reader) point() Point { return Point{r.Time(), r.Varint()} }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
@@ -614,7 +685,7 @@ func (r *reader) smoothed() Smoothed {
 		*v = r.Floats()
 	}
 	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
-	s.Session.Start, s.Session.End = r.Time(), r.Time()
+	s.Session.Start, s.Session.End = r.point(), r.point()
 	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
 	s.Split = r.Text()
 	s.Change, s.Missing, s.Changed = r.Flags()
@@ -624,7 +695,7 @@ func (r *reader) smoothed() Smoothed {
 		r.Numbers(&s.Place.Probability)
 	}
 	if segment {
-		s.Segment = &Segment{Start: r.Time(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
+		s.Segment = &Segment{Start: r.point(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
 	}
 	return s
 }

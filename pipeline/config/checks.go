@@ -27,7 +27,7 @@ func (d *decoder) check(c *Config) {
 	if c.Order == EventTime {
 		reason := "an empty name means that there is no time, which needs order: arrival"
 		if c.Transform == Smooth {
-			reason = "an empty name means that there is no time, which sessions need"
+			reason = "an empty name means that there is no time, and sessions without times need order: arrival"
 		}
 		d.needTime(c, reason)
 	}
@@ -285,6 +285,7 @@ func (d *decoder) checkTransform(c *Config) {
 	if d.failed("transform") {
 		return
 	}
+	d.checkUntimed(c)
 	if c.Transform == Filter {
 		for _, name := range []string{"session", "change"} {
 			if d.has(name) {
@@ -303,14 +304,51 @@ func (d *decoder) checkTransform(c *Config) {
 		return
 	}
 	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence", "incidents"} {
-		if d.has(name) {
+		if d.has(name) && !d.failed(name) {
 			d.fail(name, "belongs to transform: filter")
 		}
 	}
-	if c.Order == Arrival {
-		d.fail("order", "sessions are by event time: arrival is for transform: filter")
-	}
-	if c.Lateness != 0 {
+	if c.Lateness != 0 && !d.failed("lateness") {
 		d.fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
 	}
+}
+
+// checkUntimed settles sessions without times, and refuses what goes by times beside them.
+func (d *decoder) checkUntimed(c *Config) {
+	f, path := c.Source.fields()
+	at, what := "order", "order: arrival"
+	if f.TimeFormat == Trial {
+		at, what = path+".time_format", "time_format: trial"
+	}
+	switch order := c.SessionOrder(); {
+	case c.Transform == Filter:
+		if order == keyed.Trials {
+			d.fail(at, "is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it")
+		}
+		return
+	case order == keyed.EventTime:
+		if d.has("session.by") {
+			d.fail("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
+		}
+		return
+	}
+	names := []string{"session.gap", "session.allowed_lateness", "lateness", "model.season", "silence", "aggregate"}
+	for i := range c.Keys {
+		names = append(names, fmt.Sprintf("keys.%d.model.season", i))
+	}
+	for _, name := range names {
+		if d.has(name) && !d.failed(name) {
+			d.fail(name, "goes by times, and %s has none: leave it out", what)
+		}
+	}
+	if c.Source.Unending() {
+		d.fail(at, "takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source")
+	}
+	if len(c.Session.By) > 0 && path == "" {
+		d.fail("session.by", "names columns or fields of records, and the points of a query have none: leave it out")
+	}
+	if f.TimeFormat == Trial {
+		d.needTime(c, "an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial")
+	}
+	f.By, f.Untimed, c.Session.Gap = c.Session.By, at == "order", 0
 }

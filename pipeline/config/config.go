@@ -80,6 +80,7 @@ type Session struct {
 	Gap             time.Duration // ends it
 	AllowedLateness time.Duration // after its end, in which it is still revised
 	Max             int           // observations, above which it is cut
+	By              []string      // columns or fields that tell sessions without times apart
 }
 
 // Values of Config.Order.
@@ -87,6 +88,17 @@ const (
 	EventTime = "event_time" // per key in the order of event times
 	Arrival   = "arrival"    // as the source gives them
 )
+
+// Trial is the TimeFormat of whole numbers of trials, which are no times.
+const Trial = "trial"
+
+// SessionOrder is what a session of Smooth goes by.
+func (c *Config) SessionOrder() keyed.Order {
+	if f, _ := c.Source.fields(); f.TimeFormat == Trial {
+		return keyed.Trials
+	}
+	return keyed.Order(c.Order)
+}
 
 // A Model is a family and its prior.
 type Model struct {
@@ -224,6 +236,7 @@ type Fields struct {
 	Key    []string // joined with "/"; empty: all records are one series
 	Time   string   // empty: records have no time
 	Values []string // several make one vector
+	By     []string `json:",omitempty"` // that of Session
 	Layout string   // Long, Wide or Series
 	// Columns are those of the layout wide, names or patterns. Then Values is what one of
 	// them holds.
@@ -231,6 +244,7 @@ type Fields struct {
 
 	Zone       string // of times without one
 	TimeFormat string // of times that are not understood without it
+	Untimed    bool   `json:",omitempty"` // times are not read
 	Missing    []string
 	Decimal    rune // of CSV
 	// MaxAhead is how far a time may be ahead of the clock; if 0, no time is too far.

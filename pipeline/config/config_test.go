@@ -184,7 +184,7 @@ func TestParseSmooth(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
-	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || c.Session != (Session{5 * time.Second, time.Hour, 3}) || c.Odds != 2.5 {
+	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || !reflect.DeepEqual(c.Session, Session{Gap: 5 * time.Second, AllowedLateness: time.Hour, Max: 3}) || c.Odds != 2.5 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -322,10 +322,25 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: session: belongs to transform: smooth`,
 			`pump.yaml:4: change: belongs to transform: smooth`,
 		}},
-		{"filter keys under smooth", with("transform: smooth", "order: arrival", "lateness: 1m"), []string{
-			`pump.yaml:4: order: sessions are by event time: arrival is for transform: filter`,
-			`pump.yaml:5: lateness: is for transform: filter; sessions have session.allowed_lateness`,
+		{"filter keys under smooth", with("transform: smooth", "lateness: 1m"), []string{`pump.yaml:4: lateness: is for transform: filter; sessions have session.allowed_lateness`}},
+		{"times beside arrival", "transform: smooth\norder: arrival\nmodel: {family: normal, season: [24h]}\nsession: {gap: 1h, allowed_lateness: 1m}\nlateness: 1m\nsilence: true\naggregate: {every: 1m, value: mean}\nsource: {csv: {path: a}}", []string{
+			`pump.yaml:3: model.season: goes by times, and order: arrival has none: leave it out`,
+			`pump.yaml:4: session.gap: goes by times, and order: arrival has none: leave it out`,
+			`pump.yaml:4: session.allowed_lateness: goes by times, and order: arrival has none: leave it out`,
+			`pump.yaml:5: lateness: goes by times, and order: arrival has none: leave it out`,
+			`pump.yaml:6: silence: goes by times, and order: arrival has none: leave it out`,
+			`pump.yaml:7: aggregate: intervals are by the times of events: order must be event_time`,
 		}},
+		{"times beside trials", "transform: smooth\nmodel: {family: normal}\nsession: {gap: 1h, by: block}\nsource: {csv: {path: a, time: t, time_format: trial}}", []string{`pump.yaml:3: session.gap: goes by times, and time_format: trial has none: leave it out`}},
+		{"trials without a column", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a, time: '', time_format: trial}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial`}},
+		{"trials of a filter", "model: {family: normal}\nsource: {csv: {path: a, time_format: trial}}", []string{`pump.yaml:2: source.csv.time_format: is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it`}},
+		{"arrival of an endless topic", "transform: smooth\norder: arrival\nmodel: {family: normal}\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}", []string{`pump.yaml:2: order: takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source`}},
+		{"trials of an endless topic", "transform: smooth\nmodel: {family: normal}\nsource: {kafka: {brokers: [a:1], topics: [t], group: g, time_format: trial}}", []string{`pump.yaml:3: source.kafka.time_format: takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source`}},
+		{"arrival of an endless query", "transform: smooth\norder: arrival\nsession: {by: [a]}\nmodel: {family: normal}\nsource: {prometheus: {url: 'http://a:1', query: up, step: 1m}}", []string{
+			`pump.yaml:2: order: takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source`,
+			`pump.yaml:3: session.by: names columns or fields of records, and the points of a query have none: leave it out`,
+		}},
+		{"sessions by a column with times", with("transform: smooth", "session: {by: [a]}"), []string{`pump.yaml:4: session.by: tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session`}},
 		{"member on the last value first", with("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member has the family's own model; put another before it`}},
 		{"member on too many last values", with("bank: [{levels: [], top: 1}, {ar: 9, top: 1}]"), []string{`pump.yaml:3: bank.1.ar: must be at most 8, not 9`}},
 		{"member on the last value of counts", "model: {family: poisson}\nbank: [{levels: [], top: 1}, {ar: 1, top: 1}]\nsource: {jsonl: {path: a}}", []string{`pump.yaml:2: bank.1.ar: is for the family normal alone`}},
@@ -373,11 +388,11 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
 			`pump.yaml:4: session.allowed_lateness: must not be negative, not -1s`,
-			`pump.yaml:4: session.length: unknown key; known here: gap, allowed_lateness, max`,
+			`pump.yaml:4: session.length: unknown key; known here: gap, allowed_lateness, max, by`,
 			`pump.yaml:5: change.odds: must be greater than 0, not 0`,
 		}},
 		{"smooth without time", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a.csv, time: ''}}", []string{
-			`pump.yaml:3: source.csv.time: an empty name means that there is no time, which sessions need`,
+			`pump.yaml:3: source.csv.time: an empty name means that there is no time, and sessions without times need order: arrival`,
 		}},
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
 		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},

@@ -61,6 +61,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
+			{name: "by", doc: "With order: arrival or time_format: trial a session is a key, or a key and these columns or fields.", initial: "[]", read: oneOrMore("columns or fields", &c.Session.By)},
 		}},
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
 			{name: "odds", doc: "A change takes higher odds: by default 10, or 4 without a scale.", read: number(&c.Odds, domain.Odds)},
@@ -203,7 +204,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "time", doc: "Column or field of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused).", read: timeFormat(&f.TimeFormat)},
+		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused). smooth: " + Trial + " takes whole numbers of trials, which order a session.", read: timeFormat(&f.TimeFormat)},
 		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
 	}

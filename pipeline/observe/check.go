@@ -15,7 +15,7 @@ const lookedAt = 100
 // times are numbers that seem to be days of a spreadsheet, and that the config does not say what
 // they are. As Unix times they would all be moments of one day in 1970.
 func CheckTimes(src connectors.Source, p *Parser) error {
-	if p.Time == "" || p.TimeFormat != "" {
+	if p.Time == "" || p.Untimed || p.TimeFormat != "" {
 		return nil
 	}
 	return connectors.Heads(src, lookedAt, p.checkTimes)
@@ -46,13 +46,13 @@ func (p *Parser) timeText(r *connectors.Record) string {
 	case r.Reason != "":
 		return ""
 	case r.Fields != nil:
-		return r.Fields[len(p.Key)]
+		return r.Fields[p.timeAt()]
 	}
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(r.Raw, fields); err != nil {
 		return ""
 	}
-	raw := fields[len(p.Key)]
+	raw := fields[p.timeAt()]
 	if raw == nil {
 		return ""
 	}

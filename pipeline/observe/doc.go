@@ -6,6 +6,8 @@
 package observe
 
 import (
+	"slices"
+
 	"hafvf/connectors"
 	"hafvf/pipeline/config"
 )
@@ -35,7 +37,8 @@ func files(c *config.Config) (connectors.Source, config.Fields) {
 
 // columns has the source read the columns that the fields name.
 func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
-	s.Key, s.Time, s.Values, s.TimeOptional = f.Key, f.Time, f.Values, c.Order == config.Arrival
+	s.Key, s.Time, s.Values = slices.Concat(f.By, f.Key), f.Time, f.Values
+	s.TimeOptional = c.Order == config.Arrival && f.TimeFormat != config.Trial
 	if f.Layout == config.Wide {
 		s.Wide, s.Values = true, f.Columns
 	}

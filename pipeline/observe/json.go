@@ -16,6 +16,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/internal/times"
+	"hafvf/pipeline/config"
 )
 
 // json reads an observation from one JSON object. If a field occurs twice, the last one
@@ -38,17 +39,28 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 // observation reads an observation from the raw values of the parser's names.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
-	if err := p.keyOfRecord(fields[:len(p.Key)], from); err != nil {
+	by, parts := fields[:len(p.By)], fields[len(p.By):p.timeAt()]
+	if err := p.keyOfRecord(parts, from); err != nil {
 		return "", err
 	}
-	if key, err = p.jsonKey(fields[:len(p.Key)], from); err != nil {
+	if key, err = p.jsonKey(parts, from); err != nil {
 		return "", err
 	}
-	fields = fields[len(p.Key):]
-	if p.Time != "" {
-		if o.Time, err = p.jsonTime(fields[0]); err != nil {
+	if len(by) > 0 {
+		if o.Session, err = p.jsonSession(by); err != nil {
 			return "", err
 		}
+	}
+	fields = fields[p.timeAt():]
+	switch {
+	case p.Untimed:
+	case p.TimeFormat == config.Trial:
+		o.Trial, err = p.jsonTrial(fields[0])
+	case p.Time != "":
+		o.Time, err = p.jsonTime(fields[0])
+	}
+	if err != nil {
+		return "", err
 	}
 	fields = fields[1:]
 	for i, name := range p.Values {
@@ -83,7 +95,7 @@ func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	if err := p.scan(line, fields); err != nil {
 		return time.Time{}, false
 	}
-	t, err := p.jsonTime(fields[len(p.Key)])
+	t, err := p.jsonTime(fields[p.timeAt()])
 	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
 }
 
@@ -254,6 +266,37 @@ func hasHalf(raw []byte) bool {
 		i += 5
 	}
 	return false
+}
+
+// jsonSession joins the values that tell the session.
+func (p *Parser) jsonSession(by [][]byte) (string, error) {
+	values := make([]string, len(by))
+	for i, raw := range by {
+		if raw == nil {
+			return "", fmt.Errorf("no field %s, which session.by names", message.Quote(p.By[i]))
+		}
+		switch kind := kindOf(raw); kind {
+		case jsonBool:
+			values[i] = string(raw)
+		case jsonText, jsonNumber, jsonNull, jsonNaN:
+			values[i], _ = scalarText(raw)
+		default:
+			return "", fmt.Errorf("%s, which session.by names, is %s", message.Quote(p.By[i]), kind)
+		}
+	}
+	return p.session(values)
+}
+
+// jsonTrial reads the number of a trial.
+func (p *Parser) jsonTrial(raw []byte) (int64, error) {
+	if raw == nil {
+		return 0, fmt.Errorf("no number of a trial: no field %s", message.Quote(p.Time))
+	}
+	text, ok := scalarText(raw)
+	if !ok {
+		return 0, fmt.Errorf("the trial is %s, no whole number", kindOf(raw))
+	}
+	return p.trial(text)
 }
 
 func (p *Parser) jsonTime(raw []byte) (time.Time, error) {

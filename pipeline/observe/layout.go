@@ -51,14 +51,14 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 // splitWide makes an observation of each field of values, whose name is the last part of the
 // key. A pattern takes fields of numbers; null is a missing one.
 func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error) {
-	keys := len(p.Key) - 1
+	keys := p.timeAt() - 1          // with the session's, before the name of the field
 	given := make([][]byte, keys+1) // key and time
 	n := len(parts)
 	seen := map[string]int{} // index in parts, by the quoted name
 	err := scanObject(line, func(quoted, value []byte) {
 		p.shared.assign(given, quoted, value)
 		name := string(plainName(quoted))
-		if name == p.Time || slices.Contains(p.Key[:keys], name) {
+		if name == p.Time || slices.Contains(p.names[:keys], name) {
 			return
 		}
 		named := p.columns[name]
@@ -128,7 +128,7 @@ func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]pa
 	if err := p.scan(line, fields); err != nil {
 		return parts, err
 	}
-	keys := len(p.Key)
+	keys := p.timeAt()
 	values, err := listOf(fields[keys+1], p.Values[0])
 	if err != nil {
 		return parts, err

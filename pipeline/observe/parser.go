@@ -31,7 +31,7 @@ var (
 type Parser struct {
 	config.Fields
 	times *times.Parser
-	// names are those of the fields of a JSON object: of the key, the time and the values.
+	// names are those of the fields of a JSON object: of the session, the key, the time and the values.
 	names  []string
 	nested bool    // some are paths into objects
 	shared *Parser // of the layout wide: of what the observations of a record have in common
@@ -44,17 +44,21 @@ type Parser struct {
 
 // NewParser makes a parser. The error names a zone or a format of times that is none.
 func NewParser(f config.Fields) (*Parser, error) {
-	t, err := times.NewParser(f.Zone, f.TimeFormat)
+	format := f.TimeFormat
+	if format == config.Trial {
+		format = ""
+	}
+	t, err := times.NewParser(f.Zone, format)
 	if err != nil {
 		return nil, err
 	}
 	var shared *Parser
 	if f.Layout == config.Wide {
-		shared = &Parser{names: append(slices.Clone(f.Key), f.Time)}
+		shared = &Parser{names: slices.Concat(f.By, f.Key, []string{f.Time})}
 		shared.nested = slices.ContainsFunc(shared.names, isPath)
 		f.Key = append(slices.Clone(f.Key), "column")
 	}
-	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
+	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.By, f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
 	p.nested = slices.ContainsFunc(p.names, isPath)
 	if f.Layout == config.Wide {
 		p.columns = map[string]bool{}
@@ -77,19 +81,34 @@ type origin struct {
 	found  *kafkaio.Finding
 }
 
-// row reads an observation from the columns of a table: the key's, the time's (may be
+// timeAt is the place of the time among the names.
+func (p *Parser) timeAt() int { return len(p.By) + len(p.Key) }
+
+// row reads an observation from the columns of a table: the session's, the key's, the time's (may be
 // empty) and the values'. Several values make one vector. The error is the reason for the
 // rejection. X is read into the memory that obs has for it.
 func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
-	values := len(p.Key) + 1 // where they begin
+	values := p.timeAt() + 1 // where they begin
 	if least := values + min(len(p.Values), 1); len(fields) < least {
 		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), least)
 	}
-	if key, err = p.rowKey(fields[:len(p.Key)], from); err != nil {
+	if key, err = p.rowKey(fields[len(p.By):p.timeAt()], from); err != nil {
 		return "", err
 	}
 	var o keyed.Observation
-	if o.Time, err = p.ParseTime(fields[len(p.Key)]); err != nil {
+	if len(p.By) > 0 {
+		if o.Session, err = p.session(fields[:len(p.By)]); err != nil {
+			return "", err
+		}
+	}
+	switch at := fields[p.timeAt()]; {
+	case p.Untimed:
+	case p.TimeFormat == config.Trial:
+		o.Trial, err = p.trial(at)
+	default:
+		o.Time, err = p.ParseTime(at)
+	}
+	if err != nil {
 		return "", err
 	}
 	if fields = fields[values:]; len(fields) == 0 {
@@ -133,6 +152,34 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	}
 	return series.Join(parts), nil
 }
+
+// session joins the values that tell the session.
+func (p *Parser) session(values []string) (string, error) {
+	for i, v := range values {
+		switch {
+		case strings.TrimSpace(v) == "":
+			return "", fmt.Errorf("%s is empty, which session.by names", message.Quote(p.By[i]))
+		case !utf8.ValidString(v):
+			return "", fmt.Errorf("%s, which session.by names, is not UTF-8", message.Quote(p.By[i]))
+		}
+	}
+	return series.Join(values), nil
+}
+
+// trial reads the number of a trial.
+func (p *Parser) trial(s string) (int64, error) {
+	v, err := p.Number(s)
+	switch {
+	case err == nil && math.IsNaN(v):
+		return 0, fmt.Errorf("no number of a trial: %s is empty", message.Quote(p.Time))
+	case err != nil || v != math.Trunc(v) || math.Abs(v) > maxTrial:
+		return 0, fmt.Errorf("the trial %s is no whole number", message.Quote(s))
+	}
+	return int64(v), nil
+}
+
+// maxTrial is the largest whole number that is exact in a double.
+const maxTrial = 1 << 53
 
 // ofPart says to which of several parts of the key a reason belongs.
 func (p *Parser) ofPart(i int, err error) error {

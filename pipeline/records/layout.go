@@ -23,6 +23,7 @@ type Layout struct {
 	// Incidents has alerts say which incident they belong to, and tables of alerts what incidents have.
 	Incidents bool
 	Revises   bool // of smoothed records: changed
+	Trials    bool // of smoothed records: places are numbers of trials, not times
 	Brief     bool // without the fields that few people read
 }
 

@@ -62,12 +62,12 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	pass := keyed.Pass{Levels: floats(2 * l.Levels)}
 	s := keyed.Smoothed{
 		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
-		Forward: pass, Backward: pass, Session: keyed.Session{Start: at, End: at, N: 1}, Split: "max",
+		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: at}, End: keyed.Point{Time: at}, N: 1}, Split: "max",
 		Change: true, Place: keyed.ChangePlace{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
 		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}
-		s.Segment = &keyed.Segment{Start: at, N: 1, Estimate: m}
+		s.Segment = &keyed.Segment{Start: keyed.Point{Time: at}, N: 1, Estimate: m}
 	}
 	if l.Revises {
 		s.Revision = 1
@@ -129,7 +129,7 @@ func TestSmoothed(t *testing.T) {
 		Time: at(1), ID: "k/1", N: 2, X: [][]float64{{3}}, Estimate: moments(4, 5), Memory: 6, Posterior: []float64{7, 8, 9, 10},
 		Forward:  keyed.Pass{Weight: .11, Memory: 12, Levels: []float64{13, 14, 15, 16}},
 		Backward: keyed.Pass{Weight: .17, Memory: 18, Levels: []float64{19, 20, 21, 22}},
-		Session:  keyed.Session{Start: at(23), End: at(24), N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
+		Session:  keyed.Session{Start: keyed.Point{Time: at(23)}, End: keyed.Point{Time: at(24)}, N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
 		Place: keyed.ChangePlace{From: at(28), To: at(29), FromN: 30, ToN: 31, Probability: .32},
 	}
 	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
@@ -145,7 +145,7 @@ func TestSmoothed(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Passes, l.Segments = true, true
 	expect.Same(t, want(passes), string(l.AppendSmoothed(nil, Object, "k", &s)))
-	s.Outlier, s.Segment = .33, &keyed.Segment{Start: at(34), N: 35, Estimate: moments(36, 37)}
+	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: at(34)}, N: 35, Estimate: moments(36, 37)}
 	expect.Same(t, want(segment), string(l.AppendSmoothed(nil, Object, "k", &s)))
 }
 

@@ -16,7 +16,7 @@ type smoothed struct {
 var smootheds = []field[smoothed]{
 	text("key", "Key of the observation.", func(s smoothed) string { return s.key }),
 	instant("time", "Time of the observation.", func(s smoothed) time.Time { return s.Time }),
-	text("id", "key/time/k: k counts equal times of the key from 0.", func(s smoothed) string { return s.ID }),
+	text("id", "key/time/k: k counts equal times of the key from 0. Without times key/by/n.", func(s smoothed) string { return s.ID }),
 	count("n", "", "Position in the session, from 1.", func(s smoothed) (int64, bool) { return s.N, true }),
 	value(func(s smoothed) ([][]float64, keyed.Shape) { return s.X, s.Shape }),
 	events(func(s smoothed) (int64, bool) { return s.Events, s.Aggregated }),
@@ -27,14 +27,14 @@ var smootheds = []field[smoothed]{
 	full(pass("backward", "With levels: the backward pass, which knows the future.", func(s smoothed) keyed.Pass { return s.Backward })),
 	segmented(number("outlier", "", "Without levels: probability that the observation is an accident, which says nothing of its segment.", func(s smoothed) float64 { return s.Outlier })),
 	segmented(object("segment", "Without levels: the regime that the observation is in, between two changes.",
-		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Segment.Start }),
+		point("start", "Its first observation.", func(s smoothed) keyed.Point { return s.Segment.Start }),
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Segment.N, true }),
 		outputs("mean", "Mean of the likelihood's mean, as if that did not drift in the segment.", func(s smoothed) []float64 { return s.Segment.Estimate.Mean }),
 		outputs("sd", "Its standard deviation; null if it is infinite.", func(s smoothed) []float64 { return s.Segment.Estimate.SD }),
 	)),
 	object("session", "The session that the observation is part of.",
-		instant("start", "Its first observation.", func(s smoothed) time.Time { return s.Session.Start }),
-		instant("end", "Its last observation.", func(s smoothed) time.Time { return s.Session.End }),
+		point("start", "Its first observation.", func(s smoothed) keyed.Point { return s.Session.Start }),
+		point("end", "Its last observation.", func(s smoothed) keyed.Point { return s.Session.End }),
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Session.N, true }),
 	),
 	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
@@ -46,11 +46,35 @@ var smootheds = []field[smoothed]{
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
 	onChange(number("change_probability", "", "Probability of a change within change_interval; only on a change. A priori it is ½, equally probable at each observation.", func(s smoothed) float64 { return s.Place.Probability })),
 	onChange(object("change_interval", "Where the new regime begins, with a probability of 95 %. Only on a change.",
-		instant("from", "Time of the first observation with which it may begin.", func(s smoothed) time.Time { return s.Place.From }),
-		instant("to", "Time of the last one.", func(s smoothed) time.Time { return s.Place.To }),
+		timed(instant("from", "Time of the first observation with which it may begin.", func(s smoothed) time.Time { return s.Place.From })),
+		timed(instant("to", "Time of the last one.", func(s smoothed) time.Time { return s.Place.To })),
 		count("from_n", "", "Position of the first one in the session, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
 		count("to_n", "", "Position of the last one.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
 	)),
+}
+
+// point is a time, or the number of a trial.
+func point(name, doc string, get func(smoothed) keyed.Point) field[smoothed] {
+	at := instant(name, doc, func(s smoothed) time.Time { return get(s).Time })
+	trial := count(name, "", doc, func(s smoothed) (int64, bool) { return get(s).Trial, true })
+	of := func(l *Layout) *field[smoothed] {
+		if l.Trials {
+			return &trial
+		}
+		return &at
+	}
+	f := at
+	f.takes = "time or trial"
+	f.json = func(b []byte, l *Layout, s smoothed) []byte { return of(l).json(b, l, s) }
+	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column { return of(l).columns(path, l, x) }
+	f.cells = func(b []byte, l *Layout, s smoothed) []byte { return of(l).cells(b, l, s) }
+	f.avro = func(name string, l *Layout) any { return of(l).avro(name, l) }
+	return f
+}
+
+// timed is a field of records with times.
+func timed(f field[smoothed]) field[smoothed] {
+	return only(f, func(s smoothed) bool { return !s.Time.IsZero() }, func(l *Layout) bool { return !l.Trials })
 }
 
 // onChange is a field of records with a change.
