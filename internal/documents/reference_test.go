@@ -96,7 +96,7 @@ This file is made from the table that reads configs; a test compares the two.
 	var names, last []string
 	for _, k := range all {
 		section := topKey(k.Path)
-		if section == k.Path || size[section] <= 4 {
+		if section == k.Path || size[section] <= 5 {
 			section = "The top level"
 		}
 		if m := mappings[k.Path]; m != nil {

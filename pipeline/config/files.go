@@ -55,7 +55,7 @@ func (s *Source) filesKeys() []key {
 
 // layout declares the layout of columns or fields.
 func (f *Fields) layout(what string, rows string) key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns, by default [\"*\"], and key is none by default."
+	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns; by default values is [\"*\"], and key none."
 	names := []string{Long, Wide}
 	if what == "field" {
 		doc = "As of csv, for fields. series: values is a list of numbers, and time one of times; without time, values is a list of pairs."

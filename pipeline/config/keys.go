@@ -35,11 +35,11 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation vector, if neither prior nor columns fix it: of regression regressors and target, of categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
-			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's own scale: mean is the median, sd is by the delta method. If you change it, a run refuses the states.",
+			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, sd is by the delta method. If you change it, a run refuses the states.",
 				read: choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
 			{name: "season", doc: "Cycles of the values. The filter sees the values less the season; of exponential and poisson it is a factor. bernoulli and categorical have none, nor smooth with levels. If you change it, a run refuses the states.",
 				read: seasons(&nodes.season.seasons)},
-			{name: "zone", doc: "Time zone of the season and its holidays. The season follows its clock, also when summer time begins or ends.", read: zone(&nodes.season.zone)},
+			{name: "zone", doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", read: zone(&nodes.season.zone)},
 			{name: "holidays", doc: "Local dates. The season does not learn from them.", read: dates(&nodes.season.holidays)},
 		}},
 		c.aggregateKey(nodes.aggregate),
@@ -49,31 +49,31 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "bank", doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank.",
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
-		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget. A mapping gives other settings.", initial: "false", read: detect(&c.Detect)},
-		{name: "silence", doc: "true raises silent if a key has been silent for longer than its rhythm allows, and recovered when it speaks again. {after: 15m} sets the bound. A file raises silent when the key speaks again, or at its end. See GUIDE.", initial: "false", read: silence(&c.Silence)},
-		{name: "incidents", doc: "true groups alarms of many keys that have one cause: they come together in time and under one prefix, more often than chance lets them. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)},
+		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget.", initial: "false", read: detect(&c.Detect)},
+		{name: "silence", doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. {after: 15m} sets the bound. A file raises silent when the key speaks again, or at its end. See GUIDE.", initial: "false", read: silence(&c.Silence)},
+		{name: "incidents", doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than chance lets them. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)},
 		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
-		{name: "expire", doc: "A key without a record for so long, by the times of records, is forgotten. Its next record has n = 1. By default 2160h (90 days) for a topic or query without an end with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
+		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h (90 days) for a topic or query without an end with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
-		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default it acts once per observation.", read: milliseconds(&c.TimeUnit)},
+		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
-			{name: "by", doc: "With order: arrival or time_format: trial a session is a key, or a key and these columns or fields.", initial: "[]", read: oneOrMore("columns or fields", &c.Session.By)},
+			{name: "by", doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", initial: "[]", read: oneOrMore("columns or fields", &c.Session.By)},
 		}},
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
 			{name: "odds", doc: "A change takes higher odds: by default 10, or 4 without a scale.", read: number(&c.Odds, domain.Odds)},
 		}},
-		{name: "records", doc: "Fields of a record. brief leaves out the fields that few people read; the list of fields below marks these with full.", read: choice(&c.Records, Brief, Full)},
+		{name: "records", doc: "brief leaves out the fields that few people read, which the list below marks with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
-		{name: "state", doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query every minute. A second run with it is refused. A topic begins with it if its changelog has had no states.", read: text(&c.State, notEmpty)},
+		{name: "state", doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
 		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
-		{name: "dead_letter", doc: "Where rejected records go. By default they go to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
-		{name: "alerts", doc: "Where alarms go, with detect or silence. By default they go nowhere.", read: receivers(&c.Alerts)},
+		{name: "dead_letter", doc: "Where rejected records go. By default to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
+		{name: "alerts", doc: "Where alarms go, with detect or silence. By default nowhere.", read: receivers(&c.Alerts)},
 		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
 	}
 }
@@ -81,8 +81,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 func levels(dst *[]hafvf.Beta) reader {
 	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
-			{name: "alpha", doc: "First parameter of the Beta prior. A large value keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
-			{name: "beta", doc: "Second parameter of the Beta prior. A large value forgets more.", required: true, read: number(&l.Beta, domain.Level)},
+			{name: "alpha", doc: "First parameter of the Beta prior. A large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
+			{name: "beta", doc: "Second parameter of the Beta prior. A large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
 		}
 	})
 }
@@ -161,7 +161,7 @@ func detect(dst **Detect) reader {
 			{name: "direction", doc: "up raises alarms of rises alone, down of falls alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Of keys without times it is 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "How long a key raises no other alarm after one, if that is not much worse, on the other side, or as far again. Others count as resting. A time is the observations that come in it at the median step; without times it is a 24th of the budget, within 6 to 60.", read: rest(&v.AlarmConfig)},
-			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values from the beginning.", read: seasons(&v.Seasons)},
+			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Time zone of the season, and of the times in messages. The default is model.zone if there is a model.season, else the zone of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
@@ -201,12 +201,12 @@ func (f *Fields) keys(what string) []key {
 	}
 	return []key{
 		{name: "key", doc: "Column or field of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
-		{name: "time", doc: "Column or field of the time. An empty name means that records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
+		{name: "time", doc: "Column or field of the time. Empty: records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times, as a Go layout or for strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused). smooth: " + Trial + " takes whole numbers of trials, which order a session.", read: timeFormat(&f.TimeFormat)},
-		{name: "max_ahead", doc: "How far a time may be ahead of the clock of this computer. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
-		{name: "missing", doc: "Texts that stand for a missing value. An empty text, null and NaN always stand for one.", read: missing(&f.Missing)},
+		{name: "time_format", doc: "Form of the times: a Go layout, or strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
+		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
+		{name: "missing", doc: "Texts that stand for a missing value, as an empty text, null and NaN always do.", read: missing(&f.Missing)},
 	}
 }
 
@@ -257,10 +257,10 @@ func (r *Receiver) keys() []key {
 	return append(r.Sink.keys(),
 		r.hookKey("webhook", "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 alerts wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."),
 		r.hookKey("alertmanager", "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."),
-		key{name: "kinds", doc: "Kinds of alarms that go to this receiver. recovered ends a silence; if kinds names it, also a novelty or change. A webhook or Alertmanager gets the page of an incident and its end, files and topics all of it.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
-		key{name: "beliefs", doc: "Kinds of beliefs that go to this receiver too, whatever the budget.", setting: true, initial: "[]",
+		key{name: "kinds", doc: "Kinds of alarms for this receiver. recovered ends a silence; if kinds names it, also a novelty or change. A webhook or Alertmanager gets the page of an incident and its end, files and topics all of it.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
+		key{name: "beliefs", doc: "Kinds of beliefs for this receiver too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
-		key{name: "keys", doc: "Pattern of the keys whose alerts go to this receiver. By default all do.", setting: true, read: pattern(&r.Keys)},
+		key{name: "keys", doc: "Pattern of the keys whose alerts it gets, by default all.", setting: true, read: pattern(&r.Keys)},
 		key{name: "labels", doc: "Labels of every alert, such as {severity: page}: in the field labels, of an Alertmanager among its labels. Tables have none.", setting: true, read: labels(&r.Labels)},
 		key{name: "digest", doc: "A message in this time, such as 24h, that lists the alarms in no incident; it needs incidents. It is on the clock of incidents.zone.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for a topic or a query without an end, else none.", setting: true, read: durationOr("none", &r.MaxAge)},

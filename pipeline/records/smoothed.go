@@ -37,7 +37,7 @@ var smootheds = []field[smoothed]{
 		point("end", "Its last observation.", func(s smoothed) keyed.Point { return s.Session.End }),
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Session.N, true }),
 	),
-	count("revision", "", "Late records revise a session and raise this number: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
+	count("revision", "", "Late records revise a session and raise this: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
 	full(only(text("split", "Why a long session was cut; absent if it was not.", func(s smoothed) string { return s.Split }),
 		func(s smoothed) bool { return s.Split != "" }, nil)),
 	only(flag("changed", "Of revisions above 0: whether the revision before had no record of this id, or one of another x, n, outlier, change or beginning of the segment, or of an estimate off by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed }),
@@ -48,7 +48,7 @@ var smootheds = []field[smoothed]{
 	onChange(object("change_interval", "Where the new regime begins, with a probability of 95 %. Only on a change.",
 		timed(instant("from", "Time of the first observation with which it may begin.", func(s smoothed) time.Time { return s.Place.From })),
 		timed(instant("to", "Time of the last one.", func(s smoothed) time.Time { return s.Place.To })),
-		count("from_n", "", "Position of the first one in the session, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
+		count("from_n", "", "Position of the first one, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
 		count("to_n", "", "Position of the last one.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
 	)),
 }
