@@ -298,6 +298,14 @@ func isFormula(s string) bool {
 	return err != nil
 }
 
+// Unguarded is a text of a CSV without the apostrophe that a sink puts in front of a formula.
+func Unguarded(s string) string {
+	if rest, guarded := strings.CutPrefix(s, "'"); guarded && isFormula(rest) {
+		return rest
+	}
+	return s
+}
+
 func (e *csvEncoder) flush() error {
 	e.csv.Flush()
 	return e.csv.Error()

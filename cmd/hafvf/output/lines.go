@@ -2,21 +2,10 @@ package output
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"path/filepath"
 
 	"hafvf/connectors"
 )
-
-// Check says why a file of what cannot be read: run writes it as JSON Lines with outputs.
-func Check(path, what, outputs string) error {
-	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
-	case ".csv", ".parquet":
-		return fmt.Errorf("%s: %s are read from JSON Lines, not %s: let run write them, with %s", path, what, ext[1:], outputs)
-	}
-	return nil
-}
 
 // A batch is lines that are parsed together, with the error that ends them.
 type batch[T any] struct {
@@ -27,10 +16,11 @@ type batch[T any] struct {
 
 const batchLines = 256
 
-// Lines calls f with each line of a file in JSON Lines and what parse makes of it, in their order.
+// Lines calls f with each line of a file in JSON Lines and what parse makes of it, in their order. The
+// rows of CSV and Parquet are the lines that the same records would be.
 // Several goroutines call parse. The first error ends it.
 func Lines[T any](ctx context.Context, path string, parse func(connectors.Record, *T) error, f func(connectors.Record, *T) error) error {
-	in, err := connectors.Open(connectors.Source{Format: connectors.JSONLines, Path: path})
+	in, object, err := open(path)
 	if err != nil {
 		return err
 	}
@@ -49,8 +39,11 @@ func Lines[T any](ctx context.Context, path string, parse func(connectors.Record
 			more = b.err == nil
 			go func() {
 				b.parsed = make([]T, len(b.lines))
-				for i, raw := range b.lines {
-					if err := parse(raw, &b.parsed[i]); err != nil {
+				for i := range b.lines {
+					if object != nil {
+						object(&b.lines[i])
+					}
+					if err := parse(b.lines[i], &b.parsed[i]); err != nil {
 						b.parsed, b.err = b.parsed[:i], err
 						break
 					}

@@ -2,15 +2,19 @@
 package output
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/hafvf/keyed"
 )
 
 // A Record is an estimate or a smoothed record, as far as it is read.
@@ -38,7 +42,7 @@ type Record struct {
 	Estimate          *Estimate                         // estimates have one too
 	Forward, Backward struct{ Weight, Memory *float64 } // not in brief records
 	Session           *struct {
-		Start, End *time.Time
+		Start, End *Point
 		N          int64
 	}
 	Revision int64
@@ -50,7 +54,7 @@ type Record struct {
 	Interval    *Interval `json:"change_interval"`
 	Outlier     *float64  // not with levels
 	Segment     *struct {
-		Start *time.Time
+		Start *Point
 		N     int64
 		Moments
 	} // not with levels
@@ -94,15 +98,47 @@ func (d *Detection) Starts() bool { return d != nil && (d.Kind == "change" || d.
 // Smoothed tells smoothed records from estimates.
 func (r *Record) Smoothed() bool { return r.Session != nil }
 
-// Each calls f with every record of a file in JSON Lines, which has records of one kind.
-func Each(ctx context.Context, path string, f func(Record) error) error {
-	if err := Check(path, "records", "sink: {jsonl: {path: …}}"); err != nil {
-		return err
+// Session is the name of the session of a smoothed record without times, within its key.
+func (r *Record) SessionName() string {
+	name, _ := strings.CutPrefix(r.ID, *r.Key+"/")
+	return name[:max(0, strings.LastIndexByte(name, '/'))]
+}
+
+// Untimed reports whether a smoothed record has no times.
+func (r *Record) Untimed() bool { return r.Session.Start.Time.IsZero() }
+
+// CompareNames orders names of sessions by their parts, of which numbers are by size.
+func CompareNames(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "/"), strings.Split(b, "/"), func(a, b string) int {
+		x, errX := strconv.ParseFloat(a, 64)
+		y, errY := strconv.ParseFloat(b, 64)
+		if errX == nil && errY == nil && x != y {
+			return cmp.Compare(x, y)
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// A Point is a time or, of sessions without times, the number of a trial.
+type Point struct{ keyed.Point }
+
+// UnmarshalJSON takes a text for a time, and a number for a trial.
+func (p *Point) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' {
+		return json.Unmarshal(b, &p.Time)
 	}
+	return json.Unmarshal(b, &p.Trial)
+}
+
+// Each calls f with every record of a file, which has records of one kind.
+func Each(ctx context.Context, path string, f func(Record) error) error {
 	kind := ""
 	return Lines(ctx, path, parseRecord, func(raw connectors.Record, r *Record) error {
 		is := "an estimate"
-		if r.Smoothed() {
+		switch {
+		case r.Smoothed() && r.Untimed():
+			is = "a smoothed record without times"
+		case r.Smoothed():
 			is = "a smoothed record"
 		}
 		if kind == "" {
@@ -126,7 +162,7 @@ func parseRecord(raw connectors.Record, r *Record) error {
 	case reason != "":
 	case r.Key == nil:
 		reason = "it has no key"
-	case r.Smoothed() && (r.Time == nil || r.Session.Start == nil):
+	case r.Smoothed() && (r.Session.Start == nil || r.Time == nil && !r.Untimed()):
 		reason = "it has no time"
 	case r.Smoothed() && r.Estimate == nil:
 		reason = "it has no estimate"
@@ -135,7 +171,7 @@ func parseRecord(raw connectors.Record, r *Record) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines", raw.Path, raw.Position, reason)
+	return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines, CSV or Parquet", raw.Path, raw.Position, reason)
 }
 
 // Reads reports whether out is the file of an input, by whatever path.

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"hafvf/cmd/hafvf/chart"
 	"hafvf/cmd/hafvf/output"
@@ -21,7 +20,8 @@ type smoothed struct {
 	key  string
 	note string
 
-	at      []float64 // Unix seconds, not decreasing
+	timed   bool      // at is Unix seconds; otherwise trials of the key
+	at      []float64 // not decreasing
 	data    []chart.Point
 	changes []float64    // the places of the first observations of new regimes
 	sure    []string     // how probable each of them is
@@ -39,23 +39,40 @@ type smoothed struct {
 func newSmoothed(h history, odds float64) *smoothed {
 	s := &smoothed{key: h.key}
 	records := latest(h.records)
-	at := func(r output.Record) float64 { return seconds(*r.Time) }
+	s.timed = !records[0].Untimed()
 	slices.SortStableFunc(records, func(a, b output.Record) int {
-		return cmp.Or(a.Session.Start.Compare(*b.Session.Start), cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
+		if !s.timed {
+			return cmp.Or(a.Session.Start.Compare(b.Session.Start.Point), output.CompareNames(a.SessionName(), b.SessionName()), cmp.Compare(a.N, b.N))
+		}
+		return cmp.Or(a.Session.Start.Compare(b.Session.Start.Point), cmp.Compare(seconds(*a.Time), seconds(*b.Time)), cmp.Compare(a.N, b.N))
 	})
 	nan := math.NaN()
 	sessions, cut, outputs := 1, map[int]bool{}, 1
-	var segment *time.Time // where that of the record before begins
+	var segment *output.Point // where that of the record before begins
+	before := 0.              // trials before the session
+	at := func(r output.Record) float64 {
+		if s.timed {
+			return seconds(*r.Time)
+		}
+		return before + float64(r.N)
+	}
 	for i, r := range records {
-		if i > 0 && !sameSession(&r, &records[i-1]) {
+		first := i == 0 || !sameSession(&r, &records[i-1])
+		if first && !s.timed {
+			// Sessions stand one behind the other, where their trials do not say where.
+			if before = float64(r.Session.Start.Trial - 1); i > 0 {
+				before = max(before, s.at[len(s.at)-1])
+			}
+		}
+		if i > 0 && first {
 			sessions++
 		}
 		// Segments go on over the cuts of a long session, and the smoothed line with them.
-		if i > 0 && (!sameSession(&r, &records[i-1]) || r.Split != records[i-1].Split && r.Segment == nil) {
+		if i > 0 && (first || r.Split != records[i-1].Split && r.Segment == nil) {
 			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan, nan)
 		}
 		if g := r.Segment; g != nil && g.Start != nil {
-			if segment != nil && !segment.Equal(*g.Start) {
+			if segment != nil && (first || segment.Compare(g.Start.Point) != 0) {
 				s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, nan)
 			}
 			s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, output.First(g.Mean))
@@ -75,7 +92,9 @@ func newSmoothed(h history, odds float64) *smoothed {
 		}
 		if r.Change {
 			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(output.OrNaN(r.Probability)))
-			if p := r.Interval; p != nil && p.From != nil && p.To != nil {
+			if p := r.Interval; p != nil && !s.timed {
+				s.places = append(s.places, [2]float64{before + float64(p.FromN), before + float64(p.ToN)})
+			} else if p != nil && p.From != nil && p.To != nil {
 				s.places = append(s.places, [2]float64{seconds(*p.From), seconds(*p.To)})
 			}
 		}
@@ -117,7 +136,10 @@ func percent(p float64) string {
 }
 
 func sameSession(r, other *output.Record) bool {
-	return r.Session.Start.Equal(*other.Session.Start)
+	if r.Untimed() {
+		return r.SessionName() == other.SessionName()
+	}
+	return r.Session.Start.Compare(other.Session.Start.Point) == 0
 }
 
 func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence, enough float64) {
@@ -180,10 +202,11 @@ func (s *smoothed) stack(large bool) chart.Stack {
 			panels[i].Layers = append(panels[i].Layers, places)
 		}
 	}
-	return chart.Stack{
-		Title: s.key, Note: s.note, Panels: panels,
-		X: chart.Axis{Time: true, Min: slices.Min(s.at), Max: slices.Max(s.at)},
+	x := chart.Axis{Time: s.timed, Min: slices.Min(s.at), Max: slices.Max(s.at)}
+	if !s.timed {
+		x.Label = "trial"
 	}
+	return chart.Stack{Title: s.key, Note: s.note, Panels: panels, X: x}
 }
 
 func (s *smoothed) dataPanel() chart.Panel {

@@ -14,12 +14,13 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/connectors"
+	"hafvf/hafvf/keyed"
 )
 
 // A session is one as a revision has it.
 type session struct {
 	id
-	end      time.Time
+	end      keyed.Point
 	segments []*segment
 	records  int64 // that were read, of the n
 	last     int64 // position of the last one
@@ -28,13 +29,14 @@ type session struct {
 // An id tells the sessions of a file apart, and their revisions.
 type id struct {
 	key         string
-	start       time.Time // UTC
+	name        string // without times
+	start       keyed.Point
 	n, revision int64
 }
 
 // A segment is a row of the table.
 type segment struct {
-	start, end time.Time
+	start, end place
 	n          int64
 	mean, sd   []float64 // sd is empty with levels
 	change     *output.Record
@@ -42,6 +44,26 @@ type segment struct {
 
 	// With levels: of the estimates, where there are some.
 	sums, counts []float64
+}
+
+// A place is the point of a record. It is not known of one between trials that are not there.
+type place struct {
+	keyed.Point
+	known bool
+}
+
+func placeOf(r *output.Record) place {
+	switch s := r.Session; {
+	case r.Time != nil:
+		return place{keyed.Point{Time: *r.Time}, true}
+	case s.End != nil && s.End.Trial-s.Start.Trial == s.N-1:
+		return place{keyed.Point{Trial: s.Start.Trial + r.N - 1}, true}
+	case s.End != nil && r.N == s.N:
+		return place{s.End.Point, true}
+	case r.Segment != nil && r.Segment.Start != nil && (r.N == 1 || r.Change):
+		return place{r.Segment.Start.Point, true}
+	}
+	return place{}
 }
 
 // A Tally is what a table holds.
@@ -108,7 +130,7 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 			outputs = max(outputs, len(g.mean))
 		}
 	}
-	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval))
+	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
 	sink := connectors.Sink{Format: format, Path: out}
 	for _, c := range columns {
 		sink.Columns = append(sink.Columns, connectors.Column{Path: c.name, Kind: c.kind})
@@ -136,7 +158,10 @@ func read(ctx context.Context, results string) (all []*session, err error) {
 		if !r.Smoothed() {
 			return NotSmoothed{results}
 		}
-		is := id{*r.Key, r.Session.Start.UTC(), r.Session.N, r.Revision}
+		is := id{*r.Key, "", r.Session.Start.Point, r.Session.N, r.Revision}
+		if is.start.Time = is.start.Time.UTC(); r.Untimed() {
+			is.name = r.SessionName()
+		}
 		s := sessions[is]
 		if s == nil {
 			s = &session{id: is}
@@ -153,12 +178,12 @@ func read(ctx context.Context, results string) (all []*session, err error) {
 		return nil, fmt.Errorf("%s holds no records", results)
 	}
 	slices.SortFunc(all, func(a, b *session) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), a.start.Compare(b.start), cmp.Compare(a.revision, b.revision), cmp.Compare(a.n, b.n))
+		return cmp.Or(cmp.Compare(a.key, b.key), a.start.Compare(b.start), output.CompareNames(a.name, b.name), cmp.Compare(a.revision, b.revision), cmp.Compare(a.n, b.n))
 	})
 	// Sessions of a key that overlap are revisions of one, which may have grown together.
 	kept := all[:0]
 	for _, s := range all {
-		if k := len(kept) - 1; k >= 0 && kept[k].key == s.key && !s.start.After(kept[k].end) {
+		if k := len(kept) - 1; k >= 0 && kept[k].key == s.key && kept[k].name == s.name && s.start.Compare(kept[k].end) <= 0 {
 			if cmp.Or(cmp.Compare(s.revision, kept[k].revision), cmp.Compare(s.n, kept[k].n)) >= 0 {
 				kept[k] = s
 			}
@@ -176,18 +201,21 @@ func (s *session) add(r *output.Record) {
 	}
 	s.last = r.N
 	s.records++
-	if r.Change || len(s.segments) == 0 {
-		g := &segment{start: *r.Time}
+	at := placeOf(r)
+	if k := len(s.segments) - 1; r.Change || k < 0 {
+		if at.known && k >= 0 && !s.segments[k].end.known {
+			s.segments[k].end = place{keyed.Point{Trial: at.Trial - 1}, true}
+		}
+		g := &segment{start: at}
 		if r.Change {
 			g.change = r
 		}
 		s.segments = append(s.segments, g)
 	}
 	g := s.segments[len(s.segments)-1]
-	g.end = *r.Time
-	s.end = *r.Time
+	g.end, s.end = at, at.Point
 	if r.Session.End != nil {
-		s.end = *r.Session.End
+		s.end = r.Session.End.Point
 	}
 	if r.Segment != nil {
 		if g.outliers == nil {
@@ -228,14 +256,25 @@ type column struct {
 }
 
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
-// either side.
-func columnsOf(outputs int, z float64) []column {
+// either side. Without times places are numbers of trials.
+func columnsOf(outputs int, z float64, untimed bool) []column {
+	session := column{"session", connectors.Time, func(r row) any { return r.session.start.Time }}
+	of, point := connectors.Time, func(p place) any { return p.Time }
+	if untimed {
+		session = column{"session", connectors.String, func(r row) any { return r.name }}
+		of, point = connectors.Number, func(p place) any {
+			if !p.known {
+				return nil
+			}
+			return p.Trial
+		}
+	}
 	all := []column{
 		{"key", connectors.String, func(r row) any { return r.key }},
-		{"session", connectors.Time, func(r row) any { return r.session.start }},
+		session,
 		{"segment", connectors.Number, func(r row) any { return r.number }},
-		{"start", connectors.Time, func(r row) any { return r.segment.start }},
-		{"end", connectors.Time, func(r row) any { return r.segment.end }},
+		{"start", of, func(r row) any { return point(r.segment.start) }},
+		{"end", of, func(r row) any { return point(r.segment.end) }},
 		{"n", connectors.Number, func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
@@ -271,9 +310,12 @@ func columnsOf(outputs int, z float64) []column {
 			return cell(r.Interval)
 		})
 	}
+	if !untimed {
+		all = append(all,
+			ofInterval("from", connectors.Time, func(i *output.Interval) any { return instant(i.From) }),
+			ofInterval("to", connectors.Time, func(i *output.Interval) any { return instant(i.To) }))
+	}
 	return append(all,
-		ofInterval("from", connectors.Time, func(i *output.Interval) any { return instant(i.From) }),
-		ofInterval("to", connectors.Time, func(i *output.Interval) any { return instant(i.To) }),
 		ofInterval("from_n", connectors.Number, func(i *output.Interval) any { return i.FromN }),
 		ofInterval("to_n", connectors.Number, func(i *output.Interval) any { return i.ToN }),
 		ofChange("change_probability", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
@@ -308,10 +350,10 @@ func timeLayout(all []*session) string {
 		}
 	}
 	for _, s := range all {
-		see(s.start)
+		see(s.start.Time)
 		for _, g := range s.segments {
-			see(g.start)
-			see(g.end)
+			see(g.start.Time)
+			see(g.end.Time)
 			if g.change == nil || g.change.Interval == nil {
 				continue
 			}
