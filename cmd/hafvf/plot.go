@@ -21,7 +21,7 @@ func plotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot RESULTS -o FILE",
 		Short: "Draw the estimates, or the smoothed sessions, of a run",
-		Long: `Plot draws the records in RESULTS, JSON Lines as run writes them.
+		Long: `Plot draws the records in RESULTS, which run has written as JSON Lines, CSV or Parquet.
 
 Estimates: per key the data with the prediction and its band of two standard
 deviations, the expected weights E[w] and E[b], the effective memory, and the
@@ -45,8 +45,8 @@ that a change takes at ODDS: give the --odds of the run. If the run found segmen
 the mean of each, and outliers in rings. If the run had levels, E[w] and the memory
 of the forward and the backward pass. Vertical lines are the changes that the
 records report, with their probabilities; the place of each is shaded, its interval
-of 95 %. Lines break between sessions, and with levels
-between the parts of a session that was cut. If a record has several revisions, plot
+of 95 %. Without times sessions stand one behind the other, on an axis of trials.
+Lines break between sessions, and with levels between the parts of a session that was cut. If a record has several revisions, plot
 draws the latest. With many keys, the data and the evidence.
 
 --from, --to and --last draw a part of the records, and --alarm N the records about

@@ -19,14 +19,16 @@ func sessionsCommand() *cobra.Command {
 		Use:   "sessions SMOOTHED -o FILE",
 		Short: "Write a table of the segments of smoothed sessions, a row each",
 		Long: `Sessions writes a table, FILE.csv or FILE.parquet, from the smoothed records in
-SMOOTHED, JSON Lines as run writes them. It has a row for each segment: key, session
-(its start), segment (its number in the session), start, end, n, mean, sd, lower and
-upper. Lower and upper are the interval of the segment's mean under a normal
+SMOOTHED, which run has written as JSON Lines, CSV or Parquet. It has a row for each
+segment: key, session (its start), segment (its number in the session), start, end, n,
+mean, sd, lower and upper. Without times session is the values of session.by, and start
+and end are numbers of trials; where trials are missing, end is the last number before
+the next segment. Lower and upper are the interval of the segment's mean under a normal
 approximation, for the probability --interval. Of vectors the columns are mean.0,
 mean.1 and so on.
 
-If a change begins the segment, change_interval says where it is (95 %), as times and
-as positions in the session; change_probability says how probable a change there is,
+If a change begins the segment, change_interval says where it is (95 %), as times, if
+there are some, and as positions in the session; change_probability says how probable a change there is,
 and evidence is its log Bayes factor in nats. outliers counts the observations that are
 more probably accidents than not.
 

@@ -61,7 +61,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
-			{name: "by", doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", initial: "[]", read: oneOrMore("columns or fields", &c.Session.By)},
+			{name: "by", doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", read: oneOrMore("columns or fields", &c.Session.By)},
 		}},
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
 			{name: "odds", doc: "A change takes higher odds: by default 10, or 4 without a scale.", read: number(&c.Odds, domain.Odds)},

@@ -155,15 +155,16 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 
 // session joins the values that tell the session.
 func (p *Parser) session(values []string) (string, error) {
+	trimmed := make([]string, len(values))
 	for i, v := range values {
-		switch {
-		case strings.TrimSpace(v) == "":
+		switch trimmed[i] = strings.TrimSpace(v); {
+		case trimmed[i] == "":
 			return "", fmt.Errorf("%s is empty, which session.by names", message.Quote(p.By[i]))
 		case !utf8.ValidString(v):
 			return "", fmt.Errorf("%s, which session.by names, is not UTF-8", message.Quote(p.By[i]))
 		}
 	}
-	return series.Join(values), nil
+	return series.Join(trimmed), nil
 }
 
 // trial reads the number of a trial.

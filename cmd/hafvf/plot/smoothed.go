@@ -47,6 +47,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 		return cmp.Or(a.Session.Start.Compare(b.Session.Start.Point), cmp.Compare(seconds(*a.Time), seconds(*b.Time)), cmp.Compare(a.N, b.N))
 	})
 	nan := math.NaN()
+	var names []string
 	sessions, cut, outputs := 1, map[int]bool{}, 1
 	var segment *output.Point // where that of the record before begins
 	before := 0.              // trials before the session
@@ -66,6 +67,9 @@ func newSmoothed(h history, odds float64) *smoothed {
 		}
 		if i > 0 && first {
 			sessions++
+		}
+		if first && !s.timed {
+			names = append(names, r.SessionName())
 		}
 		// Segments go on over the cuts of a long session, and the smoothed line with them.
 		if i > 0 && (first || r.Split != records[i-1].Split && r.Segment == nil) {
@@ -111,7 +115,10 @@ func newSmoothed(h history, odds float64) *smoothed {
 	if outputs > 1 {
 		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
 	}
-	if sessions > 1 {
+	switch {
+	case sessions > 1 && len(names) > 0 && len(names) <= maxNames:
+		notes = append(notes, fmt.Sprintf("%d sessions: %s", sessions, strings.Join(names, ", ")))
+	case sessions > 1:
 		notes = append(notes, fmt.Sprintf("%d sessions", sessions))
 	}
 	switch {
@@ -123,6 +130,9 @@ func newSmoothed(h history, odds float64) *smoothed {
 	s.note = strings.Join(notes, ", ")
 	return s
 }
+
+// maxNames is how many sessions a picture names.
+const maxNames = 8
 
 // percent is a probability to be read beside a line.
 func percent(p float64) string {
