@@ -46,8 +46,9 @@ the mean of each, and outliers in rings. If the run had levels, E[w] and the mem
 of the forward and the backward pass. Vertical lines are the changes that the
 records report, with their probabilities; the place of each is shaded, its interval
 of 95 %. Without times sessions stand one behind the other, on an axis of trials.
-Lines break between sessions, and with levels between the parts of a session that was cut. If a record has several revisions, plot
-draws the latest. With many keys, the data and the evidence.
+Lines break between sessions, and with levels between the parts of a session that was
+cut. If a record has several revisions, plot draws the latest. With many keys, the data
+and the evidence.
 
 --from, --to and --last draw a part of the records, and --alarm N the records about
 the N-th largest alarm.

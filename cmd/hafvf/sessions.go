@@ -28,9 +28,9 @@ approximation, for the probability --interval. Of vectors the columns are mean.0
 mean.1 and so on.
 
 If a change begins the segment, change_interval says where it is (95 %), as times, if
-there are some, and as positions in the session; change_probability says how probable a change there is,
-and evidence is its log Bayes factor in nats. outliers counts the observations that are
-more probably accidents than not.
+there are some, and as positions in the session; change_probability says how probable a
+change there is, and evidence is its log Bayes factor in nats. outliers counts the
+observations that are more probably accidents than not.
 
 If the run had levels, the segments are the stretches between the changes, mean is the
 average of the estimates, and sd, lower, upper and outliers are empty.
