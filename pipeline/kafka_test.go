@@ -306,6 +306,28 @@ func TestSessionsOfAPause(t *testing.T) {
 	}
 }
 
+// TestTrialsOfATopic: a topic that ends has sessions without times.
+func TestTrialsOfATopic(t *testing.T) {
+	b := fakeBus(t, 1, "out", "rejected")
+	for _, trial := range []int{3, 1, 2, 2} {
+		b.put(t, fmt.Sprintf(`{"key":"s","at":{"block":1},"time":%d,"x":%[1]d}`, trial))
+	}
+	expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: g, time_format: trial", "transform: smooth\nsession: {by: at.block}"))}.Execute(t.Context(), nil))(t)
+	var got []string
+	for _, line := range b.values(t, "out") {
+		r := decode[struct {
+			ID   string
+			Time any
+			X    float64
+		}](t, line)
+		got = append(got, fmt.Sprint(r.ID, r.Time, r.X))
+	}
+	equal(t, []string{"s/1/1<nil> 1", "s/1/2<nil> 2", "s/1/3<nil> 3"}, got)
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], "trial 2 of the session s/1 is there twice: in-0-2 has it already") {
+		t.Errorf("%q", rejected)
+	}
+}
+
 // revision is what a record says of the revision of its session.
 var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 

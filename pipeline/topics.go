@@ -12,6 +12,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/observe"
@@ -42,11 +43,12 @@ type topicSource struct{ config.Kafka }
 
 func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	t := topicSource{*k}
-	t.Lags = c.Transform == config.Smooth
+	timed := c.SessionOrder() == keyed.EventTime
+	t.Lags = timed && c.Transform == config.Smooth
 	if t.Registry != nil {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}
-	if c.Transform == config.Smooth || c.Order != config.Arrival && (c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
+	if timed && (c.Transform == config.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 		t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
 	}
 	if r := c.Runner; r.Name == config.Flink {

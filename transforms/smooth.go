@@ -169,9 +169,10 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 	ts := came
 	if a.cfg.untimed() {
 		key = string(keyed.GroupOf(key, o))
-		kept.Time = time.Time{}
-		if a.cfg.Order == keyed.Trials {
+		if kept.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
 			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
+		} else {
+			kept.Trial = 0
 		}
 	} else {
 		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() {

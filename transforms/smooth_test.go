@@ -130,6 +130,41 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
+// Sessions without times are those of a key and a name, in the order of arrival or of trials, whatever
+// the times of observations are.
+func TestSmoothWithoutTimes(t *testing.T) {
+	var in []given
+	for i, trial := range []int64{4, 2, 9, 2, 3, 1} {
+		o := keyed.Value(time.Time{}, fmt.Sprint("f:", i), float64(i))
+		o.Seq, o.Trial, o.Session = int64(i), trial, fmt.Sprint(i%2)
+		in = append(in, given{"k", o}, given{"l", keyed.Value(at(100*i), "", float64(i))})
+		in[len(in)-1].obs.Seq, in[len(in)-1].obs.Trial = int64(i), int64(i)
+	}
+	for order, want := range map[keyed.Order][]string{
+		keyed.Arrival: {"k/0/1 0 1", "k/0/2 2 1", "k/0/3 4 1", "k/1/1 1 1", "k/1/2 3 1", "k/1/3 5 1"},
+		keyed.Trials:  {"k/0/1 4 3", "k/0/2 0 3", "k/0/3 2 3", "k/1/1 5 1", "k/1/2 1 1"},
+	} {
+		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: segments.Filter, Order: order}}
+		c := runSmooth(t, cfg, in, nil)
+		var got []string
+		for _, s := range c.smoothed["k"] {
+			got = append(got, fmt.Sprint(s.ID, " ", s.X[0][0], " ", s.Session.Start.Trial))
+		}
+		slices.Sort(got)
+		same(t, got, want)
+		same(t, len(c.smoothed["l"]), 6)
+		if l := c.smoothed["l"][5]; !l.Time.IsZero() || l.ID != "l/6" || l.Session.N != 6 {
+			t.Errorf("%+v", l)
+		}
+		if order == keyed.Trials && (len(c.rejected) != 1 || c.rejected[0].Reason != "trial 2 of the session k/1 is there twice: f:1 has it already" || c.rejected[0].ID != "f:3") {
+			t.Errorf("%+v", c.rejected)
+		}
+		cfg.Gap = time.Second
+		_, err := keyed.NewSmoother(cfg.SmoothConfig)
+		expect.Error(t, err, fmt.Sprintf("gap goes by times, and the order %q has none", order))
+	}
+}
+
 // The records are what hafvf.Smooth says of the session.
 func TestSmoothedRecord(t *testing.T) {
 	var in []given
