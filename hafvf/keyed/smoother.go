@@ -60,7 +60,7 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 // each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
 // program with transform: smooth and prior: auto. As for Recommended, some families need more.
 func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
-	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Gap: gap, Max: DefaultMax}
+	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Order: EventTime, Gap: gap, Max: DefaultMax}
 }
 
 // DefaultMax is what zero stands for in SmoothConfig.Max.

@@ -68,8 +68,9 @@ func TestAvroIsTheJSON(t *testing.T) {
 			l.Interval, l.Events, l.Brief = true, true, brief
 			bank := expect.Get(cfg.NewBank())(t)
 			outputs := bank.Model().Outputs()
-			for _, smoother := range []bool{false, true} {
-				l.Segments, l.Passes, l.Revises = smoother, !smoother, smoother
+			for _, smoother := range []string{"passes", "segments", "trials"} {
+				l.Passes, l.Trials = smoother == "passes", smoother == "trials"
+				l.Segments, l.Revises = !l.Passes, !l.Passes
 				lines := populated(&l, outputs, Object)
 				for kind, schema := range map[string]string{"estimate": l.EstimateSchema(), "alert": l.AlertSchema(), "smoothed": l.SmoothedSchema()} {
 					expect.Same(t, inJSONOf(t, lines[kind]), readAvro(t, schema, lines[kind]), name, ", ", brief, ", ", kind)

@@ -72,6 +72,10 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	if l.Revises {
 		s.Revision = 1
 	}
+	if l.Trials {
+		trial := keyed.Point{Trial: 7}
+		s.Time, s.Session.Start, s.Session.End, s.Segment.Start = time.Time{}, trial, trial, trial
+	}
 	return map[string][]byte{
 		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", keyed.Told{Of: &told, Alert: told.Belief}, "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}

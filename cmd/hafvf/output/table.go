@@ -50,6 +50,7 @@ type cell struct {
 	column     int // −1 of an object or list
 	parts      []*cell
 	guarded    bool // texts may have an apostrophe against formulas
+	text, flag bool // what the form of a value does not tell from a number
 }
 
 // add adds a column by the rest of its path.
@@ -58,7 +59,8 @@ func (c *cell) add(path, rest string, column int) {
 	i := slices.IndexFunc(c.parts, func(p *cell) bool { return p.name == name })
 	if i < 0 {
 		i = len(c.parts)
-		c.parts = append(c.parts, &cell{name: name, path: strings.TrimSuffix(path, "."+below), column: -1, guarded: c.guarded})
+		at := strings.TrimSuffix(path, "."+below)
+		c.parts = append(c.parts, &cell{name: name, path: at, column: -1, guarded: c.guarded, text: slices.Contains(texts, at), flag: slices.Contains(flags, at)})
 	}
 	if !nested {
 		c.parts[i].column = column
@@ -106,7 +108,7 @@ func (c *cell) append(b []byte, fields []string) (_ []byte, some bool) {
 	return append(b, '}'), some
 }
 
-// texts and flags are columns whose values their form does not tell from numbers.
+// texts and flags are the columns of these.
 var (
 	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm"}
 	flags = []string{"change", "warm_up"}
@@ -116,9 +118,9 @@ func (c *cell) appendValue(b []byte, v string) (_ []byte, some bool) {
 	switch {
 	case v == "":
 		return append(b, "null"...), false
-	case slices.Contains(flags, c.path):
+	case c.flag:
 		return strconv.AppendBool(b, v == "true" || v == "1"), true
-	case slices.Contains(texts, c.path):
+	case c.text:
 		if c.guarded {
 			v = connectors.Unguarded(v)
 		}
