@@ -29,9 +29,9 @@
 //
 // Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
 // PCollection<KV<string, keyed.Smoothed>> in the global window and a
-// PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap. Each
-// of its observations comes out once, with the posterior given the whole session
-// and the evidence of a change before it. Where the configuration has no levels, a
+// PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap, unless
+// keyed.SmoothConfig.Order says that sessions have no times. Each of its observations comes out
+// once, with the posterior given the whole session and the evidence of a change before it. Where the configuration has no levels, a
 // segments.Segmenter finds segments, which also go on over the cuts of sessions longer
 // than keyed.SmoothConfig.Max.
 //

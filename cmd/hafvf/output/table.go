@@ -10,8 +10,8 @@ import (
 	"hafvf/connectors"
 )
 
-// tableOf is the format of a file that has records as rows, by its name. It reports false of JSON Lines.
-func tableOf(path string) (format connectors.Format, is bool) {
+// TableOf is the format of a table by the name of the file. It reports false of another file.
+func TableOf(path string) (format connectors.Format, is bool) {
 	ext := filepath.Ext(connectors.Unpacked(path))
 	for _, f := range connectors.Formats {
 		if f.Columns && slices.Contains(f.Extensions, ext) {
@@ -25,7 +25,7 @@ func tableOf(path string) (format connectors.Format, is bool) {
 // nil for lines.
 func open(path string) (in *connectors.Reader, object func(*connectors.Record), err error) {
 	src := connectors.Source{Format: connectors.JSONLines, Path: path}
-	if format, is := tableOf(path); is {
+	if format, is := TableOf(path); is {
 		src.Format = format.Name
 		if src.Values, _, err = connectors.Peek(src, 0); err != nil {
 			return nil, nil, err

@@ -151,9 +151,8 @@ type line struct {
 // key and time are known, it parses only those in full that wants asks for. A last line that is cut
 // off, as of a file that still grows, is left out.
 func each(ctx context.Context, path string, wants func(*line) bool, f func(connectors.Record, *line) error) (cut bool, err error) {
-	switch ext := filepath.Ext(connectors.Unpacked(path)); ext {
-	case ".csv", ".parquet":
-		return false, fmt.Errorf("%s: alerts and estimates are read from JSON Lines, not %s: let run write them, with alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}", path, ext[1:])
+	if table, is := output.TableOf(path); is {
+		return false, fmt.Errorf("%s: alerts and estimates are read from JSON Lines, not %s: let run write them, with alerts: {jsonl: {path: …}} and sink: {jsonl: {path: …}}", path, table.Name)
 	}
 	n := 0
 	var ends error

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -83,8 +82,8 @@ func (e NotSmoothed) Error() string {
 
 // Check says why out is no file for a table of results.
 func Check(results, out string, interval float64) error {
-	if _, err := formatOf(out); err != nil {
-		return err
+	if _, is := output.TableOf(out); !is {
+		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
 	}
 	if output.Reads(results, out) {
 		return fmt.Errorf("%s is what is read: give another file to write", out)
@@ -95,15 +94,6 @@ func Check(results, out string, interval float64) error {
 	return nil
 }
 
-func formatOf(out string) (string, error) {
-	for _, f := range connectors.Formats {
-		if f.Columns && filepath.Ext(connectors.Unpacked(out)) == f.Extensions[0] {
-			return f.Name, nil
-		}
-	}
-	return "", fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
-}
-
 // Write writes a row for every segment of the smoothed records of results to out, which
 // Check has passed and which appears complete or not at all. The rows have the central
 // interval of a segment's mean.
@@ -112,10 +102,7 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 	if err != nil {
 		return Tally{}, err
 	}
-	format, err := formatOf(out)
-	if err != nil {
-		return Tally{}, err
-	}
+	format, _ := output.TableOf(out)
 	var t Tally
 	outputs := 1
 	for i, s := range all {
@@ -131,7 +118,7 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 		}
 	}
 	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
-	sink := connectors.Sink{Format: format, Path: out}
+	sink := connectors.Sink{Format: format.Name, Path: out}
 	for _, c := range columns {
 		sink.Columns = append(sink.Columns, connectors.Column{Path: c.name, Kind: c.kind})
 	}
