@@ -45,7 +45,8 @@ type segment struct {
 	sums, counts []float64
 }
 
-// A place is the point of a record. It is not known of one between trials that are not there.
+// A place is the point of a record, if that is known: where trials are missing, records tell the points
+// of their session and segment alone.
 type place struct {
 	keyed.Point
 	known bool
@@ -59,7 +60,9 @@ func placeOf(r *output.Record) place {
 		return place{keyed.Point{Trial: s.Start.Trial + r.N - 1}, true}
 	case s.End != nil && r.N == s.N:
 		return place{s.End.Point, true}
-	case r.Segment != nil && r.Segment.Start != nil && (r.N == 1 || r.Change):
+	case r.N == 1:
+		return place{s.Start.Point, true}
+	case r.Segment != nil && r.Segment.Start != nil && r.Change:
 		return place{r.Segment.Start.Point, true}
 	}
 	return place{}
