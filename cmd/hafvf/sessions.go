@@ -23,9 +23,9 @@ SMOOTHED, which run has written as JSON Lines, CSV or Parquet. It has a row for 
 segment: key, session (its start), segment (its number in the session), start, end, n,
 mean, sd, lower and upper. Without times session is the values of session.by, and start
 and end are numbers of trials; where trials are missing, end is the last number before
-the next segment, or empty with levels. Lower and upper are the interval of the segment's mean under a normal
-approximation, for the probability --interval. Of vectors the columns are mean.0,
-mean.1 and so on.
+the next segment, and with levels both may be empty. Lower and upper are the interval of
+the segment's mean under a normal approximation, for the probability --interval. Of
+vectors the columns are mean.0, mean.1 and so on.
 
 If a change begins the segment, change_interval says where it is (95 %), as times, if
 there are some, and as positions in the session; change_probability says how probable a
