@@ -53,6 +53,12 @@ func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	return *f.cfg.Alarms, true
 }
 
+// Filter returns the settings of the filter; ok is false if the graph smooths.
+func (g *Graph) Filter() (c keyed.Config, ok bool) {
+	f, ok := g.transform.(filtering)
+	return f.cfg.Config, ok
+}
+
 // Groups reports whether the graph makes incidents of alarms.
 func (g *Graph) Groups() bool { return g.groups }
 

@@ -59,11 +59,12 @@ estimate, and the share of the past that still counts.`,
   hafvf states pump.yaml         show the states of the filters
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
-  hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions`,
+  hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
+  hafvf fit s.yaml --over top -o fit.csv  find the parameters of each key by its evidence`,
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
 	return cli.Run(root, args, stderr)
 }
 

@@ -66,6 +66,8 @@ type decoder struct {
 	// -1-i for what set[i] brought in.
 	at   map[string]int
 	errs []*KeyError
+	// around are the keys of the mapping that holds the mapping that is read.
+	around []key
 }
 
 // fail records a mistake at path, or at the nearest enclosing key that the
@@ -158,6 +160,10 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
 		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
 		if j < 0 {
+			if slices.ContainsFunc(d.around, func(x key) bool { return x.name == k.Value }) {
+				d.fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
+				return
+			}
 			d.fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
 			return
 		}
@@ -171,7 +177,10 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 		case is.none != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
 			is.none()
 		default:
+			around := d.around
+			d.around = keys
 			d.mapping(p, v, is.keys)
+			d.around = around
 			if is.single && v.Kind == yaml.MappingNode {
 				d.single(p, v, is.keys)
 			}

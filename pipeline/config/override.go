@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -8,6 +9,13 @@ import (
 
 	"hafvf/internal/message"
 )
+
+// index is that of an entry of a list in a path, as in levels[0].alpha.
+var index = regexp.MustCompile(`\[([0-9]+)\]`)
+
+// PathNames are the keys and indexes that a path of an override leads through: levels[0].alpha and
+// levels.0.alpha are the same.
+func PathNames(path string) []string { return strings.Split(index.ReplaceAllString(path, ".$1"), ".") }
 
 // override applies set[i], "a.b=c", to the tree. A key that is absent is added,
 // with the mappings above it; an index must exist.
@@ -25,7 +33,7 @@ func (d *decoder) override(root *yaml.Node, i int) {
 	}
 	mark(to, pos)
 
-	at, names := root, strings.Split(path, ".")
+	at, names := root, PathNames(path)
 	for depth, name := range names {
 		here := message.Printable(strings.Join(names[:depth], "."))
 		last := depth == len(names)-1

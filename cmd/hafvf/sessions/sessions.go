@@ -4,7 +4,6 @@ package sessions
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -85,8 +84,8 @@ func (e NotSmoothed) Error() string {
 
 // Check says why out is no file for a table of results.
 func Check(results, out string, interval float64) error {
-	if _, is := output.TableOf(out); !is {
-		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
+	if _, err := output.TableFormat(out); err != nil {
+		return err
 	}
 	if output.Reads(results, out) {
 		return fmt.Errorf("%s is what is read: give another file to write", out)
@@ -105,7 +104,6 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 	if err != nil {
 		return Tally{}, err
 	}
-	format, _ := output.TableOf(out)
 	var t Tally
 	outputs := 1
 	for i, s := range all {
@@ -120,25 +118,16 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 			outputs = max(outputs, len(g.mean))
 		}
 	}
-	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
-	sink := connectors.Sink{Format: format.Name, Path: out}
-	for _, c := range columns {
-		sink.Columns = append(sink.Columns, connectors.Column{Path: c.name, Kind: c.kind})
-	}
-	w, err := connectors.Create(sink)
-	if err != nil {
-		return t, err
-	}
-	defer w.Abort()
-	layout := timeLayout(all)
-	for _, s := range all {
-		for k, g := range s.segments {
-			if err := w.Write(appendRow(nil, columns, layout, row{s, k + 1, g})); err != nil {
-				return t, err
+	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), timeLayout(all), all[0].start.Time.IsZero())
+	return t, output.WriteTable(out, columns, func(yield func(row) bool) {
+		for _, s := range all {
+			for k, g := range s.segments {
+				if !yield(row{s, k + 1, g}) {
+					return
+				}
 			}
 		}
-	}
-	return t, w.Commit()
+	})
 }
 
 // read returns the sessions of results, by key and start: of several revisions of one the last.
@@ -238,20 +227,21 @@ type row struct {
 	*segment
 }
 
-// A column is one of the table. A cell that is nil, or not finite, is empty.
-type column struct {
-	name string
-	kind connectors.Kind
-	cell func(r row) any
-}
+type column = output.Column[row]
 
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
-// either side. Without times places are numbers of trials.
-func columnsOf(outputs int, z float64, untimed bool) []column {
-	session := column{"session", connectors.Time, func(r row) any { return r.session.start.Time }}
-	of, point := connectors.Time, func(p place) any { return p.Time }
+// either side, and times in that layout. Without times places are numbers of trials.
+func columnsOf(outputs int, z float64, layout string, untimed bool) []column {
+	instant := func(t *time.Time) any {
+		if t == nil {
+			return nil
+		}
+		return t.UTC().Format(layout)
+	}
+	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return instant(&r.session.start.Time) }}
+	of, point := connectors.Time, func(p place) any { return instant(&p.Time) }
 	if untimed {
-		session = column{"session", connectors.String, func(r row) any { return r.name }}
+		session = column{Name: "session", Kind: connectors.String, Cell: func(r row) any { return r.name }}
 		of, point = connectors.Number, func(p place) any {
 			if !p.known {
 				return nil
@@ -260,12 +250,12 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		}
 	}
 	all := []column{
-		{"key", connectors.String, func(r row) any { return r.key }},
+		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
 		session,
-		{"segment", connectors.Number, func(r row) any { return r.number }},
-		{"start", of, func(r row) any { return point(r.segment.start) }},
-		{"end", of, func(r row) any { return point(r.segment.end) }},
-		{"n", connectors.Number, func(r row) any { return r.segment.n }},
+		{Name: "segment", Kind: connectors.Number, Cell: func(r row) any { return r.number }},
+		{Name: "start", Kind: of, Cell: func(r row) any { return point(r.segment.start) }},
+		{Name: "end", Kind: of, Cell: func(r row) any { return point(r.segment.end) }},
+		{Name: "n", Kind: connectors.Number, Cell: func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
 		name string
@@ -281,11 +271,11 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			if outputs > 1 {
 				name = fmt.Sprintf("%s.%d", c.name, o)
 			}
-			all = append(all, column{name, connectors.Number, func(r row) any { return c.of(at(r.mean, o), at(r.sd, o)) }})
+			all = append(all, column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return c.of(at(r.mean, o), at(r.sd, o)) }})
 		}
 	}
 	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {
-		return column{name, kind, func(r row) any {
+		return column{Name: name, Kind: kind, Cell: func(r row) any {
 			if r.change == nil {
 				return nil
 			}
@@ -310,21 +300,13 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		ofInterval("to_n", connectors.Number, func(i *output.Interval) any { return i.ToN }),
 		ofChange("change_probability", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
 		ofChange("evidence", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Evidence) }),
-		column{"outliers", connectors.Number, func(r row) any {
+		column{Name: "outliers", Kind: connectors.Number, Cell: func(r row) any {
 			if r.outliers == nil {
 				return nil
 			}
 			return *r.outliers
 		}},
 	)
-}
-
-// instant is the cell of a time; nil has none.
-func instant(t *time.Time) any {
-	if t == nil {
-		return nil
-	}
-	return *t
 }
 
 // timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
@@ -366,26 +348,4 @@ func at(v []float64, i int) float64 {
 		return v[i]
 	}
 	return math.NaN()
-}
-
-// appendRow appends a row of JSON cells with a tab between two.
-func appendRow(b []byte, columns []column, layout string, r row) []byte {
-	for i, c := range columns {
-		if i > 0 {
-			b = append(b, '\t')
-		}
-		v := c.cell(r)
-		if f, ok := v.(float64); v == nil || ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			continue
-		}
-		if t, ok := v.(time.Time); ok {
-			v = t.UTC().Format(layout)
-		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			panic(err) // texts and finite numbers
-		}
-		b = append(b, text...)
-	}
-	return append(b, '\n')
 }

@@ -1,0 +1,233 @@
+package fit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hafvf/cmd/hafvf/output"
+	"hafvf/connectors"
+	"hafvf/hafvf/likelihood"
+	"hafvf/internal/message"
+)
+
+// A Table has a row for each key, and before them one for all keys if they were fitted together.
+type Table struct {
+	paths   []string
+	rows    []row
+	earlier *Earlier // nil without one
+}
+
+type row struct {
+	key                          string // empty for all together
+	trials                       int
+	maximum                      *likelihood.Maximum // nil for a key of a pooled fit
+	evidence, aic, bic, standing float64
+}
+
+// figures are those by which fits are compared; NaN where a row has none.
+type figures struct {
+	trials             int
+	evidence, aic, bic float64
+}
+
+func (r row) figures() figures { return figures{r.trials, r.evidence, r.aic, r.bic} }
+
+func (f figures) and(g figures) figures {
+	return figures{f.trials + g.trials, f.evidence + g.evidence, f.aic + g.aic, f.bic + g.bic}
+}
+
+// Write writes the table to a file, CSV or Parquet.
+func (t *Table) Write(path string) error {
+	type column = output.Column[row]
+	number := func(name string, cell func(r row) float64) column {
+		return column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return cell(r) }}
+	}
+	columns := []column{
+		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
+		number("trials", func(r row) float64 { return float64(r.trials) }),
+	}
+	for i, path := range t.paths {
+		of := func(name string, values func(m *likelihood.Maximum) []float64) {
+			columns = append(columns, number(name, func(r row) float64 {
+				if r.maximum == nil {
+					return math.NaN()
+				}
+				return values(r.maximum)[i]
+			}))
+		}
+		of(path, func(m *likelihood.Maximum) []float64 { return m.At })
+		of(path+"_lower", func(m *likelihood.Maximum) []float64 { return m.Lower })
+		of(path+"_upper", func(m *likelihood.Maximum) []float64 { return m.Upper })
+	}
+	columns = append(columns,
+		number("log_evidence", func(r row) float64 { return r.evidence }),
+		number("aic", func(r row) float64 { return r.aic }),
+		number("bic", func(r row) float64 { return r.bic }),
+		number("default_log_evidence", func(r row) float64 { return r.standing }),
+		column{Name: "converged", Kind: connectors.String, Cell: func(r row) any {
+			if r.maximum == nil {
+				return nil
+			}
+			return r.maximum.Outcome
+		}})
+	if e := t.earlier; e != nil {
+		columns = append(columns,
+			number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }),
+			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
+			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
+	}
+	return output.WriteTable(path, columns, slices.Values(t.rows))
+}
+
+// Tally says how many rows of keys there are, and how many maxima are at a bound or were not found.
+func (t *Table) Tally() string {
+	keys, bound, failed := 0, 0, 0
+	for _, r := range t.rows {
+		if r.key != "" {
+			keys++
+		}
+		if r.maximum == nil {
+			continue
+		}
+		switch r.maximum.Outcome {
+		case likelihood.AtBound:
+			bound++
+		case likelihood.Failed:
+			failed++
+		}
+	}
+	text := message.Count(keys, "key", "keys")
+	if bound > 0 {
+		text += fmt.Sprintf("; %s at a bound or on a ridge, whose interval is open there", message.Count(bound, "maximum", "maxima"))
+	}
+	if failed > 0 {
+		text += fmt.Sprintf("; %s not found", message.Count(failed, "maximum", "maxima"))
+	}
+	return text
+}
+
+// An Earlier is the table of an earlier fit.
+type Earlier struct {
+	path  string
+	keys  map[string]figures
+	total figures // of the pooled row, or the sums
+}
+
+// of are the figures of a key; without one those of all.
+func (e *Earlier) of(key string) figures {
+	if key == "" {
+		return e.total
+	}
+	return e.keys[key]
+}
+
+// ReadEarlier reads the table of an earlier fit. An error is one of usage.
+func ReadEarlier(path string) (*Earlier, error) {
+	format, err := output.TableFormat(path)
+	if err != nil {
+		return nil, err
+	}
+	rd, err := connectors.Open(connectors.Source{Format: format, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}})
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	e := &Earlier{path: path, keys: map[string]figures{}}
+	pooled := false
+	for {
+		r, err := rd.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && r.Reason != "" {
+			err = fmt.Errorf("%s, line %d: %s", path, r.Position, r.Reason)
+		}
+		if err != nil {
+			return nil, err
+		}
+		var v [4]float64
+		for i := range v {
+			v[i] = math.NaN()
+			text := r.Fields[2+i]
+			if text == "" && i > 0 {
+				continue
+			}
+			if v[i], err = strconv.ParseFloat(text, 64); err != nil {
+				return nil, fmt.Errorf("%s, line %d: %s is no number: a table that fit has written is needed", path, r.Position, message.Quote(text))
+			}
+		}
+		is := figures{int(v[0]), v[1], v[2], v[3]}
+		if r.Fields[0] == "" {
+			e.total, pooled = is, true
+			continue
+		}
+		e.keys[r.Fields[0]] = is
+	}
+	if !pooled {
+		e.total = figures{}
+		for _, name := range slices.Sorted(maps.Keys(e.keys)) {
+			e.total = e.total.and(e.keys[name])
+		}
+	}
+	return e, nil
+}
+
+// Compare says why the fit is not of the same keys and trials as an earlier one, which is compared
+// with it otherwise.
+func (f *Fit) Compare(e *Earlier) error {
+	for _, k := range f.all {
+		was, ok := e.keys[k.name]
+		if !ok {
+			return fmt.Errorf("--against: %s has no key %s: two fits are compared on the same keys and trials", e.path, message.Printable(k.name))
+		}
+		if was.trials != k.trials {
+			return fmt.Errorf("--against: %s has %d trials of the key %s, and the data %d: two fits are compared on the same keys and trials", e.path, was.trials, message.Printable(k.name), k.trials)
+		}
+	}
+	if n := len(e.keys); n != len(f.all) {
+		return fmt.Errorf("--against: %s has %s, and the data %d: two fits are compared on the same keys and trials", e.path, message.Count(n, "key", "keys"), len(f.all))
+	}
+	return nil
+}
+
+// Against adds the columns of an earlier fit, and returns the comparison in words.
+func (t *Table) Against(e *Earlier) string {
+	t.earlier = e
+	keys, total := t.rows, t.rows[0].figures()
+	for _, r := range t.rows[1:] {
+		total = total.and(r.figures())
+	}
+	if t.rows[0].key == "" {
+		keys, total = t.rows[1:], t.rows[0].figures()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "against %s       sum   this better   the other\n", e.path)
+	line := func(name string, sign float64, of func(figures) float64) {
+		better, worse, none := 0, 0, false
+		for _, r := range keys {
+			d := sign * (of(r.figures()) - of(e.of(r.key)))
+			none = none || math.IsNaN(d)
+			if d > 0 {
+				better++
+			}
+			if d < 0 {
+				worse++
+			}
+		}
+		fmt.Fprintf(&b, "  %-12s %+10.2f", name, of(total)-of(e.total))
+		if !none {
+			fmt.Fprintf(&b, "   %s   %s", message.Count(better, "key", "keys"), message.Count(worse, "key", "keys"))
+		}
+		b.WriteByte('\n')
+	}
+	line("log evidence", 1, func(f figures) float64 { return f.evidence })
+	line("AIC", -1, func(f figures) float64 { return f.aic })
+	line("BIC", -1, func(f figures) float64 { return f.bic })
+	return b.String()
+}

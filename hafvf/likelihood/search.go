@@ -1,0 +1,258 @@
+package likelihood
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/optimize"
+)
+
+// A peak is where a search has ended.
+type peak struct {
+	at       []float64
+	evidence float64
+	ended    bool // by itself
+}
+
+// An axis is one along which a search takes its steps, between bounds.
+type axis struct {
+	lo, hi float64
+	of     func(at []float64) float64
+	put    func(at []float64, u float64) // of all axes, in their order
+	// open says what has no bound on either side where the axis is at its lower bound: parameters
+	// whose lower side is open, and whose upper side is. At the upper bound it is the other way.
+	below, above []int
+}
+
+// axes are those of the search in which a parameter is held; none is where held is negative.
+func (p Problem) axes(held int, value float64) (all []axis) {
+	free := make([]bool, len(p.Parameters))
+	for j := range free {
+		free[j] = j != held
+	}
+	for _, pair := range p.Pairs {
+		a, b := pair[0], pair[1]
+		switch {
+		case free[a] && free[b]:
+			all = append(all,
+				axis{logit(leastMean), logit(mostMean),
+					func(at []float64) float64 { return logit(at[a] / (at[a] + at[b])) },
+					func(at []float64, u float64) { at[a] = expit(u) }, []int{a}, []int{b}},
+				axis{math.Log(leastSum), math.Log(mostSum),
+					func(at []float64) float64 { return math.Log(at[a] + at[b]) },
+					func(at []float64, u float64) { at[a], at[b] = at[a]*math.Exp(u), (1-at[a])*math.Exp(u) }, []int{a, b}, nil})
+			free[a], free[b] = false, false
+		default:
+			j := b
+			if free[a] {
+				j = a
+			}
+			ratio := mostMean / leastMean
+			all = append(all, axis{math.Log(math.Max(value/ratio, leastSum-value)), math.Log(math.Min(value*ratio, mostSum-value)),
+				func(at []float64) float64 { return math.Log(at[j]) }, func(at []float64, u float64) { at[j] = math.Exp(u) }, nil, nil})
+			free[j] = false
+		}
+	}
+	for j, q := range p.Parameters {
+		if free[j] {
+			all = append(all, axis{q.to(q.Lower), q.to(q.Upper),
+				func(at []float64) float64 { return q.to(at[j]) }, func(at []float64, u float64) { at[j] = q.from(u) }, []int{j}, nil})
+		}
+	}
+	return all
+}
+
+// A climb is a search along axes. Its pace is the length of the first steps; it ends when so many
+// rounds have not gained the tolerance.
+type climb struct {
+	pace, tolerance float64
+	rounds          int
+}
+
+// from climbs from a place.
+func (c climb) from(p Problem, held int, value float64, place []float64) peak {
+	axes := p.axes(held, value)
+	at := slices.Clone(place)
+	if held >= 0 {
+		at[held] = value
+	}
+	evidence := func(u []float64) (nats float64, outside float64) {
+		for i, a := range axes {
+			in := clamp(u[i], a.lo, a.hi)
+			outside += (u[i] - in) * (u[i] - in)
+			a.put(at, in)
+		}
+		return p.Evidence(at), outside
+	}
+	start := make([]float64, len(axes))
+	for i, a := range axes {
+		start[i] = clamp(a.of(at), a.lo, a.hi)
+	}
+	if len(axes) == 0 {
+		return peak{at, p.Evidence(at), true}
+	}
+	const none = 1e300 // in place of an infinity, which a simplex cannot compare with another
+	found, _ := optimize.Minimize(optimize.Problem{Func: func(u []float64) float64 {
+		nats, outside := evidence(u)
+		if !(nats > -none) {
+			return none
+		}
+		return outside - nats
+	}}, start, &optimize.Settings{
+		FuncEvaluations: 400 * len(axes),
+		Converger:       &optimize.FunctionConverge{Absolute: c.tolerance, Iterations: c.rounds * (1 + len(axes))},
+	}, &optimize.NelderMead{SimplexSize: c.pace})
+	nats, _ := evidence(found.X)
+	return peak{at, nats, found.Status == optimize.FunctionConvergence}
+}
+
+// search climbs from the starts, and from two places beside them.
+func (p Problem) search() (best peak) {
+	place := make([]float64, len(p.Parameters))
+	for j, q := range p.Parameters {
+		place[j] = q.Start
+	}
+	axes := p.axes(-1, 0)
+	for k := range 3 {
+		at := slices.Clone(place)
+		for i, a := range axes {
+			step := 2.
+			if k == 2 && i%2 == 0 {
+				step = -2
+			}
+			if k == 0 {
+				step = 0
+			}
+			margin := math.Min(.5, (a.hi-a.lo)/4)
+			if u := a.of(place) + step; k == 0 {
+				a.put(at, clamp(u, a.lo, a.hi))
+			} else {
+				a.put(at, clamp(u, a.lo+margin, a.hi-margin))
+			}
+		}
+		if found := (climb{.5, 1e-4, 5}).from(p, -1, 0, at); k == 0 || found.evidence > best.evidence {
+			best = found
+		}
+	}
+	return p.settle(best)
+}
+
+// settle climbs the last steps, and onto a bound that is near and not lower.
+func (p Problem) settle(best peak) peak {
+	const near = .2
+	if found := (climb{.1, 1e-5, 5}).from(p, -1, 0, best.at); found.evidence >= best.evidence {
+		best = found
+	}
+	axes := p.axes(-1, 0)
+	for i, a := range axes {
+		for _, bound := range []float64{a.lo, a.hi} {
+			if math.Abs(a.of(best.at)-bound) > near {
+				continue
+			}
+			at := slices.Clone(best.at)
+			for k, other := range axes {
+				u := other.of(best.at)
+				if k == i {
+					u = bound
+				}
+				other.put(at, u)
+			}
+			if nats := p.Evidence(at); nats >= best.evidence {
+				best.at, best.evidence = at, nats
+			}
+		}
+	}
+	return best
+}
+
+// intervals are those of the profile likelihood about a peak. If a profile rises above the peak, that
+// place is returned in their stead.
+func (p Problem) intervals(best peak) (lower, upper []float64, above *peak) {
+	n := len(p.Parameters)
+	lower, upper = make([]float64, n), make([]float64, n)
+	for _, a := range p.axes(-1, 0) {
+		const same = 1e-9
+		below, over := a.below, a.above
+		switch u := a.of(best.at); {
+		case u > a.hi-same:
+			below, over = over, below
+		case u > a.lo+same:
+			continue
+		}
+		for _, j := range below {
+			lower[j] = math.NaN()
+		}
+		for _, j := range over {
+			upper[j] = math.NaN()
+		}
+	}
+	for j, q := range p.Parameters {
+		for _, side := range []struct {
+			end   *float64
+			bound float64
+		}{{&lower[j], q.Lower}, {&upper[j], q.Upper}} {
+			if math.IsNaN(*side.end) {
+				continue
+			}
+			if *side.end, above = p.end(best, j, side.bound); above != nil {
+				return lower, upper, above
+			}
+		}
+	}
+	return lower, upper, nil
+}
+
+// end is where the profile of parameter j is Fall below the peak, on the side of a bound; NaN if it
+// does not fall as far.
+func (p Problem) end(best peak, j int, bound float64) (value float64, above *peak) {
+	const (
+		first    = .1  // step
+		exact    = .01 // nats
+		rises    = .01 // nats
+		shortest = 1e-6
+	)
+	q := p.Parameters[j]
+	warm := best.at
+	// depth is the root of the fall, which is straight where the profile is a parabola.
+	depth := func(u float64) float64 {
+		found := climb{.2, 1e-3, 3}.from(p, j, q.from(u), warm)
+		if found.evidence > best.evidence+rises {
+			above = &found
+		}
+		return math.Sqrt(math.Max(0, best.evidence-found.evidence))
+	}
+	goal := math.Sqrt(Fall)
+	near, to := q.to(best.at[j]), q.to(bound)
+	far, nearDepth, farDepth := near, 0., 0.
+	for step := first; farDepth < goal; step *= 2 {
+		if far == to {
+			return math.NaN(), nil
+		}
+		near, nearDepth = far, farDepth
+		if far += math.Copysign(step, to-near); math.Abs(far-near) > math.Abs(to-near) {
+			far = to
+		}
+		if farDepth = depth(far); above != nil {
+			return 0, above
+		}
+	}
+	for math.Abs(far-near) > shortest {
+		share := .5
+		if d := farDepth - nearDepth; d > 0 && !math.IsInf(d, 0) {
+			share = clamp((goal-nearDepth)/d, .05, .95)
+		}
+		u := near + share*(far-near)
+		d := depth(u)
+		switch {
+		case above != nil:
+			return 0, above
+		case math.Abs(d*d-Fall) < exact:
+			return q.from(u), nil
+		case d < goal:
+			near, nearDepth = u, d
+		default:
+			far, farDepth = u, d
+		}
+	}
+	return q.from(near), nil
+}
