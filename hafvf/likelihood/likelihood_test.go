@@ -9,16 +9,62 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// tosses are of coins whose chance turns over every so many of them.
-func tosses(seed uint64, n, every int) (all [][]float64) {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	for t := range n {
-		p := .85
-		if t/every%2 == 1 {
-			p = .15
+// near fails unless got is near to want; NaN is near to NaN.
+func near(t *testing.T, got, want, by float64, what string) {
+	t.Helper()
+	if !(math.Abs(got-want) <= by) && !(math.IsNaN(got) && math.IsNaN(want)) {
+		t.Errorf("%s: %g, want %g", what, got, want)
+	}
+}
+
+// Of a parabola the interval of the profile is known: 1.96 standard deviations on either side,
+// whatever the correlation.
+func TestParabola(t *testing.T) {
+	const rho, sd = .9, .02
+	m := Problem{Parameters: []Parameter{NewParameter(0, Real), NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
+		x, y := (at[0]-250)/sd, math.Log(at[1]/40)
+		return 7 - (x*x-2*rho*x*y+y*y)/2/(1-rho*rho)
+	}}.Maximise()
+	width := math.Sqrt(2 * Fall)
+	expect.Same(t, Converged, m.Outcome)
+	near(t, m.Evidence, 7, 1e-3, "evidence")
+	near(t, m.At[0], 250, .02*sd, "the maximum")
+	near(t, m.Lower[0], 250-width*sd, .02*sd, "lower")
+	near(t, m.Upper[0], 250+width*sd, .02*sd, "upper")
+	near(t, math.Log(m.Lower[1]/40), -width, .02, "lower of the other")
+	near(t, math.Log(m.Upper[1]/40), width, .02, "upper of the other")
+}
+
+// A profile that rises above the first maximum is climbed.
+func TestJump(t *testing.T) {
+	m := Problem{Parameters: []Parameter{NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
+		u := math.Log(at[0])
+		if u > .6 && u < 1.4 {
+			return 3 - 200*(u-1)*(u-1)
 		}
+		return -u * u
+	}}.Maximise()
+	near(t, math.Log(m.At[0]), 1, .01, "the maximum")
+	near(t, m.Evidence, 3, .01, "evidence")
+}
+
+// A share that wants to be 1 is at a bound, and there is no evidence where all is impossible.
+func TestOutcomes(t *testing.T) {
+	m := Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(at []float64) float64 { return 10 * at[0] }}.Maximise()
+	expect.Same(t, AtBound, m.Outcome)
+	expect.Same(t, []float64{1}, m.At)
+	near(t, m.Lower[0], 1-Fall/10, .01, "lower")
+	near(t, m.Upper[0], math.NaN(), 0, "upper")
+	m = Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(at []float64) float64 { return math.Inf(-1) }}.Maximise()
+	expect.Same(t, Failed, m.Outcome)
+}
+
+// tosses are of a coin whose chance turns over every so many of them.
+func tosses(seed uint64, every int) (all [][]float64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for t := range 300 {
 		x := 0.
-		if rng.Float64() < p {
+		if (rng.Float64() < .85) == (t/every%2 == 0) {
 			x = 1
 		}
 		all = append(all, []float64{x})
@@ -26,40 +72,53 @@ func tosses(seed uint64, n, every int) (all [][]float64) {
 	return all
 }
 
-// ofLevel is the evidence of tosses by the α and β of the only level.
-func ofLevel(all [][]float64, calls *int) func(at []float64) float64 {
-	return func(at []float64) (nats float64) {
-		*calls++
-		f, err := hafvf.Config{Family: "bernoulli", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: at[0], Beta: at[1]}}, Top: 1}}.Filter()
-		if err != nil {
-			return math.Inf(-1)
-		}
+// ofLevel is the problem of tosses, by the α and β of the only level.
+func ofLevel(all [][]float64) Problem {
+	return Problem{Parameters: []Parameter{NewShape(.9), NewShape(.1)}, Pairs: [][2]int{{0, 1}}, Evidence: func(at []float64) (nats float64) {
+		f := hafvf.NewFilter(bernoulli, []hafvf.Beta{{Alpha: at[0], Beta: at[1]}}, 1)
 		s := f.NewState()
 		for _, x := range all {
 			nats += f.Update(s, x).LogPredictive
 		}
 		return nats
-	}
+	}}
 }
 
-func TestTry(t *testing.T) {
-	for seed := range uint64(8) {
-		calls := 0
-		p := Problem{Parameters: []Parameter{NewShape(.9), NewShape(.1)}, Pairs: [][2]int{{0, 1}}, Evidence: ofLevel(tosses(seed, 300, 40), &calls)}
+var bernoulli = func() hafvf.Model {
+	f, err := hafvf.Config{Family: "bernoulli"}.Filter()
+	if err != nil {
+		panic(err)
+	}
+	return f.Model()
+}()
+
+// No place of a grid has more evidence than the maximum, be it inside or on the ridge of large sums,
+// where the upper sides of both intervals are open. The profile at an end of an interval, from a grid
+// of its own, is 1.92 nats below.
+func TestGrid(t *testing.T) {
+	for _, seed := range []uint64{0, 1} {
+		p := ofLevel(tosses(seed, 40))
 		m := p.Maximise()
-		n := calls
 		best := math.Inf(-1)
-		var g [2]float64
-		for mu := -3.; mu <= 6; mu += .25 {
-			for c := -2.; c <= 6.9; c += .25 {
-				a := expit(mu) * math.Exp(c)
-				b := math.Exp(c) - a
-				if e := p.Evidence([]float64{a, b}); e > best {
-					best, g = e, [2]float64{a, b}
-				}
+		for mean := 0.; mean <= 4; mean += .5 {
+			for sum := -2.; sum <= 7; sum += .5 {
+				c := math.Min(math.Exp(sum), mostSum)
+				best = math.Max(best, p.Evidence([]float64{expit(mean) * c, (1 - expit(mean)) * c}))
 			}
 		}
-		t.Log(seed, n, m, m.At[0]/(m.At[0]+m.At[1]), m.At[0]+m.At[1], "grid", best, g)
+		if m.Evidence < best {
+			t.Errorf("seed %d: evidence %g, on a grid %g", seed, m.Evidence, best)
+		}
+		expect.Same(t, AtBound, m.Outcome, seed)
+		near(t, m.Upper[0]+m.Upper[1], math.NaN(), 0, "upper")
+		profile := math.Inf(-1)
+		for beta := -6.; beta < 6; beta += .1 {
+			profile = math.Max(profile, p.Evidence([]float64{m.Lower[0], math.Exp(beta)}))
+		}
+		near(t, m.Evidence-profile, Fall, .05, "the fall")
+		if seed == 1 {
+			near(t, m.At[0]+m.At[1], mostSum, 1e-6, "the sum")
+			expect.Same(t, m.At, p.Maximise().At, "once more")
+		}
 	}
-	_ = expect.OK
 }

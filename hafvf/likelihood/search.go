@@ -19,8 +19,8 @@ type axis struct {
 	lo, hi float64
 	of     func(at []float64) float64
 	put    func(at []float64, u float64) // of all axes, in their order
-	// open says what has no bound on either side where the axis is at its lower bound: parameters
-	// whose lower side is open, and whose upper side is. At the upper bound it is the other way.
+	// Where the axis is at its lower bound, the lower sides of the intervals of below are open, and
+	// the upper sides of above. At its upper bound it is the other way.
 	below, above []int
 }
 
@@ -62,7 +62,7 @@ func (p Problem) axes(held int, value float64) (all []axis) {
 	return all
 }
 
-// A climb is a search along axes. Its pace is the length of the first steps; it ends when so many
+// A climb is a search along axes. Its pace is the length of the first steps, at most; it ends when so many
 // rounds have not gained the tolerance.
 type climb struct {
 	pace, tolerance float64
@@ -92,16 +92,31 @@ func (c climb) from(p Problem, held int, value float64, place []float64) peak {
 		return peak{at, p.Evidence(at), true}
 	}
 	const none = 1e300 // in place of an infinity, which a simplex cannot compare with another
-	found, _ := optimize.Minimize(optimize.Problem{Func: func(u []float64) float64 {
+	loss := func(u []float64) float64 {
 		nats, outside := evidence(u)
 		if !(nats > -none) {
 			return none
 		}
 		return outside - nats
-	}}, start, &optimize.Settings{
+	}
+	// The first steps are shorter where the evidence falls by much more than a few nats.
+	const deep, shortest = 4, 1e-8
+	vertices, values := [][]float64{start}, []float64{loss(start)}
+	for i := range axes {
+		u := slices.Clone(start)
+		for step := c.pace; ; step /= 4 {
+			u[i] = start[i] + step
+			if v := loss(u); v <= values[0]+deep || step < shortest {
+				vertices, values = append(vertices, u), append(values, v)
+				break
+			}
+		}
+	}
+	found, _ := optimize.Minimize(optimize.Problem{Func: loss}, start, &optimize.Settings{
+		InitValues:      &optimize.Location{F: values[0]},
 		FuncEvaluations: 400 * len(axes),
 		Converger:       &optimize.FunctionConverge{Absolute: c.tolerance, Iterations: c.rounds * (1 + len(axes))},
-	}, &optimize.NelderMead{SimplexSize: c.pace})
+	}, &optimize.NelderMead{InitialVertices: vertices, InitialValues: values})
 	nats, _ := evidence(found.X)
 	return peak{at, nats, found.Status == optimize.FunctionConvergence}
 }
@@ -130,7 +145,7 @@ func (p Problem) search() (best peak) {
 				a.put(at, clamp(u, a.lo+margin, a.hi-margin))
 			}
 		}
-		if found := (climb{.5, 1e-4, 5}).from(p, -1, 0, at); k == 0 || found.evidence > best.evidence {
+		if found := (climb{.5, 1e-2, 5}).from(p, -1, 0, at); k == 0 || found.evidence > best.evidence {
 			best = found
 		}
 	}
@@ -202,8 +217,21 @@ func (p Problem) intervals(best peak) (lower, upper []float64, above *peak) {
 	return lower, upper, nil
 }
 
+// cut reports whether a place is at the bounds of the pair that has parameter j: the profile of j falls
+// there because the other one cannot follow.
+func (p Problem) cut(j int, at []float64) bool {
+	const near = .02 // to which a search comes
+	for _, pair := range p.Pairs {
+		if a, b := at[pair[0]], at[pair[1]]; slices.Contains(pair[:], j) {
+			least, most := math.Min(a, b)/(a+b), a+b
+			return most > mostSum*(1-near) || most < leastSum*(1+near) || least < leastMean*(1+near)
+		}
+	}
+	return false
+}
+
 // end is where the profile of parameter j is Fall below the peak, on the side of a bound; NaN if it
-// does not fall as far.
+// does not fall as far before a bound.
 func (p Problem) end(best peak, j int, bound float64) (value float64, above *peak) {
 	const (
 		first    = .1  // step
@@ -212,10 +240,16 @@ func (p Problem) end(best peak, j int, bound float64) (value float64, above *pea
 		shortest = 1e-6
 	)
 	q := p.Parameters[j]
-	warm := best.at
+	warm := slices.Clone(best.at)
 	// depth is the root of the fall, which is straight where the profile is a parabola.
 	depth := func(u float64) float64 {
+		for _, pair := range p.Pairs { // along a ridge the mean stays
+			if k := slices.Index(pair[:], j); k >= 0 {
+				warm[pair[1-k]] *= q.from(u) / warm[j]
+			}
+		}
 		found := climb{.2, 1e-3, 3}.from(p, j, q.from(u), warm)
+		copy(warm, found.at)
 		if found.evidence > best.evidence+rises {
 			above = &found
 		}
@@ -236,23 +270,28 @@ func (p Problem) end(best peak, j int, bound float64) (value float64, above *pea
 			return 0, above
 		}
 	}
+	u := far
 	for math.Abs(far-near) > shortest {
 		share := .5
 		if d := farDepth - nearDepth; d > 0 && !math.IsInf(d, 0) {
 			share = clamp((goal-nearDepth)/d, .05, .95)
 		}
-		u := near + share*(far-near)
+		u = near + share*(far-near)
 		d := depth(u)
-		switch {
-		case above != nil:
+		if above != nil {
 			return 0, above
-		case math.Abs(d*d-Fall) < exact:
-			return q.from(u), nil
-		case d < goal:
+		}
+		if math.Abs(d*d-Fall) < exact {
+			break
+		}
+		if d < goal {
 			near, nearDepth = u, d
-		default:
+		} else {
 			far, farDepth = u, d
 		}
 	}
-	return q.from(near), nil
+	if p.cut(j, warm) {
+		return math.NaN(), nil
+	}
+	return q.from(u), nil
 }
