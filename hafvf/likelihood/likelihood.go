@@ -63,9 +63,9 @@ func (p Parameter) to(v float64) float64 {
 func (p Parameter) from(u float64) float64 {
 	switch {
 	case p.Scale == Real:
-		return math.Sinh(u)
+		return clamp(math.Sinh(u), p.Lower, p.Upper)
 	case p.Scale == Positive:
-		return math.Exp(u)
+		return clamp(math.Exp(u), p.Lower, p.Upper)
 	case u <= p.to(0):
 		return 0
 	case u >= p.to(1):

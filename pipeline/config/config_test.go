@@ -264,6 +264,9 @@ func TestParseErrors(t *testing.T) {
 		{"unknown key far from all", with("foobar: 1"), []string{
 			`pump.yaml:3: foobar: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`,
 		}},
+		{"a key beside its place", "source: {jsonl: {path: a}}\nmodel:\n  family: normal\n  levels: []\n", []string{
+			`pump.yaml:4: model.levels: unknown key; levels stands beside model, not in it`,
+		}},
 		{"unknown key in a level", with("levels:", "  - {alpha: 1, bta: 1}"), []string{
 			`pump.yaml:4: levels.0.bta: unknown key; did you mean "beta"?`,
 			`pump.yaml:4: levels.0.beta: missing; it is required`,
@@ -553,6 +556,7 @@ func TestParseOverrides(t *testing.T) {
 		{"the last wins", []string{"top=0.9", "top=0.8"}, func(c *Config) any { return c.Top }, 0.8},
 		{"empty list", []string{"levels=[]"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{}},
 		{"entry", []string{"levels.0.alpha=9"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 9, Beta: 1}}},
+		{"entry in brackets", []string{"levels[0].alpha=9"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 9, Beta: 1}}},
 		{"whole entry", []string{"levels.0={alpha: 2, beta: 3}"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 3}}},
 		{"of an override", []string{"levels=[{alpha: 2, beta: 3}]", "levels.0.beta=4"}, func(c *Config) any { return c.Levels }, []hafvf.Beta{{Alpha: 2, Beta: 4}}},
 		{"absent mapping", []string{"dead_letter.jsonl.path=out.jsonl"}, func(c *Config) any { return c.DeadLetter }, &Sink{File: &File{"jsonl", "out.jsonl"}}},

@@ -207,7 +207,7 @@ func (t *Table) Against(e *Earlier) string {
 		keys, total = t.rows[1:], t.rows[0].figures()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "against %s       sum   this better   the other\n", e.path)
+	fmt.Fprintf(&b, "this fit less %s, in sum; and for how many keys each is better\n", e.path)
 	line := func(name string, sign float64, of func(figures) float64) {
 		better, worse, none := 0, 0, false
 		for _, r := range keys {
@@ -222,7 +222,7 @@ func (t *Table) Against(e *Earlier) string {
 		}
 		fmt.Fprintf(&b, "  %-12s %+10.2f", name, of(total)-of(e.total))
 		if !none {
-			fmt.Fprintf(&b, "   %s   %s", message.Count(better, "key", "keys"), message.Count(worse, "key", "keys"))
+			fmt.Fprintf(&b, "   this for %d of %s, %s for %d", better, message.Count(len(keys), "key", "keys"), e.path, worse)
 		}
 		b.WriteByte('\n')
 	}
