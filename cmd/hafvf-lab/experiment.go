@@ -43,14 +43,14 @@ not hold where at most one in ten does.`,
 			for _, e := range experiment.All {
 				names = append(names, e.Name)
 			}
-			names = append(names, "sgd")
+			names = append(names, "sgd", "recovery")
 			return cli.Usage(fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names)))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().Uint32Var(&seed, "seed", 1, "of the first simulation, which the figure shows, as `SEED`")
 	cmd.PersistentFlags().StringVar(&out, "out", ".", "the folder for the files, `DIR`; it is made if it does not exist")
-	cmd.AddCommand(sgdCommand(&seed, &out))
+	cmd.AddCommand(sgdCommand(&seed, &out), recoveryCommand(&seed))
 	for _, e := range experiment.All {
 		cmd.AddCommand(&cobra.Command{
 			Use:   e.Name,
@@ -118,6 +118,31 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&e.Quick, "quick", false, "100 trials per subject in place of 500, and 3000 iterations in place of 10000")
 	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "the folder of the finished parts until all are finished, `DIR`; by default sgd.checkpoint next to the files")
+	return cmd
+}
+
+// recoveryCommand is no experiment of the paper: it says what a fit can find.
+func recoveryCommand(seed *uint32) *cobra.Command {
+	var r experiment.Recovery
+	cmd := &cobra.Command{
+		Use:   "recovery",
+		Short: experiment.RecoveryShort,
+		Long:  experiment.RecoveryLong,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.Subjects < 1 || r.Trials < 1 {
+				return cli.Usage(errors.New("--subjects and --trials: give at least 1"))
+			}
+			r.Seed = uint64(*seed)
+			table, err := r.Run(cmd.Context(), reportProgress("subjects"))
+			if err == nil {
+				fmt.Fprint(cmd.OutOrStdout(), table)
+			}
+			return err
+		},
+	}
+	cmd.Flags().IntVar(&r.Subjects, "subjects", 20, "of each mean and sum, `N`")
+	cmd.Flags().IntVar(&r.Trials, "trials", 300, "of a subject, `N`")
 	return cmd
 }
 
