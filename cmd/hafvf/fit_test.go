@@ -17,7 +17,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// subjects toss coins whose chances turn over; some tosses are missing.
+// subjects toss coins whose chances turn over; some tosses are missing, and after sixty there is an
+// hour of rest, in which the subject is forgotten.
 func subjects(n, trials int) string {
 	rng := rand.New(rand.NewPCG(3, 53))
 	var b strings.Builder
@@ -31,14 +32,14 @@ func subjects(n, trials int) string {
 			case (rng.Float64() < .8) == (t/20%2 == 0):
 				x = "1"
 			}
-			fmt.Fprintf(&b, "s%d,2026-01-01T%02d:%02d:00Z,%s\n", s, t/60, t%60, x)
+			fmt.Fprintf(&b, "s%d,2026-01-01T%02d:%02d:00Z,%s\n", s, 2*(t/60), t%60, x)
 		}
 	}
 	return b.String()
 }
 
 const (
-	subjectsYAML = "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: in.csv}}\n"
+	subjectsYAML = "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}]\nexpire: 30m\nsource: {csv: {path: in.csv}}\n"
 	bothOf       = "levels[0].alpha, levels[0].beta"
 )
 
@@ -151,6 +152,7 @@ func TestFitExits(t *testing.T) {
 		"s.yaml":      subjectsYAML,
 		"auto.yaml":   "model: {family: normal, prior: auto}\nsource: {csv: {path: in.csv}}\n",
 		"bank.yaml":   "model: {family: bernoulli}\nbank: [{levels: [], top: .9}, {levels: [], top: 1}]\nsource: {csv: {path: in.csv}}\n",
+		"smooth.yaml": "model: {family: bernoulli}\ntransform: smooth\nsource: {csv: {path: in.csv}}\n",
 		"prom.yaml":   "model: {family: normal}\nsource: {prometheus: {url: 'http://127.0.0.1:1', query: q, step: 1m}}\n",
 		"fewer.csv":   "key,trials,log_evidence,aic,bic\ns0,3,1,1,1\ns1,38,1,1,1\n",
 		"others.csv":  "key,trials,log_evidence,aic,bic\ns0,38,1,1,1\ns2,38,1,1,1\n",
@@ -168,7 +170,7 @@ func TestFitExits(t *testing.T) {
 		{"a prior from the data", "fit auto.yaml -o out.csv --over top", 2, "give the prior in numbers"},
 		{"detection", fit + "top --set detect=true", 2, "leave out detect"},
 		{"a bank", "fit bank.yaml -o out.csv --over top", 2, "give levels and top in its place"},
-		{"smoothing", fit + "top --set transform=smooth", 2, "fit is of the filter"},
+		{"smoothing", "fit smooth.yaml -o out.csv --over top", 2, "fit is of the filter"},
 		{"a source without an end", "fit prom.yaml -o out.csv --over top", 2, "fit reads files"},
 		{"an exception with numbers of its own", fit + `top --set keys=[{"match":"s0","top":0.9}]`, 2, "leave out the exception"},
 		{"an exception without trials", fit + `top --set keys=[{"match":"z*"}]`, 2, "no key of the data matches"},

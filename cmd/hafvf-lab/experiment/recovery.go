@@ -19,55 +19,54 @@ import (
 
 // What the command recovery says of itself.
 const (
-	RecoveryShort = "Parameter recovery: alpha and beta of a level, simulated and fitted"
-	RecoveryLong  = `Simulates subjects whose tosses are drawn from the predictions of a filter of one level, with
-known alpha and beta, and fits both as hafvf fit does. It prints, for each true mean alpha/(alpha+beta)
-and sum alpha+beta, median and quartiles of the fitted ones, the share of subjects whose maximum is at a
-bound or on a ridge, and the share whose interval of alpha holds the true one; and over all subjects the
-correlation of true and fitted mean (logit) and sum (log). It writes no files.`
+	RecoveryShort = "Parameter recovery: numbers of a filter, simulated and fitted"
+	RecoveryLong  = `Simulates subjects whose tosses are drawn from the predictions of a filter with known numbers, and fits
+these as hafvf fit does: alpha and beta of the only level, and top without levels. It prints, for each
+true mean alpha/(alpha+beta) and sum alpha+beta, median and quartiles of the fitted ones, the share of
+subjects whose maximum is at a bound or on a ridge, and the share whose interval of alpha holds the true
+one; the same of top; and over all subjects the correlations of what is true and fitted, of mean and top
+as logits, of the sum as its log. It writes no files.`
 )
 
 // Recovery is the parameter recovery of subjects with so many trials.
 type Recovery struct {
 	Seed             uint64
-	Subjects, Trials int // of each pair of mean and sum
+	Subjects, Trials int // of each setting
 }
 
-// recovered is what a fit makes of one subject.
-type recovered struct {
+// fitted is what a fit makes of one subject. mean is top if there is no level.
+type fitted struct {
 	mean, sum    float64
 	bound, holds bool
 }
 
 // Run simulates, fits, and returns the table.
 func (r Recovery) Run(ctx context.Context, progress func(done, of int)) (string, error) {
-	means, sums := []float64{.7, .85, .95}, []float64{2, 10, 50}
-	n := len(means) * len(sums) * r.Subjects
-	all := make([]recovered, n)
-	truth := func(i int) (mean, sum float64) {
-		cell := i / r.Subjects
-		return means[cell/len(sums)], sums[cell%len(sums)]
-	}
-	var done atomic.Int64
-	parallel.Do(n, runtime.GOMAXPROCS(0), func(_, i int) {
-		if ctx.Err() != nil {
-			return
+	var truths []fitted
+	for _, sum := range []float64{2, 10, 50, 0} {
+		for _, mean := range []float64{.7, .85, .95} {
+			truths = append(truths, fitted{mean: mean, sum: sum})
 		}
-		mean, sum := truth(i)
-		all[i] = r.subject(rand.New(rand.NewPCG(r.Seed, uint64(i))), hafvf.Beta{Alpha: mean * sum, Beta: (1 - mean) * sum})
-		progress(int(done.Add(1)), n)
+	}
+	all := make([]fitted, len(truths)*r.Subjects)
+	var done atomic.Int64
+	parallel.Do(len(all), runtime.GOMAXPROCS(0), func(_, i int) {
+		if ctx.Err() == nil {
+			all[i] = r.subject(rand.New(rand.NewPCG(r.Seed, uint64(i))), truths[i/r.Subjects])
+			progress(int(done.Add(1)), len(all))
+		}
 	})
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d subjects of %d trials for each mean and sum, seed %d\n\n", r.Subjects, r.Trials, r.Seed)
+	fmt.Fprintf(&b, "%d subjects of %d trials each, seed %d\n\n", r.Subjects, r.Trials, r.Seed)
 	fmt.Fprintf(&b, "mean  sum  fitted mean (quartiles)  fitted sum (quartiles)  bound  alpha in interval\n")
-	var trueMean, trueSum, mean, sum []float64
-	for i := 0; i < n; i += r.Subjects {
-		cell := all[i : i+r.Subjects]
-		m, s := truth(i)
-		quartiles := func(of func(recovered) float64) string {
+	var mean, sum, top [2][]float64
+	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	for k, truth := range truths {
+		cell := all[k*r.Subjects : (k+1)*r.Subjects]
+		quartiles := func(of func(fitted) float64) string {
 			var v []float64
 			for _, one := range cell {
 				v = append(v, of(one))
@@ -76,23 +75,45 @@ func (r Recovery) Run(ctx context.Context, progress func(done, of int)) (string,
 			q := func(p float64) string { return number(stat.Quantile(p, stat.Empirical, v, nil)) }
 			return fmt.Sprintf("%s (%s to %s)", q(.5), q(.25), q(.75))
 		}
-		fmt.Fprintf(&b, "%4.2f  %3.0f  %-23s  %-22s  %4.0f%%  %4.0f%%\n", m, s,
-			quartiles(func(one recovered) float64 { return one.mean }), quartiles(func(one recovered) float64 { return one.sum }),
-			share(len(cell), func(i int) bool { return cell[i].bound }), share(len(cell), func(i int) bool { return cell[i].holds }))
+		first := quartiles(func(one fitted) float64 { return one.mean })
+		bound, holds := share(len(cell), func(i int) bool { return cell[i].bound }), share(len(cell), func(i int) bool { return cell[i].holds })
+		if truth.sum == 0 {
+			if k > 0 && truths[k-1].sum > 0 {
+				b.WriteString("\n top       fitted top (quartiles)                           bound    top in interval\n")
+			}
+			fmt.Fprintf(&b, "%4.2f       %-23s  %-22s  %4.0f%%  %4.0f%%\n", truth.mean, first, "", bound, holds)
+		} else {
+			fmt.Fprintf(&b, "%4.2f  %3.0f  %-23s  %-22s  %4.0f%%  %4.0f%%\n", truth.mean, truth.sum, first, quartiles(func(one fitted) float64 { return one.sum }), bound, holds)
+		}
 		for _, one := range cell {
-			trueMean, mean = append(trueMean, math.Log(m/(1-m))), append(mean, math.Log(one.mean/(1-one.mean)))
-			trueSum, sum = append(trueSum, math.Log(s)), append(sum, math.Log(one.sum))
+			to, was, is := &top, logit(truth.mean), logit(math.Max(1e-4, math.Min(one.mean, 1-1e-6)))
+			if truth.sum > 0 {
+				to = &mean
+				sum[0], sum[1] = append(sum[0], math.Log(truth.sum)), append(sum[1], math.Log(one.sum))
+			}
+			to[0], to[1] = append(to[0], was), append(to[1], is)
 		}
 	}
-	fmt.Fprintf(&b, "\ncorrelation of true and fitted: mean %.2f, sum %.2f\n", stat.Correlation(trueMean, mean, nil), stat.Correlation(trueSum, sum, nil))
+	correlation := func(of [2][]float64) float64 { return stat.Correlation(of[0], of[1], nil) }
+	fmt.Fprintf(&b, "\ncorrelation of true and fitted: mean %.2f, sum %.2f, top %.2f\n", correlation(mean), correlation(sum), correlation(top))
 	return b.String(), nil
 }
 
 // subject simulates one, and fits it.
-func (r Recovery) subject(rng *rand.Rand, truth hafvf.Beta) recovered {
+func (r Recovery) subject(rng *rand.Rand, truth fitted) fitted {
 	model := newFilter(hafvf.Config{Family: "bernoulli"}).Model()
+	p := likelihood.Problem{Parameters: []likelihood.Parameter{likelihood.NewShape(.9), likelihood.NewShape(.1)}, Pairs: [][2]int{{0, 1}}}
+	at := []float64{truth.mean * truth.sum, (1 - truth.mean) * truth.sum}
+	filter := func(at []float64) *hafvf.Filter {
+		return hafvf.NewFilter(model, []hafvf.Beta{{Alpha: at[0], Beta: at[1]}}, 1)
+	}
+	if truth.sum == 0 {
+		p = likelihood.Problem{Parameters: []likelihood.Parameter{likelihood.NewParameter(.9, likelihood.Share)}}
+		at = []float64{truth.mean}
+		filter = func(at []float64) *hafvf.Filter { return hafvf.NewFilter(model, nil, at[0]) }
+	}
 	x := make([][]float64, r.Trials)
-	f := hafvf.NewFilter(model, []hafvf.Beta{truth}, 1)
+	f := filter(at)
 	state := f.NewState()
 	for t := range x {
 		x[t] = []float64{1}
@@ -104,18 +125,19 @@ func (r Recovery) subject(rng *rand.Rand, truth hafvf.Beta) recovered {
 		}
 		state = after
 	}
-	m := likelihood.Problem{
-		Parameters: []likelihood.Parameter{likelihood.NewShape(.9), likelihood.NewShape(.1)},
-		Pairs:      [][2]int{{0, 1}},
-		Evidence: func(at []float64) (nats float64) {
-			f := hafvf.NewFilter(model, []hafvf.Beta{{Alpha: at[0], Beta: at[1]}}, 1)
-			s := f.NewState()
-			for _, x := range x {
-				nats += f.Update(s, x).LogPredictive
-			}
-			return nats
-		},
-	}.Maximise()
-	sum := m.At[0] + m.At[1]
-	return recovered{m.At[0] / sum, sum, m.Outcome == likelihood.AtBound, !(truth.Alpha < m.Lower[0]) && !(truth.Alpha > m.Upper[0])}
+	p.Evidence = func(at []float64) (nats float64) {
+		f := filter(at)
+		s := f.NewState()
+		for _, x := range x {
+			nats += f.Update(s, x).LogPredictive
+		}
+		return nats
+	}
+	m := p.Maximise()
+	is := fitted{mean: m.At[0], bound: m.Outcome == likelihood.AtBound, holds: !(at[0] < m.Lower[0]) && !(at[0] > m.Upper[0])}
+	if truth.sum > 0 {
+		is.sum = m.At[0] + m.At[1]
+		is.mean /= is.sum
+	}
+	return is
 }

@@ -101,8 +101,8 @@ func (f *Fit) Observer() *pipeline.Observer {
 		defer f.mu.Unlock()
 		k := f.keys[name]
 		if k == nil {
-			k = &key{name: name}
-			f.keys[name] = k
+			k = &key{name: strings.Clone(name)}
+			f.keys[k.name] = k
 		}
 		if e.N == 1 {
 			k.stretches = append(k.stretches, nil)
