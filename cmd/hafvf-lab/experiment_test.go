@@ -44,6 +44,7 @@ func TestExperimentExitCodes(t *testing.T) {
 		stdout, stderr string
 	}{
 		{nil, 0, "  ar  ", ""},
+		{[]string{"recovery", "--subjects", "1", "--trials", "20"}, 0, "1 subjects of 20 trials each, seed 1\n\nmean  sum ", ""},
 		{[]string{"bniary"}, cli.ExitUsage, "", `no experiment "bniary"; the nearest is "binary"`},
 		{[]string{"sdg"}, cli.ExitUsage, "", `the nearest is "sgd"`},
 		{[]string{"sgd", "--out", "file"}, cli.ExitFailed, "", "mkdir file: not a directory"},
