@@ -27,8 +27,8 @@ const (
 	leastSum, mostSum   = .1, 1000   // of α+β
 )
 
-// A Real parameter is within ±wide, a Positive one within 1/wide and wide; both go on to a thousand
-// times their start.
+// A Real parameter is within ±wide, a Positive one within 1/wide and wide; a start near or beyond a
+// bound moves that a thousand times farther.
 const wide = 1e6
 
 // NewParameter is a parameter on a scale, within the bounds of that.
@@ -89,7 +89,8 @@ type Maximum struct {
 	At       []float64
 	Evidence float64
 	// Lower and Upper bound the interval of each parameter, in which the profile likelihood is at
-	// most Fall nats below the maximum. NaN: it does not fall as far up to the bound.
+	// most Fall nats below the maximum. They are NaN where it does not fall as far up to the bound,
+	// and if the search has failed.
 	Lower, Upper []float64
 	Outcome      Outcome
 }
@@ -125,12 +126,16 @@ func (p Problem) Maximise() Maximum {
 
 func (p Problem) maximum(best peak, lower, upper []float64, ended bool) Maximum {
 	m := Maximum{best.at, best.evidence, lower, upper, Converged}
+	failed := !ended || !best.ended || math.IsInf(best.evidence, 0)
 	for j := range lower {
+		if failed {
+			lower[j], upper[j] = math.NaN(), math.NaN()
+		}
 		if math.IsNaN(lower[j]) || math.IsNaN(upper[j]) {
 			m.Outcome = AtBound
 		}
 	}
-	if !ended || !best.ended || math.IsInf(best.evidence, 0) {
+	if failed {
 		m.Outcome = Failed
 	}
 	return m

@@ -62,8 +62,8 @@ func (p Problem) axes(held int, value float64) (all []axis) {
 	return all
 }
 
-// A climb is a search along axes. Its pace is the length of the first steps, at most; it ends when so many
-// rounds have not gained the tolerance.
+// A climb is a search along axes by a simplex. Its pace is the length of the first steps, at most. It
+// ends when so many rounds have not gained the tolerance.
 type climb struct {
 	pace, tolerance float64
 	rounds          int

@@ -24,8 +24,8 @@ const (
 these as hafvf fit does: alpha and beta of the only level, and top without levels. It prints, for each
 true mean alpha/(alpha+beta) and sum alpha+beta, median and quartiles of the fitted ones, the share of
 subjects whose maximum is at a bound or on a ridge, and the share whose interval of alpha holds the true
-one; the same of top; and over all subjects the correlations of what is true and fitted, of mean and top
-as logits, of the sum as its log. It writes no files.`
+one; the same of top; and over all subjects the correlations of what is true and fitted, of the sum as
+its log. It writes no files.`
 )
 
 // Recovery is the parameter recovery of subjects with so many trials.
@@ -63,7 +63,6 @@ func (r Recovery) Run(ctx context.Context, progress func(done, of int)) (string,
 	fmt.Fprintf(&b, "%d subjects of %d trials each, seed %d\n\n", r.Subjects, r.Trials, r.Seed)
 	fmt.Fprintf(&b, "mean  sum  fitted mean (quartiles)  fitted sum (quartiles)  bound  alpha in interval\n")
 	var mean, sum, top [2][]float64
-	logit := func(p float64) float64 { return math.Log(p / (1 - p)) }
 	for k, truth := range truths {
 		cell := all[k*r.Subjects : (k+1)*r.Subjects]
 		quartiles := func(of func(fitted) float64) string {
@@ -86,12 +85,12 @@ func (r Recovery) Run(ctx context.Context, progress func(done, of int)) (string,
 			fmt.Fprintf(&b, "%4.2f  %3.0f  %-23s  %-22s  %4.0f%%  %4.0f%%\n", truth.mean, truth.sum, first, quartiles(func(one fitted) float64 { return one.sum }), bound, holds)
 		}
 		for _, one := range cell {
-			to, was, is := &top, logit(truth.mean), logit(math.Max(1e-4, math.Min(one.mean, 1-1e-6)))
+			to := &top
 			if truth.sum > 0 {
 				to = &mean
 				sum[0], sum[1] = append(sum[0], math.Log(truth.sum)), append(sum[1], math.Log(one.sum))
 			}
-			to[0], to[1] = append(to[0], was), append(to[1], is)
+			to[0], to[1] = append(to[0], truth.mean), append(to[1], one.mean)
 		}
 	}
 	correlation := func(of [2][]float64) float64 { return stat.Correlation(of[0], of[1], nil) }

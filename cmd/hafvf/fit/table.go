@@ -85,31 +85,16 @@ func (t *Table) Write(path string) error {
 	return output.WriteTable(path, columns, slices.Values(t.rows))
 }
 
-// Tally says how many rows of keys there are, and how many maxima are at a bound or were not found.
+// Tally says how the searches ended.
 func (t *Table) Tally() string {
-	keys, bound, failed := 0, 0, 0
+	n := map[likelihood.Outcome]int{}
 	for _, r := range t.rows {
-		if r.key != "" {
-			keys++
-		}
-		if r.maximum == nil {
-			continue
-		}
-		switch r.maximum.Outcome {
-		case likelihood.AtBound:
-			bound++
-		case likelihood.Failed:
-			failed++
+		if r.maximum != nil {
+			n[r.maximum.Outcome]++
 		}
 	}
-	text := message.Count(keys, "key", "keys")
-	if bound > 0 {
-		text += fmt.Sprintf("; %s at a bound or on a ridge, whose interval is open there", message.Count(bound, "maximum", "maxima"))
-	}
-	if failed > 0 {
-		text += fmt.Sprintf("; %s not found", message.Count(failed, "maximum", "maxima"))
-	}
-	return text
+	return fmt.Sprintf("%s; maxima: %d inside, %d at a bound or on a ridge (that side of an interval is empty), %d not found",
+		message.Count(len(t.rows), "row", "rows"), n[likelihood.Converged], n[likelihood.AtBound], n[likelihood.Failed])
 }
 
 // An Earlier is the table of an earlier fit.
