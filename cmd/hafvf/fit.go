@@ -38,7 +38,7 @@ beta of one level are searched as the logit of the mean alpha/(alpha+beta), with
 and .999, and the log of the sum, within .1 and 1000; one of them alone as its log,
 within .0001 and 999; top as its logit, where .0001 counts as 0 and .999999 as 1; a
 number of the prior that has to be above 0 as its log, within 1e-6 and 1e6, another one
-within ±1e6. A start beyond a thousandth of such a bound moves it out.
+within ±1e6. A start that is near such a bound moves the bound out.
 
 Lower and upper bound an interval of 95 %: there the profile likelihood, the other paths
 searched again, is 1.92 nats below the maximum. converged is true; bound if a number is
