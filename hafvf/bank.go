@@ -472,6 +472,7 @@ func (b *Bank) learn(out *Outcome, s State, elapsed float64, base float64) {
 		d := f.Sample(b.Member(s, i))
 		copy(d, b.detector.sample(b.detector.likeliest(l), b.of[i]))
 		b.steps[i].Memory = f.model.Memory(d)
+		b.steps[i].Learned = f.model.Memory(b.views[b.of[i]].stats) // all of it is of the new regime
 	}
 	b.detector.clear(l)
 }

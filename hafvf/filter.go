@@ -61,6 +61,7 @@ type Step struct {
 	ELBO          float64 // the objective L at its maximum plus Σ log h(x), nats; without a search for it the log evidence
 	Weight        float64 // E[w], or Top where there is no level
 	Memory        float64 // θ^η − θ₀^η
+	Learned       float64 // the part of Memory that this step has added
 	Iterations    int     // evaluations of the objective's derivatives
 	Converged     bool
 	Residual      float64 // the last Newton step, in logit of a mean or log of a concentration
@@ -338,7 +339,7 @@ func (f *Filter) statistics(stats []float64, rows [][]float64) (base float64, ok
 // skip returns the step of a missing observation.
 func (f *Filter) skip(s State) Step {
 	nan := math.NaN()
-	return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Weight: f.Weight(s), Memory: f.model.Memory(f.Sample(s)), Converged: true}
+	return Step{Missing: true, LogPredictive: nan, ELBO: nan, Residual: nan, Learned: nan, Weight: f.Weight(s), Memory: f.model.Memory(f.Sample(s)), Converged: true}
 }
 
 // prepare sets line and levels for a step from s, after elapsed units of time,
@@ -430,8 +431,10 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	}
 	d := f.Sample(s)
 	f.model.Scale(d, f.retained)
+	kept := f.model.Memory(d)
 	observe(f.model, d, rows, weight)
 	step.Memory = f.model.Memory(d)
+	step.Learned = step.Memory - kept
 }
 
 // observe adds weight·ΣT(x) over the rows that aren't missing to the sample d.

@@ -207,6 +207,7 @@ func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
 
 func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
+	e.observer.Smoothed(key, s)
 	if e.As != records.Nothing {
 		to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
 		to.Lines++

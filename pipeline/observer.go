@@ -6,14 +6,15 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// An Observer sees what a run of transform: filter finds while it goes on, whatever the receivers of
-// alerts take. Several goroutines call its functions, which may keep none of what they are given and
+// An Observer sees what a run finds while it goes on, whatever the receivers of alerts take. Several goroutines call its functions, which may keep none of what they are given and
 // hold up the run until they return. One that is nil is not called. Workers of a cluster have no
 // observer.
 type Observer struct {
 	// Estimate sees every estimate, in the order of its key, with its alerts. Of a key that is silent
 	// it sees the alerts alone, and e is nil.
 	Estimate func(key string, e *keyed.Estimate, alerts []keyed.Told)
+	// Smoothed sees every record of transform: smooth, which finds nothing else.
+	Smoothed func(key string, s *keyed.Smoothed)
 	// Alert hears of an alert of a graph with incidents once more, when it is known which incident it
 	// belongs to, if any. It may be one of the run before.
 	Alert func(key string, t keyed.Told, incident string)
@@ -30,6 +31,9 @@ func (r *run) observer() (o Observer) {
 	}
 	if o.Estimate == nil {
 		o.Estimate = func(string, *keyed.Estimate, []keyed.Told) {}
+	}
+	if o.Smoothed == nil {
+		o.Smoothed = func(string, *keyed.Smoothed) {}
 	}
 	if o.Alert == nil {
 		o.Alert = func(string, keyed.Told, string) {}

@@ -66,7 +66,7 @@ the records were rejected; 2 usage or config.`,
 			case over == "":
 				return cli.Usage(errors.New(`fit needs --over, the numbers that it searches: --over "levels[0].alpha, levels[0].beta"`))
 			}
-			if _, err := output.TableFormat(out); err != nil {
+			if err := output.CheckTable(out); err != nil {
 				return cli.Usage(err)
 			}
 			cfg, graph, err := cli.Load(args[0], set)

@@ -206,7 +206,7 @@ func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds 
 	*out = Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events,
 		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(c.params),
-		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, Converged: true,
+		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, LearningRate: nan, Converged: true,
 	}
 	if c.bank.Detects() {
 		out.Regime = Moments{slice(outputs), slice(outputs)}
@@ -259,6 +259,9 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 	}
 	step := outcome.Members[outcome.Heaviest]
 	out.Weight, out.Memory = step.Weight, step.Memory
+	if known {
+		out.LearningRate = step.Learned / (step.Memory + f.Model().PriorMemory())
+	}
 	out.Levels = m.take(2 * f.Levels())
 	copyLevels(out.Levels, f, member)
 	if len(c.cfg.Bank) == 0 {

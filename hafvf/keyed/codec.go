@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"hafvf/hafvf"
@@ -170,7 +171,7 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = compact.AppendVectors(b, e.X)
 	b = appendMoments(b, e.Predicted)
 	b = appendMoments(b, e.Estimate)
-	for _, v := range [][]float64{e.Lower, e.Upper, e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory}} {
+	for _, v := range [][]float64{e.Lower, e.Upper, e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory, e.LearningRate}} {
 		b = compact.AppendFloats(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(e.Iterations))
@@ -228,13 +229,29 @@ func (r *reader) alert() *Alert {
 	return a
 }
 
+// filtered reads what the filter says in numbers. Alerts in states of before have no learning rate.
+func (r *reader) filtered(e *Estimate) {
+	all := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
+	v := r.Floats()
+	if len(v) == len(all)-1 {
+		v = append(v, math.NaN())
+	}
+	if len(v) != len(all) {
+		r.Fail()
+		return
+	}
+	for i, p := range all {
+		*p = v[i]
+	}
+}
+
 func (r *reader) estimate() Estimate {
 	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
 	e.Shape, e.Aggregated, e.Events = r.shape()
 	e.X, e.Predicted, e.Estimate = r.Vectors(nil), r.moments(), r.moments()
 	e.Lower, e.Upper = r.Floats(), r.Floats()
 	e.Levels, e.Posterior = r.Floats(), r.Floats()
-	r.Numbers(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory)
+	r.filtered(&e)
 	e.Iterations = int(r.Uvarint())
 	var silent bool
 	if e.Converged, e.Missing, silent = r.Flags(); silent {

@@ -122,13 +122,16 @@ type Estimate struct {
 	LogPredictive float64 // nats, joint over the step
 
 	// Of the filter; in a bank, of the member with the largest share:
-	ELBO       float64   // nats
-	Weight     float64   // E[w]
-	Memory     float64   // θ^η − θ₀^η
-	Levels     []float64 // alpha, beta of every level, bottom up
-	Posterior  []float64 // as the model's Params describe it
-	Iterations int
-	Converged  bool
+	ELBO   float64 // nats
+	Weight float64 // E[w]
+	Memory float64 // θ^η − θ₀^η
+	// LearningRate is the share of Memory, with that of the prior, that this observation has added: the
+	// step with which it moved the estimate, see hafvf.Filter.LearningRate.
+	LearningRate float64
+	Levels       []float64 // alpha, beta of every level, bottom up
+	Posterior    []float64 // as the model's Params describe it
+	Iterations   int
+	Converged    bool
 
 	Silence *Silence // of the key, which this observation ends; nil where there was none
 	Missing bool

@@ -131,8 +131,10 @@ type Smoothed struct {
 	// neither on the source nor on the session's bounds, so that a later
 	// revision replaces an earlier one. Without times it is key/session/n, or key/n.
 	ID string
-	N  int64 // position in the session, from 1
-	X  [][]float64
+	// Origin is the ID of the observation.
+	Origin string
+	N      int64 // position in the session, from 1
+	X      [][]float64
 	Shape
 	Aggregated bool
 	Events     int64
@@ -337,7 +339,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 		o := observations[i]
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
 		out.Aggregated, out.Events = o.Aggregated, o.Events
-		out.ID = id(i)
+		out.ID, out.Origin = id(i), o.ID
 		out.Session = Session{observations[0].Point(), observations[n-1].Point(), int64(n)}
 		out.Revision = revision
 		if c.parts > 1 {
@@ -639,7 +641,7 @@ func near(a, b, far float64) bool {
 // AppendBinary appends the encoded posterior to b. The error is always nil.
 func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendTime(b, s.Time)
-	b = compact.AppendString(b, s.ID)
+	b = compact.AppendString(compact.AppendString(b, s.ID), s.Origin)
 	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
 	b = compact.AppendVectors(b, s.X)
 	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
@@ -678,7 +680,7 @@ func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
 }
 
 func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text()}
+	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text()}
 	s.Shape, s.Aggregated, s.Events = r.shape()
 	s.X = r.Vectors(nil)
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {

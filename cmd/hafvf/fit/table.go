@@ -82,7 +82,7 @@ func (t *Table) Write(path string) error {
 			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
 	}
-	return output.WriteTable(path, columns, slices.Values(t.rows))
+	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
 }
 
 // Tally says how the searches ended.
@@ -114,11 +114,11 @@ func (e *Earlier) of(key string) figures {
 
 // ReadEarlier reads the table of an earlier fit. An error is one of usage.
 func ReadEarlier(path string) (*Earlier, error) {
-	format, err := output.TableFormat(path)
-	if err != nil {
+	if err := output.CheckTable(path); err != nil {
 		return nil, err
 	}
-	rd, err := connectors.Open(connectors.Source{Format: format, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}})
+	format, _ := output.TableOf(path)
+	rd, err := connectors.Open(connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}})
 	if err != nil {
 		return nil, err
 	}

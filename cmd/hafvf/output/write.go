@@ -5,33 +5,41 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"hafvf/connectors"
 )
 
-// A Column is one of a table with such rows. A cell that is nil, or not finite, is empty.
+// A Column is one of a table of Rs. A cell that is nil, or not finite, is empty.
 type Column[R any] struct {
 	Name string
 	Kind connectors.Kind
 	Cell func(r R) any
 }
 
-// TableFormat returns the format of a table by the ending of its name.
-func TableFormat(path string) (string, error) {
-	f, is := TableOf(path)
-	if !is {
-		return "", fmt.Errorf("%s: a table is a .csv or a .parquet file", path)
+// NameOf is the name of the column of output o of so many.
+func NameOf(name string, o, outputs int) string {
+	if outputs > 1 {
+		return fmt.Sprintf("%s.%d", name, o)
 	}
-	return f.Name, nil
+	return name
 }
 
-// WriteTable writes rows to a table, which appears complete or not at all.
-func WriteTable[R any](path string, columns []Column[R], rows iter.Seq[R]) error {
-	format, err := TableFormat(path)
-	if err != nil {
-		return err
+// CheckTable says why out is no file for a table.
+func CheckTable(out string) error {
+	if _, is := TableOf(out); !is {
+		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
 	}
-	sink := connectors.Sink{Format: format, Path: path}
+	return nil
+}
+
+// WriteTable writes a table to out, which CheckTable has passed and which appears complete or not at all.
+// times are all those of the rows; nil: there are none.
+func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time], rows iter.Seq[R]) error {
+	format, _ := TableOf(out)
+	sink := connectors.Sink{Format: format.Name, Path: out}
 	for _, c := range columns {
 		sink.Columns = append(sink.Columns, connectors.Column{Path: c.Name, Kind: c.Kind})
 	}
@@ -40,9 +48,10 @@ func WriteTable[R any](path string, columns []Column[R], rows iter.Seq[R]) error
 		return err
 	}
 	defer w.Abort()
+	layout := timeLayout(times)
 	var line []byte
 	for r := range rows {
-		line = appendRow(line[:0], columns, r)
+		line = appendRow(line[:0], columns, layout, r)
 		if err := w.Write(line); err != nil {
 			return err
 		}
@@ -50,14 +59,42 @@ func WriteTable[R any](path string, columns []Column[R], rows iter.Seq[R]) error
 	return w.Commit()
 }
 
+// timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
+// layout of a column from its first time, and reads the column as text if another one differs.
+func timeLayout(times iter.Seq[time.Time]) string {
+	digits := 0
+	if times == nil {
+		times = func(func(time.Time) bool) {}
+	}
+	for t := range times {
+		for k, unit := range []int{1e9, 1e6, 1e3, 1} {
+			if t.Nanosecond()%unit == 0 {
+				digits = max(digits, 3*k)
+				break
+			}
+		}
+	}
+	if digits == 0 {
+		return "2006-01-02T15:04:05Z"
+	}
+	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z"
+}
+
 // appendRow appends a row of JSON cells with a tab between two.
-func appendRow[R any](b []byte, columns []Column[R], r R) []byte {
+func appendRow[R any](b []byte, columns []Column[R], layout string, r R) []byte {
 	for i, c := range columns {
 		if i > 0 {
 			b = append(b, '\t')
 		}
 		v := c.Cell(r)
 		if f, ok := v.(float64); v == nil || ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			continue
+		}
+		switch of := v.(type) {
+		case time.Time:
+			v = of.UTC().Format(layout)
+		case int64:
+			b = strconv.AppendInt(b, of, 10)
 			continue
 		}
 		text, err := json.Marshal(v)

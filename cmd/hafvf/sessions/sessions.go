@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
@@ -84,7 +84,7 @@ func (e NotSmoothed) Error() string {
 
 // Check says why out is no file for a table of results.
 func Check(results, out string, interval float64) error {
-	if _, err := output.TableFormat(out); err != nil {
+	if err := output.CheckTable(out); err != nil {
 		return err
 	}
 	if output.Reads(results, out) {
@@ -118,8 +118,8 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 			outputs = max(outputs, len(g.mean))
 		}
 	}
-	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), timeLayout(all), all[0].start.Time.IsZero())
-	return t, output.WriteTable(out, columns, func(yield func(row) bool) {
+	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
+	return t, output.WriteTable(out, columns, timesOf(all), func(yield func(row) bool) {
 		for _, s := range all {
 			for k, g := range s.segments {
 				if !yield(row{s, k + 1, g}) {
@@ -230,13 +230,13 @@ type row struct {
 type column = output.Column[row]
 
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
-// either side, and times in that layout. Without times places are numbers of trials.
-func columnsOf(outputs int, z float64, layout string, untimed bool) []column {
+// either side. Without times places are numbers of trials.
+func columnsOf(outputs int, z float64, untimed bool) []column {
 	instant := func(t *time.Time) any {
 		if t == nil {
 			return nil
 		}
-		return t.UTC().Format(layout)
+		return *t
 	}
 	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return instant(&r.session.start.Time) }}
 	of, point := connectors.Time, func(p place) any { return instant(&p.Time) }
@@ -267,11 +267,7 @@ func columnsOf(outputs int, z float64, layout string, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			name := c.name
-			if outputs > 1 {
-				name = fmt.Sprintf("%s.%d", c.name, o)
-			}
-			all = append(all, column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return c.of(at(r.mean, o), at(r.sd, o)) }})
+			all = append(all, column{Name: output.NameOf(c.name, o, outputs), Kind: connectors.Number, Cell: func(r row) any { return c.of(at(r.mean, o), at(r.sd, o)) }})
 		}
 	}
 	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {
@@ -309,37 +305,27 @@ func columnsOf(outputs int, z float64, layout string, untimed bool) []column {
 	)
 }
 
-// timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
-// layout of a column from its first time, and reads the column as text if another one differs.
-func timeLayout(all []*session) string {
-	digits := 0
-	see := func(t time.Time) {
-		for k, unit := range []int{1e9, 1e6, 1e3, 1} {
-			if t.Nanosecond()%unit == 0 {
-				digits = max(digits, 3*k)
-				return
-			}
-		}
-	}
-	for _, s := range all {
-		see(s.start.Time)
-		for _, g := range s.segments {
-			see(g.start.Time)
-			see(g.end.Time)
-			if g.change == nil || g.change.Interval == nil {
-				continue
-			}
-			for _, t := range []*time.Time{g.change.Interval.From, g.change.Interval.To} {
-				if t != nil {
-					see(*t)
+// timesOf are those of the table.
+func timesOf(all []*session) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for _, s := range all {
+			for _, g := range s.segments {
+				times := []time.Time{s.start.Time, g.start.Time, g.end.Time}
+				if g.change != nil && g.change.Interval != nil {
+					for _, t := range []*time.Time{g.change.Interval.From, g.change.Interval.To} {
+						if t != nil {
+							times = append(times, *t)
+						}
+					}
+				}
+				for _, t := range times {
+					if !yield(t) {
+						return
+					}
 				}
 			}
 		}
 	}
-	if digits == 0 {
-		return "2006-01-02T15:04:05Z"
-	}
-	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z"
 }
 
 // at is v[i], NaN where there is none.
