@@ -82,8 +82,8 @@ func (g *Graph) Tells(t keyed.Told) bool {
 	return all.takes("", t)
 }
 
-// Trial returns the graph without its outputs and its file of states: its filters begin anew, and
-// its input ends.
+// Trial returns the graph without its outputs and its file of states: its filters begin anew, its
+// input ends, and what it smooths has the Origin.
 func (g *Graph) Trial() *Graph {
 	here := *g.past()
 	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
@@ -95,6 +95,10 @@ func (g *Graph) Trial() *Graph {
 			f.incidents = &atEnd
 		}
 		here.transform = f
+	}
+	if m, ok := g.transform.(smoothing); ok {
+		m.cfg.Origins = true
+		here.transform = m
 	}
 	return &here
 }

@@ -44,6 +44,8 @@ type SmoothConfig struct {
 	// allowed lateness. No clock decides this: sessions are the same if the logs are read again.
 	Logs     bool
 	Disorder time.Duration
+	// Origins has the smoothed name their observations, which takes memory.
+	Origins bool `json:",omitempty"`
 }
 
 // late is how far an observation may be behind its log.
@@ -166,6 +168,9 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 	}
 	kept := *o
 	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
+	if a.cfg.Origins {
+		kept.ID = o.ID
+	}
 	ts := came
 	if a.cfg.untimed() {
 		key = string(keyed.GroupOf(key, o))

@@ -157,22 +157,31 @@ func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
 	return graph, err
 }
 
-// loadTrial composes a config, and refuses what cannot be run over past data. The errors of runs on
-// Flink and of topics say what runs here, and what of.
+// loadTrial is loadPast of a config that raises alarms.
 func loadTrial(path string, set []string, here, of string) (*config.Config, *pipeline.Graph, error) {
+	cfg, graph, err := loadPast(path, set, here, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, alarms := graph.Alarms(); !alarms {
+		return nil, nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
+	}
+	return cfg, graph, nil
+}
+
+// loadPast composes a config, and refuses what cannot be run over past data. The errors of runs on
+// Flink and of topics say what runs here, and what of.
+func loadPast(path string, set []string, here, of string) (*config.Config, *pipeline.Graph, error) {
 	cfg, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, nil, err
 	}
 	_, topics := graph.Topics()
-	_, alarms := graph.Alarms()
 	switch {
 	case graph.Runner.Name == config.Flink:
 		return nil, nil, cli.Usage(fmt.Errorf("%s: %s, not on Flink: leave out runner, or give --set runner.name=direct", path, here))
 	case topics:
 		return nil, nil, cli.Usage(fmt.Errorf("%s: %s", path, of))
-	case !alarms:
-		return nil, nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
 	}
 	return cfg, graph, nil
 }

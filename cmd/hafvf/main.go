@@ -60,11 +60,12 @@ estimate, and the share of the past that still counts.`,
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
+  hafvf trials c.yaml -o trials.csv  tabulate all observations: predictions, learning rates, changes
   hafvf fit s.yaml --over top -o fit.csv  find the parameters of each key by its evidence`,
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), trialsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
 	return cli.Run(root, args, stderr)
 }
 

@@ -131,7 +131,7 @@ type Smoothed struct {
 	// neither on the source nor on the session's bounds, so that a later
 	// revision replaces an earlier one. Without times it is key/session/n, or key/n.
 	ID string
-	// Origin is the ID of the observation.
+	// Origin is the ID of the observation, if that was kept.
 	Origin string
 	N      int64 // position in the session, from 1
 	X      [][]float64

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/trials"
+	"hafvf/cmd/internal/cli"
+	"hafvf/internal/message"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+func trialsCommand() *cobra.Command {
+	var set []string
+	var out, keys string
+	var o operation
+	cmd := &cobra.Command{
+		Use:   "trials CONFIG -o FILE",
+		Short: "Write a table of all observations: predictions, learning rates, changes",
+		Long: `Trials runs the filter and the smoother over the file of a config, and writes a table,
+FILE.csv or FILE.parquet. It has a row for each key and observation: trial (its number
+within the key), time, x, predicted_mean and predicted_sd, surprise (minus log_predictive,
+in nats), learning_rate, weight, memory, e_b (mean of the weight of the second level),
+p_change (with detect), smoothed_mean, change (a segment begins) and segment (its number
+within the key). What does not apply is empty. Missing observations have rows. Of vectors
+the columns are x.0, x.1 and so on.
+
+The learning rate is the step with which the observation moved the estimate: what it has
+added to memory, divided by memory and that of the prior.
+
+A config with transform: filter is smoothed in segments, each key as one session. One with
+transform: smooth is also filtered, with its levels or else the default ones of the
+family, each key over all its sessions. With time_format: trial the filter takes the
+trials as they come.
+
+--keys writes a row for each key: trials, missing, log_evidence (the sum of log_predictive)
+and changes.
+
+None of the config's outputs is written, and filters begin without a state. Memory holds a
+row for each observation.
+
+Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of the
+records were rejected; 2 usage or config.`,
+		Example: "  hafvf trials choices.yaml -o trials.csv\n  hafvf trials choices.yaml -o trials.parquet --keys subjects.csv",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return cli.Usage(errors.New("trials needs -o FILE.csv or -o FILE.parquet"))
+			}
+			cfg, _, err := loadPast(args[0], set, "trials run here", "trials are of a file, not of Kafka: give a config whose source is csv, jsonl or parquet")
+			if err != nil {
+				return err
+			}
+			if err := checkTrials(args[0], cfg, out, keys); err != nil {
+				return cli.Usage(err)
+			}
+			var table trials.Table
+			for _, run := range []struct {
+				transform string
+				observer  *pipeline.Observer
+			}{{config.Filter, table.Filtered()}, {config.Smooth, table.Smoothed()}} {
+				graph, err := pipeline.Compose(cfg.As(run.transform))
+				if err != nil {
+					return cli.Usage(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
+				}
+				s, err := o.execute(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
+				if err != nil {
+					return err
+				}
+				if s.Stopped {
+					fmt.Fprintf(os.Stderr, "hafvf: %s is not written\n", out)
+					return nil
+				}
+			}
+			if err := table.Write(out); err != nil {
+				return err
+			}
+			if keys != "" {
+				if err := table.WriteKeys(keys); err != nil {
+					return err
+				}
+			}
+			subjects, rows, changes := table.Counts()
+			fmt.Fprintf(os.Stderr, "%s of %s, %s: %s\n", message.Count(rows, "trial", "trials"), message.Count(subjects, "key", "keys"), message.Count(changes, "change", "changes"), out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
+	cmd.Flags().StringVar(&keys, "keys", "", "also write a row per key to `FILE`.csv or .parquet")
+	cli.AddSet(cmd, &set)
+	o.flags(cmd)
+	return cmd
+}
+
+// checkTrials says why the tables of a config cannot be written.
+func checkTrials(path string, cfg *config.Config, out, keys string) error {
+	if cfg.Source.Unending() {
+		return errors.New("trials are of a source that ends: read files, or say bounded: true in the source")
+	}
+	if cfg.Source.StandardInput() {
+		return errors.New("trials are read twice, and standard input comes once: give a file")
+	}
+	for _, table := range []string{out, keys} {
+		if table == "" {
+			continue
+		}
+		if err := output.CheckTable(table); err != nil {
+			return err
+		}
+		if files := cfg.Source.Files(); files != nil && output.Reads(files.Path, table) || output.Reads(path, table) {
+			return fmt.Errorf("%s is what is read: give another file to write", table)
+		}
+	}
+	if out == keys {
+		return fmt.Errorf("%s is given for both tables", out)
+	}
+	return nil
+}

@@ -1,0 +1,361 @@
+// Package trials makes a table of what the filter and the smoother say of every observation.
+package trials
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hafvf/cmd/hafvf/output"
+	"hafvf/connectors"
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline"
+)
+
+// A Table gathers a row per key and observation, from a run of the filter and then one of the smoother. Its
+// zero value is ready.
+type Table struct {
+	mu   sync.Mutex
+	keys map[string]*series
+}
+
+// A series is the rows of a key, in columns.
+type series struct {
+	key     string
+	outputs int
+	rows    map[string]int // by the IDs of the observations
+	n       []int64
+	times   []time.Time    // nil where there are none
+	x       []float64      // one after the other
+	ends    []int          // of the x of each row
+	lists   map[int]string // the x of rows of several vectors, as JSON
+	numbers []float64      // of each row the named ones, then those per output
+	missing []bool
+	changes []truth
+	segment []int32 // from 1; 0 where there is none
+
+	last     map[session]span // segments so far
+	segments map[span]int32
+}
+
+// The numbers of a row, before those that there are one of per output.
+const (
+	surprise = iota
+	learningRate
+	weight
+	memory
+	secondWeight
+	change
+	named
+)
+
+// Those that there are one of per output.
+const (
+	predictedMean = iota
+	predictedSD
+	smoothedMean
+	perOutput
+)
+
+// A truth is that of a smoothed record, or unknown.
+type truth uint8
+
+const (
+	unknown truth = iota
+	no
+	yes
+)
+
+// A session is one of a key.
+type session struct {
+	name  string // without times
+	start keyed.Point
+}
+
+// A span is a segment of a session by its number.
+type span struct {
+	session
+	number int
+}
+
+// Filtered is what sees the run of the filter.
+func (t *Table) Filtered() *pipeline.Observer {
+	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.Told) {
+		if e == nil {
+			return
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		s := t.keys[key]
+		if s == nil {
+			if t.keys == nil {
+				t.keys = map[string]*series{}
+			}
+			s = &series{key: strings.Clone(key), outputs: len(e.Predicted.Mean), rows: map[string]int{}, lists: map[int]string{}, last: map[session]span{}, segments: map[span]int32{}}
+			t.keys[s.key] = s
+		}
+		s.filtered(e)
+	}}
+}
+
+// Smoothed is what sees the run of the smoother. Its records and the estimates are joined by the IDs of
+// their observations: the place of a record in its session is not that of the observation in its key, as a
+// key may have several sessions, and trials need not come in their order.
+func (t *Table) Smoothed() *pipeline.Observer {
+	return &pipeline.Observer{Smoothed: func(key string, r *keyed.Smoothed) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if s := t.keys[key]; s != nil {
+			s.smoothed(r)
+		}
+	}}
+}
+
+func (s *series) filtered(e *keyed.Estimate) {
+	i := len(s.n)
+	s.rows[strings.Clone(e.ID)] = i
+	s.n = append(s.n, e.N)
+	if !e.Time.IsZero() && s.times == nil {
+		s.times = make([]time.Time, i)
+	}
+	if s.times != nil {
+		s.times = append(s.times, e.Time)
+	}
+	if e.Shape == keyed.List {
+		s.lists[i] = listOf(e.X)
+	} else {
+		for _, x := range e.X {
+			s.x = append(s.x, x...)
+		}
+	}
+	s.ends = append(s.ends, len(s.x))
+	s.missing, s.changes, s.segment = append(s.missing, e.Missing), append(s.changes, unknown), append(s.segment, 0)
+	from := len(s.numbers)
+	for range s.width() {
+		s.numbers = append(s.numbers, math.NaN())
+	}
+	row := s.numbers[from:]
+	row[surprise], row[learningRate], row[weight], row[memory] = -e.LogPredictive, e.LearningRate, e.Weight, e.Memory
+	if l := e.Levels; len(l) >= 4 {
+		row[secondWeight] = l[2] / (l[2] + l[3])
+	}
+	if e.Detection != nil {
+		row[change] = e.Detection.Change
+	}
+	copy(s.of(i, predictedMean), e.Predicted.Mean)
+	copy(s.of(i, predictedSD), e.Predicted.SD)
+}
+
+// listOf is a step of several vectors as a text.
+func listOf(step [][]float64) string {
+	all := make([][]any, len(step))
+	for i, x := range step {
+		for _, v := range x {
+			if math.IsNaN(v) {
+				all[i] = append(all[i], nil)
+			} else {
+				all[i] = append(all[i], v)
+			}
+		}
+	}
+	text, _ := json.Marshal(all) // of finite numbers
+	return string(text)
+}
+
+func (s *series) smoothed(r *keyed.Smoothed) {
+	in := session{start: r.Session.Start}
+	if r.Time.IsZero() {
+		in.name = strings.Clone(r.ID[:strings.LastIndexByte(r.ID, '/')])
+	}
+	at, known := s.last[in]
+	if !known || r.Change {
+		at = span{in, at.number + 1}
+		s.last[in] = at
+	}
+	i, there := s.rows[r.Origin]
+	if !there { // the filter has rejected it
+		return
+	}
+	if s.segments[at] == 0 {
+		s.segments[at] = int32(len(s.segments) + 1)
+	}
+	s.changes[i] = no
+	if r.Change {
+		s.changes[i] = yes
+	}
+	s.segment[i] = s.segments[at]
+	copy(s.of(i, smoothedMean), r.Estimate.Mean)
+}
+
+func (s *series) width() int { return named + perOutput*s.outputs }
+
+// of are the numbers of row i of one kind, one per output.
+func (s *series) of(i, kind int) []float64 {
+	from := i*s.width() + named + kind*s.outputs
+	return s.numbers[from : from+s.outputs]
+}
+
+// xOf is the x of row i.
+func (s *series) xOf(i int) []float64 {
+	from := 0
+	if i > 0 {
+		from = s.ends[i-1]
+	}
+	return s.x[from:s.ends[i]]
+}
+
+// sorted are the series by their keys.
+func (t *Table) sorted() (all []*series) {
+	for _, key := range slices.Sorted(maps.Keys(t.keys)) {
+		all = append(all, t.keys[key])
+	}
+	return all
+}
+
+// A row is one of a series.
+type row struct {
+	*series
+	i int
+}
+
+type column = output.Column[row]
+
+// columns are those of the table.
+func (t *Table) columns() []column {
+	outputs, dim, timed, lists := 1, 1, false, false
+	for _, s := range t.keys {
+		outputs, timed, lists = max(outputs, s.outputs), timed || s.times != nil, lists || len(s.lists) > 0
+		for i := range s.n {
+			dim = max(dim, len(s.xOf(i)))
+		}
+	}
+	all := []column{
+		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
+		{Name: "trial", Kind: connectors.Number, Cell: func(r row) any { return r.n[r.i] }},
+	}
+	if timed {
+		all = append(all, column{Name: "time", Kind: connectors.Time, Cell: func(r row) any {
+			if r.times == nil || r.times[r.i].IsZero() {
+				return nil
+			}
+			return r.times[r.i]
+		}})
+	}
+	if lists {
+		all = append(all, column{Name: "x", Kind: connectors.String, Cell: func(r row) any {
+			if text, is := r.lists[r.i]; is {
+				return text
+			}
+			return listOf([][]float64{r.xOf(r.i)})
+		}})
+	} else {
+		for o := range dim {
+			all = append(all, number(output.NameOf("x", o, dim), func(r row) float64 { return at(r.xOf(r.i), o) }))
+		}
+	}
+	perOutputs := func(name string, kind int) {
+		for o := range outputs {
+			all = append(all, number(output.NameOf(name, o, outputs), func(r row) float64 { return at(r.of(r.i, kind), o) }))
+		}
+	}
+	perOutputs("predicted_mean", predictedMean)
+	perOutputs("predicted_sd", predictedSD)
+	for i, name := range [named]string{"surprise", "learning_rate", "weight", "memory", "e_b", "p_change"} {
+		all = append(all, number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
+	}
+	perOutputs("smoothed_mean", smoothedMean)
+	return append(all,
+		column{Name: "change", Kind: connectors.Bool, Cell: func(r row) any {
+			if r.changes[r.i] == unknown {
+				return nil
+			}
+			return r.changes[r.i] == yes
+		}},
+		column{Name: "segment", Kind: connectors.Number, Cell: func(r row) any {
+			if r.segment[r.i] == 0 {
+				return nil
+			}
+			return int64(r.segment[r.i])
+		}})
+}
+
+func number(name string, of func(r row) float64) column {
+	return column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return of(r) }}
+}
+
+// at is v[i], NaN where there is none.
+func at(v []float64, i int) float64 {
+	if i < len(v) {
+		return v[i]
+	}
+	return math.NaN()
+}
+
+// Write writes the table to a file.
+func (t *Table) Write(out string) error {
+	all := t.sorted()
+	times := func(yield func(time.Time) bool) {
+		for _, s := range all {
+			for _, at := range s.times {
+				if !yield(at) {
+					return
+				}
+			}
+		}
+	}
+	return output.WriteTable(out, t.columns(), times, func(yield func(row) bool) {
+		for _, s := range all {
+			for i := range s.n {
+				if !yield(row{s, i}) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// WriteKeys writes a row per key to a file.
+func (t *Table) WriteKeys(out string) error {
+	type of = output.Column[*series]
+	noTimes := iter.Seq[time.Time](func(func(time.Time) bool) {})
+	return output.WriteTable(out, []of{
+		{Name: "key", Kind: connectors.String, Cell: func(s *series) any { return s.key }},
+		{Name: "trials", Kind: connectors.Number, Cell: func(s *series) any { return len(s.n) }},
+		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing, true) }},
+		{Name: "log_evidence", Kind: connectors.Number, Cell: func(s *series) any { return s.evidence() }},
+		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes, yes) }},
+	}, noTimes, slices.Values(t.sorted()))
+}
+
+func count[T comparable](all []T, what T) (n int) {
+	for _, v := range all {
+		if v == what {
+			n++
+		}
+	}
+	return n
+}
+
+// evidence is the sum of the log predictive, where there is one.
+func (s *series) evidence() (sum float64) {
+	for i := range s.n {
+		if v := s.numbers[i*s.width()+surprise]; !math.IsNaN(v) {
+			sum -= v
+		}
+	}
+	return sum
+}
+
+// Counts are how many keys, trials and changes the table has.
+func (t *Table) Counts() (keys, trials, changes int) {
+	for _, s := range t.keys {
+		trials += len(s.n)
+		changes += count(s.changes, yes)
+	}
+	return len(t.keys), trials, changes
+}
