@@ -14,9 +14,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// trials are those of two interleaved subjects, whose block 1 returns. One subject is a formula to a
+// blocks are those of two interleaved subjects, whose block 1 returns. One subject is a formula to a
 // spreadsheet. In each stretch of 20 trials the answer is always the same. The column time is none.
-func trials() string {
+func blocks() string {
 	var b strings.Builder
 	b.WriteString("subject,block,trial,correct,time\n")
 	row := func(subject, block string, trial, answer int) {
@@ -70,7 +70,7 @@ func smoothedTrials(t *testing.T, file string) map[string][]smoothedTrial {
 func TestTrials(t *testing.T) {
 	const model = "transform: smooth\nmodel: {family: bernoulli}\nsession: {by: [block]}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n"
 	dir := e2e.Folder(t, map[string]string{
-		"trials.csv":   trials(),
+		"trials.csv":   blocks(),
 		"arrival.yaml": model + "order: arrival\nsource: {csv: {path: trials.csv, key: subject, values: [correct]}}\n",
 		"trial.yaml":   model + "source: {csv: {path: trials.csv, key: subject, time: trial, time_format: trial, values: [correct]}}\n",
 	})

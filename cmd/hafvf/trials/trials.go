@@ -37,7 +37,7 @@ type series struct {
 	numbers []float64      // of each row the named ones, then those per output
 	missing []bool
 	changes []truth
-	segment []int32 // from 1; 0 where there is none
+	segment []int32 // from 1, in any order before number; 0 where there is none
 
 	last     map[session]span // segments so far
 	segments map[span]int32
@@ -212,9 +212,22 @@ func (s *series) xOf(i int) []float64 {
 // sorted are the series by their keys.
 func (t *Table) sorted() (all []*series) {
 	for _, key := range slices.Sorted(maps.Keys(t.keys)) {
-		all = append(all, t.keys[key])
+		s := t.keys[key]
+		s.number()
+		all = append(all, s)
 	}
 	return all
+}
+
+// number numbers the segments in the order of the rows: sessions are smoothed in any order.
+func (s *series) number() {
+	numbers := map[int32]int32{0: 0}
+	for i, g := range s.segment {
+		if _, known := numbers[g]; !known {
+			numbers[g] = int32(len(numbers))
+		}
+		s.segment[i] = numbers[g]
+	}
 }
 
 // A row is one of a series.

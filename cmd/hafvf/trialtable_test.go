@@ -1,0 +1,263 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
+)
+
+// choices are those of two subjects. The answers of the first reverse after 15 trials, and its tenth trial is
+// missing.
+func choices() string {
+	var b strings.Builder
+	b.WriteString("subject,trial,correct\n")
+	for k := range 30 {
+		for s, subject := range []string{"s1", "=s2"} {
+			answer := fmt.Sprint(k / 15 * (1 - s))
+			if s == 0 && k == 9 {
+				answer = ""
+			}
+			fmt.Fprintf(&b, "%s,%d,%s\n", subject, k+1, answer)
+		}
+	}
+	return b.String()
+}
+
+// tableOf reads a table in CSV as a list of rows by names.
+func tableOf(t *testing.T, file string) (header []string, rows []map[string]string) {
+	t.Helper()
+	all := expect.Get(csv.NewReader(strings.NewReader(string(expect.Get(os.ReadFile(file))(t)))).ReadAll())(t)
+	for _, cells := range all[1:] {
+		row := map[string]string{}
+		for i, name := range all[0] {
+			row[name] = cells[i]
+		}
+		rows = append(rows, row)
+	}
+	return all[0], rows
+}
+
+// parquetTable is a table in Parquet as the rows of one in CSV.
+func parquetTable(t *testing.T, file string) (header []string, rows []map[string]string) {
+	t.Helper()
+	src := connectors.Source{Format: connectors.Parquet, Path: file}
+	src.Values, _, _ = connectors.Peek(src, 0)
+	in := expect.Get(connectors.Open(src))(t)
+	defer in.Close()
+	for {
+		r, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return src.Values, rows
+		}
+		expect.OK(t, err)
+		row := map[string]string{}
+		for i, name := range src.Values {
+			row[name] = r.Fields[i+1] // behind the time
+		}
+		rows = append(rows, row)
+	}
+}
+
+// A config of the filter and one of the smoother make one table, in CSV and Parquet.
+func TestTrialTable(t *testing.T) {
+	const source = "source: {csv: {path: choices.csv, key: subject, values: [correct], time: "
+	dir := e2e.Folder(t, map[string]string{
+		"choices.csv": choices(),
+		"filter.yaml": "model: {family: bernoulli}\norder: arrival\n" + source + "''}}\n",
+		"smooth.yaml": "transform: smooth\nmodel: {family: bernoulli}\n" + source + "trial, time_format: trial}}\nsink: {jsonl: {path: out.jsonl}}\n",
+		"one.yaml":    "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}, {alpha: 2, beta: 1}]\norder: arrival\n" + source + "''}}\n",
+	})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, config := range []string{"filter", "smooth"} {
+		_, stderr := program.Well(t, dir, "trials", config+".yaml", "-o", config+".csv", "--keys", config+".keys.csv")
+		if !strings.HasSuffix(stderr, "60 trials of 2 keys, 1 change: "+config+".csv\n") {
+			t.Errorf("standard error: %s", stderr)
+		}
+		table := string(expect.Get(os.ReadFile(at(config+".csv")))(t)) + string(expect.Get(os.ReadFile(at(config+".keys.csv")))(t))
+		compareGolden(t, filepath.Join("testdata", "trials.csv"), table)
+	}
+	program.Well(t, dir, "trials", "filter.yaml", "-o", "filter.parquet")
+	header, rows := tableOf(t, at("filter.csv"))
+	parquetHeader, parquetRows := parquetTable(t, at("filter.parquet"))
+	expect.Same(t, header, parquetHeader)
+	for i, r := range rows {
+		r["key"] = connectors.Unguarded(r["key"])
+		for name, cell := range r {
+			a, errA := strconv.ParseFloat(cell, 64)
+			b, errB := strconv.ParseFloat(parquetRows[i][name], 64)
+			if name == "change" {
+				cell = map[string]string{"true": "1", "false": "0"}[cell]
+			}
+			if cell != parquetRows[i][name] && (errA != nil || errB != nil || a != b) {
+				t.Errorf("row %d, %s: %s in CSV, %s in Parquet", i, name, cell, parquetRows[i][name])
+			}
+		}
+	}
+
+	// A plain loop has the same numbers.
+	program.Well(t, dir, "trials", "one.yaml", "-o", "one.csv")
+	_, rows = tableOf(t, at("one.csv"))
+	levels := []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 2, Beta: 1}}
+	f := expect.Get(hafvf.Config{Family: "bernoulli", Member: &hafvf.Member{Levels: levels, Top: 1}}.Filter())(t)
+	state, before := f.NewState(), 0.0
+	for i, r := range rows[30:] { // those of s1
+		if r["x"] == "" {
+			if i != 9 || r["surprise"]+r["learning_rate"] != "" || r["predicted_mean"] == "" || r["smoothed_mean"] == "" || r["change"] != "false" || r["segment"] != "1" {
+				t.Errorf("row %d: %v", i, r)
+			}
+			continue
+		}
+		step := f.Update(state, []float64{float64(r["x"][0] - '0')})
+		b := f.Level(state, 1)
+		for name, want := range map[string]float64{
+			"surprise": -step.LogPredictive, "weight": step.Weight, "memory": step.Memory, "e_b": b.Alpha / (b.Alpha + b.Beta),
+			"learning_rate": (step.Memory - step.Weight*before) / (step.Memory + f.Model().PriorMemory()),
+		} {
+			if got, err := strconv.ParseFloat(r[name], 64); err != nil || math.Abs(got-want) > 1e-9 {
+				t.Errorf("row %d: %s %s, want %g", i, name, r[name], want)
+			}
+		}
+		before = step.Memory
+	}
+	t.Run("pandas", func(t *testing.T) {
+		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatal("python3 has no pandas")
+			}
+			t.Skip("SKIPPED: python3 has no pandas, which reads the table in this test: pip install pandas pyarrow")
+		}
+		text, err := exec.Command("python3", "-c", `
+import pandas, sys
+tables = [pandas.read_csv(sys.argv[1])]
+try:
+    import pyarrow
+    tables.append(pandas.read_parquet(sys.argv[2]))
+except ImportError:
+    pass
+for t in tables:
+    for c in t.columns.drop(["key", "change"]):
+        assert t[c].dtype.kind in "iuf", (c, t[c].dtype)
+    assert t["change"].dtype == bool
+    assert list(t.groupby(["key", "segment"]).size()) == [30, 15, 15]
+    assert t["surprise"].isna().sum() == 1 and t["e_b"].isna().all()
+`, at("filter.csv"), at("filter.parquet")).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+	t.Run("R", func(t *testing.T) {
+		if err := exec.Command("Rscript", "--version").Run(); err != nil {
+			t.Skip("SKIPPED: there is no Rscript, which reads the table in this test")
+		}
+		text, err := exec.Command("Rscript", "-e", `
+t <- read.csv(commandArgs(TRUE)[1])
+stopifnot(nrow(t) == 60, is.numeric(t$learning_rate), sum(is.na(t$surprise)) == 1, sum(t$change == "true") == 1)
+`, at("filter.csv")).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+}
+
+// Estimates and smoothed records are of one observation, whatever the sessions and their order. Segments
+// are numbered within the key.
+func TestTrialTableOfSessions(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("subject,block,trial,rt\n")
+	for k := range 40 { // two blocks take turns, and their trials come backwards
+		fmt.Fprintf(&b, "s,%d,%d,%d\n", k%2, 20-k/2, k*k%17+k/2/10*40*(1-k%2))
+	}
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv": b.String(),
+		"c.yaml": "transform: smooth\nmodel: {family: normal}\nsession: {by: [block]}\nsink: {jsonl: {path: out.jsonl}}\nsource: {csv: {path: in.csv, key: subject, time: trial, time_format: trial, values: [rt]}}\n",
+	})
+	program.Well(t, dir, "run", "c.yaml")
+	program.Well(t, dir, "trials", "c.yaml", "-o", "t.csv")
+	_, rows := tableOf(t, filepath.Join(dir, "t.csv"))
+	smoothed := map[string]float64{}
+	for line := range strings.Lines(string(expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t))) {
+		var r struct {
+			ID       string
+			Estimate struct{ Mean float64 }
+		}
+		expect.OK(t, json.Unmarshal([]byte(line), &r))
+		smoothed[r.ID] = r.Estimate.Mean
+	}
+	segments := map[string]int{}
+	for k, r := range rows {
+		if want := smoothed[fmt.Sprintf("s/%d/%d", k%2, 20-k/2)]; r["smoothed_mean"] != fmt.Sprint(want) || r["trial"] != fmt.Sprint(k+1) {
+			t.Errorf("row %d: %v, want the mean %g", k, r, want)
+		}
+		segments[r["segment"]]++
+	}
+	expect.Same(t, map[string]int{"1": 10, "2": 20, "3": 10}, segments)
+}
+
+// Vectors have a column per coordinate, and what does not apply is empty.
+func TestTrialTableOfVectors(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("key,time,x,y\n")
+	for k := range 70 {
+		fmt.Fprintf(&b, "a,2026-01-01T00:%02d:00Z,%d,%d\n", k%60, k*5%7, k*3%11)
+	}
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv":     strings.ReplaceAll(b.String(), ",0,", ",,"),
+		"in.jsonl":   `{"key":"a","x":[[1],[2]]}` + "\n" + `{"key":"a","x":3}` + "\n",
+		"c.yaml":     "model: {family: mvnormal, prior: auto}\nlateness: 1h\ndetect: true\nsource: {csv: {path: in.csv, values: [x, y]}}\n",
+		"lists.yaml": "model: {family: normal}\norder: arrival\nsource: {jsonl: {path: in.jsonl, time: ''}}\n",
+	})
+	program.Well(t, dir, "trials", "c.yaml", "-o", "t.csv")
+	header, rows := tableOf(t, filepath.Join(dir, "t.csv"))
+	expect.Same(t, "key,trial,time,x.0,x.1,predicted_mean.0,predicted_mean.1,predicted_sd.0,predicted_sd.1,surprise,learning_rate,weight,memory,e_b,p_change,smoothed_mean.0,smoothed_mean.1,change,segment", strings.Join(header, ","))
+	if r := rows[0]; r["x.0"]+r["surprise"]+r["learning_rate"] != "" || r["x.1"] != "0" {
+		t.Errorf("%v", r)
+	}
+	if r := rows[65]; r["p_change"] == "" || r["smoothed_mean.1"] == "" || r["learning_rate"] == "" || !strings.HasPrefix(r["time"], "2026-01-01T00:") {
+		t.Errorf("%v", r)
+	}
+	program.Well(t, dir, "trials", "lists.yaml", "-o", "t.csv")
+	_, rows = tableOf(t, filepath.Join(dir, "t.csv"))
+	expect.Same(t, []string{"[[1],[2]]", "[[3]]"}, []string{rows[0]["x"], rows[1]["x"]})
+	if slices.ContainsFunc(rows, func(r map[string]string) bool { return r["smoothed_mean"] == "" }) {
+		t.Errorf("%v", rows)
+	}
+}
+
+func TestTrialTableExits(t *testing.T) {
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv": goodCSV, "ok.yaml": goodYAML,
+		"topics.yaml": "model: {family: normal}\nsource: {kafka: {brokers: [b], topics: [in], bounded: true}}\n",
+		"query.yaml":  "model: {family: normal}\nsource: {prometheus: {url: 'http://127.0.0.1:1', query: up, step: 1m}}\n",
+	})
+	exits(t, dir, "", "trials", []exit{
+		{"without a table", "ok.yaml", 2, "trials needs -o"},
+		{"no table", "ok.yaml -o a.jsonl", 2, "a table is a .csv or a .parquet file"},
+		{"over the data", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
+		{"one file", "ok.yaml -o a.csv --keys a.csv", 2, "given for both tables"},
+		{"topics", "topics.yaml -o a.csv", 2, "trials are of a file, not of Kafka"},
+		{"endless", "query.yaml -o a.csv", 2, "trials are of a source that ends"},
+		{"on Flink", "topics.yaml -o a.csv --set sink=none --set runner.name=flink --set runner.endpoint=a:1", 2, "not on Flink"},
+		{"standard input", "ok.yaml -o a.csv --set source.csv.path=-", 2, "standard input comes once"},
+		{"no such column", "ok.yaml -o a.csv --set source.csv.values=[y]", 1, `"y"`},
+		{"mostly rejected", "ok.yaml -o a.csv --set source.csv.decimal=','", 1, "more than half"},
+		{"rejects", "ok.yaml -o b.csv", 0, "2 trials of 1 key"},
+	})
+	if _, err := os.Stat(filepath.Join(dir, "a.csv")); err == nil {
+		t.Error("a run that failed has written a table")
+	}
+}
