@@ -36,6 +36,7 @@ func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.Ev
 // runSmooth runs the node over a collection in this process, unless execute says otherwise.
 func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source func(beam.Scope) beam.PCollection) *testCase {
 	t.Helper()
+	cfg.Origins = true
 	c := &testCase{in: in, smoothed: map[string][]keyed.Smoothed{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
