@@ -104,6 +104,9 @@ type Source struct {
 	// row makes a record for each, with the Fields key, name of the column, time and value.
 	// Values may be patterns then, in which * stands for any text and ? for a character.
 	Wide bool
+	// Carry are more columns, whose Fields come last. A file may lack those of CarryFound, which come
+	// behind them.
+	Carry, CarryFound []string
 	// BundleRecords is the largest number of records that Read emits in one bundle. Default: the
 	// constant BundleRecords.
 	BundleRecords int
@@ -120,7 +123,7 @@ type Source struct {
 
 // columns returns the names that a record's Fields come from, in their order.
 func (src Source) columns() []string {
-	return slices.Concat(src.Key, []string{src.Time}, src.Values)
+	return slices.Concat(src.Key, []string{src.Time}, src.Values, src.Carry, src.CarryFound)
 }
 
 // delimiter is the one that a text names.
@@ -362,6 +365,23 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 	return nil
 }
 
+// Headers calls see with the columns of each of the source's files.
+func Headers(src Source, see func(columns []string)) error {
+	src.every, src.Key, src.Time, src.Values, src.Carry, src.CarryFound = true, nil, "", []string{"every"}, nil, nil
+	paths, err := src.files()
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		columns, _, err := src.head(path, 0)
+		if err != nil {
+			return err
+		}
+		see(columns)
+	}
+	return nil
+}
+
 // Once reports whether the source can be read only once, as standard input.
 func (src Source) Once() bool {
 	paths, err := src.files()
@@ -430,7 +450,8 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 		}
 		places[name] = place{p.at, twice}
 	}
-	for i, want := range src.columns() {
+	all := src.columns()
+	for i, want := range all {
 		isTime := i == len(src.Key)
 		if isTime && want == "" {
 			index = append(index, -1)
@@ -441,7 +462,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			p.at = -1
 		}
 		switch {
-		case !there && !(isTime && src.TimeOptional):
+		case !there && !(isTime && src.TimeOptional) && i < len(all)-len(src.CarryFound):
 			hint := ""
 			if d := src.otherDelimiter(names); d != "" {
 				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)

@@ -24,11 +24,12 @@ type fileSource struct {
 	connectors.Source
 	fields config.Fields
 	column connectors.Kind
+	carry  []string // as configured
 }
 
 func newFileSource(c *config.Config) fileSource {
 	source, fields := observe.Files(c)
-	f := fileSource{source, fields, connectors.String} // the x of JSON has any shape
+	f := fileSource{source, fields, connectors.String, c.Source.Files().Carry} // the x of JSON has any shape
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		f.column = connectors.Number
 	}
@@ -40,6 +41,38 @@ func (f fileSource) check(context.Context, *clients) error {
 		return err
 	}
 	return observe.CheckTimes(f.Source, parserOfFields(f.fields))
+}
+
+// carrying returns the graph that carries what its source has, once that is known.
+func (g *Graph) carrying() (*Graph, error) {
+	f, ok := g.source.(fileSource)
+	if !ok || len(f.carry) == 0 {
+		return g, nil
+	}
+	found, err := observe.Carried(f.Source, f.fields, f.carry)
+	if err != nil {
+		return nil, err
+	}
+	here := *g
+	f.fields.Carry = slices.Concat(f.fields.Carry, found)
+	if connectors.FormatOf(f.Format).Columns {
+		f.CarryFound = found
+	}
+	here.source = f
+	switch t := g.transform.(type) {
+	case filtering:
+		t.layout.Carry = f.fields.Carry
+		here.transform = t
+	case smoothing:
+		t.layout.Carry = f.fields.Carry
+		here.transform = t
+	}
+	if g.sink.file != nil {
+		file := *g.sink.file
+		file.Columns, _ = here.transform.table(f.column)
+		here.sink.file = &file
+	}
+	return &here, nil
 }
 
 func (f fileSource) describe() string      { return f.Format + " " + f.Path }

@@ -78,6 +78,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
+	if graph, err = graph.carrying(); err != nil {
+		return s, err
+	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
 	if err := state.open(ctx, graph); err != nil {
 		return s, err

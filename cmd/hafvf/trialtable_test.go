@@ -261,3 +261,59 @@ func TestTrialTableExits(t *testing.T) {
 		t.Error("a run that failed has written a table")
 	}
 }
+
+// What carry names is in records and tables, as it stands in the source.
+func TestCarry(t *testing.T) {
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv":     "who,x,choice,rt,option_a,option_b,trial\na,1,left,0.50,=up,,9\na,0,\"r,t\",007,dn,2,8\n",
+		"in.jsonl":   `{"who":"a","x":1,"c":{"side":"left"},"rt":0.50,"ok":true}` + "\n" + `{"who":"a","x":0,"c":{"side":"<r>"},"option_b":[1, 2]}` + "\n",
+		"csv.yaml":   "model: {family: bernoulli}\norder: arrival\nsource: {csv: {path: in.csv, key: who, time: '', carry: [choice, rt, 'option*', trial]}}\nsink: {jsonl: {path: out.jsonl}}\n",
+		"jsonl.yaml": "model: {family: bernoulli}\norder: arrival\nsource: {jsonl: {path: in.jsonl, key: who, time: '', carry: [c.side, rt, 'o*']}}\nsink: {jsonl: {path: out.jsonl}}\n",
+	})
+	carried := func() (all []string) {
+		for line := range strings.Lines(string(expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t))) {
+			var r struct{ Carry json.RawMessage }
+			expect.OK(t, json.Unmarshal([]byte(line), &r))
+			all = append(all, string(r.Carry))
+		}
+		return all
+	}
+	want := []string{`{"choice":"left","rt":0.50,"trial":9,"option_a":"=up","option_b":null}`, `{"choice":"r,t","rt":"007","trial":8,"option_a":"dn","option_b":2}`}
+	for _, set := range []string{"records=full", "transform=smooth"} {
+		program.Well(t, dir, "run", "csv.yaml", "--set", set)
+		expect.Same(t, want, carried(), set)
+	}
+	program.Well(t, dir, "run", "jsonl.yaml")
+	expect.Same(t, []string{`{"c.side":"left","rt":0.50,"ok":true}`, `{"c.side":"<r>","option_b":[1,2]}`}, carried())
+
+	columns := func(header []string, row map[string]string, from, n int) (all []string) {
+		for _, name := range header[from:][:n] {
+			all = append(all, name+"="+row[name])
+		}
+		return all
+	}
+	program.Well(t, dir, "trials", "csv.yaml", "-o", "t.csv")
+	header, rows := tableOf(t, filepath.Join(dir, "t.csv"))
+	expect.Same(t, []string{"choice=left", "rt=0.50", "carry.trial=9", "option_a='=up", "option_b=", "x=1"}, columns(header, rows[0], 2, 6))
+	expect.Same(t, []string{"choice=r,t", "rt=007", "carry.trial=8", "option_a=dn", "option_b=2", "x=0"}, columns(header, rows[1], 2, 6))
+	program.Well(t, dir, "trials", "jsonl.yaml", "-o", "t.csv")
+	header, rows = tableOf(t, filepath.Join(dir, "t.csv"))
+	expect.Same(t, []string{"c.side=<r>", "rt=", "ok=", "option_b=[1,2]", "x=0"}, columns(header, rows[1], 2, 5))
+	for _, sink := range []string{"csv", "parquet"} {
+		program.Well(t, dir, "run", "csv.yaml", "--set", fmt.Sprintf("sink={%s: {path: out.%[1]s}}", sink))
+		read := tableOf
+		if sink == "parquet" {
+			read = parquetTable
+		}
+		header, rows = read(t, filepath.Join(dir, "out."+sink))
+		from := slices.Index(header, "carry.choice")
+		expect.Same(t, []string{"carry.choice=r,t", "carry.rt=007", "carry.trial=8", "carry.option_a=dn", "carry.option_b=2"}, columns(header, rows[1], from, 5), sink)
+	}
+	exits(t, dir, "", "run", []exit{
+		{"an absent column", "csv.yaml --set source.csv.carry=[choise]", 1, `in.csv has no column "choise"`},
+		{"an absent field", "jsonl.yaml --set source.jsonl.carry=[c.sight]", 1, `no record of "in.jsonl" has the field c.sight, which carry names`},
+		{"a pattern of nothing", "csv.yaml --set source.csv.carry=[z*]", 0, ""},
+		{"aggregate", "csv.yaml --set order=event_time --set source.csv.time=t --set aggregate.every=1m --set aggregate.value=mean", 2, "source.csv.carry: belongs to single records"},
+		{"wide", "csv.yaml --set source.csv.layout=wide", 2, "source.csv.carry: is for layout: long"},
+	})
+}

@@ -115,17 +115,22 @@ func appendObservation(b []byte, o *Observation) []byte {
 		b[at] |= trialBit
 		b = compact.AppendString(binary.AppendVarint(b, o.Trial), o.Session)
 	}
+	if o.Carried != "" {
+		b[at] |= carriedBit
+		b = compact.AppendString(b, o.Carried)
+	}
 	return b
 }
 
 // aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
-// time of the log stands at the end of an observation, trialBit that trial and session do, and
-// outsideBit that it is Outside.
+// time of the log stands at the end of an observation, trialBit that trial and session do, carriedBit
+// that Carried does, and outsideBit that it is Outside.
 const (
 	aggregatedBit = 0x80
 	logTimeBit    = 0x40
 	outsideBit    = 0x20
 	trialBit      = 0x10
+	carriedBit    = 0x08
 )
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
@@ -160,6 +165,10 @@ func (r *reader) observationIn(x [][]float64) Observation {
 		o.Shape &^= trialBit
 		o.Trial, o.Session = r.Varint(), r.Text()
 	}
+	if o.Shape&carriedBit != 0 {
+		o.Shape &^= carriedBit
+		o.Carried = r.Text()
+	}
 	return o
 }
 
@@ -167,7 +176,12 @@ func appendEstimate(b []byte, e Estimate) []byte {
 	b = compact.AppendTime(b, e.Time)
 	b = compact.AppendString(b, e.ID)
 	b = binary.AppendUvarint(b, uint64(e.N))
+	at := len(b)
 	b = appendShape(b, e.Shape, e.Aggregated, e.Events)
+	if e.Carried != "" {
+		b[at] |= carriedBit
+		b = compact.AppendString(b, e.Carried)
+	}
 	b = compact.AppendVectors(b, e.X)
 	b = appendMoments(b, e.Predicted)
 	b = appendMoments(b, e.Estimate)
@@ -248,6 +262,10 @@ func (r *reader) filtered(e *Estimate) {
 func (r *reader) estimate() Estimate {
 	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
 	e.Shape, e.Aggregated, e.Events = r.shape()
+	if e.Shape&carriedBit != 0 {
+		e.Shape &^= carriedBit
+		e.Carried = r.Text()
+	}
 	e.X, e.Predicted, e.Estimate = r.Vectors(nil), r.moments(), r.moments()
 	e.Lower, e.Upper = r.Floats(), r.Floats()
 	e.Levels, e.Posterior = r.Floats(), r.Floats()

@@ -59,6 +59,8 @@ type Observation struct {
 	Partial bool
 	// Outside marks an observation for Entity.Outside, on its way to that.
 	Outside bool
+	// Carried is a JSON object of what else the source had beside the value, or empty.
+	Carried string
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
 	Raw string
@@ -109,6 +111,7 @@ type Estimate struct {
 	Shape
 	Aggregated bool
 	Events     int64
+	Carried    string // that of the observation
 
 	// Predicted is mean and standard deviation of one observation, before X was
 	// seen and with the weight at its prior mean.

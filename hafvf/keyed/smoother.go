@@ -138,6 +138,7 @@ type Smoothed struct {
 	Shape
 	Aggregated bool
 	Events     int64
+	Carried    string // that of the observation
 
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
@@ -338,7 +339,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	record := func(i int, out Smoothed) {
 		o := observations[i]
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
-		out.Aggregated, out.Events = o.Aggregated, o.Events
+		out.Aggregated, out.Events, out.Carried = o.Aggregated, o.Events, o.Carried
 		out.ID, out.Origin = id(i), o.ID
 		out.Session = Session{observations[0].Point(), observations[n-1].Point(), int64(n)}
 		out.Revision = revision
@@ -641,7 +642,7 @@ func near(a, b, far float64) bool {
 // AppendBinary appends the encoded posterior to b. The error is always nil.
 func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendTime(b, s.Time)
-	b = compact.AppendString(compact.AppendString(b, s.ID), s.Origin)
+	b = compact.AppendString(compact.AppendString(compact.AppendString(b, s.ID), s.Origin), s.Carried)
 	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
 	b = compact.AppendVectors(b, s.X)
 	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
@@ -680,7 +681,7 @@ func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
 }
 
 func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text()}
+	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text(), Carried: r.Text()}
 	s.Shape, s.Aggregated, s.Events = r.shape()
 	s.X = r.Vectors(nil)
 	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {

@@ -26,7 +26,7 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		values = append(values, string(v))
 	}
 	return key{
-		name: "aggregate", doc: "Raw events become one observation per key and interval, dated at its beginning. A file closes an interval at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
+		name: "aggregate", doc: "Events become one observation per key and interval, dated at its beginning. A file closes an interval at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
 		seen: func() { c.Aggregate = a },
 		keys: []key{
 			{name: "every", doc: "Length of an interval, 1s to 744h (31 days). Intervals begin at multiples of it on the clock of zone, days at midnight and weeks on Mondays.", required: true, read: milliseconds(&a.Every)},

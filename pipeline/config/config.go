@@ -237,6 +237,7 @@ type Fields struct {
 	Time   string   // empty: records have no time
 	Values []string // several make one vector
 	By     []string `json:",omitempty"` // that of Session
+	Carry  []string `json:",omitempty"` // that records repeat; of Files names or patterns
 	Layout string   // Long, Wide or Series
 	// Columns are those of the layout wide, names or patterns. Then Values is what one of
 	// them holds.

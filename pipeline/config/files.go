@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hafvf/connectors"
+	"hafvf/connectors/registry"
 	"hafvf/internal/message"
 )
 
@@ -22,8 +23,27 @@ type Files struct {
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
 func (f *Files) shaped() bool              { return !connectors.FormatOf(f.Format).Columns }
 func (f *Files) unending() bool            { return false }
-func (f *Files) check(*decoder, *Config)   {} // checkFiles does, of all files
-func (f *Files) checkFlink(d *decoder)     { d.fail("source", ofOneMachine) }
+
+// check is of what is carried; checkFiles looks at all files.
+func (f *Files) check(d *decoder, c *Config) {
+	at := "source." + f.Format + ".carry"
+	if !d.has(at) {
+		return
+	}
+	switch {
+	case c.Aggregate != nil:
+		d.fail(at, "belongs to single records, of which aggregate makes intervals: leave out one of them")
+	case f.Layout != Long:
+		d.fail(at, "is for layout: long")
+	case c.Sink.Format == registry.Avro:
+		d.fail(at, "has no form in Avro: let the sink write JSON")
+	}
+	if slices.Contains(f.Carry, "") {
+		d.fail(at, "a name is empty")
+	}
+}
+
+func (f *Files) checkFlink(d *decoder) { d.fail("source", ofOneMachine) }
 
 // Files are those that the source reads, nil if it reads none.
 func (s *Source) Files() *Files { return originOf[*Files](s) }
@@ -36,13 +56,15 @@ func (s *Source) filesKeys() []key {
 	var keys []key
 	for _, format := range connectors.Formats {
 		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
-		what, row := "Column", "row"
+		what, row, carried := "Column", "row", "Columns, or patterns, that records repeat under carry."
 		if !format.Columns {
-			what, row = "Field", "record"
+			what, row, carried = "Field", "record", "As of csv, for fields."
 		}
 		k := key{name: format.Name, doc: format.Of, seen: s.set(f), keys: slices.Concat(
 			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
-			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row)})}
+			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row), {
+				name: "carry", doc: carried, read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
+			}})}
 		if format.Delimited {
 			k.keys = append(k.keys,
 				key{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&f.Delimiter)},

@@ -47,10 +47,10 @@ func (s *Source) kafkaKeys() []key {
 	}, k.Fields.keys("Field"), []key{
 		{name: "format", doc: "What a value is. avro, protobuf and json_schema have the id of a schema of registry before them. auto, with registry, tells these from JSON; without, it is json. Payloads are not checked against a JSON schema.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
 		registryKey(&k.Registry, "Schema registry of the topics, with the API of Confluent's. Keys of records may have schemas too: key names a field of the record's key, if the value has none of that name.", ""),
-		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default no offsets are committed.", read: text(&k.Group, notEmpty)},
+		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default none are.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
-		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit. By default there is none.", read: text(&k.Changelog, notEmpty)},
+		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit.", read: text(&k.Changelog, notEmpty)},
 		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", read: duration(&k.Disorder)},
 		{name: "tombstones", doc: "What a record without a value is. forget: its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
 		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},

@@ -54,7 +54,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "incidents", doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than chance lets them. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)},
 		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
-		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h (90 days) for a topic or query without an end with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
+		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
@@ -100,7 +100,7 @@ func formatLevels(levels []hafvf.Beta) string {
 func members(dst *[]hafvf.Member) reader {
 	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights. A member without ar requires them; with ar an absent list means no level.", read: levels(&m.Levels)},
+			{name: "levels", doc: "Beta priors of this member's weights. Required without ar; with ar an absent list means no level.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, domain.Top)},
 			{name: "ar", doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
@@ -205,7 +205,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times: a Go layout, or strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
-		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock. A record further ahead is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
+		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else the record is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts that stand for a missing value, as an empty text, null and NaN always do.", read: missing(&f.Missing)},
 	}
 }
@@ -263,7 +263,7 @@ func (r *Receiver) keys() []key {
 		key{name: "keys", doc: "Pattern of the keys whose alerts it gets, by default all.", setting: true, read: pattern(&r.Keys)},
 		key{name: "labels", doc: "Labels of every alert, such as {severity: page}: in the field labels, of an Alertmanager among its labels. Tables have none.", setting: true, read: labels(&r.Labels)},
 		key{name: "digest", doc: "A message in this time, such as 24h, that lists the alarms in no incident; it needs incidents. It is on the clock of incidents.zone.", setting: true, read: milliseconds(&r.Digest)},
-		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for a topic or a query without an end, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
+		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
 	)
 }
 
@@ -274,7 +274,7 @@ func (s *Sink) hookKey(name, doc string) key {
 		seen: func() { s.Webhook = hook },
 		keys: []key{
 			{name: "url", doc: "A URL with http:// or https://.", required: true, read: hookURL(&hook.URL)},
-			{name: "headers", doc: "Headers of the requests, by name, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
+			{name: "headers", doc: "Headers, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
 			{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
 			{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
 		}}

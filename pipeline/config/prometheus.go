@@ -49,7 +49,7 @@ func (s *Source) prometheusKeys() []key {
 			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
 			{name: "start", doc: "Time of the first point. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
 			{name: "delay", doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", read: duration(&p.Delay)},
-			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second one is rejected.`, read: texts("labels", &p.Key)},
+			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, read: texts("labels", &p.Key)},
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
 			{name: "partial", doc: "What becomes of an answer that the server says is not whole. wait asks until it is. take takes what there is, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},
 			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
@@ -65,7 +65,7 @@ func serverKeys(s *httpclient.Server, url string) []key {
 		tlsKey(&s.TLS),
 		{name: "username", doc: "Name of the user, by HTTP basic authentication. It needs password.", read: text(&s.Username, notEmpty)},
 		{name: "password", doc: "Place of the password.", read: secretAt(&s.Password)},
-		{name: "headers", doc: "Headers of the requests, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
+		{name: "headers", doc: "Headers, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
 		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&s.Timeout)},
 	}
 }

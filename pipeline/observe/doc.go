@@ -25,19 +25,22 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 func files(c *config.Config) (connectors.Source, config.Fields) {
 	s := c.Source.Files()
 	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter)}
+	f := s.Fields
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
 	if connectors.FormatOf(s.Format).Columns {
-		return columns(c, src, s.Fields)
+		return columns(c, src, f)
 	}
 	if s.Layout != config.Long {
 		// A line may hold very many observations, and a run stops between bundles.
 		src.BundleBytes = 1 << 20
 	}
-	return src, s.Fields
+	return src, f
 }
 
 // columns has the source read the columns that the fields name.
 func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
 	s.Key, s.Time, s.Values = slices.Concat(f.By, f.Key), f.Time, f.Values
+	s.Carry = f.Carry
 	s.TimeOptional = c.Order == config.Arrival && f.TimeFormat != config.Trial
 	if f.Layout == config.Wide {
 		s.Wide, s.Values = true, f.Columns

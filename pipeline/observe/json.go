@@ -63,6 +63,10 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 		return "", err
 	}
 	fields = fields[1:]
+	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
+		o.Carried = p.carriedFields(fields[n:])
+		fields = fields[:n]
+	}
 	for i, name := range p.Values {
 		if fields[i] == nil {
 			return "", fmt.Errorf("no field %s", message.Quote(name))

@@ -31,15 +31,17 @@ var (
 type Parser struct {
 	config.Fields
 	times *times.Parser
-	// names are those of the fields of a JSON object: of the session, the key, the time and the values.
+	// names are those of the fields of a JSON object: of the session, the key, the time, the values and
+	// what is carried.
 	names  []string
 	nested bool    // some are paths into objects
 	shared *Parser // of the layout wide: of what the observations of a record have in common
 	// Of the layout wide: the names and the patterns of the fields of values.
 	columns  map[string]bool
 	patterns []func(name string) bool
-	unseen   bool // see RefuseDays
-	comma    bool // decimal
+	unseen   bool     // see RefuseDays
+	carry    [][]byte // the quoted names of what is carried
+	comma    bool     // decimal
 }
 
 // NewParser makes a parser. The error names a zone or a format of times that is none.
@@ -58,8 +60,11 @@ func NewParser(f config.Fields) (*Parser, error) {
 		shared.nested = slices.ContainsFunc(shared.names, isPath)
 		f.Key = append(slices.Clone(f.Key), "column")
 	}
-	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.By, f.Key, []string{f.Time}, f.Values), comma: f.Decimal == ','}
+	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.By, f.Key, []string{f.Time}, f.Values, f.Carry), comma: f.Decimal == ','}
 	p.nested = slices.ContainsFunc(p.names, isPath)
+	for _, name := range f.Carry {
+		p.carry = append(p.carry, quotedText(name))
+	}
 	if f.Layout == config.Wide {
 		p.columns = map[string]bool{}
 		for _, want := range f.Columns {
@@ -111,7 +116,12 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	if err != nil {
 		return "", err
 	}
-	if fields = fields[values:]; len(fields) == 0 {
+	fields = fields[values:]
+	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
+		o.Carried = p.carriedCells(fields[n:])
+		fields = fields[:n]
+	}
+	if len(fields) == 0 {
 		*obs = o
 		return key, nil
 	}

@@ -59,7 +59,7 @@ var estimates = []field[estimate]{
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
 		moments("usual", "What the level of the key and its seasons let expect of x; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
-		number("score", "", "How unusual the last observations are: nominally minus the decimal logarithm of a tail probability. High ones come more often. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
+		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High ones come more often. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "Score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
 			if e.Alarm == nil {
@@ -68,6 +68,7 @@ var estimates = []field[estimate]{
 			return e.Alarm.Kind
 		}),
 	)), detects, mayDetect),
+	carried(func(e estimate) string { return e.Carried }),
 }
 
 var regime = full(moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) keyed.Moments { return e.Regime }))
@@ -131,7 +132,7 @@ var alerts = []field[alert]{
 	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
 	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.told.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of the end of an alarm as of that alarm.", func(a alert) time.Time { return a.told.Start }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.told.Start }),
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
 	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.told.Score }),

@@ -22,9 +22,10 @@ type Layout struct {
 	Events   bool // of aggregated observations
 	// Incidents has alerts say which incident they belong to, and tables of alerts what incidents have.
 	Incidents bool
-	Revises   bool // of smoothed records: changed
-	Trials    bool // of smoothed records: places are numbers of trials, not times
-	Brief     bool // without the fields that few people read
+	Revises   bool     // of smoothed records: changed
+	Trials    bool     // of smoothed records: places are numbers of trials, not times
+	Brief     bool     // without the fields that few people read
+	Carry     []string `json:",omitempty"` // what records carry, where they become columns
 }
 
 // has reports whether the records have a field.

@@ -40,7 +40,7 @@ var smootheds = []field[smoothed]{
 	count("revision", "", "Late records revise a session and raise this: keep the highest per id.", func(s smoothed) (int64, bool) { return s.Revision, true }),
 	full(only(text("split", "Why a long session was cut; absent if it was not.", func(s smoothed) string { return s.Split }),
 		func(s smoothed) bool { return s.Split != "" }, nil)),
-	only(flag("changed", "Of revisions above 0: whether the revision before had no record of this id, or one of another x, n, outlier, change or beginning of the segment, or of an estimate off by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed }),
+	only(flag("changed", "Of revisions above 0: whether the one before had no record of this id, or another x, n, outlier, change or beginning of the segment, or an estimate off by more than a hundredth of its sd.", func(s smoothed) bool { return s.Changed }),
 		func(s smoothed) bool { return s.Revision > 0 }, func(l *Layout) bool { return l.Revises }),
 	number("change_evidence", "nats", "Log Bayes factor of a change between the observation before and this one; null on the first. Without levels, on the first of a segment, of a change there or near; in families without a scale, anywhere between the changes beside it.", func(s smoothed) float64 { return s.ChangeEvidence }),
 	flag("change", "true on the first observation of a new regime.", func(s smoothed) bool { return s.Change }),
@@ -51,6 +51,7 @@ var smootheds = []field[smoothed]{
 		count("from_n", "", "Position of the first one, from 1.", func(s smoothed) (int64, bool) { return s.Place.FromN, true }),
 		count("to_n", "", "Position of the last one.", func(s smoothed) (int64, bool) { return s.Place.ToN, true }),
 	)),
+	carried(func(s smoothed) string { return s.Carried }),
 }
 
 // point is a time, or the number of a trial.

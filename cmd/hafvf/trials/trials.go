@@ -35,9 +35,13 @@ type series struct {
 	ends    []int          // of the x of each row
 	lists   map[int]string // the x of rows of several vectors, as JSON
 	numbers []float64      // of each row the named ones, then those per output
+	carried []string       // nil where nothing is
 	missing []bool
 	changes []truth
 	segment []int32 // from 1, in any order before number; 0 where there is none
+
+	parsed   map[string]any // what row parsedAt carries
+	parsedAt int
 
 	last     map[session]span // segments so far
 	segments map[span]int32
@@ -125,6 +129,9 @@ func (s *series) filtered(e *keyed.Estimate) {
 	}
 	if s.times != nil {
 		s.times = append(s.times, e.Time)
+	}
+	if e.Carried != "" {
+		s.carried = append(s.carried, e.Carried)
 	}
 	if e.Shape == keyed.List {
 		s.lists[i] = listOf(e.X)
@@ -259,6 +266,7 @@ func (t *Table) columns() []column {
 			return r.times[r.i]
 		}})
 	}
+	carried := len(all)
 	if lists {
 		all = append(all, column{Name: "x", Kind: connectors.String, Cell: func(r row) any {
 			if text, is := r.lists[r.i]; is {
@@ -282,7 +290,7 @@ func (t *Table) columns() []column {
 		all = append(all, number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
 	}
 	perOutputs("smoothed_mean", smoothedMean)
-	return append(all,
+	all = append(all,
 		column{Name: "change", Kind: connectors.Bool, Cell: func(r row) any {
 			if r.changes[r.i] == unknown {
 				return nil
@@ -295,6 +303,56 @@ func (t *Table) columns() []column {
 			}
 			return int64(r.segment[r.i])
 		}})
+	return slices.Insert(all, carried, t.carried(all)...)
+}
+
+// carried are the columns of what is carried, beside the others. One has numbers if it has nothing else.
+func (t *Table) carried(beside []column) (all []column) {
+	at := map[string]int{}
+	for _, s := range t.sorted() {
+		for i := range s.carried {
+			eachCarried(s.carried[i], func(name string, value any) {
+				k, known := at[name]
+				if !known {
+					k, at[name] = len(all), len(all)
+					c := column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return r.carriedBy(r.i)[name] }}
+					if slices.ContainsFunc(beside, func(other column) bool { return other.Name == name }) {
+						c.Name = "carry." + name
+					}
+					all = append(all, c)
+				}
+				if _, isNumber := value.(json.Number); value != nil && !isNumber {
+					all[k].Kind = connectors.String
+				}
+			})
+		}
+	}
+	return all
+}
+
+// eachCarried calls f with what is carried, in its order. Numbers are as they are written.
+func eachCarried(object string, f func(name string, value any)) {
+	in := json.NewDecoder(strings.NewReader(object))
+	in.UseNumber()
+	in.Token() // the parser has written an object
+	for in.More() {
+		name, _ := in.Token()
+		var value any
+		in.Decode(&value)
+		f(name.(string), value)
+	}
+}
+
+// carriedBy is what row i carries. The columns ask for one row after the other.
+func (s *series) carriedBy(i int) map[string]any {
+	if s.carried == nil {
+		return nil
+	}
+	if s.parsed == nil || s.parsedAt != i {
+		s.parsed, s.parsedAt = map[string]any{}, i
+		eachCarried(s.carried[i], func(name string, value any) { s.parsed[name] = value })
+	}
+	return s.parsed
 }
 
 func number(name string, of func(r row) float64) column {

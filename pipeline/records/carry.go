@@ -1,0 +1,37 @@
+package records
+
+import (
+	"encoding/json"
+
+	"hafvf/connectors"
+)
+
+// carried is the object of what a record carries of its source, which has columns by the layout.
+func carried[T any](get func(T) string) field[T] {
+	return field[T]{
+		name: "carry", takes: "object", doc: "What carry of the source names.",
+		json:   func(b []byte, _ *Layout, v T) []byte { return append(b, get(v)...) },
+		absent: func(v T) bool { return get(v) == "" },
+		columns: func(path string, l *Layout, _ connectors.Kind) (all []connectors.Column) {
+			for _, name := range l.Carry {
+				all = append(all, connectors.Column{Path: path + "." + name, Kind: connectors.String})
+			}
+			return all
+		},
+		cells: func(b []byte, l *Layout, v T) []byte {
+			if len(l.Carry) == 0 {
+				return b
+			}
+			var values map[string]json.RawMessage
+			json.Unmarshal([]byte(get(v)), &values) // what the parser has written
+			for _, name := range l.Carry {
+				if value := values[name]; string(value) != "null" {
+					b = append(b, value...)
+				}
+				b = append(b, '\t')
+			}
+			return b
+		},
+		avro: func(string, *Layout) any { return nil },
+	}
+}
