@@ -24,11 +24,12 @@ func trialsCommand() *cobra.Command {
 		Short: "Write a table of all observations: predictions, learning rates, changes",
 		Long: `Trials runs the filter and the smoother over the file of a config, and writes a table,
 FILE.csv or FILE.parquet. It has a row for each key and observation: trial (its number
-within the key), time, x, predicted_mean and predicted_sd, surprise (minus log_predictive,
-in nats), learning_rate, weight, memory, e_b (mean of the weight of the second level),
-p_change (with detect), smoothed_mean, change (a segment begins) and segment (its number
-within the key). What does not apply is empty. Missing observations have rows. Of vectors
-the columns are x.0, x.1 and so on.
+within the key), time, what carry of the source names, x, predicted_mean and predicted_sd,
+surprise (minus log_predictive, in nats), learning_rate, weight, memory, e_b (mean of the
+weight of the second level), p_change (with detect), smoothed_mean, change (a segment
+begins) and segment (its number within the key). What does not apply is empty. Missing
+observations have rows. Of vectors the columns are x.0, x.1 and so on. A carried column
+whose name the table has is carry.NAME.
 
 The learning rate is the step with which the observation moved the estimate: what it has
 added to memory, divided by memory and that of the prior.
