@@ -37,8 +37,8 @@ type series struct {
 	numbers []float64      // of each row the named ones, then those per output
 	carried []string       // nil where nothing is
 	missing []bool
-	changes []truth
-	segment []int32 // from 1, in any order before number; 0 where there is none
+	changes []bool
+	segment []int32 // from 1, in any order before number; 0 where there is no smoothed record
 
 	parsed   map[string]any // what row parsedAt carries
 	parsedAt int
@@ -64,15 +64,6 @@ const (
 	predictedSD
 	smoothedMean
 	perOutput
-)
-
-// A truth is that of a smoothed record, or unknown.
-type truth uint8
-
-const (
-	unknown truth = iota
-	no
-	yes
 )
 
 // A session is one of a key.
@@ -131,7 +122,7 @@ func (s *series) filtered(e *keyed.Estimate) {
 		s.times = append(s.times, e.Time)
 	}
 	if e.Carried != "" {
-		s.carried = append(s.carried, e.Carried)
+		s.carried = append(s.carried, strings.Clone(e.Carried))
 	}
 	if e.Shape == keyed.List {
 		s.lists[i] = listOf(e.X)
@@ -141,7 +132,7 @@ func (s *series) filtered(e *keyed.Estimate) {
 		}
 	}
 	s.ends = append(s.ends, len(s.x))
-	s.missing, s.changes, s.segment = append(s.missing, e.Missing), append(s.changes, unknown), append(s.segment, 0)
+	s.missing, s.changes, s.segment = append(s.missing, e.Missing), append(s.changes, false), append(s.segment, 0)
 	from := len(s.numbers)
 	for range s.width() {
 		s.numbers = append(s.numbers, math.NaN())
@@ -191,11 +182,7 @@ func (s *series) smoothed(r *keyed.Smoothed) {
 	if s.segments[at] == 0 {
 		s.segments[at] = int32(len(s.segments) + 1)
 	}
-	s.changes[i] = no
-	if r.Change {
-		s.changes[i] = yes
-	}
-	s.segment[i] = s.segments[at]
+	s.changes[i], s.segment[i] = r.Change, s.segments[at]
 	copy(s.of(i, smoothedMean), r.Estimate.Mean)
 }
 
@@ -292,10 +279,10 @@ func (t *Table) columns() []column {
 	perOutputs("smoothed_mean", smoothedMean)
 	all = append(all,
 		column{Name: "change", Kind: connectors.Bool, Cell: func(r row) any {
-			if r.changes[r.i] == unknown {
+			if r.segment[r.i] == 0 {
 				return nil
 			}
-			return r.changes[r.i] == yes
+			return r.changes[r.i]
 		}},
 		column{Name: "segment", Kind: connectors.Number, Cell: func(r row) any {
 			if r.segment[r.i] == 0 {
@@ -397,15 +384,15 @@ func (t *Table) WriteKeys(out string) error {
 	return output.WriteTable(out, []of{
 		{Name: "key", Kind: connectors.String, Cell: func(s *series) any { return s.key }},
 		{Name: "trials", Kind: connectors.Number, Cell: func(s *series) any { return len(s.n) }},
-		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing, true) }},
+		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing) }},
 		{Name: "log_evidence", Kind: connectors.Number, Cell: func(s *series) any { return s.evidence() }},
-		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes, yes) }},
+		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes) }},
 	}, noTimes, slices.Values(t.sorted()))
 }
 
-func count[T comparable](all []T, what T) (n int) {
-	for _, v := range all {
-		if v == what {
+func count(all []bool) (n int) {
+	for _, is := range all {
+		if is {
 			n++
 		}
 	}
@@ -426,7 +413,7 @@ func (s *series) evidence() (sum float64) {
 func (t *Table) Counts() (keys, trials, changes int) {
 	for _, s := range t.keys {
 		trials += len(s.n)
-		changes += count(s.changes, yes)
+		changes += count(s.changes)
 	}
 	return len(t.keys), trials, changes
 }
