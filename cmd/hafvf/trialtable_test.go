@@ -213,12 +213,12 @@ func TestTrialTableOfVectors(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("key,time,x,y\n")
 	for k := range 70 {
-		fmt.Fprintf(&b, "a,2026-01-01T00:%02d:00Z,%d,%d\n", k%60, k*5%7, k*3%11)
+		fmt.Fprintf(&b, "a,2026-01-%02dT%02d:00:00Z,%d,%d\n", 1+k/24, k%24, k*5%7, k*3%11) // farther apart than session.gap
 	}
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     strings.ReplaceAll(b.String(), ",0,", ",,"),
 		"in.jsonl":   `{"key":"a","x":[[1],[2]]}` + "\n" + `{"key":"a","x":3}` + "\n",
-		"c.yaml":     "model: {family: mvnormal, prior: auto}\nlateness: 1h\ndetect: true\nsource: {csv: {path: in.csv, values: [x, y]}}\n",
+		"c.yaml":     "model: {family: mvnormal, prior: auto}\ndetect: true\nsource: {csv: {path: in.csv, values: [x, y]}}\n",
 		"lists.yaml": "model: {family: normal}\norder: arrival\nsource: {jsonl: {path: in.jsonl, time: ''}}\n",
 	})
 	program.Well(t, dir, "trials", "c.yaml", "-o", "t.csv")
@@ -227,7 +227,7 @@ func TestTrialTableOfVectors(t *testing.T) {
 	if r := rows[0]; r["x.0"]+r["surprise"]+r["learning_rate"] != "" || r["x.1"] != "0" {
 		t.Errorf("%v", r)
 	}
-	if r := rows[65]; r["p_change"] == "" || r["smoothed_mean.1"] == "" || r["learning_rate"] == "" || !strings.HasPrefix(r["time"], "2026-01-01T00:") {
+	if r := rows[65]; r["p_change"] == "" || r["smoothed_mean.1"] == "" || r["learning_rate"] == "" || r["segment"] != "1" || r["time"] != "2026-01-03T17:00:00Z" {
 		t.Errorf("%v", r)
 	}
 	program.Well(t, dir, "trials", "lists.yaml", "-o", "t.csv")
