@@ -135,21 +135,15 @@ func TestTrialTable(t *testing.T) {
 		before = step.Memory
 	}
 	t.Run("pandas", func(t *testing.T) {
-		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
+		if err := exec.Command("python3", "-c", "import pandas, pyarrow").Run(); err != nil {
 			if os.Getenv("CI") == "true" {
-				t.Fatal("python3 has no pandas")
+				t.Fatal("python3 has no pandas with pyarrow")
 			}
-			t.Skip("SKIPPED: python3 has no pandas, which reads the table in this test: pip install pandas pyarrow")
+			t.Skip("SKIPPED: python3 has no pandas with pyarrow, which reads the tables in this test: pip install pandas pyarrow")
 		}
 		text, err := exec.Command("python3", "-c", `
 import pandas, sys
-tables = [pandas.read_csv(sys.argv[1])]
-try:
-    import pyarrow
-    tables.append(pandas.read_parquet(sys.argv[2]))
-except ImportError:
-    pass
-for t in tables:
+for t in pandas.read_csv(sys.argv[1]), pandas.read_parquet(sys.argv[2]):
     for c in t.columns.drop(["key", "change"]):
         assert t[c].dtype.kind in "iuf", (c, t[c].dtype)
     assert t["change"].dtype == bool
