@@ -114,6 +114,7 @@ type decider struct {
 	stuck       bool           // equal values in a row were the least usual
 	farther     bool           // the last step was as far again from what was usual before an alarm
 	distances   []float64      // of before.away
+	apart       []float64      // those of event.was
 	unalarmed   hafvf.State    // the profile before the observation at hand, if no alarm lasts
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
@@ -129,7 +130,7 @@ func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), categories: categories, counted: counted, zone: zone,
+		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},
 	}
@@ -191,7 +192,7 @@ type decisions struct {
 	lately   []stretch     // of every output
 	lasting  lasting
 	before   before // that alarm, or one whose values have stayed
-	event    event  // of the alarm that lasts
+	event    event  // of the alarm that lasts, or of one whose values have not returned
 }
 
 type timedValues struct {
@@ -357,12 +358,14 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 		b = s.lasting.append(b, clock)
 	}
 	if event.kept() || event.since > 0 {
+		b = compact.AppendPacked(b, []float64{event.n, event.back, event.sum, event.since})
 		var profile []byte
 		if event.kept() {
 			profile = d.profile(s).Append(nil, event.profile)
 		}
-		b = compact.AppendPacked(b, []float64{event.n, event.back, event.sum, event.since})
-		b = compact.AppendString(b, string(profile))
+		if b = compact.AppendString(b, string(profile)); event.kept() {
+			b = event.was.append(b, clock)
+		}
 	}
 	b = binary.AppendVarint(b, int64(s.step))
 	b = compact.AppendTimeNear(b, s.last, clock)
@@ -410,7 +413,7 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	}
 	var profile string // before the event
 	if event {
-		profile = s.event.read(r)
+		profile = s.event.read(r, d.outputs)
 	}
 	s.step, s.last = time.Duration(r.Varint()), r.near()
 	for range r.Count(1) {

@@ -31,11 +31,11 @@ func short(v float64) float64 {
 	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
 }
 
-// away notes the values of an observation. They are as far from what was usual as it returns, in
-// standard deviations of every output. The seasons have gone on since. They may have learned from what
-// the alarm was about: therefore they count by no more than they did before, and if the scatter has grown
+// distances fills in how far the values of an observation are from what was usual, in standard
+// deviations of every output. The seasons have gone on since. They may have learned from what the
+// alarm was about: therefore they count by no more than they did before, and if the scatter has grown
 // they are those of before.
-func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
+func (b *before) distances(to []float64, d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	learned := s.profile
 	if s.event.kept() && b.grew(d) {
 		learned = s.event.profile
@@ -44,8 +44,14 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 	for i, v := range y {
 		sd := b.usual.SD[i]
 		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
-		d.distances[i] = (v-b.usual.Mean[i])/sd - on
+		to[i] = (v-b.usual.Mean[i])/sd - on
 	}
+	return to
+}
+
+// away notes the values of an observation, and returns their distances.
+func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
+	b.distances(d.distances, d, s, at, y)
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
 	b.level = short(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))

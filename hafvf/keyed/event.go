@@ -3,45 +3,53 @@ package keyed
 import (
 	"math"
 	"slices"
+	"time"
 
 	"hafvf/hafvf"
 )
 
-// An event is what an alarm that lasts is about. If it has raised what is usual of the scatter, the key
-// forgets it when the values have returned: it goes on with the profile of before. Otherwise what comes next
-// would be missed. The values have returned when as many are usual as the event was long, or as end an
-// alarm. What lasts longer than longest, about a tenth of what a profile remembers, is no event. Another one
-// within habit is learned: a stream may have them.
+// An event is what an alarm is about, and those that follow before the values have returned. If it has
+// raised what is usual of the scatter, the key forgets it when they have: it goes on with the profile of
+// before. Otherwise what comes next would be missed. The values have returned when as many are usual as the
+// event was long, or as end an alarm. What lasts longer than longest, about a tenth of what a profile
+// remembers, is no event. Another one within habit is learned: a stream may have them.
 type event struct {
 	profile hafvf.State // before the first observation; nil if nothing is to be forgotten
+	was     before      // what was usual then
 	n       float64     // observations since
-	back    float64     // the last ones of these that lie within nearby of what was usual before
+	back    float64     // the last ones of these that lie within nearby of what was usual
 	sum     float64     // of their distances in the output of the alarm
 	since   float64     // observations since an event was forgotten, within habit; 0: none was
 }
 
 const (
 	grown   = 1.2
-	nearby  = 3.   // standard deviations
+	nearby  = 2.5  // standard deviations
 	longest = 600  // observations
 	habit   = 1200 // observations
 )
 
 func (e *event) kept() bool { return e.profile != nil }
 
-// begin notes the profile of before an alarm.
-func (e *event) begin(profile hafvf.State) {
-	if e.since == 0 {
-		e.profile = slices.Clone(profile)
+// begin notes the profile of before an alarm, and what was usual, unless an event goes on.
+func (e *event) begin(profile hafvf.State, was *before) {
+	if e.since == 0 && !e.kept() && was.kept() {
+		e.profile, e.was = slices.Clone(profile), *was
 	}
 }
 
 func (e *event) end() { *e = event{since: e.since} }
 
-// forgets notes an observation, of which d has the distances from what was usual before the alarm. It
-// reports whether the key is to go on with the profile of before.
-func (e *event) forgets(d *decider, was *before, rest int) bool {
+// over reports whether the values have returned.
+func (e *event) over(rest int) bool {
+	return e.kept() && e.back >= max(1, min(e.n-e.back, math.Ceil(float64(rest)/2))) && returned(e.sum, e.back)
+}
+
+// forgets notes the observation at hand. It reports whether the key is to go on with the profile of before.
+func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 	switch {
+	case math.IsNaN(d.usual.Mean[0]):
+		return false // it is missing
 	case !e.kept() && e.since > 0:
 		if e.since++; e.since > habit {
 			e.since = 0
@@ -49,20 +57,19 @@ func (e *event) forgets(d *decider, was *before, rest int) bool {
 		return false
 	case !e.kept():
 		return false
-	case !was.kept() || e.n == longest:
+	case e.n == longest:
 		e.end()
 		return false
 	}
 	e.n++
-	for _, z := range d.distances {
+	for _, z := range e.was.distances(d.apart, d, s, at, d.y) {
 		if math.Abs(z) > nearby {
 			e.back, e.sum = 0, 0
 			return false
 		}
 	}
 	e.back++
-	e.sum += d.distances[was.output]
-	if !was.grew(d) || e.back < min(e.n-e.back, math.Ceil(float64(rest)/2)) || !returned(e.sum, e.back) {
+	if e.sum += d.apart[e.was.output]; !e.over(s.pace.Rest()) || !e.was.grew(d) {
 		return false
 	}
 	e.since = 1
@@ -70,12 +77,15 @@ func (e *event) forgets(d *decider, was *before, rest int) bool {
 }
 
 // read reads an event but for its profile, which it returns encoded.
-func (e *event) read(r *reader) (profile string) {
+func (e *event) read(r *reader, outputs int) (profile string) {
 	var v [4]float64
 	r.Packed(v[:])
 	e.n, e.back, e.sum, e.since = v[0], v[1], v[2], v[3]
 	if !(e.n >= e.back && e.back >= 0 && e.since >= 0) || math.IsNaN(e.sum) {
 		r.Fail()
 	}
-	return r.Text()
+	if profile = r.Text(); profile != "" {
+		e.was.read(r, outputs)
+	}
+	return profile
 }

@@ -45,7 +45,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		event.end()
 		return
 	}
-	if event.forgets(decider, was, t.decisions.pace.Rest()) {
+	if event.forgets(decider, &t.decisions, e.Time) {
 		copy(t.decisions.profile, event.profile)
 	}
 	if l.lasts {
@@ -62,7 +62,6 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		if d.Ended {
 			e.Recovered = &Ended{l.id, t.end(l, e, values)}
 			*l = lasting{}
-			event.end()
 		}
 	}
 	switch {
@@ -77,10 +76,12 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	}
 	if e.Alarm != nil && !l.lasts {
 		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
-		event.begin(decider.unalarmed)
+		event.begin(decider.unalarmed, was)
 	}
 	if l.lasts {
 		t.note(l, e)
+	} else if event.over(t.decisions.pace.Rest()) {
+		event.end()
 	}
 }
 
