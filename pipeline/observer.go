@@ -6,9 +6,9 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// An Observer sees what a run finds while it goes on, whatever the receivers of alerts take. Several goroutines call its functions, which may keep none of what they are given and
-// hold up the run until they return. One that is nil is not called. Workers of a cluster have no
-// observer.
+// An Observer sees what a run finds while it goes on, whatever the receivers of alerts take. Several
+// goroutines call its functions, which may keep none of what they are given and hold up the run until
+// they return. One that is nil is not called. Workers of a cluster have no observer.
 type Observer struct {
 	// Estimate sees every estimate, in the order of its key, with its alerts. Of a key that is silent
 	// it sees the alerts alone, and e is nil.

@@ -70,11 +70,11 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 			}
 			*levels, *top = nil, 0
 		default:
-			if all := hafvf.DefaultMembers(c.Model.Family); len(all) > 1 && !hasTop {
-				*bank = all
+			if hasTop {
+				*levels = hafvf.DefaultMember().Levels
 				break
 			}
-			*levels = hafvf.DefaultMember().Levels
+			*levels, *top, *bank = c.defaultFilter()
 		}
 	}
 	one("", &c.Levels, &c.Top, &c.Bank, false)
@@ -89,6 +89,15 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 	if d.has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
 		d.fail("bank_forgetting", "there is no bank")
 	}
+}
+
+// defaultFilter is the filter of a family without levels and detection, or a bank in its place.
+func (c *Config) defaultFilter() (levels []hafvf.Beta, top float64, bank []hafvf.Member) {
+	all := hafvf.DefaultMembers(c.Model.Family)
+	if len(all) > 1 {
+		return nil, hafvf.DefaultMember().Top, all
+	}
+	return all[0].Levels, all[0].Top, nil
 }
 
 // lastValues refuses members on the last values where they cannot be.

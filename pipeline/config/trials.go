@@ -3,8 +3,6 @@ package config
 import (
 	"slices"
 	"time"
-
-	"hafvf/hafvf"
 )
 
 // wholeKey is a gap that no session of finished data has.
@@ -60,20 +58,13 @@ func (c *Config) smooth(of *Fields) {
 
 // filter makes filters of the sessions of keys.
 func (c *Config) filter(of *Fields) {
-	defaultLevels := func(levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member) {
-		if *levels != nil {
-			return
-		}
-		if all := hafvf.DefaultMembers(c.Model.Family); len(all) > 1 {
-			*bank = all
-		} else {
-			*levels, *top = all[0].Levels, all[0].Top
-		}
+	if c.Levels == nil {
+		c.Levels, c.Top, c.Bank = c.defaultFilter()
 	}
-	defaultLevels(&c.Levels, &c.Top, &c.Bank)
 	for i := range c.Keys {
-		k := &c.Keys[i]
-		defaultLevels(&k.Levels, &k.Top, &k.Bank)
+		if k := &c.Keys[i]; k.Levels == nil {
+			k.Levels, k.Top, k.Bank = c.defaultFilter()
+		}
 	}
 	if of != nil {
 		of.By = nil

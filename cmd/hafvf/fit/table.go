@@ -45,9 +45,7 @@ func (f figures) and(g figures) figures {
 // Write writes the table to a file, CSV or Parquet.
 func (t *Table) Write(path string) error {
 	type column = output.Column[row]
-	number := func(name string, cell func(r row) float64) column {
-		return column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return cell(r) }}
-	}
+	number := output.Number[row]
 	columns := []column{
 		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
 		number("trials", func(r row) float64 { return float64(r.trials) }),

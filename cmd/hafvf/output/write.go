@@ -19,6 +19,19 @@ type Column[R any] struct {
 	Cell func(r R) any
 }
 
+// Number is a column of numbers.
+func Number[R any](name string, of func(r R) float64) Column[R] {
+	return Column[R]{name, connectors.Number, func(r R) any { return of(r) }}
+}
+
+// At is v[i], NaN where there is none.
+func At(v []float64, i int) float64 {
+	if i < len(v) {
+		return v[i]
+	}
+	return math.NaN()
+}
+
 // NameOf is the name of the column of output o of so many.
 func NameOf(name string, o, outputs int) string {
 	if outputs > 1 {

@@ -232,14 +232,8 @@ type column = output.Column[row]
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
 // either side. Without times places are numbers of trials.
 func columnsOf(outputs int, z float64, untimed bool) []column {
-	instant := func(t *time.Time) any {
-		if t == nil {
-			return nil
-		}
-		return *t
-	}
-	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return instant(&r.session.start.Time) }}
-	of, point := connectors.Time, func(p place) any { return instant(&p.Time) }
+	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return r.session.start.Time }}
+	of, point := connectors.Time, func(p place) any { return p.Time }
 	if untimed {
 		session = column{Name: "session", Kind: connectors.String, Cell: func(r row) any { return r.name }}
 		of, point = connectors.Number, func(p place) any {
@@ -267,7 +261,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			all = append(all, column{Name: output.NameOf(c.name, o, outputs), Kind: connectors.Number, Cell: func(r row) any { return c.of(at(r.mean, o), at(r.sd, o)) }})
+			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean, o), output.At(r.sd, o)) }))
 		}
 	}
 	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {
@@ -287,6 +281,12 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		})
 	}
 	if !untimed {
+		instant := func(t *time.Time) any {
+			if t == nil {
+				return nil
+			}
+			return *t
+		}
 		all = append(all,
 			ofInterval("from", connectors.Time, func(i *output.Interval) any { return instant(i.From) }),
 			ofInterval("to", connectors.Time, func(i *output.Interval) any { return instant(i.To) }))
@@ -326,12 +326,4 @@ func timesOf(all []*session) iter.Seq[time.Time] {
 			}
 		}
 	}
-}
-
-// at is v[i], NaN where there is none.
-func at(v []float64, i int) float64 {
-	if i < len(v) {
-		return v[i]
-	}
-	return math.NaN()
 }

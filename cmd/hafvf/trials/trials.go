@@ -3,7 +3,6 @@ package trials
 
 import (
 	"encoding/json"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -263,18 +262,18 @@ func (t *Table) columns() []column {
 		}})
 	} else {
 		for o := range dim {
-			all = append(all, number(output.NameOf("x", o, dim), func(r row) float64 { return at(r.xOf(r.i), o) }))
+			all = append(all, output.Number(output.NameOf("x", o, dim), func(r row) float64 { return output.At(r.xOf(r.i), o) }))
 		}
 	}
 	perOutputs := func(name string, kind int) {
 		for o := range outputs {
-			all = append(all, number(output.NameOf(name, o, outputs), func(r row) float64 { return at(r.of(r.i, kind), o) }))
+			all = append(all, output.Number(output.NameOf(name, o, outputs), func(r row) float64 { return output.At(r.of(r.i, kind), o) }))
 		}
 	}
 	perOutputs("predicted_mean", predictedMean)
 	perOutputs("predicted_sd", predictedSD)
 	for i, name := range [named]string{"surprise", "learning_rate", "weight", "memory", "e_b", "p_change"} {
-		all = append(all, number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
+		all = append(all, output.Number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
 	}
 	perOutputs("smoothed_mean", smoothedMean)
 	all = append(all,
@@ -342,18 +341,6 @@ func (s *series) carriedBy(i int) map[string]any {
 	return s.parsed
 }
 
-func number(name string, of func(r row) float64) column {
-	return column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return of(r) }}
-}
-
-// at is v[i], NaN where there is none.
-func at(v []float64, i int) float64 {
-	if i < len(v) {
-		return v[i]
-	}
-	return math.NaN()
-}
-
 // Write writes the table to a file.
 func (t *Table) Write(out string) error {
 	all := t.sorted()
@@ -380,14 +367,13 @@ func (t *Table) Write(out string) error {
 // WriteKeys writes a row per key to a file.
 func (t *Table) WriteKeys(out string) error {
 	type of = output.Column[*series]
-	noTimes := iter.Seq[time.Time](func(func(time.Time) bool) {})
 	return output.WriteTable(out, []of{
 		{Name: "key", Kind: connectors.String, Cell: func(s *series) any { return s.key }},
 		{Name: "trials", Kind: connectors.Number, Cell: func(s *series) any { return len(s.n) }},
 		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing) }},
 		{Name: "log_evidence", Kind: connectors.Number, Cell: func(s *series) any { return s.evidence() }},
 		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes) }},
-	}, noTimes, slices.Values(t.sorted()))
+	}, nil, slices.Values(t.sorted()))
 }
 
 func count(all []bool) (n int) {
