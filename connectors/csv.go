@@ -32,6 +32,7 @@ var csvFormat = Format{
 type csvReader struct {
 	*lines
 	delimiter string
+	comment   []byte // begins lines that are passed over; empty for none
 	header    []string
 	index     []int // of the fields that are wanted, in the header
 	noTime    bool
@@ -50,10 +51,17 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{lines: newLines(r, path), delimiter: string(d)}
+	c := &csvReader{lines: newLines(r, path), delimiter: string(d), comment: []byte(src.Comment)}
 	c.skipBOM()
+	for range src.Skip {
+		if !c.passLine() {
+			break
+		}
+	}
 	text, rec, err := c.read()
 	switch {
+	case err == io.EOF && (src.Skip > 0 || src.Comment != ""):
+		return nil, fmt.Errorf("%s has no header: with skip and comment of the source nothing is left", fileName(path))
 	case err == io.EOF:
 		return nil, fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
 	case err != nil:
@@ -119,7 +127,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			return "", Record{}, err
 		}
 		line := chomp(c.buf[c.start : c.start+n])
-		if len(line) == 0 {
+		if len(line) == 0 || len(c.comment) > 0 && bytes.HasPrefix(line, c.comment) {
 			c.consume(n, 1)
 			continue
 		}

@@ -50,6 +50,8 @@ func readCSV(t expect.T, text string, src Source) ([]got, error) {
 func TestCSV(t *testing.T) {
 	section := ktx
 	section.Delimiter = "§"
+	below, noted := ktx, ktx
+	below.Skip, noted.Comment = 3, "#"
 	const head = "key,time,x\n"
 	good := func(line int64, key string) got {
 		return got{Line: line, Fields: key + "|t|1", Raw: key + ",t,1"}
@@ -94,6 +96,9 @@ func TestCSV(t *testing.T) {
 			{2, "", "not UTF-8: byte 0xff at byte 6 of the record", "a,t,1\xff"},
 			{3, "", "not UTF-8: byte 0xc3 at byte 3 of the record", "\"b\xc3\",t,1"},
 			good(4, "c")}},
+		{"lines before the header", below, "Station: 5, north\n\nof \"x\n" + head + "a,t,1\n", []got{good(5, "a")}},
+		{"comments", noted, "# by hand\n" + head + "#a,t,1\r\na,t,1\n#", []got{good(4, "a")}},
+		{"no comments", ktx, head + "#12,t,1\n", []got{good(2, "#12")}},
 		{"NUL", ktx, head + "a,\x00,1\nb,t,1\n", []got{
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
 	} {
@@ -123,6 +128,7 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = []string{"customer"} }),
 			`f.csv has no column "customer"; its columns are "id", "time", "x". A file of one series needs none: key: none.`},
 		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
+		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
 		{"UTF-16", "\xff\xfek\x00", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},
 		{"two runes", "key,time,x\n", with(func(s *Source) { s.Delimiter = "||" }),

@@ -121,6 +121,15 @@ func (l *lines) skipLine() (length int64, head []byte) {
 	}
 }
 
+// passLine consumes a line, however long. It reports false at the end of the text.
+func (l *lines) passLine() bool {
+	if _, err := l.lineEnd(0); err != nil && err != errTooLong {
+		return false // and the next record says so
+	}
+	l.skipLine()
+	return true
+}
+
 // tooLong consumes a line that is longer than l.longest and rejects it.
 func (l *lines) tooLong() Record {
 	rec := l.record()

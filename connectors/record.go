@@ -116,6 +116,10 @@ type Source struct {
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
+	// Skip is how many lines stand before the header of each CSV.
+	Skip int
+	// Comment begins the lines of a CSV that are passed over. Default: none are.
+	Comment string
 
 	marks *Marks // what was read before; nil for none
 	every bool   // all columns that can be read, in the order of the file, for Peek

@@ -18,6 +18,8 @@ type Files struct {
 	Path   string
 	Fields
 	Delimiter rune
+	Skip      int    // lines before the header
+	Comment   string // begins lines that are passed over; empty for none
 }
 
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
@@ -67,8 +69,10 @@ func (s *Source) filesKeys() []key {
 			}})}
 		if format.Delimited {
 			k.keys = append(k.keys,
-				key{name: "delimiter", doc: "Separates the fields of a line.", read: delimiter(&f.Delimiter)},
-				key{name: "decimal", doc: "Separates the whole part of a number from its fraction.", read: decimal(&f.Decimal)})
+				key{name: "delimiter", doc: "Separates fields.", read: delimiter(&f.Delimiter)},
+				key{name: "skip", doc: "Lines before the header.", read: whole(&f.Skip, 0)},
+				key{name: "comment", doc: "Begins lines that are passed over.", read: text(&f.Comment, mayBeEmpty)},
+				key{name: "decimal", doc: "Decimal separator.", read: decimal(&f.Decimal)})
 		}
 		keys = append(keys, k)
 	}
@@ -77,7 +81,7 @@ func (s *Source) filesKeys() []key {
 
 // layout declares the layout of columns or fields.
 func (f *Fields) layout(what string, rows string) key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns; by default values is [\"*\"], and key none."
+	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
 	if what == "field" {
 		doc = "As of csv, for fields. series: values is a list of numbers, and time one of times; without time, values is a list of pairs."

@@ -40,7 +40,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "season", doc: "Cycles of the values. The filter sees the values less the season; of exponential and poisson it is a factor. bernoulli and categorical have none, nor smooth with levels. If you change it, a run refuses the states.",
 				read: seasons(&nodes.season.seasons)},
 			{name: "zone", doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", read: zone(&nodes.season.zone)},
-			{name: "holidays", doc: "Local dates. The season does not learn from them.", read: dates(&nodes.season.holidays)},
+			{name: "holidays", doc: "Local dates that the season does not learn.", read: dates(&nodes.season.holidays)},
 		}},
 		c.aggregateKey(nodes.aggregate),
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. By default smooth has none and looks for segments; bernoulli and categorical have a bank.",
@@ -50,9 +50,9 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget.", initial: "false", read: detect(&c.Detect)},
-		{name: "silence", doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. {after: 15m} sets the bound. A file raises silent when the key speaks again, or at its end. See GUIDE.", initial: "false", read: silence(&c.Silence)},
+		{name: "silence", doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", initial: "false", read: silence(&c.Silence)},
 		{name: "incidents", doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than chance lets them. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)},
-		{name: "keys", doc: "Exceptions for some keys. The first exception whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
+		{name: "keys", doc: "Exceptions for some keys: the first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
@@ -66,7 +66,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "change", doc: "smooth: which changes are reported.", keys: []key{
 			{name: "odds", doc: "A change takes higher odds: by default 10, or 4 without a scale.", read: number(&c.Odds, domain.Odds)},
 		}},
-		{name: "records", doc: "brief leaves out the fields that few people read, which the list below marks with full.", read: choice(&c.Records, Brief, Full)},
+		{name: "records", doc: "brief leaves out the fields that the list below marks with full.", read: choice(&c.Records, Brief, Full)},
 		{name: "interval", doc: "filter: adds lower and upper, the central predictive interval of this probability.", read: number(&c.Interval, domain.Interval)},
 		{name: "state", doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", read: text(&c.State, notEmpty)},
 		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
@@ -162,7 +162,7 @@ func detect(dst **Detect) reader {
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Of keys without times it is 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "How long a key raises no other alarm after one, if that is not much worse, on the other side, or as far again. Others count as resting. A time is the observations that come in it at the median step; without times it is a 24th of the budget, within 6 to 60.", read: rest(&v.AlarmConfig)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
-			{name: "zone", doc: "Time zone of the season, and of the times in messages. The default is model.zone if there is a model.season, else the zone of the source.", read: zone(&v.Zone)},
+			{name: "zone", doc: "Time zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
 	})
