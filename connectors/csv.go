@@ -52,7 +52,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 		return nil, err
 	}
 	c := &csvReader{lines: newLines(r, path), delimiter: string(d), comment: []byte(src.Comment)}
-	c.skipBOM()
+	c.begin()
 	for range src.Skip {
 		if !c.passLine() {
 			break

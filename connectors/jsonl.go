@@ -21,7 +21,7 @@ type jsonlReader struct{ *lines }
 
 func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
 	l := newLines(r, path)
-	l.skipBOM()
+	l.begin()
 	return &jsonlReader{l}
 }
 

@@ -7,6 +7,9 @@ import (
 	"hafvf/internal/message"
 	"io"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // errTooLong says that a record does not end within the longest one allowed.
@@ -21,6 +24,7 @@ type lines struct {
 	line       int64
 	buf        []byte
 	start, end int   // unread: buf[start:end]
+	read       int64 // bytes of r
 	err        error // of r, once it came
 	kept       []byte
 }
@@ -31,16 +35,52 @@ func newLines(r io.ReadCloser, path string) *lines {
 	return &lines{r: r, path: path, name: sourceName(path), longest: MaxRecord, line: 1, buf: make([]byte, window)}
 }
 
-// skipBOM consumes a UTF-8 byte order mark. It must be called first.
-func (l *lines) skipBOM() {
+// begin sees what the text begins with, and must be called first: it consumes a byte order mark, of
+// UTF-16 too, and if the first window has no LF, CR is the line end.
+func (l *lines) begin() {
 	const bom = "\ufeff"
 	for l.end < len(bom) && l.err == nil {
 		l.fill()
 	}
-	if bytes.HasPrefix(l.buf[:l.end], []byte(bom)) {
+	switch b := l.buf[:l.end]; {
+	case bytes.HasPrefix(b, []byte(bom)):
 		l.start = len(bom)
+	case bytes.HasPrefix(b, []byte{0xff, 0xfe}), bytes.HasPrefix(b, []byte{0xfe, 0xff}):
+		utf16 := unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM)
+		l.through(func(r io.Reader) io.Reader { return transform.NewReader(r, utf16.NewDecoder()) })
+	}
+	for l.err == nil && l.end < len(l.buf) && bytes.IndexByte(l.buf[:l.end], '\n') < 0 {
+		l.fill()
+	}
+	b := l.buf[l.start:l.end]
+	if i := bytes.IndexByte(b, '\r'); i >= 0 && i < len(b)-1 && bytes.IndexByte(b, '\n') < 0 {
+		l.through(func(r io.Reader) io.Reader { return oldLineEnds{r} })
 	}
 }
+
+// through has the text go through another reader.
+func (l *lines) through(to func(io.Reader) io.Reader) {
+	from := l.r
+	unread := bytes.Clone(l.buf[l.start:l.end])
+	l.r = readStream{to(io.MultiReader(bytes.NewReader(unread), from)), from.Close}
+	l.start, l.end, l.err = 0, 0, nil
+}
+
+// oldLineEnds reads CR as LF.
+type oldLineEnds struct{ io.Reader }
+
+func (r oldLineEnds) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	for i, b := range p[:n] {
+		if b == '\r' {
+			p[i] = '\n'
+		}
+	}
+	return n, err
+}
+
+// position is how many bytes were read and consumed.
+func (l *lines) position() int64 { return l.read - int64(l.end-l.start) }
 
 // fill reads more, once, making room for it.
 func (l *lines) fill() {
@@ -55,6 +95,7 @@ func (l *lines) fill() {
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
+		l.read += int64(n)
 		l.err = err
 		if n > 0 || err != nil {
 			return

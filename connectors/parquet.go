@@ -30,7 +30,8 @@ type parquetReader struct {
 	path, name string
 	file       *os.File
 	names      []string
-	groups     []parquet.RowGroup // still to be read
+	all        []parquet.RowGroup
+	groups     []parquet.RowGroup // of these, still to be read
 	left       int64              // rows of the current group
 	row        int64
 	cols       []*parquetColumn // nil for a time that is not there
@@ -72,7 +73,7 @@ func openParquet(path string, src Source) (_ recordReader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), every: src.every, file: f, groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: sourceName(path), every: src.every, file: f, all: pf.RowGroups(), groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
 	if err := checkWidth(path, len(columns)); err != nil {
 		return nil, err
@@ -285,6 +286,31 @@ func (p *parquetReader) nextGroup() error {
 	}
 	p.left = group.NumRows()
 	return nil
+}
+
+// rows is how many the file has.
+func (p *parquetReader) rows() (n int64) {
+	for _, g := range p.all {
+		n += g.NumRows()
+	}
+	return n
+}
+
+// moveTo moves forward to the beginning of the group that has a row.
+func (p *parquetReader) moveTo(row int64) bool {
+	start := int64(0)
+	for i, g := range p.all {
+		if end := start + g.NumRows(); end <= row {
+			start = end
+			continue
+		}
+		if start <= p.row {
+			return false
+		}
+		p.groups, p.left, p.row = p.all[i:], 0, start
+		return true
+	}
+	return false
 }
 
 var errFewValues = errors.New("a column ends before the others")

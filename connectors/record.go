@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,7 +123,7 @@ type Source struct {
 	Comment string
 
 	marks *Marks // what was read before; nil for none
-	every bool   // all columns that can be read, in the order of the file, for Peek
+	every bool   // all columns that can be read, in the order of the file, see All
 }
 
 // columns returns the names that a record's Fields come from, in their order.
@@ -335,11 +336,17 @@ func (rd *Reader) Close() error {
 	return err
 }
 
+// All is the source with records whose Fields are all columns that can be read, in the order of the file.
+func (src Source) All() Source {
+	src.every, src.Key, src.Time, src.Values, src.Carry, src.CarryFound = true, nil, "", []string{"every"}, nil, nil
+	return src
+}
+
 // Peek returns the names of the columns of the source's first file, and its first n
 // records, whose Fields are all columns in the order of the file. Columns of a Parquet file
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
-	src.every, src.Key, src.Time, src.Values = true, nil, "", []string{"every"}
+	src = src.All()
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err
@@ -371,7 +378,7 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 
 // Headers calls see with the columns of each of the source's files.
 func Headers(src Source, see func(columns []string)) error {
-	src.every, src.Key, src.Time, src.Values, src.Carry, src.CarryFound = true, nil, "", []string{"every"}, nil, nil
+	src = src.All()
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -399,17 +406,8 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 		return nil, nil, err
 	}
 	defer rr.close()
-	for fields, size := 0, 0; len(records) < n && fields < lookFields && size < lookBytes; {
-		rec, err := rr.next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		records = append(records, rec)
-		fields += len(rec.Fields)
-		size += rec.size()
+	if records, _, err = take(rr, n, 1, math.MaxInt64); err != nil {
+		return nil, nil, err
 	}
 	return rr.columns(), records, nil
 }

@@ -165,8 +165,9 @@ func (d *Decoder) takeParts(all []connectors.Record, take func([]Decoded)) {
 }
 
 // seriesName is how the series of a file without keys is called: as the file, without
-// the extensions of its format and compression.
+// the extensions of its format and compression, and without the place of a sample.
 func seriesName(file string) string {
+	file, _, _ = strings.Cut(file, connectors.AfterByte)
 	file = connectors.Unpacked(file)
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }

@@ -1,0 +1,223 @@
+package connectors
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+)
+
+// Head returns the first 256 KiB of a file of text as UTF-8 with "\n" as the line end. A file that
+// goes on behind them ends with a whole line, unless there is just one.
+func Head(path string) ([]byte, error) {
+	r, err := openText(path)
+	if err != nil {
+		return nil, err
+	}
+	l := newLines(r, path)
+	defer l.close()
+	for l.begin(); l.err == nil && l.end-l.start < window; {
+		l.fill()
+	}
+	if l.err != nil && l.err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", path, readError(l.err))
+	}
+	text := l.buf[l.start:l.end]
+	if i := bytes.LastIndexByte(text, '\n'); l.err == nil && i >= 0 {
+		text = text[:i+1]
+	}
+	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), nil
+}
+
+// A Sampled is what Sample has read of a source.
+type Sampled struct {
+	Columns []string // of the first file; nil for JSON
+	// Records are those of each place, in the order of the source. At the places behind the first one of
+	// a file of text their Source says from which byte on they are, and their Position counts from there.
+	Records [][]Record
+	// Whole says that there are no others.
+	Whole bool
+	// Beginning says that these are the first ones, because the rest could not be sought.
+	Beginning bool
+}
+
+// AfterByte stands in the Source of a record behind the name of its file.
+const AfterByte = ", after byte "
+
+// places is how many Sample reads at.
+const places = 10
+
+// Sample reads about n records of a source: all of them if there are no more, else a tenth at each of
+// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones, it reads
+// the first n. Wide rows make it read fewer.
+func Sample(src Source, n int) (*Sampled, error) {
+	paths, err := src.files()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sampled{Whole: true}
+	var first []Record
+	for i, path := range paths {
+		rr, err := src.open(path)
+		if err != nil {
+			return nil, err
+		}
+		records, ended, err := take(rr, n-len(first), 1, math.MaxInt64)
+		if i == 0 {
+			s.Columns = rr.columns()
+		}
+		rr.close()
+		if err != nil {
+			return nil, err
+		}
+		first = append(first, records...)
+		if !ended {
+			s.Whole = false
+			break
+		}
+	}
+	if !s.Whole && !readsOnce(paths[0]) {
+		if err := s.spread(src, paths, n/places); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Records) < 2 {
+		s.Records, s.Beginning = [][]Record{first}, !s.Whole
+	}
+	return s, nil
+}
+
+// spread reads at most n records at each place.
+func (s *Sampled) spread(src Source, paths []string, n int) error {
+	for k, path := range paths {
+		var rr recordReader
+		for i := range places {
+			if i*len(paths)/places != k {
+				continue
+			}
+			part := int64(i * len(paths) % places)
+			if rr == nil {
+				var err error
+				if rr, err = src.open(path); err != nil {
+					return err
+				}
+				defer rr.close()
+			} else if !moveTo(rr, extent(rr)*part/places) {
+				continue
+			}
+			end := int64(math.MaxInt64)
+			if next := part + int64(len(paths)); next < places {
+				end = extent(rr) * next / places
+			}
+			records, _, err := take(rr, n, places, end)
+			if err != nil {
+				return err
+			}
+			// The place may be inside of a record.
+			if i := slices.IndexFunc(records, func(r Record) bool { return r.Reason == "" }); i > 0 && part > 0 {
+				records = records[i:]
+			}
+			if len(records) > 0 {
+				s.Records = append(s.Records, records)
+			}
+		}
+	}
+	return nil
+}
+
+// take reads at most n records that begin before a position. It ends earlier with a share of what may be
+// looked at. ended reports the end of the file.
+func take(rr recordReader, n, share int, before int64) (records []Record, ended bool, err error) {
+	for fields, size := 0, 0; len(records) < n && fields < lookFields/share && size < lookBytes/share; {
+		if before < math.MaxInt64 && position(rr) >= before {
+			break
+		}
+		rec, err := rr.next()
+		if err == io.EOF {
+			return records, true, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		records = append(records, rec)
+		fields += len(rec.Fields)
+		size += rec.size()
+	}
+	return records, false, nil
+}
+
+// windowOf is the window of a reader of text; nil of another one.
+func windowOf(rr recordReader) *lines {
+	switch r := rr.(type) {
+	case *csvReader:
+		return r.lines
+	case *jsonlReader:
+		return r.lines
+	}
+	return nil
+}
+
+// The positions of a file of text are its bytes, those of a Parquet file its rows. extent is how many
+// there are.
+func extent(rr recordReader) int64 {
+	switch r := rr.(type) {
+	case *wideReader:
+		return extent(r.recordReader)
+	case *parquetReader:
+		return r.rows()
+	}
+	l := windowOf(rr)
+	f, plain := l.r.(*os.File)
+	if !plain {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// position is that of the next record.
+func position(rr recordReader) int64 {
+	switch r := rr.(type) {
+	case *wideReader:
+		if len(r.ahead) > 0 {
+			return 0
+		}
+		return position(r.recordReader)
+	case *parquetReader:
+		return r.row
+	}
+	return windowOf(rr).position()
+}
+
+// moveTo moves a reader forward to a position, or to one near it where a record begins. It reports
+// false if the reader cannot be moved there.
+func moveTo(rr recordReader, to int64) bool {
+	if w, wide := rr.(*wideReader); wide {
+		w.ahead, w.row = nil, Record{}
+		return w.err == nil && moveTo(w.recordReader, to)
+	}
+	if to <= position(rr) {
+		return false
+	}
+	if p, ok := rr.(*parquetReader); ok {
+		return p.moveTo(to)
+	}
+	l := windowOf(rr)
+	f, plain := l.r.(*os.File)
+	if !plain {
+		return false
+	}
+	// The byte before may be the line end.
+	if _, err := f.Seek(to-1, io.SeekStart); err != nil {
+		return false
+	}
+	l.start, l.end, l.err, l.read = 0, 0, nil, to-1
+	l.skipLine()
+	l.name, l.line = fmt.Sprintf("%s%s%d", sourceName(l.path), AfterByte, to), 1
+	return true
+}

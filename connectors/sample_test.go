@@ -1,0 +1,87 @@
+package connectors
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hafvf/internal/testing/expect"
+)
+
+func TestHead(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("0123456789abcde\r\n", window/17+9)
+	for _, tt := range []struct{ name, text, want string }{
+		{"plain", "a\r\nb", "a\nb"},
+		{"UTF-16", "\xff\xfeh\x00\xe4\x00\n\x00", "hä\n"},
+		{"UTF-16, the high byte first", "\xfe\xff\x00h\x00\n", "h\n"},
+		{"CR", "\ufeffa\rb\r", "a\nb\n"},
+		{"long", long, strings.ReplaceAll(long[:window/17*17], "\r\n", "\n")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(dir, "f.csv")
+			expect.OK(t, os.WriteFile(path, []byte(tt.text), 0o644))
+			expect.Same(t, tt.want, string(expect.Get(Head(path))(t)))
+		})
+	}
+}
+
+// A sample is of the whole file, but for what is cut at a place, each record once and as it stands there, or of its beginning where
+// the file cannot be sought.
+func TestSample(t *testing.T) {
+	dir := t.TempDir()
+	const rows = 20_000
+	var csv, quoted, json strings.Builder
+	csv.WriteString("time,a,b\n")
+	quoted.WriteString("time,a,b\n")
+	for i := range rows {
+		fmt.Fprintf(&csv, "%d,1,%d\n", i, i)
+		fmt.Fprintf(&quoted, "%d,\"1\n2,3\",%d\n", i, i)
+		fmt.Fprintf(&json, `{"time":%d}`+"\n", i)
+	}
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		w := expect.Get(os.Create(path))(t)
+		z := expect.Get(compressor(w, path))(t)
+		expect.Get(z.Write([]byte(text)))(t)
+		expect.OK(t, z.Close())
+		expect.OK(t, w.Close())
+		return path
+	}
+	for _, tt := range []struct {
+		src              Source
+		n                int
+		places, records  int
+		whole, beginning bool
+		last             string // Source of the last record
+	}{
+		{Source{Format: CSV, Path: write("a.csv", csv.String())}.All(), 1000, 10, 1000, false, false, "a.csv, after byte 232010"},
+		{Source{Format: CSV, Path: write("b.csv", quoted.String())}.All(), 1000, 10, 992, false, false, "b.csv, after byte 340010"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv"), Wide: true, Time: "time", Values: []string{"*"}}, 4000, 10, 4000, false, false, "a.csv, after byte 232010"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv")}.All(), 30_000, 1, rows, true, false, "a.csv"},
+		{Source{Format: CSV, Path: write("c.csv.gz", csv.String())}.All(), 1000, 1, 1000, false, true, "c.csv.gz"},
+		{Source{Format: JSONLines, Path: write("d.jsonl", json.String())}, 1000, 10, 1000, false, false, "d.jsonl, after byte 260001"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "?.csv")}.All(), 1000, 10, 996, false, false, "b.csv, after byte 302231"},
+	} {
+		t.Run(fmt.Sprint(filepath.Base(tt.src.Path), tt.n), func(t *testing.T) {
+			s := expect.Get(Sample(tt.src, tt.n))(t)
+			seen, last := map[string]bool{}, Record{}
+			n := 0
+			for _, place := range s.Records {
+				for _, r := range place {
+					if r.Reason != "" || seen[r.Path+string(r.Raw)] {
+						t.Fatalf("%s: %q twice, or %s", r.Source, r.Raw, r.Reason)
+					}
+					seen[r.Path+string(r.Raw)] = true
+					last = r
+					n++
+				}
+			}
+			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || s.Beginning != tt.beginning || last.Source != tt.last {
+				t.Errorf("%d places, %d records, whole %v, beginning %v, the last of %s", len(s.Records), n, s.Whole, s.Beginning, last.Source)
+			}
+		})
+	}
+}
