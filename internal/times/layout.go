@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 	}
 	layout := format
 	if strings.Contains(format, "%") {
-		if layout, err = fromStrftime(format); err != nil {
+		if layout, p.periods, err = fromStrftime(format); err != nil {
 			return nil, err
 		}
 	}
@@ -42,12 +43,29 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		// Python reads both with %z.
 		p.layouts = append(p.layouts, strings.ReplaceAll(layout, strftimeOffset, "Z0700"))
 	}
-	// What the layout writes it must read, with the date.
-	text := probe.Format(layout)
-	if t, err := time.Parse(layout, text); err != nil || t.YearDay() != probe.YearDay() || t.Year() != probe.Year() {
-		return nil, fmt.Errorf("%s has no year, month and day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
+	if strings.Contains(layout, "PM") {
+		for _, upper := range slices.Clone(p.layouts) {
+			p.layouts = append(p.layouts, strings.ReplaceAll(upper, "PM", "pm"))
+		}
+	}
+	if p.periods == noPeriods && !complete(layout) {
+		return nil, fmt.Errorf("%s has no year and month, or parts of a day without the day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
 	}
 	return &p, nil
+}
+
+// complete reports whether a layout reads the date that it writes, or the first day of its month, or of
+// its year where it has a year alone.
+func complete(layout string) bool {
+	t, err := time.Parse(layout, probe.Format(layout))
+	switch {
+	case err != nil || t.Year() != probe.Year():
+		return false
+	case t.YearDay() == probe.YearDay():
+		return true
+	}
+	midnight := t.Equal(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
+	return midnight && (t.Month() == probe.Month() || t.Month() == time.January)
 }
 
 // probe differs from the moment of Go's layouts in every part.
@@ -61,41 +79,89 @@ var strftime = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "1", 'd': "2", 'e': "_2", 'j': "002",
 	'b': "Jan", 'h': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
 	'H': "15", 'I': "3", 'M': "04", 'S': "05", 'p': "PM", 'z': strftimeOffset,
+	'q': "1", 'G': "2006", 'V': "4", 'u': "2", // see begin
 	'F': "2006-1-2", 'T': "15:04:05", 'R': "15:04", 'D': "1/2/06", '%': "%",
 }
 
-// fromStrftime returns the layout for a format of strftime.
-func fromStrftime(format string) (string, error) {
-	var layout strings.Builder
+// Periods are what a format names in place of a day.
+type periods byte
+
+const (
+	noPeriods periods = iota
+	quarters
+	weeks // of ISO 8601
+)
+
+// begin returns the first moment of the period that has been read as t, by the layouts of strftime: a
+// quarter stands there as the month, a week as the minute, and the day of a week as the day.
+func (of periods) begin(t time.Time) (begin time.Time, ok bool) {
+	day := func(month time.Month, day int) time.Time {
+		return time.Date(t.Year(), month, day, 0, 0, 0, 0, t.Location())
+	}
+	switch of {
+	case quarters:
+		return day(3*t.Month()-2, 1), t.Month() <= 4
+	case weeks:
+		fourth := day(time.January, 4) // which is in the first week
+		first := 4 - (int(fourth.Weekday())+6)%7
+		begin = day(time.January, first+7*(t.Minute()-1))
+		_, week := begin.ISOWeek()
+		return begin.AddDate(0, 0, t.Day()-1), week == t.Minute() && t.Day() <= 7
+	}
+	return t, true
+}
+
+// periodsOf returns what the directives of a format name.
+func periodsOf(directives string) (periods, error) {
+	switch {
+	case strings.Contains(directives, "q"):
+		if strings.Trim(directives, "Yyq%") != "" || !strings.ContainsAny(directives, "Yy") {
+			return 0, errors.New("%q is the quarter of a year and stands with %Y alone, as in %Y-Q%q")
+		}
+		return quarters, nil
+	case strings.ContainsAny(directives, "GVu"):
+		if strings.Trim(directives, "GVu%") != "" || !strings.Contains(directives, "G") || !strings.Contains(directives, "V") {
+			return 0, errors.New("%G, %V and %u are the year, week and day of ISO 8601 and stand with each other alone, as in %G-W%V")
+		}
+		return weeks, nil
+	}
+	return noPeriods, nil
+}
+
+// fromStrftime returns the layout for a format of strftime, and what it names.
+func fromStrftime(format string) (string, periods, error) {
+	var layout, directives strings.Builder
 	for rest := format; rest != ""; {
 		literal, directive, found := strings.Cut(rest, "%")
 		if probe.Format(literal) != literal {
-			return "", fmt.Errorf("the text %s stands between directives, where it is read as a part of the time", message.Quote(literal))
+			return "", 0, fmt.Errorf("the text %s stands between directives, where it is read as a part of the time", message.Quote(literal))
 		}
 		rest = ""
 		if found {
 			if directive == "" {
-				return "", errors.New("it ends with %: write %% for the sign itself")
+				return "", 0, errors.New("it ends with %: write %% for the sign itself")
 			}
 			d := directive[0]
+			directives.WriteByte(d)
 			rest = directive[1:]
 			if d == 'f' {
 				// The fraction of a second belongs to the separator before it.
 				if !strings.HasSuffix(literal, ".") && !strings.HasSuffix(literal, ",") {
-					return "", errors.New("%f must follow a point or a comma, as in %S.%f")
+					return "", 0, errors.New("%f must follow a point or a comma, as in %S.%f")
 				}
 				layout.WriteString(literal + "999999999")
 				continue
 			}
 			part, ok := strftime[d]
 			if !ok {
-				return "", fmt.Errorf("%%%c is not understood; these are: %%Y %%y %%m %%d %%e %%j %%b %%B %%a %%A %%H %%I %%M %%S %%f %%p %%z %%F %%T %%R %%D", d)
+				return "", 0, fmt.Errorf("%%%c is not understood; these are: %%Y %%y %%m %%d %%e %%j %%b %%B %%a %%A %%H %%I %%M %%S %%f %%p %%z %%F %%T %%R %%D %%q %%G %%V %%u", d)
 			}
 			literal += part
 		}
 		layout.WriteString(literal)
 	}
-	return layout.String(), nil
+	of, err := periodsOf(directives.String())
+	return layout.String(), of, err
 }
 
 // Fits reports whether a text has the parser's own format.
@@ -104,10 +170,16 @@ func (p *Parser) Fits(s string) bool {
 	return ok
 }
 
-func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) {
+func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) { return p.parseIn(p.layouts, s) }
+
+// parseIn reads a text that has one of some layouts.
+func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 	zone := cmp.Or(p.zone, time.UTC)
-	for _, layout := range p.layouts {
+	for _, layout := range layouts {
 		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
+			if t, ok = p.periods.begin(t); !ok {
+				return t, false
+			}
 			unix := t.Unix()
 			if strings.Contains(layout, "Z07") || strings.Contains(layout, "-07") { // the text has an offset
 				t = t.UTC()

@@ -23,6 +23,7 @@ const (
 type Parser struct {
 	zone    *time.Location // nil: UTC
 	layouts []string       // of package time, tried first
+	periods periods        // what the layouts name
 	numbers string         // what they are: Unix or Spreadsheet; "" tells it by their size
 }
 
@@ -51,7 +52,10 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 //     zone, compact as in 20260102T150405Z
 //   - a date, which stands for its midnight; 20260102 is one
 //   - Unix time, as ParseUnix does, or what the parser's format says of numbers
+//   - RFC 1123 and RFC 5322, as HTTP and mail have it: Tue, 15 Nov 1994 08:12:31 GMT
+//   - Microsoft's JSON: /Date(1740787200000)/, also with an offset
 //
+// A text that ends with UTC or GMT is of UTC. Several blanks are one.
 // Fractions of a second go down to nanoseconds.
 func (p *Parser) Parse(s string) (time.Time, error) {
 	t, err := p.ParseLocal(s)
@@ -80,7 +84,66 @@ func (p *Parser) ParseLocal(s string) (time.Time, error) {
 	if t, ok := p.parseISO(s); ok {
 		return t, nil
 	}
+	if t, ok := p.parseOther(s); ok {
+		return t, nil
+	}
 	return time.Time{}, Invalid(s)
+}
+
+// worded are the layouts of HTTP, mail and C, in which the month is a word. Where they have no offset, UTC
+// or the parser's zone holds.
+var worded = []string{
+	"Mon, 2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006",
+	"2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04 -0700", "2 Jan 2006 15:04 -0700",
+	"Monday, 2-Jan-06 15:04:05",
+}
+
+// utcName is the zone of texts that end with its name.
+var utcName = time.FixedZone("UTC", 0)
+
+// parseOther reads the forms that ParseLocal tries last.
+func (p *Parser) parseOther(s string) (t time.Time, ok bool) {
+	if t, ok = parseMilliseconds(s); ok {
+		return t, true
+	}
+	if t, ok = (&Parser{zone: p.zone}).parseIn(worded, s); ok {
+		return t, true
+	}
+	if one := strings.Join(strings.Fields(s), " "); one != s {
+		t, err := p.ParseLocal(one)
+		return t, err == nil
+	}
+	n := len(s) - len(" UTC")
+	if n <= 0 || !strings.EqualFold(s[n:], " UTC") && !strings.EqualFold(s[n:], " GMT") {
+		return t, false
+	}
+	in := *p
+	in.zone = utcName
+	t, err := in.ParseLocal(strings.TrimSuffix(s[:n], " +0000"))
+	if err != nil || t.Location() != utcName { // it has another offset
+		return t, false
+	}
+	return t.UTC(), true
+}
+
+// parseMilliseconds reads /Date(…)/. Its milliseconds are since 1970 in UTC, whatever the offset behind them.
+func parseMilliseconds(s string) (t time.Time, ok bool) {
+	s, ok = strings.CutPrefix(s, "/Date(")
+	s, closed := strings.CutSuffix(s, ")/")
+	if !ok || !closed {
+		return t, false
+	}
+	if i := strings.LastIndexAny(s, "+-"); i > 0 {
+		if _, ok := digits(s[i+1:]); !ok || len(s)-i != len("+0100") {
+			return t, false
+		}
+		s = s[:i]
+	}
+	ms, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || ms < minSecond*1000 || ms >= (maxSecond+1)*1000 {
+		return t, false
+	}
+	return time.UnixMilli(ms).UTC(), true
 }
 
 // isNumber reports whether s has only characters of a decimal number.
@@ -146,7 +209,7 @@ func (p *Parser) parseDays(s string) (time.Time, error) {
 }
 
 // Understood says what Parse reads.
-const Understood = "dates (2026-01-02, 20260102), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), and Unix seconds, milliseconds, microseconds, nanoseconds"
+const Understood = "dates (2026-01-02, 20260102), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), HTTP dates (Tue, 15 Nov 1994 08:12:31 GMT), /Date(…)/, and Unix seconds, milliseconds, microseconds, nanoseconds"
 
 // Invalid is the error for a text that is no time.
 func Invalid(s string) error {

@@ -49,6 +49,18 @@ func TestParse(t *testing.T) {
 		{"-1767323045000001", time.UnixMicro(-1767323045000001).UTC()},
 		{"1767323045000000001", at(1)},
 		{"1.767323045e18", instant},
+		{"Fri, 02 Jan 2026 03:04:05 GMT", instant},
+		{"Fri, 2 Jan 2026 04:04:05 +0100", instant},
+		{"2 Jan 2026 03:04 +0000", instant.Truncate(time.Minute)},
+		{"Fri Jan  2 03:04:05 2026", instant},
+		{"Friday, 02-Jan-26 03:04:05 GMT", instant},
+		{"2026-01-02 03:04:05 +0000 UTC", instant},
+		{"2026-01-02 UTC", instant.Truncate(24 * time.Hour)},
+		{"2026-01-02   03:04:05", instant},
+		{"2026-01-02  03:04:05 \t UTC", instant},
+		{"/Date(1767323045000)/", instant},
+		{"/Date(1767323045000+0100)/", instant},
+		{"/Date(-1500)/", time.Unix(-2, 500e6).UTC()},
 	} {
 		got, err := Parse(test.text)
 		if err != nil {
@@ -70,6 +82,7 @@ func TestParseRejects(t *testing.T) {
 		"2026-01-02_03:04:05Z", "2026-01-02T03-04-05Z", "2026-1-2T03:04:05Z", "202x-01-02T03:04:05Z",
 		"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00",
 		"02/01/2026 03:04", "1.2.3", "0x10", "1_000", "inf", "+", "e5",
+		"Fri, 02 Jan 2026 03:04:05 EST", "2026-01-02 03:04:05+01:00 UTC", "1767323045 UTC", "20260102 03  04", "/Date(1767323045000+01)/", "/Date(9e9)/", "/Date(999999999999999)/",
 	} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, got)
@@ -146,6 +159,24 @@ func TestFormat(t *testing.T) {
 		{"%d/%m/%Y %H:%M:%S,%f", "03/04/2026 05:06:07", "2026-04-03T03:06:07Z"},
 		{"%d/%m/%Y %H:%M%z", "03/04/2026 05:06+0530", "2026-04-02T23:36:00Z"},
 		{"%d/%m/%Y %H:%M%z", "03/04/2026 05:06+05:30", "2026-04-02T23:36:00Z"},
+		{"%d/%m/%Y %I:%M:%S %p", "03/04/2026 5:06:07 pm", "2026-04-03T15:06:07Z"},
+		{"%d/%m/%Y %H:%M:%S", "03/04/2026 05:06:07.25", "2026-04-03T03:06:07.25Z"},
+		{"%d/%m/%Y %H:%M", "03/04/2026  05:06 UTC", "2026-04-03T05:06:00Z"},
+		{"%d/%m/%Y %H.%M.%S", "03/04/2026 05.06.07", "2026-04-03T03:06:07Z"},
+		// A month, a quarter, a week or a year is its first moment in the zone.
+		{"%Y-%m", "2026-04", "2026-03-31T22:00:00Z"},
+		{"%Y%m", "202601", "2025-12-31T23:00:00Z"},
+		{"2006-01", "2026-04", "2026-03-31T22:00:00Z"},
+		{"%b-%y", "Apr-26", "2026-03-31T22:00:00Z"},
+		{"%b %Y", "Apr 2026", "2026-03-31T22:00:00Z"},
+		{"%Y", "2026", "2025-12-31T23:00:00Z"},
+		{"%Y-Q%q", "2026-Q2", "2026-03-31T22:00:00Z"},
+		{"%YQ%q", "2026Q4", "2026-09-30T22:00:00Z"},
+		{"Q%q %Y", "Q1 2026", "2025-12-31T23:00:00Z"},
+		{"%G-W%V", "2026-W01", "2025-12-28T23:00:00Z"},
+		{"%G-W%V", "2026-W53", "2026-12-27T23:00:00Z"},
+		{"%G-W%V-%u", "2020-W53-7", "2021-01-02T23:00:00Z"},
+		{"%GW%V", "2024W1", "2023-12-31T23:00:00Z"},
 		// What has another form is read as without a format.
 		{"%d/%m/%Y", "2026-04-03T05:06:07Z", "2026-04-03T05:06:07Z"},
 		{"%d/%m/%Y", "1775192767000", "2026-04-03T05:06:07Z"},
@@ -163,17 +194,26 @@ func TestFormat(t *testing.T) {
 	if got, err := p.ParseNumber("20260403"); err != nil || !got.Equal(time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := p.Parse("31/31/2026"); err == nil {
-		t.Errorf("accepted as %v", got)
+	for format, text := range map[string]string{"%Y%m%d": "31/31/2026", "%Y-Q%q": "2026-Q5", "%G-W%V": "2025-W53", "%G-W%V-%u": "2026-W01-8", "%Y-%m": "2026-13"} {
+		p := expect.Get(NewParser("", format))(t)
+		if got, err := p.Parse(text); err == nil {
+			t.Errorf("%s: %s accepted as %v", format, text, got)
+		}
 	}
 }
 
 func TestFormatRejects(t *testing.T) {
 	for format, reason := range map[string]string{
-		"YYYY-MM-DD":           "has no year, month and day",
-		"15:04":                "has no year, month and day",
-		"%H:%M":                "has no year, month and day",
-		"%d/%m":                "has no year, month and day",
+		"YYYY-MM-DD":           "has no year and month",
+		"15:04":                "has no year and month",
+		"%H:%M":                "has no year and month",
+		"%d/%m":                "has no year and month",
+		"%Y %d":                "has no year and month",
+		"%Y-%m %H:%M":          "has no year and month",
+		"Q%q":                  "stands with %Y alone",
+		"%Y-%m Q%q":            "stands with %Y alone",
+		"%Y-W%V":               "with each other alone",
+		"W%V":                  "with each other alone",
 		"%Y-%m-%d %Z":          "%Z is not understood",
 		"%Y-%m-%d %":           "ends with %",
 		"%Y-%m-%d %S%f":        "%f must follow",
