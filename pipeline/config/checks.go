@@ -133,6 +133,9 @@ func (d *decoder) layout(c *Config) {
 		if len(f.Values) != 1 {
 			d.fail(path+".values", "the layout series has one list of values")
 		}
+		if len(f.Time) > 1 {
+			d.fail(path+".time", "the layout series has one list of times")
+		}
 	}
 }
 
@@ -191,7 +194,7 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 
 // needTime refuses a source without times.
 func (d *decoder) needTime(c *Config, reason string) {
-	if f, path := c.Source.fields(); path != "" && f.Time == "" && !d.failed(path+".time") {
+	if f, path := c.Source.fields(); path != "" && len(f.Time) == 0 && !d.failed(path+".time") {
 		d.fail(path+".time", "%s", reason)
 	}
 }
@@ -358,6 +361,9 @@ func (d *decoder) checkUntimed(c *Config) {
 	}
 	if f.TimeFormat == Trial {
 		d.needTime(c, "an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial")
+		if len(f.Time) > 1 {
+			d.fail(path+".time", "numbers of trials are in one column, and it names several")
+		}
 	}
 	f.By, f.Untimed, c.Session.Gap = c.Session.By, at == "order", 0
 }

@@ -234,7 +234,7 @@ const (
 // written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
 	Key    []string // joined with "/"; empty: all records are one series
-	Time   string   // empty: records have no time
+	Time   []string // several are joined with a blank; empty: records have no time
 	Values []string // several make one vector
 	By     []string `json:",omitempty"` // that of Session
 	Carry  []string `json:",omitempty"` // that records repeat; of Files names or patterns

@@ -57,7 +57,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Source: Source{[]Origin{&Files{
 			Format:    "csv",
 			Path:      "in.csv",
-			Fields:    Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
+			Fields:    Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
 			Delimiter: ',',
 		}}},
 		Sink:   Sink{File: &File{Format: "jsonl", Path: "-"}},
@@ -316,6 +316,8 @@ func TestParseErrors(t *testing.T) {
 		{"zone", "model: {family: normal}\nsource: {csv: {path: a, zone: Berlin}}", []string{`pump.yaml:2: source.csv.zone: "Berlin" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
 		{"decimal", "model: {family: normal}\nsource: {csv: {path: a, decimal: ;}}", []string{`pump.yaml:2: source.csv.decimal: must be "." or ",", not ";"`}},
 		{"empty time column", "model: {family: normal}\nsource: {parquet: {path: a, time: ''}}", []string{`pump.yaml:2: source.parquet.time: an empty name means that there is no time, which needs order: arrival`}},
+		{"times of a series", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, time: [a, b]}}", []string{`pump.yaml:2: source.jsonl.time: the layout series has one list of times`}},
+		{"trials in two columns", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a, time_format: trial, time: [a, b]}}", []string{`pump.yaml:3: source.csv.time: numbers of trials are in one column, and it names several`}},
 		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
 		{"long delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: ';;'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not ";;"`}},
 		{"quote as delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: '\"'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not "\""`}},

@@ -190,7 +190,7 @@ func incidentsKey(dst **Incidents) reader {
 }
 
 func defaultFields() Fields {
-	return Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
+	return Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
 }
 
 // keys declare what a record looks like. It has columns or fields.
@@ -201,7 +201,7 @@ func (f *Fields) keys(what string) []key {
 	}
 	return []key{
 		{name: "key", doc: "Column or field of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
-		{name: "time", doc: "Column or field of the time. Empty: records have no time, which needs order: arrival.", read: text(&f.Time, mayBeEmpty)},
+		{name: "time", doc: "Column or field of the time. A list, as [date, clock], is joined with a blank. \"\": records have no time, which needs order: arrival.", read: timeFields(&f.Time)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of the times: a Go layout, or strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},

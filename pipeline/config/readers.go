@@ -297,6 +297,21 @@ func oneOrMore(what string, dst *[]string) reader {
 	return r
 }
 
+// timeFields reads a name or a list of names, or an empty name for none.
+func timeFields(dst *[]string) reader {
+	r := oneOrMore("names", dst)
+	some := r.read
+	r.initial = strconv.Quote(strings.Join(*dst, ""))
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
+			*dst = nil
+			return
+		}
+		some(d, path, n)
+	}
+	return r
+}
+
 // missing reads texts, of which YAML takes some for numbers or null.
 func missing(dst *[]string) reader {
 	return listOf("texts, such as [NA, -, -999]", dst, func(s *string) reader {

@@ -297,7 +297,7 @@ func (t *table) guess() *draft {
 	d := &draft{table: t, family: "normal"}
 	at := t.best(timeNames, (*column).timed)
 	if at != nil {
-		d.fields.Time = at.name
+		d.fields.Time = []string{at.name}
 	}
 	usualKey := func(c *column) bool { return rank(c.name, keyNames) < unusual }
 	repeats := func(c *column) bool { return 3*c.distinct() <= max(c.records, 3) }
@@ -380,9 +380,9 @@ func (d *draft) exported() bool {
 	if d.format.Columns || !answer && !(values != nil && values.nested > 0 && labelled) {
 		return false
 	}
-	d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, ""
+	d.fields.Layout, d.fields.Key, d.fields.Values, d.fields.Time = config.Series, []string{"metric"}, []string{"values"}, nil
 	if !answer && at != nil && at.nested > 0 {
-		d.fields.Time = "timestamps"
+		d.fields.Time = []string{"timestamps"}
 	}
 	return true
 }
@@ -474,7 +474,7 @@ func (d *draft) yaml(l *Look) []byte {
 		line("bank: "+d.bank.Value, d.bank.Why)
 	}
 	switch {
-	case d.query == "" && d.fields.Time == "" && d.fields.Layout != config.Series:
+	case d.query == "" && len(d.fields.Time) == 0 && d.fields.Layout != config.Series:
 		line("order: arrival", "no column of times was found")
 	case d.lateness != "":
 		comment := ""
@@ -546,8 +546,8 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	if l != nil && l.Timed > 0 {
 		times = fmt.Sprintf("%s to %s", l.First.Format("2006-01-02 15:04"), l.Last.Format("2006-01-02 15:04"))
 	}
-	if d.fields.Time != "" || d.fields.Layout != config.Series { // else times stand beside the values
-		at("time", cmp.Or(yamlText(d.fields.Time), `""`), times)
+	if len(d.fields.Time) > 0 || d.fields.Layout != config.Series { // else times stand beside the values
+		at("time", cmp.Or(yamlText(strings.Join(d.fields.Time, "")), `""`), times)
 	}
 	if d.fields.TimeFormat != "" {
 		at("time_format", yamlText(d.fields.TimeFormat), d.formatNote)

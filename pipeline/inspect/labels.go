@@ -118,7 +118,7 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 	}
 	why := fmt.Sprintf("%s of the records have the time of the record before of their key", percent(l.Tied, l.Timed))
 	t, err := readTable(file.Path)
-	if err == nil && t.named(fields.Time) != nil {
+	if err == nil && len(fields.Time) == 1 && t.named(fields.Time[0]) != nil {
 		var key []*column
 		for _, name := range fields.Key {
 			if of := t.named(name); of != nil {
@@ -126,7 +126,7 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 			}
 		}
 		names := slices.Clone(fields.Key)
-		for _, of := range t.complete(t.named(fields.Time), key) {
+		for _, of := range t.complete(t.named(fields.Time[0]), key) {
 			if !slices.Contains(names, of.name) {
 				names = append(names, of.name)
 			}

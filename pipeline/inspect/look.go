@@ -322,12 +322,12 @@ func (l *Look) number(v float64) {
 
 // texts returns the texts of a record's time and values, "" where they cannot be told.
 func (s *sample) texts(r connectors.Record) (at string, values []string) {
-	keys := len(s.parser.Key)
 	if r.Fields != nil {
+		keys := s.parser.TimeAt()
 		for _, v := range r.Fields[keys+1:] {
 			values = append(values, strings.TrimSpace(v))
 		}
-		return strings.TrimSpace(r.Fields[keys]), values
+		return strings.TrimSpace(s.parser.RowTime(r.Fields)), values
 	}
 	if r.Reason != "" {
 		return "", nil
@@ -342,7 +342,10 @@ func (s *sample) texts(r connectors.Record) (at string, values []string) {
 	for _, name := range s.parser.Values {
 		values = append(values, leaves[name])
 	}
-	s.read, s.readAt, s.readValues = r.Raw, leaves[s.parser.Fields.Time], values
+	s.read, s.readAt, s.readValues = r.Raw, "", values
+	for _, name := range s.parser.Time {
+		s.readAt = strings.TrimSpace(s.readAt + " " + leaves[name])
+	}
 	return s.readAt, values
 }
 

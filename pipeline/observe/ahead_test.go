@@ -28,7 +28,7 @@ func TestTimesAhead(t *testing.T) {
 		{time.Hour, time.Time{}, ""}, // no time
 		{0, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ""},
 	} {
-		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, MaxAhead: test.maxAhead}
+		f := config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, MaxAhead: test.maxAhead}
 		p := expect.Get(NewParser(f))(t)
 		at := ""
 		if !test.at.IsZero() {

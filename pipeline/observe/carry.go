@@ -88,7 +88,7 @@ func Carried(src connectors.Source, f config.Fields, carry []string) (found []st
 	case src.Once() || tables && len(patterns) == 0:
 		return nil, nil
 	}
-	known := slices.Concat(f.By, f.Key, []string{f.Time}, f.Values, f.Carry)
+	known := slices.Concat(f.By, f.Key, f.Time, f.Values, f.Carry)
 	see := func(name string) {
 		if !slices.Contains(known, name) && slices.ContainsFunc(patterns, func(matches func(string) bool) bool { return matches(name) }) {
 			known, found = append(known, name), append(found, name)

@@ -15,7 +15,7 @@ const lookedAt = 100
 // times are numbers that seem to be days of a spreadsheet, and that the config does not say what
 // they are. As Unix times they would all be moments of one day in 1970.
 func CheckTimes(src connectors.Source, p *Parser) error {
-	if p.Time == "" || p.Untimed || p.TimeFormat != "" {
+	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
 		return nil
 	}
 	return connectors.Heads(src, lookedAt, p.checkTimes)
@@ -46,22 +46,19 @@ func (p *Parser) timeText(r *connectors.Record) string {
 	case r.Reason != "":
 		return ""
 	case r.Fields != nil:
-		return r.Fields[p.timeAt()]
+		return p.RowTime(r.Fields)
 	}
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(r.Raw, fields); err != nil {
 		return ""
 	}
-	raw := fields[p.timeAt()]
+	if text, ok, _ := p.joinedTime(fields); ok {
+		return text
+	}
+	raw := fields[p.TimeAt()]
 	if raw == nil {
 		return ""
 	}
-	switch kindOf(raw) {
-	case jsonNumber:
-		return string(raw)
-	case jsonText:
-		text, _ := unquote(raw)
-		return text
-	}
-	return ""
+	text, _ := scalarText(raw)
+	return text
 }

@@ -39,7 +39,8 @@ func files(c *config.Config) (connectors.Source, config.Fields) {
 
 // columns has the source read the columns that the fields name.
 func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
-	s.Key, s.Time, s.Values = slices.Concat(f.By, f.Key), f.Time, f.Values
+	dates, last := timeNames(f)
+	s.Key, s.Time, s.Values = slices.Concat(dates, f.By, f.Key), last, f.Values
 	s.Carry = f.Carry
 	s.TimeOptional = c.Order == config.Arrival && f.TimeFormat != config.Trial
 	if f.Layout == config.Wide {

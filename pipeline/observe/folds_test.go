@@ -13,7 +13,7 @@ import (
 // localSeries decodes records of times without an offset, and returns the moments.
 func localSeries(t *testing.T, zone string, records ...[2]string) (all []time.Time) {
 	t.Helper()
-	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}, Zone: zone}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Zone: zone}))(t)
 	d := NewDecoder(connectors.CSV, p)
 	for i, r := range records {
 		// One by one: the decoder remembers.

@@ -39,7 +39,7 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 // observation reads an observation from the raw values of the parser's names.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
-	by, parts := fields[:len(p.By)], fields[len(p.By):p.timeAt()]
+	by, parts := fields[p.dates:p.keyAt()], fields[p.keyAt():p.TimeAt()]
 	if err := p.keyOfRecord(parts, from); err != nil {
 		return "", err
 	}
@@ -51,13 +51,13 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 			return "", err
 		}
 	}
-	fields = fields[p.timeAt():]
+	all, fields := fields, fields[p.TimeAt():]
 	switch {
 	case p.Untimed:
 	case p.TimeFormat == config.Trial:
 		o.Trial, err = p.jsonTrial(fields[0])
-	case p.Time != "":
-		o.Time, err = p.jsonTime(fields[0])
+	case len(p.Time) > 0:
+		o.Time, err = p.jsonTimes(all)
 	}
 	if err != nil {
 		return "", err
@@ -99,7 +99,7 @@ func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	if err := p.scan(line, fields); err != nil {
 		return time.Time{}, false
 	}
-	t, err := p.jsonTime(fields[p.timeAt()])
+	t, err := p.jsonTimes(fields)
 	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
 }
 
@@ -294,13 +294,47 @@ func (p *Parser) jsonSession(by [][]byte) (string, error) {
 // jsonTrial reads the number of a trial.
 func (p *Parser) jsonTrial(raw []byte) (int64, error) {
 	if raw == nil {
-		return 0, fmt.Errorf("no number of a trial: no field %s", message.Quote(p.Time))
+		return 0, fmt.Errorf("no number of a trial: no field %s", message.Quote(p.Time[0]))
 	}
 	text, ok := scalarText(raw)
 	if !ok {
 		return 0, fmt.Errorf("the trial is %s, no whole number", kindOf(raw))
 	}
 	return p.trial(text)
+}
+
+// jsonTimes reads the time of a record.
+func (p *Parser) jsonTimes(fields [][]byte) (time.Time, error) {
+	text, several, err := p.joinedTime(fields)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case several:
+		return p.ParseTime(text)
+	}
+	return p.jsonTime(fields[p.TimeAt()])
+}
+
+// joinedTime is the text of a time in several fields, and whether it is in several.
+func (p *Parser) joinedTime(fields [][]byte) (text string, several bool, err error) {
+	if p.dates == 0 {
+		return "", false, nil
+	}
+	parts := make([]string, len(p.Time))
+	for i := range parts {
+		raw := fields[p.TimeAt()]
+		if i < p.dates {
+			raw = fields[i]
+		}
+		if raw == nil {
+			return "", true, nil
+		}
+		ok := false
+		if parts[i], ok = scalarText(raw); !ok {
+			return "", true, fmt.Errorf("%s of the time is %s, not text or a number", message.Quote(p.Time[i]), kindOf(raw))
+		}
+	}
+	return joined(parts), true, nil
 }
 
 func (p *Parser) jsonTime(raw []byte) (time.Time, error) {

@@ -18,7 +18,7 @@ import (
 
 // Different parts make different keys, in tables and JSON alike; ordinary parts stay as they are.
 func TestJoinedKeys(t *testing.T) {
-	p := expect.Get(NewParser(config.Fields{Key: []string{"site", "pump"}, Time: "time", Values: []string{"x"}}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"site", "pump"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	key := func(site, pump string) string {
 		line, _ := json.Marshal(map[string]any{"site": site, "pump": pump, "x": 1})
 		all := []string{
@@ -44,7 +44,7 @@ func TestJoinedKeys(t *testing.T) {
 		seen[joined] = parts
 	})
 	// A single part is the key as it is.
-	p = expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
+	p = expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	if got := fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}}).Key; got != "50%/b" {
 		t.Errorf("one part is %q", got)
 	}
@@ -53,7 +53,7 @@ func TestJoinedKeys(t *testing.T) {
 // A key with half of a surrogate pair is rejected: as a replacement character it would be one key
 // with others.
 func TestHalfSurrogates(t *testing.T) {
-	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}))(t)
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	for text, want := range map[string]string{
 		`a\ud800`: "", `\udc00a`: "", `\ud800\ud800`: "", `\ud800x`: "", `\ud83d\\udE00`: "",
 		`\ud83d\ude00`: "😀", `\\ud800`: `\ud800`, `\u00e9\n`: "é\n", `\\\u0041`: `\A`, `plain`: "plain", `\ufffd`: "\ufffd",

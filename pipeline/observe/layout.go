@@ -51,14 +51,14 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 // splitWide makes an observation of each field of values, whose name is the last part of the
 // key. A pattern takes fields of numbers; null is a missing one.
 func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error) {
-	keys := p.timeAt() - 1          // with the session's, before the name of the field
+	keys := p.TimeAt() - 1          // with the session's, before the name of the field
 	given := make([][]byte, keys+1) // key and time
 	n := len(parts)
 	seen := map[string]int{} // index in parts, by the quoted name
 	err := scanObject(line, func(quoted, value []byte) {
 		p.shared.assign(given, quoted, value)
 		name := string(plainName(quoted))
-		if name == p.Time || slices.Contains(p.names[:keys], name) {
+		if slices.Contains(p.Time, name) || slices.Contains(p.names[:keys], name) {
 			return
 		}
 		named := p.columns[name]
@@ -128,29 +128,30 @@ func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]pa
 	if err := p.scan(line, fields); err != nil {
 		return parts, err
 	}
-	keys := p.timeAt()
+	keys := p.TimeAt()
+	named := p.names[keys]
 	values, err := listOf(fields[keys+1], p.Values[0])
 	if err != nil {
 		return parts, err
 	}
 	var times [][]byte
 	switch {
-	case p.Time == "" || fields[keys] == nil:
+	case named == "" || fields[keys] == nil:
 		for i, pair := range values {
 			two, err := listOf(pair, p.Values[0])
 			if err != nil || len(two) != 2 {
-				return parts, fmt.Errorf("no list of times %q, and the elements of %q are no pairs of a time and a value", p.Time, p.Values[0])
+				return parts, fmt.Errorf("no list of times %q, and the elements of %q are no pairs of a time and a value", named, p.Values[0])
 			}
 			times = append(times, two[0])
 			values[i] = two[1]
 		}
 	default:
-		if times, err = listOf(fields[keys], p.Time); err != nil {
+		if times, err = listOf(fields[keys], named); err != nil {
 			return parts, err
 		}
 	}
 	if len(times) != len(values) {
-		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), p.Time, len(values), p.Values[0])
+		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), named, len(values), p.Values[0])
 	}
 	for i := range values {
 		own := append(slices.Clone(fields[:keys]), times[i], unquotedNumber(values[i]))

@@ -62,13 +62,13 @@ func TestWideObjects(t *testing.T) {
 			"in:3: not a JSON object", "in:4: no field of a number is among S1, S?", `in:5: no key: no field "site", in its part "site"`,
 		}},
 	} {
-		got := split(t, config.Fields{Key: c.key, Time: "time", Values: []string{"value"}, Columns: c.columns, Layout: config.Wide}, lines...)
+		got := split(t, config.Fields{Key: c.key, Time: []string{"time"}, Values: []string{"value"}, Columns: c.columns, Layout: config.Wide}, lines...)
 		expect.Same(t, c.want, got, c.key, ", ", c.columns)
 	}
 }
 
 func TestSeries(t *testing.T) {
-	f := config.Fields{Key: []string{"metric"}, Time: "timestamps", Values: []string{"values"}, Layout: config.Series}
+	f := config.Fields{Key: []string{"metric"}, Time: []string{"timestamps"}, Values: []string{"values"}, Layout: config.Series}
 	got := split(t, f,
 		`{"metric":{"job":"x","__name__":"up","a":"q\"\\"},"values":[1,null,"2.5"],"timestamps":[1767225600000,1767225601000,1767225602000]}`,
 		`{"metric":"m","values":[1,2],"timestamps":[1]}`,
@@ -95,7 +95,7 @@ func TestSeries(t *testing.T) {
 
 // An answer of Prometheus has its series in one object. They are numbered on.
 func TestAnsweredSeries(t *testing.T) {
-	f := config.Fields{Key: []string{"metric"}, Time: "time", Values: []string{"values"}, Layout: config.Series}
+	f := config.Fields{Key: []string{"metric"}, Time: []string{"time"}, Values: []string{"values"}, Layout: config.Series}
 	got := split(t, f,
 		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[[1,"2"],[2,"3"]]},{"metric":{"a":"2"}},{"metric":{"a":"3"},"values":[[3,"4"]]}]}}`,
 		`{"status":"success","data":{"resultType":"matrix","result":[]}}`,
@@ -112,7 +112,7 @@ func TestLongSeries(t *testing.T) {
 		times += fmt.Sprintf(",%d", i)
 		values += fmt.Sprintf(",%d", i*i)
 	}
-	got := split(t, config.Fields{Key: []string{"k"}, Time: "t", Values: []string{"v"}, Layout: config.Series}, `{"k":"a","v":[`+values+`],"t":[`+times+`]}`)
+	got := split(t, config.Fields{Key: []string{"k"}, Time: []string{"t"}, Values: []string{"v"}, Layout: config.Series}, `{"k":"a","v":[`+values+`],"t":[`+times+`]}`)
 	if last := fmt.Sprintf("in:1/%d: a %d [[%v]]", 2*Together, 2*Together, float64(4*Together*Together)); len(got) != 2*Together+1 || got[2*Together] != last {
 		t.Errorf("%d observations, the last %q, want %q", len(got), got[len(got)-1], last)
 	}
@@ -128,7 +128,7 @@ func TestVeryWideObjects(t *testing.T) {
 		}
 		return b.String() + "}"
 	}
-	f := config.Fields{Time: "time", Layout: config.Wide, Columns: []string{"*"}, Values: []string{"value"}}
+	f := config.Fields{Time: []string{"time"}, Layout: config.Wide, Columns: []string{"*"}, Values: []string{"value"}}
 	if all := split(t, f, object(100_000), object(100_000)); len(all) != 200_000 || all[199_999] != "in:2: c99999 1 [[4]]" {
 		t.Errorf("%d observations, the last one %s", len(all), all[len(all)-1])
 	}
@@ -149,7 +149,7 @@ func TestLongKeys(t *testing.T) {
 		return d.Err.Error()
 	}
 	for key, want := range map[string]string{longest: "", longest + "k": want} {
-		f := config.Fields{Key: []string{"key"}, Time: "time", Values: []string{"x"}}
+		f := config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}
 		p := expect.Get(NewParser(f))(t)
 		line := []byte(fmt.Sprintf(`{"key":%q,"time":1,"x":2}`, key))
 		if d := fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Raw: line}}); reason(d) != want || d.Err != nil && d.Key != "" {

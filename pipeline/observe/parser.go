@@ -31,9 +31,10 @@ var (
 type Parser struct {
 	config.Fields
 	times *times.Parser
-	// names are those of the fields of a JSON object: of the session, the key, the time, the values and
-	// what is carried.
+	// names are those of the fields of a JSON object: of the time but for its last field, the session, the key,
+	// the time, the values and what is carried.
 	names  []string
+	dates  int     // how many fields of the time come first
 	nested bool    // some are paths into objects
 	shared *Parser // of the layout wide: of what the observations of a record have in common
 	// Of the layout wide: the names and the patterns of the fields of values.
@@ -54,13 +55,14 @@ func NewParser(f config.Fields) (*Parser, error) {
 	if err != nil {
 		return nil, err
 	}
+	dates, last := timeNames(f)
 	var shared *Parser
 	if f.Layout == config.Wide {
-		shared = &Parser{names: slices.Concat(f.By, f.Key, []string{f.Time})}
+		shared = &Parser{names: slices.Concat(dates, f.By, f.Key, []string{last})}
 		shared.nested = slices.ContainsFunc(shared.names, isPath)
 		f.Key = append(slices.Clone(f.Key), "column")
 	}
-	p := &Parser{Fields: f, shared: shared, times: t, names: slices.Concat(f.By, f.Key, []string{f.Time}, f.Values, f.Carry), comma: f.Decimal == ','}
+	p := &Parser{Fields: f, shared: shared, times: t, dates: len(dates), names: slices.Concat(dates, f.By, f.Key, []string{last}, f.Values, f.Carry), comma: f.Decimal == ','}
 	p.nested = slices.ContainsFunc(p.names, isPath)
 	for _, name := range f.Carry {
 		p.carry = append(p.carry, quotedText(name))
@@ -86,27 +88,58 @@ type origin struct {
 	found  *kafkaio.Finding
 }
 
-// timeAt is the place of the time among the names.
-func (p *Parser) timeAt() int { return len(p.By) + len(p.Key) }
+// timeNames are the names of the time: those that come first in a record, and the last, which is empty if
+// there is no time.
+func timeNames(f config.Fields) (dates []string, last string) {
+	if n := len(f.Time) - 1; n >= 0 {
+		return f.Time[:n], f.Time[n]
+	}
+	return nil, ""
+}
 
-// row reads an observation from the columns of a table: the session's, the key's, the time's (may be
-// empty) and the values'. Several values make one vector. The error is the reason for the
+// keyAt is the place of the key among the names, and TimeAt that of the last field of the time.
+func (p *Parser) keyAt() int { return p.dates + len(p.By) }
+
+// TimeAt is the place of the time among the columns of a record, behind those of the key.
+func (p *Parser) TimeAt() int { return p.keyAt() + len(p.Key) }
+
+// RowTime is the text of the time in a row.
+func (p *Parser) RowTime(fields []string) string {
+	last := fields[p.TimeAt()]
+	if p.dates == 0 {
+		return last
+	}
+	return joined(append(slices.Clone(fields[:p.dates]), last))
+}
+
+// joined is the text of a time in several fields; empty if one of them is.
+func joined(parts []string) string {
+	for i, part := range parts {
+		if parts[i] = strings.TrimSpace(part); Missing(parts[i]) {
+			return ""
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// row reads an observation from the columns of a table, in the order of the parser's names; the time's may be
+// empty. Several values make one vector. The error is the reason for the
 // rejection. X is read into the memory that obs has for it.
 func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
-	values := p.timeAt() + 1 // where they begin
+	values := p.TimeAt() + 1 // where they begin
 	if least := values + min(len(p.Values), 1); len(fields) < least {
 		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), least)
 	}
-	if key, err = p.rowKey(fields[len(p.By):p.timeAt()], from); err != nil {
+	if key, err = p.rowKey(fields[p.keyAt():p.TimeAt()], from); err != nil {
 		return "", err
 	}
 	var o keyed.Observation
 	if len(p.By) > 0 {
-		if o.Session, err = p.session(fields[:len(p.By)]); err != nil {
+		if o.Session, err = p.session(fields[p.dates:p.keyAt()]); err != nil {
 			return "", err
 		}
 	}
-	switch at := fields[p.timeAt()]; {
+	switch at := p.RowTime(fields); {
 	case p.Untimed:
 	case p.TimeFormat == config.Trial:
 		o.Trial, err = p.trial(at)
@@ -182,7 +215,7 @@ func (p *Parser) trial(s string) (int64, error) {
 	v, err := p.Number(s)
 	switch {
 	case err == nil && math.IsNaN(v):
-		return 0, fmt.Errorf("no number of a trial: %s is empty", message.Quote(p.Time))
+		return 0, fmt.Errorf("no number of a trial: %s is empty", message.Quote(p.Time[0]))
 	case err != nil || v != math.Trunc(v) || math.Abs(v) > maxTrial:
 		return 0, fmt.Errorf("the trial %s is no whole number", message.Quote(s))
 	}
