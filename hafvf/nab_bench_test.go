@@ -143,6 +143,6 @@ func profileOf(c usual.ProfileConfig) *usual.Profile {
 }
 
 func paceOf(budget float64, step time.Duration) usual.Pace {
-	p := must(usual.NewPace(budget, step, usual.AutoRest))
+	p := must(usual.NewPace(budget, step, usual.AutoRest, usual.DefaultSettling))
 	return p
 }

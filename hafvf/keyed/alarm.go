@@ -37,6 +37,9 @@ type AlarmConfig struct {
 	// counts as many observations as come in it at the median step of the warm-up. A key
 	// without times has usual.AutoRest then.
 	RestTime time.Duration
+	// Settling is how long the threshold of a key is higher at first, and an eighth of it how long
+	// no change raises an alarm. Zero is not at all.
+	Settling time.Duration
 	// Lasting has an alarm last until its key is back to usual, as usual.Alarm.Follow says. What
 	// would raise another one before that raises none and costs no budget, unless it is much
 	// worse or on the other side of usual. Its end is Estimate.Recovered.
@@ -53,7 +56,7 @@ type AlarmConfig struct {
 // and a profile of day, week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
-		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Lasting: true,
+		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Settling: usual.DefaultSettling, Lasting: true,
 		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
 }
@@ -68,6 +71,8 @@ func (c AlarmConfig) validate() error {
 		return fmt.Errorf("rest %d is negative", c.Rest)
 	case c.RestTime < 0:
 		return fmt.Errorf("rest %v is negative", c.RestTime)
+	case c.Settling < 0:
+		return fmt.Errorf("settling %v is negative", c.Settling)
 	}
 	zone, err := domain.Zone(c.Zone)
 	if err != nil {
@@ -95,7 +100,7 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	case c.RestTime > 0:
 		rest = usual.AutoRest
 	}
-	return checked(usual.NewPace(c.BudgetOf(step), step, rest))
+	return checked(usual.NewPace(c.BudgetOf(step), step, rest, c.Settling))
 }
 
 // A decider decides on the alarms of the keys of a chain.

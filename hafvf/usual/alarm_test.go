@@ -166,7 +166,7 @@ func TestPace(t *testing.T) {
 		budget float64
 		rest   int
 	}{{.5, 0}, {math.NaN(), 0}, {math.Inf(1), 0}, {10, -2}} {
-		if _, err := NewPace(c.budget, 0, c.rest); err == nil {
+		if _, err := NewPace(c.budget, 0, c.rest, DefaultSettling); err == nil {
 			t.Errorf("%+v passes", c)
 		}
 	}
@@ -435,6 +435,21 @@ func TestAlarmLasts(t *testing.T) {
 		}
 		if lasts := s[atUnusual] > 0; lasts == ended && c.alarms == 0 {
 			t.Errorf("%s: lasts %v, ended %v", c.name, lasts, ended)
+		}
+	}
+}
+
+// A stream that does not settle has the usual threshold from its first observation on, and raises
+// alarms of changes at once.
+func TestSettling(t *testing.T) {
+	for settling, want := range map[time.Duration]bool{DefaultSettling: false, 0: true} {
+		a := NewAlarm(expect.Get(NewPace(500, time.Second, 5, settling))(t))
+		s := a.NewState()
+		if first := a.Update(s, 0, false, nil); first.Threshold == math.Log10(500) != want {
+			t.Errorf("settling %v: the threshold is %g", settling, first.Threshold)
+		}
+		if change := a.Update(s, 2.6, true, nil); (change.Alarm != NoAlarm) != want {
+			t.Errorf("settling %v: %+v", settling, change)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func ExampleProfile() {
 		panic(err)
 	}
 	step := usual.MedianStep(times[:warmUp])
-	pace, err := usual.NewPace(usual.BudgetOver(usual.DefaultBudgetTime, step), step, usual.AutoRest)
+	pace, err := usual.NewPace(usual.BudgetOver(usual.DefaultBudgetTime, step), step, usual.AutoRest, usual.DefaultSettling)
 	if err != nil {
 		panic(err)
 	}
@@ -49,7 +49,7 @@ func ExampleProfile() {
 }
 
 func ExampleAlarm() {
-	pace, err := usual.NewPace(100, time.Hour, 10)
+	pace, err := usual.NewPace(100, time.Hour, 10, usual.DefaultSettling)
 	if err != nil {
 		panic(err)
 	}

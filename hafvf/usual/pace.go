@@ -16,6 +16,8 @@ const (
 	// DefaultBudgetTime is the time per alarm of a stream with times.
 	DefaultBudgetTime = 168 * time.Hour
 	leastBudget       = 10. // of BudgetOver
+	// DefaultSettling is the time for which the threshold of a stream is higher at first.
+	DefaultSettling = 96 * time.Hour
 )
 
 // AutoRest is the rest of seven hours, within 6 to 60 observations.
@@ -50,7 +52,7 @@ type Pace struct {
 	level      float64 // log₁₀ P
 	slow       float64 // w
 	rest       float64 // observations
-	half, four float64 // observations of half a day and of four days, whole
+	half, four float64 // observations of half a day and of four days, or as long as it settles, whole
 	news       float64 // weight of the first observations, of which none is far from usual
 	fine       bool    // the step is at most two minutes
 }
@@ -58,10 +60,15 @@ type Pace struct {
 // NewPace makes the pace of a stream with a budget of so many observations per alarm, at
 // least 1, such as that of BudgetOver, the median step between its observations, 0 where
 // it has no times, and a rest of so many observations after an alarm, at least 0, or
-// AutoRest. Without a step, AutoRest is 7/24 of a day. An error names what is wrong.
-func NewPace(budget float64, step time.Duration, rest int) (Pace, error) {
+// AutoRest. Without a step, AutoRest is 7/24 of a day. It settles for so long, by default
+// DefaultSettling: what Alarm and Profile say of the first four days and half a day holds for this
+// time and an eighth of it. An error names what is wrong.
+func NewPace(budget float64, step time.Duration, rest int, settling time.Duration) (Pace, error) {
 	if err := domain.Budget.Check("budget", budget); err != nil {
 		return Pace{}, err
+	}
+	if settling < 0 {
+		return Pace{}, fmt.Errorf("settling: must be at least 0, not %v", settling)
 	}
 	if rest < AutoRest {
 		return Pace{}, fmt.Errorf("rest: must be at least 0, not %d", rest)
@@ -78,7 +85,8 @@ func NewPace(budget float64, step time.Duration, rest int) (Pace, error) {
 	case p.slow > 0:
 		day = budget / 7
 	}
-	p.half, p.four = math.Floor(day/2), math.Floor(4*day)
+	days := float64(settling) / float64(24*time.Hour)
+	p.half, p.four = math.Floor(days*day/8), math.Floor(days*day)
 	p.news = weightOf(max(tailWarmUp, min(p.four, tailPrecise-1)), profileForgetting)
 	if rest == AutoRest {
 		p.rest = day * float64(restTime) / float64(24*time.Hour)

@@ -388,7 +388,7 @@ func equalBits(a, b []float64) bool {
 var anyPace = paceOf(DefaultBudget, 0, AutoRest)
 
 func paceOf(budget float64, step time.Duration, rest int) Pace {
-	p, err := NewPace(budget, step, rest)
+	p, err := NewPace(budget, step, rest, DefaultSettling)
 	if err != nil {
 		panic(err)
 	}
