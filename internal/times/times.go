@@ -139,11 +139,17 @@ func parseMilliseconds(s string) (t time.Time, ok bool) {
 		}
 		s = s[:i]
 	}
+	t, err := Milliseconds(s)
+	return t, err == nil
+}
+
+// Milliseconds reads a whole number of milliseconds since 1970.
+func Milliseconds(s string) (time.Time, error) {
 	ms, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || ms < minSecond*1000 || ms >= (maxSecond+1)*1000 {
-		return t, false
+		return time.Time{}, fmt.Errorf("the time %s is no whole number of milliseconds within the years 1 to 9999", message.Quote(s))
 	}
-	return time.UnixMilli(ms).UTC(), true
+	return time.UnixMilli(ms).UTC(), nil
 }
 
 // isNumber reports whether s has only characters of a decimal number.

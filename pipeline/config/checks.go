@@ -31,6 +31,7 @@ func (d *decoder) check(c *Config) {
 		}
 		d.needTime(c, reason)
 	}
+	d.checkNumbers(c)
 	d.checkFiles(c)
 	for _, o := range c.Source.Origins {
 		o.check(d, c)
@@ -196,6 +197,40 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 func (d *decoder) needTime(c *Config, reason string) {
 	if f, path := c.Source.fields(); path != "" && len(f.Time) == 0 && !d.failed(path+".time") {
 		d.fail(path+".time", "%s", reason)
+	}
+}
+
+// checkNumbers refuses ways to write numbers that do not go together.
+func (d *decoder) checkNumbers(c *Config) {
+	f, path := c.Source.fields()
+	if path == "" {
+		return
+	}
+	if d.has(path+".thousands") && f.Thousands == f.Decimal {
+		d.fail(path+".thousands", "%q is decimal: it cannot be both", f.Decimal)
+	}
+	for _, name := range []string{"unit", "thousands", "values_as"} {
+		if d.has(join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
+			d.fail(join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+		}
+		if d.has(join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.failed(path+".values_as") {
+			d.fail(join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+		}
+	}
+	family := c.Model.Family
+	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
+		d.fail(path+".unit", "is of measurements; %s has choices", family)
+	}
+	if f.ValuesAs == nil || d.failed(path+".values_as") {
+		return
+	}
+	if family == "binomial" || family == "exponential" {
+		d.fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
+	}
+	for _, is := range f.ValuesAs {
+		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
+			d.fail(path+".values_as", "%s is a missing value", message.Quote(is))
+		}
 	}
 }
 

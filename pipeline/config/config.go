@@ -230,6 +230,9 @@ const (
 	Series = "series" // a record has lists of times and values, of one key
 )
 
+// AnyUnit is the Unit of values that may have any.
+const AnyUnit = "any"
+
 // Fields say where in a record the parts of an observation stand, and how they are
 // written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
@@ -247,7 +250,13 @@ type Fields struct {
 	TimeFormat string // of times that are not understood without it
 	Untimed    bool   `json:",omitempty"` // times are not read
 	Missing    []string
-	Decimal    rune // of CSV
+	Decimal    rune // of numbers in texts
+	// Unit stands beside numbers in texts; AnyUnit is each. Empty: none.
+	Unit string `json:",omitempty"`
+	// Thousands stands between groups of three digits in texts; 0: nothing.
+	Thousands rune `json:",omitempty"`
+	// ValuesAs are two values that are read as 0 and 1; nil: values are numbers.
+	ValuesAs []string `json:",omitempty"`
 	// MaxAhead is how far a time may be ahead of the clock; if 0, no time is too far.
 	MaxAhead time.Duration
 	// Forget has a record of a topic without a value forget its key.

@@ -58,21 +58,23 @@ func (s *Source) filesKeys() []key {
 	var keys []key
 	for _, format := range connectors.Formats {
 		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
-		what, row, carried := "Column", "row", "Columns, or patterns, that records repeat under carry."
+		what, row := "Column", "row"
 		if !format.Columns {
-			what, row, carried = "Field", "record", "As of csv, for fields."
+			what, row = "Field", "record"
 		}
 		k := key{name: format.Name, doc: format.Of, seen: s.set(f), keys: slices.Concat(
 			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
 			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row), {
-				name: "carry", doc: carried, read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
+				name: "carry", doc: "Columns or fields, or patterns, that records repeat under carry.", read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
 			}})}
 		if format.Delimited {
 			k.keys = append(k.keys,
 				key{name: "delimiter", doc: "Separates fields.", read: delimiter(&f.Delimiter)},
 				key{name: "skip", doc: "Lines before the header.", read: whole(&f.Skip, 0)},
 				key{name: "comment", doc: "Begins lines that are passed over.", read: text(&f.Comment, mayBeEmpty)},
-				key{name: "decimal", doc: "Decimal separator.", read: decimal(&f.Decimal)})
+				f.Fields.decimal())
+		} else if !format.Columns {
+			k.keys = append(k.keys, f.Fields.decimal())
 		}
 		keys = append(keys, k)
 	}

@@ -42,18 +42,19 @@ func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
 func (s *Source) kafkaKeys() []key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
-	return []key{{name: "kafka", doc: "Topics of Kafka, one observation per record. If the value has no field of the key, the record's key is the key.", seen: s.set(k), keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
+	return []key{{name: "kafka", doc: "Topics of Kafka, one observation per record. The key of a value without one is the record's.", seen: s.set(k), keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
 		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []key{
-		{name: "format", doc: "What a value is. avro, protobuf and json_schema have the id of a schema of registry before them. auto, with registry, tells these from JSON; without, it is json. Payloads are not checked against a JSON schema.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
-		registryKey(&k.Registry, "Schema registry of the topics, with the API of Confluent's. Keys of records may have schemas too: key names a field of the record's key, if the value has none of that name.", ""),
-		{name: "group", doc: "Consumer group. Its offsets are committed once the outputs are stored. By default none are.", read: text(&k.Group, notEmpty)},
+		k.Fields.decimal(),
+		{name: "format", doc: "What a value is. avro, protobuf and json_schema begin with the id of a schema of registry. auto tells these from JSON; without registry it is json. JSON schemas are not checked.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
+		registryKey(&k.Registry, "Schema registry with the API of Confluent's. Keys of records may have schemas too: their fields stand in for those of key that a value has not.", ""),
+		{name: "group", doc: "Consumer group, whose offsets are committed once outputs are stored. By default none.", read: text(&k.Group, notEmpty)},
 		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
 		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
 		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit.", read: text(&k.Changelog, notEmpty)},
 		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", read: duration(&k.Disorder)},
-		{name: "tombstones", doc: "What a record without a value is. forget: its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
-		{name: "embedded", doc: "true starts a broker in this process, with an example to read, in place of a cluster.", read: boolean(&k.Embedded)},
+		{name: "tombstones", doc: "A record without a value: with forget its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
+		{name: "embedded", doc: "true starts a broker with an example in this process.", read: boolean(&k.Embedded)},
 	})}}
 }
 
@@ -76,7 +77,7 @@ func (s *Sink) kafkaKey() key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return key{name: "kafka", doc: "A topic of Kafka, one record per message.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
 		{name: "topic", doc: "Topic to write to. hafvf creates it if it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
-		{name: "format", doc: "json is one JSON object per record. avro has a schema that hafvf registers under TOPIC-value, or finds there; what a record does not have is null, and times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
+		{name: "format", doc: "json is one JSON object per record. avro has a schema, registered as TOPIC-value; what a record does not have is null, and times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
 		registryKey(&s.Registry, "Schema registry of the topic.", "that of the source"),
 		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
 	})}
@@ -111,7 +112,7 @@ func registryKey(dst **registry.Config, doc, initial string) key {
 	r := &registry.Config{}
 	return key{name: "registry", doc: doc, initial: initial, seen: func() { *dst = r }, keys: []key{
 		{name: "url", doc: "URL of the registry, http://… or https://….", required: true, read: checked(&r.URL, "URL", registry.CheckURL)},
-		{name: "username", doc: "Name of the user, if the registry wants a login. It needs password.", read: text(&r.Username, notEmpty)},
+		{name: "username", doc: "Name of the user. It needs password.", read: text(&r.Username, notEmpty)},
 		{name: "password", doc: "Place of the password.", read: secretAt(&r.Password)},
 		tlsKey(&r.TLS),
 	}}

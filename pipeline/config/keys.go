@@ -81,8 +81,8 @@ func (c *Config) keys(nodes *priorNodes) []key {
 func levels(dst *[]hafvf.Beta) reader {
 	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
-			{name: "alpha", doc: "First parameter of the Beta prior. A large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
-			{name: "beta", doc: "Second parameter of the Beta prior. A large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
+			{name: "alpha", doc: "First parameter of the prior. A large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
+			{name: "beta", doc: "Second parameter of the prior. A large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
 		}
 	})
 }
@@ -100,7 +100,7 @@ func formatLevels(levels []hafvf.Beta) string {
 func members(dst *[]hafvf.Member) reader {
 	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
-			{name: "levels", doc: "Beta priors of this member's weights. Required without ar; with ar an absent list means no level.", read: levels(&m.Levels)},
+			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, else none by default.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, domain.Top)},
 			{name: "ar", doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
@@ -201,14 +201,22 @@ func (f *Fields) keys(what string) []key {
 		none = "none"
 	}
 	return []key{
-		{name: "key", doc: "Column or field of the key. A list joins several with \"/\"; in the parts % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
-		{name: "time", doc: "Column or field of the time. A list, as [date, clock], is joined with a blank. \"\": records have no time, which needs order: arrival.", read: timeFields(&f.Time)},
+		{name: "key", doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
+		{name: "time", doc: "Column or field of the time. A list is joined with blanks. Empty: there is none, which needs order: arrival.", read: timeFields(&f.Time)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of the times: a Go layout, or strftime. Dates, ISO 8601 and Unix times need none. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
-		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else the record is rejected. A key that has learned such a time goes back at its fifth late record in a row; four are rejected.", initial: none, read: durationOr("none", &f.MaxAhead)},
-		{name: "missing", doc: "Texts that stand for a missing value, as an empty text, null and NaN always do.", read: missing(&f.Missing)},
+		{name: "time_format", doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
+		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", initial: none, read: durationOr("none", &f.MaxAhead)},
+		{name: "missing", doc: "Texts of a missing value, as an empty text, null and NaN are.", read: missing(&f.Missing)},
+		{name: "unit", doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", read: unit(&f.Unit)},
+		{name: "thousands", doc: "Separator of groups of three digits.", read: thousands(&f.Thousands)},
+		{name: "values_as", doc: "Read as 0 and 1; others are rejected.", read: valuesAs(&f.ValuesAs)},
 	}
+}
+
+// decimal declares how texts write a fraction.
+func (f *Fields) decimal() key {
+	return key{name: "decimal", doc: "Decimal separator of texts.", read: decimal(&f.Decimal)}
 }
 
 func (s *Sink) keys() []key {
@@ -262,8 +270,8 @@ func (r *Receiver) keys() []key {
 		key{name: "beliefs", doc: "Kinds of beliefs for this receiver too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of the keys whose alerts it gets, by default all.", setting: true, read: pattern(&r.Keys)},
-		key{name: "labels", doc: "Labels of every alert, such as {severity: page}: in the field labels, of an Alertmanager among its labels. Tables have none.", setting: true, read: labels(&r.Labels)},
-		key{name: "digest", doc: "A message in this time, such as 24h, that lists the alarms in no incident; it needs incidents. It is on the clock of incidents.zone.", setting: true, read: milliseconds(&r.Digest)},
+		key{name: "labels", doc: "Labels of every alert, such as {severity: page}, in the field labels. Tables have none.", setting: true, read: labels(&r.Labels)},
+		key{name: "digest", doc: "A message in this time, such as 24h, on the clock of incidents.zone, lists the alarms in no incident. It needs incidents.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
 	)
 }

@@ -254,6 +254,45 @@ func decimal(dst *rune) reader {
 	}}
 }
 
+// unit reads what stands beside a number.
+func unit(dst *string) reader {
+	return checked(dst, `text, such as "°C", or any`, func(s string) error {
+		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
+			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
+		}
+		return nil
+	})
+}
+
+// thousands reads what stands between groups of digits. One blank stands for each, and ' for ’.
+func thousands(dst *rune) reader {
+	const takes = `",", ".", "'" or " "`
+	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.text(path, n, &s):
+		case s == "\u00a0" || s == "\u202f":
+			*dst = ' '
+		case len(s) != 1 || !strings.Contains(",.' ", s):
+			d.fail(path, "must be %s, not %s", takes, message.Quote(s))
+		default:
+			*dst = rune(s[0])
+		}
+	}}
+}
+
+// valuesAs reads two different values.
+func valuesAs(dst *[]string) reader {
+	r := missing(dst).then(func() error {
+		if all := *dst; len(all) != 2 || all[0] == all[1] {
+			return errors.New("must be two different values, the first of which is 0 and the second 1")
+		}
+		return nil
+	})
+	r.takes = "two values, such as [off, on]"
+	return r
+}
+
 // keyFields reads the name of a field, a list of names, or none.
 func keyFields(dst *[]string) reader {
 	several := texts("names", dst)
@@ -281,7 +320,7 @@ func keyFields(dst *[]string) reader {
 func oneOrMore(what string, dst *[]string) reader {
 	r := texts(what, dst)
 	several := r.read
-	r.takes = "name or " + r.takes
+	r.takes = "name or list of names"
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		var name string
 		switch {
@@ -341,7 +380,7 @@ func checked(dst *string, takes string, why func(string) error) reader {
 
 // timeFormat reads the form of a time.
 func timeFormat(dst *string) reader {
-	return checked(dst, "text, such as 02.01.2006 15:04 or %d.%m.%Y %H:%M", func(s string) error {
+	return checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
 		if s == Trial {
 			return nil
 		}

@@ -37,13 +37,13 @@ func (r *Runner) keys() []key {
 	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
 	return []key{
 		{name: "name", doc: "direct runs in this process, flink on a cluster. prism is another name of direct.", read: choice(&r.Name, Direct, prism, Flink)},
-		{name: "endpoint", doc: "flink: host:port of Beam's job server. flink requires it.", read: text(&r.Cluster.Endpoint, notEmpty)},
+		{name: "endpoint", doc: "flink: host:port of Beam's job server; required.", read: text(&r.Cluster.Endpoint, notEmpty)},
 		{name: "rest", doc: "flink: address of the JobManager.", initial: "http://HOST:8081, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
 		{name: "job", doc: "flink: name of the job. A cluster runs one job of a name at a time.", read: text(&r.Job, notEmpty)},
 		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it.", read: text(&r.Worker, notEmpty)},
 		{name: "parallelism", doc: "flink: slots that the job takes.", unit: "slots", read: whole(&r.Parallelism, 1)},
 		{name: "max_parallelism", doc: "flink: largest parallelism at which a savepoint can be resumed. Fixed from the job's first start.", unit: "slots", read: whole(&r.MaxParallelism, 1)},
-		{name: "cells", doc: "flink: number of states that keys share, by hash; 0: each key has its own. Shared states make keys with few records cheap, and take memory of the workers. Fixed from the job's first start.", read: whole(&r.Cells, 0)},
+		{name: "cells", doc: "flink: number of states that keys share; 0: each has its own. Shared ones make keys with few records cheap, and take memory of the workers. Fixed from the job's first start.", read: whole(&r.Cells, 0)},
 		{name: "checkpoint_interval", doc: "flink: time between checkpoints.", read: milliseconds(&r.CheckpointInterval)},
 		{name: "poll", doc: "flink: how long the source gathers records before it hands them to the filters.", read: milliseconds(&r.Poll)},
 	}

@@ -356,6 +356,15 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 	case jsonNumber:
 		t, err := p.times.ParseLocalNumber(string(raw))
 		return p.told(string(raw), t, err)
+	case jsonObject:
+		date, is := extended(raw, "$date")
+		inner := extendedNumber(date)
+		if is && kindOf(inner) == jsonNumber {
+			return times.Milliseconds(string(inner))
+		}
+		if kindOf(inner) != jsonObject {
+			return p.jsonTime(inner)
+		}
 	}
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }
@@ -418,6 +427,40 @@ func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape,
 	return [][]float64{all}, keyed.Vector, nil
 }
 
+// extended is the value of an object with one field that has one of the names, as MongoDB's extended JSON has
+// types; raw itself, and false, of what is none.
+func extended(raw []byte, names ...string) (value []byte, ok bool) {
+	if kindOf(raw) != jsonObject {
+		return raw, false
+	}
+	fields := 0
+	eachField(raw, func(name, inner []byte) {
+		fields++
+		value, ok = inner, slices.Contains(names, string(name))
+	})
+	if !ok || fields > 1 {
+		return raw, false
+	}
+	return value, true
+}
+
+// extendedNumber is the number in an object such as {"$numberDouble": "22.0"}; raw itself of what is none.
+func extendedNumber(raw []byte) []byte {
+	value, ok := extended(raw, "$numberDouble", "$numberInt", "$numberLong", "$numberDecimal")
+	if !ok || kindOf(value) != jsonText {
+		return raw
+	}
+	inner := value[1 : len(value)-1]
+	s := scanner{b: inner}
+	if s.value(0) == nil && s.i == len(inner) {
+		switch kindOf(inner) {
+		case jsonNumber, jsonNaN, jsonInfinity:
+			return inner
+		}
+	}
+	return raw
+}
+
 // jsonComponent reads a number. null is NaN.
 func (p *Parser) jsonComponent(raw []byte) (float64, error) {
 	switch kindOf(raw) {
@@ -427,15 +470,30 @@ func (p *Parser) jsonComponent(raw []byte) (float64, error) {
 		if p.Missing != nil && slices.Contains(p.Missing, string(raw)) {
 			return math.NaN(), nil
 		}
+		if p.ValuesAs != nil {
+			return p.choice(string(raw))
+		}
 		return parseNumber(string(raw))
 	case jsonInfinity:
 		return 0, errInfinite
+	case jsonBool:
+		switch {
+		case p.ValuesAs != nil:
+			return p.choice(string(raw))
+		case raw[0] == 't':
+			return 1, nil
+		}
+		return 0, nil
 	case jsonText:
 		s, err := unquote(raw)
-		if err != nil || !p.missing(strings.TrimSpace(s)) {
+		if err != nil {
 			return 0, notNumber(s)
 		}
-		return math.NaN(), nil
+		return p.Number(s)
+	case jsonObject:
+		if inner := extendedNumber(raw); kindOf(inner) != jsonObject {
+			return p.jsonComponent(inner)
+		}
 	}
 	return 0, fmt.Errorf("%s where a number is due", kindOf(raw))
 }

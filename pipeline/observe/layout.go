@@ -65,7 +65,7 @@ func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error
 		if !named && !slices.ContainsFunc(p.patterns, func(matches func(string) bool) bool { return matches(name) }) {
 			return
 		}
-		if kind := kindOf(value); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {
+		if kind := kindOf(extendedNumber(value)); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {
 			return
 		}
 		same, again := seen[string(quoted)]
@@ -154,7 +154,7 @@ func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]pa
 		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), named, len(values), p.Values[0])
 	}
 	for i := range values {
-		own := append(slices.Clone(fields[:keys]), times[i], unquotedNumber(values[i]))
+		own := append(slices.Clone(fields[:keys]), times[i], values[i])
 		raw := slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
 		parts = append(parts, part{record: record, fields: own, number: first + i, raw: raw})
 	}
@@ -173,19 +173,6 @@ func listOf(raw []byte, name string) (all [][]byte, err error) {
 		all = append(all, s.element())
 	}
 	return all, nil
-}
-
-// unquotedNumber is a value without its quotes, if it is a number in quotes.
-func unquotedNumber(raw []byte) []byte {
-	if kindOf(raw) != jsonText || len(raw) < 3 {
-		return raw
-	}
-	inner := raw[1 : len(raw)-1]
-	s := scanner{b: inner}
-	if s.number() == nil && s.i == len(inner) {
-		return inner
-	}
-	return raw
 }
 
 // labels are an object of labels as Prometheus writes a series: name{a="b",…}.

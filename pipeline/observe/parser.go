@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -212,11 +211,12 @@ func (p *Parser) session(values []string) (string, error) {
 
 // trial reads the number of a trial.
 func (p *Parser) trial(s string) (int64, error) {
-	v, err := p.Number(s)
-	switch {
-	case err == nil && math.IsNaN(v):
+	s = strings.TrimSpace(s)
+	if p.missing(s) {
 		return 0, fmt.Errorf("no number of a trial: %s is empty", message.Quote(p.Time[0]))
-	case err != nil || v != math.Trunc(v) || math.Abs(v) > maxTrial:
+	}
+	v, err := p.decimal(s)
+	if err != nil || v != math.Trunc(v) || math.Abs(v) > maxTrial {
 		return 0, fmt.Errorf("the trial %s is no whole number", message.Quote(s))
 	}
 	return int64(v), nil
@@ -250,63 +250,6 @@ func row(x [][]float64, n int) [][]float64 {
 	one.rows[0] = one.values[:]
 	return one.rows[:]
 }
-
-// Number reads a decimal number. A missing one is NaN.
-func (p *Parser) Number(s string) (float64, error) {
-	s = strings.TrimSpace(s)
-	if p.missing(s) {
-		return math.NaN(), nil
-	}
-	point := byte('.')
-	if p.comma {
-		point = ','
-	}
-	for i := range len(s) {
-		// ParseFloat alone would accept hexadecimal numbers and "inf" too.
-		if c := s[i]; (c < '0' || c > '9') && c != point && c != '-' && c != '+' && c != 'e' && c != 'E' {
-			return 0, notNumber(s)
-		}
-	}
-	if p.comma {
-		v, err := parseNumber(strings.Replace(s, ",", ".", 1))
-		if err != nil && strings.Contains(s, ",") {
-			err = notNumber(s)
-		}
-		return v, err
-	}
-	return parseNumber(s)
-}
-
-// missing reports whether a text stands for a missing value.
-func (p *Parser) missing(s string) bool {
-	return Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
-}
-
-// Missing reports whether a text stands for a missing value everywhere.
-func Missing(s string) bool {
-	return s == "" || len(s) == 3 && strings.EqualFold(s, "nan")
-}
-
-func parseNumber(s string) (float64, error) {
-	v, err := strconv.ParseFloat(s, 64)
-	switch {
-	case err == nil:
-		return v, nil
-	case errors.Is(err, strconv.ErrRange):
-		// The clone keeps the caller's s off the heap.
-		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(message.Shorten(s)))
-	}
-	return 0, notNumber(s)
-}
-
-func notNumber(s string) error {
-	if t := strings.ToLower(strings.TrimLeft(s, "+-")); t == "inf" || t == "infinity" {
-		return errInfinite
-	}
-	return fmt.Errorf("the text %s where a number is due", message.Quote(s))
-}
-
-var errInfinite = errors.New("the number is infinite")
 
 // checkAhead returns why a time is too far ahead of the clock, which shows now; nil if it is
 // not.

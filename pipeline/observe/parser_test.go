@@ -144,12 +144,10 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":NaN,"x":1}`, "the key is NaN, not text"},
 		{"{\"key\":\"s\xff\",\"x\":1}", "the key is not UTF-8"},
 
-		{`{"key":"s1","x":"1.2"}`, `the text "1.2" where a number is due`},
 		{`{"key":"s1","x":"NA"}`, `the text "NA" where a number is due`},
 		{`{"key":"s1","x":"-inf"}`, "the number is infinite"},
 		{`{"key":"s1","x":Infinity}`, "the number is infinite"},
 		{`{"key":"s1","x":1e999}`, "the number 1e999 is out of range"},
-		{`{"key":"s1","x":true}`, "a boolean where a number is due"},
 		{`{"key":"s1","x":{"a":1}}`, "an object where a number is due"},
 		{`{"key":"s1","x":[1,"a"]}`, `the text "a" where a number is due`},
 		{`{"key":"s1","x":[1,[2]]}`, "x mixes numbers and vectors"},
