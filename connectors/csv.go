@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 var csvFormat = Format{
@@ -29,16 +31,25 @@ var csvFormat = Format{
 // rejected, and reading resumes at its second. A stray quote therefore costs one line, not
 // the rest of the file. Each line is read only a few times: a line that opens a quote as
 // the first line of a record closes it as a later one.
+//
+// A file may hold several tables, each below a header of its own. Between them are comments or
+// empty lines. The fields of a record are those of the same names in each of them.
 type csvReader struct {
 	*lines
+	src       Source
 	delimiter string
-	comment   []byte // begins lines that are passed over; empty for none
-	header    []string
-	index     []int // of the fields that are wanted, in the header
+	comment   []byte   // begins lines that are passed over; empty for none
+	first     []string // the header of the first table
+	header    []string // of this table
+	index     []int    // of the fields that are wanted, in the header
 	noTime    bool
-	every     bool   // only a look, see Source.every
-	spans     []span // of the fields of one record, in a string
-	text      []byte // the fields of one record with quotes, unquoted
+	every     bool            // only a look, see Source.every
+	watch     watch           // what the next record may be
+	refused   string          // why the records of this table are rejected; "" if they are read
+	names     map[string]bool // of the first header and those that are wanted, which are true
+	wanted    int             // how many are
+	spans     []span          // of the fields of one record, in a string
+	text      []byte          // the fields of one record with quotes, unquoted
 	// Memory that records share, see shared: of the text of their fields, and of these.
 	texts  strings.Builder
 	fields []string
@@ -46,17 +57,27 @@ type csvReader struct {
 
 type span struct{ from, to int }
 
+// A watch says which records are to be looked at.
+type watch uint8
+
+const (
+	belowHeader watch = 1 << iota // the first one of a table
+	behindGap                     // the first one behind comments or empty lines: maybe a header
+	refusing                      // all, as their table is not read
+)
+
 func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) {
 	d, err := delimiter(src.Delimiter)
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{lines: newLines(r, path), delimiter: string(d), comment: []byte(src.Comment)}
+	c := &csvReader{lines: newLines(r, path), src: src, delimiter: string(d), comment: []byte(src.Comment), every: src.every}
 	c.begin()
 	for range src.Skip {
 		if !c.passLine() {
 			break
 		}
+		c.src.passed.add(1)
 	}
 	text, rec, err := c.read()
 	switch {
@@ -73,21 +94,174 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 		}
 		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
 	}
+	if d, ok := strings.CutPrefix(strings.ToLower(strings.Trim(string(rec.Raw), `"`)), "sep="); ok && d != "" {
+		_, n := utf8.DecodeRuneInString(d)
+		return nil, fmt.Errorf("%s, line %d names a delimiter: set skip: %d and delimiter: %q", fileName(path), rec.Position, rec.Position, d[:n])
+	}
 	if err := checkWidth(path, len(c.spans)); err != nil {
 		return nil, err
 	}
-	for _, s := range c.spans {
-		c.header = append(c.header, strings.Clone(text[s.from:s.to]))
-	}
-	if c.index, err = src.locate(path, c.header); err != nil {
+	if err := c.table(c.cells(text)); err != nil {
+		if hint := c.below(rec); hint != "" {
+			err = errors.New(strings.TrimSuffix(err.Error(), ".") + "; " + hint)
+		}
 		return nil, err
 	}
-	c.every = src.every
-	c.noTime = !src.every && c.index[len(src.Key)] < 0
 	return c, nil
 }
 
-func (c *csvReader) columns() []string { return slices.Clone(c.header) }
+// cells are the fields of one record.
+func (c *csvReader) cells(text string) (cells []string) {
+	for _, s := range c.spans {
+		cells = append(cells, strings.Clone(text[s.from:s.to]))
+	}
+	return cells
+}
+
+// table begins a table with these names. The error says what they lack.
+func (c *csvReader) table(names []string) error {
+	src := c.src
+	switch {
+	case c.header == nil:
+	case c.every:
+		c.header, c.index = names, nil
+		for _, name := range c.first {
+			c.index = append(c.index, slices.Index(names, name))
+		}
+		return nil
+	case src.Wide:
+		had, err := src.spread(c.path, c.first)
+		if err != nil {
+			return err
+		}
+		has, err := src.spread(c.path, names)
+		if err != nil {
+			return err
+		}
+		if slices.Sort(has); !slices.Equal(has, slices.Sorted(slices.Values(had))) {
+			return fmt.Errorf("it has other columns of values than the first table: %s", list(has))
+		}
+		src.Wide, src.Values = false, had
+	}
+	index, err := src.locate(c.path, names)
+	if err != nil {
+		return err
+	}
+	c.header, c.index, c.watch = names, index, belowHeader
+	c.noTime = !c.every && index[len(src.Key)] < 0
+	if c.first == nil {
+		c.first, c.names, c.wanted = names, setOf(names), 0
+		maps.DeleteFunc(c.names, func(name string, _ bool) bool { return name == "" })
+		for name := range c.names {
+			c.names[name] = false
+		}
+		for _, name := range src.named() {
+			c.names[name] = true
+			c.wanted++
+		}
+	}
+	return nil
+}
+
+// named are the columns that every table has to have, by their names.
+func (src Source) named() []string {
+	if src.every {
+		return nil
+	}
+	if src.TimeOptional {
+		src.Time = ""
+	}
+	src.CarryFound = nil
+	return slices.DeleteFunc(src.columns(), func(name string) bool { return name == "" || src.Wide && IsPattern(name) })
+}
+
+// isHeader reports whether a record names the columns that are wanted, or most of the first table's.
+func (c *csvReader) isHeader(text string) bool {
+	found, wanted := 0, 0
+	for _, s := range c.spans {
+		if want, is := c.names[text[s.from:s.to]]; is {
+			found++
+			if want {
+				wanted++
+			}
+		}
+	}
+	return c.wanted > 0 && wanted >= c.wanted || found*2 > len(c.names)
+}
+
+// attend looks at a record that is watched for or has another number of fields than the header. It
+// reports that the record is the header of another table.
+func (c *csvReader) attend(text string, rec *Record) (header bool) {
+	if c.header == nil {
+		return false
+	}
+	was := c.watch
+	c.watch &= refusing
+	if was&behindGap != 0 && c.isHeader(text) {
+		c.src.passed.add(1)
+		names := c.cells(text)
+		c.watch, c.refused = belowHeader, ""
+		if err := c.table(names); err != nil {
+			c.header, c.watch = names, refusing
+			c.refused = fmt.Sprintf("the table that begins at line %d cannot be read: %s", rec.Position, err)
+		}
+		return true
+	}
+	if rec.Reason = c.refused; rec.Reason != "" {
+		return false
+	}
+	if was&belowHeader != 0 && len(c.spans) == len(c.header)+1 {
+		c.unnamed(text)
+	}
+	if len(c.spans) != len(c.header) {
+		rec.Reason = fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
+		if was&belowHeader != 0 {
+			rec.Reason += "; if the header is further down, set skip to the number of lines above it"
+		}
+	}
+	return false
+}
+
+// unnamed adds a column without a name to a header with one name fewer than the first record has
+// fields: that of R's names of rows, or, where lines end with a delimiter, the last.
+func (c *csvReader) unnamed(text string) {
+	last := c.spans[len(c.spans)-1]
+	trails := last.from == last.to
+	n := 0
+	for line := range bytes.Lines(c.buf[c.start:c.end]) {
+		if n++; n > 10 || !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		trails = trails && (len(chomp(line)) == 0 || bytes.HasSuffix(chomp(line), []byte(c.delimiter)))
+	}
+	names := slices.Concat([]string{""}, c.header)
+	if trails {
+		names = append(slices.Clone(c.header), "")
+	}
+	if isFirst := slices.Equal(c.first, c.header); isFirst {
+		c.first, c.header = nil, nil
+	}
+	_ = c.table(names) // what it was with the other names
+	c.watch = 0
+}
+
+// below says how to come to the names that the header lacks, if that is known.
+func (c *csvReader) below(header Record) string {
+	if bytes.HasPrefix(header.Raw, []byte("#")) {
+		return fmt.Sprintf("line %d begins with #: if it is no header, set comment: \"#\"", header.Position)
+	}
+	wanted, line := c.src.named(), c.line
+	for text := range bytes.Lines(c.buf[c.start:c.end]) {
+		cells := strings.Split(strings.ReplaceAll(string(chomp(text)), `"`, ""), c.delimiter)
+		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(cells, name) }) {
+			return fmt.Sprintf("line %d has these names: set skip: %d", line, line-1)
+		}
+		line++
+	}
+	return ""
+}
+
+func (c *csvReader) columns() []string { return slices.Clone(c.first) }
 
 func (c *csvReader) next() (Record, error) {
 	text, rec, err := c.read()
@@ -128,12 +302,19 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 		}
 		line := chomp(c.buf[c.start : c.start+n])
 		if len(line) == 0 || len(c.comment) > 0 && bytes.HasPrefix(line, c.comment) {
+			if len(line) > 0 {
+				c.src.passed.add(1)
+			}
+			c.watch |= behindGap
 			c.consume(n, 1)
 			continue
 		}
 		rec = c.record()
+		header := false
 		if bytes.IndexByte(line, '"') >= 0 {
-			text, err = c.readQuoted(n, &rec)
+			if text, header, err = c.readQuoted(n, &rec); header {
+				continue
+			}
 			return text, rec, err
 		}
 		text = c.string(line)
@@ -149,34 +330,34 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			c.spans = append(c.spans, span{from, from + len(field)})
 			from += len(field) + len(c.delimiter)
 		}
-		rec.Reason = c.countFault()
+		if (c.watch != 0 || len(c.spans) != len(c.header)) && c.attend(text, &rec) {
+			continue
+		}
 		return text, rec, nil
 	}
 }
 
-func (c *csvReader) countFault() string {
-	if c.header == nil || len(c.spans) == len(c.header) {
-		return ""
-	}
-	return fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
-}
-
 // readQuoted is read for a record with quotes. Its first line is the first n bytes of the
-// unread text.
-func (c *csvReader) readQuoted(n int, rec *Record) (string, error) {
+// unread text. header reports that it is that of another table.
+func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ error) {
 	end, count, err := c.unquote(n)
 	f, rejects := errors.AsType[fault](err)
 	if err != nil && !rejects {
-		return "", err
+		return "", false, err
 	}
-	reason := cmp.Or(string(f), textFault(c.buf[c.start:c.start+end]), c.countFault())
-	if reason != "" {
+	rec.Reason = cmp.Or(string(f), textFault(c.buf[c.start:c.start+end]))
+	if rec.Reason == "" {
+		text = c.string(c.text)
+		if c.watch != 0 || len(c.spans) != len(c.header) {
+			header = c.attend(text, rec)
+		}
+	}
+	if rec.Reason != "" {
 		end, count = n, 1
 	}
 	rec.Raw = c.head(chomp(c.buf[c.start : c.start+end]))
-	rec.Reason = reason
 	c.consume(end, count)
-	return c.string(c.text), nil
+	return text, header, nil
 }
 
 // string returns a copy of b.

@@ -63,6 +63,7 @@ func TestCSV(t *testing.T) {
 	below, noted := ktx, ktx
 	below.Skip, noted.Comment = 3, "#"
 	const head = "key,time,x\n"
+	const lacks = `the table that begins at line 4 cannot be read: f.csv has no column "key"; its columns are "table", "id", "time", "x". A file of one series needs none: key: none.`
 	good := func(line int64, key string) got {
 		return got{Line: line, Fields: key + "|t|1", Raw: key + ",t,1"}
 	}
@@ -88,7 +89,7 @@ func TestCSV(t *testing.T) {
 			[]got{{2, "a\n\nb|t|1", "", "\"a\n\nb\",t,1"}, good(5, "c")}},
 		{"header of several lines", ktx, "key,time,x,\"a\nb\"\na,t,1,2\n", []got{{3, "a|t|1", "", "a,t,1,2"}}},
 		{"too few, too many fields", ktx, head + "a\na,t,1,2\nb,t,1\n", []got{
-			{2, "", "1 fields where the header has 3", "a"},
+			{2, "", "1 fields where the header has 3; if the header is further down, set skip to the number of lines above it", "a"},
 			{3, "", "4 fields where the header has 3", "a,t,1,2"},
 			good(4, "b")}},
 		{"quote inside a field", ktx, head + "a\"b,t,1\nb,t,1\n", []got{
@@ -100,10 +101,11 @@ func TestCSV(t *testing.T) {
 			good(3, "b"),
 			{4, "", "a quote is opened and not closed before the end of the file", `c,t,"1`},
 			good(5, "d")}},
-		{"several lines, wrong number of fields", ktx, head + "\"a\nb\",t\nc,t,1\n", []got{
-			{2, "", "2 fields where the header has 3", `"a`},
-			{3, "", "a quote inside a field without quotes, at byte 2 of the record", `b",t`},
-			good(4, "c")}},
+		{"several lines, wrong number of fields", ktx, head + "a,t,1\n\"a\nb\",t\nc,t,1\n", []got{
+			good(2, "a"),
+			{3, "", "2 fields where the header has 3", `"a`},
+			{4, "", "a quote inside a field without quotes, at byte 2 of the record", `b",t`},
+			good(5, "c")}},
 		{"not UTF-8", ktx, head + "a,t,1\xff\n\"b\xc3\",t,1\nc,t,1\n", []got{
 			{2, "", "not UTF-8: byte 0xff at byte 6 of the record", "a,t,1\xff"},
 			{3, "", "not UTF-8: byte 0xc3 at byte 3 of the record", "\"b\xc3\",t,1"},
@@ -111,6 +113,18 @@ func TestCSV(t *testing.T) {
 		{"lines before the header", below, "Station: 5, north\n\nof \"x\n" + head + "a,t,1\n", []got{good(5, "a")}},
 		{"comments", noted, "# by hand\n" + head + "#a,t,1\r\na,t,1\n#", []got{good(4, "a")}},
 		{"no comments", ktx, head + "#12,t,1\n", []got{good(2, "#12")}},
+		{"names of rows", ktx, head + "1,a,t,1\n2,b,t,\n", []got{{2, "a|t|1", "", "1,a,t,1"}, {3, "b|t|", "", "2,b,t,"}}},
+		{"delimiter at the end of lines", ktx, head + "a,t,1,\nb,t,1,\n", []got{{2, "a|t|1", "", "a,t,1,"}, {3, "b|t|1", "", "b,t,1,"}}},
+		{"the last value of a row with a name is missing", ktx, head + "1,a,t,\n2,b,t,1\n", []got{{2, "a|t|", "", "1,a,t,"}, {3, "b|t|1", "", "2,b,t,1"}}},
+		{"columns without a name, others twice", ktx, ",key,,y,time,y,x\n0,a,,,t,,1\n", []got{{2, "a|t|1", "", "0,a,,,t,,1"}}},
+		{"tables", noted, "#datatype,s\n,key,time,x\n,a,t,1\n\n#datatype,s\n,x,key,y,time\n,1,a,0,t\n\n\"time\",key,\"x\"\nt,a,1\n", []got{
+			{3, "a|t|1", "", ",a,t,1"}, {7, "a|t|1", "", ",1,a,0,t"}, {10, "a|t|1", "", "t,a,1"}}},
+		{"tables, one of which lacks a column", ktx, "table,key,time,x\n0,a,t,1\n\ntable,id,time,x\n1,b,t,1\n\nb,t,1\n\n" + head + "a,t,1\n", []got{
+			{2, "a|t|1", "", "0,a,t,1"},
+			{5, "", lacks, "1,b,t,1"},
+			{7, "", lacks, "b,t,1"},
+			good(10, "a")}},
+		{"a name is no header", ktx, head + "\nkey,t,1\n", []got{good(3, "key")}},
 		{"NUL", ktx, head + "a,\x00,1\nb,t,1\n", []got{
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
 	} {
@@ -140,6 +154,9 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = []string{"customer"} }),
 			`f.csv has no column "customer"; its columns are "id", "time", "x". A file of one series needs none: key: none.`},
 		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
+		{"further down", "Station: 5\n\n\"key\",\"time\",\"x\"\n", ktx, `f.csv has no column "key"; its columns are "Station: 5". A file of one series needs none: key: none; line 3 has these names: set skip: 2`},
+		{"below comments", "#group,false\nkey,time,x\n", ktx, `f.csv has no column "key"; its columns are "#group", "false". A file of one series needs none: key: none; line 1 begins with #: if it is no header, set comment: "#"`},
+		{"delimiter named", "\ufeffsep=;\nkey;time;x\n", ktx, `f.csv, line 1 names a delimiter: set skip: 1 and delimiter: ";"`},
 		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
 		{"not UTF-8", "\xffk\x00", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},

@@ -102,6 +102,7 @@ func (m *Marks) open(src Source, path string) (recordReader, error) {
 	was, known := m.files[id]
 	m.mu.Unlock()
 	for {
+		src.passed.wasRead(known)
 		cur, err := src.open(path)
 		if err != nil {
 			return nil, err
@@ -112,6 +113,7 @@ func (m *Marks) open(src Source, path string) (recordReader, error) {
 			return r, nil
 		}
 		same, err := r.passOver(was)
+		src.passed.wasRead(false)
 		if err != nil {
 			cur.close()
 			return nil, err

@@ -123,6 +123,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		at += int64(k)
 		n += k
 	}
+	// The balance stays as it is.
+	run.Report(account.Report{Counts: account.Counts{Skipped: in.passed.n.Swap(0)}})
 	// What is emitted here shows when this call has returned: until then the bundle
 	// before it must be out of the way.
 	if err := run.HandOver(ctx, n, nil); err != nil {
@@ -169,6 +171,7 @@ type input struct {
 	ready, room chan struct{} // one token each: something to take, room for more
 	closed      <-chan struct{}
 	close       func()
+	passed      passed // lines, and not reported yet
 
 	mu    sync.Mutex
 	ahead []Record
@@ -186,6 +189,7 @@ func newInput(src Source, at int64) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
+	src.passed = &in.passed
 	go in.read(src, at)
 	return in
 }
@@ -202,6 +206,7 @@ func (in *input) readAll(src Source, skip int64) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
+	src.passed.wasRead(skip > 0)
 	rd, err := Open(src)
 	if err != nil {
 		return err
@@ -215,6 +220,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		}
 		if skip > 0 {
 			skip--
+			src.passed.wasRead(skip > 0)
 			continue
 		}
 		in.mu.Lock()

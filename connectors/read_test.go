@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -227,6 +228,47 @@ func TestInputSkips(t *testing.T) {
 	records, err := in.next(t.Context(), nil, time.Minute)
 	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
 		t.Errorf("%+v, then at %d, %v", records, in.at, err)
+	}
+}
+
+// A run that goes on in the middle of a file knows the header that holds there, and counts lines that are
+// passed over once: in its process, and behind what the run before has read.
+func TestReadGoesOnInATable(t *testing.T) {
+	const tables = "a note\n# one\nkey,time,x\na,1,1\n\n# two\nx,key,time\n2,a,2\n# by hand\n3,a,3\n"
+	for _, name := range []string{"f.csv", "f.csv.gz"} {
+		src := ktx
+		src.Path, src.Skip, src.Comment = filepath.Join(t.TempDir(), name), 1, "#"
+		write := func(text string) {
+			f := expect.Get(os.Create(src.Path))(t)
+			z := expect.Get(compressor(f, src.Path))(t)
+			expect.Get(z.Write([]byte(text)))(t)
+			expect.OK(t, z.Close())
+			expect.OK(t, f.Close())
+		}
+		check := func(in *input, lines int64, want ...string) {
+			t.Helper()
+			defer in.close()
+			var got []string
+			for {
+				records, err := in.next(t.Context(), nil, time.Minute)
+				if err == io.EOF {
+					break
+				}
+				expect.OK(t, err)
+				for _, r := range in.take(len(records)) {
+					got = append(got, fmt.Sprint(r.Position, r.Fields))
+				}
+			}
+			expect.Same(t, want, got)
+			expect.Same(t, lines, in.passed.n.Load())
+		}
+		write(tables)
+		check(newInput(src, 2), 1, "10 [a 3 3]")
+		src.marks = expect.Get(ParseMarks(nil, slog.Default()))(t)
+		check(newInput(src, 0), 5, "4 [a 1 1]", "8 [a 2 2]", "10 [a 3 3]")
+		write(tables + "4,a,4\n\nkey,time,x\na,5,5\n")
+		src.marks = expect.Get(ParseMarks(expect.Get(src.marks.AppendBinary(nil))(t), slog.Default()))(t)
+		check(newInput(src, 0), 1, "11 [a 4 4]", "14 [a 5 5]")
 	}
 }
 

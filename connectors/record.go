@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"hafvf/internal/message"
@@ -122,8 +123,28 @@ type Source struct {
 	// Comment begins the lines of a CSV that are passed over. Default: none are.
 	Comment string
 
-	marks *Marks // what was read before; nil for none
-	every bool   // all columns that can be read, in the order of the file, see All
+	marks  *Marks  // what was read before; nil for none
+	passed *passed // nil if nobody counts
+	every  bool    // all columns that can be read, in the order of the file, see All
+}
+
+// passed counts lines that are passed over. Its methods do nothing on nil.
+type passed struct {
+	n    atomic.Int64
+	read bool // in a run before, or a call: those lines were counted
+}
+
+func (p *passed) add(n int64) {
+	if p != nil && !p.read {
+		p.n.Add(n)
+	}
+}
+
+// wasRead says whether what comes was read before.
+func (p *passed) wasRead(read bool) {
+	if p != nil {
+		p.read = read
+	}
 }
 
 // columns returns the names that a record's Fields come from, in their order.
@@ -229,6 +250,7 @@ func readsOnce(path string) bool {
 // read, a missing or ambiguous column, files that have different columns.
 // Standard input is not touched, nor is what can be read only once, such as a pipe.
 func Check(src Source) error {
+	src.passed = nil
 	paths, err := src.files()
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ const (
 )
 
 // spread returns the columns of values that are among the names: those that Values name, and
-// those that match its patterns. Key and time are never among the latter.
+// those that match its patterns. Key and time are never among the latter, nor a column without a name.
 func (src Source) spread(file string, names []string) (values []string, err error) {
 	there, taken := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
@@ -35,7 +35,7 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 		matched := false
 		matches := Matcher(want)
 		for _, name := range names {
-			if name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
+			if name == "" || name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
 				continue
 			}
 			if matched = true; !taken[name] {

@@ -37,6 +37,15 @@ func long(t *testing.T, src Source) (all []string, err error) {
 	}
 }
 
+// Further tables may have the columns of the first in another order, and no others.
+func TestWideTables(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.csv")
+	expect.OK(t, os.WriteFile(path, []byte(",time,a,b\n0,1,2,3\n\nb,a,time\n3,2,1\n\ntime,a,c\n1,2,4\n"), 0o644))
+	got := expect.Get(long(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
+	expect.Same(t, []string{"2: a 1 2", "2: b 1 3", "5: a 1 2", "5: b 1 3",
+		`8: the table that begins at line 7 cannot be read: it has other columns of values than the first table: "a", "c"`}, got)
+}
+
 func TestWide(t *testing.T) {
 	const table = "time,note,S1,S2,T/3,site\n1,fine,10,20,30,b\n2,,11,,31,b\n3,x\n4,so,n/a,22,32,c\n"
 	for _, c := range []struct {

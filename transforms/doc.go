@@ -105,6 +105,7 @@
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //	unchanged      those of them without a change
+//	skipped_lines  lines of files that were passed over: above a header, comments, and headers of further tables
 //	drifting       those of these that drift explains
 //
 // Filter has also the counter migrated, of states that Host.Migrate has carried over, and the

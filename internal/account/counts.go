@@ -5,7 +5,7 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack, Unchanged, Drifting                         int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack, Unchanged, Drifting, Skipped                int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key.
 	Behind time.Duration
@@ -42,6 +42,7 @@ var Counters = []Counter{
 	{"silences", "alarms of kind silent", func(c *Counts) *int64 { return &c.Silences }},
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
 	{"unchanged", "those of them without a change", func(c *Counts) *int64 { return &c.Unchanged }},
+	{"skipped_lines", "lines of files that were passed over: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Skipped }},
 	{"drifting", "those of these that drift explains", func(c *Counts) *int64 { return &c.Drifting }},
 }
 
