@@ -36,13 +36,13 @@ func TestDraft(t *testing.T) {
 		}), []string{"delimiter: ;\n", "decimal: ','\n", "key: Pumpe ", "time: Zeitpunkt ", "values: [Druck]\n", "family: normal"}, 2},
 		{"days.csv", tableOf("day,visitors\n", 40, func(i int) string {
 			return fmt.Sprintf("%s,%d\n", start.AddDate(0, 0, i).Format(time.DateOnly), 10+i%7)
-		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 2400h} ", "# season: [168h] "}, 1},
+		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 936h, rest: 3} ", "# season: [168h] "}, 1},
 		{"visits.csv", tableOf("at,variant,bought\n", 300, func(i int) string {
 			return fmt.Sprintf("%s,%c,%d\n", start.Add(time.Duration(i/2)*time.Minute).Format(time.RFC3339), 'a'+i%2, (i%30)/29)
 		}), []string{"key: variant ", "family: bernoulli", "bank: [{levels: [], top: 0.9998}] "}, 2},
 		{"amounts.csv", tableOf("hour,shop,sales\n", 60, func(i int) string {
 			return fmt.Sprintf("%s,s%d,%d\n", start.Add(time.Duration(i/2)*time.Minute).Format(time.RFC3339), i%2, 2000+i*37%900)
-		}), []string{"key: shop ", "values: [sales]", "family: normal", "detect: true ", "# season: [24h, 168h] "}, 2},
+		}), []string{"key: shop ", "values: [sales]", "family: normal", "warm_up: 7 ", "detect: {budget: 29m, rest: 3, season: [], settling: 0} "}, 2},
 		{"german.csv", tableOf("Datum,Wert\n", 40, func(i int) string {
 			return fmt.Sprintf("%s,%s\n", start.AddDate(0, 0, i).Format("02.01.2006 15:04"), []string{"-", "1.5", "NA", "2"}[i%4])
 		}), []string{"time_format: '%d.%m.%Y %H:%M'", "missing: ['-', NA]"}, 1},
@@ -54,7 +54,7 @@ func TestDraft(t *testing.T) {
 		})[1:], []string{"key: meta.dev.id ", "time: ts ", "values: [data.temp]\n"}, 3},
 		{"either.csv", tableOf("when,x\n", 40, func(i int) string {
 			return fmt.Sprintf("%02d/%02d/26,%d.5\n", 1+i/12, 1+i%12, i%5)
-		}), []string{"time_format: '%d/%m/%y'", "# or '%m/%d/%y', which fits the times as well"}, 1},
+		}), []string{"time_format: '%m/%d/%y' ", "2026-01-01 00:00 to 2026-04-04 00:00"}, 1},
 		{"late.csv", tableOf("key,time,x\n", 40, func(i int) string {
 			return fmt.Sprintf("a,%d,%d.25\n", milli(i^1)/1000, i%3)
 		}), []string{"lateness: 1m "}, 1},
@@ -73,7 +73,7 @@ func TestDraft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := write(t, test.name, test.lines...)
-			text := expect.Get(inspect.Draft(path))(t)
+			text := expect.Get(inspect.Draft(path))(t).Config
 			for _, want := range test.wants {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("no %q in\n%s", want, text)
@@ -94,7 +94,7 @@ func TestDraftRejects(t *testing.T) {
 		"is empty":                                  "",
 	} {
 		if text, err := inspect.Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
-			t.Errorf("%q: %s, %v", lines, text, err)
+			t.Errorf("%q: %s, %v", lines, text.Config, err)
 		}
 	}
 	if _, err := inspect.Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {

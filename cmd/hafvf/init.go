@@ -30,23 +30,20 @@ Exit: 0 done, 1 the data cannot be read or holds no numbers, 2 usage.`,
 		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml\n  hafvf init http://localhost:9090 --query 'rate(node_network_receive_bytes_total[5m])'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := draftOf(args[0], query)
+			d, err := draftOf(args[0], query)
 			if err != nil {
 				return err
 			}
-			if output == "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s", text)
-				return nil
-			}
-			f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-			if errors.Is(err, fs.ErrExist) {
-				return cli.Usage(fmt.Errorf("%s exists already: give another name, or remove it", output))
-			}
-			if err != nil {
+			if err := writeDraft(cmd, output, d.Config); err != nil {
 				return err
 			}
-			_, err = f.Write(text)
-			return errors.Join(err, f.Close())
+			for _, r := range d.Remarks {
+				fmt.Fprintf(cmd.ErrOrStderr(), "remark   %s\n", r)
+			}
+			if !d.Sure() {
+				return errors.New("the config is written, and is likely wrong: see the remarks")
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&query, "query", "", "the `QUERY`, in PromQL, that is asked at the URL")
@@ -54,14 +51,31 @@ Exit: 0 done, 1 the data cannot be read or holds no numbers, 2 usage.`,
 	return cmd
 }
 
+// writeDraft writes a config to a new file, or without a name to standard output.
+func writeDraft(cmd *cobra.Command, output string, text []byte) error {
+	if output == "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s", text)
+		return nil
+	}
+	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return cli.Usage(fmt.Errorf("%s exists already: give another name, or remove it", output))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
 // draftOf drafts a config for a file, or for a query to the server at a URL.
-func draftOf(from, query string) ([]byte, error) {
+func draftOf(from, query string) (inspect.Drafted, error) {
 	isURL := strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
 	switch {
 	case isURL && query == "":
-		return nil, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
+		return inspect.Drafted{}, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
 	case !isURL && query != "":
-		return nil, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
+		return inspect.Drafted{}, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
 	case isURL:
 		return inspect.DraftQuery(from, query)
 	}

@@ -104,13 +104,13 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			continue
 		}
 		for _, want := range c.want {
-			if !strings.Contains(string(draft), want) {
-				t.Errorf("%s: no %s in\n%s", c.name, want, draft)
+			if !strings.Contains(string(draft.Config), want) {
+				t.Errorf("%s: no %s in\n%s", c.name, want, draft.Config)
 			}
 		}
-		cfg, err := config.Parse(path, draft, nil)
+		cfg, err := config.Parse(path, draft.Config, nil)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", c.name, err, draft)
+			t.Errorf("%s: %v\n%s", c.name, err, draft.Config)
 			continue
 		}
 		look, err := LookAt(cfg)

@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,17 +17,9 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
-	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
-)
-
-// A Look reads the first records of a source. Of records that hold several observations, such as
-// the lines of an export, it takes as many as hold lookObservations.
-const (
-	lookRows         = 1000
-	lookObservations = 100_000
 )
 
 // ErrNotLookedAt says that a source cannot be looked at without using it up or connecting
@@ -39,6 +30,8 @@ var ErrNotLookedAt = errors.New("topics and standard input are not looked at")
 type Look struct {
 	Path    string // or the query
 	Queried bool   // the records are the last points of a query
+	Places  int    // in the file, that the records are of
+	Whole   bool   // there are no other records
 	Records int
 	Columns []string // of a table, or the fields of JSON objects
 
@@ -53,7 +46,11 @@ type Look struct {
 	Step        time.Duration // median, between observations of a key
 	Early       int           // observations before an earlier record's time of their key
 	Behind      time.Duration // the farthest of these
-	Tied        int           // observations with the time of the record before of their key
+	Late        int           // of these, those that a run would reject
+	Back        int           // steps of a key to an earlier time
+	Tied        int           // observations with a time that their key has had
+	TiedKey     string        // the key of most of these, if it has more such times than others
+	Single      int           // keys with one record, of those that must have more
 	Components  int           // numbers of the observations, missing ones too
 	Missing     int
 	Zero        int
@@ -62,6 +59,7 @@ type Look struct {
 	Min, Max    float64
 	Counters    []string // keys whose numbers rise and hardly ever fall
 	Suggestions []Suggestion
+	Remarks     []Remark
 }
 
 // A Suggestion is a key of a config that the records call for.
@@ -87,35 +85,38 @@ func LookAt(c *config.Config) (*Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd, err := connectors.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer rd.Close()
 	if err := observe.CheckTimes(file, p); err != nil {
 		return nil, err
 	}
-	l := &Look{Path: file.Path, Columns: rd.Columns()}
+	found, err := connectors.Sample(file, lookRecords)
+	if err != nil {
+		return nil, err
+	}
+	l := &Look{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
 	s := newSample(p, l)
+	if s.lateness = c.Lateness; c.Aggregate != nil {
+		s.lateness += c.Aggregate.Wait
+	}
 	d := observe.NewDecoder(file.Format, p)
-	for rows := 0; rows < lookRows && l.Records < lookObservations; rows++ {
-		r, err := rd.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		d.File([]connectors.Record{r}, func(found []observe.Decoded) {
-			for i := range found {
-				s.add(r, &found[i])
+	for _, records := range found.Records {
+		clear(s.last)
+		clear(s.seen)
+		for _, r := range records {
+			if l.Records >= lookObservations {
+				break
 			}
-		})
+			d.File([]connectors.Record{r}, func(found []observe.Decoded) {
+				for i := range found {
+					s.add(r, &found[i])
+				}
+			})
+		}
 	}
 	s.finish(c, file.Format)
 	if key, ok := s.missingKey(c, file, fields); ok {
 		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
 	}
+	l.Remarks = s.remarks(c)
 	return l, nil
 }
 
@@ -141,21 +142,32 @@ func lookAtQuery(c *config.Config) (*Look, error) {
 }
 
 func newSample(p *observe.Parser, l *Look) *sample {
-	return &sample{parser: p, look: l, keys: map[string]bool{}, ends: map[string]time.Time{}, last: map[string]float64{}, words: map[string]int{}, numbers: map[string][]float64{}}
+	return &sample{parser: p, look: l, keys: map[string]*visits{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}, texts: map[string]bool{}}
 }
 
 // finish says what all records together show.
 func (s *sample) finish(c *config.Config, format string) {
 	l := s.look
 	l.Rejections = s.rejects.Commonest()
+	tied := 0
 	for _, key := range l.Keys {
-		var c climb
-		for _, x := range s.numbers[key] {
-			c.add(x)
+		v := s.keys[key]
+		var rise climb
+		for _, x := range v.numbers {
+			rise.add(x)
 		}
-		if c.rises() {
+		if rise.rises() {
 			l.Counters = append(l.Counters, key)
 		}
+		if v.n == 1 && len(l.Keys) > 1 {
+			l.Single++
+		}
+		if v.tied > tied && 2*v.tied > v.n && v.n > 3 {
+			tied, l.TiedKey = v.tied, key
+		}
+	}
+	if l.Single > 0 && !l.Whole && s.recurring() {
+		l.Single = 0
 	}
 	s.findFar(time.Now())
 	if len(s.steps) > 0 {
@@ -165,29 +177,55 @@ func (s *sample) finish(c *config.Config, format string) {
 	l.Suggestions = s.suggestions(c, format)
 }
 
+// recurring reports whether keys that a sample has seen once have more records in the file: of keys that
+// all come n times, two records of a sample are of one key so much the more often.
+func (s *sample) recurring() bool {
+	pairs := 0.
+	for _, v := range s.keys {
+		pairs += float64(v.n) * float64(v.n-1) / 2
+	}
+	n := float64(s.look.Parsed)
+	return pairs > 0 && n*n/(2*pairs) < 4*n
+}
+
 // A sample is what a Look gathers on the way.
 type sample struct {
-	parser  *observe.Parser
-	look    *Look
-	keys    map[string]bool
-	ends    map[string]time.Time // latest, by key
-	last    map[string]float64   // number, by key
-	squares float64              // sum of the squared differences of successive numbers of a key
-	sum     float64              // of the later number of each
-	numbers map[string][]float64 // of observations of one number, by key
-	steps   []time.Duration
-	times   []placed
-	rejects records.Rejections
+	parser   *observe.Parser
+	look     *Look
+	lateness time.Duration
+	keys     map[string]*visits
+	last     map[string]time.Time // of the record before, by key, in one place of the file
+	seen     map[moment]bool
+	squares  float64 // sum of the squared differences of successive numbers of a key
+	sum      float64 // of the later number of each
+	steps    []time.Duration
+	times    []placed
+	rejects  records.Rejections
 
 	read       []byte // the JSON object that texts has read last, of which there may be many observations
 	readAt     string
 	readValues []string
 
-	commas  int            // numbers with a decimal comma
-	words   map[string]int // texts in place of numbers
-	badTime []string       // texts in place of times
-	oddTime []string       // numbers that are times before 1973
-	ahead   bool           // some of the far times are in the future
+	texts   map[string]bool // in place of numbers
+	words   map[string]int
+	badTime []string // texts in place of times
+	oddTime []string // numbers that are times before 1973
+	ahead   bool     // some of the far times are in the future
+	early   placed   // the first record that comes after a later one of its key
+}
+
+// visits are the records of a key.
+type visits struct {
+	n, tied int
+	end     time.Time // latest
+	from    time.Time // first
+	numbers []float64 // of observations of one number
+	hours   []int8    // of their times
+}
+
+type moment struct {
+	key string
+	at  int64
 }
 
 // placed is the time of an observation and where it stands.
@@ -235,27 +273,25 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 	}
 	if d.Err != nil {
 		s.rejects.Add(d.Err.Error(), d.ID, d.Raw)
-		at, values := s.texts(r)
+		at, values := s.textsOf(r)
 		if _, err := s.parser.ParseTime(at); err != nil {
 			s.badTime = append(s.badTime, at)
 		}
 		for _, v := range values {
-			if _, err := s.parser.Number(v); err == nil {
-				continue
-			}
-			if decimalComma.MatchString(v) {
-				s.commas++
-			} else {
+			if _, err := s.parser.Number(v); err != nil {
 				s.words[v]++
 			}
 		}
 		return
 	}
 	l.Parsed++
-	if !s.keys[d.Key] {
-		s.keys[d.Key] = true
+	v := s.keys[d.Key]
+	if v == nil {
+		v = new(visits)
+		s.keys[d.Key] = v
 		l.Keys = append(l.Keys, d.Key)
 	}
+	v.n++
 	if t := d.Time; !t.IsZero() {
 		if l.Timed == 0 || t.Before(l.First) {
 			l.First = t
@@ -266,34 +302,51 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 		l.Timed++
 		s.times = append(s.times, placed{t, d.ID})
 		if t.Year() < 1973 {
-			at, _ := s.texts(r)
+			at, _ := s.textsOf(r)
 			s.oddTime = append(s.oddTime, at)
 		}
-		end, seen := s.ends[d.Key]
-		if seen && t.Before(end) {
-			l.Early++
-			l.Behind = max(l.Behind, end.Sub(t))
-		} else {
-			if seen && t.Equal(end) {
-				l.Tied++
+		m := moment{d.Key, t.UnixNano()}
+		last, stepped := s.last[d.Key]
+		switch {
+		case s.seen[m]:
+			l.Tied++
+			v.tied++
+		case v.n > 1 && t.Before(v.end):
+			if l.Early++; l.Early == 1 {
+				s.early = placed{t, d.ID}
 			}
-			if seen {
-				s.steps = append(s.steps, t.Sub(end))
+			l.Behind = max(l.Behind, v.end.Sub(t))
+			if t.Add(s.lateness).Before(v.end) {
+				l.Late++
 			}
-			s.ends[d.Key] = t
+		}
+		if stepped {
+			s.steps = append(s.steps, t.Sub(last).Abs())
+			if t.Before(last) {
+				l.Back++
+			}
+		}
+		s.seen[m] = true
+		s.last[d.Key] = t
+		if v.n == 1 || t.After(v.end) {
+			v.end = t
+		}
+		if v.n == 1 || t.Before(v.from) {
+			v.from = t
 		}
 	}
 	for _, x := range d.X {
-		for _, v := range x {
-			l.number(v)
+		for _, component := range x {
+			l.number(component)
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
-			if last, seen := s.last[d.Key]; seen {
-				s.squares += (x[0] - last) * (x[0] - last)
+			if n := len(v.numbers); n > 0 {
+				step := x[0] - v.numbers[n-1]
+				s.squares += step * step
 				s.sum += x[0]
 			}
-			s.last[d.Key] = x[0]
-			s.numbers[d.Key] = append(s.numbers[d.Key], x[0])
+			v.numbers = append(v.numbers, x[0])
+			v.hours = append(v.hours, int8(d.Time.Hour()))
 		}
 	}
 }
@@ -320,8 +373,8 @@ func (l *Look) number(v float64) {
 	}
 }
 
-// texts returns the texts of a record's time and values, "" where they cannot be told.
-func (s *sample) texts(r connectors.Record) (at string, values []string) {
+// textsOf returns the texts of a record's time and values, "" where they cannot be told.
+func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 	if r.Fields != nil {
 		keys := s.parser.TimeAt()
 		for _, v := range r.Fields[keys+1:] {
@@ -349,53 +402,39 @@ func (s *sample) texts(r connectors.Record) (at string, values []string) {
 	return s.readAt, values
 }
 
-var decimalComma = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)
-
-// missingWords are texts that stand for a missing value in most places.
-var missingWords = []string{"na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".", "missing"}
-
-// commonFormats are forms of times that need a time_format, by their usual frequency.
-var commonFormats = func() (all []string) {
-	for _, date := range []string{"%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%Y/%m/%d", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d %b %Y", "%b %d, %Y", "%d-%b-%Y"} {
-		for _, clock := range []string{"", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"} {
-			all = append(all, date+clock)
-		}
-	}
-	return append(all, "%Y%m%d%H%M", "%Y%m%d%H%M%S")
-}()
-
-// formatsOf returns the common formats that all texts have. Whole numbers have only
-// compact ones.
-func formatsOf(texts []string) (fitting []string) {
-	for _, format := range commonFormats {
-		p, err := times.NewParser("", format)
-		if err != nil {
-			panic("inspect: " + err.Error())
-		}
-		if len(texts) > 0 && !slices.ContainsFunc(texts, func(s string) bool { return !p.Fits(s) }) {
-			fitting = append(fitting, format)
-		}
-	}
-	return fitting
-}
-
 // suggestions says what the config might say besides.
 func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion) {
 	l := s.look
 	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
 	source := "source." + format + "."
-	if s.commas > 0 && connectors.FormatOf(format).Delimited && s.parser.Decimal == '.' {
-		add(source+"decimal", `","`, fmt.Sprintf("%d numbers have a comma", s.commas))
-	}
+	// Texts that are numbers in another form call for it; others may stand for missing values.
+	form := numbersOf(slices.Collect(maps.Keys(s.words)))
+	p := form.parser()
 	var words []string
+	texts := 0
 	for w, n := range s.words {
-		if n > 1 || slices.Contains(missingWords, strings.ToLower(w)) {
+		number, unit, has := observe.Unit(w)
+		if !has {
+			number = w
+		}
+		if _, err := p.Number(number); err == nil {
+			if texts += n; unit == "" || len(form.units) == 1 {
+				continue
+			}
+		}
+		if unit == "" && (n > 1 || slices.Contains(missingWords, strings.ToLower(w))) {
 			words = append(words, w)
 		}
 	}
+	if texts > 0 {
+		form.settings(func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+	}
+	if len(form.units) > 1 {
+		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.units, 4) + ": bring them to one", Doubt: true})
+	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
-		add(source+"missing", yamlList(slices.Concat(s.parser.Missing, words[:min(len(words), 5)])), "if these texts stand for missing values")
+		add(source+"missing", yamlList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
 	}
 	odd := s.badTime
 	if len(odd) == 0 {
@@ -415,7 +454,12 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		setting, waits = "aggregate.wait", c.Lateness+c.Aggregate.Wait
 	}
 	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > waits && l.Far == 0 {
-		add(setting, message.Duration(message.RoundUp(l.Behind)), l.behind())
+		switch span := l.Last.Sub(l.First); {
+		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
+			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
+		case s.autumn() == "" && l.Behind <= max(s.longest(), 24*time.Hour-1):
+			add(setting, message.Duration(message.RoundUp(l.Behind)), l.behind())
+		}
 	}
 	family := s.family()
 	if family != "normal" && c.Model.Family == "normal" {
@@ -424,10 +468,11 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if scale := s.scale(); scale != "" && c.Model.Family == "normal" && family == "normal" && c.Model.Scale == hafvf.Linear {
 		add("model.scale", string(scale), "the values scatter by factors: their upper tail is the long one")
 	}
-	if d := c.Detect; d != nil && l.Step > 0 && d.BudgetOf(l.Step) < leastBudget {
-		budget := leastBudget * l.Step
-		add("detect", fmt.Sprintf("{budget: %s}", message.Duration(message.RoundUp(budget))),
-			fmt.Sprintf("about one alarm in %d records of a key, at most ten in the first %d; now one in %.0f", leastBudget, leastBudget, d.BudgetOf(l.Step)))
+	if value, why := s.warmUp(c); value != "" {
+		add("model.warm_up", value, why)
+	}
+	if value, why := s.detect(c); value != "" {
+		add("detect", value, why)
 	}
 	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
@@ -457,25 +502,6 @@ func (l *Look) rare() bool {
 // chance.
 const leastBudget = 100
 
-// family returns that which the values seem to have. Poisson counts that follow each other
-// differ by twice their mean, squared and on average; totals and amounts differ by more.
-func (s *sample) family() string {
-	const few = 20
-	l := s.look
-	n := l.Components - l.Missing
-	switch {
-	case n == 0 || l.Fractions > 0 || l.Negative > 0:
-		return "normal"
-	case n < few && l.Max <= 1:
-		return "normal" // shares and rates may be 0 and 1 at first
-	case l.Min == 0 && l.Max == 1:
-		return "bernoulli"
-	case s.squares > 6*s.sum:
-		return "normal"
-	}
-	return "poisson"
-}
-
 // scale returns that on which the values of most keys are about symmetric, if they are far from
 // it as they are; else it is empty. By the quartile skewness of Bowley, with quantiles that leave
 // three numbers of a key above, within .01 and .05: 0 of symmetric values, .58 and more of
@@ -494,7 +520,8 @@ func (s *sample) scale() hafvf.Scale {
 		scale = hafvf.Log1p
 	}
 	keys, votes := 0, 0
-	for _, x := range s.numbers {
+	for _, v := range s.keys {
+		x := slices.Clone(v.numbers)
 		if len(x) < few {
 			continue
 		}
@@ -533,9 +560,11 @@ func (l *Look) behind() string {
 // rhythm returns the season that observations of a key at this step may have, and what
 // that depends on; both are empty if they are too far apart for any.
 func (l *Look) rhythm() (season, note string) {
-	switch {
-	case l.Step <= 0 || l.Step > 42*time.Hour:
+	switch span := l.Last.Sub(l.First); {
+	case l.Step <= 0 || l.Step > 42*time.Hour || l.Whole && span < 48*time.Hour:
 		return "", ""
+	case l.Step <= 6*time.Hour && l.Whole && span < 14*24*time.Hour:
+		return "[24h]", "if the values have a rhythm of the day"
 	case l.Step > 6*time.Hour:
 		return "[168h]", "if the values have a rhythm of the week"
 	}
@@ -563,7 +592,7 @@ func (l *Look) String() string {
 	case l.Queried:
 		line("data", "%s, the last %d points", l.Path, l.Records)
 	default:
-		line("data", "%s, the first %d records", l.Path, l.Records)
+		line("data", "%s, %s", l.Path, l.read())
 	}
 	if len(l.Columns) > 0 {
 		line("columns", "%s", some(l.Columns, 20))
@@ -592,11 +621,14 @@ func (l *Look) String() string {
 		line("values", "%s", text)
 	}
 	if len(l.Counters) > 0 {
-		how := "give its increases"
+		how := "aggregate: {every: 1h, value: increase} learns their increases"
 		if l.Queried {
 			how = "ask for its rate(…[5m])"
 		}
 		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, some(l.Counters, 4))
+	}
+	for _, r := range l.Remarks {
+		line("remark", "%s", r)
 	}
 	for _, r := range l.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)
@@ -606,6 +638,17 @@ func (l *Look) String() string {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
 	}
 	return b.String()
+}
+
+// read says which records were read.
+func (l *Look) read() string {
+	switch {
+	case l.Whole:
+		return fmt.Sprintf("all %d records", l.Records)
+	case l.Places > 1:
+		return fmt.Sprintf("%d records of %d places", l.Records, l.Places)
+	}
+	return fmt.Sprintf("the first %d records", l.Records)
 }
 
 // percent is n of all, rounded so that only none is 0 % and only all is 100 %.

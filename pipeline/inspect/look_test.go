@@ -70,7 +70,7 @@ func TestLook(t *testing.T) {
 			}
 		}
 	}
-	want := fmt.Sprintf(`data     %s, the first 100 records
+	want := fmt.Sprintf(`data     %s, all 100 records
 columns  key, time, x
 keys     2: k1, k0
 times    2026-01-02T03:05:05Z to 2026-01-02T04:43:05Z, median step of a key 2m
@@ -79,7 +79,6 @@ rejected 5 × the text "NA" where a number is due
          in.csv:2: k0,2026-01-02T03:04:05Z,NA
 suggest  source.csv.missing: [NA]  # if these texts stand for missing values
 suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
-suggest  model.season: [24h, 168h]  # if the values have a rhythm of day and week
 `, path, percent(zero, 85), percent(negative, 85))
 	expect.Same(t, want, l.String())
 }

@@ -25,8 +25,8 @@ func TestDraftOfRaggedRecords(t *testing.T) {
 	}
 	draft := expect.Get(Draft(write(t, "in.jsonl", strings.Join(lines, "\n"))))(t)
 	for _, want := range []string{"key: after.id", "dev-0, dev-1, dev-2; 2 records have none", "values: [after.x]", "time: t"} {
-		if !strings.Contains(string(draft), want) {
-			t.Errorf("no %q in\n%s", want, draft)
+		if !strings.Contains(string(draft.Config), want) {
+			t.Errorf("no %q in\n%s", want, draft.Config)
 		}
 	}
 }
