@@ -2,12 +2,13 @@ package connectors
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 )
 
 var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
-	Of:      "One JSON object per line.",
+	Of:      "JSON Lines, or a JSON array.",
 	Written: "One JSON object per line.",
 	open: ofText(func(r io.ReadCloser, path string, _ Source) (*jsonlReader, error) {
 		return newJSONLReader(r, path), nil
@@ -15,19 +16,33 @@ var jsonlFormat = Format{
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
 }
 
-// jsonlReader reads one Record per line that is not blank. It does not parse
-// JSON: it only makes sure that the line is text.
-type jsonlReader struct{ *lines }
+// jsonlReader reads one Record per line that is not blank, or per element of an array if the file
+// begins with one. It does not parse JSON: it only makes sure that the record is text, and looks for the
+// end of an element.
+type jsonlReader struct {
+	*lines
+	array  bool   // what comes are elements, or the array's brackets
+	inside bool   // of the array's brackets
+	lost   bool   // behind an element that does not end
+	number int64  // of the last element
+	open   []byte // what closes the brackets of an element that are open
+}
 
 func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
 	l := newLines(r, path)
 	l.begin()
-	return &jsonlReader{l}
+	return &jsonlReader{lines: l, array: bytes.HasPrefix(bytes.TrimSpace(l.buf[l.start:l.end]), []byte("["))}
 }
 
 func (j *jsonlReader) columns() []string { return nil }
 
 func (j *jsonlReader) next() (Record, error) {
+	if j.array {
+		rec, err := j.element()
+		if err != nil || j.array {
+			return rec, err
+		}
+	}
 	for {
 		n, err := j.lineEnd(0)
 		if err == errTooLong {
@@ -42,13 +57,130 @@ func (j *jsonlReader) next() (Record, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if rec.Reason = textFault(line); rec.Reason != "" {
-			rec.Raw = j.head(line)
-		} else {
-			rec.Raw = j.keep(line)
-		}
+		j.fillIn(&rec, line)
 		return rec, nil
 	}
+}
+
+// fillIn gives a record its text.
+func (j *jsonlReader) fillIn(rec *Record, text []byte) {
+	if rec.Reason = textFault(text); rec.Reason != "" {
+		rec.Raw = j.head(text)
+	} else {
+		rec.Raw = j.keep(text)
+	}
+}
+
+// element reads the next element of the array. Behind its end there may be another array, or lines: then
+// the reader has no array any more, and the record is none.
+func (j *jsonlReader) element() (Record, error) {
+	for {
+		if j.start == j.end {
+			switch {
+			case j.err == nil:
+				j.fill()
+				continue
+			case j.err != io.EOF:
+				return Record{}, j.readFault()
+			case !j.inside || j.lost:
+				return Record{}, io.EOF
+			}
+			j.inside = false
+			rec := j.numbered()
+			rec.Reason = fmt.Sprintf("the array is not closed: the file ends at line %d", j.line)
+			return rec, nil
+		}
+		switch b := j.buf[j.start]; {
+		case b == '\n':
+			j.consume(1, 1)
+		case b == ' ' || b == '\t' || b == '\r':
+			j.consume(1, 0)
+		case j.lost && b != '{':
+			j.skipLine()
+		case b == ',' && j.inside:
+			j.consume(1, 0)
+		case b == '[' && !j.inside:
+			j.inside = true
+			j.consume(1, 0)
+		case b == ']' && j.inside:
+			j.inside = false
+			j.consume(1, 0)
+		case !j.inside:
+			j.array = false
+			return Record{}, nil
+		default:
+			j.lost = false
+			return j.scan()
+		}
+	}
+}
+
+// numbered is a record of the next element.
+func (j *jsonlReader) numbered() Record {
+	j.number++
+	rec := j.record()
+	rec.Position = j.number
+	return rec
+}
+
+// scan reads the element at which the unread text begins. Of one that does not end the first line is
+// rejected, and reading goes on at the next line that begins with an object.
+func (j *jsonlReader) scan() (Record, error) {
+	rec := j.numbered()
+	quoted, end := false, -1
+	j.open = j.open[:0]
+	why := ""
+	for i := 0; end < 0 && why == ""; i++ {
+		if i >= j.longest {
+			why = fmt.Sprintf("does not end within %d bytes", j.longest)
+			break
+		}
+		for i >= j.end-j.start && j.err == nil {
+			j.fill()
+		}
+		switch {
+		case i < j.end-j.start:
+		case j.err != io.EOF:
+			return Record{}, j.readFault()
+		case len(j.open) == 0 && !quoted:
+			end = j.end - j.start
+			continue
+		default:
+			why = "does not end before the end of the file"
+			continue
+		}
+		depth := len(j.open)
+		switch b := j.buf[j.start+i]; {
+		case quoted && b == '\\':
+			i++
+		case quoted && b == '\n':
+			why = "has a text without a closing quote"
+		case b == '"':
+			quoted = !quoted
+		case quoted:
+		case b == '{' || b == '[':
+			j.open = append(j.open, b+2) // what closes it
+		case depth == 0 && (b == ',' || b == ']' || b == '\n'):
+			end = i
+		case depth == 0 || b != '}' && b != ']':
+		case b != j.open[depth-1]:
+			why = fmt.Sprintf("has a %q where a %q is due", b, j.open[depth-1])
+		default:
+			if j.open = j.open[:depth-1]; depth == 1 {
+				end = i + 1
+			}
+		}
+	}
+	if why != "" {
+		rec.Reason = fmt.Sprintf("the element of the array that begins at line %d %s", j.line, why)
+		_, rec.Raw = j.skipLine()
+		j.lost = true
+		return rec, nil
+	}
+	text := j.buf[j.start : j.start+end]
+	j.fillIn(&rec, text)
+	j.consume(end, bytes.Count(text, []byte("\n")))
+	return rec, nil
 }
 
 // jsonlEncoder writes the lines as they are.

@@ -122,17 +122,19 @@ func (l *lines) lineEnd(from int) (int, error) {
 		case l.err == io.EOF:
 			return 0, io.EOF
 		case l.err != nil:
-			return 0, fmt.Errorf("%s, line %d: %w", fileName(l.path), l.line, readError(l.err))
+			return 0, l.readFault()
 		}
 		seen = len(unread)
 	}
 }
 
-func readError(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the compressed data is cut off: %w", err)
+// readFault is the error of the reader.
+func (l *lines) readFault() error {
+	err := message.Cause(l.err)
+	if errors.Is(l.err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the compressed data is cut off: %w", l.err)
 	}
-	return message.Cause(err)
+	return fmt.Errorf("%s, line %d: %w", fileName(l.path), l.line, err)
 }
 
 // consume drops the first n bytes of the unread text, which are count lines.

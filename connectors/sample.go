@@ -22,7 +22,7 @@ func Head(path string) ([]byte, error) {
 		l.fill()
 	}
 	if l.err != nil && l.err != io.EOF {
-		return nil, fmt.Errorf("%s: %w", path, readError(l.err))
+		return nil, l.readFault()
 	}
 	text := l.buf[l.start:l.end]
 	if i := bytes.LastIndexByte(text, '\n'); l.err == nil && i >= 0 {
@@ -50,7 +50,7 @@ const AfterByte = ", after byte "
 const places = 10
 
 // Sample reads about n records of a source: all of them if there are no more, else a tenth at each of
-// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones, it reads
+// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones and arrays, it reads
 // the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
 func Sample(src Source, n int) (*Sampled, error) {
 	if len(src.Key)+len(src.Values) == 0 && src.Time == "" {
@@ -204,7 +204,7 @@ func moveTo(rr recordReader, to int64) bool {
 		w.ahead, w.row = nil, Record{}
 		return w.err == nil && moveTo(w.recordReader, to)
 	}
-	if to <= position(rr) {
+	if j, ok := rr.(*jsonlReader); to <= position(rr) || ok && j.array {
 		return false
 	}
 	if p, ok := rr.(*parquetReader); ok {

@@ -63,6 +63,7 @@ func TestSample(t *testing.T) {
 		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv")}.All(), 30_000, 1, rows, true, false, "a.csv"},
 		{Source{Format: CSV, Path: write("c.csv.gz", csv.String())}.All(), 1000, 1, 1000, false, true, "c.csv.gz"},
 		{Source{Format: JSONLines, Path: write("d.jsonl", json.String())}, 1000, 10, 1000, false, false, "d.jsonl, after byte 260001"},
+		{Source{Format: JSONLines, Path: write("e.json", "["+json.String()+"]")}, 1000, 1, 1000, false, true, "e.json"},
 		{Source{Format: CSV, Path: filepath.Join(dir, "?.csv")}.All(), 1000, 10, 996, false, false, "b.csv, after byte 302231"},
 	} {
 		t.Run(fmt.Sprint(filepath.Base(tt.src.Path), tt.n), func(t *testing.T) {

@@ -65,7 +65,7 @@ func (s *Source) filesKeys() []key {
 		k := key{name: format.Name, doc: format.Of, seen: s.set(f), keys: slices.Concat(
 			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
 			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row), {
-				name: "carry", doc: "Columns or fields, or patterns, that records repeat under carry.", read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
+				name: "carry", doc: "Columns, fields or patterns that records repeat under carry.", read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
 			}})}
 		if format.Delimited {
 			k.keys = append(k.keys,
@@ -83,10 +83,10 @@ func (s *Source) filesKeys() []key {
 
 // layout declares the layout of columns or fields.
 func (f *Fields) layout(what string, rows string) key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, named by it, behind the parts of key; an empty one is missing. Then values are names or patterns, by default [\"*\"], and key none by default."
+	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
 	if what == "field" {
-		doc = "As of csv, for fields. series: values is a list of numbers, and time one of times; without time, values is a list of pairs."
+		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs."
 		names = append(names, Series)
 	}
 	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}

@@ -204,7 +204,7 @@ func (f *Fields) keys(what string) []key {
 		{name: "key", doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
 		{name: "time", doc: "Column or field of the time. A list is joined with blanks. Empty: there is none, which needs order: arrival.", read: timeFields(&f.Time)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
-		{name: "zone", doc: "Time zone of times without an offset. In the hour that its clock shows twice, the order of a key's records decides.", read: zone(&f.Zone)},
+		{name: "zone", doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
 		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts of a missing value, as an empty text, null and NaN are.", read: missing(&f.Missing)},

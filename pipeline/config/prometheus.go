@@ -52,7 +52,7 @@ func (s *Source) prometheusKeys() []key {
 			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, read: texts("labels", &p.Key)},
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
 			{name: "partial", doc: "What becomes of an answer that is not whole, as the server says. wait asks until it is; take takes it, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},
-			{name: "bounded", doc: "true ends the run at what is final at the start. The source is then like a file.", read: boolean(&p.Bounded)},
+			{name: "bounded", doc: "true ends the run at what is final at the start.", read: boolean(&p.Bounded)},
 		})}}
 }
 
