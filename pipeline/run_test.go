@@ -220,6 +220,16 @@ func TestRunRejects(t *testing.T) {
 	}
 }
 
+// The summary counts the lines that a source passes over.
+func TestRunPassesOver(t *testing.T) {
+	path := write(t, "in.csv", "a note\n#\nkey,time,x\nk,2026-01-01T00:00:00Z,1\n#\n\nx,key,time\n2,k,2026-01-01T00:00:01Z\n")
+	s, estimates, _ := runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+", skip: 1, comment: \"#\"}}\n")
+	equal(t, 2, len(estimates))
+	if !strings.Contains(s.String(), "\n4 lines were passed over: ") {
+		t.Error(s)
+	}
+}
+
 // TestRunFails has what stops a run, before or in its middle: an error that says
 // what and where, and no output file.
 func TestRunFails(t *testing.T) {

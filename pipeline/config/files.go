@@ -71,7 +71,7 @@ func (s *Source) filesKeys() []key {
 			k.keys = append(k.keys,
 				key{name: "delimiter", doc: "Separates fields.", read: delimiter(&f.Delimiter)},
 				key{name: "skip", doc: "Lines before the header.", read: whole(&f.Skip, 0)},
-				key{name: "comment", doc: "Begins lines that are passed over.", read: text(&f.Comment, mayBeEmpty)},
+				key{name: "comment", doc: "Begins lines to pass over.", read: text(&f.Comment, mayBeEmpty)},
 				f.Fields.decimal())
 		} else if !format.Columns {
 			k.keys = append(k.keys, f.Fields.decimal())
