@@ -77,6 +77,9 @@ func (d *draft) settled() (Drafted, error) {
 		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, look)
 	}
 	d.remarks = append(d.remarks, look.Remarks...)
+	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) }); i >= 0 {
+		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(d.missing[i]))
+	}
 	if d.query == "" && d.times == nil && d.layout != config.Series && !slices.ContainsFunc(d.remarks, func(r Remark) bool { return r.Doubt }) {
 		d.remarks = append(d.remarks, Remark{Text: "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost"})
 	}
@@ -279,18 +282,15 @@ func (d *draft) exported() bool {
 	return true
 }
 
-// series are the columns of measurements. all is how many the pattern * would read.
+// series are the columns of measurements. all is how many the pattern * would read, also those
+// that have nothing yet.
 func (t *table) series(at *column, number func(*column) bool) (values []*column, all int) {
 	for _, c := range t.columns {
 		if c == at || c.parts != nil || slices.Contains(at.parts, c.name) {
 			continue
 		}
-		empty := c.nested == 0 && c.forms().present == 0
-		if empty {
-			continue
-		}
 		all++
-		if rises, _ := t.rises(c, nil); number(c) && !c.identifies() && !rises {
+		if rises, _ := t.rises(c, nil); c.forms().present > 0 && number(c) && !c.identifies() && !rises {
 			values = append(values, c)
 		}
 	}

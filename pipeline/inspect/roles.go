@@ -472,10 +472,15 @@ func irregular(steps []time.Duration) bool {
 // shortInterval is the shortest that roundInterval returns.
 const shortInterval = "1m"
 
-// roundInterval is a round length of time in which a usual key has so many events or more.
+// roundInterval is a round length of time in which a usual key has so many events or more, in busy and
+// in quiet hours together.
 func roundInterval(steps []time.Duration, events time.Duration) string {
+	var sum time.Duration
+	for _, s := range steps {
+		sum += s
+	}
 	for _, every := range []string{shortInterval, "5m", "15m", "1h", "6h"} {
-		if d, err := time.ParseDuration(every); err == nil && len(steps) > 0 && events*steps[len(steps)/2] <= d {
+		if d, err := time.ParseDuration(every); err == nil && len(steps) > 0 && events*(sum/time.Duration(len(steps))) <= d {
 			return every
 		}
 	}
