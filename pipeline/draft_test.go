@@ -66,7 +66,7 @@ func TestDraft(t *testing.T) {
 		}), []string{"layout: wide ", "time: date ", "values: ['*']\n"}, 3},
 		{"numbered.csv", tableOf("row,date,note,S1,S2,S3\n", 60, func(i int) string {
 			return fmt.Sprintf("%d,%s,n%d,%d.5,,%d.25\n", i, start.AddDate(0, 0, i).Format(time.DateOnly), i, i%5, i%3)
-		}), []string{"key: none ", "values: [S1] ", "# or S3"}, 1},
+		}), []string{"layout: wide ", "values: [S1, S3]\n"}, 2},
 		{"rows.csv", tableOf("row,date,S1,S2,S3\n", 60, func(i int) string {
 			return fmt.Sprintf("%d,%s,%d.5,%d,%d.25\n", i, start.AddDate(0, 0, i).Format(time.DateOnly), i%5, i*i%7, i%3)
 		}), []string{"layout: wide ", "values: [S1, S2, S3]\n"}, 3},

@@ -57,11 +57,11 @@ func (d *draft) settled() (Drafted, error) {
 	// once that is said.
 	path := d.path
 	var look *Look
-	for range 5 {
+	for range 4 {
 		c, err := config.Parse(path, d.yaml(nil), nil)
 		if err != nil && d.family != "normal" {
 			d.family = "normal" // takes whatever an aggregate makes
-			continue
+			c, err = config.Parse(path, d.yaml(nil), nil)
 		}
 		if err != nil {
 			return Drafted{}, fmt.Errorf("%s: no config could be made of what it holds: %w", path, err)
@@ -73,11 +73,15 @@ func (d *draft) settled() (Drafted, error) {
 			break
 		}
 	}
-	if look == nil || look.Parsed == 0 {
+	if d.query != "" && look.Parsed == 0 {
 		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, look)
 	}
-	d.remarks = append(d.remarks, look.Remarks...)
-	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) }); i >= 0 {
+	for _, r := range look.Remarks {
+		if r.Setting == "" || !slices.ContainsFunc(d.remarks, func(known Remark) bool { return known.Setting == r.Setting }) {
+			d.remarks = append(d.remarks, r)
+		}
+	}
+	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) && !isSwitch(s) }); i >= 0 {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(d.missing[i]))
 	}
 	if d.query == "" && d.times == nil && d.layout != config.Series && !slices.ContainsFunc(d.remarks, func(r Remark) bool { return r.Doubt }) {
@@ -175,7 +179,7 @@ func (t *table) guess() *draft {
 	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
 	if at != nil && len(d.key) == 0 && t.format.Columns && rank(x.name, valueNames) == unusual {
-		if columns, all := t.series(at, number); len(columns) >= 3 && d.aggregate.every == "" {
+		if columns, all := t.series(at, number); len(columns) >= 2 && d.aggregate.every == "" {
 			d.layout, d.values = config.Wide, namesOf(columns)
 			d.measures(columns...)
 			if n := d.numbers; len(columns) == all && n.units == nil && n.thousands == 0 && n.words == nil { // which a pattern does not see
@@ -234,7 +238,7 @@ func (d *draft) measures(columns ...*column) {
 	}
 	n := numbersOf(different)
 	if len(n.units) > 1 {
-		d.remark(true, "", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), some(n.units, 4))
+		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), some(n.units, 4))
 		n.units = nil
 	}
 	if n.either != "" {
@@ -290,7 +294,7 @@ func (t *table) series(at *column, number func(*column) bool) (values []*column,
 			continue
 		}
 		all++
-		if rises, _ := t.rises(c, nil); c.forms().present > 0 && number(c) && !c.identifies() && !rises {
+		if rises, _ := t.rises(c, nil); c.forms().present > 0 && !c.rating() && number(c) && !c.identifies() && !rises {
 			values = append(values, c)
 		}
 	}

@@ -132,7 +132,7 @@ var timeForms = func() (all []timeForm) {
 	}
 	for _, date := range []string{"%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%Y-%m-%d"} {
 		for _, clock := range clockForms {
-			if date != "%Y-%m-%d" || strings.Contains(clock, "%I") {
+			if date != "%Y-%m-%d" || strings.ContainsAny(clock, "I.") {
 				add(date + clock)
 			}
 		}
@@ -144,7 +144,7 @@ var timeForms = func() (all []timeForm) {
 }()
 
 // clockForms are those of a time of day behind a date.
-var clockForms = []string{"", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p"}
+var clockForms = []string{"", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S"}
 
 type timeForm struct {
 	format string
@@ -152,7 +152,7 @@ type timeForm struct {
 }
 
 // clockTime matches a time of day.
-var clockTime = regexp.MustCompile(`^(?i:[012]?[0-9]:[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?( ?[ap]\.?m\.?)?)$`)
+var clockTime = regexp.MustCompile(`^(?i:[012]?[0-9]:[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?( ?[ap]\.?m\.?)?|[012][0-9]\.[0-5][0-9]\.[0-5][0-9])$`)
 
 // stampsOf returns the forms that texts of times have, of which there are different ones.
 func stampsOf(texts, different []string) (all []stamp) {
@@ -216,6 +216,11 @@ type numbers struct {
 
 // switches are pairs of words that stand for 0 and 1.
 var switches = [][2]string{{"off", "on"}, {"false", "true"}, {"no", "yes"}, {"closed", "open"}, {"down", "up"}, {"fail", "pass"}}
+
+// isSwitch reports whether a text is of such a pair.
+func isSwitch(s string) bool {
+	return slices.ContainsFunc(switches, func(pair [2]string) bool { return strings.EqualFold(s, pair[0]) || strings.EqualFold(s, pair[1]) })
+}
 
 // groups match a number whose digits stand in groups of three, with what may stand between them.
 var groups = map[rune]*regexp.Regexp{}

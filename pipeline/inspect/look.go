@@ -307,11 +307,11 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 		}
 		m := moment{d.Key, t.UnixNano()}
 		last, stepped := s.last[d.Key]
-		switch {
-		case s.seen[m]:
+		if s.seen[m] {
 			l.Tied++
 			v.tied++
-		case v.n > 1 && t.Before(v.end):
+		}
+		if v.n > 1 && t.Before(v.end) {
 			if l.Early++; l.Early == 1 {
 				s.early = placed{t, d.ID}
 			}
@@ -430,7 +430,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		form.settings(func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
 	if len(form.units) > 1 {
-		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.units, 4) + ": bring them to one", Doubt: true})
+		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })

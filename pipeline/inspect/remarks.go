@@ -51,7 +51,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	if l.Single > 0 {
 		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), s.single())
 	}
-	if c.Aggregate == nil && l.Tied > 0 {
+	if c.Aggregate == nil && l.Tied > 0 && (s.autumn() == "" || l.Tied > 4*l.Early) {
 		text := fmt.Sprintf("%s of the records have a time that their key has had", percent(l.Tied, l.Timed))
 		if l.TiedKey != "" {
 			text += ", most of " + message.Quote(l.TiedKey)

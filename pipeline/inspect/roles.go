@@ -114,7 +114,7 @@ var forValue = []recogniser{
 	given(1, func(c *column) bool { return c.forms().numbers.fractions }),
 	given(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
 	given(-2, func(c *column) bool { return c.forms().numbers.words != nil }),
-	given(-2, func(c *column) bool { return c.choice() && rank(c.name, labelNames) < unusual }),
+	given(-2, (*column).rating),
 }
 
 // forKey are those of a column of keys, besides what it does to the times.
@@ -136,6 +136,9 @@ func (c *column) identifies() bool {
 
 // choice reports whether the texts are few whole numbers, as choices and ratings are.
 func (c *column) choice() bool { return c.whole() && c.forms().distinct <= 11 }
+
+// rating reports whether it is called as choices and ratings are, and holds such.
+func (c *column) rating() bool { return c.choice() && rank(c.name, labelNames) < unusual }
 
 // calendar is the column of times: one, or a date and a time of day that stand apart. It returns nil
 // without one.
