@@ -283,6 +283,9 @@ func numbersOf(texts []string) (n numbers) {
 		n.fractions = n.fractions || err == nil && x != math.Trunc(x)
 		return err == nil
 	})
+	if len(texts) == 2 && slices.Contains(texts, "1") && slices.Contains(texts, "2") { // choices
+		n.words = []string{"1", "2"}
+	}
 	if n.share >= most {
 		n.units = slices.SortedFunc(maps.Keys(units), func(a, b string) int { return cmp.Or(cmp.Compare(units[b], units[a]), cmp.Compare(a, b)) })
 		return n

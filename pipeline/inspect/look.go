@@ -465,8 +465,10 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if family != "normal" && c.Model.Family == "normal" {
 		add("model.family", family, familyReasons[family])
 	}
-	if scale := s.scale(); scale != "" && c.Model.Family == "normal" && family == "normal" && c.Model.Scale == hafvf.Linear {
-		add("model.scale", string(scale), "the values scatter by factors: their upper tail is the long one")
+	if c.Model.Family == "normal" && family == "normal" && c.Model.Scale == hafvf.Linear {
+		if scale, why := s.scale(); scale != "" {
+			add("model.scale", string(scale), why)
+		}
 	}
 	if value, why := s.warmUp(c); value != "" {
 		add("model.warm_up", value, why)
@@ -506,16 +508,16 @@ const leastBudget = 100
 // it as they are; else it is empty. By the quartile skewness of Bowley, with quantiles that leave
 // three numbers of a key above, within .01 and .05: 0 of symmetric values, .58 and more of
 // exponential ones, .43 of a lognormal with σ = .4 from 300 numbers on.
-func (s *sample) scale() hafvf.Scale {
+func (s *sample) scale() (scale hafvf.Scale, why string) {
 	const (
 		few    = 30 // numbers of a key
 		above  = 3
 		skewed = .4
 	)
 	if s.look.Negative > 0 {
-		return ""
+		return "", ""
 	}
-	scale := hafvf.Log
+	scale = hafvf.Log
 	if s.look.Zero > 0 {
 		scale = hafvf.Log1p
 	}
@@ -536,9 +538,12 @@ func (s *sample) scale() hafvf.Scale {
 		}
 	}
 	if 2*votes > keys {
-		return scale
+		return scale, "the values scatter by factors: their upper tail is the long one"
 	}
-	return ""
+	if mean, dispersion, sd := s.dispersion(); s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
+		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
+	}
+	return "", ""
 }
 
 // skewness sorts x. It compares the quantiles tail and 1 − tail with the median.

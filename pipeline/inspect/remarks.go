@@ -137,7 +137,7 @@ func (s *sample) family() string {
 	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
 	}
-	mean, dispersion := s.dispersion()
+	mean, dispersion, _ := s.dispersion()
 	zeros := float64(n) * math.Exp(-mean)
 	switch {
 	case zeros >= few/2 && l.Zero == 0: // ratings and choices
@@ -149,16 +149,17 @@ func (s *sample) family() string {
 }
 
 // dispersion is the mean of the numbers, and their variance about a running mean of the same hour of
-// their key relative to it: 1 for counts of a Poisson process.
-func (s *sample) dispersion() (mean, of float64) {
+// their key relative to it: 1 for counts of a Poisson process. sd is that of all numbers.
+func (s *sample) dispersion() (mean, of, sd float64) {
 	const memory = 8. // numbers of a running mean
-	var sum, squares, expected float64
+	var sum, all, squares, expected float64
 	n := 0
 	for _, v := range s.keys {
 		var level [24]float64
 		var seen [24]float64
 		for i, x := range v.numbers {
 			sum += x
+			all += x * x
 			n++
 			h := v.hours[i]
 			if k := seen[h]; k >= 2 {
@@ -171,10 +172,14 @@ func (s *sample) dispersion() (mean, of float64) {
 			level[h] += (x - level[h]) / min(seen[h], memory)
 		}
 	}
-	if n == 0 || expected == 0 {
-		return sum / float64(max(n, 1)), 1
+	if n == 0 {
+		return 0, 1, 0
 	}
-	return sum / float64(n), squares / expected
+	mean, of = sum/float64(n), 1
+	if expected > 0 {
+		of = squares / expected
+	}
+	return mean, of, math.Sqrt(max(0, all/float64(n)-mean*mean))
 }
 
 // fewRecords are too few to say what fits a key.

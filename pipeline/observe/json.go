@@ -279,13 +279,9 @@ func (p *Parser) jsonSession(by [][]byte) (string, error) {
 		if raw == nil {
 			return "", fmt.Errorf("no field %s, which session.by names", message.Quote(p.By[i]))
 		}
-		switch kind := kindOf(raw); kind {
-		case jsonBool:
-			values[i] = string(raw)
-		case jsonText, jsonNumber, jsonNull, jsonNaN:
-			values[i], _ = scalarText(raw)
-		default:
-			return "", fmt.Errorf("%s, which session.by names, is %s", message.Quote(p.By[i]), kind)
+		var scalar bool
+		if values[i], scalar = scalarText(raw); !scalar {
+			return "", fmt.Errorf("%s, which session.by names, is %s", message.Quote(p.By[i]), kindOf(raw))
 		}
 	}
 	return p.session(values)

@@ -83,13 +83,13 @@ func eachField(object []byte, f func(name, value []byte)) {
 	}
 }
 
-// scalarText is the text of a JSON text or number, and empty of null and NaN. ok is false of
+// scalarText is the text of a JSON text, number or boolean, and empty of null and NaN. ok is false of
 // other values.
 func scalarText(raw []byte) (text string, ok bool) {
 	switch kindOf(raw) {
 	case jsonText:
 		text, _ = unquote(raw)
-	case jsonNumber:
+	case jsonNumber, jsonBool:
 		text = string(raw)
 	case jsonNull, jsonNaN:
 	default:
