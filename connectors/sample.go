@@ -50,8 +50,8 @@ const AfterByte = ", after byte "
 const places = 10
 
 // Sample reads about n records of a source: all of them if there are no more, else a tenth at each of
-// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones and arrays, it reads
-// the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
+// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones and arrays,
+// it reads the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
 func Sample(src Source, n int) (*Sampled, error) {
 	if len(src.Key)+len(src.Values) == 0 && src.Time == "" {
 		src.every, src.Values = true, []string{"every"}
