@@ -36,23 +36,24 @@ var csvFormat = Format{
 // empty lines. The fields of a record are those of the same names in each of them.
 type csvReader struct {
 	*lines
-	src       Source
 	delimiter string
 	comment   []byte   // begins lines that are passed over; empty for none
-	first     []string // the header of the first table
 	header    []string // of this table
 	index     []int    // of the fields that are wanted, in the header
 	noTime    bool
-	every     bool            // only a look, see Source.every
-	watch     watch           // what the next record may be
-	refused   string          // why the records of this table are rejected; "" if they are read
-	names     map[string]bool // of the first header and those that are wanted, which are true
-	wanted    int             // how many are
-	spans     []span          // of the fields of one record, in a string
-	text      []byte          // the fields of one record with quotes, unquoted
+	every     bool   // only a look, see Source.every
+	watch     watch  // what the next record may be
+	spans     []span // of the fields of one record, in a string
+	text      []byte // the fields of one record with quotes, unquoted
 	// Memory that records share, see shared: of the text of their fields, and of these.
 	texts  strings.Builder
 	fields []string
+
+	src     Source
+	first   []string        // the header of the first table
+	names   map[string]bool // of that, and those that are wanted, which are true
+	wanted  int             // how many are
+	refused string          // why the records of this table are rejected; "" if they are read
 }
 
 type span struct{ from, to int }

@@ -57,18 +57,17 @@ func (j *jsonlReader) next() (Record, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		j.fillIn(&rec, line)
+		rec.Raw, rec.Reason = j.raw(line)
 		return rec, nil
 	}
 }
 
-// fillIn gives a record its text.
-func (j *jsonlReader) fillIn(rec *Record, text []byte) {
-	if rec.Reason = textFault(text); rec.Reason != "" {
-		rec.Raw = j.head(text)
-	} else {
-		rec.Raw = j.keep(text)
+// raw is a copy of the text of a record, cut if there is a reason why it is none.
+func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
+	if reason = textFault(text); reason != "" {
+		return j.head(text), reason
 	}
+	return j.keep(text), ""
 }
 
 // element reads the next element of the array. Behind its end there may be another array, or lines: then
@@ -178,7 +177,7 @@ func (j *jsonlReader) scan() (Record, error) {
 		return rec, nil
 	}
 	text := j.buf[j.start : j.start+end]
-	j.fillIn(&rec, text)
+	rec.Raw, rec.Reason = j.raw(text)
 	j.consume(end, bytes.Count(text, []byte("\n")))
 	return rec, nil
 }

@@ -190,8 +190,13 @@ func (l *lines) close() error { return l.r.Close() }
 
 // chomp returns line without its line end.
 func chomp(line []byte) []byte {
-	line = bytes.TrimSuffix(line, []byte{'\n'})
-	return bytes.TrimSuffix(line, []byte{'\r'})
+	// A suffix in memory of one byte, which has just been written, is slow to compare.
+	for _, end := range "\n\r" {
+		if n := len(line); n > 0 && line[n-1] == byte(end) {
+			line = line[:n-1]
+		}
+	}
+	return line
 }
 
 // shared is the size of the memory that the texts of records share. A record is kept for

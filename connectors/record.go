@@ -398,7 +398,7 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 	return nil
 }
 
-// Headers calls see with the columns of each of the source's files.
+// Headers calls see with the columns of each of the source's files that have a name.
 func Headers(src Source, see func(columns []string)) error {
 	src = src.All()
 	paths, err := src.files()
@@ -410,7 +410,7 @@ func Headers(src Source, see func(columns []string)) error {
 		if err != nil {
 			return err
 		}
-		see(columns)
+		see(slices.DeleteFunc(columns, func(name string) bool { return name == "" }))
 	}
 	return nil
 }
