@@ -36,7 +36,9 @@ func TestSample(t *testing.T) {
 	var csv, quoted, json strings.Builder
 	csv.WriteString("time,a,b\n")
 	quoted.WriteString("time,a,b\n")
+	table := make([]pqRow, rows)
 	for i := range rows {
+		table[i].I = int32(i)
 		fmt.Fprintf(&csv, "%d,1,%d\n", i, i)
 		fmt.Fprintf(&quoted, "%d,\"1\n2,3\",%d\n", i, i)
 		fmt.Fprintf(&json, `{"time":%d}`+"\n", i)
@@ -63,6 +65,7 @@ func TestSample(t *testing.T) {
 		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv")}.All(), 30_000, 1, rows, true, false, "a.csv"},
 		{Source{Format: CSV, Path: write("c.csv.gz", csv.String())}.All(), 1000, 1, 1000, false, true, "c.csv.gz"},
 		{Source{Format: JSONLines, Path: write("d.jsonl", json.String())}, 1000, 10, 1000, false, false, "d.jsonl, after byte 260001"},
+		{Source{Format: Parquet, Path: write("f.parquet", writeParquet(t, table))}.All(), 1000, 10, 1000, false, false, "f.parquet"},
 		{Source{Format: JSONLines, Path: write("e.json", "["+json.String()+"]")}, 1000, 1, 1000, false, true, "e.json"},
 		{Source{Format: CSV, Path: filepath.Join(dir, "?.csv")}.All(), 1000, 10, 996, false, false, "b.csv, after byte 302231"},
 	} {
