@@ -159,7 +159,7 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"delimiter named", "\ufeffsep=;\nkey;time;x\n", ktx, `f.csv, line 1 names a delimiter: set skip: 1 and delimiter: ";"`},
 		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
-		{"not UTF-8", "\xffk\x00", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},
+		{"not UTF-8", "\xffk", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},
 		{"UTF-16 without a mark", "k\x00,\x00\n\x00", ktx, "f.csv, line 1: the header is not usable: a NUL at byte 2 of the record; if this is UTF-16, iconv -f UTF-16LE -t UTF-8 makes a file that can be read"},
 		{"two runes", "key,time,x\n", with(func(s *Source) { s.Delimiter = "||" }),
 			`delimiter "||" is not usable: give one character that is neither a quote nor a line end, such as ",", ";" or a tab`},

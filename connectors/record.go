@@ -125,7 +125,7 @@ type Source struct {
 
 	marks  *Marks  // what was read before; nil for none
 	passed *passed // nil if nobody counts
-	every  bool    // all columns that can be read, in the order of the file, see All
+	every  bool    // all columns that can be read, in the order of the file, see all
 }
 
 // passed counts lines that are passed over. Its methods do nothing on nil.
@@ -358,8 +358,8 @@ func (rd *Reader) Close() error {
 	return err
 }
 
-// All is the source with records whose Fields are all columns that can be read, in the order of the file.
-func (src Source) All() Source {
+// all is the source with records whose Fields are all columns that can be read, in the order of the file.
+func (src Source) all() Source {
 	src.every, src.Key, src.Time, src.Values, src.Carry, src.CarryFound = true, nil, "", []string{"every"}, nil, nil
 	return src
 }
@@ -368,7 +368,7 @@ func (src Source) All() Source {
 // records, whose Fields are all columns in the order of the file. Columns of a Parquet file
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
-	src = src.All()
+	src = src.all()
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err
@@ -400,7 +400,7 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 
 // Headers calls see with the columns of each of the source's files that have a name.
 func Headers(src Source, see func(columns []string)) error {
-	src = src.All()
+	src = src.all()
 	paths, err := src.files()
 	if err != nil {
 		return err

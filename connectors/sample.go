@@ -54,7 +54,7 @@ const places = 10
 // it reads the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
 func Sample(src Source, n int) (*Sampled, error) {
 	if len(src.Key)+len(src.Values) == 0 && src.Time == "" {
-		src.every, src.Values = true, []string{"every"}
+		src = src.all()
 	}
 	paths, err := src.files()
 	if err != nil {
