@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"hafvf/pipeline/observe"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -81,7 +82,7 @@ func (d *draft) settled() (Drafted, error) {
 			d.remarks = append(d.remarks, r)
 		}
 	}
-	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) && !isSwitch(s) }); i >= 0 {
+	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) && !observe.IsSwitch(s) }); i >= 0 {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(d.missing[i]))
 	}
 	if d.query == "" && d.times == nil && d.layout != config.Series && !slices.ContainsFunc(d.remarks, func(r Remark) bool { return r.Doubt }) {
@@ -99,8 +100,8 @@ type draft struct {
 	timeFormat string
 	values     []string
 	missing    []string
-	numbers    numbers  // of the values
-	others     []string // numeric columns that are left out
+	numbers    observe.Numbers // of the values
+	others     []string        // numeric columns that are left out
 	family     string
 	query      string   // of a server, whose URL is the path; empty for a file
 	aggregate  interval // zero of observations
@@ -138,7 +139,7 @@ func (t *table) guess() *draft {
 		}
 	}
 	number := func(c *column) bool {
-		return c != at && c.parts == nil && !slices.Contains(d.key, c.name) && !(at != nil && slices.Contains(at.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
+		return c != at && c.parts == nil && !slices.Contains(d.key, c.name) && !(at != nil && slices.Contains(at.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.Words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
 	counter := func(c *column) bool { rises, _ := t.rises(c, keys); return rises }
 	measured := func(c *column) bool {
@@ -182,7 +183,7 @@ func (t *table) guess() *draft {
 		if columns, all := t.series(at, number); len(columns) >= 2 && d.aggregate.every == "" {
 			d.layout, d.values = config.Wide, namesOf(columns)
 			d.measures(columns...)
-			if n := d.numbers; len(columns) == all && n.units == nil && n.thousands == 0 && n.words == nil { // which a pattern does not see
+			if n := d.numbers; len(columns) == all && n.Units == nil && n.Thousands == 0 && n.Words == nil { // which a pattern does not see
 				d.values = []string{"*"}
 			}
 			return d
@@ -236,15 +237,15 @@ func (d *draft) measures(columns ...*column) {
 			}
 		}
 	}
-	n := numbersOf(different)
-	if len(n.units) > 1 {
-		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), some(n.units, 4))
-		n.units = nil
+	n := observe.NumbersOf(different)
+	if len(n.Units) > 1 {
+		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), some(n.Units, 4))
+		n.Units = nil
 	}
-	if n.either != "" {
-		d.remark(true, `thousands: ","`, "column %s: %s is read with a decimal comma; its comma may stand between thousands", message.Quote(columns[0].name), n.either)
+	if n.Either != "" {
+		d.remark(true, `thousands: ","`, "column %s: %s is read with a decimal comma; its comma may stand between thousands", message.Quote(columns[0].name), n.Either)
 	}
-	if n.words != nil {
+	if n.Words != nil {
 		d.family = "bernoulli"
 	}
 	d.numbers = n
@@ -253,8 +254,8 @@ func (d *draft) measures(columns ...*column) {
 // textOf names the columns of texts that hold numbers after all.
 func (d *draft) textOf() string {
 	for _, c := range d.columns {
-		if n := c.forms().numbers; len(n.units) > 0 {
-			return fmt.Sprintf("; column %s has the units %s", message.Quote(c.name), some(n.units, 4))
+		if n := c.forms().numbers; len(n.Units) > 0 {
+			return fmt.Sprintf("; column %s has the units %s", message.Quote(c.name), some(n.Units, 4))
 		}
 	}
 	return ""
@@ -414,16 +415,16 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	line("  "+d.table.format.Name+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
 	at("path", yamlText(d.path), "")
-	if d.delimiter != "" && d.delimiter != "," {
-		at("delimiter", yamlText(d.delimiter), "")
+	if d.Delimiter != "" && d.Delimiter != "," {
+		at("delimiter", yamlText(d.Delimiter), "")
 	}
-	if d.skip > 0 {
-		at("skip", strconv.Itoa(d.skip), "lines before the header")
+	if d.Skip > 0 {
+		at("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
-	if d.comment != "" {
-		at("comment", yamlText(d.comment), "lines that begin so are passed over")
+	if d.Comment != "" {
+		at("comment", yamlText(d.Comment), "lines that begin so are passed over")
 	}
-	d.numbers.settings(func(key, value string) { at(key, value, "") })
+	settings(d.numbers, func(key, value string) { at(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
 		at("layout", config.Wide, found(l)+"; long: one value in a row")

@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
+	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
@@ -408,8 +409,8 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
 	source := "source." + format + "."
 	// Texts that are numbers in another form call for it; others may stand for missing values.
-	form := numbersOf(slices.Collect(maps.Keys(s.words)))
-	p := form.parser()
+	form := observe.NumbersOf(slices.Collect(maps.Keys(s.words)))
+	p := form.Parser()
 	var words []string
 	texts := 0
 	for w, n := range s.words {
@@ -418,7 +419,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 			number = w
 		}
 		if _, err := p.Number(number); err == nil {
-			if texts += n; unit == "" || len(form.units) == 1 {
+			if texts += n; unit == "" || len(form.Units) == 1 {
 				continue
 			}
 		}
@@ -427,10 +428,10 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		}
 	}
 	if texts > 0 {
-		form.settings(func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+		settings(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
-	if len(form.units) > 1 {
-		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
+	if len(form.Units) > 1 {
+		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
@@ -440,7 +441,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if len(odd) == 0 {
 		odd = s.oddTime
 	}
-	if format := formatsOf(odd); len(format) > 0 {
+	if format := times.FormatsOf(odd); len(format) > 0 {
 		add(source+"time_format", yamlText(format[0]), alternatives(format))
 	}
 	if l.Parsed == 0 {

@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 )
 
 // A Remark is what a look, or a draft, is not sure of.
@@ -64,7 +65,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	if len(l.Counters) > 0 && (c.Aggregate == nil || c.Aggregate.Value != "increase") && len(l.Counters) < len(l.Keys) {
 		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), some(l.Counters, 4))
 	}
-	for _, pair := range switches {
+	for _, pair := range observe.Switches {
 		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
 			add(false, "values_as", "%s and %s count as missing beside numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])
 		}

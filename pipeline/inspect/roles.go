@@ -98,7 +98,7 @@ func wordsOf(name string) []string {
 // forTime are those of the column of times.
 var forTime = []recogniser{
 	named(6, timeNames),
-	given(3, func(c *column) bool { return c.forms().numbers.share < most }),
+	given(3, func(c *column) bool { return c.forms().numbers.Share < most }),
 	given(2, func(c *column) bool { return !c.stamp().dates }),
 	given(2, func(c *column) bool { return c.parts != nil }),
 	given(-6, func(c *column) bool { return c.forms().distinct == 1 && c.records > 1 }),
@@ -109,11 +109,11 @@ var forTime = []recogniser{
 var forValue = []recogniser{
 	named(12, valueNames),
 	named(5, quantityNames),
-	given(5, func(c *column) bool { return len(c.forms().numbers.units) > 0 }),
+	given(5, func(c *column) bool { return len(c.forms().numbers.Units) > 0 }),
 	given(3, func(c *column) bool { return unitNames.MatchString(c.name) }),
-	given(1, func(c *column) bool { return c.forms().numbers.fractions }),
+	given(1, func(c *column) bool { return c.forms().numbers.Fractions }),
 	given(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
-	given(-2, func(c *column) bool { return c.forms().numbers.words != nil }),
+	given(-2, func(c *column) bool { return c.forms().numbers.Words != nil }),
 	given(-2, (*column).rating),
 }
 
@@ -150,10 +150,10 @@ func (t *table) calendar() *column {
 		}
 		usual := rank(c.name, timeNames) < unusual
 		switch n := c.forms().numbers; {
-		case n.share >= most && (n.fractions && !usual || rank(c.name, valueNames) < unusual):
+		case n.Share >= most && (n.Fractions && !usual || rank(c.name, valueNames) < unusual):
 			return false
-		case n.share >= most && !usual: // whole numbers as those of Unix times
-			return n.share == 1 && backwards(c.stamp().at) < .1
+		case n.Share >= most && !usual: // whole numbers as those of Unix times
+			return n.Share == 1 && backwards(c.stamp().at) < .1
 		}
 		return true
 	})
@@ -172,7 +172,7 @@ func (t *table) join() {
 		}
 		for _, date := range t.columns {
 			f := date.forms()
-			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.share >= most && rank(date.name, timeNames) == unusual {
+			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= most && rank(date.name, timeNames) == unusual {
 				continue
 			}
 			both := &column{name: date.name, parts: []string{date.name, clock.name}, records: date.records, texts: make([]string, len(date.texts))}
@@ -288,12 +288,12 @@ func (t *table) label(c, at *column) bool {
 		return false
 	case 10*f.present < 9*c.records || 10*f.distinct > 9*f.present:
 		return false
-	case f.clock || c.timed() && (f.numbers.share < most || rank(c.name, keyNames) == unusual):
+	case f.clock || c.timed() && (f.numbers.Share < most || rank(c.name, keyNames) == unusual):
 		return false
 	case at != nil && slices.Contains(at.parts, c.name):
 		return false
 	}
-	return f.numbers.share < most || c.whole()
+	return f.numbers.Share < most || c.whole()
 }
 
 // key returns the columns that tell the series apart: those under which no time repeats and the

@@ -21,7 +21,7 @@ const (
 
 // A table is what is read of a file: columns, or the fields of JSON objects.
 type table struct {
-	preamble
+	connectors.Preamble
 	path    string
 	format  connectors.Format
 	columns []*column
@@ -42,8 +42,8 @@ func readTable(path string) (*table, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.preamble = preambleOf(head)
-		src.Delimiter, src.Skip, src.Comment = t.delimiter, t.skip, t.comment
+		t.Preamble = connectors.PreambleOf(head, dataCell, absent)
+		src.Delimiter, src.Skip, src.Comment = t.Delimiter, t.Skip, t.Comment
 	}
 	found, err := connectors.Sample(src, lookRecords)
 	if err != nil {
@@ -132,127 +132,16 @@ func (t *table) addObject(record int, line []byte) {
 	})
 }
 
-// A preamble is what stands before and around the header of a delimited file, as source.csv says it.
-type preamble struct {
-	delimiter string
-	skip      int
-	comment   string
-}
-
-// headLines is how many lines are looked at for a header.
-const headLines = 200
-
-// preambleOf finds the header in the beginning of a file: the first line that has texts where the
-// next one has numbers or times.
-func preambleOf(head []byte) (p preamble) {
-	lines := strings.Split(strings.TrimPrefix(string(head), "\ufeff"), "\n")
-	lines = lines[:min(len(lines), headLines)]
-	delimiters := connectors.Delimiters
-	if rest, ok := strings.CutPrefix(strings.Trim(lines[0], "\""), "sep="); ok && rest != "" {
-		delimiters = []string{rest[:1]}
-	}
-	found, header := 0., 0
-	for _, d := range delimiters {
-		if at, score := headerAt(lines, d); score > found {
-			p.delimiter, found, header = d, score, at
-		}
-	}
-	if found == 0 { // by the columns of the first line
-		for _, d := range delimiters {
-			if n := float64(len(cellsOf(lines[0], d))); n > found {
-				p.delimiter, found = d, n
-			}
-		}
-		return p
-	}
-	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
-	for i, s := range lines {
-		switch {
-		case blank(s):
-		case i < header && !strings.HasPrefix(s, "#"):
-			p.skip = header
-		case i != header && strings.HasPrefix(s, "#") && !isData(cellsOf(s, p.delimiter)):
-			p.comment = "#"
-		}
-	}
-	if strings.HasPrefix(lines[header], "#") { // which a comment would be
-		p.comment, p.skip = "", header
-	}
-	return p
-}
-
-// headerAt is the line of the header, and how sure it is: the number of columns that tell it from the
-// next line, of any number of columns 0.
-func headerAt(lines []string, delimiter string) (at int, score float64) {
-	var rows [][]string
-	var numbers []int
-	for i, s := range lines {
-		if strings.TrimSpace(s) == "" {
-			continue
-		}
-		// A comment may be the header itself, and nothing else.
-		rows, numbers = append(rows, cellsOf(s, delimiter)), append(numbers, i)
-	}
-	for i := range len(rows) - 1 {
-		header, next := rows[i], rows[i+1]
-		shift := len(next) - len(header)
-		trailing := shift == 1 && next[len(next)-1] == ""
-		after := rows[min(i+2, len(rows)-1)]
-		if shift != 0 && shift != 1 || len(after) != len(next) {
-			continue
-		}
-		n := 0
-		for k, name := range header {
-			cell := k + shift
-			if trailing {
-				cell = k
-			}
-			a, b := next[cell], after[cell]
-			if name != "" && !dataCell(name) && (dataCell(a) && (dataCell(b) || absent(b)) || absent(a) && dataCell(b)) {
-				n++
-			}
-		}
-		if n > 0 {
-			// A header as wide as its rows is surer than one of row names.
-			return numbers[i], float64(n) + .5*float64(1-shift) + float64(len(next))/1e6
-		}
-	}
-	return 0, 0
-}
-
-func isData(cells []string) bool { return slices.ContainsFunc(cells, dataCell) }
-
 // dataCell reports whether a text is as those below a header: a number or a time.
 func dataCell(s string) bool {
 	if !strings.ContainsAny(s, "0123456789") {
 		return false
 	}
-	if numbersOf([]string{s}).share == 1 || clockTime.MatchString(s) {
+	if observe.NumbersOf([]string{s}).Share == 1 || times.IsClock(s) {
 		return true
 	}
 	if _, err := times.Parse(s); err == nil {
 		return true
 	}
-	return slices.ContainsFunc(timeForms, func(f timeForm) bool { return f.parser.Fits(s) })
-}
-
-// cellsOf splits a line. Quotes stand around whole cells.
-func cellsOf(line, delimiter string) (cells []string) {
-	line = strings.TrimSuffix(line, "\r")
-	for {
-		if rest, quoted := strings.CutPrefix(line, `"`); quoted {
-			if end := strings.Index(strings.ReplaceAll(rest, `""`, "\x00\x00"), `"`); end >= 0 {
-				cells = append(cells, strings.ReplaceAll(rest[:end], `""`, `"`))
-				if line, quoted = strings.CutPrefix(rest[end+1:], delimiter); !quoted {
-					return cells
-				}
-				continue
-			}
-		}
-		cell, rest, more := strings.Cut(line, delimiter)
-		if cells = append(cells, strings.TrimSpace(cell)); !more {
-			return cells
-		}
-		line = rest
-	}
+	return slices.ContainsFunc(times.Forms, func(f times.Form) bool { return f.Fits(s) })
 }

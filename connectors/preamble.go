@@ -1,0 +1,115 @@
+package connectors
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Preamble is what stands before and around the header of a delimited file, as source.csv says it.
+type Preamble struct {
+	Delimiter string
+	Skip      int
+	Comment   string
+}
+
+// headLines is how many lines are looked at for a header.
+const headLines = 200
+
+// PreambleOf finds the header in the beginning of a file, which Head has read: the first line that has texts
+// where the next ones have data. data and missing tell what cells are.
+func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) {
+	lines := strings.Split(strings.TrimPrefix(string(head), "\ufeff"), "\n")
+	lines = lines[:min(len(lines), headLines)]
+	delimiters := Delimiters
+	if rest, ok := strings.CutPrefix(strings.Trim(lines[0], "\""), "sep="); ok && rest != "" {
+		delimiters = []string{rest[:1]}
+	}
+	found, header := 0., 0
+	for _, d := range delimiters {
+		if at, score := headerAt(lines, d, data, missing); score > found {
+			p.Delimiter, found, header = d, score, at
+		}
+	}
+	if found == 0 { // by the columns of the first line
+		for _, d := range delimiters {
+			if n := float64(len(cellsOf(lines[0], d))); n > found {
+				p.Delimiter, found = d, n
+			}
+		}
+		return p
+	}
+	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
+	for i, s := range lines {
+		switch {
+		case blank(s):
+		case i < header && !strings.HasPrefix(s, "#"):
+			p.Skip = header
+		case i != header && strings.HasPrefix(s, "#") && !slices.ContainsFunc(cellsOf(s, p.Delimiter), data):
+			p.Comment = "#"
+		}
+	}
+	if strings.HasPrefix(lines[header], "#") { // which a comment would be
+		p.Comment, p.Skip = "", header
+	}
+	return p
+}
+
+// headerAt is the line of the header, and how sure it is: the number of columns that tell it from the
+// next line, of any number of columns 0.
+func headerAt(lines []string, delimiter string, data, missing func(string) bool) (at int, score float64) {
+	var rows [][]string
+	var numbers []int
+	for i, s := range lines {
+		if strings.TrimSpace(s) == "" {
+			continue
+		}
+		// A comment may be the header itself, and nothing else.
+		rows, numbers = append(rows, cellsOf(s, delimiter)), append(numbers, i)
+	}
+	for i := range len(rows) - 1 {
+		header, next := rows[i], rows[i+1]
+		shift := len(next) - len(header)
+		trailing := shift == 1 && next[len(next)-1] == ""
+		after := rows[min(i+2, len(rows)-1)]
+		if shift != 0 && shift != 1 || len(after) != len(next) {
+			continue
+		}
+		n := 0
+		for k, name := range header {
+			cell := k + shift
+			if trailing {
+				cell = k
+			}
+			a, b := next[cell], after[cell]
+			if name != "" && !data(name) && (data(a) && (data(b) || missing(b)) || missing(a) && data(b)) {
+				n++
+			}
+		}
+		if n > 0 {
+			// A header as wide as its rows is surer than one of row names.
+			return numbers[i], float64(n) + .5*float64(1-shift) + float64(len(next))/1e6
+		}
+	}
+	return 0, 0
+}
+
+// cellsOf splits a line. Quotes stand around whole cells.
+func cellsOf(line, delimiter string) (cells []string) {
+	line = strings.TrimSuffix(line, "\r")
+	for {
+		if rest, quoted := strings.CutPrefix(line, `"`); quoted {
+			if end := strings.Index(strings.ReplaceAll(rest, `""`, "\x00\x00"), `"`); end >= 0 {
+				cells = append(cells, strings.ReplaceAll(rest[:end], `""`, `"`))
+				if line, quoted = strings.CutPrefix(rest[end+1:], delimiter); !quoted {
+					return cells
+				}
+				continue
+			}
+		}
+		cell, rest, more := strings.Cut(line, delimiter)
+		if cells = append(cells, strings.TrimSpace(cell)); !more {
+			return cells
+		}
+		line = rest
+	}
+}
