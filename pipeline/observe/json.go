@@ -429,12 +429,12 @@ func extended(raw []byte, names ...string) (value []byte, ok bool) {
 	if kindOf(raw) != jsonObject {
 		return raw, false
 	}
-	fields := 0
+	others := false
 	eachField(raw, func(name, inner []byte) {
-		fields++
-		value, ok = inner, slices.Contains(names, string(name))
+		value, ok = inner, true
+		others = others || !slices.Contains(names, string(name))
 	})
-	if !ok || fields > 1 {
+	if !ok || others {
 		return raw, false
 	}
 	return value, true
@@ -446,7 +446,8 @@ func extendedNumber(raw []byte) []byte {
 	if !ok || kindOf(value) != jsonText {
 		return raw
 	}
-	inner := value[1 : len(value)-1]
+	text, _ := unquote(value)
+	inner := []byte(text)
 	s := scanner{b: inner}
 	if s.value(0) == nil && s.i == len(inner) {
 		switch kindOf(inner) {

@@ -3,6 +3,8 @@ package observe
 import (
 	"encoding/json"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,6 +230,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		`{"key":-1e5,"time":"2026-01-02 03:04:05","x":[[1,2],[],null]}`,
 		`{"u":{"a":[true,false,{}]},"key":"s1","x":NaN}`,
 		`{"key":"s1","x":[1,[2]]}`,
+		`{"key":"s1","x":["1",true,{"$numberLong":"12"},{"$numberDouble":"NaN"}]}`,
 		`{"key":"\ud800","x":[]}`,
 		`{"key":"\ufffd\ud83d\ude00\\ud800","x":[]}`,
 	} {
@@ -316,7 +319,30 @@ func valueByJSON(raw json.RawMessage) (x [][]float64, shape keyed.Shape, ok bool
 			return v, true
 		case string:
 			v = strings.TrimSpace(v)
-			return nan, v == "" || strings.ToLower(v) == "nan"
+			if v == "" || strings.ToLower(v) == "nan" {
+				return nan, true
+			}
+			c, err := strconv.ParseFloat(v, 64)
+			return c, err == nil && strings.Trim(v, "0123456789+-.eE") == ""
+		case bool:
+			if v {
+				return 1, true
+			}
+			return 0, true
+		case map[string]any:
+			for name, inner := range v {
+				text, isText := inner.(string)
+				types := []string{"$numberDouble", "$numberInt", "$numberLong", "$numberDecimal"}
+				if len(v) > 1 || !isText || !slices.Contains(types, name) {
+					return 0, false
+				}
+				if text == "NaN" {
+					return nan, true
+				}
+				var c float64
+				err := json.Unmarshal([]byte(text), &c)
+				return c, err == nil && text != "null" && strings.TrimSpace(text) == text
+			}
 		}
 		return 0, false
 	}
