@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -146,9 +145,9 @@ func (t *table) guess() *draft {
 		rises, numbered := t.rises(c, keys)
 		return number(c) && !c.identifies() && !rises && !numbered
 	}
-	var steps []time.Duration
+	var steps []int64
 	if at != nil {
-		steps = t.steps(at, keys)
+		steps = t.fit(at, keys).steps
 	}
 	x := t.best(forValue, -3, measured)
 	if x == nil && at != nil && !irregular(steps) {

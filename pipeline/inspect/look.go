@@ -143,7 +143,7 @@ func lookAtQuery(c *config.Config) (*Look, error) {
 }
 
 func newSample(p *observe.Parser, l *Look) *sample {
-	return &sample{parser: p, look: l, keys: map[string]*visits{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}, texts: map[string]bool{}}
+	return &sample{parser: p, look: l, keys: map[string]*visits{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
 // finish says what all records together show.
@@ -197,8 +197,6 @@ type sample struct {
 	keys     map[string]*visits
 	last     map[string]time.Time // of the record before, by key, in one place of the file
 	seen     map[moment]bool
-	squares  float64 // sum of the squared differences of successive numbers of a key
-	sum      float64 // of the later number of each
 	steps    []time.Duration
 	times    []placed
 	rejects  records.Rejections
@@ -207,12 +205,11 @@ type sample struct {
 	readAt     string
 	readValues []string
 
-	texts   map[string]bool // in place of numbers
-	words   map[string]int
-	badTime []string // texts in place of times
-	oddTime []string // numbers that are times before 1973
-	ahead   bool     // some of the far times are in the future
-	early   placed   // the first record that comes after a later one of its key
+	words   map[string]int // texts in place of numbers
+	badTime []string       // texts in place of times
+	oddTime []string       // numbers that are times before 1973
+	ahead   bool           // some of the far times are in the future
+	early   placed         // the first record that comes after a later one of its key
 }
 
 // visits are the records of a key.
@@ -341,11 +338,6 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			l.number(component)
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
-			if n := len(v.numbers); n > 0 {
-				step := x[0] - v.numbers[n-1]
-				s.squares += step * step
-				s.sum += x[0]
-			}
 			v.numbers = append(v.numbers, x[0])
 			v.hours = append(v.hours, int8(d.Time.Hour()))
 		}
@@ -441,8 +433,12 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if len(odd) == 0 {
 		odd = s.oddTime
 	}
-	if format := times.FormatsOf(odd); len(format) > 0 {
-		add(source+"time_format", yamlText(format[0]), alternatives(format))
+	if formats := times.FormatsOf(odd); len(formats) > 0 {
+		why := "the times have this form"
+		if len(formats) > 1 {
+			why = "or " + yamlText(formats[1]) + ", which fits the times as well"
+		}
+		add(source+"time_format", yamlText(formats[0]), why)
 	}
 	if l.Parsed == 0 {
 		return all
@@ -459,7 +455,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
 		case s.autumn() == "" && l.Behind <= max(s.longest(), 24*time.Hour-1):
-			add(setting, message.Duration(message.RoundUp(l.Behind)), l.behind())
+			add(setting, message.Duration(message.RoundUp(l.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind))
 		}
 	}
 	family := s.family()
@@ -558,11 +554,6 @@ func skewness(x []float64, tail float64) float64 {
 	return (high + low - 2*middle) / (high - low)
 }
 
-// behind says that records come late.
-func (l *Look) behind() string {
-	return fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind)
-}
-
 // rhythm returns the season that observations of a key at this step may have, and what
 // that depends on; both are empty if they are too far apart for any.
 func (l *Look) rhythm() (season, note string) {
@@ -575,13 +566,6 @@ func (l *Look) rhythm() (season, note string) {
 		return "[168h]", "if the values have a rhythm of the week"
 	}
 	return "[24h, 168h]", "if the values have a rhythm of day and week"
-}
-
-func alternatives(formats []string) string {
-	if len(formats) == 1 {
-		return "the times have this form"
-	}
-	return "or " + yamlText(formats[1]) + ", which fits the times as well"
 }
 
 // String is the look as a person reads it.

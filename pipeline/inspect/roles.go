@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"hafvf/pipeline/observe"
 )
 
 // Which column is the time, the key or the value is told by small recognisers. Each has a score,
@@ -194,6 +192,7 @@ type fit struct {
 	repeats float64 // share of the records whose time their key has had
 	steady  float64 // share of the steps of a key that are within a quarter of its median; of all keys
 	keys    int
+	steps   []int64 // of all keys, nanoseconds, sorted
 }
 
 // fit looks at the times under a key, in the order of the times.
@@ -229,6 +228,7 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 			}
 			judged++
 		}
+		f.steps = append(f.steps, steps...)
 		steps = steps[:0]
 	}
 	for i, v := range all {
@@ -247,6 +247,7 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 	f.repeats = float64(repeats) / float64(max(len(all), 1))
 	f.steady /= float64(max(judged, 1))
 	f.keys = n
+	slices.Sort(f.steps)
 	return f
 }
 
@@ -438,36 +439,9 @@ func (i interval) String() string {
 	return "{every: " + i.every + ", value: " + i.value + more + "}"
 }
 
-// steps are the times between successive records of a key, sorted.
-func (t *table) steps(at *column, key []*column) (all []time.Duration) {
-	groups, n := t.groups(key)
-	last := make([]int64, n)
-	for i := range last {
-		last[i] = never
-	}
-	piece := 0
-	for i, when := range at.stamp().at {
-		if when == never {
-			continue
-		}
-		if t.pieces[i] != piece {
-			piece = t.pieces[i]
-			for k := range last {
-				last[k] = never
-			}
-		}
-		if was := last[groups[i]]; was != never {
-			all = append(all, time.Duration(when-was).Abs())
-		}
-		last[groups[i]] = when
-	}
-	slices.Sort(all)
-	return all
-}
-
 // irregular reports whether sorted steps are as those of events that come at random: the longest
 // tenth of a Poisson process is above 22 times the shortest. A clock with jitter stays below.
-func irregular(steps []time.Duration) bool {
+func irregular(steps []int64) bool {
 	const ratio = 6
 	return len(steps) >= 10 && steps[len(steps)*9/10] > ratio*steps[len(steps)/10]
 }
@@ -477,13 +451,13 @@ const shortInterval = "1m"
 
 // roundInterval is a round length of time in which a usual key has so many events or more, in busy and
 // in quiet hours together.
-func roundInterval(steps []time.Duration, events time.Duration) string {
-	var sum time.Duration
+func roundInterval(steps []int64, events int64) string {
+	var sum int64
 	for _, s := range steps {
 		sum += s
 	}
 	for _, every := range []string{shortInterval, "5m", "15m", "1h", "6h"} {
-		if d, err := time.ParseDuration(every); err == nil && len(steps) > 0 && events*(sum/time.Duration(len(steps))) <= d {
+		if d, err := time.ParseDuration(every); err == nil && len(steps) > 0 && events*(sum/int64(len(steps))) <= int64(d) {
 			return every
 		}
 	}
@@ -549,14 +523,9 @@ func (t *table) ratio() (successes, trials *column) {
 	if successes == nil || trials == nil {
 		return nil, nil
 	}
-	p := new(observe.Parser)
-	for i := range trials.texts {
-		if successes.texts[i] == "" && trials.texts[i] == "" {
-			continue
-		}
-		k, err := p.Number(successes.texts[i])
-		n, err2 := p.Number(trials.texts[i])
-		if err != nil || err2 != nil || k > n || k < 0 || k != float64(int64(k)) || n != float64(int64(n)) {
+	k, n := successes.values(), trials.values()
+	for i := range k {
+		if k[i] > n[i] || k[i] < 0 || successes.forms().numbers.Fractions || trials.forms().numbers.Fractions {
 			return nil, nil
 		}
 	}
