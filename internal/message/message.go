@@ -187,3 +187,32 @@ func RoundUp(d time.Duration) time.Duration {
 	}
 	return (d + unit - 1) / unit * unit
 }
+
+// Percent is n of all, rounded so that only none is 0 % and only all is 100 %.
+func Percent(n, all int) string {
+	if all == 0 {
+		return "0 %"
+	}
+	p := 100 * float64(n) / float64(all)
+	switch {
+	case n > 0 && p < .1:
+		return "< 0.1 %"
+	case n < all && p > 99.9:
+		return "> 99.9 %"
+	case p == math.Trunc(p):
+		return fmt.Sprintf("%g %%", p)
+	}
+	return fmt.Sprintf("%.1f %%", p)
+}
+
+// Some lists the first names.
+func Some(names []string, most int) string {
+	var all []string
+	for _, n := range names[:min(len(names), most)] {
+		all = append(all, Printable(n))
+	}
+	if len(names) > most {
+		all = append(all, "…")
+	}
+	return strings.Join(all, ", ")
+}

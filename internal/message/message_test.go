@@ -23,3 +23,9 @@ func TestRoundUp(t *testing.T) {
 		expect.Same(t, want, RoundUp(d), d)
 	}
 }
+
+func TestPercent(t *testing.T) {
+	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
+		expect.Same(t, want, Percent(of[0], of[1]))
+	}
+}

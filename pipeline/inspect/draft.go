@@ -2,11 +2,8 @@ package inspect
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"hafvf/pipeline/observe"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +13,7 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/observe"
 )
 
 // A Drafted config has comments that say what was found in the data.
@@ -47,7 +45,7 @@ func Draft(path string) (Drafted, error) {
 
 // DraftQuery is Draft for a query to the Prometheus at a URL, of the last points that it returns.
 func DraftQuery(url, query string) (Drafted, error) {
-	d := &draft{table: &table{path: url}, family: "normal", query: query}
+	d := &draft{table: &table{path: url}, family: "normal", query: query, said: map[string]Suggestion{}}
 	return d.settled()
 }
 
@@ -81,8 +79,12 @@ func (d *draft) settled() (Drafted, error) {
 			d.remarks = append(d.remarks, r)
 		}
 	}
-	if i := slices.IndexFunc(d.missing, func(s string) bool { return !absent(s) && !observe.IsSwitch(s) }); i >= 0 {
-		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(d.missing[i]))
+	var missing []string
+	if err := yaml.Unmarshal([]byte(d.said["missing"].Value), &missing); err != nil {
+		panic("inspect: " + err.Error())
+	}
+	if i := slices.IndexFunc(missing, func(s string) bool { return !observe.Absent(s) && !observe.IsSwitch(s) }); i >= 0 {
+		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
 	if d.query == "" && d.times == nil && d.layout != config.Series && !slices.ContainsFunc(d.remarks, func(r Remark) bool { return r.Doubt }) {
 		d.remarks = append(d.remarks, Remark{Text: "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost"})
@@ -98,17 +100,12 @@ type draft struct {
 	times      []string
 	timeFormat string
 	values     []string
-	missing    []string
 	numbers    observe.Numbers // of the values
 	others     []string        // numeric columns that are left out
 	family     string
-	query      string   // of a server, whose URL is the path; empty for a file
-	aggregate  interval // zero of observations
-	lateness   Suggestion
-	scale      Suggestion
-	warmUp     Suggestion
-	detect     Suggestion // in place of true
-	bank       Suggestion // in place of the default
+	query      string                // of a server, whose URL is the path; empty for a file
+	aggregate  interval              // zero of observations
+	said       map[string]Suggestion // of looks, by the last part of the key
 	remarks    []Remark
 	// formatNote says which other time_format fits.
 	formatNote string
@@ -120,7 +117,7 @@ func (d *draft) remark(doubt bool, setting, format string, args ...any) {
 
 // guess guesses what the columns are.
 func (t *table) guess() *draft {
-	d := &draft{table: t, family: "normal", layout: config.Long}
+	d := &draft{table: t, family: "normal", layout: config.Long, said: map[string]Suggestion{}}
 	if d.exported() {
 		return d
 	}
@@ -132,7 +129,7 @@ func (t *table) guess() *draft {
 	}
 	if keys == nil {
 		if c := t.best(forKey, 1, func(c *column) bool {
-			return c.forms().distinct == 1 && c != at && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*c.records
+			return c.forms().distinct == 1 && c != at && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
 		}); c != nil {
 			d.key = []string{c.name} // of a file per device
 		}
@@ -213,8 +210,8 @@ func (d *draft) timed(at *column, keys []*column) {
 		}
 		either := d.settleStamp(at, keys)
 		if d.timeFormat = at.stamp().format; either != "" {
-			d.formatNote = "or " + yamlText(either) + ", which fits the times as well"
-			d.remark(true, "time_format: "+yamlText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
+			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
+			d.remark(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
 		} else if d.timeFormat != "" {
 			d.formatNote = "the times have this form"
 		}
@@ -230,7 +227,7 @@ func (d *draft) measures(columns ...*column) {
 	for _, c := range columns {
 		seen := map[string]bool{}
 		for _, s := range c.texts {
-			if !absent(s) && !seen[s] {
+			if !observe.Absent(s) && !seen[s] {
 				seen[s] = true
 				different = append(different, s)
 			}
@@ -238,7 +235,7 @@ func (d *draft) measures(columns ...*column) {
 	}
 	n := observe.NumbersOf(different)
 	if len(n.Units) > 1 {
-		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), some(n.Units, 4))
+		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), message.Some(n.Units, 4))
 		n.Units = nil
 	}
 	if n.Either != "" {
@@ -254,7 +251,7 @@ func (d *draft) measures(columns ...*column) {
 func (d *draft) textOf() string {
 	for _, c := range d.columns {
 		if n := c.forms().numbers; len(n.Units) > 0 {
-			return fmt.Sprintf("; column %s has the units %s", message.Quote(c.name), some(n.Units, 4))
+			return fmt.Sprintf("; column %s has the units %s", message.Quote(c.name), message.Some(n.Units, 4))
 		}
 	}
 	return ""
@@ -263,7 +260,7 @@ func (d *draft) textOf() string {
 // example is a text of a column.
 func example(c *column) string {
 	for _, s := range c.texts {
-		if !absent(s) {
+		if !observe.Absent(s) {
 			return message.Quote(s)
 		}
 	}
@@ -301,33 +298,20 @@ func (t *table) series(at *column, number func(*column) bool) (values []*column,
 	return values, all
 }
 
-// settle takes over what a look found of how records are to be read. It reports whether
-// that is something new.
+// taken are the suggestions of a look that a draft takes over.
+var taken = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
+
+// settle takes over what a look found. It reports whether that is something new.
 func (d *draft) settle(l *Look) (changed bool) {
-	was := *d
 	for _, s := range l.Suggestions {
-		switch name := s.Key[strings.LastIndex(s.Key, ".")+1:]; name {
-		case "missing":
-			if err := yaml.Unmarshal([]byte(s.Value), &d.missing); err != nil {
-				panic("inspect: " + err.Error())
+		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(taken, name) && d.said[name] != s {
+			d.said[name], changed = s, true
+			if name == "family" {
+				d.family = s.Value
 			}
-		case "lateness":
-			d.lateness = s
-		case "wait":
-			d.aggregate.wait = s.Value
-		case "family":
-			d.family = s.Value
-		case "scale":
-			d.scale = s
-		case "warm_up":
-			d.warmUp = s
-		case "detect":
-			d.detect = s
-		case "bank":
-			d.bank = s
 		}
 	}
-	return !reflect.DeepEqual(was, *d)
+	return changed
 }
 
 // yaml writes the config, with comments if there is a look.
@@ -338,6 +322,11 @@ func (d *draft) yaml(l *Look) []byte {
 			text = fmt.Sprintf("%-38s # %s", text, comment)
 		}
 		b.WriteString(text + "\n")
+	}
+	say := func(indent, name, why string) {
+		if s, told := d.said[name]; told {
+			line(indent+name+": "+s.Value, why+s.Why)
+		}
 	}
 	if l != nil {
 		of := fmt.Sprintf("Of %s of %s.", l.read(), filepath.Base(d.path))
@@ -354,33 +343,32 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
 	}
-	if d.warmUp.Value != "" && d.family != "bernoulli" {
-		line("  warm_up: "+d.warmUp.Value, d.warmUp.Why)
+	if d.family != "bernoulli" {
+		say("  ", "warm_up", "")
 	}
-	if d.scale.Value != "" {
-		line("  scale: "+d.scale.Value, d.scale.Why)
-	}
+	say("  ", "scale", "")
 	if l != nil && usual.Seasonal(d.family) == nil {
 		if season, note := l.rhythm(); season != "" {
 			line("  # season: "+season, note)
 		}
 	}
-	if d.detect.Value == "" {
+	if _, told := d.said["detect"]; !told {
 		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
-	} else {
-		line("detect: "+d.detect.Value, "tells outliers from changes; "+d.detect.Why)
 	}
-	if d.bank.Value != "" {
-		line("bank: "+d.bank.Value, d.bank.Why)
-	}
+	say("", "detect", "tells outliers from changes; ")
+	say("", "bank", "")
 	switch {
 	case d.query == "" && d.times == nil && d.layout != config.Series:
 		line("order: arrival", "no column of times was found")
-	case d.lateness.Value != "":
-		line("lateness: "+d.lateness.Value, d.lateness.Why)
+	default:
+		say("", "lateness", "")
 	}
 	if a := d.aggregate; a.every != "" {
-		line("aggregate: "+a.String(), a.why)
+		more := ""
+		if s, told := d.said["wait"]; told {
+			more = ", wait: " + s.Value
+		}
+		line("aggregate: {every: "+a.every+", value: "+a.value+more+"}", a.why)
 	}
 	if d.query != "" {
 		d.asks(l, line)
@@ -399,12 +387,12 @@ func (d *draft) asks(l *Look, line func(text, comment string)) {
 	line("state: hafvf.states", "a run goes on where the one before has stopped")
 	line("source:", "")
 	line("  prometheus:", "")
-	line("    url: "+yamlText(d.path), "")
+	line("    url: "+config.YAMLText(d.path), "")
 	comment := found(l)
 	if l != nil && len(l.Counters) > 0 {
 		comment = "the values rise as those of a counter: ask for its rate(…[5m])"
 	}
-	line("    query: "+yamlText(d.query), comment)
+	line("    query: "+config.YAMLText(d.query), comment)
 	line("    start: -14d", "learns the past first; step: 1m")
 }
 
@@ -413,26 +401,26 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	line("source:", "")
 	line("  "+d.table.format.Name+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
-	at("path", yamlText(d.path), "")
+	at("path", config.YAMLText(d.path), "")
 	if d.Delimiter != "" && d.Delimiter != "," {
-		at("delimiter", yamlText(d.Delimiter), "")
+		at("delimiter", config.YAMLText(d.Delimiter), "")
 	}
 	if d.Skip > 0 {
 		at("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
 	if d.Comment != "" {
-		at("comment", yamlText(d.Comment), "lines that begin so are passed over")
+		at("comment", config.YAMLText(d.Comment), "lines that begin so are passed over")
 	}
 	settings(d.numbers, func(key, value string) { at(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
 		at("layout", config.Wide, found(l)+"; long: one value in a row")
 		if len(d.key) > 0 {
-			at("key", yamlNames(d.key), "")
+			at("key", config.YAMLNames(d.key), "")
 		}
 	case d.layout == config.Series:
 		at("layout", config.Series, "lists of times and values in each line")
-		at("key", yamlNames(d.key), found(l))
+		at("key", config.YAMLNames(d.key), found(l))
 	case len(d.key) == 0:
 		at("key", "none", "one series; or the name of the column that tells series apart")
 	default:
@@ -440,27 +428,27 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 		if n := d.keyless(); n > 0 {
 			comment += "; " + message.Count(n, "record has none", "records have none")
 		}
-		at("key", yamlNames(d.key), comment)
+		at("key", config.YAMLNames(d.key), comment)
 	}
 	span := ""
 	if l != nil && l.Timed > 0 {
 		span = fmt.Sprintf("%s to %s", l.First.Format("2006-01-02 15:04"), l.Last.Format("2006-01-02 15:04"))
 	}
 	if d.times != nil || d.layout != config.Series { // else times stand beside the values
-		at("time", yamlNames(d.times), span)
+		at("time", config.YAMLNames(d.times), span)
 	}
 	if d.timeFormat != "" {
-		at("time_format", yamlText(d.timeFormat), d.formatNote)
+		at("time_format", config.YAMLText(d.timeFormat), d.formatNote)
 	}
 	others := ""
 	if len(d.others) > 0 {
-		others = "or " + some(d.others, 8)
+		others = "or " + message.Some(d.others, 8)
 	}
 	if d.values != nil {
-		at("values", yamlList(d.values), others)
+		at("values", config.YAMLList(d.values), others)
 	}
-	if d.missing != nil {
-		at("missing", yamlList(d.missing), "")
+	if s, told := d.said["missing"]; told {
+		at("missing", s.Value, "")
 	}
 }
 
@@ -486,9 +474,9 @@ func found(l *Look) string {
 	case l == nil:
 		return ""
 	case len(l.Keys) == 1:
-		return "1 key so far: " + some(l.Keys, 1)
+		return "1 key so far: " + message.Some(l.Keys, 1)
 	}
-	return fmt.Sprintf("%d keys so far: %s", len(l.Keys), some(l.Keys, 4))
+	return fmt.Sprintf("%d keys so far: %s", len(l.Keys), message.Some(l.Keys, 4))
 }
 
 var familyComments = map[string]string{
@@ -496,31 +484,4 @@ var familyComments = map[string]string{
 	"poisson":   "counts; normal for other numbers",
 	"bernoulli": "0 or 1",
 	"binomial":  "how many, and of how many",
-}
-
-// yamlText writes a text as a scalar that stands anywhere in YAML.
-func yamlText(s string) string {
-	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
-	if err != nil {
-		panic("inspect: " + err.Error())
-	}
-	b = bytes.TrimSpace(b)
-	return string(b[1 : len(b)-1])
-}
-
-// yamlNames writes a name, or a list of several; "" of none.
-func yamlNames(names []string) string {
-	if len(names) < 2 {
-		return cmp.Or(yamlText(strings.Join(names, "")), `""`)
-	}
-	return yamlList(names)
-}
-
-// yamlList writes texts as a list in one line.
-func yamlList(texts []string) string {
-	var all []string
-	for _, s := range texts {
-		all = append(all, yamlText(s))
-	}
-	return "[" + strings.Join(all, ", ") + "]"
 }

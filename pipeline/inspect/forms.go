@@ -2,22 +2,21 @@ package inspect
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"hafvf/internal/times"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 )
 
 // A column is one of a table, or a field of JSON objects. It holds a text of every record, "" of
 // those that do not have it: the texts of columns stand beside each other.
 type column struct {
-	name    string
-	parts   []string // the names of a date and a time of day that stand apart; else nil
-	texts   []string
-	nested  int // lists and so on
-	records int // all there are
+	name   string
+	parts  []string // the names of a date and a time of day that stand apart; else nil
+	texts  []string
+	nested int // lists and so on
 
 	read *forms // what the texts are, found once
 }
@@ -49,7 +48,7 @@ func (c *column) forms() *forms {
 		if s == "" {
 			f.empty++
 		}
-		if f.codes[i] = none; absent(s) {
+		if f.codes[i] = none; observe.Absent(s) {
 			continue
 		}
 		code, known := seen[s]
@@ -88,13 +87,6 @@ const (
 	most    = .5  // of a form that is read without a setting
 	fitting = .95 // of one that takes a setting
 )
-
-func absent(s string) bool {
-	return observe.Missing(s) || slices.Contains(missingWords, strings.ToLower(s))
-}
-
-// missingWords are texts that stand for a missing value in most places.
-var missingWords = []string{"na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".", "missing", "unavailable", "unknown"}
 
 // numeric reports whether the texts are numbers, however they are written.
 func (c *column) numeric() bool { return c.nested == 0 && c.forms().numbers.Share >= most }
@@ -142,7 +134,7 @@ func stampsOf(texts, different []string) (all []stamp) {
 		if fits := f.Fits; fits(different[0]) && share(different, fits) >= fitting || !fits(different[0]) && len(different) > 20 && share(different[:20], fits) > most && share(different, fits) >= fitting {
 			add(f.Format, func(s string) (time.Time, bool) {
 				t, err := f.Parse(s)
-				return t, err == nil && !absent(s) && f.Fits(s)
+				return t, err == nil && !observe.Absent(s) && f.Fits(s)
 			})
 		}
 	}
@@ -163,7 +155,7 @@ func (c *column) values() []float64 {
 	all := make([]float64, len(c.texts))
 	for i, s := range c.texts {
 		all[i] = math.NaN()
-		if absent(s) {
+		if observe.Absent(s) {
 			continue
 		}
 		if number, _, ok := observe.Unit(s); ok {
@@ -179,15 +171,15 @@ func (c *column) values() []float64 {
 // settings says what a config must say of the numbers.
 func settings(n observe.Numbers, add func(key, value string)) {
 	if n.Decimal != 0 {
-		add("decimal", yamlText(string(n.Decimal)))
+		add("decimal", config.YAMLText(string(n.Decimal)))
 	}
 	if n.Thousands != 0 {
-		add("thousands", yamlText(string(n.Thousands)))
+		add("thousands", config.YAMLText(string(n.Thousands)))
 	}
 	if len(n.Units) == 1 {
-		add("unit", yamlText(n.Units[0]))
+		add("unit", config.YAMLText(n.Units[0]))
 	}
 	if n.Words != nil {
-		add("values_as", yamlList(n.Words))
+		add("values_as", config.YAMLList(n.Words))
 	}
 }

@@ -153,11 +153,7 @@ func (s *sample) finish(c *config.Config, format string) {
 	tied := 0
 	for _, key := range l.Keys {
 		v := s.keys[key]
-		var rise climb
-		for _, x := range v.numbers {
-			rise.add(x)
-		}
-		if rise.rises() {
+		if _, rises := climbs(v.numbers); rises {
 			l.Counters = append(l.Counters, key)
 		}
 		if v.n == 1 && len(l.Keys) > 1 {
@@ -415,7 +411,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 				continue
 			}
 		}
-		if unit == "" && (n > 1 || slices.Contains(missingWords, strings.ToLower(w))) {
+		if unit == "" && (n > 1 || observe.Absent(w)) {
 			words = append(words, w)
 		}
 	}
@@ -423,11 +419,11 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		settings(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
 	if len(form.Units) > 1 {
-		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
+		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + message.Some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
-		add(source+"missing", yamlList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
+		add(source+"missing", config.YAMLList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
 	}
 	odd := s.badTime
 	if len(odd) == 0 {
@@ -436,9 +432,9 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if formats := times.FormatsOf(odd); len(formats) > 0 {
 		why := "the times have this form"
 		if len(formats) > 1 {
-			why = "or " + yamlText(formats[1]) + ", which fits the times as well"
+			why = "or " + config.YAMLText(formats[1]) + ", which fits the times as well"
 		}
-		add(source+"time_format", yamlText(formats[0]), why)
+		add(source+"time_format", config.YAMLText(formats[0]), why)
 	}
 	if l.Parsed == 0 {
 		return all
@@ -585,10 +581,10 @@ func (l *Look) String() string {
 		line("data", "%s, %s", l.Path, l.read())
 	}
 	if len(l.Columns) > 0 {
-		line("columns", "%s", some(l.Columns, 20))
+		line("columns", "%s", message.Some(l.Columns, 20))
 	}
 	if l.Parsed > 0 {
-		line("keys", "%d: %s", len(l.Keys), some(l.Keys, 8))
+		line("keys", "%d: %s", len(l.Keys), message.Some(l.Keys, 8))
 	}
 	switch {
 	case l.Timed > 0:
@@ -604,9 +600,9 @@ func (l *Look) String() string {
 		line("far", "%s far beyond the others, the first at %s", message.Count(l.Far, "time lies", "times lie"), l.FirstFar)
 	}
 	if l.Records > 0 {
-		text := fmt.Sprintf("%s of the records parse", percent(l.Parsed, l.Records))
+		text := fmt.Sprintf("%s of the records parse", message.Percent(l.Parsed, l.Records))
 		if n := l.Components - l.Missing; n > 0 {
-			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", percent(l.Missing, l.Components), l.Min, l.Max, percent(l.Zero, n), percent(l.Negative, n))
+			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", message.Percent(l.Missing, l.Components), l.Min, l.Max, message.Percent(l.Zero, n), message.Percent(l.Negative, n))
 		}
 		line("values", "%s", text)
 	}
@@ -615,7 +611,7 @@ func (l *Look) String() string {
 		if l.Queried {
 			how = "ask for its rate(…[5m])"
 		}
-		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, some(l.Counters, 4))
+		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, message.Some(l.Counters, 4))
 	}
 	for _, r := range l.Remarks {
 		line("remark", "%s", r)
@@ -639,33 +635,4 @@ func (l *Look) read() string {
 		return fmt.Sprintf("%d records of %d places", l.Records, l.Places)
 	}
 	return fmt.Sprintf("the first %d records", l.Records)
-}
-
-// percent is n of all, rounded so that only none is 0 % and only all is 100 %.
-func percent(n, all int) string {
-	if all == 0 {
-		return "0 %"
-	}
-	p := 100 * float64(n) / float64(all)
-	switch {
-	case n > 0 && p < .1:
-		return "< 0.1 %"
-	case n < all && p > 99.9:
-		return "> 99.9 %"
-	case p == math.Trunc(p):
-		return fmt.Sprintf("%g %%", p)
-	}
-	return fmt.Sprintf("%.1f %%", p)
-}
-
-// some lists the first names.
-func some(names []string, most int) string {
-	var all []string
-	for _, n := range names[:min(len(names), most)] {
-		all = append(all, message.Printable(n))
-	}
-	if len(names) > most {
-		all = append(all, "…")
-	}
-	return strings.Join(all, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/message"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -79,7 +80,7 @@ rejected 5 × the text "NA" where a number is due
          in.csv:2: k0,2026-01-02T03:04:05Z,NA
 suggest  source.csv.missing: [NA]  # if these texts stand for missing values
 suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
-`, path, percent(zero, 85), percent(negative, 85))
+`, path, message.Percent(zero, 85), message.Percent(negative, 85))
 	expect.Same(t, want, l.String())
 }
 
@@ -137,11 +138,5 @@ func TestLookSuggestsScale(t *testing.T) {
 		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s", name, text)
 		}
-	}
-}
-
-func TestPercent(t *testing.T) {
-	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
-		expect.Same(t, want, percent(of[0], of[1]))
 	}
 }

@@ -40,10 +40,10 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		doubt := 10*lost > l.Records
 		if n := l.Records - l.Parsed; n > 0 && doubt {
 			r := l.Rejections[0]
-			add(true, "", "%s of the records are rejected, such as %s: %s", percent(n, l.Records), r.Place, r.Reason)
+			add(true, "", "%s of the records are rejected, such as %s: %s", message.Percent(n, l.Records), r.Place, r.Reason)
 		}
 		if l.Late > 0 && s.autumn() == "" && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }) {
-			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", percent(l.Late, l.Records), message.Duration(message.RoundUp(l.Behind)), s.early.place)
+			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(l.Late, l.Records), message.Duration(message.RoundUp(l.Behind)), s.early.place)
 		}
 	}
 	if day := s.autumn(); day != "" {
@@ -53,7 +53,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), s.single())
 	}
 	if c.Aggregate == nil && l.Tied > 0 && (s.autumn() == "" || l.Tied > 4*l.Early) {
-		text := fmt.Sprintf("%s of the records have a time that their key has had", percent(l.Tied, l.Timed))
+		text := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
 		if l.TiedKey != "" {
 			text += ", most of " + message.Quote(l.TiedKey)
 		}
@@ -63,7 +63,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		add(false, "missing", "the value %g comes %s, far from all others: if it stands for a missing one, say missing: [%g]", v, message.Count(n, "time", "times"), v)
 	}
 	if len(l.Counters) > 0 && (c.Aggregate == nil || c.Aggregate.Value != "increase") && len(l.Counters) < len(l.Keys) {
-		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), some(l.Counters, 4))
+		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), message.Some(l.Counters, 4))
 	}
 	for _, pair := range observe.Switches {
 		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
@@ -262,7 +262,7 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 	if l.Timed == 0 || float64(l.Tied) < tiedKeys*float64(l.Timed) || c.Aggregate != nil || fields.Layout != config.Long {
 		return found, false
 	}
-	why := fmt.Sprintf("%s of the records have a time that their key has had", percent(l.Tied, l.Timed))
+	why := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
 	if t, err := readTable(file.Path); err == nil {
 		if at := t.calendar(); at != nil {
 			names := slices.Clone(fields.Key)
@@ -272,7 +272,7 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 				}
 			}
 			if len(names) > len(fields.Key) {
-				return Suggestion{"source." + file.Format + ".key", yamlNames(names), why}, true
+				return Suggestion{"source." + file.Format + ".key", config.YAMLNames(names), why}, true
 			}
 		}
 	}

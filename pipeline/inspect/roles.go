@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,8 +100,8 @@ var forTime = []recogniser{
 	given(3, func(c *column) bool { return c.forms().numbers.Share < most }),
 	given(2, func(c *column) bool { return !c.stamp().dates }),
 	given(2, func(c *column) bool { return c.parts != nil }),
-	given(-6, func(c *column) bool { return c.forms().distinct == 1 && c.records > 1 }),
-	given(-4, func(c *column) bool { return 2*c.forms().present < c.records }),
+	given(-6, func(c *column) bool { return c.forms().distinct == 1 && len(c.texts) > 1 }),
+	given(-4, func(c *column) bool { return 2*c.forms().present < len(c.texts) }),
 }
 
 // forValue are those of the column of values.
@@ -173,7 +174,7 @@ func (t *table) join() {
 			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= most && rank(date.name, timeNames) == unusual {
 				continue
 			}
-			both := &column{name: date.name, parts: []string{date.name, clock.name}, records: date.records, texts: make([]string, len(date.texts))}
+			both := &column{name: date.name, parts: []string{date.name, clock.name}, texts: make([]string, len(date.texts))}
 			for i, s := range date.texts {
 				if s != "" && clock.texts[i] != "" {
 					both.texts[i] = s + " " + clock.texts[i]
@@ -287,7 +288,7 @@ func (t *table) label(c, at *column) bool {
 	switch {
 	case c == at || c.parts != nil || c.nested > 0 || f.distinct < 2 || f.longest > longLabel:
 		return false
-	case 10*f.present < 9*c.records || 10*f.distinct > 9*f.present:
+	case 10*f.present < 9*len(c.texts) || 10*f.distinct > 9*f.present:
 		return false
 	case f.clock || c.timed() && (f.numbers.Share < most || rank(c.name, keyNames) == unusual):
 		return false
@@ -300,7 +301,7 @@ func (t *table) label(c, at *column) bool {
 // key returns the columns that tell the series apart: those under which no time repeats and the
 // steps of a key are the steadiest, and else those that are called as keys are.
 func (t *table) key(at *column) (key []*column) {
-	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(c.records, 3) }
+	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(len(c.texts), 3) }
 	usual := func(c *column) bool {
 		return rank(c.name, keyNames) < unusual && rank(c.name, labelNames) >= len(labelNames) && rank(c.name, valueNames) >= len(valueNames)
 	}
@@ -329,10 +330,8 @@ func (t *table) key(at *column) (key []*column) {
 		}
 		with := t.fit(at, []*column{c})
 		gain := plain.repeats - with.repeats + with.steady - plain.steady
-		named := usual(c) && (!c.numeric() || repeats(c))
 		switch {
-		case named:
-			gain = max(gain, -.1)
+		case usual(c) && (!c.numeric() || repeats(c)):
 		case c.numeric() && !(t.explains(plain, with) || with.steady > plain.steady+.2):
 			continue
 		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // it would break a clock
@@ -426,18 +425,7 @@ func backwards(at []int64) float64 {
 }
 
 // An interval is how a draft aggregates events.
-type interval struct {
-	every, value, why string
-	wait              string // "" of none
-}
-
-func (i interval) String() string {
-	more := ""
-	if i.wait != "" {
-		more = ", wait: " + i.wait
-	}
-	return "{every: " + i.every + ", value: " + i.value + more + "}"
-}
+type interval struct{ every, value, why string }
 
 // irregular reports whether sorted steps are as those of events that come at random: the longest
 // tenth of a Poisson process is above 22 times the shortest. A clock with jitter stays below.
@@ -467,47 +455,40 @@ func roundInterval(steps []int64, events int64) string {
 // rises reports whether the numbers of a column rise, and hardly ever fall: as those of a counter under
 // the key, or as numbers of the records do in the order of the file.
 func (t *table) rises(c *column, key []*column) (counter, numbered bool) {
-	var file climb
 	groups, n := t.groups(key)
-	keys := make([]climb, n)
-	for i, x := range c.values() {
-		if x == x {
-			keys[groups[i]].add(x)
-			file.add(x)
-		}
+	keys := make([][]float64, n)
+	all := c.values()
+	for i, x := range all {
+		keys[groups[i]] = append(keys[groups[i]], x)
 	}
 	rising, of := 0, 0
-	for i := range keys {
-		if keys[i].moves() {
-			of++
-			if keys[i].rises() {
+	for _, x := range keys {
+		if moves, rises := climbs(x); moves {
+			if of++; rises {
 				rising++
 			}
 		}
 	}
-	return of > 0 && 2*rising > of, file.rises()
+	_, numbered = climbs(all)
+	return of > 0 && 2*rising > of, numbered
 }
 
-// A climb counts how the numbers of a series follow each other.
-type climb struct {
-	ups, falls, n int
-	last          float64
-}
-
-func (c *climb) add(x float64) {
-	if c.n++; c.n > 1 && x > c.last {
-		c.ups++
-	} else if c.n > 1 && x < c.last {
-		c.falls++
+// climbs reports whether the numbers of a series take enough steps to tell a counter from chance, and
+// whether they are as those of one, which at times begins anew.
+func climbs(x []float64) (moves, rises bool) {
+	ups, falls, last := 0, 0, math.NaN()
+	for _, v := range x {
+		if v > last {
+			ups++
+		} else if v < last {
+			falls++
+		}
+		if v == v {
+			last = v
+		}
 	}
-	c.last = x
+	return ups+falls >= 10, ups+falls >= 10 && 20*falls <= ups
 }
-
-// moves reports whether there are enough steps to tell a counter from chance.
-func (c *climb) moves() bool { return c.ups+c.falls >= 10 }
-
-// rises reports whether the numbers are as those of a counter, which at times begins anew.
-func (c *climb) rises() bool { return c.moves() && 20*c.falls <= c.ups }
 
 // Names of the two columns of a share.
 var (

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"hafvf/connectors"
-	"hafvf/internal/times"
+	"hafvf/internal/message"
 	"hafvf/pipeline/observe"
 )
 
@@ -42,7 +42,7 @@ func readTable(path string) (*table, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.Preamble = connectors.PreambleOf(head, dataCell, absent)
+		t.Preamble = connectors.PreambleOf(head, observe.IsData, observe.Absent)
 		src.Delimiter, src.Skip, src.Comment = t.Delimiter, t.Skip, t.Comment
 	}
 	found, err := connectors.Sample(src, lookRecords)
@@ -50,7 +50,7 @@ func readTable(path string) (*table, error) {
 		return nil, err
 	}
 	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { _, err := new(observe.Parser).Number(s); return err != nil }) {
-		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, some(found.Columns, 8))
+		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
 	}
 	for piece, records := range found.Records {
 		t.records += len(records)
@@ -59,7 +59,7 @@ func readTable(path string) (*table, error) {
 		}
 	}
 	for _, name := range found.Columns {
-		t.columns = append(t.columns, &column{name: name, records: t.records})
+		t.columns = append(t.columns, &column{name: name, texts: make([]string, t.records)})
 	}
 	n := 0
 	for _, records := range found.Records {
@@ -68,30 +68,14 @@ func readTable(path string) (*table, error) {
 				t.addObject(n, r.Raw)
 			}
 			for i, text := range r.Fields {
-				t.columns[i].put(n, strings.TrimSpace(text))
+				t.columns[i].texts[n] = strings.TrimSpace(text)
 			}
 			n++
 		}
 	}
-	for _, c := range t.columns {
-		c.fill(t.records)
-	}
 	// Columns without a name cannot be read.
 	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })
 	return t, nil
-}
-
-// put makes s the text of a record. Records come in their order; the last text of one counts.
-func (c *column) put(record int, s string) {
-	c.fill(record)
-	c.texts = append(c.texts[:record], s)
-}
-
-// fill adds the texts of the records before the n-th that do not have the column.
-func (c *column) fill(n int) {
-	for len(c.texts) < n {
-		c.texts = append(c.texts, "")
-	}
 }
 
 // String lists the columns.
@@ -100,7 +84,7 @@ func (t *table) String() string {
 	for _, c := range t.columns {
 		names = append(names, c.name)
 	}
-	return cmp.Or(some(names, 20), "none")
+	return cmp.Or(message.Some(names, 20), "none")
 }
 
 // named returns the column of a name, nil if there is none.
@@ -122,26 +106,12 @@ func (t *table) addObject(record int, line []byte) {
 				return // records that have nothing in common
 			}
 			t.index[path] = i
-			t.columns = append(t.columns, &column{name: path, records: t.records})
+			t.columns = append(t.columns, &column{name: path, texts: make([]string, t.records)})
 		}
 		if c := t.columns[i]; scalar {
-			c.put(record, text)
+			c.texts[record] = text
 		} else {
 			c.nested++
 		}
 	})
-}
-
-// dataCell reports whether a text is as those below a header: a number or a time.
-func dataCell(s string) bool {
-	if !strings.ContainsAny(s, "0123456789") {
-		return false
-	}
-	if observe.NumbersOf([]string{s}).Share == 1 || times.IsClock(s) {
-		return true
-	}
-	if _, err := times.Parse(s); err == nil {
-		return true
-	}
-	return slices.ContainsFunc(times.Forms, func(f times.Form) bool { return f.Fits(s) })
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
 
@@ -125,4 +126,26 @@ func shareOf(texts []string, f func(string) bool) float64 {
 		}
 	}
 	return float64(n) / float64(max(len(texts), 1))
+}
+
+// Absent reports whether a text stands for a missing value in most places.
+func Absent(s string) bool {
+	return Missing(s) || slices.Contains(absentWords, strings.ToLower(s))
+}
+
+// absentWords are texts that stand for a missing value in most places.
+var absentWords = []string{"na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".", "missing", "unavailable", "unknown"}
+
+// IsData reports whether a text is as those below a header: a number or a time.
+func IsData(s string) bool {
+	if !strings.ContainsAny(s, "0123456789") {
+		return false
+	}
+	if NumbersOf([]string{s}).Share == 1 || times.IsClock(s) {
+		return true
+	}
+	if _, err := times.Parse(s); err == nil {
+		return true
+	}
+	return slices.ContainsFunc(times.Forms, func(f times.Form) bool { return f.Fits(s) })
 }
