@@ -38,7 +38,7 @@ func Draft(path string) (Drafted, error) {
 	}
 	d := t.guess()
 	if d.values == nil && d.aggregate.every == "" {
-		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s%s", path, t, d.textOf())
+		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
 	return d.settled()
 }
@@ -86,9 +86,6 @@ func (d *draft) settled() (Drafted, error) {
 	if i := slices.IndexFunc(missing, func(s string) bool { return !observe.Absent(s) && !observe.IsSwitch(s) }); i >= 0 {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
-	if d.query == "" && d.times == nil && d.layout != config.Series && !slices.ContainsFunc(d.remarks, func(r Remark) bool { return r.Doubt }) {
-		d.remarks = append(d.remarks, Remark{Text: "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost"})
-	}
 	return Drafted{d.yaml(look), d.remarks}, nil
 }
 
@@ -134,10 +131,14 @@ func (t *table) guess() *draft {
 			d.key = []string{c.name} // of a file per device
 		}
 	}
+	for _, c := range t.columns {
+		if runs := t.runs(c); keys == nil && t.label(c, at) && !c.numeric() && runs <= 3*c.forms().distinct {
+			d.remark(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
+		}
+	}
 	number := func(c *column) bool {
 		return c != at && c.parts == nil && !slices.Contains(d.key, c.name) && !(at != nil && slices.Contains(at.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.Words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
-	counter := func(c *column) bool { rises, _ := t.rises(c, keys); return rises }
 	measured := func(c *column) bool {
 		rises, numbered := t.rises(c, keys)
 		return number(c) && !c.identifies() && !rises && !numbered
@@ -148,7 +149,7 @@ func (t *table) guess() *draft {
 	}
 	x := t.best(forValue, -3, measured)
 	if x == nil && at != nil && !irregular(steps) {
-		if x = t.best(forValue, -9, func(c *column) bool { return number(c) && !c.identifies() && counter(c) }); x != nil {
+		if x = t.best(forValue, -9, func(c *column) bool { rises, _ := t.rises(c, keys); return rises && number(c) && !c.identifies() }); x != nil {
 			d.aggregate = interval{every: roundInterval(steps, 1), value: "increase", why: "the values rise and do not fall, as those of a counter"}
 		}
 	}
@@ -216,7 +217,11 @@ func (d *draft) timed(at *column, keys []*column) {
 			d.formatNote = "the times have this form"
 		}
 	}
-	for _, c := range d.lostTimes(at) {
+	lost := d.lostTimes(at)
+	if at == nil && lost == nil {
+		d.remark(false, "", "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost")
+	}
+	for _, c := range lost {
 		d.remark(at == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
 	}
 }
@@ -225,13 +230,7 @@ func (d *draft) timed(at *column, keys []*column) {
 func (d *draft) measures(columns ...*column) {
 	var different []string
 	for _, c := range columns {
-		seen := map[string]bool{}
-		for _, s := range c.texts {
-			if !observe.Absent(s) && !seen[s] {
-				seen[s] = true
-				different = append(different, s)
-			}
-		}
+		different = append(different, c.forms().different...)
 	}
 	n := observe.NumbersOf(different)
 	if len(n.Units) > 1 {
@@ -247,25 +246,8 @@ func (d *draft) measures(columns ...*column) {
 	d.numbers = n
 }
 
-// textOf names the columns of texts that hold numbers after all.
-func (d *draft) textOf() string {
-	for _, c := range d.columns {
-		if n := c.forms().numbers; len(n.Units) > 0 {
-			return fmt.Sprintf("; column %s has the units %s", message.Quote(c.name), message.Some(n.Units, 4))
-		}
-	}
-	return ""
-}
-
 // example is a text of a column.
-func example(c *column) string {
-	for _, s := range c.texts {
-		if !observe.Absent(s) {
-			return message.Quote(s)
-		}
-	}
-	return message.Quote("")
-}
+func example(c *column) string { return message.Quote(c.forms().different[0]) }
 
 // exported takes the lines that a database of metrics exports, if they are such: labels, and a list
 // of values.
@@ -300,6 +282,17 @@ func (t *table) series(at *column, number func(*column) bool) (values []*column,
 
 // taken are the suggestions of a look that a draft takes over.
 var taken = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
+
+// runs is how often the text of a column changes from a record to the next.
+func (t *table) runs(c *column) (n int) {
+	codes := c.forms().codes
+	for i := 1; i < len(codes); i++ {
+		if codes[i] != codes[i-1] {
+			n++
+		}
+	}
+	return n
+}
 
 // settle takes over what a look found. It reports whether that is something new.
 func (d *draft) settle(l *Look) (changed bool) {

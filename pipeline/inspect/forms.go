@@ -23,14 +23,15 @@ type column struct {
 
 // forms is what the texts of a column are.
 type forms struct {
-	codes    []int32 // which of the different texts a record has; none if it is missing
-	distinct int
-	present  int // texts that are not missing
-	longest  int // bytes
-	empty    int // texts that are empty
-	stamps   []stamp
-	clock    bool // a time of day
-	numbers  observe.Numbers
+	different []string
+	codes     []int32 // which of the different texts a record has; none if it is missing
+	distinct  int     // how many there are
+	present   int     // texts that are not missing
+	longest   int     // bytes
+	empty     int     // texts that are empty
+	stamps    []stamp
+	clock     bool // a time of day
+	numbers   observe.Numbers
 }
 
 const none = -1
@@ -43,7 +44,6 @@ func (c *column) forms() *forms {
 	f := &forms{codes: make([]int32, len(c.texts))}
 	c.read = f
 	seen := map[string]int32{}
-	var present, different []string
 	for i, s := range c.texts {
 		if s == "" {
 			f.empty++
@@ -55,19 +55,19 @@ func (c *column) forms() *forms {
 		if !known {
 			code = int32(len(seen))
 			seen[s] = code
-			different = append(different, s)
+			f.different = append(f.different, s)
 		}
 		f.codes[i] = code
 		f.longest = max(f.longest, len(s))
-		present = append(present, s)
+		f.present++
 	}
-	f.distinct, f.present = len(seen), len(present)
+	f.distinct = len(seen)
 	if c.nested > 0 || f.present == 0 {
 		return f
 	}
-	f.numbers = observe.NumbersOf(different)
-	f.clock = share(different, times.IsClock) >= fitting
-	f.stamps = stampsOf(c.texts, different)
+	f.numbers = observe.NumbersOf(f.different)
+	f.clock = share(f.different, times.IsClock) >= fitting
+	f.stamps = stampsOf(c.texts, f.different)
 	return f
 }
 
