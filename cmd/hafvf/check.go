@@ -24,9 +24,9 @@ func checkCommand() *cobra.Command {
 		Short: "List the mistakes of a config, or its steps",
 		Long: `Check reads a config and gives, for each mistake, the line, the key, the reason and
 the nearest known key. If the config has no mistake, check lists the steps of the
-pipeline. Then it looks at the first thousand records of the source's files: columns,
-keys, times, values, records that do not parse, and further keys of a config that may
-help. Of a query to Prometheus it looks at the last points. Check does not look at topics
+pipeline. Then it looks at some ten thousand records of the source's files, at places
+all over them: columns, keys, times, values, records that do not parse, what is odd, and
+further keys of a config that may help. Of a query to Prometheus it looks at the last points. Check does not look at topics
 and standard input.
 
 With --states it lists what a run with --migrate would keep of states that were

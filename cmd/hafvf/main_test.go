@@ -27,6 +27,7 @@ const (
 func TestExitCodes(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":          goodCSV,
+		"fine.csv":        strings.Replace(goodCSV, "oops", "1.25", 1),
 		"estimates.jsonl": `{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}` + "\n",
 		"empty.jsonl":     "",
 		"ok.yaml":         goodYAML,
@@ -45,7 +46,8 @@ func TestExitCodes(t *testing.T) {
 		{"check without its data", "check ok.yaml --set source.csv.path=no.csv", 0, ""},
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
 		{"check without a look", "check ok.yaml --set source.csv.values=[y] --no-data", 0, ""},
-		{"init", "init in.csv", 0, ""},
+		{"init", "init fine.csv", 0, ""},
+		{"init of what is rejected", "init in.csv", 1, "33.3 % of the records are rejected, such as in.csv:3"},
 		{"init of nothing", "init no.csv", 1, "no.csv"},
 		{"init over a file", "init in.csv -o ok.yaml", 2, "ok.yaml exists already"},
 		{"mostly rejected", "run ok.yaml --set source.csv.decimal=','", 1, `2 of 3 records were rejected, more than half, most of them because of this: the text "1.5" where a number is due`},
