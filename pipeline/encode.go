@@ -179,8 +179,7 @@ func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
 // wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
 // that it names, has to match the pattern of keys.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
-	over := e.Page && (e.State == incidents.Closed || e.State == incidents.Merged)
-	if r.Pages && !e.Pages && !over {
+	if r.Pages && !e.Page {
 		return false
 	}
 	return r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })

@@ -144,15 +144,15 @@ func TestPages(t *testing.T) {
 		event         incidents.Event
 		files, people bool
 	}{
-		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Group: "s0/r1"}, true, true},
-		{incidents.Event{State: incidents.Update, Page: true, Group: "s0/r1"}, true, false},
+		{incidents.Event{State: incidents.Opened, Page: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Update, Group: "s0/r1"}, true, false},
 		{incidents.Event{State: incidents.Closed, Page: true, Group: "s0/r1"}, true, true},
 		{incidents.Event{State: incidents.Merged, Page: true, Group: "s0/r1"}, true, true},
 		{incidents.Event{State: incidents.Opened, Group: "s0/r1"}, true, false},
-		{incidents.Event{State: incidents.Update, Page: true, Pages: true, Group: "s0/r1"}, true, true},
+		{incidents.Event{State: incidents.Update, Page: true, Group: "s0/r1"}, true, true},
 		{incidents.Event{State: incidents.Closed, Group: "s0/r1"}, true, false},
-		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Members: []incidents.Member{{Key: "s0/r1:m"}}}, true, true},
-		{incidents.Event{State: incidents.Opened, Page: true, Pages: true, Members: []incidents.Member{{Key: "s0/r2:m"}}}, false, false},
+		{incidents.Event{State: incidents.Opened, Page: true, Members: []incidents.Member{{Key: "s0/r1:m"}}}, true, true},
+		{incidents.Event{State: incidents.Opened, Page: true, Members: []incidents.Member{{Key: "s0/r2:m"}}}, false, false},
 	} {
 		if files.wantsIncident(&c.event) != c.files || people.wantsIncident(&c.event) != c.people {
 			t.Errorf("%+v", c.event)

@@ -28,7 +28,7 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // about 40 for a member of an open incident, which has every key at most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	w := writer{b: append(b, format)}
-	w.text(f.cfg.Separators)
+	w.text(f.cfg.groups())
 	w.b = compact.AppendFlags(w.b, f.started)
 	w.moment(f.at)
 	w.float(f.debt)
@@ -46,10 +46,16 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 		k := f.keys[name]
 		w.after(name, before.name)
 		same := k.step == before.step && k.allowed == before.allowed
-		w.b = compact.AppendFlags(w.b, k.assumed, same)
+		w.b = compact.AppendFlags(w.b, k.assumed, same, len(k.alone) > 0)
 		if !same {
 			w.moment(k.step)
 			w.float(k.allowed)
+		}
+		if len(k.alone) > 0 {
+			w.number(len(k.alone))
+			for _, m := range k.alone {
+				w.moment(m)
+			}
 		}
 		before = k
 	}
@@ -176,7 +182,12 @@ func (w *writer) incidents(open []*incident, recent []*alarm) {
 		w.moment(inc.last)
 		w.moment(inc.window)
 		w.floats(inc.score, inc.threshold, inc.expected)
-		w.b = compact.AppendFlags(w.b, inc.page, inc.weekly)
+		w.b = compact.AppendFlags(w.b, inc.page, inc.weekly, inc.paged > 0)
+		if inc.paged > 0 {
+			w.number(inc.paged)
+			w.moment(inc.pagedAt)
+			w.b = compact.AppendFlags(w.b, inc.wider)
+		}
 		w.number(inc.recurs)
 		w.number(inc.usual)
 		w.number(inc.told)
@@ -200,7 +211,7 @@ func (w *writer) incidents(open []*incident, recent []*alarm) {
 }
 
 // Restore makes a fleet of the bytes of another one. Its Budget and Zone may differ from those
-// before, its Separators must not.
+// before, its Separators and labels must not.
 func Restore(cfg Config, b []byte) (*Fleet, error) {
 	f, err := New(cfg)
 	if err != nil {
@@ -210,8 +221,8 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if v := r.Byte(); v != format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
-	if s := r.Text(); s != f.cfg.Separators && !r.Bad {
-		return nil, fmt.Errorf("incidents: state of keys with separators %q, not %q", s, f.cfg.Separators)
+	if s := r.Text(); s != f.cfg.groups() && !r.Bad {
+		return nil, fmt.Errorf("incidents: state of groups by %q, not %q", s, f.cfg.groups())
 	}
 	r.fleet(f)
 	if r.Bad || len(r.B) > 0 {
@@ -220,11 +231,15 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	return f, nil
 }
 
-// RestoreAny is Restore whatever the Separators of the other fleet are: it takes them over.
+// RestoreAny is Restore whatever the groups of the other fleet are: it takes them over.
 func RestoreAny(b []byte) (*Fleet, error) {
 	r := reader{Reader: compact.Reader{B: b}}
 	r.Byte() // Restore looks at the format
-	return Restore(Config{Separators: r.Text()}, b)
+	cfg := Config{Separators: r.Text()}
+	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
+		cfg = Config{By: strings.Split(labels, ",")}
+	}
+	return Restore(cfg, b)
 }
 
 type reader struct{ compact.Reader }
@@ -365,12 +380,17 @@ func (r *reader) keys(f *Fleet) []*key {
 	before := &key{}
 	for i := range n {
 		k := &key{name: r.after(before.name, i == 0), step: before.step, allowed: before.allowed}
-		assumed, same, unused := r.Flags()
+		assumed, same, alone := r.Flags()
 		k.assumed = assumed
 		if !same {
 			k.step, k.allowed = r.step(), r.allowed()
 		}
-		r.check(k.step > 0 && !unused)
+		if alone {
+			for range r.Count(1) {
+				k.alone = append(k.alone, r.moment())
+			}
+		}
+		r.check(k.step > 0 && len(k.alone) <= restless+5)
 		if r.Bad {
 			return nil
 		}
@@ -412,12 +432,13 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 	for range r.Count(20) {
 		inc := &incident{id: r.Text(), group: r.Text(), opened: r.moment(), last: r.moment(), window: r.span()}
 		inc.score, inc.threshold, inc.expected = r.score(), r.amount(), r.amount()
-		var unused bool
-		inc.page, inc.weekly, unused = r.Flags()
-		inc.paged = inc.page // what becomes a page is told at once
+		var paged bool
+		if inc.page, inc.weekly, paged = r.Flags(); paged {
+			inc.paged, inc.pagedAt, inc.wider = r.number(), r.moment(), r.bool()
+		}
 		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
 		inc.step = r.step()
-		r.check(!unused && inc.window > 0 && inc.window <= longest*moment(longestStep))
+		r.check(inc.window > 0 && inc.window <= longest*moment(longestStep))
 		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
 		most, before := inc.step, ""
 		for i := range r.Count(4 + 3*8) {
@@ -458,7 +479,7 @@ func (r *reader) recent(f *Fleet, keys []*key, explaining []*incident) *alarm {
 
 // AppendBinary appends the encoded event to b. The error is nil.
 func (e *Event) AppendBinary(b []byte) ([]byte, error) {
-	b = compact.AppendFlags(b, e.Page, e.Pages)
+	b = compact.AppendFlags(b, e.Page)
 	for _, s := range []string{e.ID, string(e.State), e.Into, e.Group, e.Message} {
 		b = compact.AppendString(b, s)
 	}
@@ -481,7 +502,7 @@ func (e *Event) AppendBinary(b []byte) ([]byte, error) {
 func (e *Event) UnmarshalBinary(b []byte) error {
 	*e = Event{}
 	r := &compact.Reader{B: b}
-	e.Page, e.Pages, _ = r.Flags()
+	e.Page, _, _ = r.Flags()
 	e.ID, e.State, e.Into, e.Group, e.Message = r.Text(), State(r.Text()), r.Text(), r.Text(), r.Text()
 	e.Time, e.Start, e.End = r.Time(), r.Time(), r.Time()
 	e.Keys, e.NumMembers, e.Window = int(r.Varint()), int(r.Varint()), time.Duration(r.Varint())

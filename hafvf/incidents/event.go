@@ -16,7 +16,7 @@ type State string
 
 const (
 	Opened State = "opened"
-	Update State = "update" // it has grown by half since it was last told, is wider, or is now a page
+	Update State = "update" // it has grown by half since it was last told, is wider, or is a page
 	Merged State = "merged" // it is part of an older one
 	Closed State = "closed" // 32 steps have gone by without a member
 )
@@ -27,19 +27,20 @@ type Event struct {
 	ID    string
 	State State
 	Into  string // id of the incident that this one is part of, of Merged
-	// Page says that a person is to look at once. An incident that comes every night is told and
-	// is no page. It becomes one with an Update where it has more than twice as many keys as usual.
+	// Page says that a person is to look at once. An incident is a page when it opens, and again with an
+	// Update when its group is wider or its members are twice as many as at its last page. An incident that
+	// comes every night is no page, until it has more than twice as many keys as usual. Of Merged and
+	// Closed it says that the incident was a page.
 	Page bool
-	// Pages says that it is a page from this event on: a person who is told of these events alone
-	// gets one message of each incident.
-	Pages bool
 	// Time is when it happened, that of an alarm or of the end of the last window.
 	Time time.Time
 	// Start is the time of the first member, and End of the last. End is zero until it has closed.
 	Start, End time.Time
-	Group      string   // common prefix of the members; empty for the whole fleet
-	Keys       int      // of the group
-	Members    []Member // the 20 with the highest scores, by score, time and key
+	Group      string // common prefix of the members; empty for the whole fleet
+	Keys       int    // of the group
+	// Members are at most 20: those that are not noisy before those that are, each by score, time and key. A
+	// key is noisy if it had three alarms outside of incidents in the week before, without the last hour.
+	Members    []Member
 	NumMembers int
 	Expected   float64 // alarms of the group by chance in Window
 	// Score is how surprising the alarms in Window were, and Threshold what an incident needed when
@@ -69,18 +70,27 @@ func byTime(a, b Member) int {
 }
 
 // tell tells what has become of an incident at a moment.
-func (f *Fleet) tell(state State, inc *incident, t moment) {
-	all := slices.SortedFunc(maps.Values(inc.members), byScore)
+func (f *Fleet) tell(state State, inc *incident, t moment, page bool) {
+	// Noisy members come last, and are not the first, unless all are.
+	rank := map[string]int{}
+	for name := range inc.members {
+		if f.noisy(name, inc.opened) {
+			rank[name] = 1
+		}
+	}
+	ranked := func(then func(a, b Member) int) func(a, b Member) int {
+		return func(a, b Member) int { return cmp.Or(cmp.Compare(rank[a.Key], rank[b.Key]), then(a, b)) }
+	}
+	all := slices.SortedFunc(maps.Values(inc.members), ranked(byScore))
 	inc.told = len(all)
 	e := Event{
-		ID: inc.id, State: state, Page: inc.page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
-		Members: slices.Clone(all[:min(len(all), ranked)]), NumMembers: len(all),
+		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
+		Members: slices.Clone(all[:min(len(all), mostTold)]), NumMembers: len(all),
 		Expected: inc.expected, Score: inc.score, Threshold: inc.threshold, Window: time.Duration(inc.window),
 	}
 	if g := f.groups[inc.group]; g != nil {
 		e.Keys = g.keys
 	}
-	e.Pages, inc.paged = inc.page && !inc.paged, inc.page
 	if inc.into != nil {
 		e.Into = inc.into.id
 	}
@@ -89,11 +99,53 @@ func (f *Fleet) tell(state State, inc *incident, t moment) {
 	}
 	var first Member
 	if len(all) > 0 {
-		first = slices.MinFunc(all, byTime)
-		e.Start = first.Time
+		first = slices.MinFunc(all, ranked(byTime))
+		e.Start = slices.MinFunc(all, byTime).Time
 	}
 	e.Message = f.sentence(&e, inc, first)
 	f.step.Events = append(f.step.Events, e)
+}
+
+// named is how many parts of the fleet a message names in its place.
+const named = 3
+
+// A part is a group within that of an incident, with the members in it.
+type part struct {
+	name    string
+	members int
+	excess  float64 // over those that the budgets of its keys allow
+	first   moment
+}
+
+// parts are those of an incident's group one level below, those of the largest excess first, and of the
+// earliest of these.
+func (f *Fleet) parts(inc *incident) (all []part) {
+	at := map[string]int{}
+	for name, m := range inc.members {
+		k := f.keys[name]
+		if k == nil {
+			continue
+		}
+		level := slices.IndexFunc(k.groups, func(g *group) bool { return g.name == inc.group })
+		if level < 0 || level+1 >= len(k.groups) {
+			return nil // a key stands in the group itself
+		}
+		g := k.groups[level+1]
+		i, there := at[g.name]
+		if !there {
+			i = len(all)
+			at[g.name] = i
+			chance := g.allowed * (inc.last - inc.opened + inc.window).seconds(0)
+			all = append(all, part{name: g.name, excess: -chance, first: m.at})
+		}
+		all[i].members++
+		all[i].excess++
+		all[i].first = min(all[i].first, m.at)
+	}
+	slices.SortFunc(all, func(a, b part) int {
+		return cmp.Or(cmp.Compare(b.excess, a.excess), cmp.Compare(a.first, b.first), cmp.Compare(a.name, b.name))
+	})
+	return all
 }
 
 // sentence says how many keys of what have alarmed since when, what chance would do, and where to
@@ -101,11 +153,25 @@ func (f *Fleet) tell(state State, inc *incident, t moment) {
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	var s strings.Builder
 	clock := func(at time.Time) string { return message.Clock(at, e.Time, f.cfg.Zone) }
-	keys, group := message.Count(e.NumMembers, "key", "keys"), message.Printable(e.Group)
+	one, many := "key", "keys"
+	if len(f.cfg.By) > 0 {
+		one, many = "series", "series"
+	}
+	group, size := message.Printable(e.Group), e.Keys
+	parts := f.parts(inc)
 	if e.Group == "" {
 		group = "the fleet"
 	}
-	fmt.Fprintf(&s, "%s of %s (%s)", keys, group, message.Count(e.Keys, "key", "keys"))
+	if len(parts) > 1 && len(parts) <= named && e.Group == "" {
+		group, size = "", 0
+		for i, p := range parts {
+			if i > 0 {
+				group += ", "
+			}
+			group, size = group+message.Printable(p.name), size+f.groups[p.name].keys
+		}
+	}
+	fmt.Fprintf(&s, "%s of %s (%s)", message.Count(e.NumMembers, one, many), group, message.Count(size, one, many))
 	if e.NumMembers == 0 {
 		fmt.Fprintf(&s, " are left of the incident of %s; the others are in narrower ones, or forgotten.", clock(e.Start))
 		return s.String()
@@ -123,6 +189,9 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
 	}
 	fmt.Fprintf(&s, "; %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
+	if len(parts) > named {
+		fmt.Fprintf(&s, " Most in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
+	}
 	fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), message.Printable(e.Members[0].Key))
 	if inc.recurs >= recurring {
 		last := "last seven days"
@@ -130,7 +199,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 			last = "last four weeks"
 		}
 		fmt.Fprintf(&s, " The like came at this time on %d of the %s", inc.recurs, last)
-		if e.Page {
+		if inc.page {
 			fmt.Fprintf(&s, ", with at most %s", message.Count(inc.usual, "key", "keys"))
 		}
 		s.WriteString(".")

@@ -38,7 +38,7 @@ func Example() {
 	// Output:
 	// berlin/web3@2026-03-06T12:01:00Z opened true
 	// 2 keys of berlin/web3 (6 keys) have alarmed since 12:00; 0.0017 expected by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m1.
-	// berlin/web3@2026-03-06T12:01:00Z update true
+	// berlin/web3@2026-03-06T12:01:00Z update false
 	// 3 keys of berlin/web3 (6 keys) have alarmed since 12:00; 0.0017 expected by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m2.
 	// berlin/web3@2026-03-06T12:01:00Z closed true
 	// 4 keys of berlin/web3 (6 keys) alarmed from 12:00 to 12:03; 0.0017 expected by chance in 2m. First berlin/web3:m0, clearest berlin/web3:m3.

@@ -46,6 +46,9 @@ type Config struct {
 	Budget time.Duration
 	// Separators are the characters that end a prefix of a key. Default "/:".
 	Separators string
+	// By are labels of keys that are series, such as job and instance: the first makes the groups of the
+	// fleet, and each other the parts of these. Default none: groups are prefixes.
+	By []string
 	// Zone has the clock of the hours of the day, and of messages. Default UTC.
 	Zone *time.Location
 }
@@ -55,6 +58,11 @@ func (c Config) Validate() error {
 	if c.Budget < 0 {
 		return fmt.Errorf("budget %v is negative", c.Budget)
 	}
+	for i, label := range c.By {
+		if label == "" || strings.ContainsAny(label, ",=\"{}") || slices.Contains(c.By[:i], label) {
+			return fmt.Errorf("by: %q is no name of a label, or stands there twice", label)
+		}
+	}
 	return nil
 }
 
@@ -63,6 +71,17 @@ func (c Config) withDefaults() Config {
 	c.Separators = cmp.Or(c.Separators, DefaultSeparators)
 	c.Zone = cmp.Or(c.Zone, time.UTC)
 	return c
+}
+
+// byLabels begins what tells groups by labels from those by separators.
+const byLabels = "labels "
+
+// groups says by what keys have groups.
+func (c Config) groups() string {
+	if len(c.By) > 0 {
+		return byLabels + strings.Join(c.By, ",")
+	}
+	return c.Separators
 }
 
 // An Alarm is one of a key. Beliefs, and the end of a silence, are no alarms.
@@ -155,8 +174,9 @@ type key struct {
 	allowed float64 // alarms per second, 1/budget
 	assumed bool    // step and budget are not the key's own
 	groups  []*group
-	latest  []int  // positions of its latest alarm in what is recent in its groups; nil without any
-	asked   uint64 // the question in which it was last counted
+	latest  []int    // positions of its latest alarm in what is recent in its groups; nil without any
+	alone   []moment // of its latest alarms in no incident, at most eight
+	asked   uint64   // the question in which it was last counted
 }
 
 // A registration waits for the watermark.
@@ -321,8 +341,7 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
 		a.name = a.key.name
 		if late && f.at-a.time > nearby*a.key.step {
-			f.count(a, a.time, 1)
-			f.assign(a, "")
+			f.alone(a, a.time)
 		} else {
 			f.take(a)
 		}

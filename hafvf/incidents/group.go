@@ -38,6 +38,15 @@ type group struct {
 func (f *Fleet) prefixes(name string, visit func(prefix string)) {
 	visit("")
 	n := 1
+	if len(f.cfg.By) > 0 {
+		path := labelled(name, f.cfg.By)
+		labelEnds(path, func(length int) {
+			if n++; n <= levels {
+				visit(path[:length])
+			}
+		})
+		return
+	}
 	for i, r := range name {
 		if n == levels {
 			return
@@ -67,6 +76,14 @@ func (f *Fleet) common(a, b string) string {
 		return true
 	}
 	best := ""
+	if len(f.cfg.By) > 0 {
+		labelEnds(a, func(length int) {
+			if b == a[:length] || strings.HasPrefix(b, a[:length]+",") {
+				best = a[:length]
+			}
+		})
+		return best
+	}
 	if within(a) {
 		return a
 	}

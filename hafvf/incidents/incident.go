@@ -17,7 +17,8 @@ const (
 	kept      = memory + day // of earlier incidents
 	tolerance = hour / 2     // of the time at which the like came
 	recurring = 2            // days that make a rhythm
-	ranked    = 20           // members that are told
+	mostTold  = 20           // members
+	restless  = 3            // alarms in no incident in a week of a key that is noisy
 )
 
 // An alarm is one that waits, or is recent in its groups.
@@ -51,7 +52,10 @@ type incident struct {
 	score         float64
 	threshold     float64
 	expected      float64 // alarms of the group by chance in the window
-	page, paged   bool    // now, and when it was last told
+	page          bool    // it is one, or was
+	paged         int     // members when it was last a page, and those that came soon after
+	pagedAt       moment  // when
+	wider         bool    // it was a page for a wider group since they were half as many
 	recurs, usual int     // days on which the like came at this time, most members then
 	weekly        bool    // these days are weeks apart
 	told          int     // members when it was last told
@@ -86,10 +90,10 @@ func (f *Fleet) take(a *alarm) {
 	rates := f.learned(a.key, t)
 
 	if inc, p := f.joinable(a, rates); inc != nil {
-		was := inc.page
-		f.join(inc, a, p)
-		if inc.page != was || float64(len(inc.members)) >= 1.5*float64(inc.told) {
-			f.tell(Update, inc, t)
+		page := f.join(inc, a, p)
+		due, again := f.again(inc, false)
+		if page || due || float64(len(inc.members)) >= 1.5*float64(inc.told) {
+			f.tell(Update, inc, t, page || again)
 		}
 		return
 	}
@@ -111,11 +115,34 @@ func (f *Fleet) take(a *alarm) {
 		}
 	}
 	if best.group == nil || best.score < least {
-		f.count(a, t, 1)
-		f.assign(a, "")
+		f.alone(a, t)
 		return
 	}
 	f.found(a, least, best)
+}
+
+// alone counts an alarm that is in no incident.
+func (f *Fleet) alone(a *alarm, t moment) {
+	f.count(a, t, 1)
+	f.assign(a, "")
+	k := a.key
+	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
+	k.alone = k.alone[max(0, len(k.alone)-restless-5):]
+}
+
+// noisy reports whether a key has alarmed in no incident so often in the week before a moment, its last
+// hour left out, that it says little about one.
+func (f *Fleet) noisy(name string, t moment) bool {
+	k, n := f.keys[name], 0
+	if k == nil {
+		return false
+	}
+	for _, m := range k.alone {
+		if m > t-7*day && m <= t-hour {
+			n++
+		}
+	}
+	return n >= restless
 }
 
 // joinable returns the open incident that an alarm belongs to and with which probability, nil
@@ -178,16 +205,18 @@ type finding struct {
 	c      int
 }
 
-// found opens an incident, or widens those that are of the same cause.
+// found opens an incident, or widens those that began with it: in the window in which it was found.
 func (f *Fleet) found(a *alarm, threshold float64, found finding) {
 	t, name := a.at, found.group.name
 	var near []*incident
 	for _, inc := range f.open {
-		if f.common(name, inc.group) == name || t <= inc.opened+longest*a.key.step {
+		// An alarm is at most about eight steps late: so long the window may begin while members come.
+		young := t <= inc.opened+nearby*a.key.step
+		if begun := t - found.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
 			near = append(near, inc)
 		}
 	}
-	state := Opened
+	state, page := Opened, false
 	var inc *incident
 	if len(near) > 0 {
 		state = Update
@@ -202,11 +231,9 @@ func (f *Fleet) found(a *alarm, threshold float64, found finding) {
 		inc = &incident{id: f.name(name, t), opened: t, threshold: threshold, members: map[string]Member{}, steps: map[moment]int{}}
 		inc.recurs, inc.usual, inc.weekly = f.recurrence(name, t)
 		inc.page = inc.recurs < recurring
-		if inc.page {
-			f.debt++
-		}
 		f.open = append(f.open, inc)
 	}
+	wider := state == Update && name != inc.group
 	inc.group, inc.window, inc.score, inc.expected = name, found.window, found.score, found.mean
 	p := max(0, 1-found.mean/float64(found.c-1))
 	all := &f.groups[name].recent
@@ -219,17 +246,49 @@ func (f *Fleet) found(a *alarm, threshold float64, found finding) {
 			if old := b.explained(); old != nil {
 				weight = b.p - 1
 				old.leave(b.name)
+			} else {
+				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.at })
 			}
 			f.count(b, b.at, weight)
 		}
-		f.join(inc, b, p)
+		page = f.join(inc, b, p) || page
 	}
 	inc.last = t
-	f.tell(state, inc, t)
+	switch {
+	case state == Update:
+		_, again := f.again(inc, wider)
+		page = page || again
+	case inc.page && !page:
+		f.debt++
+		inc.paged, inc.pagedAt, page = len(inc.members), t, true
+	}
+	f.tell(state, inc, t, page)
 }
 
-// join makes an alarm one of an incident.
-func (f *Fleet) join(inc *incident, a *alarm, p float64) {
+// again reports whether an incident that was a page is due to be one again, and whether the budget has
+// one: it has a wider group, which counts once before the members double, or twice as many members as
+// eight steps after that page. Those that come before are what it told of.
+func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
+	doubled := false
+	if f.at > inc.pagedAt+nearby*inc.step {
+		doubled = len(inc.members) >= 2*inc.paged
+	} else {
+		inc.paged = max(inc.paged, len(inc.members))
+	}
+	if !inc.page || !doubled && (!wider || inc.wider) {
+		return false, false
+	}
+	inc.wider = !doubled
+	inc.paged, inc.pagedAt = len(inc.members), f.at
+	if f.debt > headroom {
+		return true, false
+	}
+	f.debt++
+	return true, true
+}
+
+// join makes an alarm one of an incident. It reports whether that is a page from now on.
+func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 	a.incident, a.p = inc, p
 	weight := 1. // what lasts becomes usual
 	if a.at <= inc.opened+longest*a.key.step {
@@ -238,11 +297,13 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) {
 	f.count(a, a.at, weight)
 	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, at: a.time, step: a.key.step})
 	inc.last = max(inc.last, a.at)
-	if !inc.page && len(inc.members) > 2*inc.usual && f.debt <= headroom {
-		inc.page = true
-		f.debt++
-	}
 	f.assign(a, inc.id)
+	if inc.page || len(inc.members) <= 2*inc.usual || f.debt > headroom {
+		return false
+	}
+	f.debt++
+	inc.page, inc.paged, inc.pagedAt = true, len(inc.members), f.at
+	return true
 }
 
 func (inc *incident) enter(m Member) {
@@ -279,7 +340,7 @@ func (f *Fleet) merge(other, inc *incident, t moment) {
 		inc.enter(m)
 	}
 	other.into = inc
-	f.tell(Merged, other, t)
+	f.tell(Merged, other, t, other.page)
 	other.members, other.steps = nil, nil
 }
 
@@ -297,7 +358,7 @@ func (f *Fleet) close(t moment) {
 	for _, inc := range over {
 		f.register(inc.end())
 		f.past = append(f.past, episode{inc.group, inc.opened, len(inc.members)})
-		f.tell(Closed, inc, inc.end())
+		f.tell(Closed, inc, inc.end(), inc.page)
 		inc.members, inc.steps = nil, nil
 	}
 }

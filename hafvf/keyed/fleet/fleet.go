@@ -283,7 +283,7 @@ func together(all []incidents.Event) (told []incidents.Event) {
 	for _, e := range all {
 		i, seen := last[e.ID]
 		if seen && e.State == incidents.Update && told[i].Time.Equal(e.Time) && told[i].State != incidents.Merged {
-			e.State, e.Pages = told[i].State, e.Pages || told[i].Pages
+			e.State, e.Page = told[i].State, e.Page || told[i].Page
 			told[i] = e
 			continue
 		}

@@ -1,0 +1,123 @@
+package incidents_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/expect"
+)
+
+// sites registers 40 keys in each of five sites.
+func sites(t expect.T, cfg incidents.Config, name func(site string, i int) string) (f *incidents.Fleet, names []string) {
+	f = newFleet(t, cfg)
+	for _, site := range []string{"a", "b", "c", "d", "e"} {
+		for i := range 40 {
+			names = append(names, name(site, i))
+			f.Register(names[len(names)-1], begin, time.Minute, week)
+		}
+	}
+	return f, names
+}
+
+func ofSite(site string, i int) string { return fmt.Sprintf("%s/%d", site, i) }
+
+// pagesOf are the groups of the pages of two causes of 40 keys each, of which that of b comes later.
+func pagesOf(f *incidents.Fleet, names []string, after, over time.Duration, seed uint64) (groups []string, opened int) {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	at := begin.Add(10 * 24 * time.Hour)
+	for i, name := range names[:80] {
+		when := at.Add(time.Duration(rng.Int64N(int64(over))))
+		if i >= 40 {
+			when = when.Add(after)
+		}
+		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: name, Kind: "novelty", Time: when, Score: 4 + rng.ExpFloat64()})
+	}
+	for _, e := range f.Advance(at.Add(3 * time.Hour)).Events {
+		switch {
+		case e.State == incidents.Opened:
+			opened++
+		case e.State == incidents.Merged:
+			opened--
+		}
+		if e.Page && (e.State == incidents.Opened || e.State == incidents.Update) {
+			groups = append(groups, e.Group)
+		}
+	}
+	return groups, opened
+}
+
+// Two causes elsewhere in the fleet are two pages, however little later the second one comes. One cause
+// whose alarms are mixed is one incident.
+func TestTwoCauses(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, after := range []time.Duration{5 * time.Minute, 19 * time.Minute, 32 * time.Minute, time.Hour} {
+			f, names := sites(t, incidents.Config{}, ofSite)
+			if groups, opened := pagesOf(f, names, after, 2*time.Minute, seed); opened != 2 || !slices.Equal(groups, []string{"a", "b"}) {
+				t.Errorf("seed %d, after %v: %d incidents, pages of %q", seed, after, opened, groups)
+			}
+		}
+		for _, over := range []time.Duration{5 * time.Minute, 10 * time.Minute} {
+			f, names := sites(t, incidents.Config{}, ofSite)
+			if groups, opened := pagesOf(f, names, 0, over, seed); opened != 1 {
+				t.Errorf("seed %d, one over %v: %d incidents, pages of %q", seed, over, opened, groups)
+			}
+		}
+	}
+}
+
+// The groups of series are those of their labels, in the order in which they are given.
+func TestGroupsOfLabels(t *testing.T) {
+	series := func(site string, i int) string {
+		return fmt.Sprintf(`up{instance="i%d",job="svc \"%s\"",more="x,y",no="%d"}`, i/8, site, i)
+	}
+	f, names := sites(t, incidents.Config{By: []string{"job", "instance"}}, series)
+	groups, _ := pagesOf(f, names, 19*time.Minute, 2*time.Minute, 1)
+	for i, part := range slices.Compact(groups) {
+		if want := []string{`job="svc \"a\""`, `job="svc \"b\""`}[min(i, 1)]; !strings.HasPrefix(part, want) {
+			t.Errorf("pages of %q", groups)
+		}
+	}
+	b, _ := f.AppendBinary(nil)
+	if _, err := incidents.Restore(incidents.Config{By: []string{"instance", "job"}}, b); err == nil || !strings.Contains(err.Error(), "job,instance") {
+		t.Errorf("labels in another order: %v", err)
+	}
+	restored, err := incidents.RestoreAny(b)
+	expect.OK(t, err)
+	again, _ := restored.AppendBinary(nil)
+	expect.Same(t, string(b), string(again))
+
+	f, names = sites(t, incidents.Config{By: []string{"job", "none"}}, series)
+	at := begin.Add(10 * 24 * time.Hour)
+	for i, name := range slices.Concat(names[:6], names[40:46]) {
+		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: name, Time: at.Add(time.Duration(i*7%12) * time.Second), Score: 5})
+	}
+	events := f.Advance(at.Add(time.Hour)).Events
+	if last := events[len(events)-1].Message; !strings.HasPrefix(last, `12 series of job="svc \"a\"", job="svc \"b\"" (80 series) alarmed`) {
+		t.Error(last)
+	}
+}
+
+// A key that has alarmed three times in the week before by itself is neither the first of an incident nor
+// among the first of its members.
+func TestNoisyMembersComeLast(t *testing.T) {
+	for times, last := range map[int]bool{2: false, 3: true} {
+		f, names := sites(t, incidents.Config{}, ofSite)
+		at := begin.Add(10 * 24 * time.Hour)
+		for i := range times {
+			f.Add(incidents.Alarm{ID: fmt.Sprint("early", i), Key: names[0], Time: at.Add(-time.Duration(1+i) * 30 * time.Hour), Score: 9})
+		}
+		for i := range 6 {
+			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: names[i], Time: at.Add(time.Duration(i) * time.Second), Score: 9 - float64(i)})
+		}
+		events := f.Advance(at.Add(time.Minute)).Events
+		e := events[len(events)-1]
+		if (e.Members[len(e.Members)-1].Key == names[0]) != last || strings.Contains(e.Message, "First a/0,") == last {
+			t.Errorf("%d alarms before: %s", times, e.Message)
+		}
+	}
+}
