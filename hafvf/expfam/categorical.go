@@ -11,7 +11,7 @@ func init() {
 	Register("categorical", func(p Prior, dim int) (Model, error) {
 		alpha := p.PositiveVector("alpha", dim)
 		if len(alpha) < 2 {
-			p.Fail("alpha", "needs at least two categories, e.g. alpha: [1, 1, 1]")
+			p.Fail("alpha", "needs at least two categories: add dim: 3, or alpha: [1, 1, 1]")
 			return nil, p.Done()
 		}
 		return categorical{Natural: Natural{len(alpha)}, alpha: alpha}, p.Done()

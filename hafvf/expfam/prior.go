@@ -260,13 +260,10 @@ func (p Prior) Vector(name string, n int, absent float64) []float64 {
 }
 
 // PositiveVector reads a vector of numbers above zero, of the length given or,
-// for a scalar, of length n.
+// for a scalar, of length n. An absent one is n ones.
 func (p Prior) PositiveVector(name string, n int) []float64 {
 	if given := p.Len(name); given > 0 {
 		n = given
-	}
-	if _, ok := p.params[name]; !ok {
-		n = 0
 	}
 	out := p.Vector(name, max(n, 0), 1)
 	for i, f := range out {

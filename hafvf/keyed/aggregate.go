@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,7 +17,10 @@ type Aggregation struct {
 	// of it on the clock of Zone, counted from a Monday at midnight.
 	Every time.Duration `json:"every"`
 	Value Aggregate     `json:"value"`
-	// Zero makes an interval without events an observation of zeros. Default: a missing one.
+	// Per makes an Increase one per this time. Default: it is that of the interval.
+	Per time.Duration `json:"per,omitempty"`
+	// Zero makes an interval without events an observation of zeros. Default: a missing one, as
+	// Increase always has.
 	Zero bool   `json:"zero,omitempty"`
 	Zone string `json:"zone,omitempty"` // an IANA name; empty for UTC
 }
@@ -53,11 +57,18 @@ const (
 	P99    Aggregate = "p99"
 	// Share adds up pairs (k, n), for the family binomial.
 	Share Aggregate = "share"
+	// Increase is that of a cumulative counter: the last value in the interval less the last one
+	// before it. A fall to less than half is a reset, and the increase is the new value. A smaller
+	// fall is no increase, up to the former maximum. An interval without a value is missing, as is
+	// that of a key's first value if it has no other. Of a rise over missing intervals only the
+	// share of the next interval counts, as if it were even in time. An interval with a fall, or that
+	// makes up for one, raises no alarm if the fall may be half of its increase.
+	Increase Aggregate = "increase"
 )
 
 // Aggregates are those that there are.
 func Aggregates() []Aggregate {
-	return []Aggregate{Count, Sum, Mean, Min, Max, Last, Median, P90, P95, P99, Rate, Share}
+	return []Aggregate{Count, Sum, Mean, Min, Max, Last, Median, P90, P95, P99, Rate, Share, Increase}
 }
 
 // quantiles are those of a sketch.
@@ -87,6 +98,12 @@ func (a *Aggregation) Check() error {
 	}
 	if !slices.Contains(Aggregates(), a.Value) {
 		return fmt.Errorf("value %q is none of %v", a.Value, Aggregates())
+	}
+	switch {
+	case a.Value == Increase && a.Zero:
+		return errors.New("an increase that is not known is missing, not zero")
+	case a.Per < 0 || a.Per > 0 && a.Value != Increase:
+		return fmt.Errorf("per %v is not a positive time, or not of %s", a.Per, Increase)
 	}
 	_, err := domain.Zone(a.Zone)
 	return err

@@ -251,7 +251,7 @@ func (e *Entity) turnBack() {
 	e.clock, e.released, e.turned, e.lead = time.Time{}, time.Time{}, e.released, 0
 	if in := &e.intervals; !in.next.IsZero() {
 		e.turned, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
-		in.heard = nil
+		in.heard, in.counter = nil, counter{}
 	}
 	if e.pulse != nil {
 		e.pulse.turnBack()

@@ -47,7 +47,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg: cfg, chains: chains, listener: newListener(cfg), aggregator: newAggregator(cfg.Aggregate), now: time.Now}, nil
+	return &Estimator{cfg: cfg, chains: chains, listener: newListener(cfg), aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
 }
 
 // checked returns what is made of settings that were checked before: there is no error.

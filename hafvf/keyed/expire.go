@@ -76,7 +76,7 @@ func (e *Entity) lapse() {
 		}
 	}
 	e.Track = e.est.NewTrack(e.key)
-	e.intervals.next, e.intervals.busy, e.intervals.cleared = time.Time{}, time.Time{}, time.Time{}
+	e.intervals.next, e.intervals.busy, e.intervals.cleared, e.intervals.counter = time.Time{}, time.Time{}, time.Time{}, counter{}
 	e.lapsed = true
 }
 

@@ -19,6 +19,8 @@ type intervals struct {
 	// heard are the times of events that the pulse has not heard yet, sorted. They wait until no
 	// earlier one is to come.
 	heard []time.Time
+	// counter is of Increase, at the last value of the closed intervals.
+	counter counter
 
 	until   time.Time // up to which nothing is to come any more
 	ended   bool      // nothing is to come at all
@@ -36,16 +38,17 @@ type interval struct {
 // An aggregator closes the intervals of the keys of an estimator.
 type aggregator struct {
 	AggregateConfig
-	grid clock.Grid
+	grid  clock.Grid
+	whole bool // observations are whole numbers
 	// The interval of the event before, of any key: events come in stretches.
 	at, to time.Time
 }
 
-func newAggregator(cfg *AggregateConfig) *aggregator {
+func newAggregator(cfg *AggregateConfig, family string) *aggregator {
 	if cfg == nil {
 		return nil
 	}
-	return &aggregator{AggregateConfig: *cfg, grid: clock.Grid{Every: cfg.Every, Zone: checked(domain.Zone(cfg.Zone))}}
+	return &aggregator{AggregateConfig: *cfg, grid: clock.Grid{Every: cfg.Every, Zone: checked(domain.Zone(cfg.Zone))}, whole: family == "poisson"}
 }
 
 // of is the interval that t lies in.
@@ -151,7 +154,7 @@ func (e *Entity) close() (o Observation, ok bool) {
 			in.open = slices.Delete(in.open, 0, 1)
 			in.next, in.busy = end, at
 			o = e.observation(at, &b.total)
-			o.Partial = in.ended && end.After(in.last) && !in.last.IsZero()
+			o.Partial = o.Partial || in.ended && end.After(in.last) && !in.last.IsZero()
 			return o, true
 		case in.ended && len(in.open) == 0 && at.After(in.last), !over:
 			return o, false
@@ -215,15 +218,19 @@ func (e *Entity) hear() bool {
 
 // observation is that of an interval.
 func (e *Entity) observation(at time.Time, t *total) Observation {
-	return e.est.aggregator.observation(e.key, at, t, e.chain.checks.Dim())
+	return e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.chain.checks.Dim())
 }
 
-// observation is that of the interval of a key, in so many dimensions.
-func (a *aggregator) observation(key string, at time.Time, t *total, dim int) Observation {
-	o := Observation{
-		Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events,
-		X: [][]float64{t.value(make([]float64, 0, dim), &a.Aggregation, dim)},
+// observation is that of the interval of a key, in so many dimensions. A counter goes on with it.
+func (a *aggregator) observation(key string, at time.Time, t *total, c *counter, dim int) Observation {
+	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
+	x := make([]float64, 0, dim)
+	if a.Value == Increase {
+		x, o.Partial = a.increase(x, c, t, at, dim)
+	} else {
+		x = t.value(x, &a.Aggregation, dim)
 	}
+	o.X = [][]float64{x}
 	if dim > 1 {
 		o.Shape = Vector
 	}
@@ -233,16 +240,17 @@ func (a *aggregator) observation(key string, at time.Time, t *total, dim int) Ob
 // all returns the observations of the intervals of a key's events, which are in order.
 func (a *aggregator) all(key string, events []Observation, dim int) (all []Observation) {
 	var t total
+	var c counter
 	at, end := a.of(events[0].Time)
 	for i := range events {
 		for !events[i].Time.Before(end) {
-			all = append(all, a.observation(key, at, &t, dim))
+			all = append(all, a.observation(key, at, &t, &c, dim))
 			t = total{}
 			at, end = a.of(end)
 		}
 		t.add(a.Value, &events[i])
 	}
-	return append(all, a.observation(key, at, &t, dim))
+	return append(all, a.observation(key, at, &t, &c, dim))
 }
 
 // span does not use the memory of the aggregator, which another goroutine may have. It returns between which times the key has to be looked at, less the patience: the ends of
@@ -279,6 +287,9 @@ func (e *Entity) appendIntervals(b []byte) []byte {
 	for _, t := range in.heard {
 		s = compact.AppendTime(s, t)
 	}
+	if of == Increase {
+		s = in.counter.append(s)
+	}
 	return compact.AppendString(b, string(s))
 }
 
@@ -301,6 +312,9 @@ func (e *Entity) readIntervals(text string) error {
 	}
 	for range r.Count(1) {
 		in.heard = append(in.heard, r.Time())
+	}
+	if a.Value == Increase {
+		in.counter = r.counter(e.chain.checks.Dim())
 	}
 	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.heard, time.Time.Compare) || len(in.heard) > 0 && e.pulse == nil {
 		return compact.ErrCut

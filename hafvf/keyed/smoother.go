@@ -240,7 +240,7 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	}
 	var a *aggregator
 	if cfg.Aggregate != nil {
-		a = newAggregator(&AggregateConfig{Aggregation: *cfg.Aggregate})
+		a = newAggregator(&AggregateConfig{Aggregation: *cfg.Aggregate}, cfg.Filter.Family)
 	}
 	return &Smoother{cfg, keys, a}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/DataDog/sketches-go/ddsketch"
 	"github.com/DataDog/sketches-go/ddsketch/mapping"
@@ -13,16 +14,17 @@ import (
 )
 
 // A total is what an aggregation keeps of the events of an interval. It does not depend on
-// their order.
+// the order in which they come, but for Increase at equal times.
 type total struct {
 	events int64
 	n      int64 // vectors without a missing number
 
 	// Of each coordinate, what the aggregate needs:
 	sums     []exactSum
-	extremes []float64 // of Min and Max; of Last the value
+	values   []float64 // of Min, Max and Last one, of Increase all, by time
 	sketches []*ddsketch.DDSketch
 	last     Observation // of Last: its time and place
+	times    []time.Time // of Increase: those of values
 }
 
 // QuantileError is the largest relative error of a Median or a percentile.
@@ -51,21 +53,23 @@ func (t *total) add(of Aggregate, o *Observation) {
 				t.sums[i].add(v)
 			}
 		case Min, Max:
-			if t.extremes == nil {
-				t.extremes = slices.Clone(x)
+			if t.values == nil {
+				t.values = slices.Clone(x)
 			}
 			for i, v := range x {
 				if of == Min {
-					t.extremes[i] = min(t.extremes[i], v)
+					t.values[i] = min(t.values[i], v)
 				} else {
-					t.extremes[i] = max(t.extremes[i], v)
+					t.values[i] = max(t.values[i], v)
 				}
 			}
 		case Last:
-			if t.extremes == nil || !after(&t.last, o) {
-				t.extremes = append(t.extremes[:0], x...)
+			if t.values == nil || !after(&t.last, o) {
+				t.values = append(t.values[:0], x...)
 				t.last = Observation{Time: o.Time, Seq: o.Seq, Log: o.Log}
 			}
+		case Increase:
+			t.place(o.Time, x)
 		default:
 			if t.sketches == nil {
 				for range x {
@@ -121,7 +125,7 @@ func (t *total) value(x []float64, of *Aggregation, dim int) []float64 {
 			}
 			x = append(x, sum)
 		case Min, Max, Last:
-			x = append(x, t.extremes[i])
+			x = append(x, t.values[i])
 		default:
 			x = append(x, atRank(t.sketches[i], math.Floor(quantiles[of.Value]*float64(t.n-1))))
 		}
@@ -159,11 +163,13 @@ func (t *total) append(b []byte, of Aggregate) []byte {
 			b = compact.AppendFloats(b, s)
 		}
 	case Min, Max:
-		b = compact.AppendFloats(b, t.extremes)
+		b = compact.AppendFloats(b, t.values)
 	case Last:
-		b = compact.AppendFloats(b, t.extremes)
+		b = compact.AppendFloats(b, t.values)
 		b = compact.AppendTime(b, t.last.Time)
 		b = compact.AppendString(binary.AppendVarint(b, t.last.Seq), t.last.Log)
+	case Increase:
+		b = compact.AppendFloats(t.appendTimes(b), t.values)
 	default:
 		b = binary.AppendUvarint(b, uint64(len(t.sketches)))
 		for _, s := range t.sketches {
@@ -189,10 +195,14 @@ func (r *reader) total(of Aggregate) (t total) {
 			t.sums = append(t.sums, r.Floats())
 		}
 	case Min, Max:
-		t.extremes = r.Floats()
+		t.values = r.Floats()
 	case Last:
-		t.extremes = r.Floats()
+		t.values = r.Floats()
 		t.last = Observation{Time: r.Time(), Seq: r.Varint(), Log: r.Text()}
+	case Increase:
+		if t.times, t.values = r.times(t.n), r.Floats(); len(t.values) != len(t.times)*t.dim() {
+			r.Fail()
+		}
 	default:
 		for range r.Count(1) {
 			s, err := ddsketch.DecodeDDSketch([]byte(r.Text()), store.BufferedPaginatedStoreConstructor, buckets)
@@ -207,7 +217,9 @@ func (r *reader) total(of Aggregate) (t total) {
 }
 
 // dim is the number of coordinates, 0 if there is no value.
-func (t *total) dim() int { return max(len(t.sums), len(t.extremes), len(t.sketches)) }
+func (t *total) dim() int {
+	return max(len(t.sums), len(t.values)/max(len(t.times), 1), len(t.sketches))
+}
 
 // An exactSum is a sum without rounding: numbers that do not overlap, the smallest first
 // (Shewchuk, Adaptive precision floating-point arithmetic, Discrete & Computational Geometry 18

@@ -30,9 +30,10 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		seen: func() { c.Aggregate = a },
 		keys: []key{
 			{name: "every", doc: "Length of an interval, 1s to 744h. Intervals begin at multiples of it on the clock of zone, days at midnight and weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
-			{name: "value", doc: "What of the events is the observation. count and rate (events per second) need no values. median, p90, p95 and p99 are within 0.1 percent of that rank's value. share is for binomial: the sums of of and to.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "value", doc: "What of the events is the observation. count and rate (events per second) need no values. median, p90, p95 and p99 are within 0.1 percent of that rank's value. share is for binomial: the sums of of and to. increase is of a counter: a fall below half is a reset, a smaller one none; after intervals without a value it is its share of the rise.", required: true, read: choice((*string)(&a.Value), values...)},
 			{name: "of", doc: "share: field of the number of successes, such as errors.", read: text(&more.of, notEmpty)},
 			{name: "to", doc: "share: field of the number of trials, such as requests.", read: text(&more.to, notEmpty)},
+			{name: "per", doc: "increase: it is one per this time, such as 1s.", read: milliseconds(&a.Per)},
 			{name: "empty", doc: "What an interval without events is.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},
 			{name: "wait", doc: "How long an interval stays open after its end, besides lateness.", read: duration(&a.Wait)},
 			{name: "zone", doc: "Time zone of the clock on which intervals begin.", initial: "UTC", read: zone(&a.Zone)},
