@@ -19,7 +19,7 @@
 //	                                      beta       1         > 0
 //	binomial     k of n trials: k, n      alpha      1         > 0                alpha + beta
 //	                                      beta       1         > 0
-//	categorical  0, …, K−1                alpha      required  > 0, K ≥ 2         alpha
+//	categorical  0, …, K−1                alpha      1         > 0, K ≥ 2         alpha
 //	poisson      0, 1, …                  shape      1         > 0                rate
 //	                                      rate       1         > 0
 //	exponential  ≥ 0                      shape      1         > 0                shape

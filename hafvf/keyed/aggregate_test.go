@@ -49,6 +49,7 @@ func plainly(key string, a *Aggregation, events []Observation, last time.Time) (
 	slices.SortStableFunc(events, Observation.Compare)
 	every := int64(a.Every.Seconds())
 	start := func(t time.Time) time.Time { return time.Unix(t.Unix()/every*every, 0).UTC() }
+	increases, doubtful := plainIncreases(a, events, start)
 	for at := start(events[0].Time); !at.After(last); at = at.Add(a.Every) {
 		var xs []float64
 		n := 0
@@ -86,10 +87,14 @@ func plainly(key string, a *Aggregation, events []Observation, last time.Time) (
 			x = sorted[len(xs)-1]
 		case a.Value == Last:
 			x = xs[len(xs)-1]
+		case a.Value == Increase:
+			if by, ok := increases[at]; ok {
+				x = by
+			}
 		default:
 			x = sorted[int(quantiles[a.Value]*float64(len(xs)-1))]
 		}
-		all = append(all, Observation{Time: at, ID: key + "/" + stamp(at), X: [][]float64{{x}}, Aggregated: true, Events: int64(n), Partial: at.Add(a.Every).After(last)})
+		all = append(all, Observation{Time: at, ID: key + "/" + stamp(at), X: [][]float64{{x}}, Aggregated: true, Events: int64(n), Partial: at.Add(a.Every).After(last) || a.Value == Increase && doubtful[at]})
 	}
 	return all
 }
@@ -274,6 +279,8 @@ func TestAggregateRefuses(t *testing.T) {
 		"every must be within":             {Aggregation: Aggregation{Every: time.Second - 1, Value: Mean}},
 		"(31 days), not 744h":              {Aggregation: Aggregation{Every: MostEvery + 1, Value: Mean}},
 		`value "middle" is none of [`:      {Aggregation: Aggregation{Every: MostEvery, Value: "middle"}},
+		"an increase that is not known is":  {Aggregation: Aggregation{Every: time.Minute, Value: Increase, Zero: true}},
+		"per 1s is not a positive time, or": {Aggregation: Aggregation{Every: time.Minute, Value: Sum, Per: time.Second}},
 		`"Nowhere" is not a time zone; an`: {Aggregation: Aggregation{Every: LeastEvery, Value: Mean, Zone: "Nowhere"}},
 	} {
 		_, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})

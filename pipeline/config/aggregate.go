@@ -70,7 +70,12 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 	if err := keyed.CheckAggregate(keyed.Order(c.Order)); err != nil {
 		d.fail("aggregate", "%v", err)
 	}
-	if a.Zero && c.Model.Scale == hafvf.Log {
+	switch log := c.Model.Scale == hafvf.Log; {
+	case a.Value == keyed.Increase && a.Zero:
+		d.fail("aggregate.empty", "must be missing: how much a counter has risen in an interval without a value is not known")
+	case a.Value == keyed.Increase && log:
+		d.fail("model.scale", "an increase may be 0, which has no logarithm: scale log1p")
+	case a.Zero && log:
 		d.fail("model.scale", "an interval without events is 0, which has no logarithm: scale log1p, or aggregate.empty: missing")
 	}
 	if c.Transform == Smooth {
@@ -114,16 +119,22 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 	if value.Counts() && f.Layout == Long {
 		f.Values = nil
 	}
-	family := c.Model.Family
+	family, per := c.Model.Family, d.has("aggregate.per")
 	switch {
+	case per && value != keyed.Increase && value != "":
+		d.fail("aggregate.per", "belongs to value: %s", keyed.Increase)
 	case value == "" || family == "":
 	case (value == keyed.Share) != (family == "binomial") && value != keyed.Sum:
 		d.fail(at, "%s and the family binomial belong together", keyed.Share)
 	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
 		d.fail(at, "a rate is no whole number: the family %s takes count", family)
+	case per && family == "poisson":
+		d.fail("aggregate.per", "an increase per time is no whole number, which the family poisson takes: leave it out")
+	case value == keyed.Increase && slices.Contains([]string{"regression", "bernoulli", "categorical"}, family):
+		d.fail(at, "the values of the family %s are no counters", family)
 	case value.Counts() && slices.Contains([]string{"mvnormal", "regression", "bernoulli", "categorical"}, family):
 		d.fail(at, "a %s is one number, which is nothing for the family %s", value, family)
-	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last}, value):
+	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last, keyed.Increase}, value):
 		d.fail(at, "a %s is no whole number, which the family %s takes", value, family)
 	}
 }

@@ -26,6 +26,8 @@ func TestAggregate(t *testing.T) {
 		{"poisson", "every: 5m, value: count", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 5 * time.Minute, Value: keyed.Count, Zero: true}}, nil},
 		{"normal", "every: 24h, value: sum, empty: missing, zone: Europe/Berlin", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 24 * time.Hour, Value: keyed.Sum, Zone: "Europe/Berlin"}}, []string{"x"}},
 		{"normal", "every: 1s, value: p95, empty: 0, wait: 1m, zone: UTC", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Second, Value: keyed.P95, Zero: true}, Wait: time.Minute}, []string{"x"}},
+		{"poisson", "every: 1h, value: increase", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Hour, Value: keyed.Increase}}, []string{"x"}},
+		{"normal", "every: 1h, value: increase, per: 1s, empty: missing", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Hour, Value: keyed.Increase, Per: time.Second}}, []string{"x"}},
 		{"binomial", "every: 744h, value: share, of: errors, to: requests", keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 31 * 24 * time.Hour, Value: keyed.Share}}, []string{"errors", "requests"}},
 	} {
 		got, err := parseAggregate(c.family, c.aggregate, "")
@@ -55,6 +57,14 @@ func TestAggregateErrors(t *testing.T) {
 		{"normal", "every: 1m, value: share, of: a, to: b", "", "share and the family binomial belong together"},
 		{"poisson", "every: 1m, value: p95", "", "a p95 is no whole number, which the family poisson takes"},
 		{"poisson", "every: 1m, value: rate", "", "a rate is no whole number: the family poisson takes count"},
+		{"normal", "every: 1m, value: sum, per: 1s", "", "aggregate.per: belongs to value: increase"},
+		{"normal", "every: 1m, value: increase, per: 0s", "", "aggregate.per: must be"},
+		{"normal", "every: 1m, value: increase, empty: 0", "", "aggregate.empty: must be missing"},
+		{"poisson", "every: 1m, value: increase, per: 1s", "", "aggregate.per: an increase per time is no whole number"},
+		{"bernoulli", "every: 1m, value: increase", "", "the values of the family bernoulli are no counters"},
+		{"binomial", "every: 1m, value: increase", "", "share and the family binomial belong together"},
+		{"regression, prior: {mean: [0]}", "every: 1m, value: increase", "", "the values of the family regression are no counters"},
+		{"normal, scale: log", "every: 1m, value: increase", "", "an increase may be 0"},
 		{"normal, scale: log", "every: 1m, value: count", "", "an interval without events is 0, which has no logarithm"},
 		{"normal", "every: 1h, value: mean", ", transform: smooth", "session.gap: must be at least aggregate.every, 1h"},
 		{"normal", "every: 1m, value: mean, wait: 1m", ", transform: smooth", "aggregate.wait: is for transform: filter"},

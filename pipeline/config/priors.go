@@ -31,7 +31,10 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	var auto bool
 	c.Model.Prior, auto = d.prior(path, nodes.model)
 	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
-	if auto = auto || nodes.model == nil && c.Model.Family == "ar"; auto {
+	auto = auto || nodes.model == nil && c.Model.Family == "ar"
+	// The default prior of categorical is that of any values.
+	fits := c.Model.Family != "categorical"
+	if auto && fits {
 		c.Model.WarmUp = nodes.warmUp
 	}
 	rulesAuto := false
@@ -43,8 +46,10 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 		}
 		var auto bool
 		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
-			c.Keys[i].WarmUp = nodes.warmUp
 			rulesAuto = true
+			if fits {
+				c.Keys[i].WarmUp = nodes.warmUp
+			}
 		}
 	}
 	if d.has("model.warm_up") && !auto && !rulesAuto {
@@ -68,7 +73,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	case !hasDim:
 		c.Model.Dim = len(columns)
 	}
-	m := d.model(path, c, c.Model.Prior, auto)
+	m := d.model(path, c, c.Model.Prior, auto && fits)
 	if m == nil {
 		return
 	}

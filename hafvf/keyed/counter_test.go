@@ -1,0 +1,193 @@
+package keyed
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
+)
+
+// plainIncreases are the increases of a counter by the beginnings of their intervals, and which of
+// them raise no alarm.
+func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) time.Time) (by map[time.Time]float64, doubtful map[time.Time]bool) {
+	sorted = slices.DeleteFunc(slices.Clone(sorted), func(o Observation) bool { return o.X[0][0] != o.X[0][0] })
+	by, doubtful = map[time.Time]float64{}, map[time.Time]bool{}
+	ends, odd := map[time.Time]time.Time{}, map[time.Time]float64{}
+	for _, o := range sorted {
+		ends[start(o.Time)] = o.Time
+	}
+	most := math.NaN()
+	for i, o := range sorted {
+		v, in := o.X[0][0], start(o.Time)
+		if i == 0 {
+			most = v
+			continue
+		}
+		before := sorted[i-1]
+		was := before.X[0][0]
+		rise := max(v-most, 0)
+		note := func(by float64) { odd[in] += by; doubtful[in] = true }
+		switch {
+		case was > 0 && v < was/2:
+			rise, most = max(v, 0), v
+			note(rise)
+		case v < was:
+			note(was - v)
+		case v > most && was < most:
+			note(most - was)
+		}
+		most = max(most, v)
+		if start(before.Time).Add(a.Every).Before(in) {
+			from := ends[in].Add(-a.Every)
+			rise *= float64(o.Time.Sub(from)) / float64(o.Time.Sub(before.Time))
+		}
+		by[in] += rise
+	}
+	for in := range doubtful {
+		doubtful[in] = odd[in] >= by[in]/2
+	}
+	for in := range by {
+		if a.Per > 0 {
+			by[in] *= a.Per.Seconds() / a.Every.Seconds()
+		}
+	}
+	return by, doubtful
+}
+
+// A counter resets, falls a little, pauses and has missing values. What comes shuffled within wait,
+// with a restart between any two events, makes the increases that a plain loop makes, by the key's
+// own clock and by the watermark.
+func TestIncrease(t *testing.T) {
+	const wait = 40 * time.Second
+	noise := rand.New(rand.NewPCG(3, 4))
+	var events [2][]Observation // of the counters of a vector
+	at, total := time.Date(2026, 1, 5, 16, 0, 30, 0, time.UTC), [2]float64{1e6, 50}
+	for i := range 500 {
+		at = at.Add(time.Duration(noise.ExpFloat64() * float64(25*time.Second)).Truncate(time.Millisecond))
+		if i%90 == 80 {
+			at = at.Add(time.Duration(noise.IntN(400)) * time.Second)
+		}
+		missing := noise.IntN(20) == 0
+		for k := range total {
+			total[k] += noise.ExpFloat64()
+			switch noise.IntN(30) {
+			case 0:
+				total[k] *= .9 * noise.Float64()
+			case 1:
+				total[k] *= .9
+			}
+			x := total[k]
+			if missing {
+				x = math.NaN()
+			}
+			events[k] = append(events[k], Value(at, "", x))
+		}
+	}
+	type arrival struct {
+		at time.Time
+		o  Observation
+	}
+	var all []arrival
+	for i, o := range events[0] {
+		of := Observation{Time: o.Time, X: [][]float64{{o.X[0][0], events[1][i].X[0][0]}}, Shape: Vector}
+		all = append(all, arrival{o.Time.Add(time.Duration(noise.Float64() * float64(wait))), of})
+	}
+	slices.SortFunc(all, func(a, b arrival) int { return a.at.Compare(b.at) })
+	for _, watermark := range []bool{false, true} {
+		a := AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Increase, Per: time.Second}, Wait: wait, Watermark: watermark}
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "mvnormal", Dim: 2}, Aggregate: &a})
+		e := open(t, est, nil)
+		var got []Observation
+		for i := range all {
+			take(t, &e, &all[i].o)
+			if watermark {
+				e.Release(all[i].at.Add(-wait))
+			}
+			got = append(got, due(&e)...)
+			e = open(t, est, e.append(nil))
+		}
+		if len(got) < 100 {
+			t.Errorf("%d intervals are closed by themselves", len(got))
+		}
+		e.End(at)
+		got = append(got, due(&e)...)
+		if size := len(e.append(nil)); size > 250 {
+			t.Errorf("%d bytes of a key without open intervals", size)
+		}
+		want := plainly("k", &a.Aggregation, events[0], at)
+		for i, other := range plainly("k", &a.Aggregation, events[1], at) {
+			w := &want[i]
+			w.X[0], w.Shape, w.Partial = append(w.X[0], other.X[0]...), Vector, w.Partial || other.Partial
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 1e-9)); diff != "" {
+			t.Errorf("by the watermark %t: %s", watermark, diff)
+		}
+	}
+}
+
+// A rise over intervals without a value is put into none of them, and into the next one with its
+// share, of whole numbers a whole one. Many values in an interval take little memory.
+func TestIncreaseOverGaps(t *testing.T) {
+	begin := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		family string
+		want   []string
+	}{
+		{"normal", []string{"16:00 NaN", "17:00 10", "18:00 NaN", "19:00 NaN", "20:00 10.33333", "21:00 4996"}},
+		{"poisson", []string{"16:00 NaN", "17:00 10", "18:00 NaN", "19:00 NaN", "20:00 10", "21:00 4996"}},
+	} {
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: c.family}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Hour, Value: Increase}}})
+		e := open(t, est, nil)
+		give := func(minutes, x float64) {
+			o := Value(begin.Add(time.Duration(minutes*float64(time.Minute))), "", x)
+			take(t, &e, &o)
+		}
+		give(0, 70)
+		give(60, 80)
+		give(240, 111)
+		for i := range 5000 {
+			give(300+float64(i)/100, 108+float64(i))
+		}
+		if size := len(e.append(nil)); size > 20*mostValues {
+			t.Errorf("%d bytes", size)
+		}
+		e.End(time.Time{})
+		var got []string
+		for _, o := range due(&e) {
+			got = append(got, fmt.Sprintf("%s %.7g", o.Time.Format("15:04"), o.X[0][0]))
+		}
+		expect.Same(t, c.want, got, c.family)
+	}
+}
+
+// A key that begins anew does not count from its value before.
+func TestIncreaseBeginsAnew(t *testing.T) {
+	est := newEstimator(t, Config{
+		Filter: hafvf.Config{Family: "normal"}, Expire: 24 * time.Hour,
+		Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Hour, Value: Increase}},
+	})
+	e := open(t, est, nil)
+	begin := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+	for i, hour := range []int{0, 1, 100, 101} {
+		o := Value(begin.Add(time.Duration(hour)*time.Hour), "", float64(10*i))
+		take(t, &e, &o)
+	}
+	e.End(time.Time{})
+	var got []float64
+	for _, o := range due(&e) {
+		if o.Events > 0 {
+			got = append(got, o.X[0][0])
+		}
+	}
+	if diff := cmp.Diff([]float64{math.NaN(), 10, math.NaN(), 10}, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Error(diff)
+	}
+}
