@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -69,6 +70,8 @@ func TestAggregateTable(t *testing.T) {
 		{"sum", "16:00 4 of 3, 16:01 0 of 0, 16:02 5 of 1"},
 		{"sum, empty: missing", "16:00 4 of 3, 16:01 null of 0, 16:02 5 of 1"},
 		{"max, empty: 0", "16:00 3 of 3, 16:01 0 of 0, 16:02 5 of 1"},
+		{"increase", "16:00 1 of 3, 16:01 null of 0, 16:02 2.6666666666666665 of 1"},
+		{"increase, per: 1s", "16:00 0.016666666666666666 of 3, 16:01 null of 0, 16:02 0.04444444444444444 of 1"},
 		{"last", "16:00 1 of 3, 16:01 null of 0, 16:02 5 of 1"},
 	} {
 		_, records, _ := runConfig(t, "{model: {family: normal}, aggregate: {every: 1m, value: "+c.aggregate+"}, source: {csv: {path: "+table+", key: who, time: at, values: ms}}}")
@@ -84,6 +87,51 @@ func TestAggregateTable(t *testing.T) {
 		if got := strings.Join(said, ", "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.aggregate, got, c.want)
 		}
+	}
+}
+
+// A meter of energy with a rhythm of the day falls by a little once, and begins anew once. Its
+// consumption has no alarm there, and one where it is twice as large.
+func TestMeter(t *testing.T) {
+	noise := rand.New(rand.NewPCG(4, 4))
+	begin, e := time.Date(2025, 8, 31, 22, 0, 0, 0, time.UTC), 18894.5
+	lines := []string{"entity_id,state,last_changed\n"}
+	for h := range 24 * 45 {
+		by := max(0, .25+.15*math.Sin(float64(h%24-9)/12*math.Pi)+.05*noise.NormFloat64())
+		if h == 950 {
+			by = 2
+		}
+		state := e + by
+		switch h {
+		case 500:
+			state -= .6
+		case 800:
+			e, state = .7-by, .7
+		}
+		e += by
+		lines = append(lines, fmt.Sprintf("meter,%.3f,%s\n", state, begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339)))
+	}
+	table := write(t, "meter.csv", lines...)
+	_, records, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, aggregate: {every: 1h, value: increase}, source: {csv: {path: "+table+", key: entity_id, time: last_changed, values: [state]}}}")
+	type record struct {
+		X      *float64
+		Detect struct{ Alarm *string }
+	}
+	sum, alarms, all := 0., []int{}, parse[record](t, records)
+	for h, r := range all {
+		if r.X != nil {
+			sum += *r.X
+		}
+		if r.Detect.Alarm != nil {
+			alarms = append(alarms, h)
+		}
+	}
+	if mean := sum / float64(len(all)); len(all) != 24*45 || all[0].X != nil || math.Abs(mean-.25) > .005 || *all[500].X != 0 || *all[800].X != .7 {
+		t.Errorf("%d records, first %v, mean %g", len(all), all[0].X, mean)
+	}
+	fallen := func(h int) bool { return h >= 500 && h <= 501 || h >= 800 && h <= 801 }
+	if slices.ContainsFunc(alarms, fallen) || !slices.Contains(alarms, 950) {
+		t.Errorf("alarms at %v", alarms)
 	}
 }
 

@@ -62,7 +62,7 @@ const (
 	// fall is no increase, up to the former maximum. An interval without a value is missing, as is
 	// that of a key's first value if it has no other. Of a rise over missing intervals only the
 	// share of the next interval counts, as if it were even in time. An interval with a fall, or that
-	// makes up for one, raises no alarm if the fall may be half of its increase.
+	// makes up for one, raises no alarm if the fall is a quarter of its increase or more.
 	Increase Aggregate = "increase"
 )
 

@@ -37,8 +37,8 @@ func (c *counter) rise(i int, v float64) (by, odd float64) {
 }
 
 // increase takes in the values of an interval, and appends its increase: NaN if there is none, or
-// nothing to compare it with. It reports whether at least half of that may be wrong as the counter
-// has fallen.
+// nothing to compare it with. It reports whether at least a quarter of that may be wrong, as the
+// counter has fallen.
 //
 // A rise over intervals without a value is taken to be even in time. Of it counts what lies within
 // Every before the interval's last value, so that it is as long as others. The rest is left out:
@@ -71,7 +71,7 @@ func (a *aggregator) increase(x []float64, c *counter, t *total, start time.Time
 		c.at, known = at, true
 	}
 	for i := range x {
-		doubtful = doubtful || doubt[i] >= x[i]/2
+		doubtful = doubtful || doubt[i] >= x[i]/4
 		if a.Per > 0 {
 			x[i] *= a.Per.Seconds() / a.Every.Seconds()
 		}

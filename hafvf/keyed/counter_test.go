@@ -52,7 +52,7 @@ func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) 
 		by[in] += rise
 	}
 	for in := range doubtful {
-		doubtful[in] = odd[in] >= by[in]/2
+		doubtful[in] = odd[in] >= by[in]/4
 	}
 	for in := range by {
 		if a.Per > 0 {

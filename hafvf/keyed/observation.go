@@ -54,9 +54,9 @@ type Observation struct {
 	// Aggregated reports that the observation is that of an interval, which had so many Events.
 	Aggregated bool
 	Events     int64
-	// Partial reports that the input ended before the interval, or that its counter has fallen and
-	// at least half of the increase may be wrong. It raises no alarm: that there is less in it means
-	// nothing.
+	// Partial reports that the input ended before the interval, or that a counter has fallen and at
+	// least a quarter of its increase may be wrong. It raises no alarm: that there is less in it
+	// means nothing.
 	Partial bool
 	// Outside marks an observation for Entity.Outside, on its way to that.
 	Outside bool
