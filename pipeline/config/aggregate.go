@@ -26,16 +26,16 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		values = append(values, string(v))
 	}
 	return key{
-		name: "aggregate", doc: "Events become one observation per key and interval, dated at its beginning. A file closes an interval at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
+		name: "aggregate", doc: "Events become one observation per key and interval, dated at its beginning. A file closes it at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
 		seen: func() { c.Aggregate = a },
 		keys: []key{
-			{name: "every", doc: "Length of an interval, 1s to 744h. Intervals begin at multiples of it on the clock of zone, days at midnight and weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
-			{name: "value", doc: "What of the events is the observation. count and rate (events per second) need no values. median, p90, p95 and p99 are within 0.1 percent of that rank's value. share is for binomial: the sums of of and to. increase is of a counter: a fall below half is a reset, a smaller one none; after intervals without a value it is its share of the rise.", required: true, read: choice((*string)(&a.Value), values...)},
-			{name: "of", doc: "share: field of the number of successes, such as errors.", read: text(&more.of, notEmpty)},
-			{name: "to", doc: "share: field of the number of trials, such as requests.", read: text(&more.to, notEmpty)},
-			{name: "per", doc: "increase: it is one per this time, such as 1s.", read: milliseconds(&a.Per)},
+			{name: "every", doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
+			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is of a counter: a fall below half is a reset, a smaller one none; of a rise over intervals without a value, theirs is left out.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "of", doc: "share: field of successes, such as errors.", read: text(&more.of, notEmpty)},
+			{name: "to", doc: "share: field of trials, such as requests.", read: text(&more.to, notEmpty)},
+			{name: "per", doc: "increase: per this time, such as 1s.", read: milliseconds(&a.Per)},
 			{name: "empty", doc: "What an interval without events is.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},
-			{name: "wait", doc: "How long an interval stays open after its end, besides lateness.", read: duration(&a.Wait)},
+			{name: "wait", doc: "How long an interval waits after its end, besides lateness.", read: duration(&a.Wait)},
 			{name: "zone", doc: "Time zone of the clock on which intervals begin.", initial: "UTC", read: zone(&a.Zone)},
 		},
 	}
