@@ -33,7 +33,7 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is of a counter: a fall below half is a reset, a smaller one none; of a rise over intervals without a value, theirs is left out.", required: true, read: choice((*string)(&a.Value), values...)},
 			{name: "of", doc: "share: field of successes, such as errors.", read: text(&more.of, notEmpty)},
 			{name: "to", doc: "share: field of trials, such as requests.", read: text(&more.to, notEmpty)},
-			{name: "per", doc: "increase: per this time, such as 1s.", read: milliseconds(&a.Per)},
+			{name: "per", doc: "increase: per this time.", read: milliseconds(&a.Per)},
 			{name: "empty", doc: "What an interval without events is.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},
 			{name: "wait", doc: "How long an interval waits after its end, besides lateness.", read: duration(&a.Wait)},
 			{name: "zone", doc: "Time zone of the clock on which intervals begin.", initial: "UTC", read: zone(&a.Zone)},

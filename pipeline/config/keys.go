@@ -33,7 +33,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "prior", doc: "Textbook parameters; an absent one has the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with one of them.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
-			{name: "dim", doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the number of categories.",
+			{name: "dim", doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the categories.",
 				read: whole(&c.Model.Dim, 1)},
 			{name: "scale", doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, sd by the delta method. If you change it, a run refuses the states.",
 				read: choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
@@ -202,11 +202,11 @@ func (f *Fields) keys(what string) []key {
 	}
 	return []key{
 		{name: "key", doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
-		{name: "time", doc: "Column or field of the time. A list is joined with blanks. Empty: there is none, which needs order: arrival.", read: timeFields(&f.Time)},
+		{name: "time", doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", read: timeFields(&f.Time)},
 		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
 		{name: "zone", doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", read: zone(&f.Zone)},
 		{name: "time_format", doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
-		{name: "max_ahead", doc: "How far a time may be ahead of this clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", initial: none, read: durationOr("none", &f.MaxAhead)},
+		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", initial: none, read: durationOr("none", &f.MaxAhead)},
 		{name: "missing", doc: "Texts of a missing value, as an empty text, null and NaN are.", read: missing(&f.Missing)},
 		{name: "unit", doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", read: unit(&f.Unit)},
 		{name: "thousands", doc: "Separator of groups of three digits.", read: thousands(&f.Thousands)},
