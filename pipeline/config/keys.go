@@ -43,7 +43,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			{name: "holidays", doc: "Local dates that the season does not learn.", read: dates(&nodes.season.holidays)},
 		}},
 		c.aggregateKey(nodes.aggregate),
-		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
+		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
 		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
 		{name: "bank", doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank.",
