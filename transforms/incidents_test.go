@@ -55,7 +55,7 @@ func TestIncidents(t *testing.T) {
 	for _, e := range fleet.Advance(at(600 * 6 * 144)).Events {
 		name := e.ID + e.Time.String()
 		if was, seen := last[name]; seen && was.State == incidents.Opened {
-			e.State = incidents.Opened
+			e.State, e.Page = incidents.Opened, was.Page
 		} else if !seen {
 			order = append(order, name)
 		}

@@ -129,7 +129,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	same, _ := resume(before)
 
 	other := before
-	other.Alarms = &AlarmConfig{Budget: 400, Rest: 2, Zone: "UTC", Seasons: usual.DefaultSeasons(), Order: 3}
+	other.Alarms = &AlarmConfig{Budget: 400, Rest: 2, Settling: usual.DefaultSettling, Zone: "UTC", Seasons: usual.DefaultSeasons(), Order: 3}
 	other.Alerts = AlertConfig{MinChange: 1, Direction: Up}
 	got, _ := resume(other)
 	if got[0].Detection.Score != same[0].Detection.Score || math.Abs(got[0].Detection.Threshold-same[0].Detection.Threshold-math.Log10(4)) > .01 {
