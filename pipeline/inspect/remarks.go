@@ -219,15 +219,19 @@ func (s *sample) warmUp(c *config.Config) (value, why string) {
 func (s *sample) detect(c *config.Config) (value, why string) {
 	l := s.look
 	d := c.Detect
-	if d == nil || l.Step <= 0 {
-		return "", ""
-	}
-	const day = 24 * time.Hour
 	// The usual length of a series.
 	span, n := s.length(c)
-	if n < fewRecords {
+	if d == nil || n < fewRecords || l.Step <= 0 && l.Timed > 0 {
 		return "", ""
 	}
+	if l.Timed == 0 { // the budget counts observations
+		if float64(n) >= d.BudgetOf(0) {
+			return "", ""
+		}
+		return fmt.Sprintf("{budget: %d, rest: %d, settling: 0}", max(n/2, leastBudget), max(3, min(n/20, 60))),
+			fmt.Sprintf("a key has %d observations; the defaults are for thousands, and hold alarms back at first", n)
+	}
+	const day = 24 * time.Hour
 	budget := time.Duration(d.BudgetOf(l.Step) * float64(l.Step))
 	short := span > 0 && span < budget
 	least := leastBudget * l.Step
