@@ -110,7 +110,7 @@ func NumbersOf(texts []string) (n Numbers) {
 
 // Parser reads the numbers without their units.
 func (n *Numbers) Parser() *Parser {
-	p, err := NewParser(config.Fields{Decimal: n.Decimal, Thousands: n.Thousands})
+	p, err := NewParser(config.Fields{Decimal: cmp.Or(n.Decimal, '.'), Thousands: n.Thousands})
 	if err != nil {
 		panic("observe: " + err.Error())
 	}
