@@ -62,6 +62,7 @@ func (t *table) best(of []recogniser, least float64, may func(*column) bool) (fo
 // Names that columns usually have, the surest first.
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum", "zeitpunkt", "zeitstempel", "month", "quarter", "week", "last_changed", "t", "epoch"}
+	hourNames  = []string{"hour", "hr", "stunde", "minute"}
 	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product", "subject", "participant", "patient", "person", "imei", "msisdn", "mac", "serial", "node", "vehicle", "meter", "asset", "store", "shop", "ticker", "anlage"}
 	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount", "wert", "state"}
 	// quantityNames are words for what is measured.
@@ -280,8 +281,14 @@ const (
 	longLabel = 64
 )
 
+// partOfTime reports whether a column is called as a time is, or a part of one.
+func (c *column) partOfTime() bool {
+	words := wordsOf(c.name)
+	return len(words) > 0 && slices.Contains(slices.Concat(timeNames, hourNames), words[len(words)-1])
+}
+
 // label reports whether a column can be a part of the key: short texts or whole numbers that
-// repeat, in nearly each record. Times, times of day, numbers with fractions or units, and what is the
+// repeat, in nearly each record. Times, times of day, what is called so, numbers with fractions or units, and what is the
 // same in all records are none.
 func (t *table) label(c, at *column) bool {
 	f := c.forms()
@@ -292,7 +299,7 @@ func (t *table) label(c, at *column) bool {
 		return false
 	case f.clock || c.timed() && (f.numbers.Share < most || rank(c.name, keyNames) == unusual):
 		return false
-	case at != nil && slices.Contains(at.parts, c.name):
+	case c.partOfTime() || at != nil && slices.Contains(at.parts, c.name):
 		return false
 	}
 	return f.numbers.Share < most || c.whole()
