@@ -91,6 +91,8 @@ func panels(t *testing.T) []found {
 			return fmt.Sprintf("%s,%.1f%%\n", local(i), 35+5*r.NormFloat64()+60*within(i, 1500, 1512))
 		}), remarks: []string{ends}, set: zone, wants: []string{"unit: '%'", "key: none", "values: [cpu]"}, keys: 1,
 			events: []planted{{"", "2024-11-01T06:00", "2024-11-01T12:00"}}},
+		{file: "prices.csv", lines: tableOf("Time,price\n", 400, func(i int) string { return fmt.Sprintf("%s,\"$1,%03d.%02d\"\n", local(i), r.IntN(1000), r.IntN(100)) }),
+			wants: []string{"thousands: ','", "unit: $", "values: [price]"}},
 		{file: "si.csv", lines: tableOf("\"Time\",\"rx\"\n", 400, func(i int) string {
 			v := 8e5 * math.Exp(.4*r.NormFloat64())
 			if v >= 1e6 {
@@ -380,8 +382,11 @@ func calendars() []found {
 		}), wants: []string{"time_format: '%G-W%V'", "# 2024-01-01 00:00 to 2025-02-17 00:00"}, keys: 1},
 		{file: "dayfirst.csv", lines: lines(280, hour("02/01/2006 15:04")), wants: []string{"time_format: '%d/%m/%Y %H:%M'", "to 2026-01-12 15:00"}, keys: 1},
 		{file: "monthfirst.csv", lines: lines(280, hour("01/02/2006 15:04")), wants: []string{"time_format: '%m/%d/%Y %H:%M'", "to 2026-01-12 15:00"}, keys: 1},
+		{file: "hours.csv", lines: tableOf("date,hour,load\n", 400, func(i int) string {
+			return fmt.Sprintf("%s,%d,%.1f\n", day("2026-01-01 00:00").AddDate(0, 0, i/24).Format(time.DateOnly), 1+i%24, 200+9*r.NormFloat64())
+		}), not: []string{"key: hour"}, doubt: "have a time that their key has had"},
 		{file: "either.csv", lines: lines(12, func(i int) string { return fmt.Sprintf("%02d/03/2026", 1+i) }), doubt: "fits them as well"},
-		{file: "yesterday.csv", lines: lines(60, func(i int) string { return fmt.Sprintf("yesterday %02d:%02d", i/60, i%60) }), doubt: `column "time" is called as times are`},
+		{file: "yesterday.csv", lines: lines(60, func(i int) string { return []string{"today", "yesterday", "last week"}[i%3] }), not: []string{"key: time"}, doubt: `column "time" is called as times are`},
 	}
 }
 
