@@ -262,7 +262,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		if i+1 < len(step.Events) { // what happens at one time is told once
 			next := &step.Events[i+1]
 			if next.ID == e.ID && next.Time.Equal(e.Time) && next.State == incidents.Update {
-				if e.State == incidents.Opened {
+				if next.Page = next.Page || e.Page; e.State == incidents.Opened {
 					next.State = incidents.Opened
 				}
 				continue
