@@ -197,7 +197,7 @@ func twoColumns() []found {
 // meters are of an export of Home Assistant: a counter that falls by a bit and begins anew, a door and a
 // thermometer, one after the other.
 func meters() []found {
-	r := noiseOf(4)
+	r := noiseOf(40)
 	begin := day("2025-08-31 22:00")
 	const header = "entity_id,state,last_changed\n"
 	stamp := func(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z") }
@@ -227,6 +227,7 @@ func meters() []found {
 	return []found{
 		{file: "history.csv", lines: slices.Concat(door, thermometer, meter), wants: []string{"key: entity_id", "time: last_changed", "values: [state]", "missing: [off, on, unavailable, unknown]"},
 			remarks: []string{"as those of a counter, such as sensor.meter_energy_import", "off and on count as missing"}},
+		{file: "meter.csv", lines: append([]string{header}, meter...), wants: []string{"aggregate: {every: 1h, value: increase}", "key: entity_id", "# season: [24h, 168h]"}, keys: 1},
 	}
 }
 
@@ -240,6 +241,8 @@ func constants() []found {
 	told := []planted{{"", "2016-04-03T00:19", "2016-04-03T00:20"}}
 	return []found{
 		{file: "flatneg.csv", lines: lines(func(i int) float64 { return -5 * within(i, 2899, 2900) }), wants: []string{"family: normal"}, keys: 1, events: told},
+		{file: "ramp.csv", lines: lines(func(i int) float64 { return float64(i+1) + float64(1799-i)*within(i, 2899, 2910) }), keys: 1,
+			wants: []string{"value: increase"}, events: []planted{{"", "2016-04-03T00:19", "2016-04-03T00:31"}}},
 		{file: "flat.csv", lines: lines(func(i int) float64 { return 10 * within(i, 2899, 2900) }), keys: 1, events: told},
 	}
 }
