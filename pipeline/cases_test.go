@@ -85,9 +85,9 @@ func panels(t *testing.T) []found {
 		wide = binary.LittleEndian.AppendUint16(wide, u)
 	}
 	return []found{
-		{file: "units.csv", false: 2, lines: rooms("\"Time\",\"outside\",\"living room\"\n", "%s,%.1f °C,%.1f °C\n"), remarks: []string{ends}, set: zone,
+		{file: "units.csv", lines: rooms("\"Time\",\"outside\",\"living room\"\n", "%s,%.1f °C,%.1f °C\n"), remarks: []string{ends}, set: zone,
 			wants: []string{"unit: °C", "layout: wide", "time: Time", "values: [outside, living room]"}, keys: 2, events: outside},
-		{file: "pct.csv", false: 1, lines: tableOf("\"Time\",\"cpu\"\n", n, func(i int) string {
+		{file: "pct.csv", lines: tableOf("\"Time\",\"cpu\"\n", n, func(i int) string {
 			return fmt.Sprintf("%s,%.1f%%\n", local(i), 35+5*r.NormFloat64()+60*within(i, 1500, 1512))
 		}), remarks: []string{ends}, set: zone, wants: []string{"unit: '%'", "key: none", "values: [cpu]"}, keys: 1,
 			events: []planted{{"", "2024-11-01T06:00", "2024-11-01T12:00"}}},
@@ -100,9 +100,9 @@ func panels(t *testing.T) []found {
 			}
 			return fmt.Sprintf("%s,%.1f kB/s\n", local(i), v/1e3)
 		}), doubt: "several units, kB/s, MB/s", not: []string{"\n    unit:"}},
-		{file: "sep.csv", false: 2, lines: append([]string{"\ufeff"}, sep...), remarks: []string{ends}, set: zone,
+		{file: "sep.csv", lines: append([]string{"\ufeff"}, sep...), remarks: []string{ends}, set: zone,
 			wants: []string{"skip: 1", "layout: wide"}, keys: 2, events: outside},
-		{file: "sep16.csv", false: 2, lines: []string{string(wide)}, remarks: []string{ends}, set: zone, wants: []string{"skip: 1", "layout: wide"}, keys: 2, events: outside},
+		{file: "sep16.csv", lines: []string{string(wide)}, remarks: []string{ends}, set: zone, wants: []string{"skip: 1", "layout: wide"}, keys: 2, events: outside},
 	}
 }
 
@@ -180,7 +180,7 @@ func twoColumns() []found {
 		return fmt.Sprintf("%s;%s;%s;%s;;\n", at.Format("02/01/2006;15.04.05"), co, comma(14+4*daily(at)+r.NormFloat64()+20*within(i, 1200, 1206)), comma(45+3*r.NormFloat64()))
 	})
 	return []found{
-		{file: "household.csv", false: 3, lines: tableOf("Date;Time;Global_active_power;Voltage\n", 3000, func(i int) string {
+		{file: "household.csv", false: 2, lines: tableOf("Date;Time;Global_active_power;Voltage\n", 3000, func(i int) string {
 			at := day("2006-12-16 17:24").Add(time.Duration(i) * 10 * time.Minute)
 			if within(i, 900, 905) > 0 {
 				return at.Format("2/1/2006;15:04:05;") + "?;?\n"
@@ -188,7 +188,7 @@ func twoColumns() []found {
 			return fmt.Sprintf("%s;%.3f;%.2f\n", at.Format("2/1/2006;15:04:05"), 1+.4*daily(at)+.1*r.NormFloat64()+3*within(i, 2000, 2010), 240+r.NormFloat64())
 		}), wants: []string{"delimiter: ;", "time: [Date, Time]", "time_format: '%d/%m/%Y %H:%M:%S'", "missing: ['?']", "layout: wide"}, keys: 2,
 			events: []planted{{"Global_active_power", "2006-12-30T14:44", "2006-12-30T16:24"}}},
-		{file: "air.csv", false: 3, lines: append(air, strings.Repeat(";;;;;;\n", 20)), remarks: []string{"-200 comes"}, set: []string{"source.csv.missing=['-200']"},
+		{file: "air.csv", false: 2, lines: append(air, strings.Repeat(";;;;;;\n", 20)), remarks: []string{"-200 comes"}, set: []string{"source.csv.missing=['-200']"},
 			wants: []string{"delimiter: ;", "decimal: ','", "time: [Date, Time]", "time_format: '%d/%m/%Y %H.%M.%S'", "layout: wide"}, keys: 3, rejected: 60,
 			events: []planted{{"T", "2004-04-29T18:00", "2004-04-30T00:00"}}},
 	}

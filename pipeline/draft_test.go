@@ -36,13 +36,13 @@ func TestDraft(t *testing.T) {
 		}), []string{"delimiter: ;\n", "decimal: ','\n", "key: Pumpe ", "time: Zeitpunkt ", "values: [Druck]\n", "family: normal"}, 2},
 		{"days.csv", tableOf("day,visitors\n", 40, func(i int) string {
 			return fmt.Sprintf("%s,%d\n", start.AddDate(0, 0, i).Format(time.DateOnly), 10+i%7)
-		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 936h, rest: 3} ", "# season: [168h] "}, 1},
+		}), []string{"key: none ", "time: day ", "family: poisson", "detect: {budget: 2400h} ", "# season: [168h] "}, 1},
 		{"visits.csv", tableOf("at,variant,bought\n", 300, func(i int) string {
 			return fmt.Sprintf("%s,%c,%d\n", start.Add(time.Duration(i/2)*time.Minute).Format(time.RFC3339), 'a'+i%2, (i%30)/29)
 		}), []string{"key: variant ", "family: bernoulli", "bank: [{levels: [], top: 0.9998}] "}, 2},
 		{"amounts.csv", tableOf("hour,shop,sales\n", 60, func(i int) string {
 			return fmt.Sprintf("%s,s%d,%d\n", start.Add(time.Duration(i/2)*time.Minute).Format(time.RFC3339), i%2, 2000+i*37%900)
-		}), []string{"key: shop ", "values: [sales]", "family: normal", "warm_up: 7 ", "detect: {budget: 29m, rest: 3, season: [], settling: 0} "}, 2},
+		}), []string{"key: shop ", "values: [sales]", "family: normal", "warm_up: 7 ", "detect: {budget: 1h40m, rest: 3, season: [], settling: 0} "}, 2},
 		{"german.csv", tableOf("Datum,Wert\n", 40, func(i int) string {
 			return fmt.Sprintf("%s,%s\n", start.AddDate(0, 0, i).Format("02.01.2006 15:04"), []string{"-", "1.5", "NA", "2"}[i%4])
 		}), []string{"time_format: '%d.%m.%Y %H:%M'", "missing: ['-', NA]"}, 1},

@@ -61,6 +61,9 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		}
 		if d.Ended {
 			e.Recovered = &Ended{l.id, t.end(l, e, values)}
+			if l.stays() == "" {
+				decider.profile(&t.decisions).Calm(t.decisions.profile, t.decisions.pace)
+			}
 			*l = lasting{}
 		}
 	}

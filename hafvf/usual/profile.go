@@ -257,6 +257,20 @@ func (p *Profile) view(s State, i int) []float64 {
 	return s[at : at+viewLen]
 }
 
+// Calm has the running means of the views forget the surprises that they have, if the stream is slow: an
+// event that is over would be news there for as long as it was. The stream goes at the pace.
+func (p *Profile) Calm(s State, pace Pace) {
+	if pace.slow == 0 {
+		return
+	}
+	for i := range p.views {
+		p.view(s, i)[sumOfMean] = 0
+	}
+	if pace.fine { // a root mean square of 1
+		p.view(s, p.views-1)[sumOfMean] = *p.total(s)
+	}
+}
+
 // alone are tail, move and repeats, the parts of a state whose scores need no mean over several
 // observations.
 func (p *Profile) alone(s State) (tail, move, repeats) {

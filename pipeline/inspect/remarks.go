@@ -233,11 +233,11 @@ func (s *sample) detect(c *config.Config) (value, why string) {
 	}
 	const day = 24 * time.Hour
 	budget := time.Duration(d.BudgetOf(l.Step) * float64(l.Step))
-	short := span > 0 && span < budget
 	least := leastBudget * l.Step
+	short := span > 0 && budget > message.RoundUp(max(span, least))
 	switch {
 	case short:
-		budget = max(span/2, min(span, least))
+		budget = max(span/2, least)
 	case budget < least && (span == 0 || budget < span):
 		return fmt.Sprintf("{budget: %s}", message.Duration(message.RoundUp(least))),
 			fmt.Sprintf("about one alarm in %d records of a key, at most ten in the first %d; now one in %.0f", leastBudget, leastBudget, d.BudgetOf(l.Step))
