@@ -180,7 +180,7 @@ func twoColumns() []found {
 		return fmt.Sprintf("%s;%s;%s;%s;;\n", at.Format("02/01/2006;15.04.05"), co, comma(14+4*daily(at)+r.NormFloat64()+20*within(i, 1200, 1206)), comma(45+3*r.NormFloat64()))
 	})
 	return []found{
-		{file: "household.csv", false: 2, lines: tableOf("Date;Time;Global_active_power;Voltage\n", 3000, func(i int) string {
+		{file: "household.csv", false: 3, lines: tableOf("Date;Time;Global_active_power;Voltage\n", 3000, func(i int) string {
 			at := day("2006-12-16 17:24").Add(time.Duration(i) * 10 * time.Minute)
 			if within(i, 900, 905) > 0 {
 				return at.Format("2/1/2006;15:04:05;") + "?;?\n"
