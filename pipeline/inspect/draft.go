@@ -335,8 +335,6 @@ func (d *draft) yaml(l *Look) []byte {
 	line("  family: "+d.family, familyComments[d.family])
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
-	}
-	if d.family != "bernoulli" {
 		say("  ", "warm_up", "")
 	}
 	say("  ", "scale", "")
@@ -350,11 +348,9 @@ func (d *draft) yaml(l *Look) []byte {
 	}
 	say("", "detect", "tells outliers from changes; ")
 	say("", "bank", "")
-	switch {
-	case d.query == "" && d.times == nil && d.layout != config.Series:
+	say("", "lateness", "")
+	if d.query == "" && d.times == nil && d.layout != config.Series {
 		line("order: arrival", "no column of times was found")
-	default:
-		say("", "lateness", "")
 	}
 	if a := d.aggregate; a.every != "" {
 		more := ""
@@ -395,15 +391,16 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	line("  "+d.table.format.Name+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
 	at("path", config.YAMLText(d.path), "")
-	if d.Delimiter != "" && d.Delimiter != "," {
-		at("delimiter", config.YAMLText(d.Delimiter), "")
+	text := func(key, value, comment string) {
+		if value != "" {
+			at(key, config.YAMLText(value), comment)
+		}
 	}
+	text("delimiter", strings.TrimPrefix(d.Delimiter, ","), "")
 	if d.Skip > 0 {
 		at("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
-	if d.Comment != "" {
-		at("comment", config.YAMLText(d.Comment), "lines that begin so are passed over")
-	}
+	text("comment", d.Comment, "lines that begin so are passed over")
 	settings(d.numbers, func(key, value string) { at(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
@@ -430,9 +427,7 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	if d.times != nil || d.layout != config.Series { // else times stand beside the values
 		at("time", config.YAMLNames(d.times), span)
 	}
-	if d.timeFormat != "" {
-		at("time_format", config.YAMLText(d.timeFormat), d.formatNote)
-	}
+	text("time_format", d.timeFormat, d.formatNote)
 	others := ""
 	if len(d.others) > 0 {
 		others = "or " + message.Some(d.others, 8)

@@ -450,7 +450,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		switch span := l.Last.Sub(l.First); {
 		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
-		case s.autumn() == "" && l.Behind <= max(s.longest(), 24*time.Hour-1):
+		case s.autumn() == "" && l.Behind <= max(3*l.Step, 24*time.Hour-1):
 			add(setting, message.Duration(message.RoundUp(l.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind))
 		}
 	}
@@ -497,57 +497,19 @@ func (l *Look) rare() bool {
 // chance.
 const leastBudget = 100
 
-// scale returns that on which the values of most keys are about symmetric, if they are far from
-// it as they are; else it is empty. By the quartile skewness of Bowley, with quantiles that leave
-// three numbers of a key above, within .01 and .05: 0 of symmetric values, .58 and more of
-// exponential ones, .43 of a lognormal with σ = .4 from 300 numbers on.
+// scale returns that on which the values are to be learned, and why; empty for their own.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
-	const (
-		few    = 30 // numbers of a key
-		above  = 3
-		skewed = .4
-	)
-	if s.look.Negative > 0 {
-		return "", ""
-	}
-	scale = hafvf.Log
-	if s.look.Zero > 0 {
-		scale = hafvf.Log1p
-	}
-	keys, votes := 0, 0
+	var series [][]float64
 	for _, v := range s.keys {
-		x := slices.Clone(v.numbers)
-		if len(x) < few {
-			continue
-		}
-		keys++
-		tail := min(max(.01, above/float64(len(x))), .05)
-		plain := skewness(x, tail)
-		for i, v := range x {
-			x[i] = scale.Of(v)
-		}
-		if scaled := skewness(x, tail); plain > skewed && math.Abs(scaled) < plain/2 {
-			votes++
-		}
+		series = append(series, v.numbers)
 	}
-	if 2*votes > keys {
+	if scale := hafvf.ScaleOf(series); scale != hafvf.Linear {
 		return scale, "the values scatter by factors: their upper tail is the long one"
 	}
-	if mean, dispersion, sd := s.dispersion(); s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
+	if mean, dispersion, sd := s.dispersion(); s.look.Negative == 0 && s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
 		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
 	}
 	return "", ""
-}
-
-// skewness sorts x. It compares the quantiles tail and 1 − tail with the median.
-func skewness(x []float64, tail float64) float64 {
-	slices.Sort(x)
-	at := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
-	low, middle, high := at(tail), at(.5), at(1-tail)
-	if !(high > low) {
-		return 0
-	}
-	return (high + low - 2*middle) / (high - low)
 }
 
 // rhythm returns the season that observations of a key at this step may have, and what

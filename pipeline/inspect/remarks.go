@@ -50,7 +50,8 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		add(false, "zone", "times without a zone go back by an hour at %s (%s), as clocks do at the end of summer time", day, s.early.place)
 	}
 	if l.Single > 0 {
-		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), s.single())
+		one := slices.IndexFunc(l.Keys, func(k string) bool { return s.keys[k].n == 1 })
+		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), message.Quote(l.Keys[one]))
 	}
 	if c.Aggregate == nil && l.Tied > 0 && (s.autumn() == "" || l.Tied > 4*l.Early) {
 		text := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
@@ -73,12 +74,6 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	return all
 }
 
-// single is a key of one record.
-func (s *sample) single() string {
-	i := slices.IndexFunc(s.look.Keys, func(k string) bool { return s.keys[k].n == 1 })
-	return message.Quote(s.look.Keys[i])
-}
-
 // autumn is the time at which the times of keys go back by an hour at most, if they do so in a night in
 // which clocks are put back; else it is empty.
 func (s *sample) autumn() string {
@@ -89,9 +84,6 @@ func (s *sample) autumn() string {
 	}
 	return at.Format("2006-01-02 15:04")
 }
-
-// longest is how far three steps of a key go.
-func (s *sample) longest() time.Duration { return 3 * s.look.Step }
 
 // sentinel returns the value that is likely no measurement, and how often it comes: it repeats in a key,
 // farther from all others than these are from each other.
