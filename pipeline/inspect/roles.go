@@ -353,7 +353,7 @@ func (t *table) key(at *column) (key []*column) {
 	}
 	key = []*column{first}
 	now := t.fit(at, key)
-	for now.repeats > 0 {
+	for {
 		var best *column
 		var least fit
 		for _, c := range t.columns {
@@ -361,7 +361,7 @@ func (t *table) key(at *column) (key []*column) {
 				continue
 			}
 			with := t.fit(at, append(slices.Clone(key), c))
-			if t.explains(now, with) && (best == nil || with.repeats < least.repeats || with.repeats == least.repeats && (with.keys < least.keys || with.keys == least.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
+			if (t.explains(now, with) || with.steady > now.steady+.2 && with.repeats <= now.repeats) && (best == nil || with.repeats < least.repeats || with.repeats == least.repeats && (with.keys < least.keys || with.keys == least.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
 				best, least = c, with
 			}
 		}
