@@ -11,7 +11,7 @@
 // # Method
 //
 // The groups of the key a/b:c are its proper prefixes: the whole fleet, whose name is empty, a,
-// and a/b. Nothing is scanned between alarms. Every alarm asks by itself: since I am here, how
+// and a/b. Those of a series are by labels, if Config.By names some. Nothing is scanned between alarms. Every alarm asks by itself: since I am here, how
 // many other keys have alarmed in the last 1, 2, 4, 8, 16 and 32 steps, in each of my groups?
 // Given one point of a Poisson process, the others are distributed as they were without it
 // (Mecke's formula), so chance has a known answer to each question. The most surprising answer
@@ -44,8 +44,11 @@
 //   - Join. An alarm joins the most specific open incident that has one of its groups, if at
 //     least one other key of the group alarmed in the last w (that at which the incident was found,
 //     at least 8δ), and at least half of these m are not chance: p = 1 − λw/m ≥ ½.
-//   - Grow. What is found in a group that has the group of an open incident, or anywhere while
-//     that is at most 32 steps old, becomes one with it, at their common prefix.
+//   - Grow. What is found elsewhere becomes one with an open incident, at their common prefix, only if both
+//     began together: its window reaches back to the opening, or, in the first eight steps, to the last
+//     member, or it is of a wider group then. What is found later is an incident of its own.
+//   - Page again. An update is a page if the group is wider, once before the members double, or if they are
+//     twice as many as eight steps after the last page. It costs as every page does, and is none above b = 8.
 //   - Part. An incident that is older explains nothing in its parts. Alarms that gather in one of
 //     them leave it for one of their own.
 //   - Learn. n_gh counts an alarm outside by 1, a member by 1 − p, and by 1 again once the
@@ -54,6 +57,8 @@
 //   - Rhythm. Where the same prefix, one above it or one below it had an incident within half an
 //     hour of this time of the day on two of the last seven days, or of the last four weeks' like
 //     days, it is told and is no page. More than twice as many keys as then are a page after all.
+//   - Rank. Members by their scores, the noisy ones last: those with three alarms outside of incidents in the
+//     week before, without its last hour. The first in time of the others is named first.
 //
 // # Guarantees
 //
