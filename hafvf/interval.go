@@ -103,19 +103,24 @@ func (m mixed) spread(total, mean, sd float64) float64 {
 }
 
 // quantile is the smallest value at which the distribution function is at least p, NaN where
-// that is not known. The search begins at mean ± sd; the mean need not be finite.
+// that is not known. The search begins where that of a normal with this mean and sd is; the mean need not be
+// finite.
 func (m mixed) quantile(p, mean, sd float64) float64 {
 	if notFinite(mean) {
 		mean = 0
 	}
-	lo, hi := mean-sd, mean+sd
+	normal := mean
+	if z := math.Sqrt2 * math.Erfinv(2*p-1); !notFinite(z) {
+		normal += z * sd
+	}
+	lo, hi := normal-sd/4, normal+sd/4
 	below, above := m.CDF(lo)-p, m.CDF(hi)-p
-	for step := sd; below >= 0 && !math.IsInf(lo, 0); step *= 2 {
+	for step := sd / 4; below >= 0 && !math.IsInf(lo, 0); step *= 2 {
 		hi, above = lo, below
 		lo -= step
 		below = m.CDF(lo) - p
 	}
-	for step := sd; above < 0 && !math.IsInf(hi, 0); step *= 2 {
+	for step := sd / 4; above < 0 && !math.IsInf(hi, 0); step *= 2 {
 		lo, below = hi, above
 		hi += step
 		above = m.CDF(hi) - p
@@ -123,34 +128,63 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	if math.IsNaN(below) || math.IsNaN(above) {
 		return math.NaN()
 	}
-	// The secant finds the place where the function is smooth, and the middle, every other
-	// time, where it has steps. Below stays negative, and above does not.
+	if l, ok := m[0].Distribution.(expfam.Lattice); ok && l.PerUnit() >= 1 && math.Max(-lo, hi)*l.PerUnit() < 0x1p52 {
+		return m.step(p, lo, hi, below, above, l.PerUnit())
+	}
+	// The secant finds the place where the function is smooth: an end that stays counts by half (the Illinois
+	// rule). The middle finds it where the function has steps. Below stays negative, and above does not.
 	tolerance := 1e-9 * sd
-	for i := 0; hi-lo > tolerance; i++ {
+	width, stays := hi-lo, 0
+	for i := 1; hi-lo > tolerance; i++ {
 		middle := lo + (hi-lo)/2
 		x := middle
-		if i%2 == 0 && above > below {
+		if i%4 != 0 || hi-lo <= width/4 {
 			x = lo - below*(hi-lo)/(above-below)
 			x = math.Max(lo+tolerance/2, math.Min(x, hi-tolerance/2))
-			if x <= lo || x >= hi { // the tolerance is less than the distance of numbers here
-				x = middle
-			}
 		}
-		if x <= lo || x >= hi {
-			break // neighbours
+		if i%4 == 0 {
+			width = hi - lo
+		}
+		if !(x > lo && x < hi) { // the tolerance is less than the distance of numbers here
+			if x = middle; x <= lo || x >= hi {
+				break // neighbours
+			}
 		}
 		if f := m.CDF(x) - p; f < 0 {
-			lo, below = x, f
+			if lo, below = x, f; stays > 0 {
+				above /= 2
+			}
+			stays = 1
 		} else {
-			hi, above = x, f
+			if hi, above = x, f; stays < 0 {
+				below /= 2
+			}
+			stays = -1
 		}
 	}
-	if l, ok := m[0].Distribution.(expfam.Lattice); ok {
-		for _, n := range [...]float64{1, l.PerUnit()} { // no bound of a share is above 1
-			if at := math.Round(hi*n) / n; math.Abs(hi-at) <= 2*tolerance+0x1p-50*math.Abs(at) && m.CDF(at) >= p {
-				return at
-			}
+	if _, ok := m[0].Distribution.(expfam.Lattice); ok { // no bound of a share is above 1
+		if at := math.Round(hi); math.Abs(hi-at) <= 2*tolerance && m.CDF(at) >= p {
+			return at
 		}
 	}
 	return hi
+}
+
+// step is the quantile of whole multiples of 1/n, between lo, where the distribution function less p is below,
+// and hi, where it is above.
+func (m mixed) step(p, lo, hi, below, above, n float64) float64 {
+	const rounding = 0x1p-51 // of k/n, and of the product
+	from, to := math.Floor(lo*n*(1+rounding)), math.Floor(hi*n*(1+rounding))
+	for i := 0; to-from > 1; i++ {
+		k := math.Floor(from + (to-from)/2)
+		if i%2 == 0 {
+			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
+		}
+		if f := m.CDF(k/n) - p; f < 0 {
+			from, below = k, f
+		} else {
+			to, above = k, f
+		}
+	}
+	return to / n
 }

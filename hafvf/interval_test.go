@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"hafvf/hafvf/expfam"
 )
 
 // tails are the probabilities, by the log predictive of a bank, of an observation up to
@@ -88,6 +90,54 @@ func TestQuantile(t *testing.T) {
 			}
 			if near := (mixed{{d, 1}}).quantile(.9, location, scale); math.Abs(d.CDF(near)-.9) > 1e-6 {
 				t.Errorf("location %g, scale %g: the quantile %g has probability %g", location, scale, near, d.CDF(near))
+			}
+		}
+	}
+}
+
+// Quantiles of mixtures are those that halving finds, and of counts the same whole numbers.
+func TestQuantileOfMixtures(t *testing.T) {
+	for family, c := range map[string]struct {
+		params expfam.Params
+		draw   func(*rand.Rand) float64
+	}{
+		"normal":      {expfam.Params{"mu": 0., "kappa": 1., "alpha": 1., "beta": 1.}, (*rand.Rand).NormFloat64},
+		"exponential": {expfam.Params{"shape": 1., "rate": 1.}, (*rand.Rand).ExpFloat64},
+		"poisson":     {expfam.Params{"shape": 1., "rate": .1}, func(r *rand.Rand) float64 { return float64(r.IntN(40)) }},
+	} {
+		m, err := expfam.New(family, c.params, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := rand.New(rand.NewPCG(4, 4))
+		for range 40 {
+			var all mixed
+			sum := 0.
+			for range 1 + r.IntN(6) {
+				sample := make([]float64, m.Len())
+				for range 1 + r.IntN(30) {
+					m.Observe(sample, []float64{c.draw(r) * (1 + 9*float64(r.IntN(2)))}, 1)
+				}
+				w := r.Float64()
+				sum += w
+				all = append(all, component{m.(expfam.Predictor).Predictive(0, sample, r.Float64(), nil), w})
+			}
+			for i := range all {
+				all[i].weight /= sum
+			}
+			for _, p := range []float64{.001, .025, .3, .5, .975, .9999} {
+				lo, hi := -1e4, 1e4
+				for range 100 {
+					if middle := (lo + hi) / 2; all.CDF(middle) < p {
+						lo = middle
+					} else {
+						hi = middle
+					}
+				}
+				got := all.quantile(p, 0, 1)
+				if family == "poisson" && got != math.Round(hi) || math.Abs(got-hi) > 1e-8*max(1, math.Abs(hi)) {
+					t.Errorf("%s: %g has the quantile %g, want %g", family, p, got, hi)
+				}
 			}
 		}
 	}

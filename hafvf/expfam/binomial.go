@@ -98,8 +98,8 @@ func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distrib
 // those within half a success of k successes are k's. Trials are 0 if there are very many.
 type betaShare struct{ alpha, beta, trials float64 }
 
-// PerUnit is 1 of very many trials: then 0 and 1 alone are told from what is next to them.
-func (s betaShare) PerUnit() float64 { return max(1, s.trials) }
+// PerUnit is 0 of an unknown number of trials, whose share has no steps but 0 and 1.
+func (s betaShare) PerUnit() float64 { return s.trials }
 
 func (s betaShare) CDF(x float64) float64 {
 	y := 1 - x

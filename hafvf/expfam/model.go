@@ -119,7 +119,7 @@ type Distribution interface {
 // A Lattice is a distribution of whole multiples of one number.
 type Lattice interface {
 	Distribution
-	// PerUnit is how many of them there are to 1.
+	// PerUnit is how many of them there are to 1, 0 where that is not known.
 	PerUnit() float64
 }
 

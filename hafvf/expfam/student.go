@@ -29,11 +29,7 @@ func (t studentsT) CDF(x float64) float64 {
 	}
 	z2 := (x - t.location) / t.scale
 	z2 *= z2
-	beyond := special.BetaCDF(t.nu/2, .5, 1/(1+z2/t.nu), 1/(1+t.nu/z2)) / 2
-	if x > t.location {
-		return 1 - beyond
-	}
-	return beyond
+	return special.StudentCDF(z2, t.nu, x > t.location)
 }
 
 // lomax is that of an exponential time whose rate is Gamma(shape, rate).
@@ -46,6 +42,9 @@ func (l lomax) CDF(x float64) float64 {
 // negativeBinomial is that of a count whose mean is Gamma(shape, rate).
 type negativeBinomial struct{ shape, rate float64 }
 
+// few is how many probabilities are summed at most.
+const few = 64
+
 func (negativeBinomial) PerUnit() float64 { return 1 }
 
 func (n negativeBinomial) CDF(x float64) float64 {
@@ -55,7 +54,17 @@ func (n negativeBinomial) CDF(x float64) float64 {
 	case math.IsInf(x, 1):
 		return 1
 	}
-	return special.BetaCDF(n.shape, math.Floor(x)+1, 1/(1+1/n.rate), 1/(1+n.rate))
+	k := math.Floor(x)
+	if none := n.shape * math.Log1p(1/n.rate); k < few && none < 600 { // a sum of few is exact, and faster
+		term := math.Exp(-none)
+		sum := term
+		for i := range int(k) {
+			term *= (n.shape + float64(i)) / float64(i+1) / (1 + n.rate)
+			sum += term
+		}
+		return math.Min(sum, 1)
+	}
+	return special.BetaCDF(n.shape, k+1, 1/(1+1/n.rate), 1/(1+n.rate))
 }
 
 // indicator is that of 1 with the probability that it is, and else 0.
