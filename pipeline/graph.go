@@ -163,7 +163,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
 	for _, r := range c.Alerts {
 		if r.Digest > 0 && !slices.Contains(g.Digests, r.Digest) {
 			g.Digests = append(g.Digests, r.Digest)
@@ -415,7 +415,11 @@ func (f filtering) steps() []Step {
 		{"encode", "estimates as records", []string{"write"}},
 	}
 	if i := f.incidents; i != nil {
-		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by prefixes that end at one of %s, into incidents, one by chance in %s", i.Separators, message.Duration(i.Budget)), []string{"alert"}})
+		by := "prefixes that end at one of " + i.Separators
+		if i.By != nil {
+			by = "the labels " + strings.Join(i.By, ", ")
+		}
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s", by, message.Duration(i.Budget)), []string{"alert"}})
 	}
 	return steps
 }

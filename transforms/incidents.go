@@ -35,9 +35,10 @@ func init() {
 
 // IncidentsConfig is the configuration of Incidents.
 type IncidentsConfig struct {
-	Budget     time.Duration // as incidents.Config has it; so are Separators
+	Budget     time.Duration // as incidents.Config has it; so are Separators and By
 	Separators string
-	Zone       string // an IANA name; empty for UTC
+	By         []string `json:",omitempty"`
+	Zone       string   // an IANA name; empty for UTC
 	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
 	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
 	// count by themselves. Default 0.
@@ -56,7 +57,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, Zone: zone}
+	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Zone: zone}
 	return own, cmp.Or(err, own.Validate())
 }
 
@@ -248,7 +249,7 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 	var anew error
 	fn.of, anew, err = fleet.Restore(fn.fleet, b, fn)
 	if anew != nil {
-		slog.Warn("incidents begin anew: their state cannot be read, or is of other separators", "reason", anew)
+		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", anew)
 	}
 	return err
 }

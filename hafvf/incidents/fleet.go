@@ -60,7 +60,7 @@ func (c Config) Validate() error {
 	}
 	for i, label := range c.By {
 		if label == "" || strings.ContainsAny(label, ",=\"{}") || slices.Contains(c.By[:i], label) {
-			return fmt.Errorf("by: %q is no name of a label, or stands there twice", label)
+			return fmt.Errorf("%q is no name of a label, or stands there twice", label)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
@@ -299,6 +300,12 @@ func (d *decoder) checkIncidents(c *Config) {
 	}
 	if c.Order == Arrival {
 		d.fail("incidents", "alarms come together in time: order: event_time")
+	}
+	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
+		d.fail("incidents.by", "%v", err)
+	}
+	if i.By != nil && d.has("incidents.separators") {
+		d.fail("incidents.separators", "groups are those of by, or prefixes: leave out one of the two")
 	}
 	if i.Zone == "" {
 		if i.Zone = c.Zone; c.Detect != nil {

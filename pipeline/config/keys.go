@@ -185,6 +185,7 @@ func incidentsKey(dst **Incidents) reader {
 		return []key{
 			{name: "budget", doc: "Time in which one false incident is allowed on average, and in which at most seven incidents are pages for long.", read: milliseconds(&v.Budget)},
 			{name: "separators", doc: "Characters that end a prefix of a key: the key a/b:c has the groups a and a/b, beside the group of all keys.", read: text(&v.Separators, notEmpty)},
+			{name: "by", doc: "Labels of keys that are series, such as [job, instance], in place of prefixes: from the general to the special one.", read: texts("labels", &v.By)},
 			{name: "zone", doc: "Time zone of the hours of the day, in which alarms are rarer or more frequent.", initial: "that of detect", read: zone(&v.Zone)},
 		}
 	})
