@@ -71,6 +71,19 @@ func byTime(a, b Member) int {
 
 // tell tells what has become of an incident at a moment.
 func (f *Fleet) tell(state State, inc *incident, t moment, page bool) {
+	inc.told = len(inc.members)
+	f.step.Events = append(f.step.Events, f.event(state, inc, t, page))
+}
+
+// Open are the incidents that are open, as they are now.
+func (f *Fleet) Open() (all []Event) {
+	for _, inc := range f.open {
+		all = append(all, f.event(Update, inc, inc.last, inc.page))
+	}
+	return all
+}
+
+func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 	// Noisy members come last, and are not the first, unless all are.
 	rank := map[string]int{}
 	for name := range inc.members {
@@ -82,7 +95,6 @@ func (f *Fleet) tell(state State, inc *incident, t moment, page bool) {
 		return func(a, b Member) int { return cmp.Or(cmp.Compare(rank[a.Key], rank[b.Key]), then(a, b)) }
 	}
 	all := slices.SortedFunc(maps.Values(inc.members), ranked(byScore))
-	inc.told = len(all)
 	e := Event{
 		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
 		Members: slices.Clone(all[:min(len(all), mostTold)]), NumMembers: len(all),
@@ -103,7 +115,7 @@ func (f *Fleet) tell(state State, inc *incident, t moment, page bool) {
 		e.Start = slices.MinFunc(all, byTime).Time
 	}
 	e.Message = f.sentence(&e, inc, first)
-	f.step.Events = append(f.step.Events, e)
+	return e
 }
 
 // named is how many parts of the fleet a message names in its place.

@@ -41,6 +41,7 @@ type Fleet struct {
 	of      *incidents.Fleet
 	held    map[incidents.AlarmName]heldAlert // until their alarms are taken
 	digests incidents.Digests
+	most    int // keys that it has had at a time
 	tell    Listener
 	changed bool
 }
@@ -58,7 +59,7 @@ func New(cfg Config, tell Listener) (f *Fleet, err error) {
 }
 
 // Restore returns the fleet that AppendBinary has encoded. If it cannot be read, or is of other
-// separators, incidents begin anew, with the alarms that wait, and anew says why.
+// groups, incidents begin anew, with the alarms that wait, and anew says why.
 func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 	if f, err = New(cfg, tell); err != nil {
 		return nil, nil, err
@@ -67,13 +68,15 @@ func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 	inner, held := readHeld(&r)
 	digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 	digests.Read(&r)
+	most := readMost(&r)
 	if r.Bad || len(r.B) > 0 {
 		return f, compact.ErrCut, nil
 	}
 	of, anew := incidents.Restore(cfg.Config, inner)
 	if anew == nil {
-		return &Fleet{of: of, held: held, digests: digests, tell: tell}, nil, nil
+		return &Fleet{of: of, held: held, digests: digests, most: max(most, of.Keys()), tell: tell}, nil, nil
 	}
+	f.most = most
 	for name, h := range held {
 		t, err := keyed.ParseTold(h.told)
 		if err != nil {
@@ -94,6 +97,25 @@ func readHeld(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]hel
 	return inner, held
 }
 
+// readMost reads the largest number of keys. States from before it was known end without.
+func readMost(r *compact.Reader) (most int) {
+	if len(r.B) > 0 {
+		if most = int(r.Uvarint()); r.Byte() != mostFollows {
+			r.Fail()
+		}
+	}
+	return most
+}
+
+// mostFollows ends a state that has the largest number of keys.
+const mostFollows = 1
+
+// Keys is the largest number of keys that the fleet has had at a time.
+func (f *Fleet) Keys() int { return f.most }
+
+// Open are the incidents that are open.
+func (f *Fleet) Open() []incidents.Event { return f.of.Open() }
+
 // AppendBinary appends the encoded fleet to b. The error is always nil.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	inner, _ := f.of.AppendBinary(nil) // which never fails
@@ -106,7 +128,8 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 		h := f.held[name]
 		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.told))
 	}
-	return f.digests.AppendBinary(b), nil
+	b = f.digests.AppendBinary(b)
+	return append(binary.AppendUvarint(b, uint64(f.most)), mostFollows), nil
 }
 
 // Changed reports whether the fleet has changed since the last call.
@@ -242,6 +265,7 @@ func (f *Fleet) Advance(watermark time.Time) error {
 
 func (f *Fleet) advance(watermark time.Time) error {
 	step := f.of.Advance(watermark)
+	f.most = max(f.most, f.of.Keys())
 	for _, a := range step.Assigned {
 		f.tell.Assigned(a)
 		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
@@ -300,7 +324,7 @@ func Forget(encoded []byte, gone func(key string) bool) (without []byte, names m
 	r := compact.Reader{B: encoded}
 	f := &Fleet{}
 	inner, held := readHeld(&r)
-	f.held, f.digests = held, incidents.ReadDigests(&r)
+	f.held, f.digests, f.most = held, incidents.ReadDigests(&r), readMost(&r)
 	if r.Bad || len(r.B) > 0 {
 		return nil, nil, compact.ErrCut
 	}
