@@ -55,6 +55,10 @@ type receiver struct {
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
 	Digest  time.Duration     `json:",omitempty"`
+	// Few are the kinds of alarms of a fleet that has never had fewKeys keys, nil if they are Kinds, and
+	// NoFew has no digest of such a fleet.
+	Few   []string `json:",omitempty"`
+	NoFew bool     `json:",omitempty"`
 	// Pages has incidents told when they become a page and when they are over: they go to people.
 	Pages bool `json:",omitempty"`
 }
@@ -69,13 +73,24 @@ func (r *receiver) matches(key string) bool {
 	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
 }
 
-// takes reports whether an alert of the key goes to the receiver. An alarm of a change stands for the
-// belief in it.
-func (r *receiver) takes(key string, t keyed.Told) bool {
-	if t.Role == keyed.Decision {
-		return r.wants(key, t.Kind, r.Kinds) && (r.Ends || !t.BackToUsual())
+// fewKeys is the number of keys from which on single alarms come in a digest.
+const fewKeys = 20
+
+// kinds are those of alarms that a fleet of so many keys tells the receiver one by one.
+func (r *receiver) kinds(keys int) []string {
+	if r.Few != nil && keys < fewKeys {
+		return r.Few
 	}
-	return r.wants(key, t.Kind, r.Beliefs) && !(t.Role == keyed.BesideAlarm && r.wants(key, t.Kind, r.Kinds))
+	return r.Kinds
+}
+
+// takes reports whether an alert of the key goes to the receiver, of a fleet of so many keys. An alarm of
+// a change stands for the belief in it.
+func (r *receiver) takes(key string, t keyed.Told, keys int) bool {
+	if t.Role == keyed.Decision {
+		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
+	}
+	return r.wants(key, t.Kind, r.Beliefs) && !(t.Role == keyed.BesideAlarm && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
 // An encoder turns estimates, alerts, and what becomes of incidents into lines, each with its key and
@@ -118,14 +133,14 @@ func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, a
 		return
 	}
 	for _, t := range alerts {
-		e.alert(to, key, t, "")
+		e.alert(to, key, t, "", 0)
 	}
 }
 
 // alert appends an alert for each receiver that takes it.
-func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told, incident string, keys int) {
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.takes(key, t) {
+		if r := &e.Receivers[i]; r.takes(key, t, keys) {
 			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
 			to.Lines++
 		}
@@ -141,9 +156,14 @@ func (e *encoder) begin(to *transforms.Encoded, receiver int, key, id string) []
 	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
 }
 
-func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string) {
+func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string, keys int) {
 	e.observer.Alert(key, t, incident)
-	e.alert(to, key, t, incident)
+	e.alert(to, key, t, incident, keys)
+}
+
+func (e *encoder) Open(of *incidents.Event) {
+	e.run.findings().incident(of)
+	e.observer.Incident(of)
 }
 
 func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
@@ -161,14 +181,16 @@ func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	}
 }
 
-func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest) {
+func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) {
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
-		if r.Digest != d.Every {
+		if r.Digest != d.Every || r.NoFew && keys < fewKeys {
 			continue
 		}
 		of := *d
-		of.Alarms = slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool { return !r.matches(a.Key) })
+		of.Alarms = slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool {
+			return !r.matches(a.Key) || r.NoFew && slices.Contains(r.Kinds, a.Kind) // which it was told
+		})
 		if len(of.Alarms) > 0 {
 			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
 			to.Lines++

@@ -103,7 +103,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Pages: s.hook != nil})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -225,10 +225,13 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 		}
 	}
 	if r.Digest > 0 {
-		all = append(all, "a digest every "+message.Duration(r.Digest))
+		all = append(all, "a digest of single alarms every "+message.Duration(r.Digest))
 	}
 	if all == nil {
 		return []string{"nothing"}
+	}
+	if r.Few != nil {
+		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", fewKeys))
 	}
 	return all
 }

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
@@ -20,7 +22,8 @@ type Observer struct {
 	Alert func(key string, t keyed.Told, incident string)
 	// Assigned hears to which incident an alarm belongs, also when that is another one than before.
 	Assigned func(incidents.Assignment)
-	// Incident hears what becomes of an incident.
+	// Incident hears what becomes of an incident, and at the start of those that the run before has left
+	// open.
 	Incident func(*incidents.Event)
 }
 
@@ -75,11 +78,11 @@ func (g *Graph) Tells(t keyed.Told) bool {
 		all.Kinds = config.AlarmKinds()
 	}
 	for _, r := range f.receivers {
-		all.Kinds = append(all.Kinds, r.Kinds...)
+		all.Kinds = slices.Concat(all.Kinds, r.Kinds, r.Few)
 		all.Ends = all.Ends || r.Ends
 		all.Beliefs = append(all.Beliefs, r.Beliefs...)
 	}
-	return all.takes("", t)
+	return all.takes("", t, fewKeys)
 }
 
 // Trial returns the graph without its outputs and its file of states: its filters begin anew, its

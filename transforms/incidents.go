@@ -114,15 +114,18 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 // An IncidentEncoder turns alerts, and what becomes of incidents, into bytes.
 type IncidentEncoder interface {
 	// Alert appends what is to be written of an alert of a key. incident is the id of the
-	// incident that the alert belongs to, empty if it belongs to none.
-	Alert(to *Encoded, key string, t keyed.Told, incident string)
+	// incident that the alert belongs to, empty if it belongs to none. keys is the largest number of
+	// keys that the fleet has had.
+	Alert(to *Encoded, key string, t keyed.Told, incident string, keys int)
 	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when
 	// that becomes another one.
 	Assigned(a incidents.Assignment)
 	// Incident appends what is to be written of an incident.
 	Incident(to *Encoded, e *incidents.Event)
-	// Digest appends what is to be written of the alarms in no incident.
-	Digest(to *Encoded, d *incidents.Digest)
+	// Open hears of an incident that the run before has left open.
+	Open(e *incidents.Event)
+	// Digest appends what is to be written of the alarms in no incident. keys is as Alert's.
+	Digest(to *Encoded, d *incidents.Digest, keys int)
 }
 
 // encodeIncidentsFn hosts a fleet, and emits what an encoder makes of alerts and incidents.
@@ -251,6 +254,11 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 	if anew != nil {
 		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", anew)
 	}
+	if !found && err == nil {
+		for _, e := range fn.of.Open() {
+			fn.encoder.Open(&e)
+		}
+	}
 	return err
 }
 
@@ -274,7 +282,7 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 }
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.Told, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, incident)
+	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
 	fn.put()
 }
 
@@ -286,7 +294,7 @@ func (fn *encodeIncidentsFn) Incident(e *incidents.Event) {
 }
 
 func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
-	fn.encoder.Digest(&fn.encoded, d)
+	fn.encoder.Digest(&fn.encoded, d, fn.of.Keys())
 	fn.put()
 }
 

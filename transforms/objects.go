@@ -120,12 +120,13 @@ func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
 	to.Lines++
 }
 
-func (objectEncoder) TurnedBack(string, time.Time, time.Time)    {}
-func (objectEncoder) Forgotten(*Encoded, string)                 {}
-func (objectEncoder) Alert(*Encoded, string, keyed.Told, string) {}
-func (objectEncoder) Assigned(incidents.Assignment)              {}
-func (objectEncoder) Digest(*Encoded, *incidents.Digest)         {}
-func (objectEncoder) Flush()                                     {}
+func (objectEncoder) TurnedBack(string, time.Time, time.Time)         {}
+func (objectEncoder) Forgotten(*Encoded, string)                      {}
+func (objectEncoder) Alert(*Encoded, string, keyed.Told, string, int) {}
+func (objectEncoder) Assigned(incidents.Assignment)                   {}
+func (objectEncoder) Open(*incidents.Event)                           {}
+func (objectEncoder) Digest(*Encoded, *incidents.Digest, int)         {}
+func (objectEncoder) Flush()                                          {}
 
 func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)) error {
 	return unpack(b, func(key string, e keyed.Estimate) {

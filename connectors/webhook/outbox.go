@@ -58,13 +58,15 @@ type Outbox struct {
 	stats   Stats
 	away    reminder.Reminder // the receiver takes nothing
 	failed  time.Time         // when it last took nothing
+	rests   time.Time         // until then what is gathered waits
 	changed chan struct{}     // closed when something came or the outbox is closing
 }
 
 // entry is an alert that waits.
 type entry struct {
 	Alert
-	since time.Time
+	since    time.Time
+	gathered bool // it can wait for others, see Sink.Gathers
 }
 
 // Stats are what became of alerts.
@@ -84,6 +86,8 @@ const (
 	mostBytes = 64 << 20
 	// linger is how long an alert waits for others, to share a request with them.
 	linger = 200 * time.Millisecond
+	// gather is the time between two requests of what is gathered.
+	gather = time.Minute
 	// repeats is the time after which the log says again that a receiver is away.
 	repeats = time.Minute
 )
@@ -126,7 +130,12 @@ func (o *Outbox) Put(a Alert) (waits bool, err error) {
 // append has an alert wait. It owns the alert's bytes then.
 func (o *Outbox) append(a Alert) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
-	o.waiting = append(o.waiting, entry{a, time.Now()})
+	e := entry{Alert: a, since: time.Now()}
+	if o.cfg.Sink.Gathers {
+		var of struct{ Kind string }
+		e.gathered = json.Unmarshal(a.Text, &of) == nil && (of.Kind == "silent" || of.Kind == "recovered")
+	}
+	o.waiting = append(o.waiting, e)
 	o.bytes += len(a.Text)
 	o.wake()
 }
@@ -192,12 +201,16 @@ func (o *Outbox) send() {
 // next waits for alerts, and returns the next ones to send. ok is false if the outbox is
 // closing and there is none, or was closed.
 func (o *Outbox) next() (batch []entry, ok bool) {
-	var soon <-chan time.Time
 	for {
+		var soon <-chan time.Time
 		o.mu.Lock()
 		n, closing, changed := len(o.waiting), o.closing(), o.changed
-		if n >= o.client.batch || n > 0 && (closing || soon != nil && !time.Now().Before(o.waiting[0].since.Add(linger))) {
-			batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
+		if n > 0 {
+			wait := time.Until(o.due())
+			soon = time.After(wait)
+			if n >= o.client.batch || closing || wait <= 0 {
+				batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
+			}
 		}
 		o.mu.Unlock()
 		switch {
@@ -205,8 +218,6 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 			return nil, false
 		case batch != nil:
 			return batch, true
-		case n > 0 && soon == nil:
-			soon = time.After(linger)
 		}
 		select {
 		case <-changed:
@@ -214,6 +225,17 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 		case <-o.ctx.Done():
 		}
 	}
+}
+
+// due is when what waits is to be sent.
+func (o *Outbox) due() time.Time {
+	due := o.waiting[0].since.Add(linger)
+	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.gathered }); i >= 0 {
+		due = o.waiting[i].since.Add(linger)
+	} else if o.rests.After(due) {
+		due = o.rests
+	}
+	return due
 }
 
 func (o *Outbox) closing() bool {
@@ -230,7 +252,7 @@ func (o *Outbox) closing() bool {
 func (o *Outbox) settle(batch []entry, results []error) (again error) {
 	var left []entry
 	var settled []Settled
-	bytes, sent := 0, int64(0)
+	bytes, sent, gathered := 0, int64(0), false
 	for i, e := range batch {
 		why := results[i]
 		if why != nil && (temporary(why) || o.ctx.Err() != nil) {
@@ -241,6 +263,7 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 		s := Settled{Alert: e.Alert}
 		if why == nil {
 			sent++
+			gathered = gathered || e.gathered
 		} else {
 			s.Refused = why.Error()
 		}
@@ -254,6 +277,9 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 	o.waiting = append(left, o.waiting[len(batch):]...)
 	o.bytes -= bytes
 	o.stats.Sent += sent
+	if gathered {
+		o.rests = time.Now().Add(gather)
+	}
 	o.stats.Failed += int64(len(settled)) - sent
 	o.outage(again)
 	return again

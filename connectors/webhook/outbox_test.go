@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -181,4 +182,30 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 	if want := map[string]bool{"0": false, "2": false, "3": false}; fmt.Sprint(kept) != fmt.Sprint(want) {
 		t.Errorf("kept %v, want %v", kept, want)
 	}
+}
+
+// What tells of silent keys goes at once, then once a minute, or with an incident.
+func TestGathers(t *testing.T) {
+	requests := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- string(body)
+	}))
+	defer server.Close()
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Gathers: true}})
+	put := func(kinds ...string) {
+		for _, kind := range kinds {
+			expect.Get(o.Put(Alert{Text: fmt.Appendf(nil, `{"kind":"%s"}`, kind)}))(t)
+		}
+	}
+	put("silent")
+	expect.Same(t, `[{"kind":"silent"}]`, <-requests)
+	time.Sleep(linger)
+	put("silent", "recovered")
+	time.Sleep(4 * linger)
+	put("incident", "silent")
+	expect.Same(t, `[{"kind":"silent"},{"kind":"recovered"},{"kind":"incident"},{"kind":"silent"}]`, <-requests)
+	put("recovered")
+	expect.Same(t, 0, len(o.Close(time.Second, 0)))
+	expect.Same(t, `[{"kind":"recovered"}]`, <-requests)
 }

@@ -28,6 +28,9 @@ type Sink struct {
 	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
 	Ends bool
+	// Gathers has what tells that keys fall silent or recover go in one request in a minute, unless
+	// another alert goes before.
+	Gathers bool `json:",omitempty"`
 	// Key are the labels that the source joins to keys; none if a key may be a series.
 	Key []string `json:",omitempty"`
 }

@@ -260,6 +260,12 @@ func (d *decoder) receivers(c *Config) {
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
 			d.fail(join(r.At, "labels"), "a table has no column for them")
 		}
+		if r.Webhook != nil && c.Incidents != nil && !d.has(join(r.At, "kinds")) {
+			r.Kinds, r.Few, r.Webhook.Gathers = pagerKinds(), r.Kinds, true
+			if !d.has(join(r.At, "digest")) {
+				r.Digest, r.NoFew = pagerDigest, true
+			}
+		}
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
 			d.fail(join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
