@@ -458,6 +458,8 @@ func TestParseErrors(t *testing.T) {
 		{"incidents without alarms", with("incidents: true"), []string{`pump.yaml:3: incidents: there are none without detect or silence`}},
 		{"incidents without times", with("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
 			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},
+		{"groups by labels and prefixes", with("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
+			`pump.yaml:4: incidents.by: "job" is no name of a label, or stands there twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
 		{"incidents of sessions", with("transform: smooth", "incidents: {budget: 0s}"), []string{
 			`pump.yaml:4: incidents.budget: must be a number of milliseconds above zero, not 0s`, `pump.yaml:4: incidents: belongs to transform: filter`}},
 		{"time unit", with("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
@@ -861,6 +863,16 @@ func TestParseReceivers(t *testing.T) {
 				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.Ends, r.Webhook.Ends)
 			}
 		}
+	}
+	for text, want := range map[string][3]any{ // kinds, those of few keys, digest
+		`{webhook: {url: "http://a"}}`:                   {pagerKinds(), AlarmKinds(), pagerDigest},
+		`{webhook: {url: "http://a"}, digest: 12h}`:      {pagerKinds(), AlarmKinds(), 12 * time.Hour},
+		`{webhook: {url: "http://a"}, kinds: [novelty]}`: {[]string{"novelty"}, []string(nil), time.Duration(0)},
+		`{jsonl: {path: b}}`:                             {AlarmKinds(), []string(nil), time.Duration(0)},
+	} {
+		r := parse(t, base+"incidents: true\nalerts: "+text+"\n").Alerts[0]
+		expect.Same(t, want, [3]any{r.Kinds, r.Few, r.Digest}, text)
+		expect.Same(t, want[1] != nil && want[2] == pagerDigest, r.NoFew, text)
 	}
 	topic := "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}\nalerts: {webhook: {url: \"http://a\"}%s}\n"
 	for setting, age := range map[string]time.Duration{"": 24 * time.Hour, ", max_age: none": 0, ", max_age: 5m": 5 * time.Minute} {

@@ -348,6 +348,16 @@ func (d *draft) yaml(l *Look) []byte {
 	}
 	say("", "detect", "tells outliers from changes; ")
 	say("", "bank", "")
+	if d.query != "" {
+		line("silence: true", "tells of series that end")
+		if l != nil && len(l.Keys) > 1 {
+			groups := "true"
+			if by := l.by(); len(by) > 0 {
+				groups = "{by: " + config.YAMLList(by) + "}"
+			}
+			line("incidents: "+groups, "alarms of many series with one cause are one message")
+		}
+	}
 	say("", "lateness", "")
 	if d.query == "" && d.times == nil && d.layout != config.Series {
 		line("order: arrival", "no column of times was found")
@@ -367,7 +377,14 @@ func (d *draft) yaml(l *Look) []byte {
 	line("sink:", "")
 	line("  jsonl: {path: estimates.jsonl}", "")
 	line("alerts:", "")
-	line("  jsonl: {path: alerts.jsonl}", "")
+	if d.query == "" {
+		line("  jsonl: {path: alerts.jsonl}", "")
+		return b.Bytes()
+	}
+	line("  - jsonl: {path: alerts.jsonl}", "has all alarms")
+	if l != nil && len(l.Keys) > 1 {
+		line(`  # - {alertmanager: {url: "http://localhost:9093"}, kinds: [incident, silent, recovered], digest: 24h}`, "")
+	}
 	return b.Bytes()
 }
 

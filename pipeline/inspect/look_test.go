@@ -140,3 +140,18 @@ func TestLookSuggestsScale(t *testing.T) {
 		}
 	}
 }
+
+// Labels that group series vary, and do not tell each from the others. A check names a label of by that
+// none has.
+func TestLabelsThatGroup(t *testing.T) {
+	lines := []string{"key,time,x\n"}
+	for i := range 48 {
+		lines = append(lines, fmt.Sprintf("\"up{env=\"\"x\"\",zone=\"\"z%d\"\",job=\"\"j%d\"\",rack=\"\"r%d\"\",shard=\"\"s%d\"\",instance=\"\"i%d:80\"\"}\",2026-01-05T00:%02d:00Z,%d\n", i%4, i%3, i%6, i%12, i%24, i/24, i))
+	}
+	path := write(t, "m.csv", lines...)
+	look := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
+	expect.Same(t, []string{"job", "zone", "rack"}, look.by())
+	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(look.String(), want) {
+		t.Errorf("%s", look)
+	}
+}
