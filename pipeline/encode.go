@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/dofn"
 	"hafvf/internal/reminder"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
@@ -55,7 +56,7 @@ type receiver struct {
 	Keys    string            // pattern; empty: all
 	Labels  map[string]string `json:",omitempty"`
 	Digest  time.Duration     `json:",omitempty"`
-	// Few are the kinds of alarms of a fleet that has never had fewKeys keys, nil if they are Kinds, and
+	// Few are the kinds of alarms of a fleet that has never had config.FewKeys keys, nil if they are Kinds, and
 	// NoFew has no digest of such a fleet.
 	Few   []string `json:",omitempty"`
 	NoFew bool     `json:",omitempty"`
@@ -73,12 +74,9 @@ func (r *receiver) matches(key string) bool {
 	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
 }
 
-// fewKeys is the number of keys from which on single alarms come in a digest.
-const fewKeys = 20
-
 // kinds are those of alarms that a fleet of so many keys tells the receiver one by one.
 func (r *receiver) kinds(keys int) []string {
-	if r.Few != nil && keys < fewKeys {
+	if r.Few != nil && keys < config.FewKeys {
 		return r.Few
 	}
 	return r.Kinds
@@ -184,7 +182,7 @@ func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) {
 	for i := range e.Receivers {
 		r := &e.Receivers[i]
-		if r.Digest != d.Every || r.NoFew && keys < fewKeys {
+		if r.Digest != d.Every || r.NoFew && keys < config.FewKeys {
 			continue
 		}
 		of := *d

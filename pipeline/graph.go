@@ -231,7 +231,7 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 		return []string{"nothing"}
 	}
 	if r.Few != nil {
-		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", fewKeys))
+		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
 	return all
 }

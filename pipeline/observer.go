@@ -82,7 +82,7 @@ func (g *Graph) Tells(t keyed.Told) bool {
 		all.Ends = all.Ends || r.Ends
 		all.Beliefs = append(all.Beliefs, r.Beliefs...)
 	}
-	return all.takes("", t, fewKeys)
+	return all.takes("", t, config.FewKeys)
 }
 
 // Trial returns the graph without its outputs and its file of states: its filters begin anew, its

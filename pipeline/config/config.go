@@ -222,7 +222,7 @@ type Receiver struct {
 	Labels  map[string]string // that each alert has besides its own
 	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
 	Digest  time.Duration     // of the alarms in no incident; 0: none
-	// Few are the kinds of alarms of a fleet of few keys, nil if they are Kinds. NoFew: such a fleet has no
+	// Few are the kinds of alarms of fewer than FewKeys keys, nil if they are Kinds. NoFew: these have no
 	// digest.
 	Few   []string
 	NoFew bool
@@ -324,6 +324,9 @@ func defaults() *Config {
 func AlarmKinds() []string {
 	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm, incidents.Kind}
 }
+
+// FewKeys is the number of keys from which on pagerKinds hold.
+const FewKeys = 20
 
 // pagerKinds are those that people get by default where alarms become incidents.
 func pagerKinds() []string { return []string{incidents.Kind, keyed.SilentAlarm, keyed.RecoveredAlarm} }

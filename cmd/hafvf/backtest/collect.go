@@ -36,11 +36,15 @@ type Collector struct {
 	keys     map[string]*Key
 	assigned map[[3]string]string // the incident of each alarm, by its key, id and kind
 	messages int                  // of incidents
+	pages    int                  // of these, those that are pages
+	alarms   int
+	silent   map[int64]bool // minutes of Unix in which keys fell silent or recovered
+	singles  []single
 }
 
 // NewCollector returns a collector for runs of a graph that raises alarms.
 func NewCollector(g *pipeline.Graph) *Collector {
-	return &Collector{graph: g, keys: map[string]*Key{}, assigned: map[[3]string]string{}}
+	return &Collector{graph: g, keys: map[string]*Key{}, assigned: map[[3]string]string{}, silent: map[int64]bool{}}
 }
 
 // Observer is what sees the run.
@@ -60,10 +64,13 @@ func (c *Collector) IncidentOf(key, id, kind string) string {
 	return c.assigned[[3]string{key, id, kind}]
 }
 
-func (c *Collector) incident(*incidents.Event) {
+func (c *Collector) incident(e *incidents.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.messages++
+	if e.Page {
+		c.pages++
+	}
 }
 
 func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
@@ -76,6 +83,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told)
 		c.keys[key] = k
 	}
 	for _, a := range alerts {
+		c.told(key, a)
 		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // of a value that is rejected
 			k.Budget.Spent++
 		}

@@ -53,6 +53,8 @@ type Report struct {
 
 	Units map[string]string `json:"units"` // of the numbers below that are no counts
 
+	Messages Messages `json:"messages"`
+
 	Told    Counts   `json:"told"`
 	Weeks   []Week   `json:"weeks"` // those with alerts
 	Budget  Budget   `json:"budget"`
@@ -217,6 +219,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		r.Muted.add(k.Muted)
 		r.Resting.add(k.Resting)
 	}
+	r.Messages = c.messagesOver(r.Last.Sub(r.First))
 	slices.SortFunc(r.events, byTime)
 	r.Weeks = weeksOf(r.events)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)

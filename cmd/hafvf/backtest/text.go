@@ -19,6 +19,7 @@ var kinds = []string{"novelty", "change", "outlier", "revision", "silent", "reco
 // String is the report as a person reads it.
 func (r *Report) String() string {
 	var b strings.Builder
+	r.Messages.write(&b, r.Last.Sub(r.First))
 	fmt.Fprintf(&b, "%s: %s, %s (%d missing), %d rejected", r.Config, count(r.Keys, "key"), message.Count(r.Records, "record", "records"), r.Missing, r.Rejected)
 	if !r.First.IsZero() {
 		fmt.Fprintf(&b, ", from %s to %s", r.First.UTC().Format(time.RFC3339), r.Last.UTC().Format(time.RFC3339))

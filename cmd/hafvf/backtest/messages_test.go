@@ -1,0 +1,45 @@
+package backtest
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+)
+
+// A receiver is told of pages, of silent keys once a minute, and a digest on a day with other alarms; or
+// of each alarm of few keys.
+func TestMessagesOfAWeek(t *testing.T) {
+	const text = "model: {family: normal}\ndetect: true\nincidents: true\nsource: {jsonl: {path: a}}\n"
+	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
+		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t))
+		at := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
+		tell := func(id, kind string, at time.Time, role keyed.Role) {
+			c.told("k", keyed.Told{Of: &keyed.Estimate{ID: id, Time: at}, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Role: role})
+		}
+		for id, kind := range map[string]string{"1": "silent", "2": "silent"} {
+			tell(id, kind, at, keyed.Decision)
+		}
+		tell("3", "recovered", at.Add(time.Minute), keyed.Decision)
+		for id, after := range map[string]time.Duration{"4": 0, "5": time.Minute, "6": time.Hour, "7": 48 * time.Hour} {
+			tell(id, "novelty", at.Add(after), keyed.Decision)
+		}
+		tell("8", "outlier", at, keyed.BesideAlarm)
+		c.assign(incidents.Assignment{ID: "7", Key: "k", Kind: "novelty", Incident: "a"})
+		for _, page := range []bool{true, true, false} {
+			c.incident(&incidents.Event{Page: page})
+		}
+		for i := range n {
+			c.keys[string(rune('a'+i))] = &Key{}
+		}
+		var b strings.Builder
+		c.messagesOver(week).write(&b, week)
+		expect.Same(t, "messages a week to a webhook or an Alertmanager without kinds: "+want+"\n", b.String())
+	}
+}
