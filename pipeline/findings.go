@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type findings struct {
 	written   int64
 	opened    int                        // incidents
 	incidents map[string]incidents.Event // by id, as last told
+	named     map[string]bool            // groups that had one, at most namedGroups
 	largest   []Break
 	rejects   records.Rejections
 	keys      map[string]seen
@@ -90,6 +92,12 @@ func (f *findings) incident(e *incidents.Event) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.named == nil {
+		f.named = map[string]bool{}
+	}
+	if len(f.named) < namedGroups {
+		f.named[groupLabel(e.Group)] = true
+	}
 	if e.State == incidents.Merged {
 		delete(f.incidents, e.ID)
 		return
@@ -117,6 +125,36 @@ func (f *findings) countIncidents() (opened, open int) {
 		}
 	}
 	return f.opened, open
+}
+
+// namedGroups is how many groups metrics name: the first of a run that have an incident. The others are
+// one.
+const namedGroups = 100
+
+// groupLabel is the name of a group in metrics.
+func groupLabel(group string) string {
+	return strings.ToValidUTF8(cmp.Or(group, "the fleet"), "\ufffd")
+}
+
+// openByGroup is 1 of groups with an open incident, 0 of those that had one.
+func (f *findings) openByGroup() map[string]float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := map[string]float64{}
+	for group := range f.named {
+		all[group] = 0
+	}
+	for _, e := range f.incidents {
+		if e.State == incidents.Closed {
+			continue
+		}
+		group := groupLabel(e.Group)
+		if !f.named[group] {
+			group = "others"
+		}
+		all[group] = 1
+	}
+	return all
 }
 
 // note adds a tally to the summary.

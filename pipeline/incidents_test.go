@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,6 +101,27 @@ func TestIncidentsOfAFile(t *testing.T) {
 	}
 	if inDigests != alone || n == 0 || n > 12 {
 		t.Errorf("%d alarms in %d digests, and %d are in no incident", inDigests, n, alone)
+	}
+}
+
+// An incident that a run has left open is told of at the start of the next, which has it in its metrics.
+func TestOpenIncidentsOutlastARun(t *testing.T) {
+	dir := t.TempDir()
+	lines := fleetLines(start)[:30*(8*144+4)]
+	for i, open := range []int{1, 1, 0} {
+		if i == 2 {
+			lines = fleetLines(start)[:30*9*144]
+		}
+		expect.OK(t, os.WriteFile(dir+"/in.jsonl", []byte(strings.Join(lines, "")), 0o600))
+		g := compose(t, fleetConfig+"state: "+dir+"/states\nsource: {jsonl: {path: "+dir+"/in.jsonl}}\nsink: none\n")
+		m, heard := NewMetrics(), []incidents.Event{}
+		expect.Get(Run{Graph: g, Metrics: m, Observer: &Observer{Incident: func(e *incidents.Event) { heard = append(heard, *e) }}}.Execute(t.Context(), nil))(t)
+		metrics := expect.Get(gather(m))(t)
+		equal(t, float64(open), metrics["hafvf_incident"])
+		equal(t, float64(open), metrics["hafvf_incidents_open"])
+		if first := heard[0]; first.Group != "s0/r1" || len(first.Members) < 3 || (first.State == incidents.Update) != (i > 0) {
+			t.Errorf("run %d hears first %+v", i, first)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ var (
 	heldDesc     = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
 	openedDesc   = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
 	openDesc     = metric("hafvf_incidents_open", "incidents that have not closed")
+	incidentDesc = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run have their names, `others` are all further ones", "group")
 	changesDesc  = metric("hafvf_changes_total", "detected changes, alarm or not")
 	outliersDesc = metric("hafvf_outliers_total", "detected outliers, alarm or not")
 	resetDesc    = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
@@ -177,6 +178,9 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		opened, open := r.found.countIncidents()
 		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
 		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
+		for group, open := range r.found.openByGroup() {
+			c <- prometheus.MustNewConstMetric(incidentDesc, prometheus.GaugeValue, open, group)
+		}
 	}
 	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Known))
 	for i, s := range n.Receivers {
