@@ -155,6 +155,7 @@ type Group struct {
 // A KeyRow is a key of the map.
 type KeyRow struct {
 	Key    string
+	Short  string // without what all keys of the group have in common
 	ID     int
 	Alarms int
 	Says   string
@@ -647,6 +648,13 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 			continue
 		}
 		t.Strip = countStrip(t.counts)
+		names := make([]string, len(t.Rows))
+		for k, row := range t.Rows {
+			names[k] = row.Key
+		}
+		for k, name := range cutNames(names) {
+			t.Rows[k].Short = name
+		}
 		open += len(t.Rows)
 		t.Open = open <= openRows
 		t.Name = shown(t.Name)
