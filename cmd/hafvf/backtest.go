@@ -26,8 +26,8 @@ func backtestCommand() *cobra.Command {
 		Use:   "backtest CONFIG",
 		Short: "Report the alarms that a config would have raised on past data",
 		Long: `Backtest runs a config with detect over its file, or the past of its query, and writes a
-report to standard output: alerts by kind and week, the ten noisiest keys, the ten largest
-events, the alarms that the budgets allow, the alarms that were raised and those that were
+report to standard output: the messages a week to a webhook or an Alertmanager without
+kinds, alerts by kind and week, the ten noisiest keys, the ten largest events, the alarms that the budgets allow, the alarms that were raised and those that were
 muted, and records per second. It writes none of the config's outputs: no records, no alerts, no
 dead letter, no state. Its filters begin without a state. Weeks begin on Monday, in UTC.
 

@@ -26,7 +26,8 @@ that it has made. It writes the config with comments to standard output, and wha
 not sure of to standard error. The extension gives the format.
 
 With --query it asks the Prometheus at URL, or what has its API, and looks at the last
-points of the query.
+points of the query. Labels that vary, but not from each series to the next, make the
+groups of incidents.
 
 Exit: 0 done, 1 the config is written and likely wrong, or the data cannot be read or
 holds no numbers, 2 usage. A config is likely wrong if more than a tenth of the records

@@ -183,10 +183,10 @@ func incidentsKey(dst **Incidents) reader {
 	}
 	return orSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []key {
 		return []key{
-			{name: "budget", doc: "Time in which one false incident is allowed on average, and in which at most seven incidents are pages for long.", read: milliseconds(&v.Budget)},
-			{name: "separators", doc: "Characters that end a prefix of a key: the key a/b:c has the groups a and a/b, beside the group of all keys.", read: text(&v.Separators, notEmpty)},
-			{name: "by", doc: "Labels of keys that are series, such as [job, instance], in place of prefixes: from the general to the special one.", read: texts("labels", &v.By)},
-			{name: "zone", doc: "Time zone of the hours of the day, in which alarms are rarer or more frequent.", initial: "that of detect", read: zone(&v.Zone)},
+			{name: "budget", doc: "Time in which one false incident is allowed on average, and at most seven pages for long.", read: milliseconds(&v.Budget)},
+			{name: "separators", doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", read: text(&v.Separators, notEmpty)},
+			{name: "by", doc: "Labels of keys that are series, in place of prefixes, from the widest group on.", read: texts("labels", &v.By)},
+			{name: "zone", doc: "Time zone of the hours of the day.", initial: "that of detect", read: zone(&v.Zone)},
 		}
 	})
 }
@@ -265,14 +265,14 @@ func receivers(dst *[]Receiver) reader {
 
 func (r *Receiver) keys() []key {
 	return append(r.Sink.keys(),
-		r.hookKey("webhook", "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 alerts wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."),
+		r.hookKey("webhook", "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."),
 		r.hookKey("alertmanager", "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."),
-		key{name: "kinds", doc: "Kinds of alarms for this receiver. recovered ends a silence; if kinds names it, also a novelty or change. A webhook or Alertmanager gets the page of an incident and its end, files and topics all of it.", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
-		key{name: "beliefs", doc: "Kinds of beliefs for this receiver too, whatever the budget.", setting: true, initial: "[]",
+		key{name: "kinds", doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A webhook or Alertmanager gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
+		key{name: "beliefs", doc: "Kinds of beliefs too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
-		key{name: "keys", doc: "Pattern of the keys whose alerts it gets, by default all.", setting: true, read: pattern(&r.Keys)},
-		key{name: "labels", doc: "Labels of every alert, such as {severity: page}, in the field labels. Tables have none.", setting: true, read: labels(&r.Labels)},
-		key{name: "digest", doc: "A message in this time, such as 24h, on the clock of incidents.zone, lists the alarms in no incident. It needs incidents.", setting: true, read: milliseconds(&r.Digest)},
+		key{name: "keys", doc: "Pattern of its keys, by default all.", setting: true, read: pattern(&r.Keys)},
+		key{name: "labels", doc: "Labels of every alert, such as {severity: page}. Tables have none.", setting: true, read: labels(&r.Labels)},
+		key{name: "digest", doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a webhook or Alertmanager without kinds has 24h.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
 	)
 }
@@ -285,7 +285,7 @@ func (s *Sink) hookKey(name, doc string) key {
 		keys: []key{
 			{name: "url", doc: "A URL with http:// or https://.", required: true, read: hookURL(&hook.URL)},
 			{name: "headers", doc: "Headers, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
-			{name: "batch", doc: "Largest number of alerts in one request.", read: whole(&hook.Batch, 1)},
+			{name: "batch", doc: "Most alerts in one request.", read: whole(&hook.Batch, 1)},
 			{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
 		}}
 }

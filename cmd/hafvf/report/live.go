@@ -26,7 +26,7 @@ const (
 )
 
 // A Live remembers what a run has raised of late, and shows it while the run goes on: as a page, as
-// text and as events. It begins empty.
+// text and as events. It begins with the incidents that the run before has left open.
 type Live struct {
 	config  string
 	began   time.Time
