@@ -27,9 +27,9 @@ func backtestCommand() *cobra.Command {
 		Short: "Report the alarms that a config would have raised on past data",
 		Long: `Backtest runs a config with detect over its file, or the past of its query, and writes a
 report to standard output: the messages a week to a webhook or an Alertmanager without
-kinds, alerts by kind and week, the ten noisiest keys, the ten largest events, the alarms that the budgets allow, the alarms that were raised and those that were
-muted, and records per second. It writes none of the config's outputs: no records, no alerts, no
-dead letter, no state. Its filters begin without a state. Weeks begin on Monday, in UTC.
+kinds, alerts by kind and week, the ten noisiest keys, the ten largest events, the alarms
+that the budgets allow, the alarms that were raised and those that were muted, and records
+per second. It writes none of the config's outputs: no records, no alerts, no dead letter, no state. Its filters begin without a state. Weeks begin on Monday, in UTC.
 
 --labels names a file of windows of known incidents: CSV with a header and the columns
 key, start, end, or the JSON of the Numenta Anomaly Benchmark, lists of [start, end] by

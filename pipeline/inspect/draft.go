@@ -382,8 +382,12 @@ func (d *draft) yaml(l *Look) []byte {
 		return b.Bytes()
 	}
 	line("  - jsonl: {path: alerts.jsonl}", "has all alarms")
-	if l != nil && len(l.Keys) > 1 {
-		line(`  # - {alertmanager: {url: "http://localhost:9093"}, kinds: [incident, silent, recovered], digest: 24h}`, "")
+	if l != nil {
+		kinds := "" // all alarms
+		if len(l.Keys) >= config.FewKeys {
+			kinds = ", kinds: [incident, silent, recovered], digest: 24h"
+		}
+		line(`  # - {alertmanager: {url: "http://localhost:9093"}`+kinds+"}", "")
 	}
 	return b.Bytes()
 }
