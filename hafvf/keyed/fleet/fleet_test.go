@@ -52,7 +52,7 @@ func encoded(t *testing.T, f *Fleet) []byte {
 }
 
 // Alarms that wait are told also if the state of their fleet is of other separators, or damaged
-// alone.
+// alone. A state from before it had the number of keys is as any. That number outlives other separators.
 func TestBeginsAnew(t *testing.T) {
 	f := newFleet(t, Config{}, &heard{})
 	take(t, f, alarm("a/b", "f:1", at, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
@@ -63,7 +63,7 @@ func TestBeginsAnew(t *testing.T) {
 		separators string
 		state      []byte
 		anew       bool
-	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}} {
+	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-2], false}} {
 		var got heard
 		f, anew, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
 		if err != nil || (anew != nil) != c.anew {
@@ -71,6 +71,11 @@ func TestBeginsAnew(t *testing.T) {
 		}
 		expect.OK(t, f.Advance(at))
 		expect.Same(t, heard{"a/b f:1 novelty"}, got, name)
+	}
+	expect.OK(t, f.Advance(at))
+	other, anew, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &heard{})
+	if err != nil || anew == nil || other.Keys() != 1 {
+		t.Errorf("%v, %v, %d keys", anew, err, other.Keys())
 	}
 	if _, anew, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || anew == nil {
 		t.Errorf("a state that is cut off: %v, %v", anew, err)
