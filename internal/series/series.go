@@ -2,6 +2,7 @@
 package series
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,4 +101,34 @@ func put(all map[string]string, name, value string) {
 		}
 	}
 	all[name] = value
+}
+
+// Values are the labels of the keys that are series, with the values that they have.
+func Values(keys []string) map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for _, key := range keys {
+		_, braced, is := strings.Cut(key, "{")
+		if !is {
+			continue
+		}
+		for name, value := range Labels("{"+braced, nil) {
+			if all[name] == nil {
+				all[name] = map[string]bool{}
+			}
+			all[name][value] = true
+		}
+	}
+	return all
+}
+
+// Groups are the labels that group the keys: at most three that differ among the keys, and not from each key
+// to the next, from the one with the fewest values on.
+func Groups(keys []string) []string {
+	const most = 3
+	values := Values(keys)
+	maps.DeleteFunc(values, func(_ string, of map[string]bool) bool { return len(of) < 2 || len(of) >= len(keys) })
+	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(values[a]), len(values[b])), cmp.Compare(a, b))
+	})
+	return names[:min(len(names), most)]
 }

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 )
@@ -352,7 +353,7 @@ func (d *draft) yaml(l *Look) []byte {
 		line("silence: true", "tells of series that end")
 		if l != nil && len(l.Keys) > 1 {
 			groups := "true"
-			if by := l.by(); len(by) > 0 {
+			if by := series.Groups(l.Keys); len(by) > 0 {
 				groups = "{by: " + config.YAMLList(by) + "}"
 			}
 			line("incidents: "+groups, "alarms of many series with one cause are one message")

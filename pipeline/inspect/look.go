@@ -174,43 +174,13 @@ func (s *sample) finish(c *config.Config, format string) {
 	}
 	l.Suggestions = s.suggestions(c, format)
 	if c.Incidents != nil && l.Parsed > 0 {
-		values := l.labels()
+		values := series.Values(l.Keys)
 		for _, name := range c.Incidents.By {
 			if values[name] == nil {
 				l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8)), "incidents.by", true})
 			}
 		}
 	}
-}
-
-// labels are those of the keys that are series, with their values.
-func (l *Look) labels() map[string]map[string]bool {
-	all := map[string]map[string]bool{}
-	for _, key := range l.Keys {
-		_, braced, is := strings.Cut(key, "{")
-		if !is {
-			continue
-		}
-		for name, value := range series.Labels("{"+braced, nil) {
-			if all[name] == nil {
-				all[name] = map[string]bool{}
-			}
-			all[name][value] = true
-		}
-	}
-	return all
-}
-
-// by are the labels that group the keys: at most three that differ among the keys, and not from each key
-// to the next, from the one with the fewest values on.
-func (l *Look) by() []string {
-	const most = 3
-	values := l.labels()
-	maps.DeleteFunc(values, func(_ string, of map[string]bool) bool { return len(of) < 2 || len(of) >= len(l.Keys) })
-	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(values[a]), len(values[b])), cmp.Compare(a, b))
-	})
-	return names[:min(len(names), most)]
 }
 
 // recurring reports whether keys that a sample has seen once have more records in the file: of keys that

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -150,7 +151,7 @@ func TestLabelsThatGroup(t *testing.T) {
 	}
 	path := write(t, "m.csv", lines...)
 	look := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
-	expect.Same(t, []string{"job", "zone", "rack"}, look.by())
+	expect.Same(t, []string{"job", "zone", "rack"}, series.Groups(look.Keys))
 	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(look.String(), want) {
 		t.Errorf("%s", look)
 	}
