@@ -20,7 +20,8 @@ import (
 // records are passed over, and by this one. A run that carries Marks, see account.Attach, has
 // Read follow them. Standard input, and what else can be read only once, has no mark.
 type Marks struct {
-	log *slog.Logger
+	log   *slog.Logger
+	again bool // see Again
 
 	mu     sync.Mutex
 	files  map[string]mark // by absolute path
@@ -84,6 +85,33 @@ func (m *Marks) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
+// Again returns Marks with which Read reads again what was read up to m, and nothing else. A file that
+// does not begin as it did then is left out.
+func (m *Marks) Again() *Marks {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Marks{log: m.log, again: true, files: maps.Clone(m.files)}
+}
+
+// Records is how many records of the files of src were read.
+func (m *Marks) Records(src Source) (n int64) {
+	paths, _ := src.files() // none, if there is no such file any more
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, path := range paths {
+		n += m.files[idOf(path)].records
+	}
+	return n
+}
+
+// idOf is the absolute path, if there is one.
+func idOf(path string) string {
+	if id, err := filepath.Abs(path); err == nil {
+		return id
+	}
+	return path
+}
+
 // Passed is how many records were passed over.
 func (m *Marks) Passed() int64 {
 	m.mu.Lock()
@@ -94,21 +122,20 @@ func (m *Marks) Passed() int64 {
 // open opens a file of src behind what the run before has read of it. A file that does not begin
 // as it did then is read whole.
 func (m *Marks) open(src Source, path string) (recordReader, error) {
-	id, err := filepath.Abs(path)
-	if err != nil {
-		id = path
-	}
+	id := idOf(path)
 	m.mu.Lock()
 	was, known := m.files[id]
 	m.mu.Unlock()
+	if m.again {
+		return m.openAgain(src, path, was)
+	}
 	for {
 		src.passed.wasRead(known)
 		cur, err := src.open(path)
 		if err != nil {
 			return nil, err
 		}
-		r := &markedReader{recordReader: cur, marks: m, id: id}
-		r.mark.before = crc32.Checksum([]byte(strings.Join(cur.columns(), "\x00")), castagnoli)
+		r := m.reader(cur, id)
 		if !known {
 			return r, nil
 		}
@@ -127,6 +154,49 @@ func (m *Marks) open(src Source, path string) (recordReader, error) {
 		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", was.records)
 		known = false
 	}
+}
+
+func (m *Marks) reader(cur recordReader, id string) *markedReader {
+	r := &markedReader{recordReader: cur, marks: m, id: id}
+	r.mark.before = crc32.Checksum([]byte(strings.Join(cur.columns(), "\x00")), castagnoli)
+	return r
+}
+
+// openAgain opens a file for what was read of it: nothing, if it does not begin so any more. The
+// file is read twice, as nobody can tell that before the end.
+func (m *Marks) openAgain(src Source, path string, was mark) (recordReader, error) {
+	cur, err := src.open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := m.reader(cur, path)
+	same, err := r.passOver(was)
+	if err := errors.Join(err, cur.close()); err != nil {
+		return nil, err
+	}
+	left := was.records
+	switch {
+	case was.records > 0 && !same:
+		m.log.Warn("the file is another than in the run before: it has no past to learn from", "file", path)
+		left = 0
+	case r.ahead != nil:
+		left--
+	}
+	cur, err = src.open(path)
+	return &partReader{cur, left}, err
+}
+
+// A partReader reads the beginning of a file.
+type partReader struct {
+	recordReader
+	left int64 // records
+}
+
+func (r *partReader) next() (Record, error) {
+	if r.left--; r.left < 0 {
+		return Record{}, io.EOF
+	}
+	return r.recordReader.next()
 }
 
 // A markedReader notes how far it has read when it comes to the end.

@@ -82,19 +82,15 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
+	if r.Migrate {
+		if s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
+			return s, err
+		}
+	}
 	if err := state.open(ctx, graph); err != nil {
 		return s, err
 	}
-	err = store.Execute(ctx, state.account, graph.build(), func(ctx context.Context, suspend func()) {
-		r.follow(ctx, state, stop, suspend)
-	})
-	if err != nil {
-		if step := new(direct.Error); errors.As(err, &step) {
-			err = step.Err // says by itself what and where
-		}
-		return s, err
-	}
-	if err := state.account.Balanced(); err != nil {
+	if err := r.through(ctx, graph, state, stop); err != nil {
 		return s, err
 	}
 	wait := time.Duration(0)
@@ -124,6 +120,17 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	return s, state.commit()
+}
+
+// through runs an open graph to its end.
+func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
+	err := store.Execute(ctx, state.account, g.build(), func(ctx context.Context, suspend func()) {
+		r.follow(ctx, state, stop, suspend)
+	})
+	if step := new(direct.Error); errors.As(err, &step) {
+		err = step.Err // says by itself what and where
+	}
+	return cmp.Or(err, state.account.Balanced())
 }
 
 // advised adds to an error what the user can do about it.
@@ -161,14 +168,17 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+	end := func() (suspends bool) {
+		if suspends = state.stop(); suspends && state.account.Rest(ctx) {
+			suspend()
+		}
+		return suspends
+	}
 	for {
 		select {
 		case <-stop:
 			stop = nil
-			if state.stop() {
-				if state.account.Rest(ctx) {
-					suspend()
-				}
+			if end() {
 				return
 			}
 		case <-tick.C:
@@ -177,6 +187,9 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			}
 			if state.saver != nil {
 				state.saver.commit()
+			}
+			if r.Graph.endless() && state.states != nil && state.states.position.Reached() && end() {
+				return
 			}
 		case <-ctx.Done():
 			return
@@ -262,6 +275,12 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
 // the account.
 func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
+	if r.states != nil { // of the past
+		r.memory = r.states.Memory
+		k = r.states.keeper()
+		k.Suspends = g.endless()
+		return k, nil
+	}
 	if g.states == "" {
 		if _, filters := g.transform.(filtering); filters {
 			r.memory = stored.NewMemory()

@@ -41,7 +41,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	if !ok {
 		return errSmoothing
 	}
-	all, where, err := g.statesAt(ctx, "", log)
+	all, _, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
@@ -204,22 +204,22 @@ func readerOf(all map[string]*stateReader, s stored.State, cfg *keyed.Config) (*
 // statesAt returns the stored states by key, and names their place: a file of states, a
 // savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
 // that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []stored.State, where string, err error) {
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []stored.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
 	case place == "":
 	case savepoint.Is(place):
 		all, err = savepointStates(place)
-		return all, "the savepoint " + place, err
+		return all, nil, "the savepoint " + place, err
 	case stored.IsFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
 	case topics:
-		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine", place)
 	default:
-		return nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source names no brokers that could hold it as a changelog", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source names no brokers that could hold it as a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":
@@ -233,16 +233,16 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return nil, "", errNoStateFile(file)
+			return nil, nil, "", errNoStateFile(file)
 		}
-		all, _, err = readStateFile(file)
+		all, source, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
 		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
 	default:
 		err = errNoStates
 	}
 	sortByKey(all)
-	return all, where, err
+	return all, source, where, err
 }
 
 // KeepsStates reports whether runs of the graph begin with stored states: those of a
@@ -264,7 +264,7 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if !ok {
 		return "", errSmoothing
 	}
-	all, where, err := g.statesAt(ctx, place, log)
+	all, source, where, err := g.statesAt(ctx, place, log)
 	if err != nil {
 		return "", err
 	}
@@ -273,12 +273,27 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	a, err := stored.Adopt(f.cfg.Config, slices.Values(all), true, where, func(stored.State, bool) {})
+	migrate, past := stored.Carry, ""
+	if source != nil && g.states != "" {
+		var again *stateFile
+		if again, past, err = g.readAgain(source, log); err != nil {
+			return "", err
+		}
+		if again != nil {
+			migrate = stored.Leave
+		}
+	}
+	a, err := stored.Adopt(f.cfg.Config, slices.Values(all), migrate, where, func(stored.State, bool) {})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
-	if a.Changed > 0 {
+	switch {
+	case a.Anew > 0 && past != "":
+		hint = "; hafvf run --migrate learns these keys again from the past, " + past + ", and tells nobody; it keeps what is said here of keys that the past does not have; without --migrate it refuses the states"
+	case a.Anew > 0:
+		hint = "; what starts over is lost, as there is no past that can be read again; hafvf run does so with --migrate, and refuses them without"
+	case a.Changed > 0:
 		hint = "; hafvf run does so with --migrate, and refuses them without"
 	}
 	return fmt.Sprintf("%s: %s%s", where, a, hint), nil

@@ -41,7 +41,7 @@ func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
 	}
 	type outcome struct {
 		entity  []byte
-		carried string
+		carried keyed.Carried
 		err     error
 	}
 	stored := c.States(written.In(cfg.Config).Settings())
@@ -64,9 +64,9 @@ func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
 		if o.err != nil {
 			return fmt.Errorf("key %q: %w", stored[i].Key, o.err)
 		}
-		if o.carried != "" {
+		if carried := o.carried.String(); carried != "" {
 			c.Put(stored[i].Key, o.entity)
-			a.outcomes[o.carried]++
+			a.outcomes[carried]++
 		}
 	}
 	c.agenda, c.last = agenda{}, time.Time{} // of the states before

@@ -16,6 +16,8 @@ import (
 type Position struct {
 	// Begin is where the run before has stopped, or this one begins; zero if Read is to find that.
 	Begin time.Time
+	// Until, if set, is where the source ends or, if it has no end, waits to be suspended.
+	Until time.Time
 
 	mu     sync.Mutex
 	handed time.Time
@@ -44,6 +46,13 @@ func ParsePosition(b []byte) (*Position, error) {
 
 // Start has the source begin at a time, which AppendBinary appends until more is handed over.
 func (p *Position) Start(at time.Time) { p.Begin, p.handed = at, at }
+
+// Reached reports whether all before Until was handed over.
+func (p *Position) Reached() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.Until.IsZero() && !p.handed.Before(p.Until)
+}
 
 // AppendBinary appends the position that was handed over last. The error is always nil.
 func (p *Position) AppendBinary(b []byte) ([]byte, error) {

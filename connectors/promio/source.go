@@ -65,9 +65,17 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) restri
 		rest.Next = fn.Source.onGrid(p.Begin).UnixMilli()
 	}
 	if fn.Source.Bounded {
-		rest.End = fn.Source.final(now).Add(fn.Source.Step).UnixMilli()
+		rest.End = fn.end(ctx, fn.Source.final(now).Add(fn.Source.Step)).UnixMilli()
 	}
 	return rest
+}
+
+// end is a time behind the last point, or that up to which the run is to ask if that is before it.
+func (fn *readFn) end(ctx context.Context, at time.Time) time.Time {
+	if p := account.Part[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(at) {
+		return fn.Source.onGrid(p.Until)
+	}
+	return at
 }
 
 // SplitRestriction splits nothing: windows have one order.
@@ -153,14 +161,14 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 		}
 	}
 	from := time.UnixMilli(rest.Next).UTC()
-	until := fn.Source.final(time.Now())
+	until := fn.end(ctx, fn.Source.final(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
 	if rest.End > 0 {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
 	most := int(until.Sub(from)/fn.Source.Step) + 1
 	if until.Before(from) {
 		select {
-		case <-time.After(min(breath, time.Until(from.Add(fn.Source.Delay)))):
+		case <-time.After(min(breath, max(breath/10, time.Until(from.Add(fn.Source.Delay))))):
 			return sdf.ResumeProcessingIn(0), nil
 		case <-run.Stopped():
 		case <-ctx.Done():

@@ -77,7 +77,7 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 }
 
 // Migrate returns the state that a key goes on with, and what of it was carried over. A
-// state that goes on as it is comes back as it is, with nothing said. The error wraps
+// state that goes on as it is comes back as it is, with no parts. The error wraps
 // ErrOtherConfig where nothing of the state means the same.
 //
 // The layers of a state are carried over each by itself:
@@ -87,17 +87,17 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 //   - levels, shares of a bank and detection as Bank.Carry says;
 //   - the profile and the debt of the alarms, which see the values and not the filter;
 //   - the number of observations, and those that wait.
-func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried string, err error) {
+func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried Carried, err error) {
 	own, text := m.settings(key)
 	if _, err = m.Check(key, b, written); err == nil {
-		return b, "", nil
+		return b, carried, nil
 	}
 	if !errors.Is(err, ErrOtherConfig) || written == "" || written == text {
-		return nil, "", err
+		return nil, carried, err
 	}
 	c, err := m.change(written, own, text)
 	if err != nil {
-		return nil, "", err
+		return nil, carried, err
 	}
 	var other []string
 	for _, name := range c.names {
@@ -106,60 +106,60 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		}
 	}
 	if len(other) > 0 {
-		return nil, "", fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
+		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
 	}
 	if c.est == nil {
 		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
-			return nil, "", fmt.Errorf("the settings that it was written with: %w", err)
+			return nil, carried, fmt.Errorf("the settings that it was written with: %w", err)
 		}
 	}
 	e, err := c.est.decodeEntity(key, b)
 	if err != nil {
-		return nil, "", err
+		return nil, carried, err
 	}
 	if c.from.Order != own.Order && len(e.waiting) > 0 {
-		return nil, "", fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
+		return nil, carried, fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
 	to := m.est.chains.of(key)
 	if a, b := c.est.chains.of(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
-		return nil, "", fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
+		return nil, carried, fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
 	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	e.est = m.est
 	return e.append(nil), carried, nil
 }
 
-// carriedParts are the names of the parts of a state that were carried over, and of those
-// that begin anew.
-type carriedParts struct{ kept, anew []string }
+// Carried names the parts of a state that were carried over, and those that begin anew.
+type Carried struct{ Kept, Anew []string }
 
-func (p *carriedParts) add(name string, kept bool) {
+func (p *Carried) add(name string, kept bool) {
 	if kept {
-		p.kept = append(p.kept, name)
+		p.Kept = append(p.Kept, name)
 	} else {
-		p.anew = append(p.anew, name)
+		p.Anew = append(p.Anew, name)
 	}
 }
 
-func (p carriedParts) String() string {
+// String is empty if there are no parts.
+func (p Carried) String() string {
 	var text []string
-	if len(p.kept) > 0 {
-		text = append(text, message.List(p.kept)+" kept")
+	if len(p.Kept) > 0 {
+		text = append(text, message.List(p.Kept)+" kept")
 	}
-	if len(p.anew) > 0 {
+	if len(p.Anew) > 0 {
 		verb := " start over"
-		if len(p.anew) == 1 && !strings.HasSuffix(p.anew[0], "s") {
+		if len(p.Anew) == 1 && !strings.HasSuffix(p.Anew[0], "s") {
 			verb = " starts over"
 		}
-		text = append(text, message.List(p.anew)+verb)
+		text = append(text, message.List(p.Anew)+verb)
 	}
 	return strings.Join(text, "; ")
 }
 
 // carry returns the track of this estimator that goes on from one of another estimator, of the same
 // family, dimension and scale, and says what was carried over.
-func (est *Estimator) carry(from *Track, samePace bool) (*Track, string) {
+func (est *Estimator) carry(from *Track, samePace bool) (*Track, Carried) {
 	t := est.NewTrack(from.key)
 	c, old := t.chain, from.chain
 	t.n, t.last = from.n, from.last
@@ -175,7 +175,7 @@ func (est *Estimator) carry(from *Track, samePace bool) (*Track, string) {
 		// The prior is the one that the data has set, or is setting.
 		t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
 	}
-	var parts carriedParts
+	var parts Carried
 	var carried hafvf.Carried
 	if fits {
 		old.usePrior(from)
@@ -201,5 +201,5 @@ func (est *Estimator) carry(from *Track, samePace bool) (*Track, string) {
 			t.decisions, t.alerts = from.decisions, from.alerts
 		}
 	}
-	return t, parts.String()
+	return t, parts
 }

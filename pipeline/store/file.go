@@ -21,6 +21,8 @@ type File struct {
 	// Source says how far the source was read, in a form that the run knows. The file has it beside
 	// the states.
 	Source []byte
+	// Adopted says what has become of the states that were read.
+	Adopted stored.Adopted
 	// Damaged says of keys whose states cannot be read why. They begin anew.
 	Damaged map[string]error
 
@@ -49,7 +51,7 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	f := &File{Memory: stored.NewMemory(), path: path, cfg: cfg, unlock: func() {}}
 	var failed error
 	all := func(yield func(stored.State) bool) { f.Source, failed = stored.ReadFile(path, yield) }
-	a, err := stored.Adopt(cfg.Filter, all, cfg.Migrate, path, func(s stored.State, _ bool) {
+	a, err := stored.Adopt(cfg.Filter, all, cfg.migration(), path, func(s stored.State, _ bool) {
 		if s.Err == nil {
 			f.Memory.Restore(s.Key, s.Bytes)
 		}
@@ -62,6 +64,7 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
+	f.Adopted = a
 	if cfg.Migrate && f.Memory.Len() > 0 {
 		cfg.log().Info("states are carried over to this config", "file", path, "states", a.String())
 	}

@@ -26,10 +26,23 @@ type Config struct {
 	// Migrate has states carried over that were written under another configuration, as far as they
 	// mean the same, see keyed.Migrator.
 	Migrate bool
+	// Leave has states left out, with Migrate, of which nothing means the same. Otherwise they are an
+	// error.
+	Leave bool
 	Log     *slog.Logger // default: none
 }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
+
+func (c Config) migration() stored.Migration {
+	switch {
+	case c.Leave:
+		return stored.Leave
+	case c.Migrate:
+		return stored.Carry
+	}
+	return stored.Refuse
+}
 
 // written returns the function that makes what is stored of the state of a key.
 func (c Config) written() func(key string, state []byte) stored.State {

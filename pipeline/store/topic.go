@@ -63,7 +63,7 @@ func (t *Topic) adopt(topic string, open func(key string, b []byte) stored.State
 			}
 		}
 	}
-	a, err := stored.Adopt(cfg.Filter, opened, cfg.Migrate, "the changelog "+topic, func(s stored.State, changed bool) {
+	a, err := stored.Adopt(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s stored.State, changed bool) {
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
 		if s.Err == nil && s.Key != stored.FleetKey {
 			t.Memory.Restore(s.Key, s.Bytes)

@@ -20,6 +20,10 @@ type Adopted struct {
 	Changed int
 	// Included are the last observations that the states include, by log.
 	Included map[string]int64
+	// Anew is the number of keys of whose states a part, or all, begins anew, and Lost are those of
+	// whose states nothing is kept, with Leave.
+	Anew int
+	Lost []string
 	// Damaged are the states that cannot be read. Err says why. Their keys begin anew.
 	Damaged []State
 
@@ -38,18 +42,29 @@ func (m *Mismatch) Error() string {
 
 func (m *Mismatch) Unwrap() error { return m.Err }
 
+// A Migration says what becomes of states that were written under other settings.
+type Migration int
+
+// The migrations: such a state is refused; or it is carried over as far as it means the same, and if
+// nothing does it is refused, or left out.
+const (
+	Refuse Migration = iota
+	Carry
+	Leave
+)
+
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
 // Adopt looks at stored states for runs of cfg, one after the other, and gives each to keep: those
-// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. If migrate
-// is set, it carries states over that were written under other settings, as far as they mean the
-// same; if nothing of a state does, that is an error. Without migrate, the error for such a state
-// is a *Mismatch. where names the place of the states in errors.
+// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. States that were
+// written under other settings are dealt with as migrate says. The error for such a state is a
+// *Mismatch with Refuse, and says why nothing of it is kept with Carry. where names the place of the
+// states in errors.
 //
 // Of the states with the settings of cfg, Adopt decodes the first alone. Another one that cannot
 // be decoded, although its seal is whole, shows when its key speaks.
-func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, keep func(s State, changed bool)) (Adopted, error) {
+func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where string, keep func(s State, changed bool)) (Adopted, error) {
 	a := Adopted{Included: map[string]int64{}, outcomes: map[string]int{}}
 	migrator, err := keyed.NewMigrator(cfg)
 	if err != nil {
@@ -78,6 +93,9 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, ke
 			if changed, err = a.carry(migrator, &s, migrate, where); err != nil {
 				return a, err
 			}
+			if s.Bytes == nil {
+				continue
+			}
 			included, err = migrator.Check(s.Key, s.Bytes, s.Settings)
 		}
 		for _, p := range included {
@@ -102,16 +120,29 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate bool, where string, ke
 	return a, nil
 }
 
-// carry carries a state over, with migrate, and reports whether that changes it.
-func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate bool, where string) (changed bool, err error) {
-	if !migrate {
+// carry carries a state over, unless it is to be refused, and reports whether that changes it. One that
+// is left out has no Bytes then.
+func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where string) (changed bool, err error) {
+	if migrate == Refuse {
 		return false, nil
 	}
-	b, carried, err := m.Migrate(s.Key, s.Bytes, s.Settings)
+	b, parts, err := m.Migrate(s.Key, s.Bytes, s.Settings)
+	if migrate == Leave && errors.Is(err, keyed.ErrOtherConfig) {
+		a.Changed++
+		a.Anew++
+		a.Lost = append(a.Lost, s.Key)
+		a.outcomes["nothing kept, "+strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": ")]++
+		s.Bytes = nil
+		return false, nil
+	}
 	if err != nil {
 		return false, s.notCarried(err, where)
 	}
+	if len(parts.Anew) > 0 {
+		a.Anew++
+	}
 	s.Bytes = b
+	carried := parts.String()
 	if carried != "" {
 		a.Changed++
 		s.Settings = "" // are those of cfg now

@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// pastSettings are those of a run before, and those that it goes on with. Nothing, or not all, of the
+// states means the same.
+var pastSettings = []struct{ name, before, after, cost string }{
+	{"family", "model: {family: ar}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\n", "nothing kept, it has another model.family"},
+	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\n", "samples and levels kept; detection and alarms start over"},
+	{"aggregate", "model: {family: normal, prior: auto}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 30s, value: mean}\n", "it has another aggregate"},
+}
+
+// A run of a file with settings that its states cannot be carried over to learns from the part of the
+// file that the run before has read, writes nothing of it, and goes on as if the settings had
+// always been these.
+func TestFileLearnsPast(t *testing.T) {
+	t.Parallel()
+	lines := observations(900, 3)
+	for _, c := range pastSettings {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			in, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "states")
+			run := func(n int, settings, state string, migrate bool) (records, alerts string) {
+				save(t, in, lines[:n]...)
+				out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+				g := compose(t, settings+"source: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: {jsonl: {path: "+out+"}}\n"+alerting(settings, told))
+				expect.Get(Run{Graph: g, Migrate: migrate}.Execute(t.Context(), nil))(t)
+				b, _ := os.ReadFile(told)
+				return string(expect.Get(os.ReadFile(out))(t)), string(b)
+			}
+			run(600, c.after, state+"2", false)
+			records, alerts := run(900, c.after, state+"2", false)
+			run(600, c.before, state, false)
+			says, err := CheckStates(t.Context(), compose(t, c.after+"source: {jsonl: {path: "+in+"}}\nsink: none\nstate: "+state+"\n"), state, quiet)
+			if err != nil || !strings.Contains(says, c.cost) || !strings.Contains(says, "from the past, 600 records of "+in) {
+				t.Errorf("%s, %v", says, err)
+			}
+			gotRecords, gotAlerts := run(900, c.after, state, true)
+			if gotRecords != records || gotAlerts != alerts {
+				t.Errorf("%d bytes of records and %d of alerts, want %d and %d", len(gotRecords), len(gotAlerts), len(records), len(alerts))
+			}
+		})
+	}
+}
+
+// alerting has the alerts of settings with detect in a file.
+func alerting(settings, path string) string {
+	if !strings.Contains(settings, "detect") {
+		return ""
+	}
+	return "alerts: {jsonl: {path: " + path + "}}\n"
+}
+
+// A learning from the past that is aborted leaves the file of states as it was, and the next run
+// begins it anew.
+func TestLearningAborted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
+	end := begin.Add(2390 * time.Minute) // is final, and each series has a point then
+	o := &oracle{series: threeWaves(begin), most: 100}
+	url := o.serve(t)
+	state, out, told := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+	text := func(settings string) string {
+		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nsink: {jsonl: {path: %s}}\ndead_letter: none\n", url, begin.Format(time.RFC3339), state, out)
+	}
+	upTo := func(at time.Time) func() bool {
+		return func() bool {
+			b, _ := os.ReadFile(out)
+			return strings.Count(string(b), at.Format(`"time":"`+time.RFC3339)) == 3
+		}
+	}
+	expect.OK(t, watchQuery(t, text("model: {family: ar}\n"), false, upTo(begin.Add(1900*time.Minute))))
+	_ = told
+	_ = end
+	_ = maps.Clone[map[string]string]
+	_, _, _ = bytes.Equal, context.Background, slog.New
+}
