@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +17,7 @@ import (
 // states means the same.
 var pastSettings = []struct{ name, before, after, cost string }{
 	{"family", "model: {family: ar}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\n", "nothing kept, it has another model.family"},
-	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\n", "samples and levels kept; detection and alarms start over"},
+	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\n", "samples and levels kept; shares, detection and alarms start over"},
 	{"aggregate", "model: {family: normal, prior: auto}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 30s, value: mean}\n", "it has another aggregate"},
 }
 
@@ -64,28 +62,67 @@ func alerting(settings, path string) string {
 	return "alerts: {jsonl: {path: " + path + "}}\n"
 }
 
-// A learning from the past that is aborted leaves the file of states as it was, and the next run
-// begins it anew.
-func TestLearningAborted(t *testing.T) {
+// A query learns the past from its start up to where the run before has stopped. A learning that is
+// aborted leaves the file of states as it was, and the next run begins it anew.
+func TestQueryLearnsPast(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
 	end := begin.Add(2390 * time.Minute) // is final, and each series has a point then
 	o := &oracle{series: threeWaves(begin), most: 100}
 	url := o.serve(t)
-	state, out, told := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
-	text := func(settings string) string {
-		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nsink: {jsonl: {path: %s}}\ndead_letter: none\n", url, begin.Format(time.RFC3339), state, out)
+	state, out := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl")
+	text := func(settings, more string) string {
+		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s%s}}\n", url, begin.Format(time.RFC3339), more)
 	}
-	upTo := func(at time.Time) func() bool {
-		return func() bool {
-			b, _ := os.ReadFile(out)
-			return strings.Count(string(b), at.Format(`"time":"`+time.RFC3339)) == 3
+	goesOn := func(settings string) string {
+		return text(settings, "") + "state: " + state + "\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + filepath.Join(dir, "dead.jsonl") + "}}\n"
+	}
+	lines := func() int {
+		b, _ := os.ReadFile(out)
+		return strings.Count(string(b), "\n")
+	}
+	expect.OK(t, watchQuery(t, goesOn("model: {family: ar}\n"), false, func() bool { return lines() > 3000 }))
+	before, stored := lines(), expect.Get(os.ReadFile(state))(t)
+
+	const after = queryConfig + "incidents: true\n"
+	g := compose(t, goesOn(after))
+	ctx, abort := context.WithCancel(t.Context())
+	o.mu.Lock()
+	o.heard = func(asked int) { // in the midst of the past
+		if asked == 8 {
+			abort()
 		}
 	}
-	expect.OK(t, watchQuery(t, text("model: {family: ar}\n"), false, upTo(begin.Add(1900*time.Minute))))
-	_ = told
-	_ = end
-	_ = maps.Clone[map[string]string]
-	_, _, _ = bytes.Equal, context.Background, slog.New
+	o.asked = 0
+	o.mu.Unlock()
+	if _, err := (Run{Graph: g, Migrate: true}).Execute(ctx, nil); err == nil {
+		t.Error("an aborted learning has no error")
+	}
+	if now := expect.Get(os.ReadFile(state))(t); !bytes.Equal(now, stored) || lines() != before {
+		t.Errorf("an aborted learning has changed the states, or written %d records", lines()-before)
+	}
+
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: g, Migrate: true}.Execute(t.Context(), stop)
+		done <- err
+	}()
+	expect.Soon(t, "the present", func() bool {
+		b, _ := os.ReadFile(out)
+		return strings.Count(string(b), end.Format(`"time":"`+time.RFC3339)) == 3
+	})
+	close(stop)
+	expect.OK(t, <-done)
+	_, want, _ := runConfig(t, text(after, ", bounded: true"))
+	all := byPlace(t, want, end)
+	got := byPlace(t, readLines(t, out)[before:], end)
+	for place, record := range got {
+		if all[place] != record {
+			t.Fatalf("%s\ninstead of\n%s", record, all[place])
+		}
+	}
+	if n := len(all) - before; len(got) != n {
+		t.Errorf("%d records after those of the run before, want %d", len(got), n)
+	}
 }

@@ -29,15 +29,19 @@ type oracle struct {
 
 	mu    sync.Mutex
 	asked int
-	most  int   // steps of one query; 0: any number
-	codes []int // of the next answers
-	parts int   // how many of the next answers say that they are partial
+	most  int             // steps of one query; 0: any number
+	codes []int           // of the next answers
+	heard func(asked int) // of every query; nil for nobody
+	parts int             // how many of the next answers say that they are partial
 }
 
 func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked++
+	if o.heard != nil {
+		o.heard(o.asked)
+	}
 	if len(o.codes) > 0 {
 		code := o.codes[0]
 		o.codes = o.codes[1:]
