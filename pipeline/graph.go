@@ -80,13 +80,11 @@ func (g *Graph) String() string {
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
-	base := filterConfig(c, c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank)
-	var rules []keyed.Rule
-	all := []hafvf.Config{base}
-	for _, k := range c.Keys {
+	filter := c.Filter()
+	all := []hafvf.Config{filter.Filter}
+	for _, k := range filter.Keys {
 		g.patterns = append(g.patterns, k.Match)
-		rules = append(rules, keyed.Rule{Match: k.Match, Filter: filterConfig(c, k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
-		all = append(all, rules[len(rules)-1].Filter)
+		all = append(all, k.Filter)
 	}
 	layout, err := records.NewLayout(all...)
 	if err != nil {
@@ -117,7 +115,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			}
 		}
 		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: base, Keys: rules, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+			Filter: filter.Filter, Keys: filter.Keys, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
 		}}
 		if c.Aggregate != nil {
 			cfg.Aggregate = &c.Aggregate.Aggregation
@@ -127,15 +125,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		cfg := keyed.Config{Filter: base, Keys: rules, Order: keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate, Values: valueNames(c, g.source.values())}
-		if d := c.Detect; d != nil {
-			cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
-		} else if c.Silence != nil {
-			alarms := keyed.DefaultAlarms()
-			alarms.Zone = c.Zone
-			cfg.Alarms = &alarms
-		}
-		g.transform = filtering{layout, transforms.Config{Config: cfg}, hostOf(c), receivers, groupingOf(c)}
+		filter.Values = valueNames(c, g.source.values())
+		g.transform = filtering{layout, transforms.Config{Config: filter}, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -234,24 +225,6 @@ func toldKinds(c *config.Config, r *config.Receiver) []string {
 		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
 	return all
-}
-
-// filterConfig returns the settings of the filter, or of the filter of one key rule.
-func filterConfig(c *config.Config, prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
-	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
-	if bank == nil && (levels != nil || top != 0) {
-		f.Member = &hafvf.Member{Levels: levels, Top: top}
-	}
-	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
-		f.Scale = c.Model.Scale
-	}
-	if bank != nil {
-		f.Forgetting = c.BankForgetting
-	}
-	if d := c.Detect; d != nil {
-		f.Detect = &d.Detect
-	}
-	return f
 }
 
 func describeFilter(c hafvf.Config, rules []keyed.Rule) string {

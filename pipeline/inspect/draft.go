@@ -10,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/hafvf/usual"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/pipeline/config"
@@ -55,9 +54,11 @@ func (d *draft) settled() (Drafted, error) {
 	// A look reads the data with the guess, and finds what a guess cannot. It may find more
 	// once that is said.
 	path := d.path
-	var look *Look
+	var seen *sample
+	var c *config.Config
 	for range 4 {
-		c, err := config.Parse(path, d.yaml(nil), nil)
+		var err error
+		c, err = config.Parse(path, d.yaml(nil), nil)
 		if err != nil && d.family != "normal" {
 			d.family = "normal" // takes whatever an aggregate makes
 			c, err = config.Parse(path, d.yaml(nil), nil)
@@ -65,13 +66,14 @@ func (d *draft) settled() (Drafted, error) {
 		if err != nil {
 			return Drafted{}, fmt.Errorf("%s: no config could be made of what it holds: %w", path, err)
 		}
-		if look, err = LookAt(c); err != nil {
+		if seen, err = lookAt(c); err != nil {
 			return Drafted{}, err
 		}
-		if !d.settle(look) {
+		if !d.settle(seen.look) {
 			break
 		}
 	}
+	look := seen.look
 	if d.query != "" && look.Parsed == 0 {
 		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, look)
 	}
@@ -87,6 +89,7 @@ func (d *draft) settled() (Drafted, error) {
 	if i := slices.IndexFunc(missing, func(s string) bool { return !observe.Absent(s) && !observe.IsSwitch(s) }); i >= 0 {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
+	d.season, d.seasonNote = seen.season(c)
 	return Drafted{d.yaml(look), d.remarks}, nil
 }
 
@@ -105,6 +108,8 @@ type draft struct {
 	aggregate  interval              // zero of observations
 	said       map[string]Suggestion // of looks, by the last part of the key
 	remarks    []Remark
+	// season is one that helps, and seasonNote says why; empty for none.
+	season, seasonNote string
 	// formatNote says which other time_format fits.
 	formatNote string
 }
@@ -339,10 +344,8 @@ func (d *draft) yaml(l *Look) []byte {
 		say("  ", "warm_up", "")
 	}
 	say("  ", "scale", "")
-	if l != nil && usual.Seasonal(d.family) == nil {
-		if season, note := l.rhythm(); season != "" {
-			line("  # season: "+season, note)
-		}
+	if d.season != "" {
+		line("  # season: "+d.season, d.seasonNote)
 	}
 	if _, told := d.said["detect"]; !told {
 		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")

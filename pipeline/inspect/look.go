@@ -15,7 +15,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf"
-	"hafvf/hafvf/usual"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/internal/times"
@@ -73,6 +73,18 @@ type Suggestion struct {
 // LookAt reads the first records of the config's source, or the last points of its query. It
 // returns ErrNotLookedAt for topics and standard input. Other errors are those of a run.
 func LookAt(c *config.Config) (*Look, error) {
+	s, err := lookAt(c)
+	if err != nil {
+		return nil, err
+	}
+	if season, why := s.season(c); season != "" {
+		s.look.Suggestions = append(s.look.Suggestions, Suggestion{"model.season", season, why})
+	}
+	return s.look, nil
+}
+
+// lookAt is LookAt without the season, which takes its time.
+func lookAt(c *config.Config) (*sample, error) {
 	switch {
 	case c.Source.Prometheus() != nil:
 		return lookAtQuery(c)
@@ -119,11 +131,11 @@ func LookAt(c *config.Config) (*Look, error) {
 		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
 	}
 	l.Remarks = s.remarks(c)
-	return l, nil
+	return s, nil
 }
 
-// lookAtQuery is LookAt for a query.
-func lookAtQuery(c *config.Config) (*Look, error) {
+// lookAtQuery is lookAt for a query.
+func lookAtQuery(c *config.Config) (*sample, error) {
 	p, err := observe.NewParser(config.Fields{Zone: "UTC"})
 	if err != nil {
 		return nil, err
@@ -140,11 +152,11 @@ func lookAtQuery(c *config.Config) (*Look, error) {
 		}
 	})
 	s.finish(c, "prometheus")
-	return l, nil
+	return s, nil
 }
 
 func newSample(p *observe.Parser, l *Look) *sample {
-	return &sample{parser: p, look: l, keys: map[string]*visits{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
+	return &sample{parser: p, look: l, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
 // finish says what all records together show.
@@ -200,7 +212,8 @@ type sample struct {
 	look     *Look
 	lateness time.Duration
 	keys     map[string]*visits
-	last     map[string]time.Time // of the record before, by key, in one place of the file
+	timed    map[string][]keyed.Observation // by key
+	last     map[string]time.Time           // of the record before, by key, in one place of the file
 	seen     map[moment]bool
 	steps    []time.Duration
 	times    []placed
@@ -303,6 +316,12 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			l.Last = t
 		}
 		l.Timed++
+		o := d.Observation
+		o.X = slices.Clone(o.X)
+		for i, x := range o.X {
+			o.X[i] = slices.Clone(x)
+		}
+		s.timed[d.Key] = append(s.timed[d.Key], o)
 		s.times = append(s.times, placed{t, d.ID})
 		if t.Year() < 1973 {
 			at, _ := s.textsOf(r)
@@ -481,11 +500,6 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
 	}
-	if c.Transform == config.Filter && c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil {
-		if season, note := l.rhythm(); season != "" {
-			add("model.season", season, note)
-		}
-	}
 	return all
 }
 
@@ -519,20 +533,6 @@ func (s *sample) scale() (scale hafvf.Scale, why string) {
 		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
 	}
 	return "", ""
-}
-
-// rhythm returns the season that observations of a key at this step may have, and what
-// that depends on; both are empty if they are too far apart for any.
-func (l *Look) rhythm() (season, note string) {
-	switch span := l.Last.Sub(l.First); {
-	case l.Step <= 0 || l.Step > 42*time.Hour || l.Whole && span < 48*time.Hour:
-		return "", ""
-	case l.Step <= 6*time.Hour && l.Whole && span < 14*24*time.Hour:
-		return "[24h]", "if the values have a rhythm of the day"
-	case l.Step > 6*time.Hour:
-		return "[168h]", "if the values have a rhythm of the week"
-	}
-	return "[24h, 168h]", "if the values have a rhythm of day and week"
 }
 
 // String is the look as a person reads it.

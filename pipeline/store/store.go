@@ -29,7 +29,7 @@ type Config struct {
 	// Leave has states left out, with Migrate, of which nothing means the same. Otherwise they are an
 	// error.
 	Leave bool
-	Log     *slog.Logger // default: none
+	Log   *slog.Logger // default: none
 }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }

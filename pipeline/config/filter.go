@@ -1,0 +1,44 @@
+package config
+
+import (
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
+)
+
+// Filter returns the settings of the filters of keys, without the names of the values.
+func (c *Config) Filter() keyed.Config {
+	cfg := keyed.Config{
+		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
+		Order:  keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate,
+	}
+	for _, k := range c.Keys {
+		cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
+	}
+	if d := c.Detect; d != nil {
+		cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
+	} else if c.Silence != nil {
+		alarms := keyed.DefaultAlarms()
+		alarms.Zone = c.Zone
+		cfg.Alarms = &alarms
+	}
+	return cfg
+}
+
+// filterOf returns the settings of the filter, or of the filter of one key rule.
+func (c *Config) filterOf(prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
+	if bank == nil && (levels != nil || top != 0) {
+		f.Member = &hafvf.Member{Levels: levels, Top: top}
+	}
+	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
+		f.Scale = c.Model.Scale
+	}
+	if bank != nil {
+		f.Forgetting = c.BankForgetting
+	}
+	if d := c.Detect; d != nil {
+		f.Detect = &d.Detect
+	}
+	return f
+}
