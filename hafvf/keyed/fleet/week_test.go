@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
+)
+
+// usualFleet are series at one minute: a wave of the day, hours of work, heavy tails, and a job of the
+// night, each with correlated noise and a level that wanders. Every two weeks on average something
+// happens to a series: a spike of three minutes, or a shift of up to six hours.
+type usualFleet struct{ series, weeks int }
+
+const minutes = 7 * 24 * 60 // of a week
+
+// perWeek counts what is told by week: incidents' pages, and alarms in no incident.
+type perWeek []int
+
+func (p perWeek) add(t time.Time) { p[int(t.Sub(at)/(168*time.Hour))]++ }
+
+func (p perWeek) Alert(_ string, t keyed.Told, incident string) {
+	if incident == "" {
+		p.add(t.Of.Time)
+	}
+}
+
+func (p perWeek) Incident(e *incidents.Event) {
+	if e.Page {
+		p.add(e.Time)
+	}
+}
+
+func (perWeek) Assigned(incidents.Assignment) {}
+func (perWeek) Digest(*incidents.Digest)      {}
+
+// messages filters the fleet, and counts its messages by week.
+func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
+	c := make(perWeek, u.weeks+1) // what ends is told after the last one
+	f := expect.Get(New(Config{}, c))(t)
+	type noticed struct {
+		at time.Time
+		b  []byte
+	}
+	var all []noticed
+	est := expect.Get(keyed.NewEstimator(keyed.Recommended("normal")))(t)
+	for series := range u.series {
+		rng := rand.New(rand.NewPCG(seed, uint64(series)))
+		key := fmt.Sprintf("svc%d/host%d", series%8, series)
+		phase, depth := rng.Float64(), .5+2*rng.ExpFloat64()
+		correlation, level, noise := .9*rng.Float64(), 0., 0.
+		track := est.NewTrack(key)
+		size, until := 0., 0
+		for i := range u.weeks * minutes {
+			hour := math.Mod(float64(i)/60+24*phase/4, 168)
+			gauss := rng.NormFloat64()
+			busy := math.Sin(2 * math.Pi * hour / 24)
+			switch series % 4 {
+			case 1: // the hours of work, five days a week
+				busy = 0
+				if h := math.Mod(hour, 24); hour < 120 && h > 8 && h < 18 {
+					busy = 2
+				}
+			case 2: // heavy tails
+				gauss /= math.Sqrt(rng.ExpFloat64() + .1)
+			case 3: // a job of the night
+				if h := math.Mod(hour, 24); h > 2 && h < 2.5 {
+					busy = 3
+				}
+			}
+			noise = correlation*noise + math.Sqrt(1-correlation*correlation)*gauss
+			level = (1-1e-5)*level + .002*rng.NormFloat64()
+			if rng.IntN(2*minutes) == 0 {
+				size, until = 8*float64(2*rng.IntN(2)-1), i+3
+				if rng.IntN(2) == 0 {
+					until = i + 60*(1+rng.IntN(6))
+				}
+			}
+			x := depth*busy + level + noise
+			if i < until {
+				x += size
+			}
+			o := keyed.Observation{Time: at.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint(i), X: [][]float64{{x}}, Shape: keyed.Scalar}
+			e := est.Estimate(track, o)
+			if b, n := AppendNotices(nil, key, &e, e.Alerts(key)); n > 0 {
+				all = append(all, noticed{e.Time, b})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b noticed) int { return a.at.Compare(b.at) })
+	for _, n := range all {
+		expect.Get(f.Take(n.b))(t)
+		expect.OK(t, f.Advance(n.at.Add(-time.Minute)))
+	}
+	expect.OK(t, f.End(all[len(all)-1].at))
+	return c[:u.weeks]
+}
+
+// first is what is told in the third week over the mean of the later ones.
+func (p perWeek) first() float64 {
+	sum := 0
+	for _, n := range p[3:] {
+		sum += n
+	}
+	return float64(p[2]) * float64(len(p)-3) / float64(sum)
+}
+
+// After a past of two weeks, the first week of a run has no more messages than later ones.
+func TestFirstWeekAfterPast(t *testing.T) {
+	expect.Long(t, "weeks of minutes of a fleet")
+	t.Parallel()
+	if told := (usualFleet{10, 6}).messages(t, 55); told.first() > 1.3 {
+		t.Errorf("%v messages by week: the third has %.2f of the mean of the later ones", told, told.first())
+	}
+}
+
+// go test ./hafvf/keyed/fleet -run - -bench FirstWeek -benchtime 1x
+func BenchmarkFirstWeekAfterPast(b *testing.B) {
+	for b.Loop() {
+		told := usualFleet{200, 8}.messages(b, 55)
+		b.Log(told)
+		b.ReportMetric(told.first(), "of-later-weeks")
+	}
+}
