@@ -93,12 +93,15 @@ func (m *Marks) Again() *Marks {
 	return &Marks{log: m.log, again: true, files: maps.Clone(m.files)}
 }
 
-// Records is how many records of the files of src were read.
+// Records is how many records of the files of src that are still there were read.
 func (m *Marks) Records(src Source) (n int64) {
 	paths, _ := src.files() // none, if there is no such file any more
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, path := range paths {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
 		n += m.files[idOf(path)].records
 	}
 	return n

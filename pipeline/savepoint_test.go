@@ -53,7 +53,7 @@ func TestSavepointWithSettings(t *testing.T) {
 		t.Errorf("(-alone +under another config) %.2000s", diff)
 	}
 	for config, want := range map[string]string{
-		ofSavepoints + "top: 0.5\n":     "115 keys: samples kept; levels start over; hafvf run does so with --migrate, and refuses them without",
+		ofSavepoints + "top: 0.5\n":     "115 keys: samples kept; levels start over; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without",
 		ofSavepoints + "detect: true\n": "115 keys: samples and levels kept; shares, detection and alarms start over",
 	} {
 		kept, err := CheckStates(t.Context(), compose(t, config+fromSomewhere), path, quiet)

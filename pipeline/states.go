@@ -255,10 +255,10 @@ func (g *Graph) KeepsStates() bool {
 	return ok && t.Changelog != "" || g.states != "" || g.Runner.Name == config.Flink
 }
 
-// CheckStates says what a run of the graph with Migrate would keep of the states at a
-// place: a file of states, a savepoint, or a changelog at the brokers of the graph's source.
-// It changes nothing. The error says why there are no such states, or why nothing of one can
-// be kept.
+// CheckStates says what a run of the graph with Migrate would keep, learn again from the past, and
+// lose of the states at a place: a file of states, a savepoint, or a changelog at the brokers of the
+// graph's source. It changes nothing. The error says why there are no such states, or why nothing of
+// one can be kept or learned again.
 func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
 	f, ok := g.transform.(filtering)
 	if !ok {
@@ -290,9 +290,9 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	hint := ""
 	switch {
 	case a.Anew > 0 && past != "":
-		hint = "; hafvf run --migrate learns these keys again from the past, " + past + ", and tells nobody; it keeps what is said here of keys that the past does not have; without --migrate it refuses the states"
+		hint = "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
 	case a.Anew > 0:
-		hint = "; what starts over is lost, as there is no past that can be read again; hafvf run does so with --migrate, and refuses them without"
+		hint = "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
 	case a.Changed > 0:
 		hint = "; hafvf run does so with --migrate, and refuses them without"
 	}

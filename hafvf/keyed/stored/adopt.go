@@ -131,7 +131,8 @@ func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where st
 		a.Changed++
 		a.Anew++
 		a.Lost = append(a.Lost, s.Key)
-		a.outcomes["nothing kept, "+strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": ")]++
+		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": "), ", and")
+		a.outcomes["nothing kept, "+why]++
 		s.Bytes = nil
 		return false, nil
 	}
