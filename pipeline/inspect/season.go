@@ -72,7 +72,9 @@ func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float6
 		season := &usual.RhythmConfig{Seasons: seasons}
 		cfg.Filter.Season = season
 		for i := range cfg.Keys {
-			cfg.Keys[i].Filter.Season = season
+			if k := &cfg.Keys[i].Filter; k.Season == nil {
+				k.Season = season
+			}
 		}
 	}
 	est, err := keyed.NewEstimator(cfg)
