@@ -110,8 +110,11 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	if err := file.Commit(); err != nil {
 		return false, fmt.Errorf("state: %w", err)
 	}
-	records := state.progress().Read
-	log.Info("learned from the past", "records", records, "since", since, "keys", learned.Len(), "lost keys", lost)
+	about := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}
+	if !since.IsZero() {
+		about = append(about, "since", since)
+	}
+	log.Info("learned from the past", about...)
 	return false, nil
 }
 
