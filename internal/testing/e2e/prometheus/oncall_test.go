@@ -1,0 +1,448 @@
+//go:build unix
+
+package prometheus_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/klauspost/compress/snappy"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/promtest"
+)
+
+const (
+	jobs      = 5 // the last has counters
+	instances = 40
+	day       = 24 * 60 // minutes
+)
+
+// onCallQuery has latencies and rates, as one config watches one query.
+const onCallQuery = "latency or rate(requests_total[5m])"
+
+// A planted is a cause: what becomes of a series' value, noise included, at minutes after its beginning.
+type planted struct {
+	name            string
+	job, from, upto int // instances of the job
+	at, lasts       int // minutes since the first point
+	make            func(usual, noisy float64, minute int) float64
+}
+
+func times(f float64) func(usual, noisy float64, minute int) float64 {
+	return func(_, noisy float64, _ int) float64 { return f * noisy }
+}
+
+var causes = []planted{
+	{"cause", 0, 0, instances, 8*day + 10*60, 180, times(1.5)},
+	{"second cause", 1, 0, instances, 8*day + 10*60 + 19, 180, times(1.5)},
+	{"outage that returns", 2, 0, instances, 9*day + 14*60, 20, times(3)},
+	{"leak", 3, 7, 8, 10 * day, 36 * 60, func(_, noisy float64, minute int) float64 { return noisy * (1 + float64(minute)/(36*60)) }},
+	{"flatline", 3, 11, 12, 12*day + 9*60, 12 * 60, func(float64, float64, int) float64 { return 175 }},
+	{"instance gone", 3, 20, 21, 13*day + 6*60, 7 * day, func(float64, float64, int) float64 { return math.NaN() }},
+	{"counter reset", jobs - 1, 5, 6, 13*day + 12*60, 1, nil},
+}
+
+// has reports whether a series is one of the cause's.
+func (p *planted) has(key string) bool {
+	m := labelsOf.FindStringSubmatch(key)
+	if m == nil || m[2] != strconv.Itoa(p.job) {
+		return false
+	}
+	i, _ := strconv.Atoi(m[1])
+	return p.from <= i && i < p.upto
+}
+
+var labelsOf = regexp.MustCompile(`instance="i(\d+)",job="svc(\d)"`)
+
+// value is what an instance has at a minute; NaN for no point. Its usual value has a rhythm of the day
+// and is lower at weekends.
+func value(job, instance, minute int, noise *rand.Rand) float64 {
+	turn := 2 * math.Pi * float64(minute%day) / day
+	usual := float64(80+40*job+instance) * (1 + .2*math.Sin(turn+float64(job)))
+	if minute/day%7 >= 5 {
+		usual *= .85
+	}
+	scatter := .02 + .08*float64(instance*7%instances)/instances
+	v := usual * (1 + scatter*noise.NormFloat64())
+	for _, c := range causes {
+		begun := minute - c.at
+		if c.upto-c.from > 1 {
+			begun -= instance % 3 // its series begin within two minutes
+		}
+		if c.make != nil && job == c.job && c.from <= instance && instance < c.upto && 0 <= begun && begun < c.lasts {
+			v = c.make(usual, v, begun)
+		}
+	}
+	return v
+}
+
+// plant writes the series to a Prometheus, a point in a minute, and returns how many points they have.
+func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) {
+	const perRequest = 50 // minutes
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	var names [jobs][instances][]byte
+	var noise [jobs][instances]*rand.Rand
+	var counters [instances]float64
+	for job := range jobs {
+		for i := range instances {
+			metric := "latency"
+			if job == jobs-1 {
+				metric = "requests_total"
+			}
+			for _, label := range [][2]string{{"__name__", metric}, {"instance", fmt.Sprint("i", i)}, {"job", fmt.Sprint("svc", job)}} {
+				l := message(message(nil, 1, []byte(label[0])), 2, []byte(label[1]))
+				names[job][i] = message(names[job][i], 1, l)
+			}
+			noise[job][i] = rand.New(rand.NewPCG(55, uint64(job*instances+i)))
+		}
+	}
+	reset := causes[len(causes)-1]
+	for first := 0; first < minutes; first += perRequest {
+		var request []byte
+		for job := range jobs {
+			for i := range instances {
+				series := slices.Clone(names[job][i])
+				for m := first; m < min(first+perRequest, minutes); m++ {
+					v := value(job, i, m, noise[job][i])
+					if job == reset.job {
+						if counters[i] += 60 * v; i == reset.from && m == reset.at {
+							counters[i] = 0
+						}
+						v = counters[i]
+					}
+					if math.IsNaN(v) {
+						continue
+					}
+					points++
+					point := protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(v))
+					at := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
+					point = protowire.AppendVarint(protowire.AppendTag(point, 2, protowire.VarintType), uint64(at))
+					series = message(series, 2, point)
+				}
+				request = message(request, 1, series)
+			}
+		}
+		answer := expect.Get(http.Post(url+"/api/v1/write", "application/x-protobuf", bytes.NewReader(snappy.Encode(nil, request))))(b)
+		said, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode/100 != 2 {
+			b.Fatalf("Prometheus takes no points: %s %s", answer.Status, said)
+		}
+	}
+	return points
+}
+
+// A told is a record of an alarm, incident or digest.
+type told struct {
+	Key, Kind, ID, State, Group, Message, Incident string
+	Page                                           bool
+	Time, Start                                    time.Time
+	Alarms, Alarmed                                int
+	Members                                        []struct {
+		Key  string
+		Time time.Time
+	}
+}
+
+// of reports whether the record tells of a cause.
+func (r *told) of(p *planted, begin time.Time) bool {
+	from := begin.Add(time.Duration(p.at) * time.Minute)
+	until := from.Add(time.Duration(p.lasts)*time.Minute + 3*time.Hour)
+	is := func(key string, at time.Time) bool { return p.has(key) && !at.Before(from) && at.Before(until) }
+	for _, m := range r.Members {
+		if is(m.Key, m.Time) {
+			return true
+		}
+	}
+	return is(r.Key, r.Time)
+}
+
+// what is a message's kind, as the tables have it.
+func (r *told) what() string {
+	switch {
+	case r.Kind == "incident" && r.Page && r.State != "closed":
+		return "page " + r.State
+	case r.Kind == "incident":
+		return "incident " + r.State
+	}
+	return r.Kind
+}
+
+// A listener keeps what is posted to it.
+type listener struct {
+	mu    sync.Mutex
+	heard []json.RawMessage
+}
+
+func (l *listener) hear(body []byte) {
+	var all []json.RawMessage
+	json.Unmarshal(body, &all) // what is no list is none of hafvf
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = append(l.heard, all...)
+}
+
+// BenchmarkOnCall has the program watch two weeks of 200 series of a real Prometheus, with causes in
+// the second, and prints what it told of each cause to a webhook, an Alertmanager and a file. It fails
+// if an alarm is lost.
+//
+//	go test ./internal/testing/e2e/prometheus -run - -bench OnCall -benchtime 1x
+func BenchmarkOnCall(b *testing.B) {
+	for b.Loop() {
+		onCall(b)
+	}
+}
+
+func onCall(b *testing.B) {
+	now := time.Now().UTC().Truncate(time.Minute)
+	begin := now.Truncate(24*time.Hour).AddDate(0, 0, -14) // midnight: the causes have hours
+	server := promtest.Prometheus(b, "storage: {tsdb: {out_of_order_time_window: 15d}}\n")
+	manager := promtest.Alertmanager(b)
+	since := time.Now()
+	points := plant(b, server.URL, begin, int(now.Sub(begin)/time.Minute)+1)
+	wrote := time.Since(since)
+
+	var hook, posted listener
+	webhook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		hook.hear(body)
+	}))
+	defer webhook.Close()
+	// What the Alertmanager gets passes by here: it shows what is active and not what was.
+	passing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		answer, err := http.Post(manager.URL+r.URL.Path, "application/json", bytes.NewReader(body))
+		if err != nil || answer.StatusCode != http.StatusOK {
+			b.Errorf("the Alertmanager refuses alerts: %v, %v\n%s", err, answer, body)
+			return
+		}
+		answer.Body.Close()
+		posted.hear(body)
+	}))
+	defer passing.Close()
+
+	dir := b.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	code, config, said := program.Run(b, dir, "", "init", server.URL, "--query", onCallQuery)
+	fmt.Printf("init exits with %d: %s\n%s\n", code, said, config)
+	expect.OK(b, os.WriteFile(path("web.yaml"), []byte(config), 0o600))
+	address := freeAddress(b)
+	args := []string{"run", path("web.yaml"), "--listen", address}
+	set := func(s string) { args = append(args, "--set", s) }
+	set("state=" + path("states"))
+	set("sink=none")
+	set("source.prometheus.start=" + begin.Format(time.RFC3339))
+	receivers := fmt.Sprintf(`{webhook: {url: %q}, max_age: none, digest: 24h}, {alertmanager: {url: %q}, max_age: none}, {jsonl: {path: %q}, digest: 24h}`, webhook.URL, passing.URL, path("alerts.jsonl"))
+	set("alerts=[" + receivers + "]")
+	for key, text := range map[string]string{"silence": "true", "incidents": "true"} {
+		if !regexp.MustCompile(`(?m)^` + key + ":").MatchString(config) {
+			fmt.Printf("init writes no %s: %[1]s=%s\n", key, text)
+			set(key + "=" + text)
+		}
+	}
+	since = time.Now()
+	run := program.Start(b, nil, args...)
+	read := 0
+	run.Eventually(b, "all points are read", func() bool {
+		had := read
+		read = metric(address, "hafvf_records_in_total")
+		time.Sleep(2 * time.Second)
+		return read == had && read >= points-points/100
+	})
+	caughtUp := time.Since(since)
+	run.Signal(syscall.SIGINT)
+	run.Ends(b, 0)
+	fmt.Printf("%d points written in %v, %d read in %v\n%s\n", points, wrote.Round(time.Second), read, caughtUp.Round(time.Second), run.Log())
+
+	file := records(b, strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(path("alerts.jsonl")))(b))), "\n"))
+	hooked := records(b, hook.heard)
+	toManager := alertsOf(b, posted.heard)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for i := range causes {
+		c := &causes[i]
+		fmt.Fprintf(w, "\n%s, svc%d i%d…i%d, %s, for %v\n", c.name, c.job, c.from, c.upto-1, clock(begin, begin.Add(time.Duration(c.at)*time.Minute)), time.Duration(c.lasts)*time.Minute)
+		tellOf(w, "file", file, begin, c)
+		tellOf(w, "webhook", hooked, begin, c)
+		tellOf(w, "Alertmanager", toManager, begin, c)
+	}
+	fmt.Fprintf(w, "\nof no cause\n")
+	tellOf(w, "webhook", hooked, begin, nil)
+	byDay(w, "webhook", hooked, begin)
+	byDay(w, "Alertmanager", toManager, begin)
+	byDay(w, "file", file, begin)
+	w.Flush()
+	fmt.Print(table.String())
+	nothingLost(b, file)
+}
+
+// freeAddress is one of loopback on which nobody listens.
+func freeAddress(b *testing.B) string {
+	s := httptest.NewServer(nil)
+	defer s.Close()
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// metric is the value of a metric of the program without labels, 0 until it has one.
+func metric(address, name string) int {
+	answer, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, _ := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			return int(v)
+		}
+	}
+	return 0
+}
+
+func records[S ~string | ~[]byte](b *testing.B, lines []S) (all []told) {
+	for _, line := range lines {
+		var r told
+		expect.OK(b, json.Unmarshal([]byte(line), &r))
+		all = append(all, r)
+	}
+	return all
+}
+
+// alertsOf are records with what an Alertmanager is told.
+func alertsOf(b *testing.B, lines []json.RawMessage) (all []told) {
+	for _, line := range lines {
+		var a struct {
+			Labels, Annotations map[string]string
+			StartsAt, EndsAt    time.Time
+		}
+		expect.OK(b, json.Unmarshal(line, &a))
+		r := told{Key: a.Labels["key"], Kind: a.Labels["kind"], ID: a.Annotations["id"], Message: a.Annotations["summary"], Time: a.StartsAt, Start: a.StartsAt, State: "opened", Page: true}
+		if !a.EndsAt.IsZero() && a.EndsAt.Before(time.Now()) {
+			r.Time, r.State = a.EndsAt, "closed"
+			if r.Kind != "incident" {
+				r.Kind += " ends"
+			}
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// clock is a time as the day since the first point, from 0, and the hour.
+func clock(begin, at time.Time) string {
+	return fmt.Sprintf("d%02d %s", int(at.Sub(begin).Hours())/24, at.UTC().Format("15:04"))
+}
+
+const shown = 8 // records of a receiver and cause
+
+// tellOf prints the records of a cause, or without one those that are of none.
+func tellOf(w io.Writer, to string, all []told, begin time.Time, c *planted) {
+	ids := map[string]bool{} // of incidents, whose later records may name other members
+	n := 0
+	for _, r := range all {
+		is := c != nil && (r.of(c, begin) || ids[r.ID])
+		if c == nil {
+			is = !slices.ContainsFunc(causes, func(c planted) bool { return r.of(&c, begin) })
+		} else if is && r.Kind == "incident" {
+			ids[r.ID] = true
+		}
+		if !is {
+			continue
+		}
+		if n++; n <= shown {
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", to, clock(begin, r.Time), r.what(), r.Message)
+		}
+	}
+	fmt.Fprintf(w, "  %s\t%d records\n", to, n)
+}
+
+// byDay prints how many records of each kind there were on each day.
+func byDay(w io.Writer, to string, all []told, begin time.Time) {
+	counts := map[string]map[int]int{}
+	last := 0
+	for _, r := range all {
+		d := int(r.Time.Sub(begin).Hours()) / 24
+		if last = max(last, d); counts[r.what()] == nil {
+			counts[r.what()] = map[int]int{}
+		}
+		counts[r.what()][d]++
+	}
+	fmt.Fprintf(w, "\n%s: %d records\nday\t", to, len(all))
+	for d := range last + 1 {
+		fmt.Fprintf(w, "%d\t", d)
+	}
+	fmt.Fprintln(w, "all")
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(w, "%s\t", kind)
+		sum := 0
+		for d := range last + 1 {
+			sum += counts[kind][d]
+			fmt.Fprintf(w, "%d\t", counts[kind][d])
+		}
+		fmt.Fprintln(w, sum)
+	}
+}
+
+// nothingLost checks that each alarm is in an incident, or in the digest of its day. A record of an
+// incident names at most 20 members; it counts the others.
+func nothingLost(b *testing.B, file []told) {
+	type alarm struct {
+		key string
+		at  int64
+	}
+	members, unnamed := map[alarm]bool{}, 0
+	biggest := map[string]told{} // record of an incident with the most members
+	for _, r := range file {
+		if r.Kind != "incident" {
+			continue
+		}
+		for _, m := range r.Members {
+			members[alarm{m.Key, m.Time.UnixMilli()}] = true
+		}
+		if r.Alarmed >= biggest[r.ID].Alarmed {
+			biggest[r.ID] = r
+		}
+	}
+	for _, r := range biggest {
+		unnamed += r.Alarmed - len(r.Members)
+	}
+	for _, digest := range file {
+		if digest.Kind != "digest" {
+			continue
+		}
+		alone := 0
+		for _, r := range file {
+			is := slices.Contains([]string{"novelty", "change", "silent"}, r.Kind) && !r.Time.Before(digest.Start) && r.Time.Before(digest.Time)
+			if is && r.Incident == "" && !members[alarm{r.Key, r.Time.UnixMilli()}] {
+				alone++
+			}
+		}
+		fmt.Printf("%s: %d alarms in the digest, %d that the file has in no incident\n", digest.ID, digest.Alarms, alone)
+		if alone < digest.Alarms || alone > digest.Alarms+unnamed {
+			b.Errorf("%s has %d alarms, and the file %d without an incident, of which up to %d may be members that no record names", digest.ID, digest.Alarms, alone, unnamed)
+		}
+	}
+}
