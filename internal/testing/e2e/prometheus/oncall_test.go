@@ -75,13 +75,13 @@ func (p *planted) has(key string) bool {
 var labelsOf = regexp.MustCompile(`instance="i(\d+)",job="svc(\d)"`)
 
 // value is what an instance has at a minute; NaN for no point. Its usual value has a rhythm of the day
-// and is lower at weekends.
+// and of the week: it falls on the evening before a weekend, for four hours, and rises at its end.
 func value(job, instance, minute int, noise *rand.Rand) float64 {
 	turn := 2 * math.Pi * float64(minute%day) / day
 	usual := float64(80+40*job+instance) * (1 + .2*math.Sin(turn+float64(job)))
-	if minute/day%7 >= 5 {
-		usual *= .85
-	}
+	const ramp = 240
+	ahead := (minute + ramp - 5*day + 7*day) % (7 * day) // since the beginning of the weekend's ramp
+	usual *= 1 - .15*min(1, float64(ahead)/ramp, max(0, float64(2*day-ahead)/ramp+1))
 	scatter := .02 + .08*float64(instance*7%instances)/instances
 	v := usual * (1 + scatter*noise.NormFloat64())
 	for _, c := range causes {
@@ -105,6 +105,9 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 	var names [jobs][instances][]byte
 	var noise [jobs][instances]*rand.Rand
 	var counters [instances]float64
+	var gone [jobs][instances]bool
+	// stale is the value by which Prometheus itself ends a series that is scraped no more.
+	stale := math.Float64frombits(0x7ff0000000000002)
 	for job := range jobs {
 		for i := range instances {
 			metric := "latency"
@@ -128,14 +131,18 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 					v := value(job, i, m, noise[job][i])
 					if job == reset.job {
 						if counters[i] += 60 * v; i == reset.from && m == reset.at {
-							counters[i] = 0
+							counters[i] = 30 * v
 						}
 						v = counters[i]
 					}
-					if math.IsNaN(v) {
+					switch was := gone[job][i]; {
+					case !math.IsNaN(v):
+						points++
+					case was:
 						continue
+					default:
+						v, gone[job][i] = stale, true
 					}
-					points++
 					point := protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(v))
 					at := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
 					point = protowire.AppendVarint(protowire.AppendTag(point, 2, protowire.VarintType), uint64(at))
@@ -278,7 +285,7 @@ func onCall(b *testing.B) {
 
 	file := records(b, strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(path("alerts.jsonl")))(b))), "\n"))
 	hooked := records(b, hook.heard)
-	toManager := alertsOf(b, posted.heard)
+	toManager := alertsOf(b, posted.heard, file)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for i := range causes {
@@ -295,7 +302,7 @@ func onCall(b *testing.B) {
 	byDay(w, "file", file, begin)
 	w.Flush()
 	fmt.Print(table.String())
-	nothingLost(b, file)
+	nothingLost(b, file, hooked, begin)
 }
 
 // freeAddress is one of loopback on which nobody listens.
@@ -331,20 +338,22 @@ func records[S ~string | ~[]byte](b *testing.B, lines []S) (all []told) {
 	return all
 }
 
-// alertsOf are records with what an Alertmanager is told.
-func alertsOf(b *testing.B, lines []json.RawMessage) (all []told) {
+// alertsOf are the records of the file of which an Alertmanager was told.
+func alertsOf(b *testing.B, lines []json.RawMessage, file []told) (all []told) {
+	of := map[[3]string]told{}
+	for _, r := range file {
+		of[[3]string{r.Kind, r.ID, r.Message}] = r
+	}
 	for _, line := range lines {
 		var a struct {
 			Labels, Annotations map[string]string
-			StartsAt, EndsAt    time.Time
+			StartsAt            time.Time
 		}
 		expect.OK(b, json.Unmarshal(line, &a))
-		r := told{Key: a.Labels["key"], Kind: a.Labels["kind"], ID: a.Annotations["id"], Message: a.Annotations["summary"], Time: a.StartsAt, Start: a.StartsAt, State: "opened", Page: true}
-		if !a.EndsAt.IsZero() && a.EndsAt.Before(time.Now()) {
-			r.Time, r.State = a.EndsAt, "closed"
-			if r.Kind != "incident" {
-				r.Kind += " ends"
-			}
+		kind, id, message := a.Labels["kind"], a.Annotations["id"], a.Annotations["summary"]
+		r, there := of[[3]string{kind, id, message}]
+		if !there { // the end of an alarm, or what the file does not have
+			r = told{Key: a.Labels["key"], Kind: kind + ", not in the file", ID: id, Message: message, Time: a.StartsAt}
 		}
 		all = append(all, r)
 	}
@@ -356,12 +365,12 @@ func clock(begin, at time.Time) string {
 	return fmt.Sprintf("d%02d %s", int(at.Sub(begin).Hours())/24, at.UTC().Format("15:04"))
 }
 
-const shown = 8 // records of a receiver and cause
-
-// tellOf prints the records of a cause, or without one those that are of none.
+// tellOf prints the records of a cause, or without one those that are of none: all of incidents, and
+// the first of each other kind.
 func tellOf(w io.Writer, to string, all []told, begin time.Time, c *planted) {
+	var order []string
+	firsts, counts := map[string]told{}, map[string]int{}
 	ids := map[string]bool{} // of incidents, whose later records may name other members
-	n := 0
 	for _, r := range all {
 		is := c != nil && (r.of(c, begin) || ids[r.ID])
 		if c == nil {
@@ -369,14 +378,27 @@ func tellOf(w io.Writer, to string, all []told, begin time.Time, c *planted) {
 		} else if is && r.Kind == "incident" {
 			ids[r.ID] = true
 		}
-		if !is {
-			continue
+		kind := r.what()
+		if r.Kind == "incident" {
+			kind += r.ID + r.Message
 		}
-		if n++; n <= shown {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", to, clock(begin, r.Time), r.what(), r.Message)
+		if counts[kind]++; is && firsts[kind].Kind == "" {
+			firsts[kind], counts[kind] = r, 1
+			order = append(order, kind)
+		} else if !is {
+			counts[kind]--
 		}
 	}
-	fmt.Fprintf(w, "  %s\t%d records\n", to, n)
+	if len(order) == 0 {
+		fmt.Fprintf(w, "  %s\t–\tnothing\n", to)
+	}
+	for _, kind := range order {
+		r, more := firsts[kind], ""
+		if n := counts[kind]; n > 1 {
+			more = fmt.Sprintf(" (and %d more)", n-1)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s%s\t%s\n", to, clock(begin, r.Time), r.what(), more, r.Message)
+	}
 }
 
 // byDay prints how many records of each kind there were on each day.
@@ -406,43 +428,68 @@ func byDay(w io.Writer, to string, all []told, begin time.Time) {
 	}
 }
 
-// nothingLost checks that each alarm is in an incident, or in the digest of its day. A record of an
-// incident names at most 20 members; it counts the others.
-func nothingLost(b *testing.B, file []told) {
+// nothingLost checks that each alarm of the file is in an incident, or in the digest of its day. A
+// record of an incident names at most 20 members; it counts the others.
+func nothingLost(b *testing.B, file, hooked []told, begin time.Time) {
 	type alarm struct {
 		key string
 		at  int64
 	}
 	members, unnamed := map[alarm]bool{}, 0
-	biggest := map[string]told{} // record of an incident with the most members
+	largest, paged := map[string]told{}, map[string]bool{} // incidents
+	for _, r := range hooked {
+		paged[r.ID] = paged[r.ID] || r.Kind == "incident"
+	}
+	digests, last := map[time.Time]int{}, begin
 	for _, r := range file {
-		if r.Kind != "incident" {
-			continue
-		}
-		for _, m := range r.Members {
-			members[alarm{m.Key, m.Time.UnixMilli()}] = true
-		}
-		if r.Alarmed >= biggest[r.ID].Alarmed {
-			biggest[r.ID] = r
+		switch r.Kind {
+		case "incident":
+			for _, m := range r.Members {
+				members[alarm{m.Key, m.Time.UnixMilli()}] = true
+			}
+			if r.Alarmed >= largest[r.ID].Alarmed {
+				largest[r.ID] = r
+			}
+		case "digest":
+			digests[r.Start], last = r.Alarms, r.Time
 		}
 	}
-	for _, r := range biggest {
+	for _, r := range largest {
 		unnamed += r.Alarmed - len(r.Members)
 	}
-	for _, digest := range file {
-		if digest.Kind != "digest" {
+	alarms, joined, quiet, due := 0, 0, 0, 0
+	alone := map[time.Time]int{}
+	for _, r := range file {
+		if !slices.Contains([]string{"novelty", "change", "silent"}, r.Kind) {
 			continue
 		}
-		alone := 0
-		for _, r := range file {
-			is := slices.Contains([]string{"novelty", "change", "silent"}, r.Kind) && !r.Time.Before(digest.Start) && r.Time.Before(digest.Time)
-			if is && r.Incident == "" && !members[alarm{r.Key, r.Time.UnixMilli()}] {
-				alone++
+		alarms++
+		switch _, there := largest[r.Incident]; {
+		case r.Incident != "" && !there:
+			b.Errorf("the alarm %s of %s is in the incident %s, which the file does not have", r.ID, r.Key, r.Incident)
+		case r.Incident != "":
+			joined++
+			if !paged[r.Incident] {
+				quiet++
 			}
-		}
-		fmt.Printf("%s: %d alarms in the digest, %d that the file has in no incident\n", digest.ID, digest.Alarms, alone)
-		if alone < digest.Alarms || alone > digest.Alarms+unnamed {
-			b.Errorf("%s has %d alarms, and the file %d without an incident, of which up to %d may be members that no record names", digest.ID, digest.Alarms, alone, unnamed)
+		case members[alarm{r.Key, r.Time.UnixMilli()}]:
+			joined++
+		case !r.Time.Before(last):
+			due++
+		default:
+			alone[r.Time.Truncate(24*time.Hour)]++
 		}
 	}
+	// An alarm may be in a digest and, later, in an incident that began before midnight.
+	told, twice := 0, 0
+	for day, n := range digests {
+		told += n
+		twice += max(0, n-alone[day])
+	}
+	for day, n := range alone {
+		if n > digests[day]+unnamed {
+			b.Errorf("%s: %d alarms in the digest, and %d in no incident that names them; %d members are not named", day.Format(time.DateOnly), digests[day], n, unnamed)
+		}
+	}
+	fmt.Printf("\n%d alarms in the file: %d in incidents, of which %d are in those that the webhook was not told of; %d in digests (%d of both), %d after the last digest; %d members of incidents are not named\n", alarms, joined, quiet, told, twice, due, unnamed)
 }
