@@ -122,13 +122,16 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 		}
 	}
 	reset := causes[len(causes)-1]
-	for first := 0; first < minutes; first += perRequest {
+	for first := 0; first <= minutes; first += perRequest {
 		var request []byte
 		for job := range jobs {
 			for i := range instances {
 				series := slices.Clone(names[job][i])
-				for m := first; m < min(first+perRequest, minutes); m++ {
+				for m := first; m < min(first+perRequest, minutes+1); m++ {
 					v := value(job, i, m, noise[job][i])
+					if m == minutes { // a last value would come again for five minutes
+						v = math.NaN()
+					}
 					if job == reset.job {
 						if counters[i] += 60 * v; i == reset.from && m == reset.at {
 							counters[i] = 30 * v
