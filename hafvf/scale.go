@@ -159,3 +159,37 @@ func skewness(x []float64, tail float64) float64 {
 	}
 	return (high + low - 2*middle) / (high - low)
 }
+
+// Dispersion is the mean of the values of several series, their variance about a running mean of the same
+// hour of their series relative to it, which is 1 for counts of a Poisson process, and the standard
+// deviation of all. Each value has its hour of the day.
+func Dispersion(series [][]float64, hours [][]int8) (mean, of, sd float64) {
+	const memory = 8. // values of a running mean
+	var sum, all, squares, expected float64
+	n := 0
+	for s, values := range series {
+		var level, seen [24]float64
+		for i, x := range values {
+			sum += x
+			all += x * x
+			n++
+			h := hours[s][i]
+			if k := seen[h]; k >= 2 {
+				k = min(k, memory)
+				d := x - level[h]
+				squares += d * d / (1 + 1/k) // the mean has an error of its own
+				expected += level[h]
+			}
+			seen[h]++
+			level[h] += (x - level[h]) / min(seen[h], memory)
+		}
+	}
+	if n == 0 {
+		return 0, 1, 0
+	}
+	mean, of = sum/float64(n), 1
+	if expected > 0 {
+		of = squares / expected
+	}
+	return mean, of, math.Sqrt(max(0, all/float64(n)-mean*mean))
+}

@@ -201,7 +201,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
 	}
 	fmt.Fprintf(&s, "; %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
-	if len(parts) > named {
+	if len(parts) > named && parts[0].members > 1 {
 		fmt.Fprintf(&s, " Most in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
 	}
 	fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), message.Printable(e.Members[0].Key))

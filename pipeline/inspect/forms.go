@@ -66,20 +66,9 @@ func (c *column) forms() *forms {
 		return f
 	}
 	f.numbers = observe.NumbersOf(f.different)
-	f.clock = share(f.different, times.IsClock) >= fitting
+	f.clock = observe.ShareOf(f.different, times.IsClock) >= fitting
 	f.stamps = stampsOf(c.texts, f.different)
 	return f
-}
-
-// share is that of the texts for which a function holds.
-func share(texts []string, f func(string) bool) float64 {
-	n := 0
-	for _, s := range texts {
-		if f(s) {
-			n++
-		}
-	}
-	return float64(n) / float64(max(len(texts), 1))
 }
 
 // Shares of a column's texts that have the form it is taken for, at least.
@@ -122,7 +111,7 @@ func stampsOf(texts, different []string) (all []stamp) {
 		}
 		all = append(all, s)
 	}
-	if share(different, isTime) >= most {
+	if observe.ShareOf(different, isTime) >= most {
 		add("", func(s string) (time.Time, bool) {
 			t, err := times.Parse(s)
 			return t, err == nil && isTime(s)
@@ -131,7 +120,7 @@ func stampsOf(texts, different []string) (all []stamp) {
 	}
 	for _, f := range times.Forms {
 		// Most forms fail at the first text.
-		if fits := f.Fits; fits(different[0]) && share(different, fits) >= fitting || !fits(different[0]) && len(different) > 20 && share(different[:20], fits) > most && share(different, fits) >= fitting {
+		if fits := f.Fits; fits(different[0]) && observe.ShareOf(different, fits) >= fitting || !fits(different[0]) && len(different) > 20 && observe.ShareOf(different[:20], fits) > most && observe.ShareOf(different, fits) >= fitting {
 			add(f.Format, func(s string) (time.Time, bool) {
 				t, err := f.Parse(s)
 				return t, err == nil && !observe.Absent(s) && f.Fits(s)

@@ -22,6 +22,7 @@ import (
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/observe"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/trial"
 )
 
 // ErrNotLookedAt says that a source cannot be looked at without using it up or connecting
@@ -497,7 +498,9 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if value, why := s.detect(c); value != "" {
 		add("detect", value, why)
 	}
-	if c.Detect != nil && l.rare() && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
+	n := l.Components - l.Missing
+	rare := l.Fractions == 0 && l.Min == 0 && l.Max == 1 && 10*min(l.Zero, n-l.Zero) < n
+	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
 	}
 	return all
@@ -508,28 +511,17 @@ var familyReasons = map[string]string{
 	"poisson":   "if the values are counts; they are whole and not negative",
 }
 
-// rare reports whether the values are zeros and ones, and less than a tenth are of one
-// kind.
-func (l *Look) rare() bool {
-	n := l.Components - l.Missing
-	fewer := min(l.Zero, n-l.Zero)
-	return n > 0 && l.Fractions == 0 && l.Min == 0 && l.Max == 1 && 10*fewer < n
-}
-
 // leastBudget is the number of observations per alarm below which a budget is spent on
 // chance.
 const leastBudget = 100
 
 // scale returns that on which the values are to be learned, and why; empty for their own.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
-	var series [][]float64
-	for _, v := range s.keys {
-		series = append(series, v.numbers)
-	}
+	series, hours := s.series()
 	if scale := hafvf.ScaleOf(series); scale != hafvf.Linear {
 		return scale, "the values scatter by factors: their upper tail is the long one"
 	}
-	if mean, dispersion, sd := s.dispersion(); s.look.Negative == 0 && s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
+	if mean, dispersion, sd := hafvf.Dispersion(series, hours); s.look.Negative == 0 && s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
 		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
 	}
 	return "", ""
@@ -595,6 +587,14 @@ func (l *Look) String() string {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
 	}
 	return b.String()
+}
+
+// season returns the season that the observations call for, and why; both are empty if there is none.
+func (s *sample) season(c *config.Config) (season, why string) {
+	if c.Aggregate != nil && s.look.Places > 1 {
+		return "", "" // intervals have gaps
+	}
+	return trial.Season(c, s.timed, s.look.Last.Sub(s.look.First), s.look.Step)
 }
 
 // read says which records were read.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -130,7 +131,7 @@ func (s *sample) family() string {
 	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
 	}
-	mean, dispersion, _ := s.dispersion()
+	mean, dispersion, _ := hafvf.Dispersion(s.series())
 	zeros := float64(n) * math.Exp(-mean)
 	switch {
 	case zeros >= few/2 && l.Zero == 0: // ratings and choices
@@ -141,38 +142,12 @@ func (s *sample) family() string {
 	return "normal"
 }
 
-// dispersion is the mean of the numbers, and their variance about a running mean of the same hour of
-// their key relative to it: 1 for counts of a Poisson process. sd is that of all numbers.
-func (s *sample) dispersion() (mean, of, sd float64) {
-	const memory = 8. // numbers of a running mean
-	var sum, all, squares, expected float64
-	n := 0
-	for _, v := range s.keys {
-		var level [24]float64
-		var seen [24]float64
-		for i, x := range v.numbers {
-			sum += x
-			all += x * x
-			n++
-			h := v.hours[i]
-			if k := seen[h]; k >= 2 {
-				k = min(k, memory)
-				d := x - level[h]
-				squares += d * d / (1 + 1/k) // the mean has an error of its own
-				expected += level[h]
-			}
-			seen[h]++
-			level[h] += (x - level[h]) / min(seen[h], memory)
-		}
+// series are the numbers of the keys, with the hours of their times.
+func (s *sample) series() (numbers [][]float64, hours [][]int8) {
+	for _, key := range s.look.Keys {
+		numbers, hours = append(numbers, s.keys[key].numbers), append(hours, s.keys[key].hours)
 	}
-	if n == 0 {
-		return 0, 1, 0
-	}
-	mean, of = sum/float64(n), 1
-	if expected > 0 {
-		of = squares / expected
-	}
-	return mean, of, math.Sqrt(max(0, all/float64(n)-mean*mean))
+	return numbers, hours
 }
 
 // fewRecords are too few to say what fits a key.

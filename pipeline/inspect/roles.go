@@ -134,11 +134,10 @@ func (c *column) identifies() bool {
 	return slices.ContainsFunc(idNames, func(s string) bool { return slices.Contains(words, s) }) || strings.HasSuffix(c.name, "Id") || strings.HasSuffix(c.name, "ID")
 }
 
-// choice reports whether the texts are few whole numbers, as choices and ratings are.
-func (c *column) choice() bool { return c.whole() && c.forms().distinct <= 11 }
-
-// rating reports whether it is called as choices and ratings are, and holds such.
-func (c *column) rating() bool { return c.choice() && rank(c.name, labelNames) < unusual }
+// rating reports whether the texts are few whole numbers, and called as choices and ratings are.
+func (c *column) rating() bool {
+	return c.whole() && c.forms().distinct <= 11 && rank(c.name, labelNames) < unusual
+}
 
 // calendar is the column of times: one, or a date and a time of day that stand apart. It returns nil
 // without one.

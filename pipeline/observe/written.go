@@ -84,7 +84,7 @@ func NumbersOf(texts []string) (n Numbers) {
 		}
 	}
 	p := n.Parser()
-	n.Share = shareOf(bare, func(s string) bool {
+	n.Share = ShareOf(bare, func(s string) bool {
 		x, err := p.Number(s)
 		n.Fractions = n.Fractions || err == nil && x != math.Trunc(x)
 		return err == nil
@@ -117,8 +117,8 @@ func (n *Numbers) Parser() *Parser {
 	return p
 }
 
-// shareOf is that of the texts for which a function holds.
-func shareOf(texts []string, f func(string) bool) float64 {
+// ShareOf is that of the texts for which a function holds.
+func ShareOf(texts []string, f func(string) bool) float64 {
 	n := 0
 	for _, s := range texts {
 		if f(s) {

@@ -1,6 +1,9 @@
-package inspect
+// Package trial tries on observations what a config may say besides.
+package trial
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -16,22 +19,21 @@ const (
 	triedMost = 10_000
 )
 
-// season returns the season that a config without one may have, and why; both are empty if there is none.
+// Season returns the season that a config without one may have, and why; both are empty if there is none.
 // With it, the filter predicts the last third of the observations of each key better than without, and
-// raises at most a tenth more alarms on it.
-func (s *sample) season(c *config.Config) (season, why string) {
-	span := s.look.Last.Sub(s.look.First)
-	if c.Transform != config.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || s.look.Step <= 0 || c.Aggregate != nil && s.look.Places > 1 {
+// raises at most a tenth more alarms on it. The observations span some time, with steps of a usual length.
+func Season(c *config.Config, observations map[string][]keyed.Observation, span, step time.Duration) (season, why string) {
+	if c.Transform != config.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
 		return "", ""
 	}
-	tried := s.tried()
+	tried := longest(observations)
 	nats, alarms := trial(c, nil, tried)
 	standard := usual.DefaultSeasons()
 	for _, o := range []struct {
 		season, of string
 		seasons    []usual.Season // from the shortest on
 	}{{"[24h, 168h]", "day and week", standard}, {"[24h]", "the day", standard[:1]}, {"[168h]", "the week", standard[1:]}} {
-		if span < 2*o.seasons[len(o.seasons)-1].Period || s.look.Step > o.seasons[0].Period/4 {
+		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
 			continue
 		}
 		with, more := trial(c, o.seasons, tried)
@@ -48,13 +50,14 @@ type ofKey struct {
 	all []keyed.Observation
 }
 
-// tried returns the observations of the keys that have most, each in the order of time.
-func (s *sample) tried() (all []ofKey) {
-	keys := slices.Clone(s.look.Keys)
-	slices.SortStableFunc(keys, func(a, b string) int { return len(s.timed[b]) - len(s.timed[a]) })
+// longest returns the observations of the keys that have most, each in the order of time.
+func longest(observations map[string][]keyed.Observation) (all []ofKey) {
+	keys := slices.SortedFunc(maps.Keys(observations), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(observations[b]), len(observations[a])), cmp.Compare(a, b))
+	})
 	left := triedMost
 	for _, key := range keys[:min(len(keys), triedKeys)] {
-		o := slices.Clone(s.timed[key])
+		o := slices.Clone(observations[key])
 		slices.SortStableFunc(o, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
 		o = o[max(len(o)-left, 0):]
 		left -= len(o)
