@@ -149,9 +149,13 @@ func TestLookFindsCounters(t *testing.T) {
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf("a,2026-01-05T00:%02d:00Z,%d\nb,2026-01-05T00:%02d:00Z,%d\n", i, 7*i%300, i, i*17%23))
 	}
-	look := look(t, "{family: normal}", write(t, "m.csv", lines...))
-	if len(look.Counters) != 1 || look.Counters[0] != "a" || !strings.Contains(look.String(), "counters the values of 1 key rise and do not fall") {
-		t.Errorf("%q\n%s", look.Counters, look)
+	path := write(t, "m.csv", lines...)
+	found := look(t, "{family: normal}", path)
+	if len(found.Counters) != 1 || found.Counters[0] != "a" || !strings.Contains(found.String(), "counters the values of 1 key rise and do not fall") {
+		t.Errorf("%q\n%s", found.Counters, found)
+	}
+	if look := look(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(look.Counters) > 0 {
+		t.Errorf("increases are taken for counters: %s", look)
 	}
 }
 

@@ -167,7 +167,7 @@ func (s *sample) finish(c *config.Config, format string) {
 	tied := 0
 	for _, key := range l.Keys {
 		v := s.keys[key]
-		if _, rises := climbs(v.numbers); rises {
+		if _, rises := climbs(v.numbers); rises && (c.Aggregate == nil || c.Aggregate.Value != keyed.Increase) {
 			l.Counters = append(l.Counters, key)
 		}
 		if v.n == 1 && len(l.Keys) > 1 {

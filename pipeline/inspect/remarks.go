@@ -64,7 +64,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	if v, n := s.sentinel(); n > 0 {
 		add(false, "missing", "the value %g comes %s, far from all others: if it stands for a missing one, say missing: [%g]", v, message.Count(n, "time", "times"), v)
 	}
-	if len(l.Counters) > 0 && (c.Aggregate == nil || c.Aggregate.Value != "increase") && len(l.Counters) < len(l.Keys) {
+	if len(l.Counters) > 0 && len(l.Counters) < len(l.Keys) {
 		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), message.Some(l.Counters, 4))
 	}
 	for _, pair := range observe.Switches {
