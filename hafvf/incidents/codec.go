@@ -437,6 +437,9 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 			inc.paged, inc.pagedAt, inc.wider = r.number(), r.moment(), r.bool()
 		}
 		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
+		if inc.page && !paged { // a state of before
+			inc.paged, inc.pagedAt = max(1, inc.told), inc.opened
+		}
 		inc.step = r.step()
 		r.check(inc.window > 0 && inc.window <= longest*moment(longestStep))
 		inc.members, inc.steps = map[string]Member{}, map[moment]int{}

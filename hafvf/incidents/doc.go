@@ -11,11 +11,11 @@
 // # Method
 //
 // The groups of the key a/b:c are its proper prefixes: the whole fleet, whose name is empty, a,
-// and a/b. Those of a series are by labels, if Config.By names some. Nothing is scanned between alarms. Every alarm asks by itself: since I am here, how
-// many other keys have alarmed in the last 1, 2, 4, 8, 16 and 32 steps, in each of my groups?
-// Given one point of a Poisson process, the others are distributed as they were without it
-// (Mecke's formula), so chance has a known answer to each question. The most surprising answer
-// names a group and a window together.
+// and a/b. Those of a series are by labels, if Config.By names some. Nothing is scanned between
+// alarms. Every alarm asks by itself: since I am here, how many other keys have alarmed in the
+// last 1, 2, 4, 8, 16 and 32 steps, in each of my groups? Given one point of a Poisson process,
+// the others are distributed as they were without it (Mecke's formula), so chance has a known
+// answer to each question. The most surprising answer names a group and a window together.
 //
 // With δ the step of the key that alarms, P the budgets of the keys' own alarms, B that of
 // incidents and h the hour of the day, the rate of a group g under its parent p is

@@ -32,6 +32,7 @@ type forms struct {
 	stamps    []stamp
 	clock     bool // a time of day
 	numbers   observe.Numbers
+	values    []float64 // see column.values; nil until it is asked for
 }
 
 const none = -1
@@ -139,22 +140,23 @@ func isTime(s string) bool {
 
 // values returns the numbers of a column's records, NaN where there is none.
 func (c *column) values() []float64 {
-	n := c.forms().numbers
-	p := n.Parser()
-	all := make([]float64, len(c.texts))
-	for i, s := range c.texts {
-		all[i] = math.NaN()
-		if observe.Absent(s) {
-			continue
-		}
+	f := c.forms()
+	if f.values != nil {
+		return f.values
+	}
+	p := f.numbers.Parser()
+	for _, s := range c.texts {
+		absent := observe.Absent(s)
 		if number, _, ok := observe.Unit(s); ok {
 			s = number
 		}
-		if x, err := p.Number(s); err == nil {
-			all[i] = x
+		x, err := p.Number(s)
+		if err != nil || absent {
+			x = math.NaN()
 		}
+		f.values = append(f.values, x)
 	}
-	return all
+	return f.values
 }
 
 // settings says what a config must say of the numbers.

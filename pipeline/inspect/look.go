@@ -177,7 +177,7 @@ func (s *sample) finish(c *config.Config, format string) {
 			tied, l.TiedKey = v.tied, key
 		}
 	}
-	if l.Single > 0 && !l.Whole && s.recurring() {
+	if l.Single > 0 && !l.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // a column goes on
 		l.Single = 0
 	}
 	s.findFar(time.Now())

@@ -91,14 +91,11 @@ func (p *Parser) whyNot(s string, grouped bool) error {
 		return fmt.Errorf("the unit %s where %s is due, in %s", message.Quote(unit), message.Quote(p.Unit), message.Quote(s))
 	case !grouped:
 		return fmt.Errorf("%w: thousands: %s stands between groups of three digits", notNumber(s), message.Quote(string(p.Thousands)))
-	case slices.Contains(switches, strings.ToLower(s)):
+	case IsSwitch(s):
 		return fmt.Errorf("%w: values_as of the source says which texts are 0 and 1", notNumber(s))
 	}
 	return notNumber(s)
 }
-
-// switches are texts that are more likely choices than mistakes.
-var switches = []string{"on", "off", "true", "false", "yes", "no"}
 
 // withoutUnit is a number without the unit that stands behind or before it.
 func withoutUnit(s, unit string) (number string, ok bool) {
@@ -171,6 +168,9 @@ var errInfinite = errors.New("the number is infinite")
 // ok is false of plain numbers, and of times, dates, versions, ordinals and names with digits. A letter behind
 // a number is a unit.
 func Unit(text string) (number, unit string, ok bool) {
+	if strings.Trim(text, "0123456789.,+- ") == "" {
+		return "", "", false // as most texts, and cheaper than to match it
+	}
 	m := measured.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		return "", "", false

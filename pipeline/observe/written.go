@@ -31,11 +31,14 @@ func IsSwitch(s string) bool {
 	return slices.ContainsFunc(Switches, func(pair [2]string) bool { return strings.EqualFold(s, pair[0]) || strings.EqualFold(s, pair[1]) })
 }
 
-// groups match a number whose digits stand in groups of three, with what may stand between them.
+// between are the marks that may stand between groups of three digits.
+const between = ",.'’ \u00a0\u202f"
+
+// groups match a number with such marks.
 var groups = map[rune]*regexp.Regexp{}
 
 func init() {
-	for _, by := range ",.'’ \u00a0\u202f" {
+	for _, by := range between {
 		groups[by] = regexp.MustCompile(`^[-+]?[1-9][0-9]{0,2}(` + regexp.QuoteMeta(string(by)) + `[0-9]{3})+([.,][0-9]+)?$`)
 	}
 }
@@ -75,11 +78,11 @@ func NumbersOf(texts []string) (n Numbers) {
 	if n.Decimal == 0 || twice < commas {
 		n.Either = ""
 	}
-	for by, match := range groups {
+	for _, by := range between {
 		if by == '.' && n.Decimal == 0 || by == ',' && n.Decimal == ',' {
 			continue
 		}
-		if slices.ContainsFunc(bare, func(s string) bool { return strings.ContainsRune(s, by) && match.MatchString(s) }) {
+		if slices.ContainsFunc(bare, func(s string) bool { return strings.ContainsRune(s, by) && groups[by].MatchString(s) }) {
 			n.Thousands = by
 		}
 	}
