@@ -28,7 +28,11 @@ func TestMigrateStates(t *testing.T) {
 		where string
 		text  func(part []string, rest string) string
 		place string
-	}{{"file", file, states}, {"changelog", topic, "states"}} {
+		hint  string
+	}{
+		{"file", file, states, "as no past is read again; hafvf run does so with --migrate, and refuses them without"},
+		{"changelog", topic, "states", "from the past, 200 records of in, writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"},
+	} {
 		t.Run(c.where, func(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
@@ -36,7 +40,7 @@ func TestMigrateStates(t *testing.T) {
 				t.Errorf("without Migrate: %v", err)
 			}
 			says, err := CheckStates(t.Context(), compose(t, second), c.place, quiet)
-			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, "--migrate, and refuses them without") {
+			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, c.hint) {
 				t.Errorf("%s: %v", says, err)
 			}
 			expect.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)

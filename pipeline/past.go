@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/message"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/store"
 )
 
@@ -44,33 +49,147 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 	return nil, "", nil
 }
 
-// learn replaces the states of a graph's file that cannot be carried over whole by those of a run under
-// the settings of the graph over the past. That run writes nothing and tells nobody. It does nothing if
-// the states can be carried over, or if there is no past. It reports whether the run was stopped: then,
-// and if it fails, the file is as it was.
-func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (stopped bool, err error) {
-	filter, filters := g.transform.(filtering)
-	if _, topics := g.source.(topicSource); !filters || topics || g.states == "" {
-		return false, nil
+// A past is what a run of the same states has read, opened to be read again.
+type past struct {
+	where   string // the place of the states
+	what    string // the past
+	adopted stored.Adopted
+	begin   func(*run)                                          // has a run read it
+	reached func() bool                                         // of one that does not end by itself; nil if it does
+	learned func() *stored.Memory                               // what that run has learned
+	keep    func(learned *stored.Memory) (*learnedTopic, error) // replaces the states
+	close   func()
+}
+
+// A learnedTopic is what a run begins with that has learned from topics, in place of the states of its
+// changelog.
+type learnedTopic struct {
+	states map[string][]byte
+	to     map[string]int64 // the offsets up to which they hold
+}
+
+// openPast opens the past of a graph's states. It is nil if they can be carried over whole or there is no
+// past. Errors of states that cannot be opened are left to the run.
+func (g *Graph) openPast(ctx context.Context, to *clients, log *slog.Logger) (*past, error) {
+	if t, ok := g.source.(topicSource); ok {
+		if t.Changelog == "" || g.Runner.Name == config.Flink {
+			return nil, nil
+		}
+		return g.pastOfTopic(ctx, t, to, log)
 	}
-	cfg := filter.store(true, slog.New(slog.DiscardHandler)) // the run itself says what it carries over
+	if g.states == "" {
+		return nil, nil
+	}
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run itself says what it carries over
 	cfg.Leave = true
 	file, err := store.OpenFile(g.states, cfg)
 	if err != nil {
-		return false, fmt.Errorf("state: %w", err)
-	}
-	defer file.Close()
-	if file.Adopted.Anew == 0 {
-		return false, nil
+		return nil, fmt.Errorf("state: %w", err)
 	}
 	again, what, err := g.readAgain(file.Source, log)
-	if err != nil || again == nil {
-		return false, nil // which the run says
+	if file.Adopted.Anew == 0 || err != nil || again == nil {
+		file.Close()
+		return nil, nil
 	}
-	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "file", g.states, "states", file.Adopted.String(), "past", what)
+	p := &past{
+		where: g.states, what: what, adopted: file.Adopted, close: file.Close,
+		begin:   func(r *run) { r.states = again },
+		learned: func() *stored.Memory { return again.Memory },
+		keep: func(learned *stored.Memory) (*learnedTopic, error) {
+			for key, b := range learned.All() {
+				file.Memory.Put(key, b)
+			}
+			file.Memory.Fleet = learned.Fleet
+			if err := file.Commit(); err != nil {
+				return nil, fmt.Errorf("state: %w", err)
+			}
+			return nil, nil
+		},
+	}
+	if g.endless() {
+		p.reached = again.position.Reached
+	}
+	return p, nil
+}
+
+// pastOfTopic is openPast for topics with a changelog.
+func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log *slog.Logger) (*past, error) {
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
+	cfg.Leave = true
+	topic, err := store.OpenTopic(ctx, kafkaio.LedgerConfig{
+		Client: to.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, Past: true, Drain: t.Bounded, Log: log,
+	}, cfg)
+	if err != nil {
+		return nil, err
+	}
+	there, deleted, err := topic.PastLen(ctx)
+	if topic.Adopted.Anew == 0 || err != nil || there == 0 {
+		return nil, errors.Join(err, topic.Close(ctx, false))
+	}
+	p := &past{
+		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), adopted: topic.Adopted,
+		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
+		learned: func() *stored.Memory {
+			topic.Memory.Fleet = topic.Settled(stored.FleetKey)
+			return topic.Memory
+		},
+		keep: func(learned *stored.Memory) (*learnedTopic, error) {
+			states := maps.Collect(learned.All())
+			if learned.Fleet != nil {
+				states[stored.FleetKey] = learned.Fleet
+			}
+			return &learnedTopic{states, topic.Found()}, nil
+		},
+		close: func() { topic.Close(ctx, false) },
+	}
+	if deleted > 0 {
+		p.what += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
+	}
+	if !t.Bounded {
+		p.reached = topic.Reached
+	}
+	return p, nil
+}
+
+// pastOf says what a run with Migrate would read again for the states at a place, if that is where the
+// graph's runs keep them; empty for nothing. source is what a file of states says of the source.
+func (g *Graph) pastOf(ctx context.Context, where string, source []byte, log *slog.Logger) (what string, err error) {
+	t, topics := g.source.(topicSource)
+	switch {
+	case topics && t.Changelog != "" && where == changelogPlace(t.Changelog) && g.Runner.Name != config.Flink:
+		var to clients
+		defer to.close()
+		p, err := g.pastOfTopic(ctx, t, &to, log)
+		if p == nil || err != nil {
+			return "", err
+		}
+		p.close()
+		return p.what, nil
+	case source != nil && g.states != "" && !topics:
+		_, what, err = g.readAgain(source, log)
+	}
+	return what, err
+}
+
+// learn replaces the states of a graph that cannot be carried over whole by those of a run under its
+// settings over the past. That run writes nothing and tells nobody. It does nothing if the states can be
+// carried over, or if there is no past. It reports whether the run was stopped: then, and if it fails, the
+// states are as they were. Those of topics are returned, for the run to begin with.
+func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (topic *learnedTopic, stopped bool, err error) {
+	if _, filters := g.transform.(filtering); !filters {
+		return nil, false, nil
+	}
+	var to clients
+	defer to.close()
+	p, err := g.openPast(ctx, &to, log)
+	if p == nil || err != nil {
+		return nil, false, err
+	}
+	defer p.close()
+	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.adopted.String(), "past", p.what)
 	var mu sync.Mutex
 	var since time.Time
-	state := &run{log: log, states: again, stopping: stop, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+	state := &run{log: log, stopping: stop, past: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e != nil && !e.Time.IsZero() && (since.IsZero() || e.Time.Before(since)) {
@@ -78,44 +197,40 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 		}
 	}}}
 	defer func() { err = errors.Join(err, state.close(ctx, false)) }()
+	p.begin(state)
 	quiet := g.quiet()
 	if err := state.open(ctx, quiet); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if err := r.through(ctx, quiet, state, stop); err != nil {
-		return false, err
+		return nil, false, err
 	}
-	stopped = state.isStopped()
-	if g.endless() {
-		stopped = !again.position.Reached()
+	if stopped = state.isStopped(); p.reached != nil {
+		stopped = !p.reached()
 	}
 	if stopped {
-		return true, nil
+		return nil, true, nil
 	}
-	learned := again.Memory
+	learned := p.learned()
 	if learned.Len() == 0 {
 		log.Warn("the past has no record that can be learned")
-		return false, nil
+		return nil, false, nil
 	}
 	lost := 0
-	for _, key := range file.Adopted.Lost {
+	for _, key := range p.adopted.Lost {
 		if learned.Cell(stored.CellName(key, learned.Names())).Get(key) == nil {
 			lost++
 		}
 	}
-	for key, b := range learned.All() {
-		file.Memory.Put(key, b)
-	}
-	file.Memory.Fleet = learned.Fleet
-	if err := file.Commit(); err != nil {
-		return false, fmt.Errorf("state: %w", err)
+	if topic, err = p.keep(learned); err != nil {
+		return nil, false, err
 	}
 	about := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}
 	if !since.IsZero() {
 		about = append(about, "since", since)
 	}
 	log.Info("learned from the past", about...)
-	return false, nil
+	return topic, false, nil
 }
 
 // quiet returns the graph without outputs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,68 @@ func TestFileLearnsPast(t *testing.T) {
 	}
 }
 
+// A run of topics learns from their beginning up to the offsets of its group. What it learned goes into the
+// changelog: the run after it needs no Migrate.
+func TestTopicLearnsPast(t *testing.T) {
+	var lines []string
+	for i, line := range observations(900, 3) {
+		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // which is silent meanwhile
+			lines = append(lines, line)
+		}
+	}
+	all := slices.Clone(pastSettings)
+	all = append(all, all[0])
+	last := &all[len(all)-1]
+	last.name, last.after = "silence", last.after+"silence: {after: 1m}\n"
+	for _, bounded := range []bool{true, false} {
+		for _, c := range all {
+			t.Run(fmt.Sprintf("%s, bounded %t", c.name, bounded), func(t *testing.T) {
+				t.Parallel()
+				b := fakeBus(t, 1, "out", "told", "out2", "told2")
+				text := func(settings, n string) string {
+					if strings.Contains(settings, "detect") {
+						settings += "alerts: {kafka: {topic: told" + n + "}}\n"
+					}
+					of := fmt.Sprintf("group: g%s, changelog: states%s, bounded: %t", n, n, bounded)
+					return strings.NewReplacer("model: {family: normal}\n", "", "topic: out", "topic: out"+n).Replace(b.config(of, settings))
+				}
+				run := func(settings, n string, migrate bool) {
+					r := launchRun(t, Run{Graph: compose(t, text(settings, n)), Migrate: migrate})
+					if !bounded {
+						b.committed(t, "g"+n, r, func(lag int64) bool { return lag == 0 })
+						r.halt(t)
+					}
+					r.ends(t)
+					expect.OK(t, r.err)
+				}
+				b.put(t, lines[:600]...)
+				run(c.before, "", false)
+				run(c.after, "2", false)
+				after := map[string]int{}
+				for _, topic := range []string{"out", "out2", "told", "told2"} {
+					after[topic] = len(b.values(t, topic))
+				}
+				b.put(t, lines[600:700]...)
+				says, err := CheckStates(t.Context(), compose(t, text(c.after, "")), "", quiet)
+				if err != nil || !strings.Contains(says, c.cost) || !strings.Contains(says, "from the past, 600 records of in,") {
+					t.Errorf("%s, %v", says, err)
+				}
+				run(c.after, "", true)
+				run(c.after, "2", false)
+				b.put(t, lines[700:]...)
+				run(c.after, "", false)
+				run(c.after, "2", false)
+				later := func(topic string) string { return strings.Join(b.values(t, topic)[after[topic]:], "") }
+				expect.Same(t, later("out2"), later("out"))
+				expect.Same(t, later("told2"), later("told"))
+				if after["told2"] == 0 && c.name != "family" && c.name != "aggregate" || later("out") == "" {
+					t.Errorf("%v, and %d bytes later", after, len(later("out")))
+				}
+			})
+		}
+	}
+}
+
 // alerting has the alerts of settings with detect in a file.
 func alerting(settings, path string) string {
 	if !strings.Contains(settings, "detect") {
@@ -82,7 +145,13 @@ func TestQueryLearnsPast(t *testing.T) {
 		b, _ := os.ReadFile(out)
 		return strings.Count(string(b), "\n")
 	}
-	expect.OK(t, watchQuery(t, goesOn("model: {family: ar}\n"), false, func() bool { return lines() > 3000 }))
+	enough := func() bool { return lines() > 3000 }
+	o.heard = func(int) {
+		if enough() { // the run is to stop before it has all
+			time.Sleep(time.Second)
+		}
+	}
+	expect.OK(t, watchQuery(t, goesOn("model: {family: ar}\n"), false, enough))
 	before, stored := lines(), expect.Get(os.ReadFile(state))(t)
 
 	const after = queryConfig + "incidents: true\n"

@@ -83,7 +83,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
 	if r.Migrate {
-		if s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
+		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
 			return s, err
 		}
 	}
@@ -188,7 +188,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			if state.saver != nil {
 				state.saver.commit()
 			}
-			if r.Graph.endless() && state.states != nil && state.states.position.Reached() && end() {
+			if state.past != nil && state.past.reached != nil && state.past.reached() && end() {
 				return
 			}
 		case <-ctx.Done():
@@ -217,6 +217,8 @@ type run struct {
 
 	beginAnew bool          // see Run
 	migrate   bool          // see Run
+	past      *past         // that this run learns from; nil for none
+	learned   *learnedTopic // that it begins with; nil for none
 	observed  *Observer     // nil for none
 	folds     observe.Folds // of the source
 	turns     turnLog
@@ -242,7 +244,10 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	partitions := 0
 	if t, ok := g.source.(topicSource); ok {
 		var err error
-		if partitions, err = r.openLedger(ctx, g, t); err != nil {
+		if r.past == nil {
+			partitions, err = r.openLedger(ctx, g, t)
+		}
+		if err != nil {
 			return err
 		}
 		r.account = account.From(r.ledger.In(ctx))
@@ -275,7 +280,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
 // the account.
 func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
-	if r.states != nil { // of the past
+	if r.past != nil {
 		r.memory = r.states.Memory
 		k = r.states.keeper()
 		k.Suspends = g.endless()
@@ -349,7 +354,12 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	if f, ok := g.transform.(filtering); ok {
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
-		topic, err := store.OpenTopic(ctx, cfg, f.store(r.migrate, r.log))
+		states := f.store(r.migrate, r.log)
+		if r.learned != nil {
+			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.to
+			r.learned = nil // which the ledger has
+		}
+		topic, err := store.OpenTopic(ctx, cfg, states)
 		if err != nil {
 			return 0, migrates(err, "take another changelog", t.Changelog)
 		}

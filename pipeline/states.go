@@ -225,7 +225,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case topics && changelog != "":
 		var to clients
 		defer to.close()
-		where = "the changelog " + changelog
+		where = changelogPlace(changelog)
 		var stored []kafkaio.Stored
 		stored, err = kafkaio.ReadStored(ctx, to.of(t.Cluster), changelog, log)
 		all = openStored(stored)
@@ -244,6 +244,8 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	sortByKey(all)
 	return all, source, where, err
 }
+
+func changelogPlace(topic string) string { return "the changelog " + topic }
 
 // KeepsStates reports whether runs of the graph begin with stored states: those of a
 // changelog, a file, or a job on Flink.
@@ -273,15 +275,13 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	migrate, past := stored.Carry, ""
-	if source != nil && g.states != "" {
-		var again *stateFile
-		if again, past, err = g.readAgain(source, log); err != nil {
-			return "", err
-		}
-		if again != nil {
-			migrate = stored.Leave
-		}
+	migrate := stored.Carry
+	past, err := g.pastOf(ctx, where, source, log)
+	if err != nil {
+		return "", err
+	}
+	if past != "" {
+		migrate = stored.Leave
 	}
 	a, err := stored.Adopt(f.cfg.Config, slices.Values(all), migrate, where, func(stored.State, bool) {})
 	if err != nil {

@@ -29,9 +29,10 @@ all over them: columns, keys, times, values, records that do not parse, what is 
 further keys of a config that may help. Of a query to Prometheus it looks at the last points. Check does not look at topics
 and standard input.
 
-With --states it lists what a run with --migrate would keep, learn again from the past
-of a file or query, and lose of states that were written under another config: in a file of states, in a savepoint of Flink on this
-machine, or in a changelog at the brokers of the config's source. It changes nothing.
+With --states it lists what a run with --migrate would keep of states that were written
+under another config, learn again from the past of the source, and lose. The states are in
+a file of states, in a savepoint of Flink on this machine, or in a changelog at the brokers
+of the config's source. It changes nothing.
 
 Exit: 0 fine, 1 the config cannot read the data, or no part of a state can be kept,
 2 the config has a mistake.

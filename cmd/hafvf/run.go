@@ -124,7 +124,7 @@ type resumption struct {
 
 func (r *resumption) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
-	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; a file or query with state learns the rest again from its past, of which nothing is written or told; accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; the rest is learned again from the past of the source, of which nothing is written or told, but not on Flink; accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 }
 
 // check refuses flags that are not for the graph; nil is the demo's.

@@ -34,8 +34,10 @@ type consumer struct {
 	clock   Clock
 	reading Reading
 	ahead   *ahead
-	parts   []*part // as the restriction has them
-	turn    int     // whose turn it is to be asked first
+	parts   []*part   // as the restriction has them
+	past    bool      // see LedgerConfig.Past
+	passed  time.Time // the watermark that the run before has come to, if past
+	turn    int       // whose turn it is to be asked first
 	arrived chan struct{}
 	known   chan discovered
 	lease   *time.Timer // closes it between two calls
@@ -59,6 +61,9 @@ type part struct {
 	reach reach
 }
 
+// done reports whether all of the partition was taken.
+func (p *part) done() bool { return p.end >= 0 && p.next >= p.end }
+
 func (p *part) pace() pace { return pace{p.lag.usual, p.age, p.reach} }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
@@ -72,7 +77,7 @@ func newConsumer(ctx context.Context, client *Client, src Source, rest restricti
 	}
 	log.Info("reading", "reader", rest.Reader, "at", strings.Join(at, " "))
 	c.add(rest.Partitions)
-	if !rest.Bounded {
+	if !rest.Bounded && !rest.Past {
 		have := map[string]topic{}
 		for _, s := range rest.Partitions {
 			have[s.Topic] = topic{partitions: max(have[s.Topic].partitions, s.Partition+1), id: s.ID}
@@ -205,11 +210,20 @@ func (c *consumer) look(p *part, b batch) Batch {
 // had no new records for a while counts with the time at which that was last seen, less its
 // usual lag. In no case is a partition nearer to the clock than its usual lag, which is at
 // least the disorder: a time that is ahead of the others does not take the watermark past them.
-// A partition that cannot be read does not advance.
+// A partition that cannot be read does not advance. In the past, the latest record time of all and what
+// the run before has passed stand for the clock.
 func (c *consumer) watermark(now time.Time) time.Time {
 	least := now.Add(-c.src.Disorder)
+	if c.past {
+		least = c.passed
+		for _, p := range c.parts {
+			if at := p.reach.latest().Add(-c.src.Disorder); p.reach.Latest != 0 && at.After(least) {
+				least = at
+			}
+		}
+	}
 	for _, p := range c.parts {
-		if p.end >= 0 && p.next >= p.end {
+		if p.done() {
 			continue
 		}
 		high, drained := p.high.Load(), p.drained.Load()
@@ -264,7 +278,9 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 		c.close()
 	}
 	if ledger != nil {
-		return newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, ledger.cfg.Log)
+		c := newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, ledger.cfg.Log)
+		c.past, c.passed = rest.Past, ledger.stepper.at
+		return c
 	}
 	client := NewClient(src.Cluster)
 	c := newConsumer(context.Background(), client, src, rest, readLimits, slog.Default())

@@ -146,6 +146,45 @@ func TestFailedStep(t *testing.T) {
 	}
 }
 
+// A run of the past begins without states, reads up to the group's offsets, and stores nothing. What was
+// learned takes the place of the states that it names, unless the group has gone on meanwhile.
+func TestPast(t *testing.T) {
+	_, c := filled(t)
+	ran(t, c, nil, 6)
+	state, offset, h := kept(t, c)
+	past := begun(t, c, func(cfg *LedgerConfig) { cfg.Past = true })
+	if b, err := past.Restore("k"); b != nil || err != nil {
+		t.Errorf("it begins with %q, %v", b, err)
+	}
+	there, deleted, err := past.PastLen(t.Context())
+	if there != 6 || deleted != 0 || err != nil {
+		t.Errorf("%d offsets, %d deleted, %v", there, deleted, err)
+	}
+	expect.OK(t, past.commit(context30(t), order{watermark: 1000}))
+	expect.OK(t, past.Close(context30(t), true))
+	if s, o, after := kept(t, c); s != state || o != offset || after.Commit != h.Commit {
+		t.Errorf("after it %q at %d in the commit %d, was %q at %d in %d", s, o, after.Commit, state, offset, h.Commit)
+	}
+	learned := func(to int64) func(cfg *LedgerConfig) {
+		return func(cfg *LedgerConfig) {
+			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": to}
+			cfg.Open = func(all iter.Seq[*Stored], _, _ int) ([]Position, error) {
+				for s := range all {
+					s.Taken = true
+				}
+				return nil, nil
+			}
+		}
+	}
+	if _, err := begin(t, c, learned(5)); err == nil || !strings.Contains(err.Error(), "another run of group g has committed offsets while this one learned") {
+		t.Errorf("with other offsets: %v", err)
+	}
+	expect.OK(t, begun(t, c, learned(6)).Close(context30(t), true))
+	if s, o, _ := kept(t, c); s != "learned" || o != 6 {
+		t.Errorf("%q at %d is in the changelog", s, o)
+	}
+}
+
 // kept are the state of k in the changelog, the group's offset, and the head.
 func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 	t.Helper()

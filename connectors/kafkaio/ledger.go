@@ -61,6 +61,7 @@ type Ledger struct {
 	paces         map[string]pace            // of the partitions, likewise
 	stored        map[string]int64           // offsets that were committed here
 	renewed       time.Time                  // when all offsets were committed last
+	final         time.Time                  // the watermark at the end of the past; zero before it
 	err           error                      // of a commit; ends the run
 	told          bool                       // of it, the source
 
@@ -101,6 +102,14 @@ type LedgerConfig struct {
 	// First are the states, by key, to begin with where the changelog has never had any, or there
 	// is none.
 	First map[string][]byte
+	// Past makes the run one over what the group has read, from the beginning of the topics up to the
+	// offsets that it found. Open sees the states of the changelog, and the run begins without any. It
+	// stores nothing. Unless Drain is set, its source does not end there, see Reached.
+	Past bool
+	// Learned are states, by key, that replace those of the changelog, and LearnedTo are the group's
+	// offsets up to which they hold, see Past. A ledger that finds other offsets is refused.
+	Learned   map[string][]byte
+	LearnedTo map[string]int64
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
 	AtEnd bool
 	// Lags is that of the source.
@@ -128,8 +137,8 @@ type Stored struct {
 	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
 	// state goes there with the first commit.
 	Replaced bool
-	// Taken is set by LedgerConfig.Open if it has taken the state over. Restore does not return
-	// it.
+	// Taken is set by LedgerConfig.Open if it has taken the state over, or left it out. Restore does
+	// not return it.
 	Taken bool
 }
 
@@ -176,11 +185,13 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Settled: l.settled, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
+	l.account = account.Open(account.Keeper{Settled: l.settled, InMemory: cfg.Past, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
+	}
+	if !l.stepper.at.IsZero() && !cfg.Past {
 		l.account.Advance(l.stepper.at, l.head.Beyond)
 		l.beyond, l.settledBeyond = l.head.Beyond, l.head.Beyond
 	}
@@ -197,17 +208,20 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if l.cfg.Group != "" {
+	if l.cfg.Group != "" && !l.cfg.Past {
 		l.cfg.Log.Info("this run commits the group's offsets", "group", l.cfg.Group, "run", l.run.Run, "host", l.run.Host, "pid", l.run.PID)
 	}
 	if err := l.readOffsets(ctx); err != nil {
 		return err
 	}
 	batch := 0
-	if l.cfg.Changelog != "" {
-		if batch, err = l.openChangelog(ctx); err != nil {
-			return err
-		}
+	if l.cfg.Past {
+		err = l.findChangelog(ctx)
+	} else if l.cfg.Changelog != "" {
+		batch, err = l.openChangelog(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil && l.owner != nil {
@@ -228,7 +242,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			}
 			return err
 		}
-		if l.cfg.Changelog == "" || l.owner != nil {
+		if l.cfg.Changelog == "" || l.cfg.Past || l.owner != nil {
 			break
 		}
 		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
@@ -247,6 +261,13 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		}
 	}
 	l.start = l.found
+	if l.cfg.Past {
+		l.start, l.restored, l.damaged, l.carried = nil, lastValues{}, nil, nil
+		return nil
+	}
+	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.Found()) {
+		return fmt.Errorf("another run of group %s has committed offsets while this one learned from the past: nothing of it is kept; stop that run, and start this one again", l.cfg.Group)
+	}
 	if l.cfg.BeginAnew {
 		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
@@ -467,6 +488,10 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for key, b := range l.cfg.Learned {
+		l.carried[key] = b
+		opened.put(key, lastValue{bytes: b})
+	}
 	l.restored = opened
 	return l.checkIncluded(ctx, included)
 }
@@ -602,7 +627,7 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 		} else {
 			delete(l.waiting, key)
 		}
-		if l.owner != nil {
+		if l.owner != nil || l.cfg.Past {
 			l.ready[key] = s.State
 		}
 	}
@@ -692,7 +717,7 @@ func (l *Ledger) commitNow(o order) bool {
 // commit stores the states that are ready and the offsets, after the outputs, with what an order
 // says. It fails if another run has taken over.
 func (l *Ledger) commit(ctx context.Context, o order) error {
-	if err := l.account.Fault(); err != nil {
+	if err := l.account.Fault(); err != nil || l.cfg.Past {
 		return err
 	}
 	l.mu.Lock()

@@ -23,6 +23,7 @@ type restriction struct {
 	Reader, Readers int
 	Partitions      []span
 	Bounded         bool // every span has an end, and no partition is added
+	Past            bool // every span has an end, at which the reader stays unless it is Bounded
 	Over            bool // nothing more is to be read
 }
 

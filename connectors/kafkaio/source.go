@@ -135,7 +135,7 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restr
 
 // deal returns the partitions of one of several readers.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
-	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded}
+	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded, Past: ledger.isPast()}
 	spans, err := src.spans(ctx, ledger)
 	if ledger == nil {
 		err = ofRunner(err)
@@ -212,6 +212,9 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 		watermark = ledger.stepper.at
 	} else {
 		watermark = c.watermark(time.Now())
+	}
+	if rest.Past && !slices.ContainsFunc(c.parts, func(p *part) bool { return !p.done() }) {
+		ledger.reach(watermark)
 	}
 	c.put(name)
 	return false, watermark, nil
@@ -366,7 +369,9 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:
-				s.Offset = ends[log]
+				if !ledger.isPast() {
+					s.Offset = ends[log]
+				}
 			case AtOffset:
 				s.Offset = src.Start.Offset
 			case AtTime:
@@ -378,7 +383,9 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 					s.Offset = at
 				}
 			}
-			if src.Bounded {
+			if ledger.isPast() {
+				s.End = max(s.Offset, ledger.found[log].offset)
+			} else if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
 					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))
 				}

@@ -18,11 +18,13 @@ import (
 type Topic struct {
 	*kafkaio.Ledger
 	Memory *stored.Memory
-	run    *account.Run
+	// Adopted says what has become of the states that were read.
+	Adopted stored.Adopted
+	run     *account.Run
 }
 
 // OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
-// the run before.
+// the run before; in a run of the past it only says what would become of them.
 func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
 	t := &Topic{Memory: stored.NewMemory()}
 	written, unsealer := cfg.written(), &stored.Unsealer{}
@@ -31,8 +33,10 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	to.Unseal = unsealer.Unseal
 	to.Open = func(found iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
 		t.Memory = stored.NewMemory()
-		t.Memory.Expect(keys, bytes)
-		return t.adopt(to.Changelog, unsealer.Open, found, cfg)
+		if !to.Past {
+			t.Memory.Expect(keys, bytes)
+		}
+		return t.adopt(to, unsealer.Open, found, cfg)
 	}
 	var err error
 	if t.Ledger, err = kafkaio.OpenLedger(ctx, to); err != nil {
@@ -53,19 +57,27 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 // adopt opens what a changelog holds for a run of this configuration, and puts the states of keys
 // into the memory. It returns the last record of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
-// their own.
-func (t *Topic) adopt(topic string, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.Stored], cfg Config) (included []kafkaio.Position, err error) {
+// their own. Those that are left out are deleted.
+func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.Stored], cfg Config) (included []kafkaio.Position, err error) {
 	var at *kafkaio.Stored
+	topic := to.Changelog
+	kept := false
 	opened := func(yield func(stored.State) bool) {
 		for at = range found {
-			if !yield(open(at.Key, at.Bytes)) {
+			kept = false
+			more := yield(open(at.Key, at.Bytes))
+			if !kept {
+				at.Bytes, at.Replaced, at.Taken = nil, true, true
+			}
+			if !more {
 				return
 			}
 		}
 	}
 	a, err := stored.Adopt(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s stored.State, changed bool) {
+		kept = true
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
-		if s.Err == nil && s.Key != stored.FleetKey {
+		if s.Err == nil && s.Key != stored.FleetKey && !to.Past {
 			t.Memory.Restore(s.Key, s.Bytes)
 			at.Taken = true
 		}
@@ -76,6 +88,7 @@ func (t *Topic) adopt(topic string, open func(key string, b []byte) stored.State
 	if err != nil {
 		return nil, err
 	}
+	t.Adopted = a
 	a.Reset(topic, cfg.log())
 	if cfg.Migrate {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())

@@ -1,0 +1,69 @@
+package kafkaio
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// isPast reports whether the run is one of the past; not without a ledger.
+func (l *Ledger) isPast() bool { return l != nil && l.cfg.Past }
+
+// findChangelog has a run of the past have nothing to read if there is no changelog.
+func (l *Ledger) findChangelog(ctx context.Context) error {
+	_, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
+	if errors.As(err, new(*unknownTopics)) {
+		l.cfg.Changelog, l.found, err = "", nil, nil
+	}
+	return err
+}
+
+// Found are the offsets that the group had when the ledger was opened, by partition.
+func (l *Ledger) Found() map[string]int64 {
+	at := make(map[string]int64, len(l.found))
+	for log, c := range l.found {
+		at[log] = c.offset
+	}
+	return at
+}
+
+// PastLen is how many offsets there are before Found in the topics, and how many were deleted before
+// these.
+func (l *Ledger) PastLen(ctx context.Context) (there, deleted int64, err error) {
+	firsts, err := l.cfg.Client.offsets(ctx, partitionsOf(l.topics), atFirst, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	for log, end := range l.Found() {
+		first := min(firsts[log], end)
+		there += end - first
+		deleted += first
+	}
+	return there, deleted, nil
+}
+
+// reach notes that all of the past was taken, and the watermark there.
+func (l *Ledger) reach(watermark time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.final = watermark
+}
+
+// Reached reports whether the run, one of the past, has read all of it and dealt with it.
+func (l *Ledger) Reached() bool {
+	if !l.isPast() {
+		return false
+	}
+	l.mu.Lock()
+	at := l.final
+	l.mu.Unlock()
+	return !at.IsZero() && l.idle() && !l.account.Awaits(at)
+}
+
+// Settled is the last state of a key that settled in a run of the past, nil if none did. Those of
+// filters are in the memory of the process.
+func (l *Ledger) Settled(key string) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ready[key]
+}
