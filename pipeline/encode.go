@@ -181,19 +181,24 @@ func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 
 func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) {
 	for i := range e.Receivers {
-		r := &e.Receivers[i]
-		if r.Digest != d.Every || r.NoFew && keys < config.FewKeys {
-			continue
-		}
-		of := *d
-		of.Alarms = slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool {
-			return !r.matches(a.Key) || r.NoFew && slices.Contains(r.Kinds, a.Kind) // which it was told
-		})
-		if len(of.Alarms) > 0 {
+		r, of := &e.Receivers[i], *d
+		if of.Alarms = r.lists(d, keys); len(of.Alarms) > 0 {
 			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
 			to.Lines++
 		}
 	}
+}
+
+// lists returns the alarms of a digest that the receiver gets in it, of a fleet of so many keys. If its kinds are
+// those that go without saying, it has been told of these at once.
+func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
+	few := keys < config.FewKeys
+	if r.Digest != d.Every || r.NoFew && few {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool {
+		return !r.matches(a.Key) || r.Few != nil && !few && slices.Contains(r.Kinds, a.Kind)
+	})
 }
 
 // wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members

@@ -19,6 +19,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
 )
 
 // fleetLines are the observations of 30 keys in six racks, one in ten minutes over twelve days from
@@ -101,6 +102,30 @@ func TestIncidentsOfAFile(t *testing.T) {
 	}
 	if inDigests != alone || n == 0 || n > 12 {
 		t.Errorf("%d alarms in %d digests, and %d are in no incident", inDigests, n, alone)
+	}
+}
+
+// A digest lists what its receiver was not told at once, and all to one that names its kinds.
+func TestDigestLists(t *testing.T) {
+	d := &incidents.Digest{Every: 12 * time.Hour, Alarms: []incidents.Alarm{{Key: "a", Kind: "novelty"}, {Key: "b", Kind: "silent"}}}
+	pages, all := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
+	for name, c := range map[string]struct {
+		r    receiver
+		keys int
+		want int
+	}{
+		"by default":              {receiver{Kinds: pages, Few: all, NoFew: true}, 20, 1},
+		"by default of few":       {receiver{Kinds: pages, Few: all, NoFew: true}, 19, 0},
+		"asked for":               {receiver{Kinds: pages, Few: all}, 20, 1},
+		"asked for of few":        {receiver{Kinds: pages, Few: all}, 19, 2},
+		"asked for with kinds":    {receiver{Kinds: pages}, 20, 2},
+		"of another time, few":    {receiver{Digest: time.Hour}, 19, 0},
+		"of another time, by all": {receiver{Digest: time.Hour}, 20, 0},
+	} {
+		if c.r.Digest == 0 {
+			c.r.Digest = d.Every
+		}
+		expect.Same(t, c.want, len(c.r.lists(d, c.keys)), name)
 	}
 }
 

@@ -90,7 +90,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 	}
 	t.Adopted = a
 	a.Reset(topic, cfg.log())
-	if cfg.Migrate {
+	if cfg.Migrate && !cfg.Leave {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
 	for log, offset := range a.Included {
