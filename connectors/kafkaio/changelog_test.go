@@ -161,10 +161,7 @@ func TestChangelogCopied(t *testing.T) {
 	})
 	t.Run("deleted from the front", func(t *testing.T) {
 		_, c := filled(t)
-		req := kmsg.NewPtrDeleteRecordsRequest()
-		req.TimeoutMillis = 1000
-		req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "states", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 1, Offset: 2}}}}
-		expect.OK(t, kerr.ErrorForCode(request[*kmsg.DeleteRecordsResponse](t, c, req).Topics[0].Partitions[0].ErrorCode))
+		kafkatest.Dial(c.Brokers).DeleteBefore(t, "states", 1, 2)
 		_, err := begin(t, c, nil)
 		cannotResume(t, err, "has lost its first records")
 	})

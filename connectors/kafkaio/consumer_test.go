@@ -14,6 +14,7 @@ import (
 	"hafvf/connectors/kafkaio/recordbatch"
 	"hafvf/internal/reminder"
 	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/kafkatest"
 )
 
 func TestAddedPartitions(t *testing.T) {
@@ -207,7 +208,7 @@ func TestDeletedRecords(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	manual(c).Produce(t, append(ticking("in", 0, 9), ticking("in", 1, 9)...)...)
 	commitAs(t, c, "g", Position{"in", 0, 2}, Position{"in", 1, 7})
-	deleteBefore(t, c, Position{"in", 0, 5})
+	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 5)
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", AtEnd: true})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}}, l)
 	done := 0

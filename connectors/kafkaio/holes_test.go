@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"hafvf/internal/testing/expect"
@@ -208,29 +206,13 @@ func transactions(t *testing.T, c Cluster) {
 	}
 }
 
-func deleteBefore(t testing.TB, c Cluster, p Position) {
-	t.Helper()
-	req := kmsg.NewPtrDeleteRecordsRequest()
-	topic := kmsg.NewDeleteRecordsRequestTopic()
-	topic.Topic = p.Topic
-	partition := kmsg.NewDeleteRecordsRequestTopicPartition()
-	partition.Partition, partition.Offset = int32(p.Partition), p.Offset
-	topic.Partitions = append(topic.Partitions, partition)
-	req.Topics = append(req.Topics, topic)
-	for _, topic := range request[*kmsg.DeleteRecordsResponse](t, c, req).Topics {
-		for _, p := range topic.Partitions {
-			expect.OK(t, kerr.ErrorForCode(p.ErrorCode))
-		}
-	}
-}
-
 // deleted: records that retention takes before they are read are lost, which the
 // log says, and reading goes on.
 func deleted(t *testing.T, c Cluster) {
 	kafkatest.Dial(c.Brokers).CreateTopic(t, "del", 1, nil)
 	m := manual(c)
 	m.Produce(t, ticking("del", 0, 10)...)
-	deleteBefore(t, c, Position{"del", 0, 4})
+	kafkatest.Dial(c.Brokers).DeleteBefore(t, "del", 0, 4)
 	log := &logged{warned: make(chan struct{}, 10)}
 	read := func(from, to int64) []Position {
 		got, _ := drain(t, c, restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{"del", 0, from}, End: to}}}, slog.New(log))
@@ -240,7 +222,7 @@ func deleted(t *testing.T, c Cluster) {
 	if got := log.String(); strings.Count(got, "WARN") != 1 || !strings.Contains(got, "lost=3") || !strings.Contains(got, "partition=del-0") {
 		t.Errorf("log:\n%s", got)
 	}
-	deleteBefore(t, c, Position{"del", 0, 10})
+	kafkatest.Dial(c.Brokers).DeleteBefore(t, "del", 0, 10)
 	if got := read(5, 10); got != nil {
 		t.Errorf("%v were read of what was deleted", got)
 	}

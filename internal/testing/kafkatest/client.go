@@ -99,6 +99,22 @@ func (c *Client) Produce(t testing.TB, records ...*kgo.Record) {
 	})
 }
 
+// DeleteBefore deletes the records of a partition before an offset.
+func (c *Client) DeleteBefore(t testing.TB, topic string, partition int, offset int64) {
+	t.Helper()
+	p := kmsg.NewDeleteRecordsRequestTopicPartition()
+	p.Partition, p.Offset = int32(partition), offset
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: topic, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{p}}}
+	c.call(t, "records of "+topic+" cannot be deleted", func(ctx context.Context, cl *kgo.Client) error {
+		resp, err := req.RequestWith(ctx, cl)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
+	})
+}
+
 // Offsets returns, by partition, the offset of the topic's first record and the
 // one that follows the last.
 func (c *Client) Offsets(t testing.TB, topic string) (start, end []int64) {
