@@ -95,6 +95,7 @@ type Bank struct {
 	steps   []MemberOutcome
 	mixture mixture
 	parts   []part
+	mixed   mixed // of Interval
 }
 
 // A view is a model of the stream's values, and what a step is to it.

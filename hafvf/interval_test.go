@@ -84,11 +84,12 @@ func TestQuantile(t *testing.T) {
 	for _, scale := range []float64{1e-100, 1, 1e100} {
 		for _, location := range []float64{0, -3e5 * scale, 1e9 * scale} {
 			d := distuv.StudentsT{Mu: location, Sigma: scale, Nu: 4}
-			got := mixed{{d, 1}}.quantile(.9, math.NaN(), mixed{{d, 1}}.spread(1, math.NaN(), math.NaN()))
+			m := mixed{{Distribution: expfam.Student(location, scale*scale, 4), weight: 1}}
+			got := m.quantile(.9, math.NaN(), m.spread(1, math.NaN(), math.NaN()))
 			if want := location + 1.5332062740589436*scale; location == 0 && scale == 1 && math.Abs(got-want) > 1e-8 {
 				t.Errorf("quantile %g, want %g", got, want)
 			}
-			if near := (mixed{{d, 1}}).quantile(.9, location, scale); math.Abs(d.CDF(near)-.9) > 1e-6 {
+			if near := m.quantile(.9, location, scale); math.Abs(d.CDF(near)-.9) > 1e-6 {
 				t.Errorf("location %g, scale %g: the quantile %g has probability %g", location, scale, near, d.CDF(near))
 			}
 		}
@@ -120,7 +121,7 @@ func TestQuantileOfMixtures(t *testing.T) {
 				}
 				w := r.Float64()
 				sum += w
-				all = append(all, component{m.(expfam.Predictor).Predictive(0, sample, r.Float64(), nil), w})
+				all = append(all, component{Distribution: m.(expfam.Predictor).Predictive(0, sample, r.Float64(), nil), weight: w})
 			}
 			for i := range all {
 				all[i].weight /= sum

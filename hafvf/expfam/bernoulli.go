@@ -42,7 +42,7 @@ func (m bernoulli) Predict(mean, sd, d []float64, s float64, _ []float64) {
 
 func (m bernoulli) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
 	a, b := m.at(d, s)
-	return indicator(a / (a + b))
+	return Distribution{law: indicator, a: a / (a + b)}
 }
 
 // betaPrior is Beta(alpha, beta), the conjugate prior of bernoulli and binomial. A sample is

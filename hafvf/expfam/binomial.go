@@ -3,8 +3,6 @@ package expfam
 import (
 	"fmt"
 	"math"
-
-	"hafvf/internal/special"
 )
 
 func init() {
@@ -91,24 +89,7 @@ func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distrib
 	}
 	// The variance of Predict is pq/(total+1).
 	total := max(1e-9, (1-each)*(a+b)/(each*(a+b)+1))
-	return betaShare{total * (a / (a + b)), total * (b / (a + b)), trials}
-}
-
-// betaShare has the probabilities of a Beta distribution, of the mean and the variance of a share:
-// those within half a success of k successes are k's. Trials are 0 if there are very many.
-type betaShare struct{ alpha, beta, trials float64 }
-
-// PerUnit is 0 of an unknown number of trials, whose share has no steps but 0 and 1.
-func (s betaShare) PerUnit() float64 { return s.trials }
-
-func (s betaShare) CDF(x float64) float64 {
-	y := 1 - x
-	if s.trials > 0 {
-		const rounding = 0x1p-51 // of x, which is k/n, and of the product
-		k := math.Floor(x*s.trials*(1+rounding)) + .5
-		x, y = k/s.trials, (s.trials-k)/s.trials
-	}
-	return special.BetaCDF(s.alpha, s.beta, x, y)
+	return Distribution{betaShare, total * (a / (a + b)), total * (b / (a + b)), trials}
 }
 
 // LocationScale returns the share of all trials, with half a success added, and the moment

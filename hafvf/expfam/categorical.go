@@ -82,7 +82,7 @@ func (m categorical) Predict(mean, sd, d []float64, s float64, _ []float64) {
 }
 
 func (m categorical) Predictive(output int, d []float64, s float64, _ []float64) Distribution {
-	return indicator((m.alpha[output] + s*d[output]) / m.total(d, s))
+	return Distribution{law: indicator, a: (m.alpha[output] + s*d[output]) / m.total(d, s)}
 }
 
 func (m categorical) total(d []float64, s float64) float64 {

@@ -48,7 +48,7 @@ func (m exponential) Predict(mean, sd, d []float64, s float64, _ []float64) {
 }
 
 func (m exponential) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	return lomax{m.shape + s*d[0], m.rate + s*d[1]}
+	return Distribution{law: lomax, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
 // ratioAbove is x/y, or +Inf where y is not above zero: a moment that is not

@@ -216,7 +216,7 @@ func (g gram) moments(mean, sd, d []float64, s float64, u []float64, noise float
 func (g gram) predictive(k int, d []float64, s float64, u []float64) Distribution {
 	at, z := g.at(d, s), make([]float64, len(u))
 	at.whiten(z, u)
-	return student(at.student(z, u, k, 1))
+	return Student(at.student(z, u, k, 1))
 }
 
 // whiten writes the regressors u in coordinates in which K is the identity to z.

@@ -77,7 +77,7 @@ func (m Lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
 }
 
 func (m Lagged) Predictive(_ int, d []float64, s float64, row []float64) Distribution {
-	return student(m.student(d, s, row, 1))
+	return Student(m.student(d, s, row, 1))
 }
 
 // Standard is x as a regressor.

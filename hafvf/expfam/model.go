@@ -110,19 +110,6 @@ type Predictor interface {
 	Predictive(output int, d []float64, s float64, x []float64) Distribution
 }
 
-// A Distribution is one of real numbers.
-type Distribution interface {
-	// CDF is P(X ≤ x).
-	CDF(x float64) float64
-}
-
-// A Lattice is a distribution of whole multiples of one number.
-type Lattice interface {
-	Distribution
-	// PerUnit is how many of them there are to 1, 0 where that is not known.
-	PerUnit() float64
-}
-
 // A Sequential model takes regressors from the entity's own past. The filter
 // keeps the window, with the prediction in place of a missing value, and hands the
 // model rows. Outputs of the model is 1.

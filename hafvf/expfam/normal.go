@@ -98,7 +98,7 @@ func (m normal) Predict(mean, sd, d []float64, s float64, _ []float64) {
 
 func (m normal) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
 	mu, kappa, alpha, beta := m.at(d, s)
-	return student(mu, beta/alpha*(1+1/kappa), 2*alpha)
+	return Student(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
 // normalLine is the log-partition along the line. The new statistics are (j, x̄,

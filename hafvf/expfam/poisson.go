@@ -39,7 +39,7 @@ func (m poisson) Predict(mean, sd, d []float64, s float64, _ []float64) {
 }
 
 func (m poisson) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	return negativeBinomial{m.shape + s*d[0], m.rate + s*d[1]}
+	return Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
 // Exposable is a model of counts that may come with an exposure: how much time or traffic,
@@ -96,7 +96,7 @@ func (m exposed) Predict(mean, sd, d []float64, s float64, x []float64) {
 }
 
 func (m exposed) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	return negativeBinomial{m.shape + s*d[0], (m.rate + s*d[1]) / x[0]}
+	return Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: (m.rate + s*d[1]) / x[0]}
 }
 
 // LocationScale returns the count per exposure, with half a count added.

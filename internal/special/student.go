@@ -2,35 +2,55 @@ package special
 
 import "math"
 
-// StudentCDF is the distribution function of Student's t with nu degrees of freedom at the value whose square
-// is t2, above 0 or below, within 5e-11. From 15 degrees of freedom on it is the expansion about the normal of
-// G. W. Hill, Algorithm 395, Communications of the ACM 13 (1970) 617. Fewer are brought there by the recurrence
-// of the incomplete beta function, I_x(a, ½) = I_x(a+1, ½) + x^a·√(1−x)·Γ(a+½)/(Γ(a+1)·√π), of which half
-// is the probability beyond, a = ν/2 and x = ν/(ν + t²) (Abramowitz and Stegun 26.5.16).
-func StudentCDF(t2, nu float64, above bool) float64 {
+// A Student is Student's t with Nu degrees of freedom, with what does not depend on the place. From 15
+// degrees of freedom on its distribution function is the expansion about the normal of G. W. Hill, Algorithm
+// 395, Communications of the ACM 13 (1970) 617. Fewer are brought there by the recurrence of the incomplete
+// beta function, I_x(a, ½) = I_x(a+1, ½) + x^a·√(1−x)·Γ(a+½)/(Γ(a+1)·√π), of which half is the probability
+// beyond, a = ν/2 and x = ν/(ν + t²) (Abramowitz and Stegun 26.5.16).
+type Student struct {
+	Nu    float64
+	norm  float64 // Γ(a+½)/(Γ(a)·√π)
+	a, b  float64 // of the expansion
+	steps int
+	by    [8]float64 // the factors of the recurrence, without x
+}
+
+// NewStudent makes a Student of nu > 0. More than 10¹² degrees of freedom are a normal.
+func NewStudent(nu float64) Student {
 	const near = 15
-	sum := 0.
-	if nu < near {
-		a := nu / 2
-		x := 1 / (1 + t2/nu)
-		whole, _ := math.Lgamma(a + 1)
-		half, _ := math.Lgamma(a + .5)
-		term := math.Exp(a*math.Log(x)+half-whole) * math.Sqrt(1/(1+nu/t2)/math.Pi)
-		for ; nu < near; nu += 2 {
-			sum += term
-			a = nu / 2
-			term *= x * (a + .5) / (a + 1)
-			t2 *= (nu + 2) / nu // x stays
+	nu = math.Min(nu, 1e12)
+	ratio, tail := HalfRatio(nu / 2)
+	s := Student{Nu: nu, norm: math.Sqrt(ratio/math.Pi) * Exp(-tail)}
+	for ; nu < near; nu += 2 {
+		s.by[s.steps] = (nu + 1) / (nu + 2)
+		s.steps++
+	}
+	s.a = nu - .5
+	s.b = 48 * s.a * s.a
+	return s
+}
+
+// At returns the probability beyond |t| on one side, within 5e-11, and the density at t.
+func (s *Student) At(t float64) (beyond, density float64) {
+	t = math.Abs(t)
+	q, far := t*t/s.Nu, math.Sqrt(s.Nu+t*t)
+	log, part := Log1p(q), t/far
+	if math.IsInf(q, 1) {
+		if math.IsInf(t, 1) {
+			return 0, 0
 		}
+		far, part, log = t, 1, 2*Log(t)-Log(s.Nu)
 	}
-	nu = math.Min(nu, 1e12) // a normal
-	a := nu - .5
-	b := 48 * a * a
-	y := math.Min(a*math.Log1p(t2/nu), 1e4) // beyond is none
-	z := (((((-.4*y-3.3)*y-24)*y-85.5)/(.8*y*y+100+b)+y+3)/b + 1) * math.Sqrt(y)
-	beyond := (math.Erfc(z/math.Sqrt2) + sum) / 2
-	if above {
-		return 1 - beyond
+	density = s.norm * Exp(-s.Nu/2*log) / far
+	sum := 0.
+	if s.steps > 0 {
+		x := 1 / (1 + q)
+		for i := s.steps - 2; i >= 0; i-- {
+			sum = s.by[i] * x * (1 + sum)
+		}
+		sum = (1 + sum) * density * far * part / (s.Nu / 2)
 	}
-	return beyond
+	y := math.Min(s.a*log, 1e4) // beyond is none
+	z := (((((-.4*y-3.3)*y-24)*y-85.5)/(.8*y*y+100+s.b)+y+3)/s.b + 1) * math.Sqrt(y)
+	return (math.Erfc(z/math.Sqrt2) + sum) / 2, density
 }

@@ -1,0 +1,181 @@
+package expfam
+
+import (
+	"math"
+
+	"hafvf/internal/special"
+)
+
+// A Distribution is one of real numbers, with the parameters a, b and c of its law.
+type Distribution struct {
+	law
+	a, b, c float64
+}
+
+type law int
+
+const (
+	studentsT        law = iota + 1 // location, squared scale, degrees of freedom
+	lomax                           // shape, rate: an exponential time whose rate is Gamma
+	negativeBinomial                // shape, rate: a count whose mean is Gamma
+	betaShare                       // alpha, beta, trials: see shareCDF
+	indicator                       // the probability of 1; else it is 0
+)
+
+// Student is Student's t with the given location, squared scale and degrees of freedom.
+func Student(location, scale2, nu float64) Distribution {
+	return Distribution{studentsT, location, scale2, nu}
+}
+
+// studentMoments returns mean and standard deviation of Student's t with the
+// given location, squared scale and degrees of freedom ν: the mean is undefined
+// for ν ≤ 1, and the variance infinite for ν ≤ 2.
+func studentMoments(location, scale2, nu float64) (mean, sd float64) {
+	if nu <= 1 {
+		return math.NaN(), math.NaN()
+	}
+	return location, math.Sqrt(scale2 * ratioAbove(nu, nu-2))
+}
+
+// Lattice reports whether it is of whole multiples of one number, and how many of them there are to 1, 0
+// where that is not known.
+func (d Distribution) Lattice() (perUnit float64, ok bool) {
+	switch d.law {
+	case negativeBinomial, indicator:
+		return 1, true
+	case betaShare: // of an unknown number of trials a share has no steps but 0 and 1
+		return d.c, true
+	}
+	return 0, false
+}
+
+// CDF is P(X ≤ x).
+func (d Distribution) CDF(x float64) float64 {
+	switch d.law {
+	case studentsT:
+		return d.studentCDF(x)
+	case lomax:
+		return -math.Expm1(-d.a * math.Log1p(math.Max(x, 0)/d.b))
+	case negativeBinomial:
+		return countCDF(d.a, d.b, x)
+	case betaShare:
+		return shareCDF(d.a, d.b, d.c, x)
+	}
+	switch {
+	case x < 0:
+		return 0
+	case x < 1:
+		return max(0, 1-d.a)
+	}
+	return 1
+}
+
+func (d Distribution) studentCDF(x float64) float64 {
+	if x == d.a {
+		return .5
+	}
+	s := special.NewStudent(d.c)
+	beyond, _ := s.At((x - d.a) / math.Sqrt(d.b))
+	if x > d.a {
+		return 1 - beyond
+	}
+	return beyond
+}
+
+// few is how many probabilities are summed at most.
+const few = 64
+
+// countCDF is that of a count whose mean is Gamma(shape, rate).
+func countCDF(shape, rate, x float64) float64 {
+	switch {
+	case x < 0:
+		return 0
+	case math.IsInf(x, 1):
+		return 1
+	}
+	k := math.Floor(x)
+	if none := shape * math.Log1p(1/rate); k < few && none < 600 { // a sum of few is exact, and faster
+		term := math.Exp(-none)
+		sum := term
+		for i := range int(k) {
+			term *= (shape + float64(i)) / float64(i+1) / (1 + rate)
+			sum += term
+		}
+		return math.Min(sum, 1)
+	}
+	return special.BetaCDF(shape, k+1, 1/(1+1/rate), 1/(1+rate))
+}
+
+// shareCDF has the probabilities of a Beta distribution, of the mean and the variance of a share:
+// those within half a success of k successes are k's. Trials are 0 if there are very many.
+func shareCDF(alpha, beta, trials, x float64) float64 {
+	y := 1 - x
+	if trials > 0 {
+		const rounding = 0x1p-51 // of x, which is k/n, and of the product
+		k := math.Floor(x*trials*(1+rounding)) + .5
+		x, y = k/trials, (trials-k)/trials
+	}
+	return special.BetaCDF(alpha, beta, x, y)
+}
+
+// A Curve is a distribution with a smooth density, ready to be evaluated at several places.
+type Curve struct {
+	student         bool
+	location, scale float64
+	shape           float64 // of a lomax
+	t               special.Student
+}
+
+// Curve reports false if the distribution has no smooth density.
+func (d Distribution) Curve() (c Curve, ok bool) {
+	switch d.law {
+	case studentsT:
+		return Curve{student: true, location: d.a, scale: math.Sqrt(d.b), t: special.NewStudent(d.c)}, true
+	case lomax:
+		return Curve{scale: d.b, shape: d.a}, true
+	}
+	return c, false
+}
+
+// Width is about the distance in which the density changes.
+func (c *Curve) Width() float64 {
+	if c.student {
+		return c.scale
+	}
+	return c.scale / math.Max(c.shape, 1)
+}
+
+// At returns P(X ≤ x), the density at x and its first two derivatives.
+func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
+	if !c.student {
+		if x < 0 {
+			return 0, 0, 0, 0
+		}
+		far := 1 / (c.scale + x)
+		beyond := special.Exp(-c.shape * special.Log1p(x/c.scale))
+		density = c.shape * far * beyond
+		slope = -(c.shape + 1) * far * density
+		return 1 - beyond, density, slope, -(c.shape + 2) * far * slope
+	}
+	t := (x - c.location) / c.scale
+	cdf, density = c.t.At(t)
+	if t > 0 {
+		cdf = 1 - cdf
+	}
+	nu := c.t.Nu
+	far := 1 / ((nu + t*t) * c.scale)
+	density /= c.scale
+	slope = -(nu + 1) * far * t * density
+	bend = (nu + 1) * far * far * ((nu+2)*t*t - nu) * density
+	return cdf, density, slope, bend
+}
+
+// Near is about the quantile of p, of which z is that of a normal.
+func (c *Curve) Near(p, z float64) float64 {
+	if !c.student {
+		return c.scale * math.Expm1(-math.Log1p(-p)/c.shape)
+	}
+	// The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5).
+	nu, z2 := math.Max(c.t.Nu, 1), z*z
+	return c.location + c.scale*z*(1+((z2+1)/4+((5*z2+16)*z2+3)/(96*nu))/nu)
+}
