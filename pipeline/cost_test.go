@@ -1,0 +1,152 @@
+//go:build unix
+
+package pipeline
+
+import (
+	"cmp"
+	"encoding/csv"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
+)
+
+var (
+	costRecords = flag.Int("cost-records", 200_000, "records of each line of the table of costs")
+	costTable   = flag.String("cost-table", "", "file that the table of costs is written to")
+)
+
+// A costLine is a line of the table.
+type costLine struct {
+	name, model, values string
+	in, out, more       string // formats, and further settings
+}
+
+// costFamilies are first lines of the table, without detection.
+var costFamilies = []costLine{
+	{name: "normal", model: "{family: normal, prior: auto}", values: "x"},
+	{name: "bernoulli", model: "{family: bernoulli}", values: "toss"},
+	{name: "binomial", model: "{family: binomial}", values: "toss, one"},
+	{name: "categorical", model: "{family: categorical, dim: 3}", values: "three"},
+	{name: "exponential", model: "{family: exponential, prior: auto}", values: "wait"},
+	{name: "poisson", model: "{family: poisson, prior: auto}", values: "count"},
+	{name: "mvnormal", model: "{family: mvnormal, prior: auto}", values: "x, wait"},
+	{name: "regression", model: "{family: regression, prior: auto}", values: "wait, x"},
+	{name: "ar", model: "{family: ar, prior: auto}", values: "x"},
+}
+
+// costLines are all lines: those of families, the same with detection and with an interval, and settings of normal
+// values with detection.
+func costLines() (all []costLine) {
+	all = append(all, costFamilies...)
+	for _, c := range costFamilies {
+		c.name, c.more = c.name+", detect", "detect: true\n"
+		all = append(all, c)
+		c.name, c.more = c.name+", interval", c.more+"interval: 0.95\n"
+		all = append(all, c)
+	}
+	for _, c := range []costLine{
+		{name: "season", model: "{family: normal, prior: auto, season: [1h]}"},
+		{name: "silence", more: "silence: true\n"},
+		{name: "incidents", more: "incidents: true\n"},
+		{name: "aggregate", more: "aggregate: {every: 1m, value: mean}\n"},
+		{name: "records full", more: "records: full\n"},
+		{name: "from csv", in: "csv"},
+		{name: "to csv", out: "csv"},
+		{name: "to parquet", out: "parquet"},
+		{name: "to nothing", out: "none"},
+	} {
+		c.model, c.values = cmp.Or(c.model, costFamilies[0].model), costFamilies[0].values
+		c.name, c.more = "normal, detect, "+c.name, "detect: true\n"+c.more
+		all = append(all, c)
+	}
+	return all
+}
+
+// costInputs writes the records of a thousand keys, one a minute each.
+func costInputs(b *testing.B, dir string) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var jsonl, csv strings.Builder
+	csv.WriteString("key,time,x,wait,count,toss,one,three\n")
+	for i := range *costRecords {
+		at := start.Add(time.Duration(i/1000) * time.Minute).Format(time.RFC3339)
+		x, wait, count, toss, three := 20+rng.NormFloat64(), rng.ExpFloat64(), rng.IntN(9), rng.IntN(2), rng.IntN(3)
+		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"one":1,"three":%d}`+"\n", i%1000, at, x, wait, count, toss, three)
+		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,1,%d\n", i%1000, at, x, wait, count, toss, three)
+	}
+	save(b, filepath.Join(dir, "in.jsonl"), jsonl.String())
+	save(b, filepath.Join(dir, "in.csv"), csv.String())
+}
+
+// costOf runs a line. It returns the CPU time of a record in µs, and the bytes of a state in the file.
+func costOf(b *testing.B, dir string, c costLine) (cpu float64, bytes int64) {
+	b.Helper()
+	in, out := cmp.Or(c.in, "jsonl"), "none"
+	if c.out != "none" {
+		out = "{" + cmp.Or(c.out, "jsonl") + ": {path: " + filepath.Join(dir, "out") + "}}"
+	}
+	states := filepath.Join(dir, "states")
+	os.Remove(states)
+	text := fmt.Sprintf("model: %s\nsource: {%s: {path: %s, values: [%s]}}\nsink: %s\nstate: %s\n%s",
+		c.model, in, filepath.Join(dir, "in."+in), c.values, out, states, c.more)
+	g := expect.Get(Compose(expect.Get(config.Parse("cost.yaml", []byte(text), nil))(b)))(b)
+	runtime.GC()
+	before := cpuTime(b)
+	s := expect.Get(Run{Graph: g}.Execute(b.Context(), nil))(b)
+	cpu = float64((cpuTime(b) - before).Microseconds()) / float64(*costRecords)
+	if s.Rejected > 0 {
+		b.Fatalf("%s: %d rejected", c.name, s.Rejected)
+	}
+	return cpu, expect.Get(os.Stat(states))(b).Size() / 1000
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	expect.OK(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkCost prints what a record costs, file to file, by family and setting: CPU time, its ratio to that of
+// a normal filter without detection, beside the one of the table in the repository, and the bytes of a state. What is
+// above it by half is marked. Run it with -benchtime 1x.
+func BenchmarkCost(b *testing.B) {
+	known := map[string]float64{}
+	file := expect.Get(os.Open("../testdata/benchmarks/cost.csv"))(b)
+	defer file.Close()
+	for _, row := range expect.Get(csv.NewReader(file).ReadAll())(b)[1:] {
+		known[row[0]] = expect.Get(strconv.ParseFloat(row[1], 64))(b)
+	}
+	dir := b.TempDir()
+	costInputs(b, dir)
+	var table strings.Builder
+	rows := csv.NewWriter(&table)
+	rows.Write([]string{"what", "ratio", "CPU µs", "bytes of state"})
+	for b.Loop() {
+		costOf(b, dir, costFamilies[0]) // warms up
+		plain := 0.
+		for _, c := range costLines() {
+			cpu, bytes := costOf(b, dir, c)
+			plain = cmp.Or(plain, cpu)
+			ratio, mark := cpu/plain, ""
+			if ratio > 1.5*known[c.name] {
+				mark = "  <- above it by half"
+			}
+			fmt.Printf("%-32s %6.2f µs %5.2f times, in the table %5.2f, %6d bytes%s\n", c.name, cpu, ratio, known[c.name], bytes, mark)
+			rows.Write([]string{c.name, fmt.Sprintf("%.2f", ratio), fmt.Sprintf("%.1f", cpu), fmt.Sprint(bytes)})
+		}
+	}
+	rows.Flush()
+	if *costTable != "" {
+		expect.OK(b, os.WriteFile(*costTable, []byte(table.String()), 0o666))
+	}
+}
