@@ -94,6 +94,8 @@ type Bank struct {
 	gains   []float64 // log p(x|past, i) − log h(x)
 	steps   []MemberOutcome
 	mixture mixture
+	running mixture               // of the members alone, with the scratch of mixture
+	laws    []expfam.Distribution // of PredictAll
 	parts   []part
 	mixed   mixed // of Interval
 }
@@ -159,6 +161,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		mixture:    newMixture(model.Outputs()),
 		parts:      make([]part, 0, len(members)+maxExcursions+2),
 	}
+	b.running.mean, b.running.sd = b.mixture.mean, b.mixture.sd
 	b.view(model, 0)
 	for i, m := range members {
 		if err := m.CheckAR(model, i); err != nil {
@@ -574,8 +577,17 @@ func (b *Bank) regime(parts []part, s State, stay, elapsed float64, x []float64)
 // mixture of all members and, with detection, of the excursions. That of a member
 // with AR is the mean of the next observation.
 func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
+	b.EstimateAll(mean, sd, nil, nil, s, x)
+}
+
+// EstimateAll is Estimate and, unless regimeMean is nil, Regime in one pass.
+func (b *Bank) EstimateAll(mean, sd, regimeMean, regimeSD []float64, s State, x []float64) {
 	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
+	if regimeMean != nil {
+		b.checkMoments(regimeMean, regimeSD, s)
+	}
+	b.running.reset(regimeMean, regimeSD)
 	stay := 1.0
 	if b.detector != nil {
 		l, last := b.detection(s), len(b.members)-1
@@ -596,6 +608,7 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 func (b *Bank) Regime(mean, sd []float64, s State, x []float64) {
 	b.checkMoments(mean, sd, s)
 	b.mixture.reset(mean, sd)
+	b.running.reset(nil, nil)
 	b.estimate(s, 1, x)
 }
 
@@ -604,6 +617,9 @@ func (b *Bank) estimate(s State, stay float64, x []float64) {
 	for i, f := range b.members {
 		f.model.Estimate(b.mixture.mean, b.mixture.sd, f.Sample(b.Member(s, i)), b.regressors(i, s, x))
 		b.mixture.add(stay * b.gains[i])
+		if b.running.toMean != nil {
+			b.running.add(b.gains[i])
+		}
 	}
 }
 

@@ -109,8 +109,10 @@ func TestHostileProbabilities(t *testing.T) {
 			mean, sd := make([]float64, m.Outputs()), make([]float64, m.Outputs())
 			m.Predict(mean, sd, d, s, row)
 			m.Estimate(mean, sd, d, row)
+			laws := make([]expfam.Distribution, m.Outputs())
+			m.(expfam.Predictor).Predictive(laws, d, s, row)
 			for i := range m.Outputs() {
-				p := m.(expfam.Predictor).Predictive(i, d, s, row)
+				p := laws[i]
 				at := append(slices.Clone(at), mean[i], mean[i]-sd[i], mean[i]+sd[i], math.Inf(-1), math.Inf(1))
 				at = slices.DeleteFunc(at, math.IsNaN)
 				slices.Sort(at)

@@ -2,36 +2,87 @@ package hafvf
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
 )
 
-// Interval writes the bounds of the central interval that holds the next observation
-// with probability level to slices of length Model.Outputs: the quantiles at
-// (1 − level)/2 and (1 + level)/2 of the whole mixture, each component with its weight at
-// its prior mean. Other than Predict it has the part of what starts at this very
-// observation. A quantile is the smallest value whose distribution function is at least
-// that probability; it is exact to about 1e-9 of the scale of the prediction. elapsed and
-// x are as in PredictAfter.
+// A Prediction says what is asked of Bank.PredictAll: slices of length Model.Outputs.
+type Prediction struct {
+	Mean, SD             []float64 // of the next observation, as PredictAfter
+	RegimeMean, RegimeSD []float64 // as PredictRegime; nil: not asked for
+	// Lower and Upper are the bounds of the central interval that holds the next observation
+	// with probability Level: the quantiles at (1 − Level)/2 and (1 + Level)/2 of the whole mixture,
+	// each component with its weight at its prior mean. Other than Mean it has the part of what
+	// starts at this very observation. A quantile is the smallest value whose distribution function is
+	// at least that probability; it is exact to about 1e-9 of the scale of the prediction.
+	// Lower is nil if no bounds are asked for.
+	Lower, Upper []float64
+	Level        float64
+}
+
+// PredictAll is PredictAfter, PredictRegime and Interval in one pass over the hypotheses.
 //
-// It panics where the level is not in domain.Interval, lower or upper has another length,
-// or a model is not a Predictor; those of this package are.
-func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed float64, x []float64) {
-	b.checkMoments(lower, upper, s)
-	if err := domain.Interval.Check("level", level); err != nil {
-		panic("hafvf: interval." + err.Error())
+// It panics if the level of bounds is not in domain.Interval, a slice has another length, or bounds are asked
+// of a model that is not a Predictor; those of this package are.
+func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64) {
+	b.checkMoments(to.Mean, to.SD, s)
+	b.mixture.reset(to.Mean, to.SD)
+	if to.RegimeMean != nil {
+		b.checkMoments(to.RegimeMean, to.RegimeSD, s)
+	}
+	b.running.reset(to.RegimeMean, to.RegimeSD)
+	if to.Lower != nil {
+		b.checkMoments(to.Lower, to.Upper, s)
+		if err := domain.Interval.Check("level", to.Level); err != nil {
+			panic("hafvf: interval." + err.Error())
+		}
 	}
 	parts := b.hypotheses(s, elapsed, x)
-	b.predict(lower, upper, parts)
-	parts = b.starting(parts, s, x)
-	for i, mean := range lower {
-		b.mixed = b.mixed[:0]
-		for _, p := range parts {
-			b.mixed = append(b.mixed, component{Distribution: p.model.(expfam.Predictor).Predictive(i, p.sample, p.w, p.regressors), weight: p.weight})
+	excursions, n := len(parts)-len(b.members), b.Model().Outputs()
+	b.laws = b.laws[:0]
+	for i := range parts {
+		p := &parts[i]
+		if to.Lower != nil {
+			b.addLaws(p)
+			for k, d := range b.laws[i*n:] {
+				b.mixture.mean[k], b.mixture.sd[k] = d.Moments()
+			}
+		} else {
+			p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
 		}
-		lower[i], upper[i] = b.mixed.interval(level, mean, upper[i])
+		b.mixture.add(p.weight)
+		if b.running.toMean != nil && i >= excursions {
+			b.running.add(b.gains[i-excursions])
+		}
 	}
+	if to.Lower == nil {
+		return
+	}
+	parts = b.starting(parts, s, x)
+	for i := len(b.laws) / n; i < len(parts); i++ {
+		b.addLaws(&parts[i])
+	}
+	for k, mean := range to.Mean {
+		b.mixed = b.mixed[:0]
+		for i := range parts {
+			b.mixed = append(b.mixed, component{Distribution: b.laws[i*n+k], weight: parts[i].weight})
+		}
+		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
+	}
+}
+
+// addLaws appends the distributions of a component, by output, to laws.
+func (b *Bank) addLaws(p *part) {
+	at := len(b.laws)
+	b.laws = slices.Grow(b.laws, b.Model().Outputs())[:at+b.Model().Outputs()]
+	p.model.(expfam.Predictor).Predictive(b.laws[at:], p.sample, p.w, p.regressors)
+}
+
+// Interval writes the bounds of a central interval, see Prediction. elapsed and x are as in PredictAfter.
+func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed float64, x []float64) {
+	b.PredictAll(&Prediction{Mean: lower, SD: upper, Lower: lower, Upper: upper, Level: level}, s, elapsed, x)
 }
 
 // starting gives the components, of which hypotheses has made the members the last, what

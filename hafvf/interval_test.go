@@ -121,7 +121,9 @@ func TestQuantileOfMixtures(t *testing.T) {
 				}
 				w := r.Float64()
 				sum += w
-				all = append(all, component{Distribution: m.(expfam.Predictor).Predictive(0, sample, r.Float64(), nil), weight: w})
+				var d [1]expfam.Distribution
+				m.(expfam.Predictor).Predictive(d[:], sample, r.Float64(), nil)
+				all = append(all, component{Distribution: d[0], weight: w})
 			}
 			for i := range all {
 				all[i].weight /= sum

@@ -40,9 +40,9 @@ func (m bernoulli) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	sd[0] = math.Sqrt(a*b) / (a + b)
 }
 
-func (m bernoulli) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
+func (m bernoulli) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
 	a, b := m.at(d, s)
-	return Distribution{law: indicator, a: a / (a + b)}
+	dst[0] = Distribution{law: indicator, a: a / (a + b), b: b / (a + b)}
 }
 
 // betaPrior is Beta(alpha, beta), the conjugate prior of bernoulli and binomial. A sample is

@@ -81,7 +81,7 @@ func (m binomial) Predict(mean, sd, d []float64, s float64, x []float64) {
 	sd[0] = math.Sqrt(mean[0] * (b / (a + b)) * (each*(a+b) + 1) / (a + b + 1))
 }
 
-func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
+func (m binomial) Predictive(dst []Distribution, d []float64, s float64, x []float64) {
 	a, b := m.at(d, s)
 	each, trials := m.rho, 0. // as in Predict
 	if len(x) == 2 && x[1] > 0 {
@@ -89,7 +89,7 @@ func (m binomial) Predictive(_ int, d []float64, s float64, x []float64) Distrib
 	}
 	// The variance of Predict is pq/(total+1).
 	total := max(1e-9, (1-each)*(a+b)/(each*(a+b)+1))
-	return Distribution{betaShare, total * (a / (a + b)), total * (b / (a + b)), trials}
+	dst[0] = Distribution{betaShare, total * (a / (a + b)), total * (b / (a + b)), trials}
 }
 
 // LocationScale returns the share of all trials, with half a success added, and the moment

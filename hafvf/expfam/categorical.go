@@ -81,8 +81,11 @@ func (m categorical) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	}
 }
 
-func (m categorical) Predictive(output int, d []float64, s float64, _ []float64) Distribution {
-	return Distribution{law: indicator, a: (m.alpha[output] + s*d[output]) / m.total(d, s)}
+func (m categorical) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
+	total := m.total(d, s)
+	for i, a := range m.alpha {
+		dst[i] = Distribution{law: indicator, a: (a + s*d[i]) / total, b: m.others(i, d, s, total) / total}
+	}
 }
 
 func (m categorical) total(d []float64, s float64) float64 {

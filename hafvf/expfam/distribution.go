@@ -19,7 +19,7 @@ const (
 	lomax                           // shape, rate: an exponential time whose rate is Gamma
 	negativeBinomial                // shape, rate: a count whose mean is Gamma
 	betaShare                       // alpha, beta, trials: see shareCDF
-	indicator                       // the probability of 1; else it is 0
+	indicator                       // the probabilities of 1 and of 0
 )
 
 // Student is Student's t with the given location, squared scale and degrees of freedom.
@@ -35,6 +35,28 @@ func studentMoments(location, scale2, nu float64) (mean, sd float64) {
 		return math.NaN(), math.NaN()
 	}
 	return location, math.Sqrt(scale2 * ratioAbove(nu, nu-2))
+}
+
+// Moments are mean and standard deviation.
+func (d Distribution) Moments() (mean, sd float64) {
+	switch d.law {
+	case studentsT:
+		return studentMoments(d.a, d.b, d.c)
+	case lomax:
+		return lomaxMoments(d.a, d.b)
+	case negativeBinomial:
+		return d.a / d.b, math.Sqrt(d.a*(d.b+1)) / d.b
+	case betaShare:
+		n := d.a + d.b
+		return d.a / n, math.Sqrt(d.a / n * (d.b / n) / (n + 1))
+	}
+	return d.a, math.Sqrt(d.a * d.b)
+}
+
+// lomaxMoments are those of an exponential time whose rate is Gamma(shape, rate).
+func lomaxMoments(shape, rate float64) (mean, sd float64) {
+	mean = ratioAbove(rate, shape-1)
+	return mean, mean * math.Sqrt(shape*ratioAbove(1, shape-2))
 }
 
 // Lattice reports whether it is of whole multiples of one number, and how many of them there are to 1, 0
@@ -65,7 +87,7 @@ func (d Distribution) CDF(x float64) float64 {
 	case x < 0:
 		return 0
 	case x < 1:
-		return max(0, 1-d.a)
+		return math.Min(d.b, 1)
 	}
 	return 1
 }

@@ -42,13 +42,11 @@ func (m exponential) Estimate(mean, sd, d, _ []float64) {
 
 // Predict is that of the Lomax distribution.
 func (m exponential) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	a, b := m.shape+s*d[0], m.rate+s*d[1]
-	mean[0] = ratioAbove(b, a-1)
-	sd[0] = mean[0] * math.Sqrt(a*ratioAbove(1, a-2))
+	mean[0], sd[0] = lomaxMoments(m.shape+s*d[0], m.rate+s*d[1])
 }
 
-func (m exponential) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	return Distribution{law: lomax, a: m.shape + s*d[0], b: m.rate + s*d[1]}
+func (m exponential) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
+	dst[0] = Distribution{law: lomax, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
 // ratioAbove is x/y, or +Inf where y is not above zero: a moment that is not

@@ -28,10 +28,13 @@ func TestExposedIsPoissonOfAnotherUnit(t *testing.T) {
 			want, got := [5]float64{}, [5]float64{}
 			plain.Estimate(want[:1], want[1:2], d, nil)
 			plain.Predict(want[2:3], want[3:4], d, .7, nil)
-			want[4] = plain.Predictive(0, d, .7, nil).CDF(x)
+			var law [2]Distribution
+			plain.Predictive(law[:1], d, .7, nil)
+			want[4] = law[0].CDF(x)
 			rows.Estimate(got[:1], got[1:2], e, row)
 			rows.Predict(got[2:3], got[3:4], e, .7, row)
-			got[4] = rows.(Predictor).Predictive(0, e, .7, row).CDF(x)
+			rows.(Predictor).Predictive(law[1:], e, .7, row)
+			got[4] = law[1].CDF(x)
 			for i := range want {
 				if math.Abs(got[i]-want[i]) > 1e-12*math.Abs(want[i]) {
 					t.Fatalf("%v, want %v", got, want)

@@ -200,6 +200,16 @@ func (g gramPosterior) coefficients() [][]float64 {
 // moments writes mean and standard deviation, under θ₀ + s·d, of the likelihood's mean
 // at the regressors u, or with noise = 1 of an observation there.
 func (g gram) moments(mean, sd, d []float64, s float64, u []float64, noise float64) {
+	g.each(d, s, u, noise, func(k int, loc, scale2, dof float64) { mean[k], sd[k] = studentMoments(loc, scale2, dof) })
+}
+
+// predictive writes the distributions, under θ₀ + s·d, of the targets of an observation at the regressors u.
+func (g gram) predictive(dst []Distribution, d []float64, s float64, u []float64) {
+	g.each(d, s, u, 1, func(k int, loc, scale2, dof float64) { dst[k] = Student(loc, scale2, dof) })
+}
+
+// each calls do with the Student distribution of each target, as moments.
+func (g gram) each(d []float64, s float64, u []float64, noise float64, do func(k int, loc, scale2, dof float64)) {
 	var stack [1024]float64 // room for 30 rows; more allocate
 	buffer := append(stack[:0], make([]float64, g.scratch()+len(u))...)
 	at := g.posterior(d, s, buffer[len(u):])
@@ -207,16 +217,8 @@ func (g gram) moments(mean, sd, d []float64, s float64, u []float64, noise float
 	at.whiten(z, u)
 	for k := range g.m {
 		loc, scale2, dof := at.student(z, u, k, noise)
-		mean[k], sd[k] = studentMoments(loc, scale2, dof)
+		do(k, loc, scale2, dof)
 	}
-}
-
-// predictive is the distribution, under θ₀ + s·d, of target k of an observation at the
-// regressors u.
-func (g gram) predictive(k int, d []float64, s float64, u []float64) Distribution {
-	at, z := g.at(d, s), make([]float64, len(u))
-	at.whiten(z, u)
-	return Student(at.student(z, u, k, 1))
 }
 
 // whiten writes the regressors u in coordinates in which K is the identity to z.

@@ -76,8 +76,8 @@ func (m Lagged) Predict(mean, sd, d []float64, s float64, row []float64) {
 	mean[0], sd[0] = studentMoments(m.student(d, s, row, 1))
 }
 
-func (m Lagged) Predictive(_ int, d []float64, s float64, row []float64) Distribution {
-	return Student(m.student(d, s, row, 1))
+func (m Lagged) Predictive(dst []Distribution, d []float64, s float64, row []float64) {
+	dst[0] = Student(m.student(d, s, row, 1))
 }
 
 // Standard is x as a regressor.

@@ -173,7 +173,15 @@ func (l law) prediction(n float64) {
 			l.near("mean", mean[k], first, 1e-6)
 			l.near("standard deviation", sd[k], math.Sqrt(second-first*first), 1e-5)
 		}
-		distribution := l.m.(expfam.Predictor).Predictive(k, l.d, l.s, l.row)
+		distributions := make([]expfam.Distribution, outputs)
+		l.m.(expfam.Predictor).Predictive(distributions, l.d, l.s, l.row)
+		distribution := distributions[k]
+		toMean, toSD := distribution.Moments()
+		for i, moment := range [][2]float64{{mean[k], toMean}, {sd[k], toSD}} {
+			if a, b := moment[0], moment[1]; a != b && !(math.Abs(a-b) <= 1e-12*math.Abs(a)) && !(math.IsNaN(a) && math.IsNaN(b)) {
+				l.Errorf("moment %d of output %d: %g and %g", i+1, k, a, b)
+			}
+		}
 		for _, bound := range []float64{0, .2, 1, 2} {
 			below := 0.
 			l.each(k, bound, func(_ []float64, px float64) { below += px })

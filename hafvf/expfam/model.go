@@ -105,9 +105,9 @@ func (p Param) Size() int { return max(p.Rows, 1) * max(p.Cols, 1) }
 // A Predictor is a model whose predictive distributions have distribution functions.
 type Predictor interface {
 	Model
-	// Predictive is the distribution of one output of an observation under θ₀ + s·d; x
-	// as in Estimate.
-	Predictive(output int, d []float64, s float64, x []float64) Distribution
+	// Predictive writes the distributions of the outputs of an observation under θ₀ + s·d; x
+	// as in Estimate. Their moments are those of Predict, but for rounding.
+	Predictive(dst []Distribution, d []float64, s float64, x []float64)
 }
 
 // A Sequential model takes regressors from the entity's own past. The filter

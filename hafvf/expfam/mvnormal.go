@@ -76,6 +76,6 @@ func (m mvnormal) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	m.moments(mean, sd, d, s, []float64{1}, 1)
 }
 
-func (m mvnormal) Predictive(output int, d []float64, s float64, _ []float64) Distribution {
-	return m.predictive(output, d, s, []float64{1})
+func (m mvnormal) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
+	m.predictive(dst, d, s, []float64{1})
 }

@@ -96,9 +96,9 @@ func (m normal) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = studentMoments(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
-func (m normal) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
+func (m normal) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
 	mu, kappa, alpha, beta := m.at(d, s)
-	return Student(mu, beta/alpha*(1+1/kappa), 2*alpha)
+	dst[0] = Student(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
 // normalLine is the log-partition along the line. The new statistics are (j, x̄,

@@ -38,8 +38,8 @@ func (m poisson) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = a/b, math.Sqrt(a*(b+1))/b
 }
 
-func (m poisson) Predictive(_ int, d []float64, s float64, _ []float64) Distribution {
-	return Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: m.rate + s*d[1]}
+func (m poisson) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
+	dst[0] = Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
 // Exposable is a model of counts that may come with an exposure: how much time or traffic,
@@ -95,8 +95,8 @@ func (m exposed) Predict(mean, sd, d []float64, s float64, x []float64) {
 	mean[0], sd[0] = a/b*r, math.Sqrt(a*r*(b+r))/b
 }
 
-func (m exposed) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	return Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: (m.rate + s*d[1]) / x[0]}
+func (m exposed) Predictive(dst []Distribution, d []float64, s float64, x []float64) {
+	dst[0] = Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: (m.rate + s*d[1]) / x[0]}
 }
 
 // LocationScale returns the count per exposure, with half a count added.

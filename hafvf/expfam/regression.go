@@ -89,8 +89,8 @@ func (r regression) Predict(mean, sd, d []float64, s float64, x []float64) {
 	r.moments(mean, sd, d, s, r.regressors(x), 1)
 }
 
-func (r regression) Predictive(_ int, d []float64, s float64, x []float64) Distribution {
-	return r.predictive(0, d, s, r.regressors(x))
+func (r regression) Predictive(dst []Distribution, d []float64, s float64, x []float64) {
+	r.predictive(dst, d, s, r.regressors(x))
 }
 
 // ar is regression on the entity's own last values, latest first, then 1 for

@@ -70,9 +70,10 @@ func adapts(bank *hafvf.Bank) bool {
 }
 
 // near returns the vectors of the track's next observation, which are on its scale and without
-// their season, with values that are not far. They are valid until the next call.
-func (b *bound) near(t *Track, elapsed float64, xs [][]float64) [][]float64 {
-	b.expect(t, elapsed, xs)
+// their season, with values that are not far. They are valid until the next call. before is as in
+// chain.learn.
+func (b *bound) near(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
+	b.expect(t, elapsed, xs, before)
 	b.flat, b.rows = b.flat[:0], b.rows[:0]
 	for _, x := range xs {
 		b.flat = append(b.flat, x...)
@@ -101,8 +102,13 @@ func (b *bound) recall(t *Track, xs [][]float64) {
 
 // expect sets what the key expects: after the warm-up what the running regime predicts, and in
 // it, once there is one, location and scale.
-func (b *bound) expect(t *Track, elapsed float64, xs [][]float64) {
+func (b *bound) expect(t *Track, elapsed float64, xs [][]float64, before regime) {
 	if t.settled && len(t.warmUp) == 0 { // nor is a warm-up learned again
+		if before.predicted != nil {
+			copy(b.mean, before.predicted)
+			copy(b.sd, before.predictive)
+			return
+		}
 		b.bank.PredictRegime(b.mean, b.sd, t.state, elapsed, t.chain.regressors(t.state, Observation{X: xs}))
 		return
 	}

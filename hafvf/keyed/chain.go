@@ -112,27 +112,32 @@ func (c *chain) enter(t *Track, o Observation, unit time.Duration) (elapsed floa
 // predict fills in what the bank predicts of the observation that has entered, without its
 // season, with bounds of that level unless it is 0. It returns the running regime.
 func (c *chain) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
-	c.bank.PredictAfter(out.Predicted.Mean, out.Predicted.SD, t.state, elapsed, row)
-	if level != 0 {
-		c.bank.Interval(out.Lower, out.Upper, level, t.state, elapsed, row)
-	}
+	to := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
 	if c.bank.Detects() {
-		before = c.regime(m, t.state, elapsed, row)
+		n := c.bank.Model().Outputs()
+		slice := slicer(m.take(4 * n))
+		before = regime{Moments{slice(n), slice(n)}, slice(n), slice(n)}
+		to.RegimeMean, to.RegimeSD = before.predicted, before.predictive
+		c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 	}
+	c.bank.PredictAll(&to, t.state, elapsed, row)
 	return before
 }
 
 // learn has the bank learn observation n of the track, which has entered, without its season,
 // and the season what the bank makes of it. It returns the outcome, and the start of the
-// regime that its detection reports.
-func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64) (out hafvf.Outcome, named start) {
+// regime that its detection reports. before is what predict has returned, zero if it was not called.
+func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64, before regime) (out hafvf.Outcome, named start) {
 	bank, se := c.bank, c.season
 	xs := o.X
 	if se != nil {
 		xs = se.remove(t, o, elapsed)
 	}
 	if c.bound != nil {
-		xs = c.bound.near(t, elapsed, xs)
+		if se != nil {
+			before = regime{} // whose row has the season
+		}
+		xs = c.bound.near(t, elapsed, xs, before)
 	}
 	out = bank.UpdateAfter(t.state, elapsed, xs...)
 	if c.bound != nil && !out.Missing {
@@ -186,7 +191,7 @@ func (c *chain) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 	t.begin()
 	t.steps, t.starts, t.last = 0, nil, time.Time{}
 	for _, w := range t.warmUp {
-		out, _ = c.learn(t, w.n, w.Observation, c.enter(t, w.Observation, unit))
+		out, _ = c.learn(t, w.n, w.Observation, c.enter(t, w.Observation, unit), regime{})
 	}
 	if t.settled {
 		t.warmUp = nil
@@ -245,11 +250,8 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 	b := c.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
-		b.Estimate(out.Estimate.Mean, out.Estimate.SD, s, row)
+		b.EstimateAll(out.Estimate.Mean, out.Estimate.SD, out.Regime.Mean, out.Regime.SD, s, row)
 		b.Model().Posterior(out.Posterior, f.Sample(member))
-		if b.Detects() {
-			b.Regime(out.Regime.Mean, out.Regime.SD, s, row)
-		}
 		if c.season != nil {
 			c.season.estimated(out.Estimate)
 			if b.Detects() {
@@ -272,15 +274,6 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 		m.bank = append(m.bank, MemberStep{Share: s.Share, Weight: s.Weight, Memory: s.Memory, LogPredictive: s.LogPredictive})
 	}
 	out.Bank = m.bank
-}
-
-func (c *chain) regime(m *Memory, s hafvf.State, elapsed float64, row []float64) regime {
-	n := c.bank.Model().Outputs()
-	slice := slicer(m.take(4 * n))
-	r := regime{Moments{slice(n), slice(n)}, slice(n), slice(n)}
-	c.bank.PredictRegime(r.predicted, r.predictive, s, elapsed, row)
-	c.bank.Regime(r.estimate.Mean, r.estimate.SD, s, row)
-	return r
 }
 
 // copyLevels writes alpha and beta of every level of s, bottom up, to dst.

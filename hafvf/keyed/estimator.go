@@ -197,7 +197,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if known {
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
 	}
-	outcome, started := c.learn(t, t.n, o, elapsed)
+	outcome, started := c.learn(t, t.n, o, elapsed, before)
 	if known && !outcome.Missing && notFinite(outcome.LogPredictive) {
 		return unlearned, nil
 	}

@@ -18,7 +18,7 @@ func (est *Estimator) Evidence(key string, observations []Observation) (nats flo
 	for i := range observations {
 		t.n++
 		o, jacobian := c.scale.to(observations[i])
-		outcome, _ := c.learn(t, t.n, o, c.enter(t, o, est.cfg.TimeUnit))
+		outcome, _ := c.learn(t, t.n, o, c.enter(t, o, est.cfg.TimeUnit), regime{})
 		addJacobian(&outcome, jacobian)
 		switch {
 		case outcome.Missing:

@@ -56,9 +56,9 @@ func (m faulty) Predict(mean, sd, d []float64, s float64, x []float64) {
 	burn()
 	m.Fitted.Predict(mean, sd, d, s, x)
 }
-func (m faulty) Predictive(output int, d []float64, s float64, x []float64) expfam.Distribution {
+func (m faulty) Predictive(dst []expfam.Distribution, d []float64, s float64, x []float64) {
 	burn()
-	return m.Fitted.(expfam.Predictor).Predictive(output, d, s, x)
+	m.Fitted.(expfam.Predictor).Predictive(dst, d, s, x)
 }
 
 type faultyLine struct{ expfam.Line }
