@@ -120,23 +120,111 @@ type mixed []component
 
 // interval is the central interval with the probability level, of a mixture with this mean and sd.
 func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
-	below := (1 - level) / 2
-	if width := m.curves(); width > 0 && sd > 0 && !notFinite(sd) {
-		total := 0. // which rounding may leave below 1
-		for i := range m {
-			total += m[i].weight
-		}
+	below, total := (1-level)/2, 0. // which rounding may leave below 1
+	for i := range m {
+		total += m[i].weight
+	}
+	if sd > 0 && !notFinite(sd) {
 		z := math.Sqrt2 * math.Erfinv(level)
-		lo, found := m.newton(below*total, -z, sd, width)
-		hi, foundToo := m.newton((1-below)*total, z, sd, width)
-		if found && foundToo {
-			return lo, math.Max(lo, hi)
+		if lower, upper, ok := m.near(below*total, (1-below)*total, z, mean, sd); ok {
+			return lower, math.Max(lower, upper)
 		}
 	}
-	total := m.CDF(math.Inf(1))
+	total = m.CDF(math.Inf(1))
 	sd = m.spread(total, mean, sd)
 	lower = m.quantile(below*total, mean, sd)
 	return lower, math.Max(lower, m.quantile((1-below)*total, mean, sd))
+}
+
+// near are the quantiles of two probabilities, which are those of a normal at −z and z. It reports false if they are not near to
+// where they are looked for: quantile finds them all the same.
+func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok bool) {
+	if perUnit, whole := m[0].Lattice(); whole {
+		if perUnit < 1 {
+			return 0, 0, false
+		}
+		at := lattice{mixed: m, perUnit: perUnit}
+		if lower, ok = at.quantile(below, mean-z*sd, sd); ok {
+			upper, ok = at.quantile(above, mean+z*sd, sd)
+		}
+		return lower, upper, ok
+	}
+	width := m.curves()
+	if width == 0 {
+		return 0, 0, false
+	}
+	if lower, ok = m.newton(below, -z, sd, width); ok {
+		upper, ok = m.newton(above, z, sd, width)
+	}
+	return lower, upper, ok
+}
+
+// A lattice is a mixture of multiples of 1/perUnit. It knows its function at the first places that were asked for.
+type lattice struct {
+	mixed
+	perUnit float64
+	known   int
+	seen    [8]struct{ k, cdf float64 }
+}
+
+func (l *lattice) at(k float64) float64 {
+	for _, s := range l.seen[:l.known] {
+		if s.k == k {
+			return s.cdf
+		}
+	}
+	cdf := l.CDF(k / l.perUnit)
+	if l.known < len(l.seen) {
+		l.seen[l.known].k, l.seen[l.known].cdf = k, cdf
+		l.known++
+	}
+	return cdf
+}
+
+// quantile is that of p from 0 on, looked for from about start on.
+func (l *lattice) quantile(p, start, sd float64) (x float64, ok bool) {
+	n := l.perUnit
+	most, step := math.Min(l.mixed[0].Most()*n, 0x1p52), math.Max(1, math.Floor(sd*n/4))
+	k := math.Max(0, math.Min(math.Floor(start*n), most-1))
+	from, to, below, above := -1., most, -p, 1-p
+	if f := l.at(k) - p; f < 0 {
+		for from, below = k, f; from+step < to; step *= 2 {
+			if f = l.at(from+step) - p; f >= 0 {
+				to, above = from+step, f
+				break
+			}
+			from, below = from+step, f
+		}
+	} else {
+		for to, above = k, f; to-step > from; step *= 2 {
+			if f = l.at(to-step) - p; f < 0 {
+				from, below = to-step, f
+				break
+			}
+			to, above = to-step, f
+		}
+	}
+	if math.IsNaN(below + above) {
+		return 0, false
+	}
+	return l.step(p, from, to, below, above), to < 0x1p52
+}
+
+// step is the quantile of p between from, where the distribution function less p is below, and to, where it is
+// above.
+func (l *lattice) step(p, from, to, below, above float64) float64 {
+	for i := 0; to-from > 1; i++ {
+		k := math.Floor(from + (to-from)/2)
+		if i%2 == 0 {
+			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
+		}
+		if f := l.at(k) - p; f < 0 {
+			from, below = k, f
+		} else {
+			to, above = k, f
+		}
+	}
+	return to / l.perUnit
 }
 
 // curves makes the curves of the components that weigh. It returns the width of the narrowest, 0 if one
@@ -261,9 +349,11 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	if math.IsNaN(below) || math.IsNaN(above) {
 		return math.NaN()
 	}
-	perUnit, lattice := m[0].Lattice()
-	if lattice && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
-		return m.step(p, lo, hi, below, above, perUnit)
+	perUnit, whole := m[0].Lattice()
+	if whole && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
+		const rounding = 0x1p-51 // of k/n, and of the product
+		l := lattice{mixed: m, perUnit: perUnit}
+		return l.step(p, math.Floor(lo*perUnit*(1+rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
 	}
 	// The secant finds the place where the function is smooth: an end that stays counts by half (the Illinois
 	// rule). The middle finds it where the function has steps. Below stays negative, and above does not.
@@ -296,29 +386,10 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 			stays = -1
 		}
 	}
-	if lattice { // no bound of a share is above 1
+	if whole { // no bound of a share is above 1
 		if at := math.Round(hi); math.Abs(hi-at) <= 2*tolerance && m.CDF(at) >= p {
 			return at
 		}
 	}
 	return hi
-}
-
-// step is the quantile of whole multiples of 1/n, between lo, where the distribution function less p is below,
-// and hi, where it is above.
-func (m mixed) step(p, lo, hi, below, above, n float64) float64 {
-	const rounding = 0x1p-51 // of k/n, and of the product
-	from, to := math.Floor(lo*n*(1+rounding)), math.Floor(hi*n*(1+rounding))
-	for i := 0; to-from > 1; i++ {
-		k := math.Floor(from + (to-from)/2)
-		if i%2 == 0 {
-			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
-		}
-		if f := m.CDF(k/n) - p; f < 0 {
-			from, below = k, f
-		} else {
-			to, above = k, f
-		}
-	}
-	return to / n
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 var (
 	costRecords = flag.Int("cost-records", 200_000, "records of each line of the table of costs")
+	costLike    = flag.String("cost-like", "", "pattern of the lines of the table of costs that are measured")
 	costTable   = flag.String("cost-table", "", "file that the table of costs is written to")
 )
 
@@ -135,6 +137,9 @@ func BenchmarkCost(b *testing.B) {
 		costOf(b, dir, costFamilies[0]) // warms up
 		plain := 0.
 		for _, c := range costLines() {
+			if plain != 0 && !regexp.MustCompile(*costLike).MatchString(c.name) {
+				continue
+			}
 			cpu, bytes := costOf(b, dir, c)
 			plain = cmp.Or(plain, cpu)
 			ratio, mark := cpu/plain, ""

@@ -71,6 +71,15 @@ func (d Distribution) Lattice() (perUnit float64, ok bool) {
 	return 0, false
 }
 
+// Most is the largest value that it has.
+func (d Distribution) Most() float64 {
+	switch d.law {
+	case betaShare, indicator:
+		return 1
+	}
+	return math.Inf(1)
+}
+
 // CDF is P(X ≤ x).
 func (d Distribution) CDF(x float64) float64 {
 	switch d.law {

@@ -7,6 +7,14 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
+func TestNormalBeyond(t *testing.T) {
+	for z := 0.; z < 40; z += .0007 {
+		if got, want := NormalBeyond(z), math.Erfc(z/math.Sqrt2)/2; !(math.Abs(got-want) < 1e-13) {
+			t.Fatalf("beyond %g: %g, want %g", z, got, want)
+		}
+	}
+}
+
 // The distribution function of Student's t is that of the incomplete beta function, and the density that of
 // gonum.
 func TestStudent(t *testing.T) {
