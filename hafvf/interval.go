@@ -136,27 +136,42 @@ func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
 	return lower, math.Max(lower, m.quantile((1-below)*total, mean, sd))
 }
 
-// near are the quantiles of two probabilities, which are those of a normal at −z and z. It reports false if they are not near to
-// where they are looked for: quantile finds them all the same.
+// near are the quantiles of two probabilities, which are those of a normal at −z and z. It reports false if they are not
+// near to where they are looked for: quantile finds them all the same.
 func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok bool) {
-	if perUnit, whole := m[0].Lattice(); whole {
-		if perUnit < 1 {
-			return 0, 0, false
-		}
-		at := lattice{mixed: m, perUnit: perUnit}
-		if lower, ok = at.quantile(below, mean-z*sd, sd); ok {
-			upper, ok = at.quantile(above, mean+z*sd, sd)
-		}
-		return lower, upper, ok
+	width, perUnit, whole := m.curves(), 0., false
+	find := func(p, z float64) (x float64, ok bool) {
+		x, _, ok = m.newton(p, z, 1e-7*sd, width/20)
+		return x, ok
 	}
-	width := m.curves()
-	if width == 0 {
+	if perUnit, whole = m[0].Lattice(); whole && perUnit >= 1 {
+		at := lattice{mixed: m, perUnit: perUnit}
+		find = func(p, z float64) (x float64, ok bool) {
+			if width > 0 {
+				if x, ok := at.between(p, z, width); ok {
+					return x, ok
+				}
+			}
+			return at.quantile(p, mean+z*sd, sd)
+		}
+	} else if width == 0 || whole {
 		return 0, 0, false
 	}
-	if lower, ok = m.newton(below, -z, sd, width); ok {
-		upper, ok = m.newton(above, z, sd, width)
+	if lower, ok = find(below, -z); ok {
+		upper, ok = find(above, z)
 	}
 	return lower, upper, ok
+}
+
+// between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
+// these are too close to tell, or not found.
+func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
+	x, doubt, ok := l.newton(p, z, .1/l.perUnit, width/2)
+	k := x*l.perUnit - .5
+	if !ok || math.Abs(k-math.Round(k)) < 1e-6+4*doubt*l.perUnit {
+		return 0, false
+	}
+	return math.Max(0, math.Min(math.Ceil(k), l.perUnit)) / l.perUnit, true
 }
 
 // A lattice is a mixture of multiples of 1/perUnit. It knows its function at the first places that were asked for.
@@ -245,10 +260,9 @@ func (m mixed) curves() (narrowest float64) {
 }
 
 // newton is the quantile of p in a mixture of curves, by Householder's method of the third order, from the quantile
-// of the heaviest component on; z is that of a normal. It ends if its next term is below 1e-7 sd in a step of less than a
-// twentieth of the narrowest component: what it leaves out is less by as much. It reports false if that does not come
-// soon: quantile finds it all the same.
-func (m mixed) newton(p, z, sd, narrowest float64) (x float64, found bool) {
+// of the heaviest component on; z is that of a normal. It ends if its next term, doubt, is below the tolerance, in a step of less than
+// reach: what it leaves out is less by about the ratio of step and width. It reports false if that does not come soon.
+func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found bool) {
 	heaviest := &m[0]
 	for i := range m {
 		if m[i].weight > heaviest.weight {
@@ -279,15 +293,16 @@ func (m mixed) newton(p, z, sd, narrowest float64) (x float64, found bool) {
 		halley := u / (1 - h/2)
 		step := u * (1 - h/2) / (1 - h + k/6)
 		next := x - step
+		doubt = math.Abs(step - halley)
 		switch {
 		case !(next > lo && next < hi):
-			return x, false
-		case math.Abs(step-halley) < 1e-7*sd && math.Abs(step) < narrowest/20:
-			return next, true
+			return x, doubt, false
+		case doubt < tolerance && math.Abs(step) < reach:
+			return next, doubt, true
 		}
 		x = next
 	}
-	return x, false
+	return x, doubt, false
 }
 
 func (m mixed) CDF(x float64) float64 {

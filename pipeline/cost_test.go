@@ -38,7 +38,7 @@ type costLine struct {
 var costFamilies = []costLine{
 	{name: "normal", model: "{family: normal, prior: auto}", values: "x"},
 	{name: "bernoulli", model: "{family: bernoulli}", values: "toss"},
-	{name: "binomial", model: "{family: binomial}", values: "toss, one"},
+	{name: "binomial", model: "{family: binomial}", values: "count, trials"},
 	{name: "categorical", model: "{family: categorical, dim: 3}", values: "three"},
 	{name: "exponential", model: "{family: exponential, prior: auto}", values: "wait"},
 	{name: "poisson", model: "{family: poisson, prior: auto}", values: "count"},
@@ -79,12 +79,12 @@ func costLines() (all []costLine) {
 func costInputs(b *testing.B, dir string) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var jsonl, csv strings.Builder
-	csv.WriteString("key,time,x,wait,count,toss,one,three\n")
+	csv.WriteString("key,time,x,wait,count,toss,trials,three\n")
 	for i := range *costRecords {
 		at := start.Add(time.Duration(i/1000) * time.Minute).Format(time.RFC3339)
 		x, wait, count, toss, three := 20+rng.NormFloat64(), rng.ExpFloat64(), rng.IntN(9), rng.IntN(2), rng.IntN(3)
-		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"one":1,"three":%d}`+"\n", i%1000, at, x, wait, count, toss, three)
-		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,1,%d\n", i%1000, at, x, wait, count, toss, three)
+		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"trials":20,"three":%d}`+"\n", i%1000, at, x, wait, count, toss, three)
+		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,20,%d\n", i%1000, at, x, wait, count, toss, three)
 	}
 	save(b, filepath.Join(dir, "in.jsonl"), jsonl.String())
 	save(b, filepath.Join(dir, "in.csv"), csv.String())

@@ -149,36 +149,42 @@ func shareCDF(alpha, beta, trials, x float64) float64 {
 	return special.BetaCDF(alpha, beta, x, y)
 }
 
-// A Curve is a distribution with a smooth density, ready to be evaluated at several places.
+// A Curve is a distribution with a smooth density, ready to be evaluated at several places. That of a share is
+// without steps.
 type Curve struct {
-	student         bool
-	location, scale float64
+	law
+	location, scale float64 // those of Student's t, mean and sd of a share, the rate of a lomax
 	shape           float64 // of a lomax
 	t               special.Student
+	beta            special.Beta
 }
 
 // Curve reports false if the distribution has no smooth density.
 func (d Distribution) Curve() (c Curve, ok bool) {
 	switch d.law {
 	case studentsT:
-		return Curve{student: true, location: d.a, scale: math.Sqrt(d.b), t: special.NewStudent(d.c)}, true
+		return Curve{law: d.law, location: d.a, scale: math.Sqrt(d.b), t: special.NewStudent(d.c)}, true
 	case lomax:
-		return Curve{scale: d.b, shape: d.a}, true
+		return Curve{law: d.law, scale: d.b, shape: d.a}, true
+	case betaShare:
+		mean, sd := d.Moments()
+		return Curve{law: d.law, location: mean, scale: sd, beta: special.NewBeta(d.a, d.b)}, true
 	}
 	return c, false
 }
 
 // Width is about the distance in which the density changes.
 func (c *Curve) Width() float64 {
-	if c.student {
-		return c.scale
+	if c.law == lomax {
+		return c.scale / math.Max(c.shape, 1)
 	}
-	return c.scale / math.Max(c.shape, 1)
+	return c.scale
 }
 
 // At returns P(X ≤ x), the density at x and its first two derivatives.
 func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
-	if !c.student {
+	switch c.law {
+	case lomax:
 		if x < 0 {
 			return 0, 0, 0, 0
 		}
@@ -187,6 +193,12 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 		density = c.shape * far * beyond
 		slope = -(c.shape + 1) * far * density
 		return 1 - beyond, density, slope, -(c.shape + 2) * far * slope
+	case betaShare:
+		y := 1 - x
+		cdf, density = c.beta.At(x, y)
+		density /= x * y
+		a, b := (c.beta.A-1)/x, (c.beta.B-1)/y
+		return cdf, density, (a - b) * density, ((a-b)*(a-b) - a/x - b/y) * density
 	}
 	t := (x - c.location) / c.scale
 	cdf, density = c.t.At(t)
@@ -203,8 +215,12 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 
 // Near is about the quantile of p, of which z is that of a normal.
 func (c *Curve) Near(p, z float64) float64 {
-	if !c.student {
+	switch c.law {
+	case lomax:
 		return c.scale * math.Expm1(-math.Log1p(-p)/c.shape)
+	case betaShare: // a normal on the scale of log-odds
+		odds := c.location / (1 - c.location) * math.Exp(z*c.scale/(c.location*(1-c.location)))
+		return odds / (1 + odds)
 	}
 	// The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5).
 	nu, z2 := math.Max(c.t.Nu, 1), z*z

@@ -16,38 +16,50 @@ import (
 // value, with the relative distances u and v of x and y from their means and g(u) = ln(1+u) − u:
 // no large numbers are subtracted.
 func BetaCDF(a, b, x, y float64) float64 {
+	beta := NewBeta(a, b)
+	cdf, _ := beta.At(x, y)
+	return cdf
+}
+
+// A Beta is Beta(a, b), with what does not depend on the place.
+type Beta struct{ A, B, norm float64 }
+
+// NewBeta makes a Beta of any a and b, see BetaCDF.
+func NewBeta(a, b float64) Beta {
+	return Beta{a, b, math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))}
+}
+
+// At is BetaCDF, and xᵃyᵇ/B(a, b), which is xy times the density.
+func (s *Beta) At(x, y float64) (cdf, powers float64) {
+	a, b := s.A, s.B
 	switch {
 	case !(a >= 0 && b >= 0 && a+b > 0) || math.IsInf(a+b, 1) || x != x || y != y:
-		return math.NaN()
+		return math.NaN(), 0
 	case y <= 0 || a == 0 && x >= 0:
-		return 1
+		return 1, 0
 	case x <= 0 || b == 0:
-		return 0
+		return 0, 0
 	}
-	if far := x*b - y*a; far > 0 {
-		return 1 - lowerBeta(b, a, y, x, far)
-	} else {
-		return lowerBeta(a, b, x, y, -far)
+	// From far alone logLess would not know an x that is much below its mean.
+	far := y*a - x*b
+	powers = s.norm * Exp(a*logLess(-far/a, x/a*(a+b))+b*logLess(far/b, y/b*(a+b)))
+	if far < 0 {
+		return 1 - lowerBeta(b, a, y, x, -far, powers), powers
 	}
+	return lowerBeta(a, b, x, y, far, powers), powers
 }
 
 // lowerBeta is BetaCDF below the mean: far is ya − xb, and at least 0.
-func lowerBeta(a, b, x, y, far float64) float64 {
+func lowerBeta(a, b, x, y, far, powers float64) float64 {
 	switch {
 	case min(a, b) >= manyTrials:
 		return centralBeta(a, b, far)
 	case x <= .9 && b*x <= 1:
-		return seriesBeta(a, b, x, y, far)
+		return seriesBeta(a, b, x, powers)
 	case y <= .9 && a*y <= 1:
-		return 1 - seriesBeta(b, a, y, x, -far)
+		return 1 - seriesBeta(b, a, y, powers)
 	}
-	return fractionBeta(a, b, x, y, far)
-}
-
-// powersOfBeta is xᵃyᵇ/B(a, b), with far as in lowerBeta, of either sign. From far alone it
-// would not know an x that is much below its mean.
-func powersOfBeta(a, b, x, y, far float64) float64 {
-	return math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b)+a*logLess(-far/a, x/a*(a+b))+b*logLess(far/b, y/b*(a+b)))
+	return fractionBeta(a, b, x, y, far, powers)
 }
 
 // stirling is Stirling of 1/x, for all x > 0.
@@ -70,7 +82,7 @@ func logLess(u, r float64) float64 {
 }
 
 // seriesBeta is the power series in x, whose terms shrink at once where bx is at most 1.
-func seriesBeta(a, b, x, y, far float64) float64 {
+func seriesBeta(a, b, x, powers float64) float64 {
 	sum, term := 1/a, 1.
 	for n := 1.; n < 2000; n++ {
 		term *= (n - b) / n * x
@@ -79,12 +91,12 @@ func seriesBeta(a, b, x, y, far float64) float64 {
 			break
 		}
 	}
-	return min(1, powersOfBeta(a, b, x, y, far)*Exp(-b*math.Log1p(-x))*sum)
+	return min(1, powers*Exp(-b*math.Log1p(-x))*sum)
 }
 
 // fractionBeta is the continued fraction of DiDonato and Morris (ACM TOMS 18, 1992, eq. 9),
 // by the method of Lentz.
-func fractionBeta(a, b, x, y, far float64) float64 {
+func fractionBeta(a, b, x, y, far, powers float64) float64 {
 	const tiny = 1e-300
 	f := tiny
 	c, d := f, 0.
@@ -107,7 +119,7 @@ func fractionBeta(a, b, x, y, far float64) float64 {
 			break
 		}
 	}
-	return min(1, powersOfBeta(a, b, x, y, far)*f)
+	return min(1, powers*f)
 }
 
 // manyTrials is the parameter from which the density is nearly normal.
