@@ -125,7 +125,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Values = valueNames(c, g.source.values())
+		filter.Values, filter.Brief = valueNames(c, g.source.values()), brief
 		g.transform = filtering{layout, transforms.Config{Config: filter}, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)

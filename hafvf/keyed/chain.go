@@ -27,6 +27,7 @@ type chain struct {
 	fingerprint Fingerprint   // of the settings
 	checks      *hafvf.Filter // of observations as they come
 	params      int
+	brief       bool // see Config
 	row         []float64
 	admits      func(*Observation) error // see CheckOf
 
@@ -46,7 +47,7 @@ func newChain(cfg hafvf.Config, all Config) (*chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg)}
+	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
@@ -210,8 +211,11 @@ func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds 
 	slice := slicer(floats)
 	*out = Estimate{
 		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events, Carried: o.Carried,
-		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(c.params),
+		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)},
 		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, LearningRate: nan, Converged: true,
+	}
+	if !c.brief {
+		out.Posterior = slice(c.params)
 	}
 	if c.bank.Detects() {
 		out.Regime = Moments{slice(outputs), slice(outputs)}
@@ -251,7 +255,9 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
 		b.EstimateAll(out.Estimate.Mean, out.Estimate.SD, out.Regime.Mean, out.Regime.SD, s, row)
-		b.Model().Posterior(out.Posterior, f.Sample(member))
+		if !c.brief {
+			b.Model().Posterior(out.Posterior, f.Sample(member))
+		}
 		if c.season != nil {
 			c.season.estimated(out.Estimate)
 			if b.Detects() {

@@ -29,6 +29,8 @@ type Config struct {
 	// Interval adds the central predictive interval of this probability, in (0, 1), to
 	// every estimate. Default 0: none.
 	Interval float64
+	// Brief leaves out Estimate.Posterior.
+	Brief  bool
 	Alarms   *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
 	Alerts   AlertConfig  // with detection
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.

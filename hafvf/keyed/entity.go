@@ -161,8 +161,7 @@ func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
 	if m == nil {
 		m = &Memory{}
 	}
-	m.reset()
-	e.est.estimateIn(m, out, e.Track, o)
+	e.est.EstimateIn(m, out, e.Track, o)
 }
 
 // Untouched reports whether nothing is known of the key.

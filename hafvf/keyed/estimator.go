@@ -141,7 +141,14 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 	return e
 }
 
-// estimateIn is Estimate with the slices of the estimate from a memory.
+// EstimateIn is Estimate with the slices of the estimate in a memory, where they are valid until it is used again. If
+// nothing is told it allocates nothing but a Posterior of several coefficients, see Config.Brief.
+func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
+	m.reset()
+	est.estimateIn(m, out, t, o)
+}
+
+// estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.chain
 	c.guard.keep(t)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/familytest"
 )
 
 // BenchmarkInterval is an estimate with and without an interval: the ratio is what the interval costs.
@@ -26,6 +28,35 @@ func BenchmarkInterval(b *testing.B) {
 					est.Estimate(track, Value(time.Unix(int64(60*i), 0), "", draw(r)))
 				}
 			})
+		}
+	}
+}
+
+// An estimate with an interval allocates nothing in a memory, but for what is told.
+func TestEstimateInAllocatesNothing(t *testing.T) {
+	for _, f := range familytest.Families {
+		cfg := Recommended(f.Name)
+		cfg.Filter.Prior, cfg.Filter.Dim, cfg.Interval, cfg.Brief = f.Least, f.Dim, .95, true
+		if cfg.Filter.WarmUp > 0 {
+			cfg.Filter.Prior = nil
+		}
+		est, r := must(NewEstimator(cfg)), rand.New(rand.NewPCG(1, 2))
+		track, n := est.NewTrack("k"), 0
+		var m Memory
+		var out Estimate
+		observations := make([]Observation, 1500)
+		for i := range observations {
+			observations[i] = Observation{Time: time.Unix(int64(60*i), 0), X: [][]float64{f.At(r, .5, r.NormFloat64())}}
+		}
+		next := func() {
+			est.EstimateIn(&m, &out, track, &observations[n])
+			n++
+		}
+		for range 1000 {
+			next()
+		}
+		if allocations := testing.AllocsPerRun(400, next); allocations != 0 {
+			t.Errorf("%s: %g", f.Name, allocations)
 		}
 	}
 }

@@ -133,7 +133,7 @@ type Estimate struct {
 	// step with which it moved the estimate, see hafvf.Filter.LearningRate.
 	LearningRate float64
 	Levels       []float64 // alpha, beta of every level, bottom up
-	Posterior    []float64 // as the model's Params describe it
+	Posterior    []float64 // as the model's Params describe it; nil with Config.Brief
 	Iterations   int
 	Converged    bool
 

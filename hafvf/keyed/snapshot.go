@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"hafvf/hafvf/expfam"
@@ -36,7 +37,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: !e.settled, Estimate: out.Estimate,
-		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: out.Posterior,
+		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: slices.Repeat([]float64{math.NaN()}, c.params),
 	}
 	if e.pulse != nil {
 		s.Time = later(s.Time, e.pulse.last)
