@@ -166,9 +166,9 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 // between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
 // these are too close to tell, or not found.
 func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
-	x, doubt, ok := l.newton(p, z, .1/l.perUnit, width/2)
+	x, doubt, ok := l.newton(p, z, .05/l.perUnit, width/2)
 	k := x*l.perUnit - .5
-	if !ok || math.Abs(k-math.Round(k)) < 1e-6+4*doubt*l.perUnit {
+	if !ok || math.Abs(k-math.Round(k)) < 1e-6+2*doubt*l.perUnit {
 		return 0, false
 	}
 	return math.Max(0, math.Min(math.Ceil(k), l.perUnit)) / l.perUnit, true

@@ -96,39 +96,49 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// Quantiles of mixtures are those that halving finds, and of counts the same whole numbers.
+// Quantiles of mixtures are those that halving finds, and of counts and shares the same whole numbers, also if
+// they are looked for near to those of the heaviest component.
 func TestQuantileOfMixtures(t *testing.T) {
 	for family, c := range map[string]struct {
 		params expfam.Params
 		draw   func(*rand.Rand) float64
+		trials []float64
 	}{
-		"normal":      {expfam.Params{"mu": 0., "kappa": 1., "alpha": 1., "beta": 1.}, (*rand.Rand).NormFloat64},
-		"exponential": {expfam.Params{"shape": 1., "rate": 1.}, (*rand.Rand).ExpFloat64},
-		"poisson":     {expfam.Params{"shape": 1., "rate": .1}, func(r *rand.Rand) float64 { return float64(r.IntN(40)) }},
+		"normal":      {expfam.Params{"mu": 0., "kappa": 1., "alpha": 1., "beta": 1.}, (*rand.Rand).NormFloat64, nil},
+		"exponential": {expfam.Params{"shape": 1., "rate": 1.}, (*rand.Rand).ExpFloat64, nil},
+		"poisson":     {expfam.Params{"shape": 1., "rate": .1}, func(r *rand.Rand) float64 { return float64(r.IntN(40)) }, nil},
+		"binomial":    {expfam.Params{"alpha": 2.}, func(r *rand.Rand) float64 { return float64(r.IntN(4)) }, []float64{40}},
 	} {
 		m, err := expfam.New(family, c.params, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := rand.New(rand.NewPCG(4, 4))
+		near := 0
 		for range 40 {
 			var all mixed
+			var mean, sd [1]float64
+			mixture := newMixture(1)
+			mixture.reset(mean[:], sd[:])
 			sum := 0.
 			for range 1 + r.IntN(6) {
 				sample := make([]float64, m.Len())
 				for range 1 + r.IntN(30) {
-					m.Observe(sample, []float64{c.draw(r) * (1 + 9*float64(r.IntN(2)))}, 1)
+					m.Observe(sample, append([]float64{c.draw(r) * (1 + 9*float64(r.IntN(2)))}, c.trials...), 1)
 				}
 				w := r.Float64()
 				sum += w
 				var d [1]expfam.Distribution
-				m.(expfam.Predictor).Predictive(d[:], sample, r.Float64(), nil)
+				m.(expfam.Predictor).Predictive(d[:], sample, r.Float64(), append([]float64{0}, c.trials...))
 				all = append(all, component{Distribution: d[0], weight: w})
+				mixture.mean[0], mixture.sd[0] = d[0].Moments()
+				mixture.add(w)
 			}
 			for i := range all {
 				all[i].weight /= sum
 			}
-			for _, p := range []float64{.001, .025, .3, .5, .975, .9999} {
+			check := func(p, got float64) {
+				t.Helper()
 				lo, hi := -1e4, 1e4
 				for range 100 {
 					if middle := (lo + hi) / 2; all.CDF(middle) < p {
@@ -137,11 +147,28 @@ func TestQuantileOfMixtures(t *testing.T) {
 						hi = middle
 					}
 				}
-				got := all.quantile(p, 0, 1)
-				if family == "poisson" && got != math.Round(hi) || math.Abs(got-hi) > 1e-8*max(1, math.Abs(hi)) {
+				if family == "poisson" {
+					hi = math.Round(hi)
+				}
+				if family == "poisson" && got != hi || !(math.Abs(got-hi) <= 1e-8*max(1, math.Abs(hi))) {
 					t.Errorf("%s: %g has the quantile %g, want %g", family, p, got, hi)
 				}
 			}
+			for _, p := range []float64{.001, .025, .3, .5, .975, .9999} {
+				check(p, all.quantile(p, 0, 1))
+			}
+			for _, level := range []float64{.5, .95, .999} {
+				below := (1 - level) / 2
+				lower, upper := all.interval(level, mean[0], sd[0])
+				check(below, lower)
+				check(1-below, upper)
+				if _, _, ok := all.near(below, 1-below, math.Sqrt2*math.Erfinv(level), mean[0], sd[0]); ok {
+					near++
+				}
+			}
+		}
+		if near < 40 {
+			t.Errorf("%s: %d of 120 are found near", family, near)
 		}
 	}
 }

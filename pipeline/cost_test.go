@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	costRecords = flag.Int("cost-records", 200_000, "records of each line of the table of costs")
+	costRecords = flag.Int("cost-records", 100_000, "records of each line of the table of costs")
 	costLike    = flag.String("cost-like", "", "pattern of the lines of the table of costs that are measured")
 	costTable   = flag.String("cost-table", "", "file that the table of costs is written to")
 )
@@ -75,16 +75,18 @@ func costLines() (all []costLine) {
 	return all
 }
 
-// costInputs writes the records of a thousand keys, one a minute each.
+const costKeys = 100
+
+// costInputs writes the records of costKeys, one a minute each.
 func costInputs(b *testing.B, dir string) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var jsonl, csv strings.Builder
 	csv.WriteString("key,time,x,wait,count,toss,trials,three\n")
 	for i := range *costRecords {
-		at := start.Add(time.Duration(i/1000) * time.Minute).Format(time.RFC3339)
+		at := start.Add(time.Duration(i/costKeys) * time.Minute).Format(time.RFC3339)
 		x, wait, count, toss, three := 20+rng.NormFloat64(), rng.ExpFloat64(), rng.IntN(9), rng.IntN(2), rng.IntN(3)
-		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"trials":20,"three":%d}`+"\n", i%1000, at, x, wait, count, toss, three)
-		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,20,%d\n", i%1000, at, x, wait, count, toss, three)
+		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"trials":20,"three":%d}`+"\n", i%costKeys, at, x, wait, count, toss, three)
+		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,20,%d\n", i%costKeys, at, x, wait, count, toss, three)
 	}
 	save(b, filepath.Join(dir, "in.jsonl"), jsonl.String())
 	save(b, filepath.Join(dir, "in.csv"), csv.String())
@@ -109,7 +111,7 @@ func costOf(b *testing.B, dir string, c costLine) (cpu float64, bytes int64) {
 	if s.Rejected > 0 {
 		b.Fatalf("%s: %d rejected", c.name, s.Rejected)
 	}
-	return cpu, expect.Get(os.Stat(states))(b).Size() / 1000
+	return cpu, expect.Get(os.Stat(states))(b).Size() / costKeys
 }
 
 func cpuTime(b *testing.B) time.Duration {
