@@ -16,7 +16,7 @@ type Prediction struct {
 	// with probability Level: the quantiles at (1 − Level)/2 and (1 + Level)/2 of the whole mixture,
 	// each component with its weight at its prior mean. Other than Mean it has the part of what
 	// starts at this very observation. A quantile is the smallest value whose distribution function is
-	// at least that probability; it is exact to about 1e-9 of the scale of the prediction.
+	// at least that probability; it is exact to about 1e-7 of the scale of the prediction.
 	// Lower is nil if no bounds are asked for.
 	Lower, Upper []float64
 	Level        float64
@@ -166,7 +166,7 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 // between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
 // these are too close to tell, or not found.
 func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
-	x, doubt, ok := l.newton(p, z, .05/l.perUnit, width/2)
+	x, doubt, ok := l.newton(p, z, .05/l.perUnit, width/4)
 	k := x*l.perUnit - .5
 	if !ok || math.Abs(k-math.Round(k)) < 1e-6+2*doubt*l.perUnit {
 		return 0, false
@@ -261,7 +261,7 @@ func (m mixed) curves() (narrowest float64) {
 
 // newton is the quantile of p in a mixture of curves, by Householder's method of the third order, from the quantile
 // of the heaviest component on; z is that of a normal. It ends if its next term, doubt, is below the tolerance, in a step of less than
-// reach: what it leaves out is less by about the ratio of step and width. It reports false if that does not come soon.
+// reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. It reports false if that does not come soon.
 func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found bool) {
 	heaviest := &m[0]
 	for i := range m {
@@ -297,7 +297,7 @@ func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found b
 		switch {
 		case !(next > lo && next < hi):
 			return x, doubt, false
-		case doubt < tolerance && math.Abs(step) < reach:
+		case doubt < tolerance && math.Abs(step) < math.Min(reach, heaviest.curve.Free(x)/4):
 			return next, doubt, true
 		}
 		x = next

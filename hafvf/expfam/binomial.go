@@ -87,9 +87,10 @@ func (m binomial) Predictive(dst []Distribution, d []float64, s float64, x []flo
 	if len(x) == 2 && x[1] > 0 {
 		each, trials = 1/(x[1]*m.weight(x[1])), x[1]
 	}
-	// The variance of Predict is pq/(total+1).
+	// The variance of Predict is pq/(total+1), but for the least total.
+	p, q := a/(a+b), b/(a+b)
 	total := max(1e-9, (1-each)*(a+b)/(each*(a+b)+1))
-	dst[0] = Distribution{betaShare, total * (a / (a + b)), total * (b / (a + b)), trials}
+	dst[0] = Distribution{betaShare, total * p, total * q, trials, p * q * (each*(a+b) + 1) / (a + b + 1)}
 }
 
 // LocationScale returns the share of all trials, with half a success added, and the moment

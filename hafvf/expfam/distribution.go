@@ -6,10 +6,10 @@ import (
 	"hafvf/internal/special"
 )
 
-// A Distribution is one of real numbers, with the parameters a, b and c of its law.
+// A Distribution is one of real numbers, with the parameters a, b and c of its law, and of a share its variance.
 type Distribution struct {
 	law
-	a, b, c float64
+	a, b, c, variance float64
 }
 
 type law int
@@ -24,7 +24,7 @@ const (
 
 // Student is Student's t with the given location, squared scale and degrees of freedom.
 func Student(location, scale2, nu float64) Distribution {
-	return Distribution{studentsT, location, scale2, nu}
+	return Distribution{law: studentsT, a: location, b: scale2, c: nu}
 }
 
 // studentMoments returns mean and standard deviation of Student's t with the
@@ -47,8 +47,7 @@ func (d Distribution) Moments() (mean, sd float64) {
 	case negativeBinomial:
 		return d.a / d.b, math.Sqrt(d.a*(d.b+1)) / d.b
 	case betaShare:
-		n := d.a + d.b
-		return d.a / n, math.Sqrt(d.a / n * (d.b / n) / (n + 1))
+		return d.a / (d.a + d.b), math.Sqrt(d.variance)
 	}
 	return d.a, math.Sqrt(d.a * d.b)
 }
@@ -179,6 +178,14 @@ func (c *Curve) Width() float64 {
 		return c.scale / math.Max(c.shape, 1)
 	}
 	return c.scale
+}
+
+// Free is the distance from x to the nearest place where the density may be infinite.
+func (c *Curve) Free(x float64) float64 {
+	if c.law == betaShare {
+		return math.Min(x, 1-x)
+	}
+	return math.Inf(1)
 }
 
 // At returns P(X ≤ x), the density at x and its first two derivatives.

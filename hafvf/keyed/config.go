@@ -31,8 +31,8 @@ type Config struct {
 	Interval float64
 	// Brief leaves out Estimate.Posterior.
 	Brief  bool
-	Alarms   *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
-	Alerts   AlertConfig  // with detection
+	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
+	Alerts AlertConfig  // with detection
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
