@@ -82,12 +82,21 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
-	if r.Migrate {
-		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
+	_, topics := graph.source.(topicSource)
+	if r.Migrate && !topics {
+		if _, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
 			return s, err
 		}
 	}
-	if err := state.open(ctx, graph); err != nil {
+	err = state.open(ctx, graph)
+	if errors.Is(err, errAnew) {
+		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
+			return s, err
+		}
+		state.asked = true
+		err = state.open(ctx, graph)
+	}
+	if err != nil {
 		return s, err
 	}
 	if err := r.through(ctx, graph, state, stop); err != nil {
@@ -121,6 +130,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	return s, state.commit()
 }
+
+// errAnew says that states of a topic begin anew, at least in part, unless they are learned from the past.
+var errAnew = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
@@ -219,6 +231,7 @@ type run struct {
 	migrate   bool          // see Run
 	past      *past         // that this run learns from; nil for none
 	learned   *learnedTopic // that it begins with; nil for none
+	asked     bool          // what the past gives; else errAnew of states of topics that begin anew
 	observed  *Observer     // nil for none
 	folds     observe.Folds // of the source
 	turns     turnLog
@@ -355,6 +368,14 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if f, ok := g.transform.(filtering); ok {
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		states := f.store(r.migrate, r.log)
+		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
+			states.Leave, states.Look = true, func(a stored.Adopted) error {
+				if a.Anew > 0 {
+					return errAnew
+				}
+				return nil
+			}
+		}
 		if r.learned != nil {
 			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.to
 			r.learned = nil // which the ledger has

@@ -29,7 +29,10 @@ type Config struct {
 	// Leave has states left out, with Migrate, of which nothing means the same. Otherwise they are an
 	// error.
 	Leave bool
-	Log   *slog.Logger // default: none
+	// Look, if set, is told of the states of a topic what becomes of them. Its error is that of OpenTopic, which
+	// has taken nothing over then.
+	Look func(stored.Adopted) error
+	Log  *slog.Logger // default: none
 }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }

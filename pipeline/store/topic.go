@@ -88,9 +88,14 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Look != nil {
+		if err := cfg.Look(a); err != nil {
+			return nil, err
+		}
+	}
 	t.Adopted = a
 	a.Reset(topic, cfg.log())
-	if cfg.Migrate && !cfg.Leave {
+	if cfg.Migrate && to.Learned == nil && !to.Past {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
 	for log, offset := range a.Included {
