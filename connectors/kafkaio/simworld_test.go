@@ -847,14 +847,15 @@ func (w *world) do(s step) {
 	}
 	switch s.Op {
 	case age:
-		if w.mu.Lock(); !slices.ContainsFunc(w.produced, func(keys []int) bool { return len(keys) > 0 }) {
+		if w.isEmpty() {
 			w.age = simAge
 		}
-		w.mu.Unlock()
 	case feed:
+		// Half an hour ahead of the clock would be the present of the topic. If its first times cannot be, nobody
+		// knows that it is of the past.
 		wrong := misdate(s.C)
-		if w.age > 0 && wrong != farAhead {
-			wrong = noClock // half an hour ahead of the clock would be the present of the topic
+		if w.age > 0 && (wrong != farAhead || w.isEmpty()) {
+			wrong = noClock
 		}
 		w.produce(s.A, s.B, wrong, false)
 	case pulse:
@@ -945,6 +946,12 @@ func (w *world) must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("the simulation itself: %v", err))
 	}
+}
+
+func (w *world) isEmpty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(w.produced, func(keys []int) bool { return len(keys) > 0 })
 }
 
 // produce appends n records to the topic, which must be on time if they are prompt. Each key
