@@ -129,10 +129,10 @@ type Profile struct {
 	views   int
 
 	u, v, zeta []float64
-	precision  []float64 // π
-	shared     []float64 // A of the shared regressors
-	factor     []float64 // L, lower triangle packed by rows
-	inverse    []float64 // of the diagonal of L
+	precision  []float64   // π
+	shared     []float64   // A of the shared regressors
+	factor     [][]float64 // L, by rows up to the diagonal
+	inverse    []float64   // of the diagonal of L
 	steps      []ViewStep
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
@@ -188,7 +188,10 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.precision[0], p.u[0] = constantPrecision, 1
 	p.moments = newMoments(c.Seasons)
 	p.shared = make([]float64, linear.TriangleLen(p.common))
-	p.factor, p.inverse = make([]float64, linear.TriangleLen(p.size)), make([]float64, p.size)
+	for j := range p.size {
+		p.factor = append(p.factor, make([]float64, j+1))
+	}
+	p.inverse = make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
 	p.mean, p.sd, p.season = make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim)
@@ -331,7 +334,6 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	p.moments.expand(p.shared, sums)
 	p.hold(sums)
 	p.factorize(p.shared, 0, p.common)
-	p.substitute(p.v, p.u, 0, p.common)
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
@@ -408,10 +410,10 @@ func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
 	}
 	p.moments.expand(p.shared, p.sums(s))
 	p.factorize(p.shared, 0, p.common)
-	p.substitute(p.v, u, 0, p.common)
+	p.substitute(p.v, u, p.common)
 	u[0] = 1
 	for i := range p.season {
-		p.substitute(p.zeta, p.coordinate(s, i).h, 0, p.common)
+		p.substitute(p.zeta, p.coordinate(s, i).h, p.common)
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 	}
 	return p.season
@@ -425,8 +427,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 	*c.s *= profileForgetting
 	linear.Scale(c.matrix, profileForgetting)
 	p.factorize(c.matrix, p.common, p.size)
-	p.substitute(p.v, p.u, p.common, p.size)
-	p.substitute(p.zeta, c.h, 0, p.size)
+	p.substitutePair(p.v, p.u, p.zeta, c.h, p.size)
 
 	a := profileShape + n/2
 	mean, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block
@@ -531,34 +532,29 @@ func (p *Profile) hold(sums []float64) {
 // at a time: their sums do not wait for each other.
 func (p *Profile) factorize(rows []float64, from, to int) {
 	for j := from; j < to; j += 2 {
-		l, row := p.row(j), rows[:j+1]
+		l, row := p.factor[j], rows[:j+1]
 		rows = rows[j+1:]
 		if j+1 == to {
-			p.substitute(l, row, 0, j)
-			p.pivot(j, row[j])
+			p.substitute(l, row, j)
+			p.pivot(j, row[j], linear.Dot(l[:j], l))
 			return
 		}
-		m, next := p.row(j+1), rows[:j+2]
+		m, next := p.factor[j+1], rows[:j+2]
 		rows = rows[j+2:]
-		p.substitutePair(l, row, m, next, 0, j)
-		p.pivot(j, row[j])
-		p.substitute(m, next, j, j+1)
-		p.pivot(j+1, next[j+1])
+		ll, lm, mm := p.substitutePair(l, row, m, next, j)
+		p.pivot(j, row[j], ll)
+		m[j] = (next[j] - lm) * p.inverse[j]
+		p.pivot(j+1, next[j+1], mm+m[j]*m[j])
 	}
 }
 
-// row is row j of L.
-func (p *Profile) row(j int) []float64 {
-	return p.factor[linear.TriangleLen(j):linear.TriangleLen(j+1)]
-}
-
-// pivot completes row j of L, where a is the diagonal entry of A. Since A is positive
-// semidefinite, the pivot is at least π. A smaller one is rounding: the regressor
-// is a combination of those before it, as far as floats tell, and is left out. Its
+// pivot completes row j of L, where a is the diagonal entry of A, and squares is the sum of the squares of
+// the entries before the diagonal. Since A is positive semidefinite, the pivot is at least π. A smaller one is
+// rounding: the regressor is a combination of those before it, as far as floats tell, and is left out. Its
 // row and column of L are zero, and so are its entries of ζ and v.
-func (p *Profile) pivot(j int, a float64) {
-	l := p.row(j)
-	pivot := a + p.precision[j] - linear.Dot(l[:j], l)
+func (p *Profile) pivot(j int, a, squares float64) {
+	l := p.factor[j]
+	pivot := a + p.precision[j] - squares
 	if !(pivot >= p.precision[j]/2) {
 		clear(l)
 		p.inverse[j] = 0
@@ -568,26 +564,42 @@ func (p *Profile) pivot(j int, a float64) {
 	p.inverse[j] = 1 / l[j]
 }
 
-// substitute writes entries from, …, to−1 of L⁻¹a to x, which holds those before.
-func (p *Profile) substitute(x, a []float64, from, to int) {
-	for i := from; i < to; i++ {
-		x[i] = (a[i] - linear.Dot(x[:i], p.row(i))) * p.inverse[i]
+// substitute writes n entries of L⁻¹a to x.
+func (p *Profile) substitute(x, a []float64, n int) {
+	for i := range n {
+		x[i] = (a[i] - linear.Dot(x[:i], p.factor[i])) * p.inverse[i]
 	}
 }
 
-// substitutePair is substitute of a to x and of b to y.
-func (p *Profile) substitutePair(x, a, y, b []float64, from, to int) {
-	for i := from; i < to; i++ {
-		l := p.row(i)[:i]
-		u, v := x[:len(l)], y[:len(l)]
-		sumX, sumY := 0.0, 0.0
-		for k, f := range l {
-			sumX += f * u[k]
-			sumY += f * v[k]
-		}
-		x[i] = (a[i] - sumX) * p.inverse[i]
-		y[i] = (b[i] - sumY) * p.inverse[i]
+// substitutePair is substitute of a to x and of b to y, two entries at a time: four sums do not wait for each
+// other, and share what they read. It returns xᵀx, xᵀy and yᵀy.
+func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float64) {
+	put := func(i int, s, t float64) (float64, float64) {
+		s, t = (a[i]-s)*p.inverse[i], (b[i]-t)*p.inverse[i]
+		x[i], y[i] = s, t
+		xx, xy, yy = xx+s*s, xy+s*t, yy+t*t
+		return s, t
 	}
+	i := 0
+	for ; i+1 < n; i += 2 {
+		l, m := p.factor[i][:i], p.factor[i+1][:i+1]
+		u, v, next := x[:len(l)], y[:len(l)], m[:len(l)]
+		sumX, sumY, nextX, nextY := 0.0, 0.0, 0.0, 0.0
+		for k, f := range l {
+			g, s, t := next[k], u[k], v[k]
+			sumX += f * s
+			sumY += f * t
+			nextX += g * s
+			nextY += g * t
+		}
+		s, t := put(i, sumX, sumY)
+		put(i+1, nextX+m[i]*s, nextY+m[i]*t)
+	}
+	if i < n {
+		l := p.factor[i][:i]
+		put(i, linear.Dot(l, x), linear.Dot(l, y))
+	}
+	return xx, xy, yy
 }
 
 // add adds those of uuᵀ to rows from, …, to−1 of the matrix.

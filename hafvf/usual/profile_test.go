@@ -304,7 +304,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 		for _, b := range blocks {
 			for range b.length {
 				p.Update(s, anyPace, time.Time{}, []float64{b.level + b.noise*rng.NormFloat64()})
-				for _, x := range [][]float64{p.factor, p.zeta, p.v} {
+				for _, x := range append(slices.Clone(p.factor), p.zeta, p.v) {
 					for _, v := range x {
 						if !(math.Abs(v) < 1e3*maxStandardized) {
 							t.Fatalf("seed %d, in %+v: entry %g", seed, b, v)
