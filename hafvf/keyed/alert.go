@@ -137,7 +137,7 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start)
 
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
-func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) (decision usual.Decision) {
+func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
 	found, decider := e.Detection, t.chain.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
@@ -160,7 +160,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		return decision
 	}
 	t.decisions.last = e.Time
-	a := newAlert(string(kind), e, d, before, sizeOf(kind))
+	a := t.newAlert(string(kind), e, d, before, sizeOf(kind))
 	if kind == usual.ChangeAlarm {
 		a.Start, a.Delay = found.Start, found.Delay
 	} else {
@@ -171,8 +171,8 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	return decision
 }
 
-func newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before regime, s shift) *Alert {
-	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: before.estimate, After: e.Regime}
+func (t *Track) newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before *regime, s shift) *Alert {
+	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: t.chain.regimeBefore(before), After: e.Regime}
 }
 
 // alerts holds what later alerts of beliefs of a key depend on.
@@ -183,7 +183,7 @@ type alerts struct {
 
 // believe returns the alert that the belief of an estimate raises, nil where it
 // raises none. y are the values of the observation.
-func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before regime) *Alert {
+func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
 	kind := e.Detection.Kind
 	if !slices.Contains(cfg.Beliefs, kind) {
 		return nil
@@ -192,10 +192,10 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return newAlert(string(kind), e, d, before, Moments{before.predicted, t.rounded(before.predictive)}.shift(y, t.chain.scale))
+		return t.newAlert(string(kind), e, d, before, Moments{before.predicted, t.rounded(before.predictive)}.shift(y, t.chain.scale))
 	}
 	s := t.moved(before, e.Regime.Mean)
-	a := newAlert(string(hafvf.Change), e, d, before, s)
+	a := t.newAlert(string(hafvf.Change), e, d, before, s)
 	a.Start, a.Delay = e.Detection.Start, e.Detection.Delay
 	if kind == hafvf.Revision && t.alerts.id != "" {
 		a.Kind, a.Corrects = string(kind), t.alerts.id
@@ -235,8 +235,8 @@ type shift struct {
 
 // moved is the shift of the mean of the running regime to another one, in standard deviations
 // of what the regime predicted.
-func (t *Track) moved(r regime, to []float64) shift {
-	return Moments{r.estimate.Mean, t.rounded(r.predictive)}.shift(to, t.chain.scale)
+func (t *Track) moved(r *regime, to []float64) shift {
+	return Moments{t.chain.regimeBefore(r).Mean, t.rounded(r.predictive)}.shift(to, t.chain.scale)
 }
 
 // rounded are standard deviations that are at least what the rounding of the values explains.

@@ -117,12 +117,25 @@ func (c *chain) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row
 	if c.bank.Detects() {
 		n := c.bank.Model().Outputs()
 		slice := slicer(m.take(4 * n))
-		before = regime{Moments{slice(n), slice(n)}, slice(n), slice(n)}
+		before = regime{predicted: slice(n), predictive: slice(n)}
 		to.RegimeMean, to.RegimeSD = before.predicted, before.predictive
-		c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
+		if !t.settled || c.season != nil { // what it depends on may change until somebody asks
+			before.estimate = Moments{slice(n), slice(n)}
+			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
+		}
 	}
 	c.bank.PredictAll(&to, t.state, elapsed, row)
 	return before
+}
+
+// regimeBefore is the estimate of a regime that predict has returned. Alarms alone ask for it: it is made of what
+// the guard has kept.
+func (c *chain) regimeBefore(r *regime) Moments {
+	if n := len(r.predicted); n > 0 && r.estimate.Mean == nil {
+		r.estimate = Moments{make([]float64, n), make([]float64, n)}
+		c.bank.Regime(r.estimate.Mean, r.estimate.SD, c.guard.states[0], c.row)
+	}
+	return r.estimate
 }
 
 // learn has the bank learn observation n of the track, which has entered, without its season,

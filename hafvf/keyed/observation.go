@@ -294,7 +294,7 @@ func CheckTimed(order Order) error {
 }
 
 // A regime holds the running regime before an observation: mean and sd of its mean,
-// and those of one observation.
+// and those of one observation. See chain.regimeBefore.
 type regime struct {
 	estimate              Moments
 	predicted, predictive []float64
