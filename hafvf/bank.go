@@ -526,15 +526,29 @@ func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []f
 
 func (b *Bank) predict(mean, sd []float64, parts []part) {
 	b.mixture.reset(mean, sd)
-	for _, p := range parts {
+	for i := range parts {
+		b.moments(&parts[i])
+		b.mixture.add(parts[i].weight)
+	}
+}
+
+// moments writes those of a component to the mixture's next.
+func (b *Bank) moments(p *part) {
+	if p.line == nil {
 		p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
-		b.mixture.add(p.weight)
+		return
+	}
+	b.laws = b.laws[:0]
+	b.addLaws(p)
+	for k := range b.laws {
+		b.mixture.mean[k], b.mixture.sd[k] = b.laws[k].Moments()
 	}
 }
 
 // A part is one component of a mixture that predicts: a sample under a model.
 type part struct {
 	model      Model
+	line       expfam.PredictiveLine // of the model; nil if it is none
 	sample     []float64
 	w          float64 // of memory
 	weight     float64 // of the component
@@ -556,7 +570,7 @@ func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []part {
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
 			stay += (1 - rho) * e[outlier]
-			b.parts = append(b.parts, part{model, b.detector.sample(e, 0), w, rho*e[outlier] + e[change], x})
+			b.parts = append(b.parts, part{model, nil, b.detector.sample(e, 0), w, rho*e[outlier] + e[change], x})
 		}
 	}
 	b.parts = b.regime(b.parts, s, stay, elapsed, x)
@@ -568,7 +582,7 @@ func (b *Bank) regime(parts []part, s State, stay, elapsed float64, x []float64)
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		parts = append(parts, part{f.model, f.Sample(m), f.PriorWeightAfter(m, elapsed), stay * b.gains[i], b.regressors(i, s, x)})
+		parts = append(parts, part{f.model, f.law, f.Sample(m), f.PriorWeightAfter(m, elapsed), stay * b.gains[i], b.regressors(i, s, x)})
 	}
 	return parts
 }

@@ -20,6 +20,7 @@ type Filter struct {
 	naive   []Beta
 	top     float64
 	line    expfam.Line
+	law     expfam.PredictiveLine // line, where it is one
 	levels  []beta.Level
 	sys     beta.System
 
@@ -91,6 +92,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 		stats:  make([]float64, model.Len()),
 		row:    make([]float64, model.Dim()),
 	}
+	f.law, _ = f.line.(expfam.PredictiveLine)
 	f.seq, _ = model.(expfam.Sequential)
 	f.counted, _ = model.(expfam.Counted)
 	f.unknown = slices.Repeat([]float64{math.NaN()}, f.Dim())
@@ -111,6 +113,7 @@ func (f *Filter) Use(m Model) {
 		panic(badModel)
 	}
 	f.model, f.line = m, m.NewLine()
+	f.law, _ = f.line.(expfam.PredictiveLine)
 	f.seq, _ = m.(expfam.Sequential)
 }
 

@@ -50,7 +50,7 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 				b.mixture.mean[k], b.mixture.sd[k] = d.Moments()
 			}
 		} else {
-			p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
+			b.moments(p)
 		}
 		b.mixture.add(p.weight)
 		if b.running.toMean != nil && i >= excursions {
@@ -77,6 +77,10 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 func (b *Bank) addLaws(p *part) {
 	at := len(b.laws)
 	b.laws = slices.Grow(b.laws, b.Model().Outputs())[:at+b.Model().Outputs()]
+	if p.line != nil {
+		p.line.Predictive(b.laws[at:], p.sample, p.w, p.regressors)
+		return
+	}
 	p.model.(expfam.Predictor).Predictive(b.laws[at:], p.sample, p.w, p.regressors)
 }
 
@@ -104,8 +108,8 @@ func (b *Bank) starting(parts []part, s State, x []float64) []part {
 	}
 	class := b.detector.class(l)
 	return append(parts,
-		part{b.Model(), class, 0, l[atStay] * (changes + (1-v)*outliers), x},
-		part{b.Model(), class, 1, l[atStay] * v * outliers, x})
+		part{b.Model(), nil, class, 0, l[atStay] * (changes + (1-v)*outliers), x},
+		part{b.Model(), nil, class, 1, l[atStay] * v * outliers, x})
 }
 
 // A component of a mixture is a distribution with a weight.

@@ -2,6 +2,7 @@ package expfam
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/internal/linear"
 	"hafvf/internal/special"
@@ -63,7 +64,7 @@ func (m Lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
 func (m Lagged) Memory(d []float64) float64   { return d[0] }
 func (m Lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
 func (m Lagged) LogBase(x []float64) float64  { return m.prior.LogBase(x) }
-func (m Lagged) NewLine() Line                { return &laggedLine{m: m} }
+func (m Lagged) NewLine() Line                { return &laggedLine{m: m, s: math.NaN()} }
 func (m Lagged) Params() []Param              { return m.regression().Params() }
 func (m Lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
 func (m Lagged) Outputs() int                 { return 1 }
@@ -126,8 +127,12 @@ func (m Lagged) add(r linear.Triangle, d []float64) {
 // mean at the last values of row, or with noise = 1 of an observation there.
 func (m Lagged) student(d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var factor laggedFactor
+	return m.studentOf(m.factor(&factor, d, s), d, s, row, noise)
+}
+
+// studentOf is student, from the factor of I + s·RᵀR.
+func (m Lagged) studentOf(r linear.Triangle, d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var stack laggedRow
-	r := m.factor(&factor, d, s)
 	z := stack[:m.order+1]
 	copy(z, row[:m.order])
 	z[m.order] = 1 / m.rootK
@@ -148,6 +153,26 @@ type laggedLine struct {
 	d, t []float64
 	jets *gramLine // for the derivatives, nil until they are asked for
 	set  bool      // jets is that of d and t
+
+	known laggedFactor // that of I + s·RᵀR, R of the sample of
+	of    [1 + len(laggedFactor{})]float64
+	s     float64 // NaN if none is known
+}
+
+// factor is Lagged.factor, of the last call if d and s are the same.
+func (l *laggedLine) factor(d []float64, s float64) linear.Triangle {
+	n := l.m.order + 2
+	if s == l.s && slices.Equal(d, l.of[:len(d)]) {
+		return linear.Triangle{N: n, V: l.known[:linear.TriangleLen(n)]}
+	}
+	l.s = s
+	copy(l.of[:], d)
+	return l.m.factor(&l.known, d, s)
+}
+
+// Predictive implements PredictiveLine.
+func (l *laggedLine) Predictive(dst []Distribution, d []float64, s float64, row []float64) {
+	dst[0] = Student(l.m.studentOf(l.factor(d, s), d, s, row, 1))
 }
 
 func (l *laggedLine) Set(d, t []float64) { l.d, l.t, l.set = d, t, false }
@@ -158,9 +183,8 @@ func (l *laggedLine) Set(d, t []float64) { l.d, l.t, l.set = d, t, false }
 //	½ log|Λ| = ln f_yy + const,  ½ log|G_uu| = Σ ln f_uu
 func (l *laggedLine) Gain(s float64) float64 {
 	m, n := &l.m, l.m.order+2
-	var before, after laggedFactor
-	f := m.factor(&before, l.d, s)
-	after = before
+	f := l.factor(l.d, s)
+	after := l.known
 	g := linear.Triangle{N: n, V: after[:linear.TriangleLen(n)]}
 	m.add(g, l.t)
 	leverage := 1.0
