@@ -689,13 +689,15 @@ func (b *Bank) ExcursionStarts(dst []int64, s State) []int64 {
 // have none yet.
 func (b *Bank) Finite(s State) bool {
 	b.checkState(s)
-	ok := linear.Finite(s[:b.at[0]])
-	for i, f := range b.members {
-		m := b.Member(s, i)
-		ok = ok && linear.Finite(m[:f.stepLen()]) &&
-			!slices.ContainsFunc(f.window(m), func(v float64) bool { return math.IsInf(v, 0) })
+	end := b.lagsAt
+	if b.detector != nil { // without the excursions that are not used
+		l := b.detection(s)
+		end = b.detectorAt + b.detector.first + l.alive()*b.detector.stride
 	}
-	return ok
+	first := b.members[0]
+	m := b.Member(s, 0)
+	return linear.Finite(s[:end]) && linear.Finite(b.lags(s)) && linear.Finite(m[:first.stepLen()]) &&
+		!slices.ContainsFunc(first.window(m), func(v float64) bool { return math.IsInf(v, 0) })
 }
 
 // DecodeState reads a state of a bank with the same settings that Append wrote. Whether the

@@ -24,13 +24,17 @@ func Zeros(v []float64) bool {
 
 // Finite reports whether all entries are finite.
 func Finite(v []float64) bool {
-	const exponent = 0x7ff << 52 // all its bits are set in infinities and NaNs alone
-	for _, f := range v {
-		if math.Float64bits(f)&exponent == exponent {
-			return false
-		}
+	var a, b, c, d float64 // which do not wait for each other: 0 unless something is not finite, NaN then
+	for ; len(v) >= 4; v = v[4:] {
+		a += 0 * v[0]
+		b += 0 * v[1]
+		c += 0 * v[2]
+		d += 0 * v[3]
 	}
-	return true
+	for _, f := range v {
+		a += 0 * f
+	}
+	return a+b+c+d == 0
 }
 
 // Scale multiplies v by a.
