@@ -243,7 +243,7 @@ func (b *Bank) Use(m Model) {
 // if nobody reads it.
 func (b *Bank) WithoutELBO() {
 	for _, f := range b.members {
-		f.unbound = true
+		f.unbound = len(f.levels) == 0
 	}
 }
 

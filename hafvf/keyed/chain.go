@@ -54,6 +54,9 @@ func newChain(cfg hafvf.Config, all Config) (*chain, error) {
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()
 	}
+	if c.brief {
+		bank.WithoutELBO()
+	}
 	c.scale = newScaling(cfg, bank)
 	if cfg.Season != nil {
 		c.season = newSeason(cfg, bank)
