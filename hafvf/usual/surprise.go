@@ -1,6 +1,10 @@
 package usual
 
-import "math"
+import (
+	"math"
+
+	"hafvf/internal/special"
+)
 
 const logTwoPi = 1.8378770664093454836
 
@@ -9,14 +13,14 @@ const logTwoPi = 1.8378770664093454836
 // Mathematical Statistics 30, 1121). For ν ≥ 10 and z < 4 it is off by less than
 // .02, and for ν = 2 by about 5 percent.
 func normalEquivalent(e, nu float64) float64 {
-	return (8*nu + 1) / (8*nu + 3) * math.Sqrt(nu*math.Log1p(e*e/nu))
+	return (8*nu + 1) / (8*nu + 3) * math.Sqrt(nu*special.Log1p(e*e/nu))
 }
 
 // minusLog10Tail is −log₁₀ P(Z > z), Z standard normal. Where the tail nears the
 // smallest float, it is the tail's asymptotic expansion.
 func minusLog10Tail(z float64) float64 {
 	if z < 25 {
-		return 0 - math.Log10(math.Erfc(z/math.Sqrt2)/2) // 0, not −0, where the tail is 1
+		return 0 - special.Log(math.Erfc(z/math.Sqrt2)/2)/math.Ln10 // 0, not −0, where the tail is 1
 	}
 	return (z*z/2 + math.Log(z) + logTwoPi/2 + math.Log1p(1/(z*z))) / math.Ln10
 }
