@@ -65,9 +65,9 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 		b.addLaws(&parts[i])
 	}
 	for k, mean := range to.Mean {
-		b.mixed = b.mixed[:0]
-		for i := range parts {
-			b.mixed = append(b.mixed, component{Distribution: b.laws[i*n+k], weight: parts[i].weight})
+		b.mixed = slices.Grow(b.mixed[:0], len(parts))[:len(parts)]
+		for i := range parts { // which keep the curves of other outputs
+			b.mixed[i].Distribution, b.mixed[i].weight = b.laws[i*n+k], parts[i].weight
 		}
 		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
 	}
@@ -117,6 +117,22 @@ type component struct {
 	expfam.Distribution
 	weight float64
 	curve  expfam.Curve // if the mixture is smooth
+
+	seen                      float64 // where the curve was evaluated last
+	cdf, density, slope, bend float64 // there
+}
+
+// at is that of the curve at x, or if that is near enough to the last place, the Taylor series about that.
+func (c *component) at(x float64, first bool) (cdf, density, slope, bend float64) {
+	if d := x - c.seen; !first {
+		t := d / math.Min(c.curve.Width(), c.curve.Free(c.seen))
+		if t *= t; c.weight*t*t < 1e-8 {
+			return c.cdf + d*(c.density+d*(c.slope/2+d*(c.bend/6))), c.density + d*(c.slope+d*(c.bend/2)), c.slope + d*c.bend, c.bend
+		}
+	}
+	c.seen = x
+	c.cdf, c.density, c.slope, c.bend = c.curve.At(x)
+	return c.cdf, c.density, c.slope, c.bend
 }
 
 // mixed is a mixture, of weights that sum to one.
@@ -251,11 +267,11 @@ func (l *lattice) step(p, from, to, below, above float64) float64 {
 func (m mixed) curves() (narrowest float64) {
 	narrowest = math.Inf(1)
 	for i := range m {
-		c, ok := &m[i], true
+		c := &m[i]
 		if c.weight <= 0 {
 			continue
 		}
-		if c.curve, ok = c.Curve(); !ok {
+		if !c.Curve(&c.curve) {
 			return 0
 		}
 		narrowest = math.Min(narrowest, c.curve.Width())
@@ -265,7 +281,9 @@ func (m mixed) curves() (narrowest float64) {
 
 // newton is the quantile of p in a mixture of curves, by Householder's method of the third order, from the quantile
 // of the heaviest component on; z is that of a normal. It ends if its next term, doubt, is below the tolerance, in a step of less than
-// reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. It reports false if that does not come soon.
+// reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. A step
+// out of the bracket is one of Newton's instead, or else leads to the middle. It reports false if the end does not come soon, and of a share at
+// the first such step.
 func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found bool) {
 	heaviest := &m[0]
 	for i := range m {
@@ -275,12 +293,13 @@ func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found b
 	}
 	x = heaviest.curve.Near(p, z)
 	lo, hi := math.Inf(-1), math.Inf(1)
-	for range 10 {
+	for n := range 10 {
+		first := n == 0
 		f, f1, f2, f3 := -p, 0., 0., 0.
 		for i := range m {
 			c := &m[i]
 			if c.weight > 0 {
-				g, g1, g2, g3 := c.curve.At(x)
+				g, g1, g2, g3 := c.at(x, first)
 				f += c.weight * g
 				f1 += c.weight * g1
 				f2 += c.weight * g2
@@ -298,11 +317,16 @@ func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found b
 		step := u * (1 - h/2) / (1 - h + k/6)
 		next := x - step
 		doubt = math.Abs(step - halley)
-		switch {
-		case !(next > lo && next < hi):
-			return x, doubt, false
-		case doubt < tolerance && math.Abs(step) < math.Min(reach, heaviest.curve.Free(x)/4):
-			return next, doubt, true
+		if free := heaviest.curve.Free(x); next > lo && next < hi {
+			if doubt < tolerance && math.Abs(step) < math.Min(reach, free/4) {
+				return next, doubt, true
+			}
+		} else if next = x - u; !math.IsInf(free, 1) { // to look for steps takes less time
+			break
+		} else if !(next > lo && next < hi) {
+			if next = lo + (hi-lo)/2; notFinite(next) {
+				break
+			}
 		}
 		x = next
 	}

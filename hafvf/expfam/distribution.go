@@ -158,18 +158,26 @@ type Curve struct {
 	beta            special.Beta
 }
 
-// Curve reports false if the distribution has no smooth density.
-func (d Distribution) Curve() (c Curve, ok bool) {
+// Curve makes c the curve of the distribution. It reports false if that has no smooth density. A c that is Student's t with
+// as many degrees of freedom takes less time.
+func (d Distribution) Curve(c *Curve) bool {
+	c.law = d.law
 	switch d.law {
 	case studentsT:
-		return Curve{law: d.law, location: d.a, scale: math.Sqrt(d.b), t: special.NewStudent(d.c)}, true
+		c.location, c.scale = d.a, math.Sqrt(d.b)
+		if c.t.Nu != d.c {
+			c.t = special.NewStudent(d.c)
+		}
 	case lomax:
-		return Curve{law: d.law, scale: d.b, shape: d.a}, true
+		c.scale, c.shape = d.b, d.a
 	case betaShare:
-		mean, sd := d.Moments()
-		return Curve{law: d.law, location: mean, scale: sd, beta: special.NewBeta(d.a, d.b)}, true
+		c.location, c.scale = d.Moments()
+		c.beta = special.NewBeta(d.a, d.b)
+		c.beta.Rough = true // its steps are far from where it doubts
+	default:
+		return false
 	}
-	return c, false
+	return true
 }
 
 // Width is about the distance in which the density changes.

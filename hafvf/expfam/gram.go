@@ -210,8 +210,12 @@ func (g gram) predictive(dst []Distribution, d []float64, s float64, u []float64
 
 // each calls do with the Student distribution of each target, as moments.
 func (g gram) each(d []float64, s float64, u []float64, noise float64, do func(k int, loc, scale2, dof float64)) {
-	var stack [1024]float64 // room for 30 rows; more allocate
-	buffer := append(stack[:0], make([]float64, g.scratch()+len(u))...)
+	var small [64]float64
+	buffer := small[:]
+	if n := g.scratch() + len(u); n > len(small) {
+		var large [1024]float64 // room for 30 rows; more allocate
+		buffer = append(large[:0], make([]float64, n)...)
+	}
 	at := g.posterior(d, s, buffer[len(u):])
 	z := buffer[:len(u)]
 	at.whiten(z, u)

@@ -21,12 +21,16 @@ func BetaCDF(a, b, x, y float64) float64 {
 	return cdf
 }
 
-// A Beta is Beta(a, b), with what does not depend on the place.
-type Beta struct{ A, B, norm float64 }
+// A Beta is Beta(a, b), with what does not depend on the place. Rough ends sums where they are within 1e-10: that is half of
+// the time.
+type Beta struct {
+	A, B, norm float64
+	Rough      bool
+}
 
 // NewBeta makes a Beta of any a and b, see BetaCDF.
 func NewBeta(a, b float64) Beta {
-	return Beta{a, b, math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))}
+	return Beta{A: a, B: b, norm: math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))}
 }
 
 // At is BetaCDF, and xᵃyᵇ/B(a, b), which is xy times the density.
@@ -43,23 +47,27 @@ func (s *Beta) At(x, y float64) (cdf, powers float64) {
 	// From far alone logLess would not know an x that is much below its mean.
 	far := y*a - x*b
 	powers = s.norm * Exp(a*logLess(-far/a, x/a*(a+b))+b*logLess(far/b, y/b*(a+b)))
-	if far < 0 {
-		return 1 - lowerBeta(b, a, y, x, -far, powers), powers
+	cut := 0x1p-54
+	if s.Rough {
+		cut = 1e-11
 	}
-	return lowerBeta(a, b, x, y, far, powers), powers
+	if far < 0 {
+		return 1 - lowerBeta(b, a, y, x, -far, powers, cut), powers
+	}
+	return lowerBeta(a, b, x, y, far, powers, cut), powers
 }
 
-// lowerBeta is BetaCDF below the mean: far is ya − xb, and at least 0.
-func lowerBeta(a, b, x, y, far, powers float64) float64 {
+// lowerBeta is BetaCDF below the mean: far is ya − xb, and at least 0. Sums end at terms below cut.
+func lowerBeta(a, b, x, y, far, powers, cut float64) float64 {
 	switch {
 	case min(a, b) >= manyTrials:
 		return centralBeta(a, b, far)
 	case x <= .9 && b*x <= 1:
-		return seriesBeta(a, b, x, powers)
+		return seriesBeta(a, b, x, powers, cut)
 	case y <= .9 && a*y <= 1:
-		return 1 - seriesBeta(b, a, y, powers)
+		return 1 - seriesBeta(b, a, y, powers, cut)
 	}
-	return fractionBeta(a, b, x, y, far, powers)
+	return fractionBeta(a, b, x, y, far, powers, 16*cut)
 }
 
 // stirling is Stirling of 1/x, for all x > 0.
@@ -82,21 +90,21 @@ func logLess(u, r float64) float64 {
 }
 
 // seriesBeta is the power series in x, whose terms shrink at once where bx is at most 1.
-func seriesBeta(a, b, x, powers float64) float64 {
+func seriesBeta(a, b, x, powers, cut float64) float64 {
 	sum, term := 1/a, 1.
 	for n := 1.; n < 2000; n++ {
 		term *= (n - b) / n * x
 		sum += term / (a + n)
-		if math.Abs(term) < 0x1p-54 {
+		if math.Abs(term) < cut {
 			break
 		}
 	}
-	return min(1, powers*Exp(-b*math.Log1p(-x))*sum)
+	return min(1, powers*Exp(-b*Log1p(-x))*sum)
 }
 
 // fractionBeta is the continued fraction of DiDonato and Morris (ACM TOMS 18, 1992, eq. 9),
 // by the method of Lentz.
-func fractionBeta(a, b, x, y, far, powers float64) float64 {
+func fractionBeta(a, b, x, y, far, powers, cut float64) float64 {
 	const tiny = 1e-300
 	f := tiny
 	c, d := f, 0.
@@ -115,7 +123,7 @@ func fractionBeta(a, b, x, y, far, powers float64) float64 {
 		}
 		d = 1 / d
 		f *= c * d
-		if math.Abs(c*d-1) < 0x1p-50 {
+		if math.Abs(c*d-1) < cut {
 			break
 		}
 	}
