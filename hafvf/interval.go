@@ -6,6 +6,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
+	"hafvf/internal/special"
 )
 
 // A Prediction says what is asked of Bank.PredictAll: slices of length Model.Outputs.
@@ -122,11 +123,12 @@ type component struct {
 	cdf, density, slope, bend float64 // there
 }
 
-// at is that of the curve at x, or if that is near enough to the last place, the Taylor series about that.
-func (c *component) at(x float64, first bool) (cdf, density, slope, bend float64) {
+// at is that of the curve at x, or if that is near enough to the last place, the Taylor series about that. What the series leaves
+// out is about near/20.
+func (c *component) at(x float64, first bool, near float64) (cdf, density, slope, bend float64) {
 	if d := x - c.seen; !first {
 		t := d / math.Min(c.curve.Width(), c.curve.Free(c.seen))
-		if t *= t; c.weight*t*t < 1e-8 {
+		if t *= t; c.weight*t*t < near {
 			return c.cdf + d*(c.density+d*(c.slope/2+d*(c.bend/6))), c.density + d*(c.slope+d*(c.bend/2)), c.slope + d*c.bend, c.bend
 		}
 	}
@@ -161,18 +163,22 @@ func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
 func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok bool) {
 	width, perUnit, whole := m.curves(), 0., false
 	find := func(p, z float64) (x float64, ok bool) {
-		x, _, ok = m.newton(p, z, 1e-7*sd, width/20)
+		x, _, ok = m.newton(p, z, aim{tolerance: 1e-7 * sd, reach: width / 20})
 		return x, ok
 	}
 	if perUnit, whole = m[0].Lattice(); whole && perUnit >= 1 {
-		at := lattice{mixed: m, perUnit: perUnit}
+		at := lattice{mixed: m, perUnit: perUnit, curved: width > 0}
 		find = func(p, z float64) (x float64, ok bool) {
-			if width > 0 {
-				if x, ok := at.between(p, z, width); ok {
+			start := mean + z*sd
+			if at.curved {
+				if x, ok = at.between(p, z, width); ok {
 					return x, ok
 				}
+				if x > 0 && x < 1 {
+					start = x
+				}
 			}
-			return at.quantile(p, mean+z*sd, sd)
+			return at.quantile(p, start, sd)
 		}
 	} else if width == 0 || whole {
 		return 0, 0, false
@@ -184,12 +190,12 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 }
 
 // between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
-// these are too close to tell, or not found.
+// these are too close to tell, or not found: it is about there.
 func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
-	x, doubt, ok := l.newton(p, z, .05/l.perUnit, width/4)
+	x, doubt, ok := l.newton(p, z, aim{.05 / l.perUnit, width / 2, special.RoughBy, l.perUnit})
 	k := x*l.perUnit - .5
 	if !ok || math.Abs(k-math.Round(k)) < 1e-6+2*doubt*l.perUnit {
-		return 0, false
+		return x, false
 	}
 	return math.Max(0, math.Min(math.Ceil(k), l.perUnit)) / l.perUnit, true
 }
@@ -198,6 +204,7 @@ func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
 type lattice struct {
 	mixed
 	perUnit float64
+	curved  bool // all components that weigh have curves, of shares
 	known   int
 	seen    [8]struct{ k, cdf float64 }
 }
@@ -208,7 +215,16 @@ func (l *lattice) at(k float64) float64 {
 			return s.cdf
 		}
 	}
-	cdf := l.CDF(k / l.perUnit)
+	cdf := 0.
+	if l.curved {
+		for i := range l.mixed {
+			if c := &l.mixed[i]; c.weight > 0 {
+				cdf += c.weight * c.curve.Steps(k/l.perUnit)
+			}
+		}
+	} else {
+		cdf = l.CDF(k / l.perUnit)
+	}
 	if l.known < len(l.seen) {
 		l.seen[l.known].k, l.seen[l.known].cdf = k, cdf
 		l.known++
@@ -279,12 +295,19 @@ func (m mixed) curves() (narrowest float64) {
 	return narrowest
 }
 
+// An aim says how near a search has to come.
+type aim struct {
+	tolerance float64 // of the next term
+	reach     float64 // of the last step
+	blur      float64 // that the curves have; 0 of those that are exact
+	perUnit   float64 // of shares: it is enough to know which of so many multiples is nearest; 0 of numbers
+}
+
 // newton is the quantile of p in a mixture of curves, by Householder's method of the third order, from the quantile
 // of the heaviest component on; z is that of a normal. It ends if its next term, doubt, is below the tolerance, in a step of less than
-// reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. A step
-// out of the bracket is one of Newton's instead, or else leads to the middle. It reports false if the end does not come soon, and of a share at
-// the first such step.
-func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found bool) {
+// the reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. A step
+// out of the bracket is one of Newton's instead, or else leads to the middle. It reports false if the end does not come soon.
+func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 	heaviest := &m[0]
 	for i := range m {
 		if m[i].weight > heaviest.weight {
@@ -293,23 +316,30 @@ func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found b
 	}
 	x = heaviest.curve.Near(p, z)
 	lo, hi := math.Inf(-1), math.Inf(1)
+	if to.perUnit > 0 {
+		lo, hi = 0, 1
+	}
 	for n := range 10 {
 		first := n == 0
 		f, f1, f2, f3 := -p, 0., 0., 0.
 		for i := range m {
 			c := &m[i]
 			if c.weight > 0 {
-				g, g1, g2, g3 := c.at(x, first)
+				g, g1, g2, g3 := c.at(x, first, max(1e-8, to.blur))
 				f += c.weight * g
 				f1 += c.weight * g1
 				f2 += c.weight * g2
 				f3 += c.weight * g3
 			}
 		}
-		if f < 0 {
+		switch {
+		case f < -2*to.blur:
 			lo = x
-		} else {
+		case f >= 2*to.blur:
 			hi = x
+		}
+		if to.perUnit > 0 && math.Floor(lo*to.perUnit+.5) == math.Floor(hi*to.perUnit+.5) {
+			return lo + (hi-lo)/2, 0, true
 		}
 		u := f / f1
 		h, k := u*f2/f1, u*u*f3/f1
@@ -318,12 +348,10 @@ func (m mixed) newton(p, z, tolerance, reach float64) (x, doubt float64, found b
 		next := x - step
 		doubt = math.Abs(step - halley)
 		if free := heaviest.curve.Free(x); next > lo && next < hi {
-			if doubt < tolerance && math.Abs(step) < math.Min(reach, free/4) {
-				return next, doubt, true
+			if doubt < to.tolerance && math.Abs(step) < math.Min(to.reach, free/2) {
+				return next, doubt + 2*to.blur/f1, true
 			}
-		} else if next = x - u; !math.IsInf(free, 1) { // to look for steps takes less time
-			break
-		} else if !(next > lo && next < hi) {
+		} else if next = x - u; !(next > lo && next < hi) {
 			if next = lo + (hi-lo)/2; notFinite(next) {
 				break
 			}

@@ -89,7 +89,7 @@ func (d Distribution) CDF(x float64) float64 {
 	case negativeBinomial:
 		return countCDF(d.a, d.b, x)
 	case betaShare:
-		return shareCDF(d.a, d.b, d.c, x)
+		return shareCDF(special.NewBeta(d.a, d.b), d.c, x)
 	}
 	switch {
 	case x < 0:
@@ -138,14 +138,15 @@ func countCDF(shape, rate, x float64) float64 {
 
 // shareCDF has the probabilities of a Beta distribution, of the mean and the variance of a share:
 // those within half a success of k successes are k's. Trials are 0 if there are very many.
-func shareCDF(alpha, beta, trials, x float64) float64 {
+func shareCDF(beta special.Beta, trials, x float64) float64 {
 	y := 1 - x
 	if trials > 0 {
 		const rounding = 0x1p-51 // of x, which is k/n, and of the product
 		k := math.Floor(x*trials*(1+rounding)) + .5
 		x, y = k/trials, (trials-k)/trials
 	}
-	return special.BetaCDF(alpha, beta, x, y)
+	cdf, _ := beta.At(x, y)
+	return cdf
 }
 
 // A Curve is a distribution with a smooth density, ready to be evaluated at several places. That of a share is
@@ -153,7 +154,7 @@ func shareCDF(alpha, beta, trials, x float64) float64 {
 type Curve struct {
 	law
 	location, scale float64 // those of Student's t, mean and sd of a share, the rate of a lomax
-	shape           float64 // of a lomax
+	shape           float64 // of a lomax; the trials of a share
 	t               special.Student
 	beta            special.Beta
 }
@@ -172,7 +173,7 @@ func (d Distribution) Curve(c *Curve) bool {
 		c.scale, c.shape = d.b, d.a
 	case betaShare:
 		c.location, c.scale = d.Moments()
-		c.beta = special.NewBeta(d.a, d.b)
+		c.beta, c.shape = special.NewBeta(d.a, d.b), d.c
 		c.beta.Rough = true // its steps are far from where it doubts
 	default:
 		return false
@@ -211,9 +212,10 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 	case betaShare:
 		y := 1 - x
 		cdf, density = c.beta.At(x, y)
-		density /= x * y
-		a, b := (c.beta.A-1)/x, (c.beta.B-1)/y
-		return cdf, density, (a - b) * density, ((a-b)*(a-b) - a/x - b/y) * density
+		rx, ry := 1/x, 1/y
+		density *= rx * ry
+		a, b := (c.beta.A-1)*rx, (c.beta.B-1)*ry
+		return cdf, density, (a - b) * density, ((a-b)*(a-b) - a*rx - b*ry) * density
 	}
 	t := (x - c.location) / c.scale
 	cdf, density = c.t.At(t)
@@ -226,6 +228,13 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 	slope = -(nu + 1) * far * t * density
 	bend = (nu + 1) * far * far * ((nu+2)*t*t - nu) * density
 	return cdf, density, slope, bend
+}
+
+// Steps is the CDF of the distribution that the curve is of, a share.
+func (c *Curve) Steps(x float64) float64 {
+	exact := c.beta
+	exact.Rough = false
+	return shareCDF(exact, c.shape, x)
 }
 
 // Near is about the quantile of p, of which z is that of a normal.

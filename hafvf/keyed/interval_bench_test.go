@@ -11,21 +11,26 @@ import (
 
 // BenchmarkInterval is an estimate with and without an interval: the ratio is what the interval costs.
 func BenchmarkInterval(b *testing.B) {
-	draws := map[string]func(*rand.Rand) float64{
-		"normal":      func(r *rand.Rand) float64 { return 20 + r.NormFloat64() },
-		"poisson":     func(r *rand.Rand) float64 { return float64(r.IntN(9)) },
-		"bernoulli":   func(r *rand.Rand) float64 { return float64(r.IntN(2)) },
-		"exponential": func(r *rand.Rand) float64 { return r.ExpFloat64() },
+	draws := map[string]func(*rand.Rand) []float64{
+		"normal":      func(r *rand.Rand) []float64 { return []float64{20 + r.NormFloat64()} },
+		"mvnormal":    func(r *rand.Rand) []float64 { return []float64{20 + r.NormFloat64(), r.ExpFloat64()} },
+		"poisson":     func(r *rand.Rand) []float64 { return []float64{float64(r.IntN(9))} },
+		"bernoulli":   func(r *rand.Rand) []float64 { return []float64{float64(r.IntN(2))} },
+		"binomial":    func(r *rand.Rand) []float64 { return []float64{float64(r.IntN(9)), 20} },
+		"exponential": func(r *rand.Rand) []float64 { return []float64{r.ExpFloat64()} },
 	}
 	for family, draw := range draws {
 		for _, level := range []float64{0, .95} {
 			b.Run(fmt.Sprintf("%s/%g", family, level), func(b *testing.B) {
 				cfg := Recommended(family)
 				cfg.Interval = level
+				if family == "mvnormal" {
+					cfg.Filter.Dim = 2
+				}
 				est := must(NewEstimator(cfg))
 				track, r := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
 				for i := 0; b.Loop(); i++ {
-					est.Estimate(track, Value(time.Unix(int64(60*i), 0), "", draw(r)))
+					est.Estimate(track, Observation{Time: time.Unix(int64(60*i), 0), X: [][]float64{draw(r)}})
 				}
 			})
 		}
