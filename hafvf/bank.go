@@ -84,7 +84,7 @@ type Bank struct {
 	members    []*Filter
 	views      []view // the first is that of the bank's model
 	of         []int  // the view that a member has
-	at         []int  // where a member's part of the state begins; the first's is the last
+	at, ends   []int  // where a member's part of the state begins and ends; the first's is the last
 	odds       int    // where the log-odds of the members begin
 	detector   *detector
 	detectorAt int
@@ -185,6 +185,10 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 	}
 	b.lagsAt = end
 	b.at[0] = end + b.order()
+	for i, f := range b.members {
+		b.ends = append(b.ends, b.at[i]+f.stepLen())
+	}
+	b.ends[0] = b.at[0] + b.members[0].StateLen()
 	return b
 }
 
@@ -268,7 +272,7 @@ func (b *Bank) Regressors(s State, xs [][]float64) []float64 {
 // StateLen is the number of floats in a state: those of the members, of which
 // the first holds the window of a Sequential model, one less for their shares,
 // those of the detection, and the last values where a member has AR.
-func (b *Bank) StateLen() int { return b.at[0] + b.members[0].StateLen() }
+func (b *Bank) StateLen() int { return b.ends[0] }
 
 // NewState returns the naive state.
 func (b *Bank) NewState() State {
@@ -284,12 +288,7 @@ func (b *Bank) NewState() State {
 
 // Member is the part of the state that belongs to filter i, which it aliases.
 // The window of a Sequential model is the first filter's alone.
-func (b *Bank) Member(s State, i int) State {
-	if i == 0 {
-		return s[b.at[0]:]
-	}
-	return s[b.at[i] : b.at[i]+b.members[i].stepLen()]
-}
+func (b *Bank) Member(s State, i int) State { return s[b.at[i]:b.ends[i]] }
 
 func (b *Bank) detection(s State) detectorState {
 	return detectorState(s[b.detectorAt:b.lagsAt])

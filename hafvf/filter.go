@@ -15,6 +15,7 @@ import (
 // the scratch: one filter per goroutine.
 type Filter struct {
 	model   Model
+	size    int               // of its samples
 	seq     expfam.Sequential // model, where it is one
 	counted expfam.Counted    // likewise
 	naive   []Beta
@@ -78,6 +79,7 @@ func NewFilter(model Model, levels []Beta, top float64) *Filter {
 	n := len(levels)
 	f := &Filter{
 		model:  model,
+		size:   model.Len(),
 		naive:  append([]Beta(nil), levels...),
 		top:    top,
 		line:   model.NewLine(),
@@ -142,7 +144,7 @@ type State []float64
 
 // stepLen is the number of floats in a state without the window of a Sequential
 // model.
-func (f *Filter) stepLen() int { return f.model.Len() + 4*len(f.naive) }
+func (f *Filter) stepLen() int { return f.size + 4*len(f.naive) }
 
 // StateLen is the number of floats in a state.
 func (f *Filter) StateLen() int {
@@ -156,7 +158,7 @@ func (f *Filter) StateLen() int {
 // NewState returns the naive state.
 func (f *Filter) NewState() State {
 	s := make(State, f.StateLen())
-	at := f.model.Len()
+	at := f.size
 	for i, l := range f.naive {
 		s[at+2*i], s[at+2*i+1] = l.Alpha, l.Beta
 	}
@@ -167,17 +169,17 @@ func (f *Filter) NewState() State {
 }
 
 // Sample is the effective sample of the state, which it aliases.
-func (f *Filter) Sample(s State) []float64 { return s[:f.model.Len()] }
+func (f *Filter) Sample(s State) []float64 { return s[:f.size] }
 
 // Level is the posterior of level i, from 0 = w.
 func (f *Filter) Level(s State, i int) Beta {
-	at := f.model.Len() + 2*i
+	at := f.size + 2*i
 	return Beta{s[at], s[at+1]}
 }
 
 // leads are those of the levels, bottom up, two entries each.
 func (f *Filter) leads(s State) []float64 {
-	from := f.model.Len() + 2*len(f.naive)
+	from := f.size + 2*len(f.naive)
 	return s[from : from+2*len(f.naive)]
 }
 
@@ -423,7 +425,7 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 		leads := f.leads(s)
 		best := f.maximise(max(f.gain0, f.gain1), leads)
 		for i := range f.levels {
-			at := f.model.Len() + 2*i
+			at := f.size + 2*i
 			s[at], s[at+1] = f.levels[i].A, f.levels[i].B
 			leads[2*i], leads[2*i+1] = best.at[i][0]-f.start[i][0], best.at[i][1]-f.start[i][1]
 		}

@@ -25,7 +25,7 @@ func BetaCDF(a, b, x, y float64) float64 {
 // in half of the time.
 type Beta struct {
 	A, B, norm float64
-	perA, perB float64 // the reciprocals of the means
+	perA, perB float64 // 1/A and 1/B
 	Rough      bool
 }
 
@@ -34,8 +34,8 @@ const RoughBy = 2e-6
 
 // NewBeta makes a Beta of any a and b, see BetaCDF.
 func NewBeta(a, b float64) Beta {
-	perA, perB := (a+b)/a, (a+b)/b
-	return Beta{A: a, B: b, norm: math.Sqrt(a/perB) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b)), perA: perA, perB: perB}
+	norm := math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))
+	return Beta{A: a, B: b, norm: norm, perA: 1 / a, perB: 1 / b}
 }
 
 // At is BetaCDF, and xᵃyᵇ/B(a, b), which is xy times the density.
@@ -51,7 +51,7 @@ func (s *Beta) At(x, y float64) (cdf, powers float64) {
 	}
 	// From far alone logLess would not know an x that is much below its mean.
 	far := y*a - x*b
-	powers = s.norm * Exp(a*logLess(-far/a, x*s.perA)+b*logLess(far/b, y*s.perB))
+	powers = s.norm * Exp(a*logLess(-far*s.perA, x*s.perA*(a+b))+b*logLess(far*s.perB, y*s.perB*(a+b)))
 	cut := 0x1p-54
 	if s.Rough {
 		cut = 1e-7
