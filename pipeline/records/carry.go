@@ -9,7 +9,7 @@ import (
 // carried is the object of what a record carries of its source, which has columns by the layout.
 func carried[T any](get func(T) string) field[T] {
 	return field[T]{
-		name: "carry", takes: "object", doc: "What carry of the source names.",
+		name: "carry", begin: begin("carry"), takes: "object", doc: "What carry of the source names.",
 		json:   func(b []byte, _ *Layout, v T) []byte { return append(b, get(v)...) },
 		absent: func(v T) bool { return get(v) == "" },
 		columns: func(path string, l *Layout, _ connectors.Kind) (all []connectors.Column) {

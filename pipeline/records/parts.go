@@ -9,7 +9,7 @@ import (
 // value is the observation as it came in.
 func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 	return field[T]{
-		name: "x", takes: "number, or list of numbers", doc: "The observation as it came in; null if it is missing.",
+		name: "x", begin: begin("x"), takes: "number, or list of numbers", doc: "The observation as it came in; null if it is missing.",
 		json: func(b []byte, _ *Layout, v T) []byte {
 			x, shape := get(v)
 			return appendValue(b, x, shape)
@@ -42,7 +42,7 @@ func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T
 // outputs are a number for each output of the model: a list where the layout has vectors.
 func outputs[T any](name, doc string, get func(T) []float64) field[T] {
 	return field[T]{
-		name: name, takes: "number, or list for vectors", doc: doc,
+		name: name, begin: begin(name), takes: "number, or list for vectors", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
 		columns: func(path string, l *Layout, _ connectors.Kind) []connectors.Column {
 			kind := connectors.Number
@@ -75,7 +75,7 @@ func levels[T any](doc string, get func(T) []float64) field[T] {
 // posterior are the family's parameters by name.
 func posterior[T any](get func(T) []float64) field[T] {
 	return field[T]{
-		name: "posterior", takes: "object", doc: "The family's textbook parameters by name, as in model.prior.",
+		name: "posterior", begin: begin("posterior"), takes: "object", doc: "The family's textbook parameters by name, as in model.prior.",
 		json: func(b []byte, l *Layout, v T) []byte {
 			b = append(b, '{')
 			at, values := 0, get(v)

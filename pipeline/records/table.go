@@ -11,6 +11,7 @@ import (
 // how it is taken from the value. JSON, columns and the reference are made of it.
 type field[T any] struct {
 	name, unit, doc string
+	begin           string // of the field in JSON, behind another one
 	takes           string // the JSON type, as a user would say it
 	json            func(b []byte, l *Layout, v T) []byte
 	// absent says that this record has no such field. Nil: it always has.
@@ -40,7 +41,7 @@ type Field struct {
 // leaf is a field with one column.
 func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(b []byte, v T) []byte) field[T] {
 	return field[T]{
-		name: name, takes: takes, unit: unit, doc: doc,
+		name: name, begin: begin(name), takes: takes, unit: unit, doc: doc,
 		json: func(b []byte, _ *Layout, v T) []byte { return json(b, v) },
 		columns: func(path string, _ *Layout, _ connectors.Kind) []connectors.Column {
 			return []connectors.Column{{Path: path, Kind: kind}}
@@ -99,7 +100,7 @@ func full[T any](f field[T]) field[T] {
 // object is a mapping with fields of its own.
 func object[T any](name, doc string, fields ...field[T]) field[T] {
 	return field[T]{
-		name: name, takes: "object", doc: doc,
+		name: name, begin: begin(name), takes: "object", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte { return appendObject(b, l, v, fields) },
 		columns: func(path string, l *Layout, x connectors.Kind) []connectors.Column {
 			return columnsOf(path+".", l, x, fields)
@@ -113,7 +114,7 @@ func object[T any](name, doc string, fields ...field[T]) field[T] {
 // list is a list of objects; columns are as many as the layout's longest has.
 func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) int, entry func(T, int) E, fields ...field[E]) field[T] {
 	return field[T]{
-		name: name, takes: "list of objects", doc: doc,
+		name: name, begin: begin(name), takes: "list of objects", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte {
 			return appendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
 		},
@@ -205,24 +206,24 @@ func appendRecord[T any](b []byte, as Form, l *Layout, v T, fields []field[T]) [
 }
 
 func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
-	b = append(b, '{')
-	first := true
+	at := len(b)
 	for i := range fields {
 		f := &fields[i]
 		if !l.has(f.full) || f.absent != nil && f.absent(v) {
 			continue
 		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
-		b = append(b, '"')
-		b = append(b, f.name...)
-		b = append(b, '"', ':')
+		b = append(b, f.begin...)
 		b = f.json(b, l, v)
 	}
+	if len(b) == at {
+		return append(b, "{}"...)
+	}
+	b[at] = '{' // in place of the first comma
 	return append(b, '}')
 }
+
+// begin is how a field begins in JSON.
+func begin(name string) string { return `,"` + name + `":` }
 
 func columnsOf[T any](prefix string, l *Layout, x connectors.Kind, fields []field[T]) (all []connectors.Column) {
 	for _, f := range fields {
