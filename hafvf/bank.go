@@ -92,6 +92,7 @@ type Bank struct {
 	forgetting float64
 
 	gains   []float64 // log p(x|past, i) − log h(x)
+	known   shares    // of the last call of shares
 	steps   []MemberOutcome
 	mixture mixture
 	running mixture               // of the members alone, with the scratch of mixture
@@ -243,11 +244,11 @@ func (b *Bank) Use(m Model) {
 	}
 }
 
-// WithoutELBO has members without levels leave the ELBO of their steps NaN, which saves time
-// if nobody reads it.
+// WithoutELBO has members without levels leave the ELBO of their steps NaN, and others make it a lower bound of
+// what it is, which saves time if nobody reads it.
 func (b *Bank) WithoutELBO() {
 	for _, f := range b.members {
-		f.unbound = len(f.levels) == 0
+		f.unbound = true
 	}
 }
 
@@ -335,11 +336,21 @@ func (b *Bank) Shares(dst []float64, s State) {
 	b.shares(dst, s, 1)
 }
 
+// shares are those under odds to the power of temper.
+type shares struct {
+	odds, of []float64
+	temper   float64
+}
+
 // shares writes the weights under the odds to the power of temper.
 func (b *Bank) shares(dst []float64, s State, temper float64) {
 	odds := b.oddsOf(s)
 	if len(odds) == 0 {
 		dst[0] = 1
+		return
+	}
+	if temper == b.known.temper && slices.Equal(odds, b.known.odds) {
+		copy(dst, b.known.of)
 		return
 	}
 	top := 0.0
@@ -355,6 +366,7 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 	for i := range b.members {
 		dst[i] /= sum
 	}
+	b.known = shares{append(b.known.odds[:0], odds...), append(b.known.of[:0], dst...), temper}
 }
 
 // Update learns the J ≥ 0 observations xs of one step, which Filter.Check passes,

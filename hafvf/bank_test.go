@@ -451,3 +451,37 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// Without the ELBO a bank learns the same, bit by bit, and what it says in its place is not above it.
+func TestWithoutELBO(t *testing.T) {
+	for _, family := range someFamilies {
+		for _, members := range banksOf(family) {
+			rng := rand.New(rand.NewPCG(7, 8))
+			m, draw := familyStream(t, family, rng)
+			with, without := NewBank(m, members, DefaultForgetting, &Detect{}), NewBank(m, members, DefaultForgetting, &Detect{})
+			without.WithoutELBO()
+			s, silent := with.NewState(), without.NewState()
+			lower := 0
+			for range 600 {
+				xs := hiccups(rng, m, draw)
+				if with.Filter(0).Check(xs) != nil {
+					continue
+				}
+				told, out := with.Update(s, xs...), without.Update(silent, xs...)
+				for i, step := range out.Members {
+					if want := told.Members[i].ELBO; step.ELBO > want+1e-9*(1+math.Abs(want)) {
+						t.Fatalf("%s: %g, and the ELBO is %g", family, step.ELBO, want)
+					} else if step.ELBO < want {
+						lower++
+					}
+				}
+			}
+			if !slices.EqualFunc(s, silent, func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }) {
+				t.Errorf("%s: another state", family)
+			}
+			if lower == 0 {
+				t.Errorf("%s: no bound is lower", family)
+			}
+		}
+	}
+}

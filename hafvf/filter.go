@@ -36,7 +36,8 @@ type Filter struct {
 	single              [1][]float64  // row, as the rows of a step
 	session             *expfam.Rows  // of Smooth
 	unknown             []float64     // an observation of NaN, of length Dim
-	unbound             bool          // without levels: the ELBO is not asked for
+	unbound             bool          // the ELBO is not asked for
+	bound               float64       // of the objective, see maximise
 }
 
 // Beta holds the parameters of a Beta distribution over a weight.
@@ -401,7 +402,8 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 	step.Missing, step.Iterations, step.Converged, step.Residual = false, 0, true, 0
 	step.Weight, f.retained = f.top, over(f.top, elapsed)
 	fixed := len(f.levels) > 0 && weight <= leastForForgetting
-	if weight != 1 && !fixed && !f.unbound {
+	silent := f.unbound && len(f.levels) == 0
+	if weight != 1 && !fixed && !silent {
 		if l, ok := f.line.(expfam.WeighedLine); ok {
 			l.Weigh(weight)
 		} else {
@@ -417,7 +419,7 @@ func (f *Filter) update(step *Step, s State, elapsed float64, rows [][]float64, 
 		if weight < leastForSample {
 			weight = 0
 		}
-	case f.unbound:
+	case silent:
 		step.ELBO = math.NaN()
 	case len(f.levels) == 0:
 		step.ELBO = f.gain + weight*base
