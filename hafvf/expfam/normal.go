@@ -145,7 +145,8 @@ func (l *normalLine) Gain(s float64) float64 {
 	if l.j == 1 {
 		// One logarithm for all but the last term.
 		ratio, tail := special.HalfRatio(alpha)
-		return 0.5*special.Log(ratio*h*rb) - tail - (alpha+0.5)*special.Log1p(d*rb)
+		log, log1p := special.LogAndLog1p(ratio*h*rb, d*rb)
+		return 0.5*log - tail - (alpha+0.5)*log1p
 	}
 	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*special.Log1p(d*rb) - 0.5*(l.j*special.Log(beta)+special.Log1p(l.j*rk))
 }

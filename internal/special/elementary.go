@@ -91,6 +91,30 @@ func Log1p(x float64) float64 {
 	return Log(u) + (x-(u-1))/u
 }
 
+// LogAndLog1p are Log of x and Log1p of y, in one call.
+func LogAndLog1p(x, y float64) (log, log1p float64) {
+	a := math.Float64bits(x)
+	if d := x - 1; a-1<<52 >= 0x7ff<<52-1<<52 || d > -0x1p-8 && d < 0x1p-8 || !(y >= 0 && y < 0x1p50) {
+		return Log(x), Log1p(y)
+	}
+	a -= logOffset
+	e := &logTable[a>>(52-logBits)&(1<<logBits-1)]
+	z := math.Float64frombits(a&(1<<52-1) + logOffset)
+	log = (float64(int64(a)>>52)*math.Ln2 + e.log) + logSeries((z-e.c)*e.inv)
+	if y < 0x1p-8 {
+		return log, logSeries(y)
+	}
+	u := 1 + y
+	a = math.Float64bits(u) - logOffset
+	e = &logTable[a>>(52-logBits)&(1<<logBits-1)]
+	z = math.Float64frombits(a&(1<<52-1) + logOffset)
+	log1p = (float64(int64(a)>>52)*math.Ln2 + e.log) + logSeries((z-e.c)*e.inv)
+	if y < 1 {
+		log1p += (y - (u - 1)) / u
+	}
+	return log, log1p
+}
+
 // LogSumExp is log Σ exp v, of one number or more.
 func LogSumExp(v []float64) float64 {
 	top := math.Inf(-1)

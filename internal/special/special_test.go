@@ -191,3 +191,28 @@ func TestLogBeta(t *testing.T) {
 		}
 	}
 }
+
+// In one call they are the same, bit by bit.
+func TestLogAndLog1p(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	draw := func() float64 {
+		switch rng.IntN(8) {
+		case 0:
+			return math.Float64frombits(rng.Uint64())
+		case 1:
+			return 1 + 0x1p-7*rng.NormFloat64()
+		}
+		return math.Exp(4 * rng.NormFloat64())
+	}
+	edges := []float64{0, 1, -1, math.Inf(1), math.NaN(), 0x1p-8, 0x1p50, 1e308, 5e-324}
+	for i := range 200_000 {
+		x, y := draw(), draw()
+		if i < len(edges)*len(edges) {
+			x, y = edges[i%len(edges)], edges[i/len(edges)]
+		}
+		log, log1p := LogAndLog1p(x, y)
+		if math.Float64bits(log) != math.Float64bits(Log(x)) || math.Float64bits(log1p) != math.Float64bits(Log1p(y)) {
+			t.Fatalf("of %g and %g: %g and %g, want %g and %g", x, y, log, log1p, Log(x), Log1p(y))
+		}
+	}
+}
