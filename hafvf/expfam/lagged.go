@@ -55,11 +55,16 @@ func (m Lagged) regression() regression {
 // gram has the layout of the samples, and none of the prior.
 func (m Lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
 
+// triangle is R of a sample.
+func (m Lagged) triangle(d []float64) linear.Triangle {
+	return linear.Triangle{N: m.order + 2, V: d[1:]}
+}
+
 // Len implements Model, as do the methods below.
-func (m Lagged) Len() int                     { return m.gram().Len() }
+func (m Lagged) Len() int                     { return 1 + linear.TriangleLen(m.order+2) }
 func (m Lagged) Dim() int                     { return m.order + 1 }
 func (m Lagged) Check(x []float64) error      { return CheckFinite(x) }
-func (m Lagged) Scale(d []float64, w float64) { m.gram().Scale(d, w) }
+func (m Lagged) Scale(d []float64, w float64) { gram{}.Scale(d, w) }
 func (m Lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
 func (m Lagged) Memory(d []float64) float64   { return d[0] }
 func (m Lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
@@ -96,7 +101,7 @@ func (m Lagged) Observe(d, row []float64, weight float64) {
 		linear.Scale(v, math.Sqrt(weight))
 	}
 	d[0] += weight
-	m.gram().factor(d).Add(v)
+	m.triangle(d).Add(v)
 }
 
 // A laggedFactor is the upper triangular factor of a Gram matrix.
@@ -107,7 +112,7 @@ func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 	var scratch laggedFactor
 	n := m.order + 2
 	r := linear.Triangle{N: n, V: f[:linear.TriangleLen(n)]}
-	r.Line(linear.Triangle{N: n, V: d[1:]}, s, scratch[:len(r.V)])
+	r.Line(m.triangle(d), s, scratch[:len(r.V)])
 	return r
 }
 
@@ -115,11 +120,13 @@ func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 func (m Lagged) add(r linear.Triangle, d []float64) {
 	var stack laggedRow
 	row := stack[:r.N]
-	q := linear.Triangle{N: r.N, V: d[1:]}
+	q := m.triangle(d)
 	for i := range row {
-		copy(row[i:], q.Row(i))
-		r.Add(row) // which leaves zeros up to entry i
-		row[i] = 0
+		if from := q.Row(i); !linear.Zeros(from) {
+			copy(row[i:], from)
+			r.Add(row)
+			clear(row)
+		}
 	}
 }
 
