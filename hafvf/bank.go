@@ -99,6 +99,8 @@ type Bank struct {
 	laws    []expfam.Distribution // of PredictAll
 	parts   []part
 	mixed   mixed // of Interval
+	level   float64
+	z       float64 // normalAt(level)
 }
 
 // A view is a model of the stream's values, and what a step is to it.

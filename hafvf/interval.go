@@ -65,12 +65,15 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	for i := len(b.laws) / n; i < len(parts); i++ {
 		b.addLaws(&parts[i])
 	}
+	if to.Level != b.level {
+		b.level, b.z = to.Level, normalAt(to.Level)
+	}
 	for k, mean := range to.Mean {
 		b.mixed = slices.Grow(b.mixed[:0], len(parts))[:len(parts)]
 		for i := range parts { // which keep the curves of other outputs
 			b.mixed[i].Distribution, b.mixed[i].weight = b.laws[i*n+k], parts[i].weight
 		}
-		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
+		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, b.z, mean, to.SD[k])
 	}
 }
 
@@ -140,14 +143,16 @@ func (c *component) at(x float64, first bool, near float64) (cdf, density, slope
 // mixed is a mixture, of weights that sum to one.
 type mixed []component
 
-// interval is the central interval with the probability level, of a mixture with this mean and sd.
-func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
+// normalAt is the upper bound of the central interval of a normal with the probability level.
+func normalAt(level float64) float64 { return math.Sqrt2 * math.Erfinv(level) }
+
+// interval is the central interval with the probability level, of a mixture with this mean and sd; z is normalAt(level).
+func (m mixed) interval(level, z, mean, sd float64) (lower, upper float64) {
 	below, total := (1-level)/2, 0. // which rounding may leave below 1
 	for i := range m {
 		total += m[i].weight
 	}
 	if sd > 0 && !notFinite(sd) {
-		z := math.Sqrt2 * math.Erfinv(level)
 		if lower, upper, ok := m.near(below*total, (1-below)*total, z, mean, sd); ok {
 			return lower, math.Max(lower, upper)
 		}

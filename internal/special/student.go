@@ -11,6 +11,7 @@ type Student struct {
 	Nu    float64
 	norm  float64 // Γ(a+½)/(Γ(a)·√π)
 	a, b  float64 // of the expansion
+	perB  float64 // 1/b
 	inv   float64 // 1/Nu
 	steps int
 	by    [8]float64 // the factors of the recurrence, without x
@@ -29,31 +30,33 @@ func NewStudent(nu float64) Student {
 	s.inv = 1 / s.Nu
 	s.a = nu - .5
 	s.b = 48 * s.a * s.a
+	s.perB = 1 / s.b
 	return s
 }
 
 // At returns the probability beyond |t| on one side, within 5e-11, and the density at t.
 func (s *Student) At(t float64) (beyond, density float64) {
 	t = math.Abs(t)
-	q, far := t*t*s.inv, math.Sqrt(s.Nu+t*t)
-	log, part := Log1p(q), t/far
+	q, near := t*t*s.inv, 1/math.Sqrt(s.Nu+t*t)
+	log := Log1p(q)
 	if math.IsInf(q, 1) {
 		if math.IsInf(t, 1) {
 			return 0, 0
 		}
-		far, part, log = t, 1, 2*Log(t)-Log(s.Nu)
+		near, log = 1/t, 2*Log(t)-Log(s.Nu)
 	}
-	density = s.norm * Exp(-s.Nu/2*log) / far
+	power := s.norm * Exp(-s.Nu/2*log)
+	density = power * near
 	sum := 0.
 	if s.steps > 0 {
-		x := 1 / (1 + q)
+		x := s.Nu * near * near
 		for i := s.steps - 2; i >= 0; i-- {
 			sum = s.by[i] * x * (1 + sum)
 		}
-		sum = (1 + sum) * density * far * part / (s.Nu / 2)
+		sum = (1 + sum) * power * (t * near) * (2 * s.inv)
 	}
 	y := math.Min(s.a*log, 1e4) // beyond is none
-	z := (((((-.4*y-3.3)*y-24)*y-85.5)/(.8*y*y+100+s.b)+y+3)/s.b + 1) * math.Sqrt(y)
+	z := (((((-.4*y-3.3)*y-24)*y-85.5)/(.8*y*y+100+s.b)+y+3)*s.perB + 1) * math.Sqrt(y)
 	return NormalBeyond(z) + sum/2, density
 }
 
