@@ -70,8 +70,9 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	}
 	for k, mean := range to.Mean {
 		b.mixed = slices.Grow(b.mixed[:0], len(parts))[:len(parts)]
-		for i := range parts { // which keep the curves of other outputs
-			b.mixed[i].Distribution, b.mixed[i].weight = b.laws[i*n+k], parts[i].weight
+		for i := range parts { // from the last on: those of the naive prior stay what they are
+			c := &b.mixed[len(parts)-1-i]
+			c.Distribution, c.weight = b.laws[i*n+k], parts[i].weight
 		}
 		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, b.z, mean, to.SD[k])
 	}

@@ -159,8 +159,8 @@ type Curve struct {
 	beta            special.Beta
 }
 
-// Curve makes c the curve of the distribution. It reports false if that has no smooth density. A c that is Student's t with
-// as many degrees of freedom takes less time.
+// Curve makes c the curve of the distribution. It reports false if that has no smooth density. A c that was Student's t with
+// as many degrees of freedom, or that share, takes less time.
 func (d Distribution) Curve(c *Curve) bool {
 	c.law = d.law
 	switch d.law {
@@ -173,7 +173,10 @@ func (d Distribution) Curve(c *Curve) bool {
 		c.scale, c.shape = d.b, d.a
 	case betaShare:
 		c.location, c.scale = d.Moments()
-		c.beta, c.shape = special.NewBeta(d.a, d.b), d.c
+		c.shape = d.c
+		if c.beta.A != d.a || c.beta.B != d.b {
+			c.beta = special.NewBeta(d.a, d.b)
+		}
 		c.beta.Rough = true // its steps are far from where it doubts
 	default:
 		return false

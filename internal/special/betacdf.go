@@ -72,7 +72,7 @@ func lowerBeta(a, b, x, y, far, powers, cut float64) float64 {
 	case y <= .9 && a*y <= 1:
 		return 1 - seriesBeta(b, a, y, powers, cut)
 	}
-	return fractionBeta(a, b, x, y, far, powers, 16*cut)
+	return fractionBeta(a, b, x, y, far, powers, max(cut, 0x1p-50))
 }
 
 // stirling is Stirling of 1/x, for all x > 0.
