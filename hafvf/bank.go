@@ -99,8 +99,6 @@ type Bank struct {
 	laws    []expfam.Distribution // of PredictAll
 	parts   []part
 	mixed   mixed // of Interval
-	level   float64
-	z       float64 // normalAt(level)
 }
 
 // A view is a model of the stream's values, and what a step is to it.
@@ -539,22 +537,24 @@ func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []f
 
 func (b *Bank) predict(mean, sd []float64, parts []part) {
 	b.mixture.reset(mean, sd)
+	b.laws = b.laws[:0]
 	for i := range parts {
-		b.moments(&parts[i])
+		b.moments(&parts[i], false)
 		b.mixture.add(parts[i].weight)
 	}
 }
 
-// moments writes those of a component to the mixture's next.
-func (b *Bank) moments(p *part) {
-	if p.line == nil {
+// moments writes those of a component to the mixture's next. They are those of its distributions, which are added to laws,
+// if these are asked for, or the line that makes them shares work with what comes next.
+func (b *Bank) moments(p *part, laws bool) {
+	if !laws && p.line == nil {
 		p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
 		return
 	}
-	b.laws = b.laws[:0]
+	at := len(b.laws)
 	b.addLaws(p)
-	for k := range b.laws {
-		b.mixture.mean[k], b.mixture.sd[k] = b.laws[k].Moments()
+	for k, d := range b.laws[at:] {
+		b.mixture.mean[k], b.mixture.sd[k] = d.Moments()
 	}
 }
 

@@ -44,16 +44,8 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	excursions, n := len(parts)-len(b.members), b.Model().Outputs()
 	b.laws = b.laws[:0]
 	for i := range parts {
-		p := &parts[i]
-		if to.Lower != nil {
-			b.addLaws(p)
-			for k, d := range b.laws[i*n:] {
-				b.mixture.mean[k], b.mixture.sd[k] = d.Moments()
-			}
-		} else {
-			b.moments(p)
-		}
-		b.mixture.add(p.weight)
+		b.moments(&parts[i], to.Lower != nil)
+		b.mixture.add(parts[i].weight)
 		if b.running.toMean != nil && i >= excursions {
 			b.running.add(b.gains[i-excursions])
 		}
@@ -65,16 +57,13 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	for i := len(b.laws) / n; i < len(parts); i++ {
 		b.addLaws(&parts[i])
 	}
-	if to.Level != b.level {
-		b.level, b.z = to.Level, normalAt(to.Level)
-	}
 	for k, mean := range to.Mean {
 		b.mixed = slices.Grow(b.mixed[:0], len(parts))[:len(parts)]
 		for i := range parts { // from the last on: those of the naive prior stay what they are
 			c := &b.mixed[len(parts)-1-i]
 			c.Distribution, c.weight = b.laws[i*n+k], parts[i].weight
 		}
-		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, b.z, mean, to.SD[k])
+		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
 	}
 }
 
@@ -123,18 +112,17 @@ type component struct {
 	weight float64
 	curve  expfam.Curve // if the mixture is smooth
 
-	seen                      float64 // where the curve was evaluated last
+	seen                      float64 // where the curve was evaluated last, NaN for nowhere
 	cdf, density, slope, bend float64 // there
 }
 
 // at is that of the curve at x, or if that is near enough to the last place, the Taylor series about that. What the series leaves
 // out is about near/20.
-func (c *component) at(x float64, first bool, near float64) (cdf, density, slope, bend float64) {
-	if d := x - c.seen; !first {
-		t := d / math.Min(c.curve.Width(), c.curve.Free(c.seen))
-		if t *= t; c.weight*t*t < near {
-			return c.cdf + d*(c.density+d*(c.slope/2+d*(c.bend/6))), c.density + d*(c.slope+d*(c.bend/2)), c.slope + d*c.bend, c.bend
-		}
+func (c *component) at(x, near float64) (cdf, density, slope, bend float64) {
+	d := x - c.seen
+	t := d / math.Min(c.curve.Width(), c.curve.Free(c.seen))
+	if t *= t; c.weight*t*t < near {
+		return c.cdf + d*(c.density+d*(c.slope/2+d*(c.bend/6))), c.density + d*(c.slope+d*(c.bend/2)), c.slope + d*c.bend, c.bend
 	}
 	c.seen = x
 	c.cdf, c.density, c.slope, c.bend = c.curve.At(x)
@@ -144,16 +132,14 @@ func (c *component) at(x float64, first bool, near float64) (cdf, density, slope
 // mixed is a mixture, of weights that sum to one.
 type mixed []component
 
-// normalAt is the upper bound of the central interval of a normal with the probability level.
-func normalAt(level float64) float64 { return math.Sqrt2 * math.Erfinv(level) }
-
-// interval is the central interval with the probability level, of a mixture with this mean and sd; z is normalAt(level).
-func (m mixed) interval(level, z, mean, sd float64) (lower, upper float64) {
+// interval is the central interval with the probability level, of a mixture with this mean and sd.
+func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
 	below, total := (1-level)/2, 0. // which rounding may leave below 1
 	for i := range m {
 		total += m[i].weight
 	}
 	if sd > 0 && !notFinite(sd) {
+		z := math.Sqrt2 * math.Erfinv(level)
 		if lower, upper, ok := m.near(below*total, (1-below)*total, z, mean, sd); ok {
 			return lower, math.Max(lower, upper)
 		}
@@ -173,18 +159,14 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 		return x, ok
 	}
 	if perUnit, whole = m[0].Lattice(); whole && perUnit >= 1 {
-		at := lattice{mixed: m, perUnit: perUnit, curved: width > 0}
+		at := lattice{mixed: m, perUnit: perUnit}
 		find = func(p, z float64) (x float64, ok bool) {
-			start := mean + z*sd
-			if at.curved {
-				if x, ok = at.between(p, z, width); ok {
+			if width > 0 {
+				if x, ok := at.between(p, z, width); ok {
 					return x, ok
 				}
-				if x > 0 && x < 1 {
-					start = x
-				}
 			}
-			return at.quantile(p, start, sd)
+			return at.quantile(p, mean+z*sd, sd)
 		}
 	} else if width == 0 || whole {
 		return 0, 0, false
@@ -196,12 +178,12 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 }
 
 // between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
-// these are too close to tell, or not found: it is about there.
+// these are too close to tell, or not found.
 func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
 	x, doubt, ok := l.newton(p, z, aim{.05 / l.perUnit, width / 2, special.RoughBy, l.perUnit})
 	k := x*l.perUnit - .5
 	if !ok || math.Abs(k-math.Round(k)) < 1e-6+2*doubt*l.perUnit {
-		return x, false
+		return 0, false
 	}
 	return math.Max(0, math.Min(math.Ceil(k), l.perUnit)) / l.perUnit, true
 }
@@ -210,7 +192,6 @@ func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
 type lattice struct {
 	mixed
 	perUnit float64
-	curved  bool // all components that weigh have curves, of shares
 	known   int
 	seen    [8]struct{ k, cdf float64 }
 }
@@ -221,16 +202,7 @@ func (l *lattice) at(k float64) float64 {
 			return s.cdf
 		}
 	}
-	cdf := 0.
-	if l.curved {
-		for i := range l.mixed {
-			if c := &l.mixed[i]; c.weight > 0 {
-				cdf += c.weight * c.curve.Steps(k/l.perUnit)
-			}
-		}
-	} else {
-		cdf = l.CDF(k / l.perUnit)
-	}
+	cdf := l.CDF(k / l.perUnit)
 	if l.known < len(l.seen) {
 		l.seen[l.known].k, l.seen[l.known].cdf = k, cdf
 		l.known++
@@ -296,6 +268,7 @@ func (m mixed) curves() (narrowest float64) {
 		if !c.Curve(&c.curve) {
 			return 0
 		}
+		c.seen = math.NaN()
 		narrowest = math.Min(narrowest, c.curve.Width())
 	}
 	return narrowest
@@ -325,13 +298,12 @@ func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 	if to.perUnit > 0 {
 		lo, hi = 0, 1
 	}
-	for n := range 10 {
-		first := n == 0
+	for range 10 {
 		f, f1, f2, f3 := -p, 0., 0., 0.
 		for i := range m {
 			c := &m[i]
 			if c.weight > 0 {
-				g, g1, g2, g3 := c.at(x, first, max(1e-8, to.blur))
+				g, g1, g2, g3 := c.at(x, max(1e-8, to.blur))
 				f += c.weight * g
 				f1 += c.weight * g1
 				f2 += c.weight * g2
@@ -353,14 +325,18 @@ func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 		step := u * (1 - h/2) / (1 - h + k/6)
 		next := x - step
 		doubt = math.Abs(step - halley)
-		if free := heaviest.curve.Free(x); next > lo && next < hi {
-			if doubt < to.tolerance && math.Abs(step) < math.Min(to.reach, free/2) {
-				return next, doubt + 2*to.blur/f1, true
-			}
-		} else if next = x - u; !(next > lo && next < hi) {
-			if next = lo + (hi-lo)/2; notFinite(next) {
-				break
-			}
+		inside := func() bool { return next > lo && next < hi }
+		if inside() && doubt < to.tolerance && math.Abs(step) < math.Min(to.reach, heaviest.curve.Free(x)/2) {
+			return next, doubt + 2*to.blur/f1, true
+		}
+		if !inside() {
+			next = x - u
+		}
+		if !inside() {
+			next = lo + (hi-lo)/2
+		}
+		if notFinite(next) {
+			break
 		}
 		x = next
 	}

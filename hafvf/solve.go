@@ -159,10 +159,13 @@ func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
 // shift applies the last step, which adds half its slope to the value at the
 // point before it. The levels' polygammas stay behind.
 func (f *Filter) shift(m *mode, slope float64) {
-	if m.value = math.NaN(); f.unbound {
-		m.value = f.floor()
+	least := math.Inf(-1)
+	if f.unbound {
+		least = f.floor()
 	}
-	if !(f.bound-m.value < modeGap) { // else it is good enough
+	if f.bound-least < modeGap {
+		m.value = least
+	} else {
 		m.value = f.objective() + slope/2
 	}
 	for i, d := range f.delta {

@@ -89,7 +89,7 @@ func (d Distribution) CDF(x float64) float64 {
 	case negativeBinomial:
 		return countCDF(d.a, d.b, x)
 	case betaShare:
-		return shareCDF(special.NewBeta(d.a, d.b), d.c, x)
+		return shareCDF(d.a, d.b, d.c, x)
 	}
 	switch {
 	case x < 0:
@@ -138,15 +138,14 @@ func countCDF(shape, rate, x float64) float64 {
 
 // shareCDF has the probabilities of a Beta distribution, of the mean and the variance of a share:
 // those within half a success of k successes are k's. Trials are 0 if there are very many.
-func shareCDF(beta special.Beta, trials, x float64) float64 {
+func shareCDF(alpha, beta, trials, x float64) float64 {
 	y := 1 - x
 	if trials > 0 {
 		const rounding = 0x1p-51 // of x, which is k/n, and of the product
 		k := math.Floor(x*trials*(1+rounding)) + .5
 		x, y = k/trials, (trials-k)/trials
 	}
-	cdf, _ := beta.At(x, y)
-	return cdf
+	return special.BetaCDF(alpha, beta, x, y)
 }
 
 // A Curve is a distribution with a smooth density, ready to be evaluated at several places. That of a share is
@@ -154,7 +153,7 @@ func shareCDF(beta special.Beta, trials, x float64) float64 {
 type Curve struct {
 	law
 	location, scale float64 // those of Student's t, mean and sd of a share, the rate of a lomax
-	shape           float64 // of a lomax; the trials of a share
+	shape           float64 // of a lomax
 	t               special.Student
 	beta            special.Beta
 }
@@ -173,7 +172,6 @@ func (d Distribution) Curve(c *Curve) bool {
 		c.scale, c.shape = d.b, d.a
 	case betaShare:
 		c.location, c.scale = d.Moments()
-		c.shape = d.c
 		if c.beta.A != d.a || c.beta.B != d.b {
 			c.beta = special.NewBeta(d.a, d.b)
 		}
@@ -231,13 +229,6 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 	slope = -(nu + 1) * far * t * density
 	bend = (nu + 1) * far * far * ((nu+2)*t*t - nu) * density
 	return cdf, density, slope, bend
-}
-
-// Steps is the CDF of the distribution that the curve is of, a share.
-func (c *Curve) Steps(x float64) float64 {
-	exact := c.beta
-	exact.Rough = false
-	return shareCDF(exact, c.shape, x)
 }
 
 // Near is about the quantile of p, of which z is that of a normal.

@@ -29,7 +29,7 @@ type Config struct {
 	// Interval adds the central predictive interval of this probability, in (0, 1), to
 	// every estimate. Default 0: none.
 	Interval float64
-	// Brief leaves out Estimate.Posterior, and the ELBO of filters without levels.
+	// Brief leaves out Estimate.Posterior. Estimate.ELBO is NaN then, or a lower bound of what it is.
 	Brief  bool
 	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
 	Alerts AlertConfig  // with detection
