@@ -131,8 +131,12 @@ type Profile struct {
 	u, v, zeta []float64
 	precision  []float64   // π
 	shared     []float64   // A of the shared regressors
-	factor     [][]float64 // L, by rows up to the diagonal
+	own        [][]float64 // the rows of L up to the diagonal, or
+	factor     [][]float64 // those of a tick and the others
 	inverse    []float64   // of the diagonal of L
+	ticks      [ticks]tick
+	tick       uint8 // the last one
+	places     [256]uint8
 	steps      []ViewStep
 	expects    int       // the view that says what is usual: level, or season if there is one
 	mean, sd   []float64 // what it expects
@@ -188,9 +192,8 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.precision[0], p.u[0] = constantPrecision, 1
 	p.moments = newMoments(c.Seasons)
 	p.shared = make([]float64, linear.TriangleLen(p.common))
-	for j := range p.size {
-		p.factor = append(p.factor, make([]float64, j+1))
-	}
+	p.own = rowsOf(p.size)
+	p.factor = slices.Clone(p.own)
 	p.inverse = make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
@@ -327,13 +330,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	}
 	sums := p.sums(s)
 	before := sums[0] // the weight of the observations so far
-	if len(p.seasons) > 0 {
-		seasonal(p.u[1:p.common], p.seasons, p.zone, t)
-	}
-	linear.Scale(sums, profileForgetting)
-	p.moments.expand(p.shared, sums)
-	p.hold(sums)
-	p.factorize(p.shared, 0, p.common)
+	n := p.share(sums, t)
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
@@ -347,11 +344,9 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 			repeated = repeated && v == seen
 			sizes[0] = max(sizes[0], math.Abs(v-seen))
 		}
-		residual := p.learn(c, i, sums[0], v, &pace)
+		residual := p.learn(c, i, n, v, &pace)
 		sizes[1] = max(sizes[1], min(math.Abs(residual), 2*maxStandardized))
 	}
-	n := sums[0]
-	p.moments.add(sums, p.u)
 
 	total := p.total(s)
 	*total = meanForgetting**total + 1
@@ -408,6 +403,7 @@ func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
 	for i := range u {
 		u[i] -= before[i]
 	}
+	copy(p.factor, p.own)
 	p.moments.expand(p.shared, p.sums(s))
 	p.factorize(p.shared, 0, p.common)
 	p.substitute(p.v, u, p.common)
