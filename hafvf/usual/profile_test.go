@@ -125,6 +125,43 @@ func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) 
 	return times, ys
 }
 
+// Streams that go on in turns, some of them at the same times, learn to the last bit what each learns
+// by itself, and what the seasons let expect is the same.
+func TestTicks(t *testing.T) {
+	c := DefaultProfile()
+	together := profileOf(c)
+	const rounds, steps = 5, 50
+	times, ys := profileStream(11, rounds*steps, 4)
+	ahead := 5 * time.Hour
+	var alone [4]*Profile
+	var states, own [4]State
+	for k := range alone {
+		alone[k] = profileOf(c)
+		states[k], own[k] = together.NewState(), alone[k].NewState()
+	}
+	for round := range rounds {
+		for k := range alone {
+			for i := round * steps; i < (round+1)*steps; i++ {
+				at := times[i]
+				switch {
+				case k == 2: // never at the times of the others
+					at = at.Add(time.Minute)
+				case k == 3 && i == steps+3: // at all times but one
+					continue
+				}
+				y := ys[i][k : k+1]
+				got, want := together.Update(states[k], anyPace, at, y), alone[k].Update(own[k], anyPace, at, y)
+				if got.Score != want.Score || got.Mean[0] != want.Mean[0] || !slices.Equal(states[k], own[k]) {
+					t.Fatalf("stream %d, observation %d: %+v, by itself %+v", k, i, got, want)
+				}
+				if got, want := together.Seasonal(states[k], at, at.Add(ahead))[0], alone[k].Seasonal(own[k], at, at.Add(ahead))[0]; i%7 == 0 && got != want {
+					t.Fatalf("stream %d, observation %d: the seasons raise it by %g, by itself by %g", k, i, got, want)
+				}
+			}
+		}
+	}
+}
+
 // The order of the coordinates does not matter, and a coordinate that repeats
 // another one adds nothing.
 func TestProfileCoordinates(t *testing.T) {
@@ -358,15 +395,19 @@ func TestProfileCost(t *testing.T) {
 		t.Errorf("%d floats for the level view", n)
 	}
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	times, ys := profileStream(9, 201, 2)
+	times, ys := profileStream(9, 201+ticks, 2)
 	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Zone: berlin, Order: 3}} {
 		p := profileOf(c)
 		s := p.NewState()
 		i := 0
-		if n := testing.AllocsPerRun(200, func() {
+		update := func() {
 			p.Update(s, anyPace, times[i], ys[i])
 			i++
-		}); n != 0 {
+		}
+		for range ticks { // each has its memory from then on
+			update()
+		}
+		if n := testing.AllocsPerRun(200, update); n != 0 {
 			t.Errorf("%d views: %v allocations in an update", p.views, n)
 		}
 	}
