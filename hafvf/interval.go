@@ -129,6 +129,10 @@ func (c *component) at(x, near float64) (cdf, density, slope, bend float64) {
 	return c.cdf, c.density, c.slope, c.bend
 }
 
+// light reports whether a share weighs so little that its rough function does, if it is enough to know between which
+// two steps a quantile is.
+func (c *component) light() bool { return c.weight < .03 && c.curve.Doubt() < .1 }
+
 // mixed is a mixture, of weights that sum to one.
 type mixed []component
 
@@ -155,7 +159,7 @@ func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
 func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok bool) {
 	width, perUnit, whole := m.curves(), 0., false
 	find := func(p, z float64) (x float64, ok bool) {
-		x, _, ok = m.newton(p, z, aim{tolerance: 1e-7 * sd, reach: width / 20})
+		x, _, ok = m.newton(p, z, aim{tolerance: 3e-8 * sd, reach: width / 20})
 		return x, ok
 	}
 	if perUnit, whole = m[0].Lattice(); whole && perUnit >= 1 {
@@ -177,15 +181,27 @@ func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok
 	return lower, upper, ok
 }
 
-// between is the quantile of p where half a step from it is on either side of that of the curves. It reports false where
-// these are too close to tell, or not found.
+// between is the quantile of p by that of the curves: the next multiple after half a step before it. If that is too close
+// to tell, the function at the multiple before it does. It reports false if the quantile of the curves is not found.
 func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
-	x, doubt, ok := l.newton(p, z, aim{.05 / l.perUnit, width / 2, special.RoughBy, l.perUnit})
+	to := aim{.05 / l.perUnit, width / 2, special.RoughBy, l.perUnit}
+	for i := range l.mixed {
+		if c := &l.mixed[i]; c.light() {
+			to.blur += c.weight * c.curve.Doubt()
+		}
+	}
+	x, doubt, ok := l.newton(p, z, to)
 	k := x*l.perUnit - .5
-	if !ok || math.Abs(k-math.Round(k)) < 1e-6+2*doubt*l.perUnit {
+	doubt = 1e-6 + 2*doubt*l.perUnit
+	if !ok || doubt > .4 {
 		return 0, false
 	}
-	return math.Max(0, math.Min(math.Ceil(k), l.perUnit)) / l.perUnit, true
+	if at := math.Round(k); math.Abs(k-at) >= doubt {
+		k = math.Ceil(k)
+	} else if k = at; l.at(k) < p {
+		k++
+	}
+	return math.Max(0, math.Min(k, l.perUnit)) / l.perUnit, true
 }
 
 // A lattice is a mixture of multiples of 1/perUnit. It knows its function at the first places that were asked for.
@@ -294,15 +310,25 @@ func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 		}
 	}
 	x = heaviest.curve.Near(p, z)
-	lo, hi := math.Inf(-1), math.Inf(1)
-	if to.perUnit > 0 {
-		lo, hi = 0, 1
+	lo, hi := 0., 1.
+	if to.perUnit == 0 {
+		x = m.roughly(p, x, heaviest.curve.Width())
+		lo, hi = math.Inf(-1), math.Inf(1)
 	}
 	for range 10 {
 		f, f1, f2, f3 := -p, 0., 0., 0.
+		logit := 0.
+		if to.perUnit > 0 {
+			logit = special.Log(x / (1 - x))
+		}
 		for i := range m {
 			c := &m[i]
-			if c.weight > 0 {
+			switch {
+			case to.perUnit > 0 && c.light():
+				g, g1 := c.curve.Rough(x, logit)
+				f += c.weight * g
+				f1 += c.weight * g1
+			case c.weight > 0:
 				g, g1, g2, g3 := c.at(x, max(1e-8, to.blur))
 				f += c.weight * g
 				f1 += c.weight * g1
@@ -341,6 +367,30 @@ func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 		x = next
 	}
 	return x, doubt, false
+}
+
+// roughly is about the quantile of p, by a few steps of Newton from x on by the rough functions of what weighs: the
+// exact ones need not be evaluated as often then. It is x if there are none.
+func (m mixed) roughly(p, x, width float64) float64 {
+	for range 3 {
+		f, f1 := -p, 0.
+		for i := range m {
+			if c := &m[i]; c.weight > 1e-4 {
+				g, g1 := c.curve.Rough(x, 0)
+				f += c.weight * g
+				f1 += c.weight * g1
+			}
+		}
+		step := f / f1
+		if !(math.Abs(step) < 2*width) {
+			break
+		}
+		x -= step
+		if math.Abs(step) < width/10 {
+			break
+		}
+	}
+	return x
 }
 
 func (m mixed) CDF(x float64) float64 {

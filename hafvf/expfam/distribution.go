@@ -156,6 +156,7 @@ type Curve struct {
 	shape           float64 // of a lomax
 	t               special.Student
 	beta            special.Beta
+	odds            special.Odds // of a share
 }
 
 // Curve makes c the curve of the distribution. It reports false if that has no smooth density. A c that was Student's t with
@@ -172,10 +173,9 @@ func (d Distribution) Curve(c *Curve) bool {
 		c.scale, c.shape = d.b, d.a
 	case betaShare:
 		c.location, c.scale = d.Moments()
-		if c.beta.A != d.a || c.beta.B != d.b {
-			c.beta = special.NewBeta(d.a, d.b)
+		if c.odds.A != d.a || c.odds.B != d.b {
+			c.odds = special.NewOdds(d.a, d.b)
 		}
-		c.beta.Rough = true // its steps are far from where it doubts
 	default:
 		return false
 	}
@@ -211,6 +211,10 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 		slope = -(c.shape + 1) * far * density
 		return 1 - beyond, density, slope, -(c.shape + 2) * far * slope
 	case betaShare:
+		if c.beta.A != c.odds.A || c.beta.B != c.odds.B {
+			c.beta = special.NewBeta(c.odds.A, c.odds.B)
+			c.beta.Rough = true // its steps are far from where it doubts
+		}
 		y := 1 - x
 		cdf, density = c.beta.At(x, y)
 		rx, ry := 1/x, 1/y
@@ -231,14 +235,39 @@ func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
 	return cdf, density, slope, bend
 }
 
+// Rough is about P(X ≤ x) and the density at x, in a fraction of the time of At; 0 of a lomax. logit is that of
+// x, if x is a share.
+func (c *Curve) Rough(x, logit float64) (cdf, density float64) {
+	switch c.law {
+	case studentsT: // Abramowitz and Stegun 26.7.8
+		nu := math.Max(c.t.Nu, 1)
+		t := (x - c.location) / c.scale
+		shrunk := 1 - 1/(4*nu)
+		wide := 1 / math.Sqrt(1+t*t/(2*nu))
+		cdf, density = special.RoughNormal(t * shrunk * wide)
+		return cdf, density * shrunk * wide * wide * wide / c.scale
+	case betaShare:
+		cdf, density = c.odds.At(logit)
+		return cdf, density / (x * (1 - x))
+	}
+	return 0, 0
+}
+
+// Doubt bounds the error of Rough of a share; 1 if it has no bound.
+func (c *Curve) Doubt() float64 {
+	if c.law == betaShare {
+		return c.odds.Doubt
+	}
+	return 1
+}
+
 // Near is about the quantile of p, of which z is that of a normal.
 func (c *Curve) Near(p, z float64) float64 {
 	switch c.law {
 	case lomax:
 		return c.scale * math.Expm1(-math.Log1p(-p)/c.shape)
-	case betaShare: // a normal on the scale of log-odds
-		odds := c.location / (1 - c.location) * math.Exp(z*c.scale/(c.location*(1-c.location)))
-		return odds / (1 + odds)
+	case betaShare:
+		return c.odds.Near(z)
 	}
 	// The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5).
 	nu, z2 := math.Max(c.t.Nu, 1), z*z

@@ -164,3 +164,40 @@ var nodesBeta = func() (nodes struct{ at, weights [40]float64 }) {
 	quad.Legendre{}.FixedLocations(nodes.at[:], nodes.weights[:], 0, 1)
 	return nodes
 }()
+
+// Odds are the log-odds of a Beta(A, B), which are about normal: their mean, variance and skewness are sums of
+// polygammas, ψ(x) ≈ ln(x − ½).
+type Odds struct {
+	A, B               float64
+	mean, perSD, sixth float64 // of the skewness
+	Doubt              float64 // that At has; 1 if it says nothing
+}
+
+// NewOdds makes the log-odds of Beta(a, b).
+func NewOdds(a, b float64) Odds {
+	least := math.Min(a, b)
+	if !(least >= 1) {
+		return Odds{A: a, B: b, mean: Log(a / b), perSD: 1, Doubt: 1}
+	}
+	p, q := 1/(a-.5), 1/(b-.5)
+	per := 1 / math.Sqrt(p+q)
+	o := Odds{A: a, B: b, mean: Log(q / p), perSD: per, sixth: (q - p) * per / 6, Doubt: 1}
+	if least >= 2 {
+		o.Doubt = .05/least + 1e-4
+	}
+	return o
+}
+
+// At is about the distribution function of the log-odds and their density, by the expansion of Cornish and Fisher
+// to the first term.
+func (o *Odds) At(logit float64) (cdf, density float64) {
+	z := (logit - o.mean) * o.perSD
+	cdf, density = RoughNormal(z - o.sixth*(math.Min(z*z, 6)-1))
+	return cdf, density * o.perSD
+}
+
+// Near is about the share with the quantile z of a normal.
+func (o *Odds) Near(z float64) float64 {
+	odds := Exp(o.mean + (z+o.sixth*(z*z-1))/o.perSD)
+	return odds / (1 + odds)
+}

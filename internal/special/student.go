@@ -81,3 +81,22 @@ func NormalBeyond(z float64) float64 {
 	d, a2 := z-a, a*a
 	return t.beyond - t.density*d*(1-d*(a*(1./2)-d*((a2-1)*(1./6)-d*(a*(a2-3)*(1./24)-d*((a2-6)*a2+3)*(1./120)))))
 }
+
+// RoughNormal is the distribution function of a normal at z, within 3e-5, and about its density. NaN counts as far
+// away.
+func RoughNormal(z float64) (cdf, density float64) {
+	far := math.Abs(z)
+	if !(far < 8) {
+		far = 8
+	}
+	k := int(far*32 + .5)
+	t := &normals[k]
+	a := float64(k) / 32
+	d := far - a
+	beyond := t.beyond - t.density*d
+	density = t.density * (1 - d*a)
+	if z > 0 {
+		return 1 - beyond, density
+	}
+	return beyond, density
+}

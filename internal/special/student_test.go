@@ -32,3 +32,18 @@ func TestStudent(t *testing.T) {
 		}
 	}
 }
+
+func TestRoughNormal(t *testing.T) {
+	for z := -9.; z < 9; z += .01 {
+		p, density := RoughNormal(z)
+		if want := math.Erfc(-z/math.Sqrt2) / 2; math.Abs(p-want) > 3e-5 {
+			t.Errorf("%g, want %g at %g", p, want, z)
+		}
+		if want := math.Exp(-z*z/2) / math.Sqrt(2*math.Pi); math.Abs(density-want) > 1e-4 {
+			t.Errorf("the density is %g, want %g at %g", density, want, z)
+		}
+	}
+	if p, _ := RoughNormal(math.NaN()); !(p < 1e-15) {
+		t.Errorf("%g at NaN", p)
+	}
+}
