@@ -19,8 +19,7 @@ type tick struct {
 	at            instant
 	before, after []float64 // n and the moments
 	n             float64   // forgotten, before the observation
-	u, v          []float64 // of the regressors, as are the others
-	precision     []float64
+	u, precision  []float64 // of the regressors, as are the others
 	factor        [][]float64
 	inverse       []float64
 }
@@ -42,7 +41,7 @@ func (k *tick) is(at instant, sums []float64) bool {
 	return k.at == at && slices.Equal(k.before, sums)
 }
 
-// share makes sums those after an observation at time t, and has u, v, π and L begin with what is of the
+// share makes sums those after an observation at time t, and has u, π and L begin with what is of the
 // shared regressors. It returns n before the observation.
 func (p *Profile) share(sums []float64, t time.Time) (n float64) {
 	at := instant{t.Unix(), t.Nanosecond()}
