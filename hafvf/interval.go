@@ -131,7 +131,7 @@ func (c *component) at(x, near float64) (cdf, density, slope, bend float64) {
 
 // light reports whether a share weighs so little that its rough function does, if it is enough to know between which
 // two steps a quantile is.
-func (c *component) light() bool { return c.weight < .03 && c.curve.Doubt() < .1 }
+func (c *component) light() bool { return c.weight > 0 && c.weight < .03 && c.curve.Doubt() < .1 }
 
 // mixed is a mixture, of weights that sum to one.
 type mixed []component
@@ -324,7 +324,7 @@ func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
 		for i := range m {
 			c := &m[i]
 			switch {
-			case to.perUnit > 0 && c.light():
+			case c.light():
 				g, g1 := c.curve.Rough(x, logit)
 				f += c.weight * g
 				f1 += c.weight * g1

@@ -152,7 +152,7 @@ func shareCDF(alpha, beta, trials, x float64) float64 {
 // without steps.
 type Curve struct {
 	law
-	location, scale float64 // those of Student's t, mean and sd of a share, the rate of a lomax
+	location, scale float64 // those of Student's t, the sd of a share, the rate of a lomax
 	shape           float64 // of a lomax
 	t               special.Student
 	beta            special.Beta
@@ -172,7 +172,7 @@ func (d Distribution) Curve(c *Curve) bool {
 	case lomax:
 		c.scale, c.shape = d.b, d.a
 	case betaShare:
-		c.location, c.scale = d.Moments()
+		c.scale = math.Sqrt(d.variance)
 		if c.odds.A != d.a || c.odds.B != d.b {
 			c.odds = special.NewOdds(d.a, d.b)
 		}

@@ -16,7 +16,7 @@ const ticks = 128
 // on its time and on the times before it alone: streams that are observed at the same times, such as
 // those of one scrape, have the same ticks, to the last bit.
 type tick struct {
-	at            instant
+	at            time.Time
 	before, after []float64 // n and the moments
 	n             float64   // forgotten, before the observation
 	u, precision  []float64 // of the regressors, as are the others
@@ -24,34 +24,27 @@ type tick struct {
 	inverse       []float64
 }
 
-// An instant is a time without its zone, which == compares.
-type instant struct {
-	second     int64
-	nanosecond int
-}
-
-// place is where it is noted which tick is that at the time, if n is that before it.
-func (at instant) place(n float64) uint64 {
+// placeOf is where it is noted which tick is that at a time, if n is that before it.
+func placeOf(at time.Time, n float64) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ by the golden ratio
-	return ((uint64(at.second)*odd ^ math.Float64bits(n)) + uint64(at.nanosecond)) * odd >> 56
+	return ((uint64(at.Unix())*odd ^ math.Float64bits(n)) + uint64(at.Nanosecond())) * odd >> 56
 }
 
 // is reports whether k is the tick at that time after the observations of sums.
-func (k *tick) is(at instant, sums []float64) bool {
-	return k.at == at && slices.Equal(k.before, sums)
+func (k *tick) is(at time.Time, sums []float64) bool {
+	return k.at.Equal(at) && slices.Equal(k.before, sums)
 }
 
-// share makes sums those after an observation at time t, and has u, π and L begin with what is of the
+// share makes sums those after an observation at a time, and has u, π and L begin with what is of the
 // shared regressors. It returns n before the observation.
-func (p *Profile) share(sums []float64, t time.Time) (n float64) {
-	at := instant{t.Unix(), t.Nanosecond()}
+func (p *Profile) share(sums []float64, at time.Time) (n float64) {
 	i := (p.tick + 1) % ticks // that of the stream before
 	if !p.ticks[i].is(at, sums) {
-		place := &p.places[at.place(sums[0])]
+		place := &p.places[placeOf(at, sums[0])]
 		if p.ticks[*place].is(at, sums) {
 			i = *place
 		} else {
-			p.fill(&p.ticks[i], at, sums, t)
+			p.fill(&p.ticks[i], at, sums)
 			*place = i
 		}
 	}
@@ -65,15 +58,15 @@ func (p *Profile) share(sums []float64, t time.Time) (n float64) {
 	return k.n
 }
 
-// fill makes k the tick of an observation at time t after those of sums.
-func (p *Profile) fill(k *tick, at instant, sums []float64, t time.Time) {
+// fill makes k the tick of an observation at a time after those of sums.
+func (p *Profile) fill(k *tick, at time.Time, sums []float64) {
 	if k.u == nil {
 		k.u, k.factor = slices.Clone(p.u[:p.common]), rowsOf(p.common)
 	}
 	k.at, k.before = at, append(k.before[:0], sums...)
 	k.after = append(k.after[:0], sums...)
 	if len(p.seasons) > 0 {
-		seasonal(k.u[1:], p.seasons, p.zone, t)
+		seasonal(k.u[1:], p.seasons, p.zone, at)
 	}
 	linear.Scale(k.after, profileForgetting)
 	k.n = k.after[0]

@@ -69,17 +69,22 @@ var normals = func() (t [8*32 + 1]struct{ beyond, density float64 }) {
 	return t
 }()
 
+// normalNear is what the table has at a, the place nearest to z, and d = z − a.
+func normalNear(z float64) (beyond, density, a, d float64) {
+	k := int(z*32 + .5)
+	a = float64(k) / 32
+	return normals[k].beyond, normals[k].density, a, z - a
+}
+
 // NormalBeyond is the probability of a normal beyond z ≥ 0, within 1e-13: by the Taylor series about the nearest place
 // of a table, up to the fifth derivative.
 func NormalBeyond(z float64) float64 {
-	k := int(z*32 + .5)
 	if !(z < 8) {
 		return math.Erfc(z/math.Sqrt2) / 2
 	}
-	t := &normals[k]
-	a := float64(k) / 32
-	d, a2 := z-a, a*a
-	return t.beyond - t.density*d*(1-d*(a*(1./2)-d*((a2-1)*(1./6)-d*(a*(a2-3)*(1./24)-d*((a2-6)*a2+3)*(1./120)))))
+	beyond, density, a, d := normalNear(z)
+	a2 := a * a
+	return beyond - density*d*(1-d*(a*(1./2)-d*((a2-1)*(1./6)-d*(a*(a2-3)*(1./24)-d*((a2-6)*a2+3)*(1./120)))))
 }
 
 // RoughNormal is the distribution function of a normal at z, within 3e-5, and about its density. NaN counts as far
@@ -89,12 +94,9 @@ func RoughNormal(z float64) (cdf, density float64) {
 	if !(far < 8) {
 		far = 8
 	}
-	k := int(far*32 + .5)
-	t := &normals[k]
-	a := float64(k) / 32
-	d := far - a
-	beyond := t.beyond - t.density*d
-	density = t.density * (1 - d*a)
+	beyond, density, a, d := normalNear(far)
+	beyond -= density * d
+	density *= 1 - d*a
 	if z > 0 {
 		return 1 - beyond, density
 	}
