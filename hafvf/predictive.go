@@ -67,6 +67,7 @@ type rule struct {
 type node struct {
 	k            int
 	weight, gain float64 // logs
+	term         float64 // e^(log − top), where extend has come to it
 }
 
 func (n *node) log() float64 { return n.weight + n.gain }
@@ -139,7 +140,7 @@ func (r *rule) at(k int) node {
 	if r.elapsed != 1 {
 		v = math.Exp(r.elapsed * l.lw)
 	}
-	return node{k, r.a*l.lw + r.b*l.l1w, r.line.Gain(v)}
+	return node{k: k, weight: r.a*l.lw + r.b*l.l1w, gain: r.line.Gain(v)}
 }
 
 // scan sums over the first nodes, from the prior's mode outward to where a tail
@@ -150,52 +151,70 @@ func (r *rule) scan(q0, q1 float64) {
 	first := r.at(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
 	r.top, r.sum, r.missed = first.log(), 1, 0
 	r.bound = max(q0, q1, first.gain)
-	r.down, r.up = append(r.down[:0], first), append(r.up[:0], first)
-	r.down = r.extend(r.down, &r.lo, -1, reach, r.a, q0)
-	r.up = r.extend(r.up, &r.hi, +1, reach, r.b, q1)
+	r.down = r.extend(r.down, first, &r.lo, -1, reach, r.a, q0)
+	r.up = r.extend(r.up, first, &r.hi, +1, reach, r.b, q1)
 	if len(r.down) > 1 && len(r.up) > 1 {
-		r.miss(special.Exp(first.log()-r.top), r.down[1].log(), first.log(), r.up[1].log())
+		r.miss(special.Exp(first.log()-r.top), 2*first.log()-r.down[1].log()-r.up[1].log(), first.log())
 	}
 }
 
-// extend adds nodes in one direction, and sets the tail behind them. end is the gain
-// at the end.
-func (r *rule) extend(nodes []node, to *tail, direction int, reach, power, end float64) []node {
-	first := &nodes[0]
-	k, before, log, e := first.k, math.NaN(), first.log(), special.Exp(first.log()-r.top)
+// extend lists the nodes from the first one in one direction, and sets the tail behind
+// them. end is the gain at the end. As many nodes as the last list had are made ahead, one
+// beside the other: a processor then waits for none of them.
+func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, power, end float64) []node {
+	ahead := min(len(nodes), mostAhead)
+	nodes = append(nodes[:0], first)
+	before, log, e := math.NaN(), first.log(), special.Exp(first.log()-r.top)
 	*to = tail{power: power, gain: end}
-	for len(nodes) < maxNodes {
-		k += direction
-		nodes = append(nodes, r.at(k))
-		n := &nodes[len(nodes)-1]
-		r.bound = max(r.bound, n.gain)
-		next := n.log()
-		term := special.Exp(next - r.top)
+	for i := 1; i < maxNodes; i++ {
+		if i == len(nodes) {
+			for j := range max(ahead-i, 4) {
+				nodes = append(nodes, r.at(first.k+direction*(i+j)))
+			}
+			r.terms(nodes[i:])
+		}
+		n := &nodes[i]
+		if n.gain > r.bound {
+			r.bound = n.gain
+		}
+		next, term := n.log(), n.term
 		if term > huge {
 			e, term = e/term, 1
 			r.rescale(next)
+			r.terms(nodes[i+1:])
 		}
 		r.sum += term
-		r.miss(e, before, log, next)
+		d := 2*log - before - next
+		r.miss(e, d, log)
 		if term < 1e-3*r.sum && term < e {
-			ahead := max(end, n.gain)
-			if n.gain > nodes[len(nodes)-2].gain {
-				ahead = r.bound
+			rise := max(end, n.gain)
+			if n.gain > nodes[i-1].gain {
+				rise = r.bound
 			}
-			if rest, ok := r.rest(term, e, math.Abs(before-2*log+next), ahead-n.gain); ok {
+			if rest, ok := r.rest(term, e, math.Abs(d), rise-n.gain); ok {
 				r.sum += rest
-				return nodes
+				return nodes[:i+1]
 			}
 		}
-		if x := float64(direction*k) * r.h; x > reach && x > 1 && len(nodes) >= 3 && math.Abs(n.gain-end) < 2*short {
-			if to.fit(nodes, r.a+r.b, r.h, x) {
+		if x := float64(direction*n.k) * r.h; math.Abs(n.gain-end) < 2*short && x > reach && x > 1 && i >= 2 {
+			if to.fit(nodes[:i+1], r.a+r.b, r.h, x) {
 				r.sum += to.sum(x, r.h, r.top)
-				return nodes
+				return nodes[:i+1]
 			}
 		}
 		before, log, e = log, next, term
 	}
-	return nodes
+	return nodes[:maxNodes]
+}
+
+// mostAhead bounds how many nodes are made before it is known that they are needed.
+const mostAhead = 24
+
+// terms sets those of the nodes.
+func (r *rule) terms(nodes []node) {
+	for i := range nodes {
+		nodes[i].term = special.Exp(nodes[i].log() - r.top)
+	}
 }
 
 // huge is a term at which the sum is rescaled.
@@ -209,21 +228,27 @@ func (r *rule) rescale(top float64) {
 	r.missed *= by
 }
 
-// miss adds to missed what the rule misses about a node of the value e, from the
-// logarithms of the integrand there, at, and at its neighbours. Of e^−κx²/2 it misses
-// the fraction 2·exp(−2π²/κh²), where κh² is the second difference. Powers of w and 1−w
+// miss adds to missed what the rule misses about a node of the value e and the logarithm
+// at, where d is the second difference of the logarithms, as of a maximum. Of e^−κx²/2 it
+// misses the fraction 2·exp(−2π²/κh²), where κh² is d. Powers of w and 1−w
 // have poles at distance π besides, which widen κh² by poles·h: then the fraction is
 // that of decay for both sides of a Beta. The sum over every second node would not do
 // as another estimate: it may agree by accident.
-func (r *rule) miss(e, before, at, after float64) {
-	const visible = 0.9 // of which it misses less than 1e-9
-	d := 2*at - before - after
-	if width := d + r.poles*r.h; width > visible {
-		d -= 0x1p-48 * math.Abs(at) // rounding
-		if d > 0 {
-			r.missed += 2 * e * special.Exp(-2*math.Pi*math.Pi/(d+r.poles*r.h))
-		}
+func (r *rule) miss(e, d, at float64) {
+	if d+r.poles*r.h > visible {
+		r.missed += e * r.fraction(d, at)
 	}
+}
+
+// visible is the width of which the rule misses 1e-9.
+const visible = 0.9
+
+func (r *rule) fraction(d, at float64) float64 {
+	d -= 0x1p-48 * math.Abs(at) // rounding
+	if d <= 0 {
+		return 0
+	}
+	return 2 * special.Exp(-2*math.Pi*math.Pi/(d+r.poles*r.h))
 }
 
 // rest is the sum over all nodes beyond the last one, of value e after one of value
@@ -382,7 +407,7 @@ func (r *rule) add() {
 		if i > 0 && i < n-1 {
 			a, b, c := &r.nodes[i-1], &r.nodes[i], &r.nodes[i+1]
 			if b.k-a.k == 1 && c.k-b.k == 1 {
-				r.miss(e, a.log(), b.log(), c.log())
+				r.miss(e, 2*b.log()-a.log()-c.log(), b.log())
 			}
 		}
 	}
