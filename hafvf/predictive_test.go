@@ -95,11 +95,12 @@ func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (exp
 }
 
 // TestPredictive compares the integrated predictive with the quadrature, for
-// priors of w from 1e-3 to 1e4 and random lines.
+// priors of w from 1e-3 to 1e4 and random lines. A filter that has predicted others before says
+// the same to the last bit.
 func TestPredictive(t *testing.T) {
 	expect.Long(t, "integrals of densities")
 	rng := rand.New(rand.NewPCG(3, 5))
-	worst := 0.0
+	worst, used := 0.0, NewFilter(normalOf(0, 1, 1, 1), nil, 1)
 	for i := range length(20_000) {
 		family := []string{"normal", "bernoulli", "poisson", "exponential", "mvnormal"}[i%5]
 		params := Params{}
@@ -109,8 +110,11 @@ func TestPredictive(t *testing.T) {
 		line, d, s := randomLine(t, rng, family, params)
 		prior := Beta{logUniform(rng, 1e-3, 1e4), logUniform(rng, 1e-3, 1e4)}
 		f := NewFilter(normalOf(0, 1, 1, 1), nil, 1)
-		f.line = line
+		f.line, used.line = line, line
 		got, want := f.logPredictive(prior, 1, line.Gain(0), line.Gain(1)), quadrature(line, prior)
+		if again := used.logPredictive(prior, 1, line.Gain(0), line.Gain(1)); again != got {
+			t.Errorf("%d %s prior %v: %v after other predictions, %v alone", i, family, prior, again, got)
+		}
 		err := math.Abs(got - want)
 		// What the lnΓ of the reference and the gain round.
 		if err -= 1e-14 * (math.Abs(want) + prior.Alpha + prior.Beta); !(err < 1e-6) {
