@@ -196,7 +196,7 @@ func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, 
 				return nodes[:i+1]
 			}
 		}
-		if x := float64(direction*n.k) * r.h; math.Abs(n.gain-end) < 2*short && x > reach && x > 1 && i >= 2 {
+		if x := float64(direction*n.k) * r.h; math.Abs(n.gain-end) < 1.01*short && x > reach && x > 1 && i >= 2 {
 			if to.fit(nodes[:i+1], r.a+r.b, r.h, x) {
 				r.sum += to.sum(x, r.h, r.top)
 				return nodes[:i+1]
@@ -300,7 +300,8 @@ type tail struct {
 }
 
 // fit interpolates the gain at the end, t = 0, and at the last three nodes, and
-// reports whether this is precise enough from t = e^−x on.
+// reports whether this is precise enough from t = e^−x on. It is not if the gain at the
+// last node is further than 1.01·short from that at the end.
 func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
 	ratio := special.Exp(h)
 	n := len(nodes)
