@@ -7,3 +7,8 @@ type Model = expfam.Model
 
 // Params of a naive prior θ₀ by their textbook names, as in package expfam.
 type Params = expfam.Params
+
+// New is expfam.New.
+func New(family string, params Params, dim int) (Model, error) {
+	return expfam.New(family, params, dim)
+}

@@ -241,6 +241,9 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	}
 	for _, m := range members {
 		fmt.Fprintf(&b, ", %d levels %v, top %g", len(m.Levels), m.Levels, m.Top)
+		if m.AR > 0 {
+			fmt.Fprintf(&b, ", on its last %d values", m.AR)
+		}
 	}
 	if c.WarmUp > 0 {
 		b.WriteString(", prior from the data")

@@ -220,7 +220,7 @@ func (s Summary) hints(b *strings.Builder) {
 		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
 		{s.Skipped, "%s passed over: above a header, comments, or the header of another table\n", "line was", "lines were"},
 		{s.Forgotten, "%s, as tombstones of the topic ask for it\n", "key was forgotten", "keys were forgotten"},
-		{s.ExpiredKeys, "%s for longer than expire, and forgotten\n", "key had no record", "keys had no record"},
+		{s.ExpiredKeys, "%s after no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
 		{s.Expired, "%s older than alerts.max_age and not sent\n", "alert was", "alerts were"},
 		{s.Partials, "warning: the server of the source gave %s: the log has the reasons\n", "partial answer", "partial answers"},
 		{s.Dropped, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", "point", "points"},

@@ -69,6 +69,9 @@ the records were rejected; 2 usage or config.`,
 			if err := output.CheckTable(out); err != nil {
 				return cli.Usage(err)
 			}
+			if err := output.CheckFolder(out); err != nil {
+				return err
+			}
 			cfg, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,6 +60,9 @@ records were rejected; 2 usage or config.`,
 			}
 			if err := checkTrials(args[0], cfg, out, keys); err != nil {
 				return cli.Usage(err)
+			}
+			if err := cmp.Or(output.CheckFolder(out), output.CheckFolder(keys)); err != nil {
+				return err
 			}
 			var table trials.Table
 			for _, run := range []struct {

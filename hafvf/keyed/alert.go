@@ -154,8 +154,10 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
 	found.Threshold, found.Muted, found.Resting = decision.Threshold, decision.Muted, decision.Resting
 	kind := decision.Alarm
-	copy(found.Usual.Mean, decider.usual.Mean)
-	copy(found.Usual.SD, decider.usual.SD)
+	if !math.IsNaN(found.Score) {
+		copy(found.Usual.Mean, decider.usual.Mean)
+		copy(found.Usual.SD, decider.usual.SD)
+	}
 	if kind == usual.NoAlarm {
 		return decision
 	}

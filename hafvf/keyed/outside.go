@@ -103,7 +103,11 @@ func (t *Track) outsideOf(a *Alert, o *Observation, values []string) string {
 	}
 	what := fmt.Sprintf("has values%s that the family %s does not have", at, family)
 	if len(o.X) == 1 && len(o.X[0]) == 1 {
-		what = fmt.Sprintf("%s is %.4g%s, which the family %s does not have", a.what(values), o.X[0][0], at, family)
+		name := "x"
+		if len(values) > 0 {
+			name = values[0]
+		}
+		what = fmt.Sprintf("%s is %.4g%s, which the family %s does not have", name, o.X[0][0], at, family)
 	}
 	return fmt.Sprintf("%s: %s: %v.", t.key, what, t.chain.check(o))
 }

@@ -65,7 +65,11 @@ func TestOutside(t *testing.T) {
 				if now, err := e.Take(&o); err != nil || !now {
 					t.Fatal(now, err)
 				}
-				if e.Learn(nil, &out, &o); out.Recovered != nil {
+				e.Learn(nil, &out, &o)
+				if d := out.Detection; math.IsNaN(d.Score) && !math.IsNaN(d.Usual.Mean[0]) {
+					t.Errorf("%d: no score, and usual is %v", i, d.Usual)
+				}
+				if out.Recovered != nil {
 					if ends++; out.Recovered.ID != fmt.Sprint(alarms[len(alarms)-1]) {
 						t.Errorf("%+v", out.Recovered)
 					}

@@ -29,7 +29,7 @@ type Parser struct {
 
 // The formats of numbers.
 const (
-	// Unix takes each number as the time since 1970, also small ones and eight digits.
+	// Unix takes each number as the time since 1970, also small ones and what could be a date.
 	Unix = "unix"
 	// Spreadsheet takes a number as days since 1899-12-30, on the clock of the parser's zone. The
 	// time is rounded to milliseconds: days have no more digits.
@@ -50,7 +50,7 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 //   - RFC 3339 and ISO 8601: 2026-01-02T15:04:05Z, with a space in place of the T,
 //     without seconds, with an offset +01:00, +0100 or +01, with "UTC", without a
 //     zone, compact as in 20260102T150405Z
-//   - a date, which stands for its midnight; 20260102 is one
+//   - a date, which stands for its midnight; 20260102 is one, and 20260102150405 a time of it
 //   - Unix time, as ParseUnix does, or what the parser's format says of numbers
 //   - RFC 1123 and RFC 5322, as HTTP and mail have it: Tue, 15 Nov 1994 08:12:31 GMT
 //   - Microsoft's JSON: /Date(1740787200000)/, also with an offset
@@ -162,7 +162,7 @@ func isNumber(s string) bool {
 	return true
 }
 
-// ParseNumber reads a day in eight digits or Unix time, unless the parser has a format that s
+// ParseNumber reads a day in eight digits, a minute in twelve, a second in fourteen or Unix time, unless the parser has a format that s
 // has.
 func (p *Parser) ParseNumber(s string) (time.Time, error) {
 	t, err := p.ParseLocalNumber(s)
@@ -180,7 +180,7 @@ func (p *Parser) ParseLocalNumber(s string) (time.Time, error) {
 }
 
 // parseNumber reads a number as the parser's format of numbers says. Without one, it reads a day
-// in eight digits, or Unix time.
+// in eight digits, a minute in twelve, a second in fourteen, or Unix time.
 func (p *Parser) parseNumber(s string) (time.Time, error) {
 	switch p.numbers {
 	case Unix:
@@ -188,14 +188,23 @@ func (p *Parser) parseNumber(s string) (time.Time, error) {
 	case Spreadsheet:
 		return p.parseDays(s)
 	}
-	day, ok := digits(s)
-	if len(s) != 8 || !ok || day < 1900_01_01 || day > 2100_12_31 {
+	if len(s) != 8 && len(s) != 12 && len(s) != 14 {
 		return ParseUnix(s)
 	}
-	// As Unix time it would be a moment of 1970.
-	c := civil{year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100}
-	if t, ok := c.time(p.zone); ok {
-		return t, nil
+	day, ok := digits(s[:8])
+	clock, numeric := digits(s[8:] + "000000"[:14-len(s)])
+	if !ok || !numeric || day < 1900_01_01 || day > 2100_12_31 {
+		return ParseUnix(s)
+	}
+	// As Unix time it would be a moment of 1970, 1976, or 2572 to 2635.
+	c := civil{
+		year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100,
+		hour: clock / 1_00_00, minute: clock / 1_00 % 100, second: clock % 100,
+	}
+	if c.minute < 60 {
+		if t, ok := c.time(p.zone); ok {
+			return t, nil
+		}
 	}
 	return time.Time{}, fmt.Errorf("the time %s is no date; if it is a Unix time, say time_format: %s", message.Quote(s), Unix)
 }
@@ -215,7 +224,7 @@ func (p *Parser) parseDays(s string) (time.Time, error) {
 }
 
 // Understood says what Parse reads.
-const Understood = "dates (2026-01-02, 20260102), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z), HTTP dates (Tue, 15 Nov 1994 08:12:31 GMT), /Date(…)/, and Unix seconds, milliseconds, microseconds, nanoseconds"
+const Understood = "dates (2026-01-02, 20260102), ISO 8601 (2026-01-02T15:04:05Z, 2026-01-02 15:04+01:00, 20260102T150405Z, 20260102150405), HTTP dates (Tue, 15 Nov 1994 08:12:31 GMT), /Date(…)/, and Unix seconds, milliseconds, microseconds, nanoseconds"
 
 // Invalid is the error for a text that is no time.
 func Invalid(s string) error {

@@ -33,6 +33,8 @@ func TestParse(t *testing.T) {
 
 		{"2026-01-02", instant.Truncate(24 * time.Hour)},
 		{"20260102", instant.Truncate(24 * time.Hour)},
+		{"202601020304", instant.Truncate(time.Minute)},
+		{"20260102030405", instant},
 		{"18991231", time.Unix(18991231, 0).UTC()},
 		{"20260102.5", time.Unix(20260102, 5e8).UTC()},
 		{"2026-01-02 03:04:05,25", at(250e6)},
@@ -237,6 +239,9 @@ func TestNumbers(t *testing.T) {
 		want               time.Time
 	}{
 		{"", Unix, "20260102", time.Unix(20260102, 0).UTC()},
+		{"", Unix, "202601020304", time.UnixMilli(202601020304).UTC()},
+		{"", Unix, "20260102030405", time.UnixMilli(20260102030405).UTC()},
+		{"Europe/Berlin", "", "20260102040405", instant},
 		{"", Unix, "20260231", time.Unix(20260231, 0).UTC()},
 		{"", Unix, "46024", time.Unix(46024, 0).UTC()},
 		{"", Unix, "2026-01-02", day},

@@ -299,6 +299,7 @@ func TestParseErrors(t *testing.T) {
 		{"a series of two lists", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, values: [a, b]}}", []string{`pump.yaml:2: source.jsonl.values: the layout series has one list of values`}},
 		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, missing: x}}", []string{`pump.yaml:2: source.csv.missing: must be a list of texts, such as [NA, -, -999], not the text "x"`}},
 		{"number for a duration", with("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},
+		{"part of a millisecond", with("lateness: 1500us"), []string{`pump.yaml:3: lateness: must be of whole milliseconds, not 1500us`}},
 		{"float for a whole number", modelled("family: mvnormal", "dim: 2.5"), []string{`pump.yaml:4: model.dim: must be a whole number, not the number 2.5`}},
 
 		{"top above 1", with("top: 1.5"), []string{`pump.yaml:3: top: must be in [0, 1], not 1.5`}},
@@ -474,6 +475,10 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"auto", "model: {family: bernoulli, prior: auto}\nsource: {jsonl: {path: a}}", []string{
 			`pump.yaml:1: model.prior: auto: bernoulli has no location or scale that data could set; leave out prior, or give its parameters`,
+		}},
+		{"auto and what it sets", "model: {family: normal, prior: {auto: true, mu: 3, kappa: 100}}\nsource: {jsonl: {path: a}}", []string{
+			`pump.yaml:1: model.prior.kappa: auto sets it from the data: leave it out, or give all parameters without auto`,
+			`pump.yaml:1: model.prior.mu: auto sets it from the data: leave it out, or give all parameters without auto`,
 		}},
 		{"warm-up of a given prior", "model: {family: normal, warm_up: 3}\nsource: {jsonl: {path: a}}", []string{
 			`pump.yaml:1: model.warm_up: belongs to prior: auto`,

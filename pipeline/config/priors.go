@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -129,7 +132,26 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 		d.fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
 		return nil
 	}
+	if auto {
+		d.unused(path, c, m.(expfam.Fitted), prior)
+	}
 	return m
+}
+
+// unused records the parameters of a prior that data will set: without them, the fitted model is the same.
+func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(prior)) {
+		others := maps.Clone(prior)
+		delete(others, name)
+		without, err := expfam.New(c.Model.Family, others, c.Model.Dim)
+		if err != nil || without.Dim() != m.Dim() || reflect.DeepEqual(m, without) {
+			continue
+		}
+		ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
+		if reflect.DeepEqual(m.Fit(ls), without.(expfam.Fitted).Fit(ls)) {
+			d.fail(join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
+		}
+	}
 }
 
 // observationLength is how many numbers an observation of the model has.

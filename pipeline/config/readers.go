@@ -149,6 +149,8 @@ func duration(dst *time.Duration) reader {
 	return reader{takes: "duration, such as 30m", initial: message.Duration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
 		v, err := durationOf(n)
 		switch {
+		case err == errFraction:
+			d.fail(path, "must be of whole milliseconds, not %s", n.Value)
 		case err != nil:
 			d.wrongType(path, "a duration such as 30m or 0s", n)
 		case v < 0:
@@ -159,12 +161,19 @@ func duration(dst *time.Duration) reader {
 	}}
 }
 
+// durationOf reads a duration of whole milliseconds, the resolution of windows and timers.
 func durationOf(n *yaml.Node) (time.Duration, error) {
 	if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int" {
 		return 0, errors.New("no duration")
 	}
-	return time.ParseDuration(n.Value)
+	v, err := time.ParseDuration(n.Value)
+	if err == nil && v%time.Millisecond != 0 {
+		err = errFraction
+	}
+	return v, err
 }
+
+var errFraction = errors.New("it has a fraction of a millisecond")
 
 // then has a value checked that was read without a mistake.
 func (r reader) then(check func() error) reader {

@@ -152,7 +152,7 @@ func (p *Parser) missing(s string) bool {
 
 // Missing reports whether a text stands for a missing value everywhere.
 func Missing(s string) bool {
-	return s == "" || len(s) == 3 && strings.EqualFold(s, "nan")
+	return s == "" || strings.EqualFold(s, "nan") || strings.EqualFold(s, "null")
 }
 
 func notNumber(s string) error {

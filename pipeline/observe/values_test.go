@@ -91,6 +91,7 @@ func TestWrittenNumbers(t *testing.T) {
 		{`thousands: ","`, "1.234,567", "", `the text "1.234,567" where a number is due`},
 		{`missing: ["-"]`, "1,234.5", "", `the text "1,234.5" where a number is due`},
 		{"values_as: [off, on], missing: [unknown]", "on|off|unknown|", "1 0 NaN NaN", ""},
+		{`missing: ["-"]`, "null|NULL|NaN||-", "NaN NaN NaN NaN NaN", ""},
 		{"values_as: [off, on]", "On", "", `the value "On" where "off" or "on" is due, by values_as`},
 		{"values_as: [1, 2]", "1|2|2.0", "0 1 1", ""},
 		{"values_as: [1, 2]", "3", "", `the value "3" where "1" or "2" is due, by values_as`},

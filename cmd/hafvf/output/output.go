@@ -168,6 +168,8 @@ func parseRecord(raw connectors.Record, r *Record) error {
 		reason = "it has no estimate"
 	case !r.Smoothed() && r.Predicted == nil:
 		reason = "it has neither prediction nor session"
+	case !r.Smoothed() && r.N == 0 && r.Estimate == nil:
+		reason = "it has neither n nor estimate, as an alert; hafvf report makes a page of those"
 	default:
 		return nil
 	}

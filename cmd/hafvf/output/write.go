@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +46,16 @@ func NameOf(name string, o, outputs int) string {
 func CheckTable(out string) error {
 	if _, is := TableOf(out); !is {
 		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
+	}
+	return nil
+}
+
+// CheckFolder says why no file can be written to out: there is no such folder.
+func CheckFolder(out string) error {
+	if folder := filepath.Dir(out); out != "" {
+		if _, err := os.Stat(folder); err != nil {
+			return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", out, folder)
+		}
 	}
 	return nil
 }

@@ -38,6 +38,17 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	root.SetArgs(args)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		show := help.Run
+		help.RunE = func(cmd *cobra.Command, topic []string) error {
+			if of, _, err := root.Find(topic); of == nil || err != nil {
+				return Usage(fmt.Errorf("unknown command %q for %q", strings.Join(topic, " "), root.Name()))
+			}
+			show(cmd, topic)
+			return nil
+		}
+	}
 	cmd, err := root.ExecuteContextC(context.Background())
 	switch {
 	case err == nil:
