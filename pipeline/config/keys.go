@@ -30,7 +30,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 			read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "The assumptions about the values.", keys: []key{
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, expfam.Families()...)},
-			{name: "prior", doc: "Textbook parameters; an absent one has the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with one of them.",
+			{name: "prior", doc: "Textbook parameters; absent ones have the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with an order.",
 				read: later("mapping of parameters, or auto", &nodes.model)},
 			{name: "warm_up", doc: "Number of first observations that prior: auto looks at.", unit: "observations", initial: fmt.Sprint(keyed.DefaultWarmUp), read: whole(&nodes.warmUp, 2)},
 			{name: "dim", doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the categories.",

@@ -29,7 +29,7 @@ var smootheds = []field[smoothed]{
 	segmented(object("segment", "Without levels: the regime that the observation is in, between two changes.",
 		point("start", "Its first observation.", func(s smoothed) keyed.Point { return s.Segment.Start }),
 		count("n", "observations", "Its length.", func(s smoothed) (int64, bool) { return s.Segment.N, true }),
-		outputs("mean", "Mean of the likelihood's mean, as if that did not drift in the segment.", func(s smoothed) []float64 { return s.Segment.Estimate.Mean }),
+		outputs("mean", "Mean of the likelihood's mean, as if that did not drift; at its regressors.", func(s smoothed) []float64 { return s.Segment.Estimate.Mean }),
 		outputs("sd", "Its standard deviation; null if it is infinite.", func(s smoothed) []float64 { return s.Segment.Estimate.SD }),
 	)),
 	object("session", "The session that the observation is part of.",

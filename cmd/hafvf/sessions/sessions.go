@@ -36,12 +36,32 @@ type id struct {
 type segment struct {
 	start, end place
 	n          int64
-	mean, sd   []float64 // sd is empty with levels
+	mean, sd   average // of the records; sd is empty with levels
 	change     *output.Record
 	outliers   *int // nil with levels
+}
 
-	// With levels: of the estimates, where there are some.
-	sums, counts []float64
+// An average is the mean of vectors, by coordinate. What is NaN does not count.
+type average struct{ of, counts []float64 }
+
+func (a *average) add(v []float64) {
+	if a.of == nil {
+		a.of, a.counts = make([]float64, len(v)), make([]float64, len(v))
+	}
+	for o := range min(len(v), len(a.of)) {
+		if !math.IsNaN(v[o]) {
+			a.counts[o]++
+			a.of[o] += (v[o] - a.of[o]) / a.counts[o]
+		}
+	}
+}
+
+// at is that of a coordinate, NaN if there is none.
+func (a *average) at(o int) float64 {
+	if o >= len(a.of) || a.counts[o] == 0 {
+		return math.NaN()
+	}
+	return a.of[o]
 }
 
 // A place is the point of a record, if that is known: where trials are missing, records tell the points
@@ -115,7 +135,7 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 		}
 		t.Segments += len(s.segments)
 		for _, g := range s.segments {
-			outputs = max(outputs, len(g.mean))
+			outputs = max(outputs, len(g.mean.of))
 		}
 	}
 	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
@@ -203,21 +223,13 @@ func (s *session) add(r *output.Record) {
 		if output.OrNaN(r.Outlier) > .5 {
 			*g.outliers++
 		}
-		g.n, g.mean, g.sd = r.Segment.N, r.Segment.Mean, r.Segment.SD
+		g.n = r.Segment.N
+		g.mean.add(r.Segment.Mean) // which regressors make another one at each record
+		g.sd.add(r.Segment.SD)     // that of the mean is less, if they do
 		return
 	}
 	g.n++
-	mean := r.Estimate.Mean
-	if g.mean == nil {
-		g.mean, g.sums, g.counts = make([]float64, len(mean)), make([]float64, len(mean)), make([]float64, len(mean))
-	}
-	for o := range min(len(mean), len(g.mean)) {
-		if !math.IsNaN(mean[o]) {
-			g.sums[o] += mean[o]
-			g.counts[o]++
-		}
-		g.mean[o] = g.sums[o] / g.counts[o]
-	}
+	g.mean.add(r.Estimate.Mean)
 }
 
 // A row is a segment of a session, by its number.
@@ -261,7 +273,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean, o), output.At(r.sd, o)) }))
+			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(r.mean.at(o), r.sd.at(o)) }))
 		}
 	}
 	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {

@@ -73,6 +73,15 @@ func TestTable(t *testing.T) {
 			},
 			Tally{2, 2, 3, 0},
 		},
+		"regressors make another mean at each record": {
+			[]string{
+				record("k", 0, 0, 3, 0, inSegment("null", "null", 3)+same),
+				record("k", 0, 1, 3, 0, inSegment("1", "0", 3)+same),
+				record("k", 0, 2, 3, 0, inSegment("2", "0", 3)+same),
+			},
+			[][]string{row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:02:00Z,3,1.5,0,1.5,1.5", none, "3")},
+			Tally{1, 1, 1, 0},
+		},
 		"sessions that a late record joins": {
 			[]string{
 				record("k", 10, 10, 1, 0, inSegment("1", "0", 1)+same),
