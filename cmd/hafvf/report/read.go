@@ -291,5 +291,8 @@ func Check(inputs []string, out string) error {
 	if info, err := os.Stat(out); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder: give a file to write", out)
 	}
+	if ext := filepath.Ext(out); ext != ".html" && ext != ".htm" {
+		return fmt.Errorf("%s: a page is an .html file", out)
+	}
 	return nil
 }
