@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -134,7 +133,7 @@ func Create(sink Sink) (*Writer, error) {
 	case sink.Live && named && !sink.whole():
 		w.direct = true
 		if w.file, err = os.OpenFile(sink.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
-			err = cannotWrite(sink.Path, err)
+			err = message.CannotWrite(sink.Path, err)
 		}
 	default:
 		err = w.open(sink.Path)
@@ -182,17 +181,9 @@ func (w *Writer) open(path string) error {
 		}
 	}
 	if err != nil {
-		return cannotWrite(path, err)
+		return message.CannotWrite(path, err)
 	}
 	return nil
-}
-
-// cannotWrite is the error of a file that cannot be opened.
-func cannotWrite(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
-	}
-	return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err))
 }
 
 // extend opens a file to add to it. It reports whether the file is empty.
@@ -211,7 +202,7 @@ func (w *Writer) extend(sink Sink) (fresh bool, err error) {
 		if w.file != nil {
 			w.Abort()
 		}
-		return false, cannotWrite(sink.Path, err)
+		return false, message.CannotWrite(sink.Path, err)
 	}
 	return fresh, nil
 }

@@ -525,19 +525,15 @@ func (b *Bank) Predict(mean, sd []float64, s State, x []float64) {
 
 // PredictAfter is Predict for an observation after elapsed units of time.
 func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []float64) {
-	b.checkMoments(mean, sd, s)
-	b.predict(mean, sd, b.hypotheses(s, elapsed, x))
+	b.PredictAll(&Prediction{Mean: mean, SD: sd}, s, elapsed, x)
 }
 
 // PredictRegime is PredictAfter in the running regime: of the members alone.
 func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
 	b.checkMoments(mean, sd, s)
-	b.predict(mean, sd, b.regime(b.parts[:0], s, 1, elapsed, x))
-}
-
-func (b *Bank) predict(mean, sd []float64, parts []part) {
 	b.mixture.reset(mean, sd)
 	b.laws = b.laws[:0]
+	parts := b.regime(b.parts[:0], s, 1, elapsed, x)
 	for i := range parts {
 		b.moments(&parts[i], false)
 		b.mixture.add(parts[i].weight)

@@ -243,6 +243,7 @@ func (r *rule) miss(e, d, at float64) {
 // visible is the width of which the rule misses 1e-9.
 const visible = 0.9
 
+// fraction is what the rule misses of a node, see miss.
 func (r *rule) fraction(d, at float64) float64 {
 	d -= 0x1p-48 * math.Abs(at) // rounding
 	if d <= 0 {

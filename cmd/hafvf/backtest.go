@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/backtest"
+	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/plot"
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
@@ -64,6 +65,9 @@ the records were rejected; 2 usage or config.`,
 			if picture != "" {
 				if err := plot.CheckFile(picture); err != nil {
 					return cli.Usage(err)
+				}
+				if err := output.CheckFolder(picture); err != nil {
+					return err
 				}
 			}
 			b := backtester{operation: o}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
@@ -63,6 +64,9 @@ config.`,
 			}
 			if err := report.Check(args, out); err != nil {
 				return cli.Usage(err)
+			}
+			if err := output.CheckFolder(out); err != nil {
+				return err
 			}
 			configs := 0
 			for _, arg := range args {

@@ -73,7 +73,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	a := &Alert{
 		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
-	a.Message = t.outsideOf(a, o, est.cfg.Values)
+	a.Message = t.outsideOf(o, est.cfg.Values)
 	out.Alarm = a
 	return out
 }
@@ -93,7 +93,7 @@ func (d *decider) expect(to Moments, s *decisions, at time.Time) {
 }
 
 // outsideOf says what is outside of the family, and why.
-func (t *Track) outsideOf(a *Alert, o *Observation, values []string) string {
+func (t *Track) outsideOf(o *Observation, values []string) string {
 	family, at := t.chain.cfg.Family, ""
 	if s := t.chain.cfg.Scale; s != "" && s != hafvf.Linear {
 		family += " with scale " + string(s)

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -29,7 +28,7 @@ func Write(path string, content []byte) error {
 		return err
 	}
 	if err := f.Commit(); err != nil {
-		return cannotWrite(path, err)
+		return message.CannotWrite(path, err)
 	}
 	return nil
 }
@@ -38,20 +37,15 @@ func Write(path string, content []byte) error {
 func Prepare(path string, write func(io.Writer) error) (*File, error) {
 	f, err := Create(path)
 	if err != nil {
-		return nil, cannotWrite(path, err)
+		return nil, message.CannotWrite(path, err)
 	}
 	w := bufio.NewWriterSize(f, 1<<16)
 	err = write(w)
 	if err = cmp.Or(err, w.Flush(), f.Sync()); err != nil {
 		f.Discard()
-		return nil, cannotWrite(path, err)
+		return nil, message.CannotWrite(path, err)
 	}
 	return f, nil
-}
-
-// cannotWrite leaves the temporary name out of an error.
-func cannotWrite(path string, err error) error {
-	return fmt.Errorf("%s cannot be written: %w", path, message.Cause(err))
 }
 
 // A File is being written under a temporary name, beside the file that it replaces.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +106,14 @@ func Cause(err error) error {
 		return le.Err
 	}
 	return err
+}
+
+// CannotWrite is the error of a file that cannot be opened, or made in its folder.
+func CannotWrite(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
+	}
+	return fmt.Errorf("%s cannot be written: %w", path, Cause(err))
 }
 
 // Nearest returns the name that is at most a third of want's length (and at

@@ -162,8 +162,8 @@ func isNumber(s string) bool {
 	return true
 }
 
-// ParseNumber reads a day in eight digits, a minute in twelve, a second in fourteen or Unix time, unless the parser has a format that s
-// has.
+// ParseNumber reads a day in eight digits, a minute in twelve, a second in fourteen, or Unix time,
+// unless the parser has a format that s has.
 func (p *Parser) ParseNumber(s string) (time.Time, error) {
 	t, err := p.ParseLocalNumber(s)
 	return t.UTC(), err
@@ -201,10 +201,8 @@ func (p *Parser) parseNumber(s string) (time.Time, error) {
 		year: day / 1_00_00, month: day / 1_00 % 100, day: day % 100,
 		hour: clock / 1_00_00, minute: clock / 1_00 % 100, second: clock % 100,
 	}
-	if c.minute < 60 {
-		if t, ok := c.time(p.zone); ok {
-			return t, nil
-		}
+	if t, ok := c.time(p.zone); ok {
+		return t, nil
 	}
 	return time.Time{}, fmt.Errorf("the time %s is no date; if it is a Unix time, say time_format: %s", message.Quote(s), Unix)
 }

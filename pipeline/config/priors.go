@@ -140,6 +140,8 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 
 // unused records the parameters of a prior that data will set: without them, the fitted model is the same.
 func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[string]any) {
+	ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
+	fitted := m.Fit(ls)
 	for _, name := range slices.Sorted(maps.Keys(prior)) {
 		others := maps.Clone(prior)
 		delete(others, name)
@@ -147,8 +149,7 @@ func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[stri
 		if err != nil || without.Dim() != m.Dim() || reflect.DeepEqual(m, without) {
 			continue
 		}
-		ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
-		if reflect.DeepEqual(m.Fit(ls), without.(expfam.Fitted).Fit(ls)) {
+		if reflect.DeepEqual(fitted, without.(expfam.Fitted).Fit(ls)) {
 			d.fail(join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
 		}
 	}

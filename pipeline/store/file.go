@@ -146,7 +146,7 @@ func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
 		log.Warn("the file of states cannot be locked: let no two runs use it at a time", "file", path, "error", err)
 		return func() {}, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
+		return nil, message.CannotWrite(path, err)
 	}
 	return nil, fmt.Errorf("%s cannot be locked by a file beside it: %w", path, message.Cause(err))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/connectors"
+	"hafvf/internal/message"
 )
 
 // A Column is one of a table of Rs. A cell that is nil, or not finite, is empty.
@@ -50,12 +51,10 @@ func CheckTable(out string) error {
 	return nil
 }
 
-// CheckFolder says why no file can be written to out: there is no such folder.
+// CheckFolder says why out cannot be written, if its folder is not there. Long work asks that before it begins.
 func CheckFolder(out string) error {
-	if folder := filepath.Dir(out); out != "" {
-		if _, err := os.Stat(folder); err != nil {
-			return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", out, folder)
-		}
+	if _, err := os.Stat(filepath.Dir(out)); err != nil {
+		return message.CannotWrite(out, err)
 	}
 	return nil
 }

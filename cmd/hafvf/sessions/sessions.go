@@ -46,22 +46,17 @@ type average struct{ of, counts []float64 }
 
 func (a *average) add(v []float64) {
 	if a.of == nil {
-		a.of, a.counts = make([]float64, len(v)), make([]float64, len(v))
+		a.of, a.counts = slices.Clone(v), make([]float64, len(v))
 	}
 	for o := range min(len(v), len(a.of)) {
-		if !math.IsNaN(v[o]) {
-			a.counts[o]++
-			a.of[o] += (v[o] - a.of[o]) / a.counts[o]
+		if math.IsNaN(v[o]) {
+			continue
 		}
+		if a.counts[o]++; a.counts[o] == 1 {
+			a.of[o] = v[o]
+		}
+		a.of[o] += (v[o] - a.of[o]) / a.counts[o]
 	}
-}
-
-// at is that of a coordinate, NaN if there is none.
-func (a *average) at(o int) float64 {
-	if o >= len(a.of) || a.counts[o] == 0 {
-		return math.NaN()
-	}
-	return a.of[o]
 }
 
 // A place is the point of a record, if that is known: where trials are missing, records tell the points
@@ -273,7 +268,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(r.mean.at(o), r.sd.at(o)) }))
+			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean.of, o), output.At(r.sd.of, o)) }))
 		}
 	}
 	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {

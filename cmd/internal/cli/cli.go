@@ -40,13 +40,9 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		show := help.Run
-		help.RunE = func(cmd *cobra.Command, topic []string) error {
-			if of, _, err := root.Find(topic); of == nil || err != nil {
-				return Usage(fmt.Errorf("unknown command %q for %q", strings.Join(topic, " "), root.Name()))
-			}
-			show(cmd, topic)
-			return nil
+		help.Args = func(_ *cobra.Command, of []string) error { // cobra's says that in a sentence, and exits with 0
+			_, _, err := root.Find(of)
+			return err
 		}
 	}
 	cmd, err := root.ExecuteContextC(context.Background())
