@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -313,6 +314,21 @@ func TestQueryRefused(t *testing.T) {
 				t.Error("the error tells a secret")
 			}
 		})
+	}
+}
+
+// A panic inside of a source ends the run with a sentence, and the log has the stack at its level of debugging.
+func TestSourcePanics(t *testing.T) {
+	text := "model: {family: normal}\nsource: {prometheus: {url: 'http://localhost:1', query: load, bounded: true, start: -1h, key: [host]}}\nsink: none\n"
+	g := compose(t, text)
+	broken := g.source.(querySource)
+	broken.Step = 0 // no config has it
+	g.source = broken
+	var log strings.Builder
+	_, err := Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Execute(t.Context(), nil)
+	expect.Error(t, err, "has panicked, which is a fault of hafvf: runtime error: integer divide by zero; please report it")
+	if strings.Contains(err.Error(), "goroutine") || !strings.Contains(log.String(), "level=DEBUG") || !strings.Contains(log.String(), "goroutine ") {
+		t.Errorf("%v\n%s", err, &log)
 	}
 }
 

@@ -139,7 +139,12 @@ func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan stru
 	err := store.Execute(ctx, state.account, g.build(), func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
-	if step := new(direct.Error); errors.As(err, &step) {
+	step, crash := new(direct.Error), new(direct.Panic)
+	switch isStep := errors.As(err, &step); {
+	case isStep && errors.As(err, &crash):
+		state.log.Debug("a step has panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
+		err = fmt.Errorf("%s has panicked, which is a fault of hafvf: %s; please report it, with the stack that --log-level debug shows", step.Step, crash.Value)
+	case isStep:
 		err = step.Err // says by itself what and where
 	}
 	return cmp.Or(err, state.account.Balanced())

@@ -254,6 +254,12 @@ const (
 	login     = "<!DOCTYPE html>\n<title>Sign in</title>"
 )
 
+// noAnswers are JSON, and none of a query.
+var noAnswers = []string{
+	"{}", "null", `{"message":"upstream is restarting"}`, `{"status":"success"}`, `{"status":"success","data":null}`, `{"status":"success","data":{}}`,
+	`{"status":"success","data":{"resultType":"matrix","result":[null]}}`,
+}
+
 // hurry has attempts follow at once.
 func hurry(t *testing.T) {
 	t.Helper()
@@ -287,6 +293,8 @@ func TestPartial(t *testing.T) {
 		{"notes", Wait, 0, 2, []string{annotated}, 2, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
 		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
 		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
+		{"no answer", Wait, 0, 1, []string{"null"}, 1, 0, 0, "none of Prometheus: null;", ""},
+		{"no answer later", Wait, 0, 2, append([]string{whole}, append(noAnswers, whole)...), 2 + len(noAnswers), 0, 1, "", ""},
 		{"login page later", Wait, 0, 2, []string{whole, login, login, whole}, 4, 0, 1, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -180,6 +180,9 @@ func (r *reader) ask(ctx context.Context, from time.Time, n int) ([]Series, erro
 		return nil, r.failure(err)
 	}
 	matrix, ok := value.(model.Matrix)
+	if value == nil || slices.Contains(matrix, nil) { // JSON without data, as of a proxy
+		return nil, r.failure(&v1.Error{Type: v1.ErrBadResponse, Msg: "the answer has no data of a query"})
+	}
 	if !ok {
 		return nil, fmt.Errorf("%s answers the query with a %s, where series are due", r.place, value.Type())
 	}

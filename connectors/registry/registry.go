@@ -6,6 +6,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -65,11 +66,12 @@ const (
 // Check asks the registry whether it is there and accepts the login.
 func (c Config) Check(ctx context.Context) error {
 	err := c.ask(ctx, func(ctx context.Context, cl *sr.Client) error {
-		_, err := cl.SchemaByID(ctx, 1) // which there need not be
+		text, err := cl.SchemaByID(ctx, 1) // which there need not be
 		if is(err, http.StatusForbidden) {
 			_, err = cl.Subjects(ctx) // this user may see others
+			return err
 		}
-		return err
+		return cmp.Or(err, present(text))
 	})
 	if unknown(err) {
 		return nil
@@ -174,7 +176,7 @@ func (c Config) explain(err error) error {
 		return fmt.Errorf("the schema registry %s refuses the login of user %q: set registry.username, and the password in %s", c.URL, c.Username, c.Password.Where())
 	case is(err, http.StatusForbidden):
 		return fmt.Errorf("the schema registry %s refuses %s: set registry.username and registry.password, or allow it to read the schemas of the topics and to register those of sinks: %w", c.URL, c.user(), err)
-	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound:
+	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound || errors.Is(err, errForeign):
 		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
 	case errors.As(err, &r) && r.StatusCode/100 == 3:
 		return fmt.Errorf("the schema registry %s answers: %w; set registry.url to where the registry is", c.URL, err)

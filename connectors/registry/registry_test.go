@@ -356,6 +356,38 @@ func TestRegistryAway(t *testing.T) {
 	expect.Error(t, c.Check(t.Context()), "does not answer: start it, or set registry.url: dial tcp")
 }
 
+// JSON that is no answer of a registry is asked for again, by a source and by a sink.
+func TestForeignAnswer(t *testing.T) {
+	expect.Long(t, "pauses between requests")
+	r, c := fake(t, sr.Schema{Schema: `"string"`})
+	r.SeedSchema("out", 1, 2, sr.Schema{Schema: `"string"`})
+	asked := new(atomic.Int32)
+	for _, text := range []string{"{}", "null", `{"message": "starting"}`} {
+		foreign := func(w http.ResponseWriter, _ *http.Request) bool {
+			if asked.Add(1) == 3 {
+				return false
+			}
+			io.WriteString(w, text)
+			return true
+		}
+		registries.Clear()
+		asked.Store(0)
+		r.Intercept(foreign)
+		if got := read(t, c, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); string(got.Value) != `"a"` || got.Finding != nil {
+			t.Errorf("%s: %q %+v", text, got.Value, got.Finding)
+		}
+		asked.Store(0)
+		id := 0
+		expect.OK(t, c.patiently(t.Context(), quiet, func(ctx context.Context, cl *sr.Client) (err error) {
+			id, err = Sink{c, "out", `"string"`}.id(ctx, cl)
+			return err
+		}))
+		expect.Same(t, 2, id, text)
+				expect.Error(t, c.Check(t.Context()), "there is no schema registry at", text)
+		r.ClearInterceptors()
+	}
+}
+
 // What ends a run says what to set. Nothing shows a secret.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()

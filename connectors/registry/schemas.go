@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 		if text, err = cl.SchemaByID(ctx, id); err == nil {
 			parts, err = references(ctx, cl, text.References)
 		}
-		return err
+		return cmp.Or(err, present(text))
 	})
 	k := &schema{of: text.Type}
 	switch {
@@ -139,7 +140,7 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 			if err != nil {
 				return err
 			}
-			if err := fetch(of.References); err != nil {
+			if err := cmp.Or(present(of.Schema), fetch(of.References)); err != nil {
 				return err
 			}
 			parts = append(parts, part{r.Name, of.Schema.Schema})
@@ -147,6 +148,16 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 		return nil
 	}
 	return parts, fetch(refs)
+}
+
+// errForeign is the error of an answer that no registry gives, as a proxy before it may.
+var errForeign = errors.New("the answer has no schema")
+
+func present(s sr.Schema) error {
+	if s.Schema == "" {
+		return errForeign
+	}
+	return nil
 }
 
 // compile makes ready what reads payloads of a schema.

@@ -46,10 +46,14 @@ func (s Sink) refused(err error) error {
 func (s Sink) id(ctx context.Context, cl *sr.Client) (int, error) {
 	schema := sr.Schema{Schema: s.Schema}
 	found, err := cl.LookupSchema(ctx, s.Subject, schema)
-	if !unknown(err) {
-		return found.ID, err
+	id := found.ID
+	if unknown(err) {
+		id, err = cl.RegisterSchema(ctx, s.Subject, schema, -1, -1)
 	}
-	return cl.RegisterSchema(ctx, s.Subject, schema, -1, -1)
+	if err == nil && id <= 0 {
+		err = errForeign
+	}
+	return id, err
 }
 
 // writing returns what makes Avro of lines. It asks for the id of the schema with the first

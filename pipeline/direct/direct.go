@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -68,12 +69,34 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 // An Error is that of a step.
 type Error struct {
 	Step string // name of the step, with its scopes
-	Err  error  // as the step's function has returned it
+	Err  error  // as the step's function has returned it; a *Panic if it has panicked
 }
 
 func (e *Error) Error() string { return e.Step + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// A Panic is the error of a function that has panicked.
+type Panic struct {
+	Value string // of the panic
+	Stack string
+}
+
+func (p *Panic) Error() string { return "panic: " + p.Value + "\n" + p.Stack }
+
+// panicOf takes the value and the stack out of the error that package exec makes of a panic, in words
+// (Beam 2.77.0, exec/util.go). It is nil if err is another error.
+func panicOf(err error) *Panic {
+	head, rest, found := strings.Cut(err.Error(), "\nFull error:\n")
+	value, panicked := strings.CutPrefix(head, "panic: ")
+	if !found || !panicked {
+		return nil
+	}
+	if i := strings.Index(rest, head+" "); i >= 0 {
+		rest = rest[i+len(head)+1:]
+	}
+	return &Panic{value, rest}
+}
 
 // stepError finds the step and its error in an error of package exec. The error of a panic does
 // not say which step it is of: that is the one that is to blame. names are those of the steps, by
@@ -83,6 +106,9 @@ func stepError(err error, names map[string]string, b *blame) error {
 		if id, inner := doFnError(e); inner != nil {
 			return &Error{names[id], inner}
 		}
+	}
+	if p := panicOf(err); p != nil {
+		err = p
 	}
 	return &Error{names[b.id()], err}
 }

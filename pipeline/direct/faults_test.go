@@ -88,6 +88,9 @@ func expectFault(t *testing.T, p *beam.Pipeline, step, text string) {
 	case err := <-result:
 		var of *Error
 		wraps := errors.Is(err, errTyped) == (text == errTyped.Error())
+		if p := new(Panic); text == "a wild pointer" && (!errors.As(err, &p) || p.Value != text || !strings.HasPrefix(p.Stack, "goroutine ")) {
+			t.Errorf("panic %+v", p)
+		}
 		if !errors.As(err, &of) || !strings.HasPrefix(of.Step, step) || !strings.Contains(of.Err.Error(), text) || !wraps {
 			t.Errorf("error %v, want one of the step %s with %q", err, step, text)
 		}

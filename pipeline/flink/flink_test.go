@@ -149,6 +149,42 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 	expect.Error(t, err, "file:/c/1/chk-7")
 }
 
+// JSON that is no answer of a JobManager is an error, and neither waited for without an end nor a crash.
+func TestForeignAnswer(t *testing.T) {
+	text := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case text != "metrics":
+			io.WriteString(w, text)
+		case strings.HasSuffix(r.URL.Path, "/metrics") && r.FormValue("agg") == "":
+			io.WriteString(w, `[null, {"id": "0.hafvf_taken"}]`)
+		case strings.HasSuffix(r.URL.Path, "/metrics") && r.FormValue("agg") != "":
+			io.WriteString(w, `[null, {"id": "x"}, {"id": "0.hafvf_taken", "sum": 3}]`)
+		case r.URL.Path == "/jobs/1":
+			io.WriteString(w, `{"state": "RUNNING", "vertices": [{"id": "v"}]}`)
+		default:
+			io.WriteString(w, "null")
+		}
+	}))
+	t.Cleanup(server.Close)
+	c := &Cluster{REST: server.URL}
+	job := &Job{ID: "1", Name: "one", cluster: c}
+	for _, text = range []string{"{}", "null", `{"message": "starting"}`} {
+		const foreign = "is no JobManager of Flink"
+		expect.Error(t, job.Cancel(t.Context()), foreign)
+		_, err := job.Stop(t.Context(), "")
+		expect.Error(t, err, foreign)
+		_, err = job.Counters(t.Context(), "hafvf")
+		expect.Error(t, err, foreign)
+		_, err = c.check(t.Context(), Options{})
+		expect.Error(t, err, foreign)
+	}
+	text = "metrics"
+	counters, err := job.Counters(t.Context(), "hafvf")
+	expect.OK(t, err)
+	expect.Same(t, map[string]int64{"taken": 3}, counters)
+}
+
 // A redirect is a refusal that says where to, and an answer without an end is cut.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)

@@ -136,12 +136,12 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return fmt.Errorf("the JobManager at %s stopped answering: %w", to.Place(), err)
 	}
 	if res.StatusCode/100 == 3 {
-		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s: %s", to.Place(), method, path, res.Status, message.Line(string(b)))
+		return c.foreign(fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, message.Line(string(b))))
 	}
 	if res.StatusCode >= 300 {
 		var refusal struct{ Errors []string }
 		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
-			return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s %s: %s", to.Place(), method, path, res.Status)
+			return c.foreign(fmt.Sprintf("%s %s: %s", method, path, res.Status))
 		}
 		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
 	}
@@ -149,9 +149,14 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %w", to.Place(), err)
+		return c.foreign(err.Error())
 	}
 	return nil
+}
+
+// foreign is the error of an answer that no JobManager gives.
+func (c *Cluster) foreign(why string) error {
+	return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s", c.place(), why)
 }
 
 // place is what messages say of the JobManager's address, in which a login may stand.
@@ -182,6 +187,9 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 	}
 	if err := c.call(ctx, "GET", "/config", nil, &config); err != nil {
 		return nil, err
+	}
+	if config.Version == "" {
+		return nil, c.foreign("the answer has no flink-version")
 	}
 	if !strings.HasPrefix(config.Version, Flink+".") {
 		return nil, fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.place(), config.Version, Flink)
@@ -275,6 +283,9 @@ func (j *Job) status(ctx context.Context) (s Status, err error) {
 	if err := j.call(ctx, "GET", "", nil, &job); err != nil {
 		return s, err
 	}
+	if job.State == "" {
+		return s, j.cluster.foreign("the answer has no state of a job")
+	}
 	s.State, s.Since, s.Vertices = job.State, time.UnixMilli(job.Timestamps[job.State]), job.Vertices
 	var points struct {
 		Counts struct{ Completed, Failed, Restored int }
@@ -349,7 +360,9 @@ func (j *Job) Counters(ctx context.Context, namespace string) (map[string]int64,
 			return nil, err
 		}
 		for _, v := range values {
-			sums[v.ID[strings.LastIndex(v.ID, "."+namespace+"_")+len(namespace)+2:]] += int64(v.Sum)
+			if i := strings.LastIndex(v.ID, "."+namespace+"_"); i >= 0 {
+				sums[v.ID[i+len(namespace)+2:]] += int64(v.Sum)
+			}
 		}
 	}
 	return sums, nil
@@ -402,6 +415,8 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 			return "", err
 		}
 		switch {
+		case is.Status.ID == "":
+			return "", j.cluster.foreign("the answer has no status of a savepoint")
 		case is.Operation.Failure != nil:
 			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", words(is.Operation.Failure.Trace))
 		case is.Status.ID == "COMPLETED":
