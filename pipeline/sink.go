@@ -111,7 +111,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 // broker's defaults, and registers its schema.
 func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
 	if s.hook != nil {
-		_, err := webhook.NewClient(*s.hook) // reads the secrets
+		_, err := webhook.NewClient(*s.hook, nil) // reads the secrets
 		return err
 	}
 	if s.store != nil {

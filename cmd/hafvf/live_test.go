@@ -27,7 +27,7 @@ func TestListen(t *testing.T) {
 		if at == nil {
 			return "", nil
 		}
-		to, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: "http://" + at[1]}}, httpclient.Bounds{})
+		to, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: "http://" + at[1]}}, httpclient.Bounds{}, nil)
 		if err != nil {
 			return "", err
 		}

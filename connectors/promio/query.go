@@ -20,6 +20,7 @@ import (
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/reminder"
+	"hafvf/internal/secret"
 	"hafvf/internal/series"
 )
 
@@ -84,6 +85,7 @@ const (
 type reader struct {
 	src   Source
 	place string
+	hides func(said string) string // secrets that a server repeats
 	heard *listener
 	api   v1.API
 	log   *slog.Logger
@@ -121,7 +123,7 @@ func (l *listener) partial() bool {
 }
 
 func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
-	to, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer})
+	to, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +132,7 @@ func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
 		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
 	l := &listener{Client: c}
-	return &reader{src: src, place: to.Place(), heard: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
+	return &reader{src: src, place: to.Place(), hides: to.Hidden, heard: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
@@ -213,10 +215,10 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 		annotates := func(prefix string) bool { return strings.HasPrefix(text, prefix) }
 		switch {
 		case !slices.ContainsFunc(annotations, annotates) && slices.Contains(warnings, text):
-			why = cmp.Or(why, message.Printable(text))
+			why = cmp.Or(why, message.Printable(r.hides(text)))
 		case !r.notes[text] && len(r.notes) < maxNotes:
 			r.notes[text] = true
-			r.log.Warn("the server of the source notes something of the query", "note", message.Printable(text))
+			r.log.Warn("the server of the source notes something of the query", "note", message.Printable(r.hides(text)))
 		}
 	}
 	if r.heard.partial() {
@@ -247,10 +249,10 @@ func (r *reader) failure(err error) error {
 	case code == 0 || !answered:
 		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	case code/100 == 2 && said.Type == v1.ErrBadResponse && !r.answered:
-		words := strings.Join(strings.Fields(string(r.heard.body[:min(len(r.heard.body), 1<<10)])), " ")
+		words := strings.Join(strings.Fields(r.hides(string(r.heard.body[:min(len(r.heard.body), 2*secret.Largest)]))), " ")
 		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
-	text, detail := said.Msg, strings.TrimSpace(said.Detail)
+	text, detail := r.hides(said.Msg), strings.TrimSpace(said.Detail)
 	switch {
 	case detail != "" && code/100 == 3:
 		text = detail

@@ -190,7 +190,7 @@ type writer struct {
 }
 
 func newWriter(to Sink, log *slog.Logger) (*writer, error) {
-	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxSaid, Pause: patience.Last})
+	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxSaid, Pause: patience.Last}, log)
 	if err != nil {
 		return nil, err
 	}

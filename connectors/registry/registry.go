@@ -84,7 +84,7 @@ func (c Config) Check(ctx context.Context) error {
 func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	to, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{})
+	to, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{}, nil)
 	if err != nil {
 		return setting{err}
 	}

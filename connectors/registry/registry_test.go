@@ -383,7 +383,7 @@ func TestForeignAnswer(t *testing.T) {
 			return err
 		}))
 		expect.Same(t, 2, id, text)
-				expect.Error(t, c.Check(t.Context()), "there is no schema registry at", text)
+		expect.Error(t, c.Check(t.Context()), "there is no schema registry at", text)
 		r.ClearInterceptors()
 	}
 }

@@ -94,7 +94,7 @@ const (
 
 // OpenOutbox makes an outbox with alerts that wait since an earlier run. Close ends it.
 func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
-	client, err := NewClient(cfg.Sink)
+	client, err := NewClient(cfg.Sink, cfg.Log)
 	if err != nil {
 		return nil, err
 	}

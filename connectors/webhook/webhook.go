@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -57,9 +58,9 @@ type Client struct {
 	encode  func(record []byte) ([]byte, error) // nil: as it is
 }
 
-// NewClient makes a client of a sink. It does not connect.
-func NewClient(s Sink) (*Client, error) {
-	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxSaid, Pause: requests.Last})
+// NewClient makes a client of a sink. It does not connect. log may be nil.
+func NewClient(s Sink, log *slog.Logger) (*Client, error) {
+	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxSaid, Pause: requests.Last}, log)
 	if err != nil {
 		return nil, err
 	}

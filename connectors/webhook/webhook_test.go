@@ -59,7 +59,7 @@ func receive(t *testing.T, code int) (*receiver, *httptest.Server) {
 
 func client(t *testing.T, s Sink) *Client {
 	t.Helper()
-	c := expect.Get(NewClient(s))(t)
+	c := expect.Get(NewClient(s, nil))(t)
 	return c
 }
 
@@ -107,7 +107,7 @@ func TestAlertmanager(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Alertmanager: true})
+	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Alertmanager: true}, nil)
 	expect.OK(t, err)
 	record := func(kind, time, start string) []byte {
 		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)

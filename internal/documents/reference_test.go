@@ -72,7 +72,8 @@ func configMD() string {
 Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is YAML; JSON is accepted as YAML. A dot leads into a
 mapping, ` + "`[]`" + ` into the entries of a list, and ` + "`{a, b}`" + ` stands for each of them. An absent key has its default. An empty
 list and 0 are values. A duration is written as 90s, 30m or 24h, in whole milliseconds, and is above 0 but for a default of
-0s. A zone is an IANA name such as Europe/Berlin. A secret is ` + secretTakes + `. In a
+0s. A zone is an IANA name such as Europe/Berlin. A secret is ` + secretTakes + `, of
+at most 64 kB; the file may be a pipe, which is read once. In a
 pattern ` + domain.Wildcards + `, but in columns.
 
 This file is made from the table that reads configs; a test compares the two.

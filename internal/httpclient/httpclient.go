@@ -5,17 +5,22 @@ package httpclient
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
@@ -70,6 +75,7 @@ type Client struct {
 	bounds  Bounds
 	base    *url.URL // as it was read first: callers make their requests of it
 	login   atomic.Pointer[login]
+	log     *slog.Logger
 	to      *http.Transport
 }
 
@@ -77,15 +83,17 @@ type Client struct {
 type login struct {
 	url     *url.URL
 	headers http.Header
+	hidden  *strings.Replacer // of what answers must not show
 }
 
 // New reads the files and the secrets that s names. It does not connect. section is the key of the
-// server in a config, for errors.
-func New(section string, s Server, b Bounds) (*Client, error) {
+// server in a config, for errors. log, if not nil, has a warning if a secret that was read again cannot be
+// used.
+func New(section string, s Server, b Bounds, log *slog.Logger) (*Client, error) {
 	if b.Answer == 0 {
 		b.Answer = defaultAnswer
 	}
-	c := &Client{section: section, server: s, bounds: b, to: http.DefaultTransport.(*http.Transport).Clone()}
+	c := &Client{section: section, server: s, bounds: b, log: cmp.Or(log, slog.New(slog.DiscardHandler)), to: http.DefaultTransport.(*http.Transport).Clone()}
 	secure, err := s.TLS.Config()
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", section, err)
@@ -126,19 +134,31 @@ func (c *Client) read() (*login, error) {
 	}
 	l := &login{headers: http.Header{}}
 	if l.url, err = weburl.Parse(text); err != nil {
-		return nil, fmt.Errorf("%s.url: %w", c.section, err)
+		return nil, &unusable{fmt.Errorf("%s: %w", c.server.URL.Path(c.section+".url"), err)}
+	}
+	var secrets []string
+	if c.server.URL.Secret != (secret.Secret{}) {
+		secrets = append(secrets, text, l.url.RequestURI())
 	}
 	basic := &http.Request{Header: l.headers}
 	if user := l.url.User; user != nil {
 		password, _ := user.Password()
 		basic.SetBasicAuth(user.Username(), password)
+		secrets = append(secrets, password)
 	}
 	for name, v := range c.server.Headers {
-		text, err := v.Read(c.section + ".headers." + name)
+		at := c.section + ".headers." + name
+		text, err := v.Read(at)
 		if err != nil {
 			return nil, err
 		}
+		if err := CheckHeader(name, text); err != nil {
+			return nil, &unusable{fmt.Errorf("%s: %w", v.Path(at), err)}
+		}
 		l.headers.Set(name, text)
+		if v.Secret != (secret.Secret{}) {
+			secrets = append(secrets, text)
+		}
 	}
 	if c.server.Username != "" {
 		password, err := c.server.Password.Value(c.section + ".password")
@@ -146,9 +166,51 @@ func (c *Client) read() (*login, error) {
 			return nil, err
 		}
 		basic.SetBasicAuth(c.server.Username, password)
+		secrets = append(secrets, password)
 	}
+	l.hidden = hide(secrets, l.headers.Get("Authorization"))
 	return l, nil
 }
+
+// unusable is the error of what was read and is none of a request.
+type unusable struct{ error }
+
+func (e *unusable) Unwrap() error { return e.error }
+
+// CheckHeader returns an error if no request can have the header. It does not show the text, which may
+// be secret.
+func CheckHeader(name, text string) error {
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		return fmt.Errorf("%s is no name of a header: it has letters, digits and -, and no blanks", message.Quote(name))
+	case !httpguts.ValidHeaderFieldValue(text):
+		i := strings.IndexFunc(text, func(r rune) bool { return !httpguts.ValidHeaderFieldValue(string(r)) })
+		return fmt.Errorf("the text cannot be sent as a header: character %d of it is a line end or another control character", i+1)
+	}
+	return nil
+}
+
+// leastHidden is how many characters a secret has that answers must not show. A shorter one may be a
+// part of any word.
+const leastHidden = 8
+
+// hide replaces secrets, and the whole of an Authorization.
+func hide(secrets []string, authorization string) *strings.Replacer {
+	scheme, credentials, _ := strings.Cut(authorization, " ")
+	secrets = slices.DeleteFunc(append(secrets, credentials, cmp.Or(credentials, scheme)), func(s string) bool { return len(s) < leastHidden })
+	if authorization != "" {
+		secrets = append(secrets, authorization)
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // of two at one place the first replaces
+	var pairs []string
+	for _, s := range secrets {
+		pairs = append(pairs, s, "[hidden]")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// Hidden is a text of the server without the secrets of the requests, which it may repeat.
+func (c *Client) Hidden(text string) string { return c.login.Load().hidden.Replace(text) }
 
 // RoundTrip makes a request with the login. After 401 and 403 it reads the login anew, and if that
 // has changed, it tries once more. A redirect has no Location, and its body says where it leads.
@@ -160,11 +222,15 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if code := answer.StatusCode; code == http.StatusUnauthorized || code == http.StatusForbidden {
 		now, err := c.read()
+		if errors.As(err, new(*unusable)) {
+			c.log.Warn("a secret was read again and cannot be used: the one before stays", "reason", err.Error())
+			now, err = was, nil
+		}
 		if err != nil {
 			answer.Body.Close()
 			return nil, &SecretError{fmt.Errorf("%s answers %s, and the login cannot be read again: %w", c.Place(), answer.Status, err)}
 		}
-		if again, err := repeated(r); err == nil && !reflect.DeepEqual(was, now) {
+		if again, err := repeated(r); err == nil && !(reflect.DeepEqual(was.url, now.url) && reflect.DeepEqual(was.headers, now.headers)) {
 			c.login.Store(now)
 			answer.Body.Close()
 			if answer, err = c.to.RoundTrip(c.with(now, again)); err != nil {
@@ -208,8 +274,9 @@ func repeated(r *http.Request) (again *http.Request, err error) {
 	return again, err
 }
 
-// bound cuts what an answer asks for.
+// bound cuts what an answer asks for, and hides secrets in what a server says of a refusal.
 func (c *Client) bound(answer *http.Response) {
+	answer.Status = c.Hidden(answer.Status)
 	if text := answer.Header.Get("Retry-After"); text != "" {
 		answer.Header.Del("Retry-After")
 		if wait := min(asked(text), c.bounds.Pause); wait >= time.Second {
@@ -227,10 +294,28 @@ func (c *Client) bound(answer *http.Response) {
 		answer.Body = &boundedBody{ReadCloser: answer.Body, bound: c.bounds.Answer, left: c.bounds.Answer}
 		return
 	}
-	answer.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(answer.Body, refusalAnswer), answer.Body}
+	answer.Body, answer.ContentLength = &refusalBody{ReadCloser: answer.Body, hidden: c.Hidden}, -1
+}
+
+// refusalBody is what a server says of a refusal, without secrets.
+type refusalBody struct {
+	io.ReadCloser
+	hidden func(string) string
+	text   *strings.Reader
+	err    error
+}
+
+func (b *refusalBody) Read(p []byte) (int, error) {
+	if b.text == nil {
+		var said []byte
+		said, b.err = io.ReadAll(io.LimitReader(b.ReadCloser, refusalAnswer))
+		b.text = strings.NewReader(b.hidden(string(said)))
+	}
+	n, err := b.text.Read(p)
+	if err == io.EOF {
+		err = cmp.Or(b.err, io.EOF)
+	}
+	return n, err
 }
 
 // asked is the pause for which a Retry-After asks: seconds, or until a time.

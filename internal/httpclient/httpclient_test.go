@@ -3,14 +3,17 @@ package httpclient
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +33,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 
 func client(t *testing.T, s Server, b Bounds) *Client {
 	t.Helper()
-	c := expect.Get(New("sink", s, b))(t)
+	c := expect.Get(New("sink", s, b, nil))(t)
 	return c
 }
 
@@ -190,6 +193,83 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	}
 }
 
+// A header that cannot be sent is refused, by name and by text, and the error does not show the text. One
+// that was read again is left: the log names the key, and the one before stays.
+func TestHeaders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) { expect.OK(t, os.WriteFile(file, []byte(text), 0o600)) }
+	at := func(name string) map[string]secret.Text {
+		return map[string]secret.Text{name: {Secret: secret.Secret{File: file}}}
+	}
+	url, got := "", []string(nil)
+	url = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Get("X-Token"))
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	for _, c := range []struct{ name, text, want string }{
+		{"X-Token", "secret\nsecret", "sink.headers.X-Token.file: the text cannot be sent as a header: character 7"},
+		{"X-Token", "\x00secret", "character 1 "},
+		{"X-Token ", "secret", `sink.headers.X-Token .file: "X-Token " is no name of a header`},
+		{"X\r\nA: b", "secret", "is no name of a header"},
+		{"", "secret", "is no name of a header"},
+	} {
+		write(c.text)
+		if _, err := New("sink", Server{URL: secret.Text{Text: url}, Headers: at(c.name)}, Bounds{}, nil); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	write("first\r\n\n\n") // line ends at the end are no part
+	var log strings.Builder
+	c := expect.Get(New("sink", Server{URL: secret.Text{Text: url}, Headers: at("X-Token")}, Bounds{}, slog.New(slog.NewTextHandler(&log, nil))))(t)
+	write("secret\nsecret")
+	if answer, _, err := get(t, c, ""); err != nil || answer.StatusCode != http.StatusUnauthorized {
+		t.Error(answer, err)
+	}
+	write("second\n\n")
+	if answer, _, err := get(t, c, ""); err != nil || answer.StatusCode != http.StatusUnauthorized {
+		t.Error(answer, err)
+	}
+	expect.Same(t, []string{"first", "first", "second"}, got)
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "sink.headers.X-Token.file") || strings.Contains(said, "secret secret") {
+		t.Error(said)
+	}
+}
+
+// What a server repeats of a request has no secret in it, in whatever it says of a refusal.
+func TestSecretsAreHidden(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name, text string) secret.Secret {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		return secret.Secret{File: filepath.Join(dir, name)}
+	}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		io.WriteString(w, "seen: "+r.RequestURI)
+		for name, text := range r.Header {
+			io.WriteString(w, "|"+name+": "+text[0])
+			if _, credentials, ok := strings.Cut(text[0], " "); ok {
+				io.WriteString(w, "|"+credentials)
+			}
+		}
+	})
+	secrets := []string{"longsecret1", "longsecret2", "longsecret3", "/hook/longsecret4", "abc"}
+	for _, s := range []Server{
+		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Secret: at("a", "Bearer longsecret1")}, "X-Token": {Secret: at("x", "longsecret2")}, "X-Tenant": {Text: "open-tenant"}}},
+		{URL: secret.Text{Text: url}, Username: "user", Password: at("p", "longsecret3")},
+		{URL: secret.Text{Secret: at("u", url+"/hook/longsecret4")}},
+		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Text: "abc"}}},
+	} {
+		_, said, err := get(t, client(t, s, Bounds{}), "")
+		secrets := append(secrets, base64.StdEncoding.EncodeToString([]byte("user:longsecret3")))
+		if err != nil || slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(said, s) }) || !strings.Contains(said, "[hidden]") {
+			t.Errorf("%v: %s", err, said)
+		}
+		if s.Headers["X-Tenant"].Text != "" && !strings.Contains(said, "open-tenant") {
+			t.Errorf("an open text is hidden: %s", said)
+		}
+	}
+}
+
 // What New refuses names the key, and no secret.
 func TestNew(t *testing.T) {
 	none := secret.Secret{File: filepath.Join(t.TempDir(), "none")}
@@ -201,7 +281,7 @@ func TestNew(t *testing.T) {
 		"sink.tls.ca: " + none.File:  {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{CA: none.File}},
 		"sink.tls.cert and tls.key ": {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{Cert: none.File}},
 	} {
-		if _, err := New("sink", s, Bounds{}); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "token") {
+		if _, err := New("sink", s, Bounds{}, nil); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "token") {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -3,14 +3,25 @@ package secret
 
 import (
 	"fmt"
-	"hafvf/internal/message"
+	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
+
+	"hafvf/internal/message"
 )
 
 // A Secret is where a secret stands: in an environment variable or in a file,
-// exactly one of them. The line end that ends a file is no part of it.
+// exactly one of them. The line ends that end a file are no part of it. A file may be a pipe, which
+// is read once.
 type Secret struct{ Env, File string }
+
+// Largest is the size in bytes of the longest secret.
+const Largest = 64 << 10
+
+// waitTime is how long the writer of a pipe is waited for.
+var waitTime = 10 * time.Second
 
 // Value reads the secret of a key of the config. Errors name the key and never what is
 // in the place, nor the place where it holds none: that may be the secret itself,
@@ -21,25 +32,81 @@ func (s Secret) Value(key string) (string, error) {
 		return "", fmt.Errorf("%s: give one of env and file", key)
 	case s.Env != "":
 		v, ok := os.LookupEnv(s.Env)
-		if !ok {
+		switch {
+		case !ok:
 			return "", fmt.Errorf("%s.env: the environment variable that it names is not set", key)
-		}
-		if v == "" {
+		case v == "":
 			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
+		case len(v) > Largest:
+			return "", fmt.Errorf("%s.env: the environment variable %s: %w", key, s.Env, errTooLong)
 		}
 		return v, nil
 	case s.File != "":
-		b, err := os.ReadFile(s.File)
+		v, err := read(s.File)
 		if err != nil {
 			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}
-		v := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
+		v = strings.TrimRight(v, "\r\n")
 		if v == "" {
 			return "", fmt.Errorf("%s.file: the file %s is empty", key, s.File)
 		}
 		return v, nil
 	}
 	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
+}
+
+var (
+	errTooLong  = fmt.Errorf("it has more than %d kB, and is no secret", Largest>>10)
+	errNoWriter = fmt.Errorf("nothing was written to it within %s", waitTime)
+)
+
+// pipes are the contents of pipes that were read, func() (string, error) by their paths.
+var pipes sync.Map
+
+// IsPipe reports whether a file is a pipe: reading it waits for its writer.
+func (s Secret) IsPipe() bool {
+	info, err := os.Stat(s.File)
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+func read(path string) (string, error) {
+	if (Secret{File: path}).IsPipe() {
+		once, _ := pipes.LoadOrStore(path, sync.OnceValues(func() (string, error) { return readWithin(path, waitTime) }))
+		return once.(func() (string, error))()
+	}
+	return readWithin(path, waitTime)
+}
+
+// readWithin reads a file, and gives up after a time: whoever reads a device or a pipe may wait for ever.
+func readWithin(path string, limit time.Duration) (string, error) {
+	type result struct {
+		text string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := readAll(path)
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-time.After(limit):
+		return "", errNoWriter
+	}
+}
+
+func readAll(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, Largest+1))
+	if err == nil && len(b) > Largest {
+		err = errTooLong
+	}
+	return string(b), err
 }
 
 // A Text is a text, or where a secret text stands.
@@ -62,4 +129,15 @@ func (s Secret) Where() string {
 		return "the environment variable " + s.Env
 	}
 	return "the file " + s.File
+}
+
+// Path is the path of the secret's place in a config, below that of its key.
+func (s Secret) Path(key string) string {
+	switch {
+	case s.Env != "":
+		return key + ".env"
+	case s.File != "":
+		return key + ".file"
+	}
+	return key
 }

@@ -824,6 +824,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestParseWebhook(t *testing.T) {
+	t.Setenv("HAFVF_TEST_HEADER", "hidden\nhidden")
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+"alerts: {webhook: {url: \"https://alerts.example/in\", headers: {Authorization: {file: token}, x-team: ops}, batch: 5, timeout: 3s}, kinds: [change]}\n")
 	want := &webhook.Sink{
@@ -834,12 +835,15 @@ func TestParseWebhook(t *testing.T) {
 		t.Errorf("%+v, %v", r.Webhook, r.Kinds)
 	}
 	for text, reason := range map[string]string{
-		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                `alerts.webhook.url: must be http://… or https://… with a host`,
-		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n": `alerts.webhook.headers.Authorization: must be text, not a list`,
-		"alerts: {alertmanager: {url: \"smtp://hidden\"}}\n":                           `alerts.alertmanager.url: must be http://… or https://… with a host`,
-		"alerts: {alertmanager: {url: \"http://a\"}, webhook: {url: \"http://a\"}}\n":  `names alertmanager and webhook; exactly one connector is allowed`,
-		"alerts: {webhook: {}}\n":                                                      `alerts.webhook.url: missing; it is required`,
-		"sink: {webhook: {url: \"http://hidden\"}}\n":                                  `sink.webhook: unknown key`,
+		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                    `alerts.webhook.url: must be http://… or https://… with a host`,
+		"alerts: {webhook: {url: \"http://a\", headers: {\"X-Token \": a}}}\n":             `alerts.webhook.headers.X-Token : "X-Token " is no name of a header`,
+		"alerts: {webhook: {url: \"http://a\", headers: {A: \"hidden\\nhidden\"}}}\n":      `alerts.webhook.headers.A: the text cannot be sent as a header: character 7 `,
+		"alerts: {webhook: {url: \"http://a\", headers: {A: {env: HAFVF_TEST_HEADER}}}}\n": `alerts.webhook.headers.A.env: the text cannot be sent as a header: character 7 `,
+		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n":     `alerts.webhook.headers.Authorization: must be text, not a list`,
+		"alerts: {alertmanager: {url: \"smtp://hidden\"}}\n":                               `alerts.alertmanager.url: must be http://… or https://… with a host`,
+		"alerts: {alertmanager: {url: \"http://a\"}, webhook: {url: \"http://a\"}}\n":      `names alertmanager and webhook; exactly one connector is allowed`,
+		"alerts: {webhook: {}}\n":                     `alerts.webhook.url: missing; it is required`,
+		"sink: {webhook: {url: \"http://hidden\"}}\n": `sink.webhook: unknown key`,
 	} {
 		_, err := Parse("c.yaml", []byte(base+text), nil)
 		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "hidden") {

@@ -11,6 +11,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
+	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
 	"hafvf/internal/times"
@@ -137,7 +138,7 @@ func mechanism(dst *string) reader {
 func secretAt(dst *secret.Secret) reader {
 	keys := []key{
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
-		{name: "file", doc: "File that holds the secret.", read: text(&dst.File, notEmpty)},
+		{name: "file", doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", read: text(&dst.File, notEmpty)},
 	}
 	return reader{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
@@ -153,8 +154,12 @@ func secretAt(dst *secret.Secret) reader {
 		}
 		before := len(d.errs)
 		d.mapping(path, n, keys)
-		if len(d.errs) == before && (dst.Env == "") == (dst.File == "") {
+		switch {
+		case len(d.errs) > before:
+		case (dst.Env == "") == (dst.File == ""):
 			d.fail(path, "give one of env and file")
+		case dst.IsPipe():
+			dst.Value(path) // now, as a signal still ends the program; whoever uses it says what is wrong
 		}
 	}}
 }
@@ -188,8 +193,19 @@ func headers(dst *map[string]secret.Text) reader {
 		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
+			before := len(d.errs)
 			textOrSecret(&value).read(d, p, v)
 			all[k.Value] = value
+			if len(d.errs) > before {
+				return
+			}
+			text, err := value.Read(p)
+			if err != nil {
+				text = "" // a config may be checked where its secrets are not
+			}
+			if err := httpclient.CheckHeader(k.Value, text); err != nil {
+				d.fail(value.Path(p), "%v", err)
+			}
 		})
 		*dst = all
 	}}

@@ -93,7 +93,7 @@ func (c *Cluster) client() (*httpclient.Client, error) {
 	if known, ok := clients.Load(c.REST); ok {
 		return known.(*httpclient.Client), nil
 	}
-	made, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer})
+	made, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
 	}

@@ -60,7 +60,7 @@ func (l *Live) raise(key string, i int) {
 // client makes requests of a URL.
 func client(t *testing.T, url string) *http.Client {
 	t.Helper()
-	c := expect.Get(httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30}))(t)
+	c := expect.Get(httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30}, nil))(t)
 	t.Cleanup(c.CloseIdleConnections)
 	return c.HTTP()
 }

@@ -98,7 +98,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	})
 	ports := javatest.FreePorts(t, 7)
 	c.configure(t, cfg, ports)
-	c.client = expect.Get(httpclient.New("flinktest", httpclient.Server{URL: secret.Text{Text: c.REST()}, Timeout: 10 * time.Second}, httpclient.Bounds{}))(t).HTTP()
+	c.client = expect.Get(httpclient.New("flinktest", httpclient.Server{URL: secret.Text{Text: c.REST()}, Timeout: 10 * time.Second}, httpclient.Bounds{}, nil))(t).HTTP()
 	c.taskManagers = make([]*javatest.Process, cmp.Or(cfg.TaskManagers, 2))
 	for i := range c.taskManagers {
 		// A job has one address of the worker for all TaskManagers: it is a name,

@@ -1,0 +1,68 @@
+package secret
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// A secret has a bound, and loses the line ends at its end. What cannot be read is an error that names the
+// key.
+func TestValue(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s")
+	for _, c := range []struct{ text, want, err string }{
+		{"a b\n", "a b", ""},
+		{"a\r\n\n\r\n", "a", ""},
+		{" a\nb \n\n", " a\nb ", ""},
+		{strings.Repeat("x", Largest), strings.Repeat("x", Largest), ""},
+		{strings.Repeat("x", Largest+1), "", "k.file: the file that it names cannot be read: it has more than 64 kB"},
+		{"\n\n", "", "k.file: the file " + file + " is empty"},
+	} {
+		expect.OK(t, os.WriteFile(file, []byte(c.text), 0o600))
+		got, err := Secret{File: file}.Value("k")
+		if got != c.want || (err == nil) != (c.err == "") {
+			t.Errorf("%.20q: %.20q, %v", c.text, got, err)
+		}
+		if c.err != "" {
+			expect.Error(t, err, c.err)
+		}
+	}
+	if _, err := os.Stat("/dev/zero"); err == nil {
+		_, err := Secret{File: "/dev/zero"}.Value("k")
+		expect.Error(t, err, "more than 64 kB")
+	}
+	t.Setenv("HAFVF_TEST_SECRET", strings.Repeat("x", Largest+1))
+	_, err := Secret{Env: "HAFVF_TEST_SECRET"}.Value("k")
+	expect.Error(t, err, "k.env: the environment variable HAFVF_TEST_SECRET: it has more than 64 kB")
+}
+
+// A pipe is read once. One that nobody writes to is given up.
+func TestPipe(t *testing.T) {
+	was := waitTime
+	waitTime = 50 * time.Millisecond
+	t.Cleanup(func() { waitTime = was })
+	dir := t.TempDir()
+	written, silent := filepath.Join(dir, "written"), filepath.Join(dir, "silent")
+	for _, name := range []string{written, silent} {
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			t.Skip("no pipes here: ", err)
+		}
+	}
+	go os.WriteFile(written, []byte("token\n"), 0o600) // waits for the reader
+	waitTime = time.Minute
+	for range 2 {
+		if got, err := (Secret{File: written}).Value("k"); got != "token" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	waitTime = 50 * time.Millisecond
+	for range 2 {
+		_, err := Secret{File: silent}.Value("k")
+		expect.Error(t, err, "k.file: the file that it names cannot be read: nothing was written to it within")
+	}
+}
