@@ -64,6 +64,8 @@ type Record struct {
 	NoTime bool
 	// Reason is why no record could be made of Raw; "" when one could.
 	Reason string
+	// Series is how many records a row of a wide table with a Reason stands for; 0 for one.
+	Series int
 }
 
 // size is about how many bytes the record takes.

@@ -170,6 +170,7 @@ func (w *wideReader) next() (Record, error) {
 		r, err := w.nextRow()
 		if err != nil || r.Reason != "" {
 			w.row = Record{}
+			r.Series = len(w.series)
 			return r, err
 		}
 		w.row, w.at = r, 0

@@ -334,7 +334,7 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 		run.panicked(r.Key, r.Panic)
 	}
 	if !r.Reset {
-		run.findings().reject(r.Reason, r.ID, r.Raw)
+		run.findings().reject(r.Reason, r.ID, r.Raw, 1)
 	} else if run != nil {
 		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
 	}

@@ -187,12 +187,12 @@ func (f *findings) note(t *tally) {
 	}
 }
 
-// reject adds a rejected record to the summary.
-func (f *findings) reject(reason, place, raw string) {
+// reject adds a rejected record of n observations to the summary.
+func (f *findings) reject(reason, place, raw string, n int) {
 	if f == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rejects.Add(reason, place, raw)
+	f.rejects.Add(reason, place, raw, n)
 }

@@ -435,9 +435,9 @@ func (r *run) create(name string, file connectors.Sink) error {
 }
 
 // isPart reports whether a run that has come to its end leaves its outputs and the file of
-// states as they were: its input has not come to an end, or most of it was of no use.
+// states as they were: its input has not come to an end, or none of it was of use.
 func (r *run) isPart(g *Graph, s Summary) bool {
-	if !s.Stopped && s.Err() == nil {
+	if !s.Stopped && !s.useless() {
 		return false
 	}
 	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
@@ -544,9 +544,9 @@ func (r *run) progress() Progress {
 }
 
 func (r *run) summary() Summary {
-	c, _ := r.account.Counts()
+	c, taken := r.account.Counts()
 	s := Summary{
-		Counts: c, Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
+		Counts: c, taken: taken, buried: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
 		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(),
 	}
 	if r.ledger != nil {

@@ -107,7 +107,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 	}
 }
 
-func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (n int) {
+func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) (n int) {
 	return d.each(d.Decoder, batch.(B), func(found []observe.Decoded) {
 		for i := range found {
 			e := &found[i]
@@ -118,8 +118,9 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 				}
 				key = []byte(e.Key)
 			}
-			d.run.findings().reject(reason.Error(), e.ID, e.Raw)
-			reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()))
+			n := max(1, e.Lost)
+			d.run.findings().reject(reason.Error(), e.ID, e.Raw, n)
+			reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()), n)
 		}
 	})
 }

@@ -54,6 +54,9 @@ type Summary struct {
 
 	uncounted bool // more keys than Breaking had one
 
+	taken  int64  // observations, rejected ones among them
+	buried string // what the dead letter is
+
 	groups  bool // alarms into incidents
 	part    bool // outputs and file of states stay as they were
 	detects bool
@@ -65,7 +68,7 @@ type Summary struct {
 // Err is the error of a run that could not use most of what it read. A run that was
 // stopped has none.
 func (s Summary) Err() error {
-	all := s.Rejected + s.Records
+	all := max(s.Rejected+s.Records, s.taken) // an interval is one record, and has several observations
 	if s.Stopped || s.Rejected*2 <= all {
 		return nil
 	}
@@ -73,7 +76,18 @@ func (s Summary) Err() error {
 	if len(s.Rejections) > 0 {
 		err = fmt.Errorf("%w, most of them because of this: %s", err, s.Rejections[0].Reason)
 	}
-	return err
+	switch {
+	case s.part:
+		return fmt.Errorf("%w; no record could be used", err)
+	case s.resumes:
+		return fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.buried)
+	}
+	return fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
+}
+
+// useless reports whether no record could be used, and some were rejected.
+func (s Summary) useless() bool {
+	return s.Rejected > 0 && s.Rejected >= max(s.Rejected+s.Records, s.taken)
 }
 
 // A Break is where something of a key came to an end: an alarm, a change that the

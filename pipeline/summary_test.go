@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -58,6 +59,94 @@ func TestSummaryOfRejects(t *testing.T) {
 	for lateness, late := range map[string]int64{"10m": 0, "9m": 1} {
 		s, _, _ := runConfig(t, strings.Replace(text, "{model", "{lateness: "+lateness+", model", 1))
 		equal(t, late, s.Late)
+	}
+}
+
+// A key of which nothing can be used costs the others nothing: outputs and state are in place, and the run
+// has failed. What was rejected, mended and in a file of its own, is read by the next run: no record is lost,
+// and none comes twice.
+func TestOneBadKey(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	var lines []string
+	for i := range 90 {
+		key, x := "bad", `"q"`
+		if i%3 == 0 {
+			key, x = "good", "1"
+		}
+		lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%d,"x":%s}`+"\n", key, 1700000000+60*i, x))
+	}
+	save(t, path("in.jsonl"), lines...)
+	run := func(in, out string) (Summary, string) {
+		g := compose(t, "{model: {family: normal}, state: "+path("s.bin")+", source: {jsonl: {path: "+path(in)+"}}, sink: {jsonl: {path: "+path(out)+"}}, dead_letter: {jsonl: {path: "+path("dead.jsonl")+"}}}")
+		s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
+		return s, readFile(t, path(out))
+	}
+	count := func(out, key string) int { return strings.Count(out, `"key":"`+key+`"`) }
+	s, out := run("in.jsonl", "out1.jsonl")
+	expect.Error(t, s.Err(), "60 of 90 records were rejected, more than half")
+	expect.Error(t, s.Err(), "give them to it in a file of their own")
+	if count(out, "good") != 30 || len(s.Partial) > 0 {
+		t.Errorf("%d estimates, beside the outputs %v", count(out, "good"), s.Partial)
+	}
+	var mended []string
+	for _, line := range readLines(t, path("dead.jsonl")) {
+		var reject struct{ Raw string }
+		expect.OK(t, json.Unmarshal([]byte(line), &reject))
+		mended = append(mended, strings.Replace(reject.Raw, `"q"`, "2", 1)+"\n")
+	}
+	save(t, path("mended.jsonl"), mended...)
+	s, out = run("mended.jsonl", "out2.jsonl")
+	if s.Err() != nil || count(out, "bad") != 60 || count(out, "good") != 0 {
+		t.Errorf("mended: %d of bad, %d of good, %v", count(out, "bad"), count(out, "good"), s.Err())
+	}
+	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n")...)
+	s, out = run("in.jsonl", "out3.jsonl")
+	if s.Err() != nil || s.Passed != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
+		t.Errorf("grown: %d passed over, %v\n%s", s.Passed, s.Err(), out)
+	}
+	// Of a run that could use nothing all stays.
+	before := readFile(t, path("s.bin"))
+	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n", `{"key":"bad"}`+"\n")...)
+	s, out = run("in.jsonl", "out3.jsonl")
+	expect.Error(t, s.Err(), "no record could be used")
+	if len(s.Partial) == 0 || readFile(t, path("s.bin")) != before || count(out, "good") != 1 {
+		t.Errorf("nothing was used, and the outputs %v or the state changed", s.Partial)
+	}
+}
+
+// Records and rejected ones are counted in observations, in each layout and of aggregated events.
+func TestRejectedInOneUnit(t *testing.T) {
+	const model = "model: {family: normal}\n"
+	csv := []string{"time,a,b,c\n"}
+	var wide, events []string
+	for i := range 10 {
+		at := fmt.Sprint(1700000000 + 60*i)
+		csv = append(csv, at+",1,2,3\n")
+		wide = append(wide, `{"time":`+at+`,"a":1,"b":2,"c":3}`+"\n")
+		events = append(events, `{"key":"k","time":`+at+`,"x":1}`+"\n")
+	}
+	for range 11 {
+		csv, wide = append(csv, "1700001000,1\n"), append(wide, "{\n")
+	}
+	for range 4 {
+		events = append(events, "{\n")
+	}
+	for name, c := range map[string]struct {
+		text     string
+		rejected int64
+		letters  int
+		fails    bool
+	}{
+		"csv":     {model + "source: {csv: {path: " + write(t, "in.csv", csv...) + ", layout: wide, time: time}}\n", 33, 11, true},
+		"named":   {model + "source: {jsonl: {path: " + write(t, "in.jsonl", wide...) + ", layout: wide, values: [a, b, c]}}\n", 33, 11, true},
+		"pattern": {model + "source: {jsonl: {path: " + write(t, "in.jsonl", wide...) + ", layout: wide}}\n", 33, 11, true},
+		"events":  {model + "aggregate: {every: 1h, value: mean}\nsource: {jsonl: {path: " + write(t, "in.jsonl", events...) + "}}\n", 4, 4, false},
+	} {
+		s, _, letters := runConfig(t, c.text)
+		if s.Rejected != c.rejected || len(letters) != c.letters || (s.Err() != nil) != c.fails || s.Rejections[0].Count != c.rejected {
+			t.Errorf("%s: %d rejected in %d letters, %+v: %v", name, s.Rejected, len(letters), s.Rejections, s.Err())
+		}
 	}
 }
 

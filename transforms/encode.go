@@ -14,32 +14,34 @@ import (
 type Decoder interface {
 	// Decode passes the observations of an element to take, in their order; take keeps
 	// nothing of them. It calls reject once for each record that is no observation, or
-	// that take has refused for the reason it returns: with bytes for the dead letter. It
+	// that take has refused for the reason it returns: with bytes for the dead letter, and with
+	// how many observations the record would have had. It
 	// returns how many records of the source the element has, each of which may hold none
 	// or several observations.
-	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int)
+	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int)) (records int)
 }
 
 // decoding is what a bundle has decoded.
 type decoding struct {
 	decoder  Decoder
-	rejected int
-	more     int // observations and rejected ones than there were records
+	rejected int // observations
+	more     int // observations and dead letters than there were records
 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	taken, rejected := 0, d.rejected
+	taken, letters := 0, 0
 	records := d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
 		err := take(key, o)
 		if err == nil {
 			taken++
 		}
 		return err
-	}, func(b []byte) {
-		d.rejected++
-		reject(b)
+	}, func(line []byte, observations int) {
+		letters++
+		d.rejected += observations
+		reject(line)
 	})
-	d.more += taken + d.rejected - rejected - records
+	d.more += taken + letters - records
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key

@@ -51,7 +51,7 @@ type decoder struct {
 	x  []float64
 }
 
-func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int) {
+func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) (records int) {
 	from := element.(int) * batched
 	part := d.in[from:min(len(d.in), from+batched)]
 	for _, k := range part {
@@ -63,7 +63,7 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 			err = take(k.key, &o)
 		}
 		if err != nil {
-			reject([]byte(o.ID + ": " + err.Error() + "\n"))
+			reject([]byte(o.ID+": "+err.Error()+"\n"), 1)
 		}
 	}
 	return len(part)

@@ -83,10 +83,10 @@ type objectDecoder struct{}
 
 func packObservation(key string, o keyed.Observation) []byte { return appendObject(nil, key, &o) }
 
-func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte)) int {
+func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte, int)) int {
 	err := unpack(element.([]byte), func(key string, o keyed.Observation) {
 		if err := take(key, &o); err != nil {
-			reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}))
+			reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}), 1)
 		}
 	})
 	if err != nil {

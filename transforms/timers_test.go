@@ -26,7 +26,7 @@ func init() {
 // secondDecoder takes a number as 1,000 times the second of an observation, and its key.
 type secondDecoder struct{}
 
-func (secondDecoder) Decode(element any, take func(string, *keyed.Observation) error, _ func([]byte)) int {
+func (secondDecoder) Decode(element any, take func(string, *keyed.Observation) error, _ func([]byte, int)) int {
 	n := int(element.(float64))
 	o := keyed.Value(at(n/1000), "", 1)
 	_ = take(fmt.Sprint("k", n%1000), &o) // a valid one

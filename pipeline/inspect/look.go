@@ -283,13 +283,13 @@ func (s *sample) findFar(now time.Time) {
 // add adds a record and what it became.
 func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 	l := s.look
-	l.Records++
-	if l.Records == 1 && r.Reason == "" && len(l.Columns) == 0 {
+	if l.Records == 0 && r.Reason == "" && len(l.Columns) == 0 {
 		// A line that is no object has no fields.
 		_ = observe.Leaves(r.Raw, func(path, _ string, _ bool) { l.Columns = append(l.Columns, path) })
 	}
+	l.Records += max(1, d.Lost)
 	if d.Err != nil {
-		s.rejects.Add(d.Err.Error(), d.ID, d.Raw)
+		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.Lost))
 		at, values := s.textsOf(r)
 		if _, err := s.parser.ParseTime(at); err != nil {
 			s.badTime = append(s.badTime, at)

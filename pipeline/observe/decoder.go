@@ -42,6 +42,7 @@ type Decoded struct {
 	keyed.Observation // ID and Raw of every record
 	Key               string
 	Err               error
+	Lost              int    // with Err, how many observations of a wide record are lost; 0 for one
 	RecordKey         []byte // of a Kafka record
 
 	raw []byte
@@ -114,7 +115,7 @@ func (d *Decoder) File(all []connectors.Record, take func([]Decoded)) {
 		}
 		switch {
 		case r.Reason != "":
-			to.Err = errors.New(r.Reason)
+			to.Err, to.Lost = errors.New(r.Reason), r.Series
 		case !d.tables:
 			to.Key, to.Err = d.parser.json(r.Raw, from, &to.Observation)
 		default:
@@ -130,7 +131,7 @@ func (d *Decoder) parted(all []connectors.Record, take func([]Decoded)) {
 	d.parts = d.parts[:0]
 	for i := range all {
 		if r := &all[i]; r.Reason != "" {
-			d.parts = append(d.parts, part{record: i, number: -1, err: errors.New(r.Reason)})
+			d.parts = append(d.parts, d.parser.lost(i, errors.New(r.Reason)))
 		} else {
 			d.parts = d.parser.split(d.parts, i, r.Raw)
 		}
@@ -148,7 +149,8 @@ func (d *Decoder) takeParts(all []connectors.Record, take func([]Decoded)) {
 			o := &some[i]
 			r := &all[o.record]
 			raw := r.Raw
-			if to.Err = o.err; o.err == nil {
+			to.Err, to.Lost = o.err, o.lost
+			if o.err == nil {
 				raw = o.raw
 				to.Key, to.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &to.Observation)
 			}

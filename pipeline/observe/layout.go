@@ -22,6 +22,7 @@ type part struct {
 	number int    // in a series, from 0; −1 otherwise
 	raw    []byte // what of the object is this observation's; nil with an error
 	err    error
+	lost   int // with err, see Decoded
 }
 
 // splits reports whether a JSON object holds several observations.
@@ -43,9 +44,16 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 		return parts
 	}
 	if err != nil {
-		return append(parts[:n], part{record: record, number: -1, err: err})
+		return append(parts[:n], p.lost(record, err))
 	}
+	p.width = len(parts) - n
 	return parts
+}
+
+// lost stands for a record of which nothing can be read. A wide one would have had an observation in each
+// column, or as many as the record before if the columns are patterns.
+func (p *Parser) lost(record int, err error) part {
+	return part{record: record, number: -1, err: err, lost: max(len(p.columns), p.width)}
 }
 
 // splitWide makes an observation of each field of values, whose name is the last part of the

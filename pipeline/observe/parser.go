@@ -39,6 +39,7 @@ type Parser struct {
 	// Of the layout wide: the names and the patterns of the fields of values.
 	columns  map[string]bool
 	patterns []func(name string) bool
+	width    int      // observations of the record before, of the layout wide
 	unseen   bool     // see RefuseDays
 	carry    [][]byte // the quoted names of what is carried
 	comma    bool     // decimal

@@ -30,7 +30,7 @@ const (
 )
 
 // Add counts a record that was rejected.
-func (r *Rejections) Add(reason, place, raw string) {
+func (r *Rejections) Add(reason, place, raw string, n int) {
 	kind := kindOfReason(reason)
 	if r.kinds == nil {
 		r.kinds = map[string]*Rejection{}
@@ -41,7 +41,7 @@ func (r *Rejections) Add(reason, place, raw string) {
 		}
 		r.kinds[kind] = &Rejection{Reason: reason, Place: place, Raw: strings.Clone(message.Shorten(raw))}
 	}
-	r.kinds[kind].Count++
+	r.kinds[kind].Count += int64(n)
 }
 
 // Commonest returns the commonest kinds, a few.
