@@ -12,6 +12,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
+	"hafvf/internal/message"
 )
 
 // What becomes of the alerts of a run in this process that go to a receiver by HTTP.
@@ -146,6 +147,15 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 		}
 	}
 	r.settle(lost)
+	for i, box := range r.outboxes {
+		due := box.Stats().Failed
+		if r.durable() {
+			due += int64(len(left[i]))
+		}
+		if due > 0 && box.Stats().Sent == 0 {
+			r.deaf = append(r.deaf, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
+		}
+	}
 	return r.buried
 }
 

@@ -117,6 +117,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			s.Unmatched = append(s.Unmatched, pattern)
 		}
 	}
+	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
+		s.deaf = state.deaf
+	}
 	s.Elapsed = time.Since(start)
 	if state.states != nil {
 		s.resumes = true
@@ -227,6 +230,7 @@ type run struct {
 
 	stopping  <-chan struct{} // closed when the run is to stop
 	delivered bool            // the outboxes are closed
+	deaf      []string        // receivers that took none of the alerts that were due, in words
 	states    *stateFile      // of a run of files or queries; nil without one
 	saver     *saver          // of a run of queries without an end
 	memory    *stored.Memory  // of the states; nil if the run smooths

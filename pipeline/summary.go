@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -54,8 +55,9 @@ type Summary struct {
 
 	uncounted bool // more keys than Breaking had one
 
-	taken  int64  // observations, rejected ones among them
-	buried string // what the dead letter is
+	taken  int64    // observations, rejected ones among them
+	buried string   // what the dead letter is
+	deaf   []string // receivers that took none of the alerts of a bounded run, in words
 
 	groups  bool // alarms into incidents
 	part    bool // outputs and file of states stay as they were
@@ -65,24 +67,43 @@ type Summary struct {
 	advice  advice
 }
 
-// Err is the error of a run that could not use most of what it read. A run that was
-// stopped has none.
+// Err is the error of a run that could not use most of what it read, which is a *RejectedError, or whose
+// alerts nobody took. A run that was stopped has none.
 func (s Summary) Err() error {
+	if s.Stopped {
+		return nil
+	}
+	var undelivered error
+	if len(s.deaf) > 0 {
+		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.deaf, ", "), s.buried)
+	}
+	return errors.Join(s.rejected(), undelivered)
+}
+
+// A RejectedError is that of a run in which more than half of the records were rejected.
+type RejectedError struct {
+	error
+	None bool // no record could be used
+}
+
+func (s Summary) rejected() error {
 	all := max(s.Rejected+s.Records, s.taken) // an interval is one record, and has several observations
-	if s.Stopped || s.Rejected*2 <= all {
+	if s.Rejected*2 <= all {
 		return nil
 	}
 	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, all)
 	if len(s.Rejections) > 0 {
 		err = fmt.Errorf("%w, most of them because of this: %s", err, s.Rejections[0].Reason)
 	}
-	switch {
-	case s.part:
-		return fmt.Errorf("%w; no record could be used", err)
+	switch none := s.useless(); {
+	case none:
+		return &RejectedError{fmt.Errorf("%w; no record could be used", err), true}
 	case s.resumes:
-		return fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.buried)
+		err = fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.buried)
+	default:
+		err = fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
 	}
-	return fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
+	return &RejectedError{err, false}
 }
 
 // useless reports whether no record could be used, and some were rejected.

@@ -76,6 +76,23 @@ func jumps(n, keys int) (lines []string) {
 
 const hookConfig = "model: {family: normal, prior: auto}\ndetect: {budget: 50}\n"
 
+// A run with an end fails if one receiver of a list took none of its alerts.
+func TestOneReceiverTakesNone(t *testing.T) {
+	takes, refuses := free(t), free(t)
+	(&inbox{ids: map[string]int{}}).serve(t, takes)
+	(&inbox{refuse: true, ids: map[string]int{}}).serve(t, refuses)
+	path := write(t, "in.jsonl", jumps(2000, 4)...)
+	alerts := func(second string) string {
+		return "alerts: [{webhook: {url: \"http://" + takes + "\"}}, {webhook: {url: \"http://" + second + "\"}}]\n"
+	}
+	s, _, _ := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\n"+alerts(refuses))
+	if err := s.Err(); err == nil || !strings.HasPrefix(err.Error(), "http://"+refuses+" took none of ") || strings.Contains(err.Error(), takes) {
+		t.Error(err)
+	}
+	s, _, _ = runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\n"+alerts(takes))
+	expect.OK(t, s.Err())
+}
+
 // What goes to a webhook is what would go to a file, also where the receiver is killed
 // and comes back.
 func TestWebhookLosesNoAlert(t *testing.T) {
@@ -104,6 +121,7 @@ func TestWebhookRefused(t *testing.T) {
 	(&inbox{refuse: true, ids: map[string]int{}}).serve(t, address)
 	path := write(t, "in.jsonl", jumps(2000, 4)...)
 	s, estimates, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+address+"\"}}\n")
+	expect.Error(t, s.Err(), "http://"+address+" took none of ")
 	if n := s.NoveltyAlarms + s.ChangeAlarms; n == 0 || int64(len(rejected)) != n || len(estimates) != 2000 {
 		t.Fatalf("%d alarms, %d in the dead letter, %d estimates", n, len(rejected), len(estimates))
 	}

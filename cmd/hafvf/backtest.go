@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,10 +114,10 @@ the records were rejected; 2 usage or config.`,
 				to := json.NewEncoder(cmd.OutOrStdout())
 				to.SetIndent("", "  ")
 				to.SetEscapeHTML(false)
-				return to.Encode(report)
+				return cmp.Or(to.Encode(report), b.rejected)
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), report)
-			return err
+			return cmp.Or(err, b.rejected)
 		},
 	}
 	cli.AddSet(cmd, &set)
@@ -146,9 +147,9 @@ type backtester struct {
 	labels backtest.Labels // nil without --labels
 }
 
-func (b backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
+func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
 	c := backtest.NewCollector(graph)
-	s, err := b.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Observer()})
+	s, err := b.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Observer()})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,8 @@ is better) are further columns, and the sums, and for how many keys each fit is 
 go to standard output.
 
 Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
-the records were rejected; 2 usage or config.`,
+the records were rejected, and the table has the others; 2 usage or config; 128 and its
+number if a signal ended it, and the table is as it was.`,
 		Example: `  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" -o fit.csv
   hafvf fit subjects.yaml --over top --set 'levels=[]' -o decay.csv --against fit.csv
   hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" --pooled -o all.parquet`,
@@ -91,12 +92,12 @@ the records were rejected; 2 usage or config.`,
 					return cli.Usage(fmt.Errorf("--against: %w", err))
 				}
 			}
-			s, err := o.execute(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: f.Observer()})
+			s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: f.Observer()})
 			switch {
+			case s.Stopped:
+				return cli.Ended(o.signal, fmt.Errorf("%s is not written: a part of the trials is not read", out))
 			case err != nil:
 				return err
-			case s.Stopped:
-				return errors.New("stopped: a part of the trials is not fitted")
 			}
 			if err := f.Read(s.Unmatched); err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
@@ -115,7 +116,7 @@ the records were rejected; 2 usage or config.`,
 				return err
 			}
 			fmt.Fprintf(stderr, "%s: %s\n", t.Tally(), out)
-			return nil
+			return o.rejected
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")

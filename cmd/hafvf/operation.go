@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,9 @@ import (
 // operation is how a run is watched from outside.
 type operation struct {
 	level, listen string
-	config        string // name of the config on the page of a run
+	config        string    // name of the config on the page of a run
+	signal        os.Signal // that has stopped the run; nil for none
+	rejected      error     // see observe
 }
 
 func (o *operation) flags(cmd *cobra.Command) {

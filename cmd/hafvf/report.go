@@ -80,7 +80,7 @@ config.`,
 			case configs > 0 && len(args) > 1:
 				return cli.Usage(errors.New("report takes either one config, or files of alerts and estimates"))
 			case configs > 0:
-				c, err = reportRun(cmd.Context(), args[0], out, set, since, o)
+				c, err = reportRun(cmd.Context(), args[0], out, set, since, &o)
 			case since.Last > 0 && slices.Contains(args, "-"):
 				return cli.Usage(errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file"))
 			case len(set) > 0:
@@ -98,7 +98,7 @@ config.`,
 			}
 			fmt.Fprintf(os.Stderr, "%s, %s of %s: %s, %.1f MB\n", message.Count(page.IncidentCount, "incident", "incidents"),
 				message.Count(page.Alarms, "alarm", "alarms"), message.Count(page.Alarmed, "key", "keys"), out, float64(size)/1e6)
-			return nil
+			return o.rejected
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
@@ -140,7 +140,7 @@ func isConfig(path string) bool {
 }
 
 // reportRun runs a config, and gathers what it finds.
-func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o operation) (*report.Collector, error) {
+func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o *operation) (*report.Collector, error) {
 	cfg, graph, err := loadTrial(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	}
 	if since.Last > 0 {
 		// The period ends with the last record, which a first run finds.
-		first, err := backtester{operation: o}.run(ctx, path, graph)
+		first, err := (&backtester{operation: *o}).run(ctx, path, graph)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	}
 	c := report.NewCollector(since.From)
 	trial := report.NewTrial(c, graph)
-	summary, err := o.execute(ctx, pipeline.Run{Graph: graph.Trial(), Observer: trial.Observer()})
+	summary, err := o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: trial.Observer()})
 	if err != nil {
 		return nil, err
 	}

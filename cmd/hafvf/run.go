@@ -50,7 +50,9 @@ start goes on from them; --begin-anew discards states and offsets and reads from
 beginning. A query to Prometheus with state goes on from its file. Exit: 0 done, also
 when records were rejected; 1 the run failed, more than half of the records were
 rejected, or somebody else cancelled it; 2 usage or config; 141 if standard output is a
-pipe whose reader has gone.
+pipe whose reader has gone. If more than half of the records were rejected, outputs and
+state are in place all the same, unless no record could be used. 1 is also the exit code of
+a run with an end in which a receiver took none of its alerts.
 
 The run is one process of any user. It listens at the address of --listen and, with
 source.kafka.embedded: true, at the address of the broker inside it, and nowhere else.
@@ -146,7 +148,7 @@ func (r *resumption) check(graph *pipeline.Graph) error {
 }
 
 // execute runs a graph with progress on a terminal and the summary at the end.
-func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
+func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	log, err := o.logger()
 	if err != nil {
 		return pipeline.Summary{}, err
@@ -169,7 +171,8 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	defer signal.Stop(signals)
 	go func() {
 		select {
-		case <-signals:
+		case s := <-signals:
+			o.signal = s
 			stderr.Hurry()
 			told := make(chan struct{})
 			go func() {
@@ -227,6 +230,16 @@ func (o operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summar
 	}
 	fmt.Fprint(stderr, s)
 	return s, s.Err()
+}
+
+// observe is execute of a command that makes something of what a run finds. If most records were rejected
+// it makes that of the others, and returns o.rejected at its end.
+func (o *operation) observe(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
+	s, err := o.execute(ctx, r)
+	if rejected := (*pipeline.RejectedError)(nil); errors.As(err, &rejected) && !rejected.None {
+		o.rejected, err = err, nil
+	}
+	return s, err
 }
 
 var errGivenUp = errors.New("given up: what was in flight is not written")

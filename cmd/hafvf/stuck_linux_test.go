@@ -108,3 +108,32 @@ func stopStuck(dir, name, says string) error {
 	}
 	return nil
 }
+
+// A table that a signal has kept from being written exits with 128 and the signal's number, and the old one
+// stays.
+func TestTableEndedBySignal(t *testing.T) {
+	expect.Waits(t, "a signal")
+	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		for _, args := range [][]string{{"trials", "c.yaml", "-o", "o.csv"}, {"fit", "c.yaml", "--over", "top", "-o", "o.csv"}} {
+			dir := e2e.Folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: in.csv}}\n", "o.csv": "old"})
+			pipe := filepath.Join(dir, "in.csv")
+			expect.OK(t, syscall.Mkfifo(pipe, 0o600))
+			cmd := exec.Command(program.Path, args...)
+			cmd.Dir, cmd.Env = dir, append(os.Environ(), program.Env...)
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			expect.OK(t, cmd.Start())
+			w := expect.Get(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // once it is read, the run catches signals
+			expect.Get(w.WriteString("key,time,x\na,2026-01-01,1\n"))(t)
+			expect.OK(t, cmd.Process.Signal(sig))
+			exit := (*exec.ExitError)(nil)
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(said.String(), "o.csv is not written") {
+				t.Errorf("%v after %v: %v: %s", args, sig, err, &said)
+			}
+			w.Close()
+			if old := expect.Get(os.ReadFile(filepath.Join(dir, "o.csv")))(t); string(old) != "old" {
+				t.Errorf("the table is %q", old)
+			}
+		}
+	}
+}

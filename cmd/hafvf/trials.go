@@ -47,7 +47,8 @@ None of the config's outputs is written, and filters begin without a state. Memo
 row for each observation.
 
 Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of the
-records were rejected; 2 usage or config.`,
+records were rejected, and the table has the others; 2 usage or config; 128 and its number
+if a signal ended it, and the table is as it was.`,
 		Example: "  hafvf trials choices.yaml -o trials.csv\n  hafvf trials choices.yaml -o trials.parquet --keys subjects.csv",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,13 +74,12 @@ records were rejected; 2 usage or config.`,
 				if err != nil {
 					return cli.Usage(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
 				}
-				s, err := o.execute(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
-				if err != nil {
+				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
+				switch {
+				case s.Stopped:
+					return cli.Ended(o.signal, fmt.Errorf("%s is not written", out))
+				case err != nil:
 					return err
-				}
-				if s.Stopped {
-					fmt.Fprintf(os.Stderr, "hafvf: %s is not written\n", out)
-					return nil
 				}
 			}
 			if err := table.Write(out); err != nil {
@@ -92,7 +92,7 @@ records were rejected; 2 usage or config.`,
 			}
 			subjects, rows, changes := table.Counts()
 			fmt.Fprintf(os.Stderr, "%s of %s, %s: %s\n", message.Count(rows, "trial", "trials"), message.Count(subjects, "key", "keys"), message.Count(changes, "change", "changes"), out)
-			return nil
+			return o.rejected
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")

@@ -248,11 +248,14 @@ func TestTrialTableExits(t *testing.T) {
 		{"on Flink", "topics.yaml -o a.csv --set sink=none --set runner.name=flink --set runner.endpoint=a:1", 2, "not on Flink"},
 		{"standard input", "ok.yaml -o a.csv --set source.csv.path=-", 2, "standard input comes once"},
 		{"no such column", "ok.yaml -o a.csv --set source.csv.values=[y]", 1, `"y"`},
-		{"mostly rejected", "ok.yaml -o a.csv --set source.csv.decimal=','", 1, "more than half"},
+		{"mostly rejected", "ok.yaml -o c.csv --set source.csv.decimal=','", 1, "more than half"},
 		{"rejects", "ok.yaml -o b.csv", 0, "2 trials of 1 key"},
 	})
 	if _, err := os.Stat(filepath.Join(dir, "a.csv")); err == nil {
 		t.Error("a run that failed has written a table")
+	}
+	if _, rows := tableOf(t, filepath.Join(dir, "c.csv")); len(rows) != 1 {
+		t.Errorf("the key that could be used has %d rows", len(rows))
 	}
 }
 

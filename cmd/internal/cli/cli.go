@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,18 @@ func (e usageError) Unwrap() error { return e.error }
 // Usage makes an error one of usage or config.
 func Usage(err error) error { return usageError{err} }
 
+// A signalError is that of a command that a signal has ended before it had what it was asked for.
+type signalError struct {
+	error
+	code int
+}
+
+// Ended makes an error one of a signal: the exit code is 128 and the signal's number, as a shell has it.
+func Ended(by os.Signal, err error) error {
+	number, _ := by.(syscall.Signal)
+	return signalError{err, 128 + int(number)}
+}
+
 // Run executes the command of args, and returns the exit code of the process.
 func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -46,6 +59,7 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 		}
 	}
 	cmd, err := root.ExecuteContextC(context.Background())
+	var ended signalError
 	switch {
 	case err == nil:
 		return 0
@@ -59,6 +73,9 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 		return ExitReaderGone
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	if errors.As(err, &ended) {
+		return ended.code
+	}
 	return ExitFailed
 }
 
