@@ -337,3 +337,39 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 		}
 	}
 }
+
+// Of aggregated means whose last intervals are empty a run with an end and one without have the same record
+// for each id that both have.
+func TestBoundedEqualsEndless(t *testing.T) {
+	t.Parallel()
+	from := time.Now().UTC().Truncate(time.Hour).Add(-7 * 24 * time.Hour)
+	lines := manyEvents(from, 3*time.Hour)
+	for _, key := range []string{"a", "b", "c"} {
+		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":null}\n", key, from.Add(3*time.Hour+20*time.Minute).Format(time.RFC3339)))
+	}
+	const means = "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 1m, value: mean}\n"
+	_, bounded, _ := runConfig(t, means+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n")
+
+	b := fakeBus(t, 1, "out", "rejected")
+	r := launch(t, compose(t, means+strings.TrimPrefix(b.config("group: g, changelog: states", ""), "model: {family: normal}\n")))
+	b.put(t, append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}\n", from.Add(24*time.Hour).Format(time.RFC3339)))...) // ends the intervals before
+	b.await(t, "out", len(bounded), r)
+	r.halt(t)
+	ofID := map[string]string{}
+	for _, line := range b.values(t, "out") {
+		ofID[decode[struct{ ID string }](t, line).ID] = line
+	}
+	both := 0
+	for _, line := range bounded {
+		if other, ok := ofID[decode[struct{ ID string }](t, line).ID]; ok {
+			both++
+			equal(t, other, strings.TrimSuffix(line, "\n")+"\n")
+		}
+		if strings.Contains(line, `"usual":{"mean":null`) != strings.Contains(line, `"score":null`) {
+			t.Errorf("score and usual: %s", line)
+		}
+	}
+	if both < len(bounded)-3 || both < 500 {
+		t.Errorf("%d ids of %d are in both runs", both, len(bounded))
+	}
+}

@@ -126,7 +126,7 @@ type Alert struct {
 
 // set sets out to d, with the observation at which its regime starts.
 func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start) {
-	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age, Usual: out.Usual}
+	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age, Score: out.Score, Threshold: out.Threshold, Usual: out.Usual}
 	if warmUp {
 		out.Kind = hafvf.None
 	}
