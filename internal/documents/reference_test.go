@@ -18,16 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write CONFIG.md")
 
-// CONFIG.md is the reference: go test ./internal/documents -run ConfigMD -update writes it. It has to stay short.
+// CONFIG.md is the reference: go test ./internal/documents -run ConfigMD -update writes it. Its
+// cells have to stay short.
 func TestConfigMD(t *testing.T) {
 	const path = root + "/CONFIG.md"
 	if *update {
 		expect.OK(t, os.WriteFile(path, []byte(configMD()+recordsMD()), 0o644))
 	}
 	text := expect.Get(os.ReadFile(path))(t)
-	if len(text) > 40_000 {
-		t.Errorf("%s has %d bytes", path, len(text))
-	}
 	for _, row := range strings.Split(string(text), "\n") {
 		for _, cell := range strings.Split(row, " | ") {
 			if strings.HasPrefix(row, "|") && len(cell) > 300 {
