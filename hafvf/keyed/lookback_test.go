@@ -36,7 +36,11 @@ func sampled(step time.Duration, n, frozen int, away ...[2]int) (all []Observati
 // ofLookback are the estimates of a key of a source of that lookback.
 func ofLookback(t *testing.T, lookback time.Duration, in []Observation) (all []Estimate) {
 	t.Helper()
-	est := newEstimator(t, lookingBack(lookback))
+	cfg := lookingBack(lookback)
+	if in[0].Time.IsZero() {
+		cfg.Order = Arrival
+	}
+	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for _, o := range in {
 		all = append(all, est.Estimate(track, o))
@@ -118,6 +122,19 @@ func TestLookback(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without times there is no lookback.
+func TestLookbackWithoutTimes(t *testing.T) {
+	in := sampled(time.Minute, 1100, 1000)
+	for i := range in {
+		in[i].Time = time.Time{}
+	}
+	plain := ofLookback(t, 0, in)
+	if len(equalAlarms(plain)) == 0 {
+		t.Error("nothing is told of a series that freezes")
+	}
+	expect.Same(t, decided(plain), decided(ofLookback(t, lookback, in)), "with a lookback")
 }
 
 // A run that resumes anywhere within equal values goes on as one that was not interrupted. A state from before there
