@@ -35,8 +35,8 @@ type Config struct {
 	Alerts AlertConfig  // with detection
 	// Lookback is for how long the source gives a value again while it has no newer one, as range
 	// queries of Prometheus do. A value that is less than that after the first one equal to it does
-	// not count for the alarm about equal values in a row. States do not depend on it. It does
-	// nothing for observations without times. Default 0: all values are the source's own.
+	// not count for the alarm about equal values in a row. A state goes on under another lookback.
+	// Observations without times have none. Default 0: all values are the source's own.
 	Lookback time.Duration
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
