@@ -253,6 +253,49 @@ func TestQueryGoesOn(t *testing.T) {
 	}
 }
 
+// sampled is a series since a time with a sample every minute, but for minutes in which the server was away, which
+// does not change after it freezes. The server repeats its samples for five minutes.
+func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time) (float64, bool) {
+	return func(at time.Time) (float64, bool) {
+		minute := int64(at.Sub(begin) / time.Minute)
+		last := minute
+		for last >= ends || last >= 500 && last < 504 || last >= 900 && last < 920 {
+			last--
+		}
+		age := at.Sub(begin.Add(time.Duration(last) * time.Minute))
+		return math.Mod(math.Exp(float64(min(last, freezes)%1000)/50+phase)*100, 7), minute >= 0 && age <= 5*time.Minute
+	}
+}
+
+// What a server repeats is no alarm about equal values, also of intervals, and whatever the windows are; a series
+// that freezes is one.
+func TestQueryLookback(t *testing.T) {
+	begin := time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Minute)
+	o := &oracle{most: 70, series: map[string]func(time.Time) (float64, bool){
+		`{"host":"away"}`:    sampled(begin, 0, 1e6, 1e6),
+		`{"host":"ends"}`:    sampled(begin, .3, 1e6, 1400),
+		`{"host":"freezes"}`: sampled(begin, .7, 1200, 1e6),
+	}}
+	url := o.serve(t)
+	for more, want := range map[string][]string{
+		"}}":                {"freezes"},
+		", lookback: 1ms}}": {"away", "ends", "freezes"},
+		", step: 20s}}\naggregate: {every: 1m, value: mean}":                {"freezes"},
+		", step: 20s, lookback: 1ms}}\naggregate: {every: 1m, value: mean}": {"away", "ends", "freezes"},
+	} {
+		path := filepath.Join(t.TempDir(), "alerts.jsonl")
+		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), more))
+		var got []string
+		for _, line := range readLines(t, path) {
+			if a := decode[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "equal values in a row") && !slices.Contains(got, a.Key) {
+				got = append(got, a.Key)
+			}
+		}
+		slices.Sort(got)
+		expect.Same(t, want, got, "keys with an alarm about equal values", more)
+	}
+}
+
 // Labels that are named make the key. Of two series that share it, one follows the other, and
 // points at one time are rejected but for the first.
 func TestQueryKeys(t *testing.T) {

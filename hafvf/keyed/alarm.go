@@ -107,7 +107,8 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 type decider struct {
 	counted     expfam.Counted // nil of other models
 	cfg         AlarmConfig
-	warmUp      int // first observations of a key, which standardise its values and tell whether it has times
+	lookback    time.Duration // see Config
+	warmUp      int           // first observations of a key, which standardise its values and tell whether it has times
 	outputs     int
 	timed       *usual.Profile // of keys with times
 	untimed     *usual.Profile // of keys without
@@ -127,14 +128,15 @@ type decider struct {
 	measured           bool // the family learns how values scatter: counts and rates scatter as they do
 }
 
-// newDecider makes a decider.
-func newDecider(cfg AlarmConfig, filter hafvf.Config, m expfam.Model) *decider {
+// newDecider makes the decider of the keys of all that have the filter, whose model is m.
+func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
+	cfg := *all.Alarms
 	zone := checked(domain.Zone(cfg.Zone))
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
-		cfg: cfg, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
+		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},
@@ -253,14 +255,18 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	if d.cfg.Lasting && !s.lasting.lasts {
 		d.unalarmed = append(d.unalarmed[:0], s.profile...)
 	}
-	step := d.profile(s).Update(s.profile, s.pace, at, d.standard)
 	if s.lately == nil {
 		s.lately = make([]stretch, d.outputs)
 	}
+	within := int64(0)
 	for i, v := range y {
+		within = max(within, s.lately[i].add(at, v, d.lookback))
+	}
+	step := d.profile(s).UpdateRepeats(s.profile, s.pace, at, d.standard, int(within))
+	for i := range y {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
 		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
-		s.lately[i].add(at, v, d.usual.Mean[i], d.usual.SD[i])
+		s.lately[i].lie(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
 	d.stuck = step.Stuck

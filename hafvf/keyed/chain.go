@@ -63,7 +63,7 @@ func newChain(cfg hafvf.Config, all Config) (*chain, error) {
 	}
 	c.bound = newBound(cfg, bank)
 	if bank.Detects() {
-		c.decider = newDecider(*all.Alarms, cfg, bank.Model())
+		c.decider = newDecider(all, cfg, bank.Model())
 	}
 	return c, nil
 }

@@ -33,6 +33,11 @@ type Config struct {
 	Brief  bool
 	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
 	Alerts AlertConfig  // with detection
+	// Lookback is for how long the source gives a value again while it has no newer one, as range
+	// queries of Prometheus do. A value that is less than that after the first one equal to it does
+	// not count for the alarm about equal values in a row. A state goes on under another lookback.
+	// Observations without times have none. Default 0: all values are the source's own.
+	Lookback time.Duration
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
@@ -92,6 +97,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("order %q is neither %q nor %q", c.Order, EventTime, Arrival)
 	case c.Lateness < 0:
 		return fmt.Errorf("lateness %v is negative", c.Lateness)
+	case c.Lookback < 0:
+		return fmt.Errorf("lookback %v is negative", c.Lookback)
 	case c.TimeUnit < 0:
 		return fmt.Errorf("time unit %v is negative", c.TimeUnit)
 	case c.Interval != 0 && !domain.Interval.Contains(c.Interval):

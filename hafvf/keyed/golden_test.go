@@ -110,6 +110,11 @@ func goldens() (all []golden) {
 	add("silence_told", 100, paused, silence).tell = true
 	add("silence_over", 103, paused, silence)
 	add("silence_bound", 100, paused, func(c *Config) { c.Silence = &SilenceConfig{After: time.Hour} }).tell = true
+	add("lookback", 105, func(i int, o *Observation) {
+		if i >= 98 {
+			o.X[0][0] = 2
+		}
+	}, func(c *Config) { c.Lookback = 40 * time.Minute })
 	add("expire", 105, func(i int, o *Observation) { o.LogTime = o.Time.Add(5 * time.Hour) }, func(c *Config) { c.Expire = 10 * time.Hour })
 	add("expired", 103, paused, func(c *Config) { c.Expire = 10 * time.Hour; silence(c) })
 	add("expired_by_log", 103, func(i int, o *Observation) {

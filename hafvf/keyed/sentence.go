@@ -84,7 +84,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 		what += " " + is + expected
 	case lately.returns(a.Size) && !t.chain.decider.stuck:
 		what += " is back to usual" + now + expected
-	case lately.equal >= stuck || t.chain.decider.stuck:
+	case lately.isStuck() || t.chain.decider.stuck:
 		values := fmt.Sprintf("%d equal values", lately.equal)
 		if !lately.repeat.IsZero() {
 			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)

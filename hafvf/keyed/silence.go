@@ -177,9 +177,13 @@ func (r *reader) silent() Silent {
 	return Silent{*r.silence(), r.Varint(), int(r.Varint()), r.Time()}
 }
 
-// silent is the alert that a key is silent, dated when its bound was passed.
+// silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the
+// date is the next whole millisecond, as timers have it.
 func (s *Silence) silent(key string, n int64, outputs int) Told {
 	passed := s.Since.Add(s.Bound)
+	if s.Bound%time.Millisecond != 0 {
+		passed = passed.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+	}
 	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
 }
 

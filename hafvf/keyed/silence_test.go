@@ -69,6 +69,12 @@ func TestSilence(t *testing.T) {
 			if c.want == 1 && (!got[0].Since.Equal(time.Unix(60*int64(since), 0)) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
 				t.Errorf("%+v", got[0])
 			}
+			for _, s := range got { // whose bounds have parts of a millisecond, where a rhythm sets them
+				a := s.silent("k", 1, 1).Of
+				if late := a.Time.Sub(s.Since.Add(s.Bound)); late < 0 || late >= time.Millisecond || a.Time.Nanosecond()%1e6 != 0 || a.ID != "k/"+a.Time.Format(time.RFC3339Nano) {
+					t.Errorf("the alert %s of %v has the time %v", a.ID, s, a.Time)
+				}
+			}
 		})
 	}
 }

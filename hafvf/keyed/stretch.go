@@ -30,25 +30,38 @@ type stretch struct {
 	last   float64
 	equal  int64     // observations in a row with that value
 	repeat time.Time // of the first of them
+	within int64     // of those after it, the ones within the lookback of the source
 
 	alarmed bool // it has raised an alarm
 	ended   int  // observations since the end of the alarmed one before, itself the first; 0 after aftermath
 }
 
-// add notes the value x, where mean and sd are usual.
-func (s *stretch) add(at time.Time, x, mean, sd float64) {
+// add notes the value x of a source of that lookback. It returns how many of the equal values up to x, or
+// up to the one before if x is another one, are within the lookback.
+func (s *stretch) add(at time.Time, x float64, lookback time.Duration) (within int64) {
+	within = s.within
 	if s.ended > 0 {
 		s.ended = (s.ended + 1) % aftermath
 	}
 	if s.equal == 0 || x != s.last {
-		if s.equal >= stuck {
+		if s.isStuck() {
 			s.end()
 		}
-		s.last, s.equal, s.repeat = x, 0, at
+		s.last, s.equal, s.repeat, s.within = x, 0, at, 0
 	}
 	s.equal++
+	if at.Sub(s.repeat) < lookback && !at.IsZero() { // also those of a state that has not counted them
+		s.within = s.equal - 1
+	}
+	return max(within, s.within)
+}
 
-	side := 0
+// isStuck reports whether so many values are equal that an alert tells of them.
+func (s *stretch) isStuck() bool { return s.equal-s.within >= stuck }
+
+// lie notes how the value that was added lies, where mean and sd are usual.
+func (s *stretch) lie(at time.Time, mean, sd float64) {
+	x, side := s.last, 0
 	switch {
 	case x > mean+sd:
 		side = 1
@@ -78,7 +91,7 @@ func (s *stretch) end() {
 // told notes an alarm at the last observation, so many standard deviations from usual, if its
 // cause is the stretch.
 func (s *stretch) told(size float64) {
-	if s.equal >= stuck || s.side != 0 && !unremarkable(size) {
+	if s.isStuck() || s.side != 0 && !unremarkable(size) {
 		s.alarmed = true
 	}
 }
@@ -92,22 +105,29 @@ func (s *stretch) returns(size float64) bool {
 func unremarkable(size float64) bool { return size > -far && size < far }
 
 func (s *stretch) append(b []byte, clock time.Time) []byte {
-	b = compact.AppendFlags(b, s.gap, s.alarmed)
+	b = compact.AppendFlags(b, s.gap, s.alarmed, s.within > 0)
 	b = binary.AppendVarint(b, int64(s.side))
 	b = binary.AppendUvarint(b, uint64(s.n))
 	b = binary.AppendUvarint(b, uint64(s.equal))
 	b = binary.AppendUvarint(b, uint64(s.ended))
+	if s.within > 0 {
+		b = binary.AppendUvarint(b, uint64(s.within))
+	}
 	b = compact.AppendPacked(b, []float64{s.last})
 	return compact.AppendTimeNear(compact.AppendTimeNear(b, s.since, clock), s.repeat, clock)
 }
 
 func (s *stretch) read(r *reader) {
-	s.gap, s.alarmed, _ = r.Flags()
+	var within bool
+	s.gap, s.alarmed, within = r.Flags()
 	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
+	if within {
+		s.within = int64(r.Uvarint())
+	}
 	var last [1]float64
 	r.Packed(last[:])
 	s.last, s.since, s.repeat = last[0], r.near(), r.near()
-	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.ended < 0 || s.ended >= aftermath || math.IsNaN(s.last) || math.IsInf(s.last, 0) {
+	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.within < 0 || s.within > 0 && s.within >= s.equal || s.ended < 0 || s.ended >= aftermath || math.IsNaN(s.last) || math.IsInf(s.last, 0) {
 		r.Fail()
 	}
 }

@@ -313,6 +313,13 @@ func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 //
 // Update allocates nothing. It panics where the state or y has the wrong length.
 func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileStep {
+	return p.UpdateRepeats(s, pace, t, y, 0)
+}
+
+// UpdateRepeats is Update for a source that gives a value again while it has no newer one. So many of the equal
+// values up to y, or up to the one before y if y is another one, do not count as equal values in a row. All else
+// takes the values as they are.
+func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, uncounted int) ProfileStep {
 	if len(s) != p.StateLen() {
 		panic(wrongState)
 	}
@@ -366,7 +373,7 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	score := max(sum/float64(p.views), fast-fastBehind)
 
 	share := move.repeats(before)
-	stuck := repeats.update(repeated, before, move[moveNew], share) - stuckBehind
+	stuck := repeats.update(repeated, float64(uncounted), before, move[moveNew], share) - stuckBehind
 	part := movePart * pace.slow * (1 - share*share)
 	moved := 0.
 	if repeated {

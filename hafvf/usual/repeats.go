@@ -20,6 +20,9 @@ import (
 // The score is −log₁₀ of the larger one. All sums are forgotten by w = .9998 a value. If a tenth of
 // the values before the run were repeats, values repeat by habit, and nothing is scored. Of fewer than
 // ten values before it nobody knows.
+//
+// Where the source may give a value again because it has no newer one, such repeats do not count in q and L:
+// b alone has them, and S takes L to be at least 2.
 type repeats []float64
 
 const (
@@ -39,18 +42,21 @@ const (
 	stuckBehind = 1.  // of the score by repeats
 )
 
-// update scores a value, and learns it. n and k are those before it, and share the share of repeats.
-func (s repeats) update(repeated bool, n, k, share float64) (score float64) {
-	length := s[repeatsNow] + 1
+// update scores a value, and learns it. n and k are those before it, and share the share of repeats. So
+// many repeats of the run that goes on or ends with it do not count.
+func (s repeats) update(repeated bool, uncounted, n, k, share float64) (score float64) {
 	if repeated {
 		s[repeatsNow]++
-		if length+1 >= shortRun && s[repeatsHabit] == 0 {
-			score = s.score(length+1, n, k)
+	}
+	length := 1 + max(s[repeatsNow]-uncounted, 0)
+	if repeated {
+		if length >= shortRun && s[repeatsHabit] == 0 {
+			score = s.score(length, n, k)
 		}
 	} else {
-		if length >= 2 {
+		if s[repeatsNow] > 0 {
 			s[repeatsRuns]++
-			s[repeatsSum] += math.Log(length / 2)
+			s[repeatsSum] += math.Log(max(length, 2) / 2)
 		}
 		if length >= shortRun {
 			s[repeatsLong]++
@@ -70,10 +76,10 @@ func (s repeats) update(repeated bool, n, k, share float64) (score float64) {
 	return score
 }
 
-// score is that of a run of a length.
+// score is that of a run of which that length counts.
 func (s repeats) score(length, n, k float64) float64 {
 	q := length - 1
-	b := max(n-k+2-q, 1)
+	b := max(n-k+2-s[repeatsNow], 1)
 	log := special.LogBeta(b+q, k+1) - special.LogBeta(b, k+1)
 	if m := s[repeatsRuns]; s[repeatsLong] > 0 {
 		log = max(log, math.Log((m+1)/(n+1))-(m+1)*math.Log1p(math.Log(length/2)/(.5+s[repeatsSum])))

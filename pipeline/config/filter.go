@@ -15,6 +15,9 @@ func (c *Config) Filter() keyed.Config {
 	for _, k := range c.Keys {
 		cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 	}
+	if p := c.Source.Prometheus(); p != nil {
+		cfg.Lookback = p.Lookback
+	}
 	if d := c.Detect; d != nil {
 		cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 	} else if c.Silence != nil {

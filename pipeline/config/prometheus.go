@@ -14,7 +14,10 @@ import (
 )
 
 // Prometheus is a source that asks a server.
-type Prometheus struct{ promio.Source }
+type Prometheus struct {
+	promio.Source
+	Lookback time.Duration // see keyed.Config
+}
 
 func (p *Prometheus) fields() (*Fields, string) { return nil, "" }
 func (p *Prometheus) shaped() bool              { return false }
@@ -42,13 +45,14 @@ func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
 
 // prometheusKeys declare a source that asks a server.
 func (s *Source) prometheusKeys() []key {
-	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}}
+	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}, 5 * time.Minute}
 	return []key{{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: s.set(p),
 		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
 			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
 			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
 			{name: "start", doc: "Time of the first point. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
 			{name: "delay", doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", read: duration(&p.Delay)},
+			{name: "lookback", doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", read: milliseconds(&p.Lookback)},
 			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, read: texts("labels", &p.Key)},
 			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
 			{name: "partial", doc: "What becomes of an answer that is not whole, as the server says. wait asks until it is; take takes it, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},

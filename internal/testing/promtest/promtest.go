@@ -21,7 +21,20 @@ type Server struct{ URL string }
 // Prometheus starts one with that configuration, which takes remote write.
 func Prometheus(t testing.TB, config string) Server {
 	t.Helper()
+	return PrometheusOf(t, config, "")
+}
+
+// PrometheusOf is Prometheus with a history, samples as OpenMetrics has them.
+func PrometheusOf(t testing.TB, config, history string) Server {
+	t.Helper()
 	return start(t, "prometheus", config, "/-/ready", func(file, dir, address string) []string {
+		if history != "" {
+			samples := file + ".samples"
+			expect.OK(t, os.WriteFile(samples, []byte(history), 0o600))
+			if said, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=240h", samples, dir).CombinedOutput(); err != nil {
+				t.Fatalf("promtool: %v\n%s", err, said)
+			}
+		}
 		return []string{"--config.file=" + file, "--storage.tsdb.path=" + dir, "--web.listen-address=" + address, "--web.enable-remote-write-receiver"}
 	})
 }

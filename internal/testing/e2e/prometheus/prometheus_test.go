@@ -156,7 +156,9 @@ dead_letter: {jsonl: {path: %[4]s}}
 	if len(matrix) != pumps || len(alarm) != pumps {
 		t.Fatalf("%d series of the exporter and %d of the program, instead of %d", len(matrix), len(alarm), pumps)
 	}
-	est := expect.Get(keyed.NewEstimator(keyed.Recommended("normal")))(t)
+	cfg := keyed.Recommended("normal")
+	cfg.Lookback = 5 * time.Minute
+	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	raised := 0
 	for _, stream := range matrix {
 		pump := string(stream.Metric["pump"])
