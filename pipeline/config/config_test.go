@@ -537,6 +537,12 @@ func TestParseErrors(t *testing.T) {
 		{"categorical with alpha 0", modelled("family: categorical", "prior: {alpha: [1, 0]}"), []string{`pump.yaml:4: model.prior.alpha: entry 1 must be greater than 0, not 0`}},
 		{"nothing fixes dim", modelled("family: mvnormal", "prior: {mu: 0}"), []string{`pump.yaml:4: model.prior.mu: the dimension is open: give mu as a list, or dim`}},
 		{"dim 0", modelled("family: mvnormal", "dim: 0"), []string{`pump.yaml:4: model.dim: must be at least 1, not 0`}},
+		{"many levels", modelled("family: normal") + "\nlevels: [" + strings.Repeat("{alpha: 1, beta: 1}, ", 65) + "]\n", []string{`pump.yaml:4: levels: has 65 levels; at most 64 are allowed`}},
+		{"many filters", modelled("family: normal") + "\nbank: [" + strings.Repeat("{levels: [], top: .9}, ", 65) + "]\n", []string{`pump.yaml:4: bank: has 65 filters; at most 64 are allowed`}},
+		{"many cycles", modelled("family: normal", "season: ["+cycles(17)+"]"), []string{`pump.yaml:4: model.season: has 17 cycles; at most 16 are allowed`}},
+		{"many harmonics", modelled("family: normal") + "\ndetect: {season: {1h: 48, 2h: 48, 3h: 48, 4h: 48, 5h: 1}}\n", []string{`pump.yaml:4: detect.season: has 193 harmonics in all; at most 192 are allowed`}},
+		{"many categories", modelled("family: categorical", "dim: 10001"), []string{`pump.yaml:2: model: has 10001 categories; at most 10000 are allowed, with detect 1000`}},
+		{"many to detect", modelled("family: categorical", "dim: 1001") + "\ndetect: true\n", []string{`pump.yaml:2: model: has 1001 categories; at most 10000 are allowed, with detect 1000`}},
 		{"dim too large", modelled("family: mvnormal", "dim: 1001"), []string{`pump.yaml:2: model.prior.scale: would have 1001 rows; at most 1000 are allowed`}},
 		{"dim of a scalar family", modelled("family: normal", "dim: 2"), []string{`pump.yaml:4: model.dim: dim 2, but normal with this prior makes it 1`}},
 		{"dim against the prior", modelled("family: mvnormal", "prior: {mu: [0, 0], scale: [[1]]}", "dim: 3"), []string{
@@ -913,4 +919,13 @@ func TestFormatIsARow(t *testing.T) {
 	if c.Source.Files().Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
 		t.Errorf("%+v, %+v", c.Source.Files(), c.Sink.File)
 	}
+}
+
+// cycles are n of them.
+func cycles(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("%dh", i+1))
+	}
+	return strings.Join(all, ", ")
 }

@@ -79,12 +79,12 @@ func (c *Config) keys(nodes *priorNodes) []key {
 }
 
 func levels(dst *[]hafvf.Beta) reader {
-	return list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
+	return atMost(maxLevels, "levels", list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
 			{name: "alpha", doc: "First parameter of the prior. A large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
 			{name: "beta", doc: "Second parameter of the prior. A large one forgets more.", required: true, read: number(&l.Beta, domain.Level)},
 		}
-	})
+	}))
 }
 
 // formatLevels writes levels as YAML.
@@ -98,13 +98,13 @@ func formatLevels(levels []hafvf.Beta) string {
 
 // members reads the filters of a bank; at least one.
 func members(dst *[]hafvf.Member) reader {
-	r := list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
+	r := atMost(maxMembers, "filters", list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
 			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, else none by default.", read: levels(&m.Levels)},
 			{name: "top", doc: "Fixed weight of this member's topmost level.", required: true, read: number(&m.Top, domain.Top)},
 			{name: "ar", doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", read: upTo(&m.AR, expfam.MaxAR)},
 		}
-	})
+	}))
 	read := r.read
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		read(d, path, n)

@@ -16,8 +16,13 @@ import (
 	"hafvf/internal/message"
 )
 
-// maxDim bounds model.dim.
-const maxDim = 1_000_000
+const (
+	// maxDim bounds model.dim.
+	maxDim = 1_000_000
+	// maxCategories and, with detect, detectCategories bound what an observation of a category may cost.
+	maxCategories    = 10_000
+	detectCategories = 1_000
+)
 
 // priors reads the priors, of the model and of every rule. Which parameters there
 // are, what they may be, and what stands for an absent one is the family's
@@ -78,6 +83,14 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	}
 	m := d.model(path, c, c.Model.Prior, auto && fits)
 	if m == nil {
+		return
+	}
+	most := maxCategories
+	if c.Detect != nil {
+		most = detectCategories
+	}
+	if k := m.Outputs(); c.Model.Family == "categorical" && k > most {
+		d.fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
 		return
 	}
 	length := observationLength(m)

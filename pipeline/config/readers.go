@@ -525,9 +525,32 @@ func timeOrNumber(example string, number func(*decoder, string, *yaml.Node), dur
 	}}
 }
 
-// maxHarmonics bounds what one season may cost: the work of an observation grows as
-// the cube of the number of harmonics.
-const maxHarmonics = 48
+// Bounds of what an observation may cost: the work of one grows as the cube of the number of harmonics, and a
+// run that is asked to stop has to come to its end.
+const (
+	maxHarmonics = 48 // of one season
+	allHarmonics = 4 * maxHarmonics
+	maxSeasons   = 16
+	maxLevels    = 64
+	maxMembers   = 64
+)
+
+// atMost bounds the entries of a list or a mapping.
+func atMost(most int, what string, r reader) reader {
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		entries := len(n.Content)
+		if n.Kind == yaml.MappingNode {
+			entries /= 2
+		}
+		if entries > most {
+			d.fail(path, "has %d %s; at most %d are allowed", entries, what, most)
+			return
+		}
+		read(d, path, n)
+	}
+	return r
+}
 
 // seasons reads a list of periods, or a mapping of periods to harmonics.
 func seasons(dst *[]usual.Season) reader {
@@ -540,7 +563,7 @@ func seasons(dst *[]usual.Season) reader {
 	if len(initial) > 0 {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
-	return reader{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
+	return atMost(maxSeasons, "cycles", reader{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
 		all := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}
@@ -584,8 +607,15 @@ func seasons(dst *[]usual.Season) reader {
 			d.wrongType(path, takes, n)
 			return
 		}
+		sum := 0
+		for _, s := range all {
+			sum += s.Harmonics
+		}
+		if sum > allHarmonics {
+			d.fail(path, "has %d harmonics in all; at most %d are allowed", sum, allHarmonics)
+		}
 		*dst = all
-	}}
+	}})
 }
 
 // zone reads the name of a time zone.
