@@ -2,9 +2,10 @@
 // tells what changed.
 package main
 
-// The compiler inlines what default.pgo shows to take time. It is the profile of a benchmark, and is renewed by this command.
+// A release is built with -pgo=deploy/hafvf.pgo: the compiler inlines what takes time in a benchmark. This
+// command renews the profile.
 //
-//go:generate go test ../../pipeline -run - -bench Cost -benchtime 1x -cost-records 600000 -cost-like ", detect$" -trimpath -o /dev/null -cpuprofile default.pgo
+//go:generate go test ../../pipeline -run - -bench Cost -benchtime 1x -cost-records 600000 -cost-like ", detect$" -trimpath -o /dev/null -cpuprofile ../../deploy/hafvf.pgo
 
 import (
 	"context"

@@ -46,6 +46,9 @@ type Config struct {
 	// first. With Aggregate it counts from the beginning of the interval of the last event. It
 	// needs EventTime, and is longer than Lateness and an interval. Default 0: never.
 	Expire time.Duration
+	// NameKeys has errors about states of other settings name the keys of the program's config, and not the
+	// fields of this one.
+	NameKeys bool
 }
 
 // DefaultWarmUp is the number of first observations that Recommended takes for a prior.
@@ -142,10 +145,14 @@ func CheckExpire(expire, lateness time.Duration, a *AggregateConfig, order Order
 func checkRules(base hafvf.Config, rules []Rule) error {
 	for i, r := range rules {
 		if err := domain.CheckPattern(r.Match); err != nil {
-			return fmt.Errorf("keys.%d.match: %w", i, err)
+			return fmt.Errorf("Keys[%d].Match: %w", i, err)
 		}
-		if r.Filter.Family != base.Family {
-			return fmt.Errorf("keys.%d: family %s, but %s for all other keys", i, r.Filter.Family, base.Family)
+		switch r.Filter.Family {
+		case base.Family:
+		case "":
+			return fmt.Errorf("Keys[%d].Filter has no Family: it needs all settings of its filter, and the family of all other keys, %s", i, base.Family)
+		default:
+			return fmt.Errorf("Keys[%d].Filter has the family %s, and all other keys have %s", i, r.Filter.Family, base.Family)
 		}
 	}
 	return nil

@@ -334,6 +334,7 @@ func TestGoldenMigrations(t *testing.T) {
 			if !strings.HasPrefix(to.name, "normal_") {
 				continue
 			}
+			to.cfg.NameKeys = true
 			m := newMigrator(t, to.cfg)
 			_, differ := m.Check("pump/1", state, written)
 			b, carried, err := m.Migrate("pump/1", state, written)

@@ -71,7 +71,7 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 	if err != nil {
 		return nil, err
 	}
-	c := &change{from: from, names: from.Differ(own)}
+	c := &change{from: from, names: from.Differ(own, m.cfg.NameKeys)}
 	m.changes[key] = c
 	return c, nil
 }
@@ -99,13 +99,9 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if err != nil {
 		return nil, carried, err
 	}
-	var other []string
-	for _, name := range c.names {
-		if slices.Contains([]string{"model.family", "model.scale", "aggregate"}, name) {
-			other = append(other, name)
-		}
-	}
-	if len(other) > 0 {
+	alike := own
+	alike.Filter.Family, alike.Filter.Scale, alike.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
+	if other := alike.Differ(own, m.cfg.NameKeys); len(other) > 0 {
 		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
 	}
 	if c.est == nil {

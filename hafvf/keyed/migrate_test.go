@@ -9,6 +9,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 )
 
 // migrated has a key learn all under from, and carries its state over to to.
@@ -69,4 +70,32 @@ func TestMigrateRefuses(t *testing.T) {
 	if _, _, err := m.Migrate("k", e.append(nil), `{"order":"event_time","colour":1}`); err == nil || !strings.Contains(err.Error(), "colour") {
 		t.Error(err)
 	}
+}
+
+// Errors name what differs as the user has written it: fields in the library, keys in a config.
+func TestErrorsNameSettings(t *testing.T) {
+	before := Recommended("normal")
+	for _, c := range []struct {
+		change      func(*Config)
+		field, keys string
+	}{
+		{func(c *Config) { c.Filter.WarmUp = 60 }, "Filter.WarmUp", "model.warm_up"},
+		{func(c *Config) { c.Filter.WarmUp = 0 }, "Filter.Prior", "model.prior"},
+		{func(c *Config) { c.Filter.Forgetting, c.TimeUnit = .5, time.Hour }, "Filter.Forgetting and TimeUnit", "bank_forgetting and time_unit"},
+	} {
+		state := expect.Get(newEstimator(t, before).NewTrack("k").AppendBinary(nil))(t)
+		_, written := before.Settings()("k")
+		after := before
+		c.change(&after)
+		for named, want := range map[bool]string{false: c.field, true: c.keys} {
+			after.NameKeys = named
+			_, err := newMigrator(t, after).Check("k", state, written)
+			if err == nil || !strings.HasSuffix(err.Error(), "it was written with other "+want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+	before.Keys = []Rule{{Match: "t*"}}
+	_, err := NewEstimator(before)
+	expect.Error(t, err, "Keys[0].Filter has no Family: it needs all settings of its filter, and the family of all other keys, normal")
 }

@@ -130,21 +130,30 @@ func ParseSettings[S any](text string) (s S, err error) {
 	return s, nil
 }
 
-// Differ names the settings in which s and other differ, as the keys of a config.
-func (s Settings) Differ(other Settings) (names []string) {
+// Differ names the settings in which s and other differ: the fields of a Config, or the keys of the program's
+// config.
+func (s Settings) Differ(other Settings, keys bool) (names []string) {
 	a, b := s.Filter, other.Filter
+	warmUp := [2]int{a.WarmUp, b.WarmUp}
+	if !same(a.Prior, b.Prior) || a.WarmUp == 0 || b.WarmUp == 0 {
+		warmUp = [2]int{} // the priors differ
+	}
 	for _, part := range []struct {
-		name string
-		a, b any
+		field, key string
+		a, b       any
 	}{
-		{"model.family", a.Family, b.Family}, {"model.dim", a.Dim, b.Dim}, {"model.scale", a.Scale, b.Scale},
-		{"model.prior", []any{a.Prior, a.WarmUp}, []any{b.Prior, b.WarmUp}}, {"model.season", a.Season, b.Season},
-		{"levels", levels(a), levels(b)}, {"top", top(a, b), top(b, a)}, {"bank", a.Bank, b.Bank}, {"bank_forgetting", a.Forgetting, b.Forgetting},
-		{"detect", a.Detect, b.Detect}, {"order", s.Order, other.Order}, {"time_unit", s.TimeUnit, other.TimeUnit},
-		{"aggregate", s.Aggregate, other.Aggregate},
+		{"Filter.Family", "model.family", a.Family, b.Family}, {"Filter.Dim", "model.dim", a.Dim, b.Dim}, {"Filter.Scale", "model.scale", a.Scale, b.Scale},
+		{"Filter.Prior", "model.prior", []any{a.Prior, a.WarmUp > 0}, []any{b.Prior, b.WarmUp > 0}}, {"Filter.WarmUp", "model.warm_up", warmUp[0], warmUp[1]}, {"Filter.Season", "model.season", a.Season, b.Season},
+		{"Filter.Member.Levels", "levels", levels(a), levels(b)}, {"Filter.Member.Top", "top", top(a, b), top(b, a)}, {"Filter.Bank", "bank", a.Bank, b.Bank}, {"Filter.Forgetting", "bank_forgetting", a.Forgetting, b.Forgetting},
+		{"Filter.Detect", "detect", a.Detect, b.Detect}, {"Order", "order", s.Order, other.Order}, {"TimeUnit", "time_unit", s.TimeUnit, other.TimeUnit},
+		{"Aggregate", "aggregate", s.Aggregate, other.Aggregate},
 	} {
-		if !same(part.a, part.b) {
-			names = append(names, part.name)
+		switch {
+		case same(part.a, part.b):
+		case keys:
+			names = append(names, part.key)
+		default:
+			names = append(names, part.field)
 		}
 	}
 	return names

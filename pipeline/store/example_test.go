@@ -205,7 +205,7 @@ func ExampleConfig_migrate() {
 	// Output:
 	// pump n 1: predicted NaN
 	// pump n 2: predicted 10.0
-	// another configuration: true at the key "pump": state belongs to another configuration: it was written with other time_unit
+	// another configuration: true at the key "pump": state belongs to another configuration: it was written with other TimeUnit
 	// pump n 3: predicted 10.4
 	// pump n 4: predicted 11.0
 }
