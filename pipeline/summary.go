@@ -276,6 +276,9 @@ func (s Summary) hints(b *strings.Builder) {
 	switch {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
+		if s.LateIdle > 0 {
+			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
+		}
 	case s.Behind > farBehind:
 		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(inTurn, "record"))
 	case inTurn > 0:

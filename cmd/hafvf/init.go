@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
+	"hafvf/internal/message"
 	"hafvf/pipeline/inspect"
 )
 
@@ -68,10 +70,14 @@ func writeDraft(cmd *cobra.Command, output string, text []byte) error {
 		return cli.Usage(fmt.Errorf("%s exists already: give another name, or remove it", output))
 	}
 	if err != nil {
-		return err
+		return message.CannotWrite(output, err)
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
+	if err = cmp.Or(err, f.Close()); err != nil {
+		os.Remove(output) // the next attempt wants no file there
+		return message.CannotWrite(output, err)
+	}
+	return nil
 }
 
 // draftOf drafts a config for a file, or for a query to the server at a URL.

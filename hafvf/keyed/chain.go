@@ -284,7 +284,10 @@ func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.
 	step := outcome.Members[outcome.Heaviest]
 	out.Weight, out.Memory = step.Weight, step.Memory
 	if known {
-		out.LearningRate = step.Learned / (step.Memory + f.Model().PriorMemory())
+		out.LearningRate = 0
+		for i, s := range outcome.Members {
+			out.LearningRate += s.Share * s.Learned / (s.Memory + b.Filter(i).Model().PriorMemory())
+		}
 	}
 	out.Levels = m.take(2 * f.Levels())
 	copyLevels(out.Levels, f, member)

@@ -34,8 +34,8 @@ func TestMigrateRefuses(t *testing.T) {
 	normal := Config{Filter: hafvf.Config{Family: "normal"}}
 	in := shifting(30)
 	for want, to := range map[string]Config{
-		"another model.family": {Filter: hafvf.Config{Family: "bernoulli"}},
-		"another model.scale":  {Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}},
+		"another Filter.Family": {Filter: hafvf.Config{Family: "bernoulli"}},
+		"another Filter.Scale":  {Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}},
 	} {
 		if _, _, err := migrated(t, normal, to, in); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -130,7 +130,8 @@ type Estimate struct {
 	Weight float64 // E[w]
 	Memory float64 // θ^η − θ₀^η
 	// LearningRate is the share of Memory, with that of the prior, that this observation has added: the
-	// step with which it moved the estimate, see hafvf.Filter.LearningRate.
+	// step with which it moved the estimate, see hafvf.Filter.LearningRate. Of a bank it is the mean of the
+	// members', by their shares after the observation.
 	LearningRate float64
 	Levels       []float64 // alpha, beta of every level, bottom up
 	Posterior    []float64 // as the model's Params describe it; nil with Config.Brief

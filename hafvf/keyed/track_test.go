@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -126,4 +127,30 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// The learning rate of a bank is the mean of its filters', by their shares after the observation. It rises after
+// a jump.
+func TestLearningRateOfBank(t *testing.T) {
+	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: []hafvf.Member{{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}, {Top: .98}}, Forgetting: .999}}
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	prior := est.chains.of("k").bank.Model().PriorMemory()
+	before := 0.
+	for i := range 200 {
+		e := est.Estimate(track, Value(time.Unix(int64(i), 0), "", float64(i*7919%101)/50+float64(i/150*20)))
+		want := 0.
+		for _, m := range e.Bank {
+			want += m.Share / (m.Memory + prior) // of one observation each filter has learned 1
+		}
+		if math.Abs(e.LearningRate-want) > 1e-12 {
+			t.Fatalf("observation %d: %g, want %g", i, e.LearningRate, want)
+		}
+		if i == 149 {
+			before = e.LearningRate
+		}
+		if i == 150 && e.LearningRate < 5*before {
+			t.Errorf("%g before a jump, and %g after it", before, e.LearningRate)
+		}
+	}
 }

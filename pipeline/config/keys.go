@@ -55,7 +55,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "keys", doc: "Exceptions for some keys: the first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
-		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected.", read: duration(&c.Lateness)},
+		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected. The end of a file releases what waits: the next run with state rejects a record before it.", read: duration(&c.Lateness)},
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
 			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},

@@ -58,6 +58,10 @@ func (d *decoder) text(path string, n *yaml.Node, dst *string) bool {
 		d.fail(path, "must be text, not %s%s", describeAt(path, n), hint)
 		return false
 	}
+	if strings.ContainsRune(n.Value, 0) {
+		d.fail(path, "holds a NUL, which no name and no file has")
+		return false
+	}
 	*dst = n.Value
 	return true
 }

@@ -2,9 +2,11 @@
 package output
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
 )
 
 // A Record is an estimate or a smoothed record, as far as it is read.
@@ -155,7 +158,7 @@ func parseRecord(raw connectors.Record, r *Record) error {
 	reason := raw.Reason
 	if reason == "" {
 		if err := json.Unmarshal(raw.Raw, r); err != nil {
-			reason = err.Error()
+			reason = Reason(raw.Raw, err)
 		}
 	}
 	switch {
@@ -174,6 +177,20 @@ func parseRecord(raw connectors.Record, r *Record) error {
 		return nil
 	}
 	return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines, CSV or Parquet", raw.Path, raw.Position, reason)
+}
+
+// Reason is an error of encoding/json at a record, without the types of Go.
+func Reason(raw []byte, err error) string {
+	if bytes.Contains(raw, []byte(`"learning_rate":`)) && bytes.Contains(raw, []byte(`"trial":`)) {
+		return "it is a row of the table that hafvf trials writes, which has no picture and no page: give the records of hafvf run"
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s is a %s", strings.ToLower(cmp.Or(wrong.Field, "it")), wrong.Value)
+	}
+	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
+		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
+	}
+	return "it is no JSON object: " + err.Error()
 }
 
 // Reads reports whether out is the file of an input, by whatever path.

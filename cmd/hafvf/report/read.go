@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/connectors"
 	"hafvf/hafvf"
-	"hafvf/internal/message"
 )
 
 // Since says from when on a page shows what happened. The zero value is from the beginning.
@@ -242,7 +239,7 @@ func (r *line) parse(raw connectors.Record) error {
 	reason, err := "", json.Unmarshal(raw.Raw, &of)
 	switch {
 	case err != nil:
-		reason = reasonOf(err)
+		reason = output.Reason(raw.Raw, err)
 	case of.Key == nil:
 		reason = "it has no key"
 	case of.Kind == nil && of.Session != nil:
@@ -270,17 +267,6 @@ func (r *line) parse(raw connectors.Record) error {
 		}
 	}
 	return nil
-}
-
-// reasonOf is an error of encoding/json without the types of Go.
-func reasonOf(err error) string {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s is a %s", strings.ToLower(cmp.Or(wrong.Field, "it")), wrong.Value)
-	}
-	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
-		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
-	}
-	return "it is no JSON object: " + err.Error()
 }
 
 // Check says why out is no file for a page of these inputs.
