@@ -142,7 +142,7 @@ func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan stru
 	if step := new(direct.Error); errors.As(err, &step) {
 		err = step.Err // says by itself what and where
 	}
-	return cmp.Or(err, state.account.Balanced())
+	return err
 }
 
 // advised adds to an error what the user can do about it.

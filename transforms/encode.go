@@ -14,32 +14,21 @@ import (
 type Decoder interface {
 	// Decode passes the observations of an element to take, in their order; take keeps
 	// nothing of them. It calls reject once for each record that is no observation, or
-	// that take has refused for the reason it returns: with bytes for the dead letter. It
-	// returns how many records of the source the element has, each of which may hold none
-	// or several observations.
-	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) (records int)
+	// that take has refused for the reason it returns: with bytes for the dead letter.
+	Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte))
 }
 
 // decoding is what a bundle has decoded.
 type decoding struct {
 	decoder  Decoder
 	rejected int
-	more     int // observations and rejected ones than there were records
 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	taken, rejected := 0, d.rejected
-	records := d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
-		err := take(key, o)
-		if err == nil {
-			taken++
-		}
-		return err
-	}, func(b []byte) {
+	d.decoder.Decode(element, take, func(b []byte) {
 		d.rejected++
 		reject(b)
 	})
-	d.more += taken + d.rejected - rejected - records
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
@@ -71,12 +60,10 @@ type SmoothedEncoder interface {
 // Encoded is what encoders append to. They leave what is in it as it is.
 type Encoded struct {
 	Records, Alerts []byte
-	// Lines is the number of records and alerts, each of which a sink has to store.
-	Lines int
 }
 
 func (e *Encoded) reset() {
-	e.Records, e.Alerts, e.Lines = reuse(e.Records), reuse(e.Alerts), 0
+	e.Records, e.Alerts = reuse(e.Records), reuse(e.Alerts)
 }
 
 // reuse empties a buffer. It drops one that only an unusual bundle needs.

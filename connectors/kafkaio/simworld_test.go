@@ -337,6 +337,7 @@ type process struct {
 	over     chan struct{} // closed when it has ended
 	err      error         // with which it ended
 	ledger   atomic.Pointer[Ledger]
+	pending  int // groups that are not done with
 	// rival is set when something interferes that ends a process rightly: another process,
 	// or a fault that lasts.
 	rival atomic.Bool
@@ -474,8 +475,9 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 	var mark, latest time.Time
 	for err == nil {
 		got := group{mark: mark}
+		within, bundle := l.account.Begins(ctx)
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
-		_, watermark, failure := src.call(ctx, p.host.name, l, rt, mtime.MinTimestamp, func(_ beam.EventTime, b Batch) {
+		_, watermark, failure := src.call(within, p.host.name, l, rt, mtime.MinTimestamp, func(_ beam.EventTime, b Batch) {
 			got.records = append(got.records, b.Records...)
 			for i, ms := range b.Times {
 				t := time.UnixMilli(ms)
@@ -512,6 +514,11 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 			}
 			got.mark = mark
 		}
+		p.mu.Lock()
+		p.pending++
+		l.account.Works()
+		l.account.Ends(bundle)
+		p.mu.Unlock()
 		select {
 		case groups <- got:
 		case <-ctx.Done():
@@ -599,9 +606,9 @@ func (p *process) passed(l *Ledger, e *keyed.Entity, at time.Time) bool {
 	return true
 }
 
-// await tells the account when a key has to be looked at, as a node does: not again before long if
-// it was kept.
-func (p *process) await(l *Ledger, n *learner, mark time.Time) {
+// rest tells the account that a group is done with, as a runner does, and when a key has to be looked at:
+// not again before long if it was kept.
+func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	var first time.Time
 	for _, e := range n.keys {
 		at := e.Expiry()
@@ -612,7 +619,11 @@ func (p *process) await(l *Ledger, n *learner, mark time.Time) {
 			first = at
 		}
 	}
-	l.account.Await(p, first)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pending = max(0, p.pending-1); p.pending == 0 {
+		l.account.Rests("", first)
+	}
 }
 
 // mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
@@ -635,7 +646,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	if err != nil {
 		return err
 	}
-	p.await(l, n, time.Time{})
+	p.rest(l, n, time.Time{})
 	close(begun)
 	for {
 		var g group
@@ -686,20 +697,17 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 				report.States = append(report.States, account.KeyState{Key: key, State: state})
 			}
 		}
-		report.Emitted = len(outputs)
 		l.account.Report(report)
-		p.await(l, n, g.mark)
-		if len(outputs) == 0 {
-			continue
-		}
 		if p.bug == storedTooSoon {
-			l.account.Stored(len(outputs))
+			p.rest(l, n, g.mark)
 		}
-		if err := writer.Write(ctx, outputs); err != nil {
-			return err
+		if len(outputs) > 0 {
+			if err := writer.Write(ctx, outputs); err != nil {
+				return err
+			}
 		}
 		if p.bug != storedTooSoon {
-			l.account.Stored(len(outputs))
+			p.rest(l, n, g.mark)
 		}
 	}
 }

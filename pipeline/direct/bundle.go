@@ -14,6 +14,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"hafvf/internal/account"
 )
 
 // An element is one of a collection, or several of one time and the same windows.
@@ -78,7 +80,8 @@ type bundle struct {
 	shard    *shard
 	elements []element
 	fired    []*timer
-	at       mtime.Time // watermark
+	at       mtime.Time      // watermark
+	books    *account.Bundle // of a source; nil for none
 
 	mu      sync.Mutex
 	outs    []output
@@ -260,7 +263,8 @@ func (b *bundle) put(e *engine, to *collection, p []byte) error {
 		}
 		return nil
 	}
-	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld {
+	// What an account does not know of yet is not shown before it does.
+	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld || b.books != nil {
 		return nil
 	}
 	e.locked(func() { err = e.deliverAll(b.grouped) })

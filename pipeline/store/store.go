@@ -15,7 +15,6 @@ import (
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
 	"hafvf/pipeline/direct"
-	"hafvf/transforms"
 )
 
 // Config says which states are kept.
@@ -66,22 +65,16 @@ func (c Config) expiry() func(state []byte) time.Time {
 	return est.Expiry
 }
 
-// Execute runs a pipeline with an account. The steps that take over states have their timers before the
-// source begins. When they are in flight, follow is called, to go on beside the pipeline until its context
+// Execute runs a pipeline with an account. follow goes on beside the pipeline until its context
 // ends. It may call suspend when the run rests: that ends the pipeline, without an error.
 func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, follow func(ctx context.Context, suspend func())) error {
-	n, err := transforms.Resumes(p)
-	if err != nil {
-		return err
-	}
-	run.Resume(n)
 	running, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		follow(running, func() { cancel(errSuspended) })
 	}()
-	_, err = direct.Execute(run.In(running), p)
+	_, err := direct.Execute(run.In(running), p)
 	if context.Cause(running) == errSuspended {
 		err = nil
 	}

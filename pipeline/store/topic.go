@@ -123,8 +123,5 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 			suspend()
 		}
 	})
-	if err == nil {
-		err = t.run.Balanced()
-	}
 	return errors.Join(err, t.Close(ctx, err == nil))
 }
