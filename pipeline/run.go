@@ -136,7 +136,7 @@ var errAnew = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
-	err := store.Execute(ctx, state.account, g.build(), func(ctx context.Context, suspend func()) {
+	err := store.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
 	if step := new(direct.Error); errors.As(err, &step) {

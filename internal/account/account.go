@@ -22,6 +22,7 @@ import (
 	"maps"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -79,6 +80,8 @@ type Run struct {
 	bundle   *Bundle       // that has handed over, and has not ended
 	since    time.Time     // when something came in flight
 	idle     chan struct{} // closed while nothing is in flight
+	moved    time.Time     // when something came in flight last
+	handed   int           // records since something was settled
 	held     string        // see Rests
 	next     time.Time     // see Rests
 	staged   map[string]KeyState
@@ -90,6 +93,7 @@ type Run struct {
 	beyond   bool             // records were handed over after that
 	latest   time.Time        // see Saw
 	ahead    time.Time        // likewise, of times ahead of the clock
+	patient  atomic.Int32     // see Patiently
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -152,6 +156,13 @@ func Part[T any](r *Run, name string) (v T) {
 
 var errOver = errors.New("the run is over")
 
+// A Runner says what it does. A Run carries the one that its pipeline has, see Attach.
+type Runner interface {
+	// Stands names the step that has worked on one element for the longest time, and since when, as far
+	// as it is known from the calls before; none if no step works. A source that reads is none.
+	Stands() (step string, since time.Time)
+}
+
 // A Bundle is one of a source.
 type Bundle struct{ _ byte } // each has an address of its own
 
@@ -213,6 +224,7 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		return nil
 	}
 	r.beyond = true
+	r.handed += n
 	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
 		r.works = true
 	}
@@ -231,8 +243,8 @@ func (r *Run) Works() {
 
 // begin notes that something is in flight.
 func (r *Run) begin() {
-	if r.since.IsZero() {
-		r.idle, r.since = make(chan struct{}), time.Now()
+	if r.moved = time.Now(); r.since.IsZero() {
+		r.idle, r.since = make(chan struct{}), r.moved
 	}
 }
 
@@ -266,6 +278,18 @@ func (r *Run) settle() {
 		r.keeper.Settled(r.staged, since)
 	}
 	clear(r.staged)
+	r.handed = 0
+}
+
+// Held is the step that has kept something back since nothing has moved any more, and how many records were
+// handed over since something was settled; none if something moves, or nothing is kept back.
+func (r *Run) Held() (step string, since time.Time, records int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight() {
+		return "", time.Time{}, 0
+	}
+	return r.held, r.moved, r.handed
 }
 
 // WantsStates reports whether filters are to report the states of keys.
@@ -465,6 +489,9 @@ var ErrStopped = errors.New("the run was stopped")
 // with ctx, and by ErrStopped once the attempt has lasted for Patience in a run that was stopped.
 func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
+	if r != nil {
+		r.patient.Add(1)
+	}
 	go func() {
 		select {
 		case <-r.Stopped():
@@ -477,8 +504,15 @@ func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()
 		case <-within.Done():
 		}
 	}()
-	return within, func() { cancel(nil) }
+	return within, func() {
+		if cancel(nil); r != nil {
+			r.patient.Add(-1)
+		}
+	}
 }
+
+// Waits reports whether an output waits Patiently.
+func (r *Run) Waits() bool { return r.patient.Load() > 0 }
 
 // IsStopped reports whether Stop was called.
 func (r *Run) IsStopped() bool {

@@ -116,7 +116,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 	}
 	ctx = metrics.SetBundleID(ctx, b.id)
 	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: channels{b, e}, State: b}); err != nil {
-		return stepError(err, e.totals.names, b.shard.blame)
+		return stepError(err, e.totals.names, b.shard.blame.Load())
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // the SDK then ends a bundle as if there were no more elements
@@ -136,7 +136,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	if sh.plan == nil {
 		if sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil); err == nil {
-			sh.blame = watch(sh.plan, sh.stage)
+			sh.blame.Store(watch(sh.plan, sh.stage))
 		}
 	}
 	return sh.plan, err

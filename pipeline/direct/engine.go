@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -56,11 +57,14 @@ type shard struct {
 	held    mtime.Time // hold of the bundle that runs
 	at      mtime.Time // watermark
 
-	plan   *exec.Plan // nil before the first bundle
-	blame  *blame     // of the plan
+	plan   *exec.Plan            // nil before the first bundle
+	blame  atomic.Pointer[blame] // of the plan
 	timers *timerSet
 	states *states
 	groups *groups
+
+	calls int64     // of the blame, when Stands was called last
+	since time.Time // when it first was the same
 }
 
 func newEngine(ctx context.Context, t *translation, r Runner) *engine {
@@ -69,6 +73,7 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	if r := account.From(ctx); r.Counted() {
 		e.books = r
+		account.Attach[account.Runner](r, "", e)
 		r.Works()
 	}
 	for _, s := range e.stages {
@@ -119,7 +124,7 @@ func (e *engine) run() (beam.PipelineResult, error) {
 				continue
 			}
 			if err := sh.down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
-				e.err = stepError(err, e.totals.names, sh.blame)
+				e.err = stepError(err, e.totals.names, sh.blame.Load())
 			}
 		}
 	}
@@ -422,8 +427,8 @@ func (e *engine) start(sh *shard, now time.Time) {
 	go func() {
 		err := errExited
 		defer func() {
-			if err == errExited && sh.blame != nil {
-				err = stepError(err, e.totals.names, sh.blame)
+			if blame := sh.blame.Load(); err == errExited && blame != nil {
+				err = stepError(err, e.totals.names, blame)
 			}
 			e.locked(func() { e.finish(b, err) })
 		}()

@@ -38,6 +38,29 @@ func (e *engine) rest() {
 	e.books.Rests(held, at)
 }
 
+// Stands implements account.Runner.
+func (e *engine) Stands() (step string, since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	for _, s := range e.stages {
+		for _, sh := range s.shards {
+			b := sh.blame.Load()
+			if !sh.busy || b == nil {
+				continue
+			}
+			calls, id := b.calls.Load(), b.id()
+			switch {
+			case calls != sh.calls || s.source && id == s.id: // a source waits for what it reads
+				sh.calls, sh.since = calls, now
+			case step == "" || sh.since.Before(since):
+				step, since = e.totals.names[id], sh.since
+			}
+		}
+	}
+	return step, since
+}
+
 // keeps reports whether a shard at rest keeps something back, and the first time that the watermark has to
 // pass for the shard to do something.
 func (sh *shard) keeps() (keeps bool, next mtime.Time) {

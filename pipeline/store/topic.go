@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -21,12 +22,13 @@ type Topic struct {
 	// Adopted says what has become of the states that were read.
 	Adopted stored.Adopted
 	run     *account.Run
+	log     *slog.Logger
 }
 
 // OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
 // the run before; in a run of the past it only says what would become of them.
 func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
-	t := &Topic{Memory: stored.NewMemory()}
+	t := &Topic{Memory: stored.NewMemory(), log: cfg.log()}
 	written, unsealer := cfg.written(), &stored.Unsealer{}
 	to.Migrate, to.Log = cfg.Migrate, cfg.log()
 	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
@@ -110,7 +112,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 // committed, when all that was read before is dealt with. Steps between a filter and a sink therefore
 // make one element of one.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
-	err = Execute(ctx, t.run, p, func(ctx context.Context, suspend func()) {
+	err = Execute(ctx, t.run, p, t.log, func(ctx context.Context, suspend func()) {
 		select {
 		case <-stop:
 		case <-ctx.Done():
