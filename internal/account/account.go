@@ -29,8 +29,11 @@ import (
 // A Keeper stores what holds, and hands out what was stored. Fields may be nil. The
 // functions are called by several goroutines.
 type Keeper struct {
-	// Settled is called whenever nothing is in flight, with the states that were
-	// reported since the last time, by key, and since when something had been in
+	// Worked is called whenever nothing is in flight, also if a step keeps something back. It must not
+	// call the Run.
+	Worked func()
+	// Settled is called whenever nothing is in flight and no step keeps anything back, with the
+	// states that were reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
 	Settled func(states map[string]KeyState, since time.Time)
 	// InMemory says that Settled wants no states of filters: the process has them.
@@ -270,6 +273,9 @@ func (r *Run) settle() {
 	if !since.IsZero() {
 		close(r.idle)
 		r.since = time.Time{}
+	}
+	if r.keeper.Worked != nil {
+		r.keeper.Worked()
 	}
 	if r.held != "" {
 		return
