@@ -82,8 +82,9 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 	}
 	s := &l.stepper
 	if !s.resent {
-		s.resent = true
-		return !s.at.IsZero(), nil
+		if s.resent = true; !s.at.IsZero() {
+			return true, nil
+		}
 	}
 	if !s.done {
 		if s.done, err = l.settle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
