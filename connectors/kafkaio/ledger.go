@@ -19,8 +19,8 @@ import (
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
-// state and pushes back on nothing. It knows how far the source has read, how many
-// records are in flight, and the state of each key. When nothing is in flight, every
+// state over a restart. It knows how far the source has read, and the state of each key. When the runner
+// rests, and no step keeps anything back, every
 // record that was handed over is in a state, and its outputs are stored. The ledger then
 // commits the states to the changelog and the group's offsets, in one transaction. A run
 // that resumes from there repeats some outputs, with the same ids, and loses none.

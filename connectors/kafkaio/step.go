@@ -12,7 +12,7 @@ import (
 // over. It depends on the clock, and on how far a batch of records reaches. So it moves in steps, and
 // a step is stored before it is used:
 //
-//   - A step is made if a node waits for it, see account.Run.Await, and nothing is in flight. A commit
+//   - A step is made if a node waits for it, see account.Run.Awaits, and nothing is in flight. A commit
 //     has the watermark beside the states and the offsets. Then the source emits it, and hands nothing
 //     over before the nodes have done what it asks for.
 //   - A run that resumes emits the stored watermark first. It makes no step before it has come as far

@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
@@ -31,9 +34,10 @@ func init() {
 	register.Function3x0(tellSome)
 	register.Function2x2(keyed2)
 	register.Function3x0(tellGroup)
+	register.Function1x2(keyedRecord)
+	register.Function4x0(tellWindow)
 	register.DoFn2x0[kafkaio.Record, func(kafkaio.Record)](&countFn{})
 	register.Emitter1[kafkaio.Record]()
-	register.Emitter2[[]byte, []byte]()
 	register.Iter1[string]()
 }
 
@@ -73,6 +77,15 @@ func tellGroup(key string, values func(*string) bool, emit func(id, text []byte)
 	}
 	slices.Sort(all)
 	emit([]byte(key), []byte(strings.Join(all, ",")))
+}
+
+func keyedRecord(r kafkaio.Record) (key, value string) {
+	return string(r.Key), fmt.Sprint(r.Offset, " ", string(r.Value))
+}
+
+// tellWindow is tellGroup for a group of a window.
+func tellWindow(w beam.Window, key string, values func(*string) bool, emit func(id, text []byte)) {
+	tellGroup(fmt.Sprint(key, " ", w.MaxTimestamp()), values, emit)
 }
 
 // A countFn counts the records of a run, and calls kill when there are as many as are to be.
@@ -123,6 +136,10 @@ func TestStepsOfAUser(t *testing.T) {
 		"grouping": {holds: true, build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
 			return []beam.PCollection{beam.ParDo(s, tellGroup, beam.GroupByKey(s, beam.ParDo(s, keyed2, estimates(s, records))))}
 		}},
+		"windows": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
+			windowed := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, keyedRecord, records))
+			return []beam.PCollection{beam.ParDo(s, tellWindow, beam.GroupByKey(s, windowed)), beam.ParDo(s, tell, estimates(s, records))}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +147,6 @@ func TestStepsOfAUser(t *testing.T) {
 			to := kafkaio.Cluster{Brokers: cluster.ListenAddrs()}
 			client := kafkaio.NewClient(to)
 			t.Cleanup(client.Close)
-			var commits atomic.Int64
 			// run runs once, up to the end of the topic, or, if it is to be killed, on and on.
 			run := func(group string, killed bool, meanwhile func(*counted)) (found int64) {
 				ctx, kill := context.WithCancel(t.Context())
@@ -139,11 +155,6 @@ func TestStepsOfAUser(t *testing.T) {
 				counts.Store(t.Name(), of)
 				st := expect.Get(store.OpenTopic(ctx, kafkaio.LedgerConfig{
 					Client: client, Topics: []string{"readings"}, Group: group, Changelog: group + "-states",
-					Stage: func(stage string, _ time.Duration) {
-						if stage == "commit" {
-							commits.Add(1)
-						}
-					},
 				}, store.Config{Filter: keyed.Recommended("normal")}))(t)
 				p, s := beam.NewPipelineWithRoot()
 				records := kafkaio.Read(s, kafkaio.Source{Cluster: to, Topics: []string{"readings"}, Group: group, Start: kafkaio.Start{At: kafkaio.Committed}, Bounded: !killed})
@@ -168,13 +179,13 @@ func TestStepsOfAUser(t *testing.T) {
 			}
 			feed()
 			for range 2 {
+				was := offsetOf(t, cluster, "a")
 				run("a", true, func(of *counted) {
-					switch was := commits.Load(); {
-					case c.holds:
-						expect.Soon(t, "all were read", func() bool { return of.n.Load() >= part })
+					expect.Soon(t, "all were read", func() bool { return of.n.Load() >= part })
+					if c.holds {
 						time.Sleep(1500 * time.Millisecond) // a commit would come
-					default:
-						expect.Soon(t, "a commit", func() bool { return commits.Load() > was })
+					} else {
+						expect.Soon(t, "a commit", func() bool { return offsetOf(t, cluster, "a") > was })
 					}
 					of.most.Store(of.n.Load() + part/2)
 					feed()
@@ -193,6 +204,22 @@ func TestStepsOfAUser(t *testing.T) {
 			}
 		})
 	}
+}
+
+// offsetOf is what a group has committed of the topic.
+func offsetOf(t *testing.T, cluster *kfake.Cluster, group string) (offset int64) {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = group
+	req.Groups = append(req.Groups, g)
+	kafkatest.Dial(cluster.ListenAddrs()).Do(t, "offsets", func(ctx context.Context, cl *kgo.Client) error {
+		res, err := req.RequestWith(ctx, cl)
+		if err == nil && len(res.Groups[0].Topics) > 0 {
+			offset = res.Groups[0].Topics[0].Partitions[0].Offset
+		}
+		return err
+	})
+	return offset
 }
 
 // messagesOf are the messages of a topic by their keys, of which repeats are equal.

@@ -107,10 +107,16 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 }
 
 // Execute runs a pipeline until its source ends, or until stop is closed: then what was read is dealt with
-// and committed, and the next run goes on there. Each record that the source reads has to come to a
-// sink that stores it, as kafkaio.Write does, or to Drop: the next records are read, and states are
-// committed, when all that was read before is dealt with. Steps between a filter and a sink therefore
-// make one element of one.
+// and committed, and the next run goes on there. The next records are read when all that was read before is
+// dealt with: no step works, and no element waits but at the source. A step may put out none, one or several
+// elements of one, and a collection may have several readers, or none. A sink has to store what it takes
+// before the end of a bundle, as kafkaio.Write does.
+//
+// States and offsets are committed when, besides, no step keeps anything back that a restart would lose. A
+// GroupByKey does while a window goes on, and so does a stateful function of yours as long as some state of it
+// is not cleared, or forgotten with its window. So a run that is killed loses nothing, and repeats what came
+// since the last commit, with the same values. If the windows of a stream overlap without end, nothing is
+// committed before that ends: use Flink there. The log warns if nothing moves for 30 s while records wait.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
 	err = Execute(ctx, t.run, p, t.log, func(ctx context.Context, suspend func()) {
 		select {
