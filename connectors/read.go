@@ -123,7 +123,6 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		at += int64(k)
 		n += k
 	}
-	// The balance stays as it is.
 	run.Report(account.Report{Counts: account.Counts{Skipped: in.passed.n.Swap(0)}})
 	// What is emitted here shows when this call has returned: until then the bundle
 	// before it must be out of the way.

@@ -36,7 +36,6 @@ func WriteChunk(w *Writer, c Chunk) error {
 type writeFn struct {
 	Name string // of the writer
 
-	lines int
 	batch []byte
 }
 
@@ -45,19 +44,13 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run has no writer %q in this process", fn.Name)
 	}
-	batch, lines, err := Chunk(chunk).appendTexts(fn.batch[:0])
+	batch, _, err := Chunk(chunk).appendTexts(fn.batch[:0])
 	if err != nil {
 		return err
 	}
 	fn.batch = batch
-	fn.lines += lines
 	if w == nil {
 		return nil
 	}
 	return w.Write(fn.batch)
-}
-
-func (fn *writeFn) FinishBundle(ctx context.Context) {
-	account.From(ctx).Stored(fn.lines)
-	fn.lines = 0
 }

@@ -109,7 +109,6 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tally.estimate(key, of)
 	if e.As != records.Nothing {
 		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
-		to.Lines++
 	}
 	e.tell(to, key, of, of.Alerts(key))
 }
@@ -126,8 +125,7 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.Told) {
 	e.observer.Estimate(key, of, alerts)
 	if e.Layout.Incidents {
-		notices, n := fleet.AppendNotices(to.Alerts, key, of, alerts)
-		to.Alerts, to.Lines = notices, to.Lines+n
+		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
 		return
 	}
 	for _, t := range alerts {
@@ -140,7 +138,6 @@ func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told, incide
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
 			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
-			to.Lines++
 		}
 	}
 }
@@ -174,7 +171,6 @@ func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.wantsIncident(of) {
 			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels)
-			to.Lines++
 		}
 	}
 }
@@ -184,7 +180,6 @@ func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) 
 		r, of := &e.Receivers[i], *d
 		if of.Alarms = r.lists(d, keys); len(of.Alarms) > 0 {
 			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
-			to.Lines++
 		}
 	}
 }
@@ -234,14 +229,12 @@ func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed
 	e.observer.Smoothed(key, s)
 	if e.As != records.Nothing {
 		to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
-		to.Lines++
 	}
 }
 
 func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
 	if e.Layout.Incidents {
 		to.Alerts = fleet.AppendForgotten(to.Alerts, key)
-		to.Lines++
 	}
 }
 

@@ -12,11 +12,10 @@ import (
 	"hafvf/transforms"
 )
 
-var decodesFiles = registerDecoder("files", func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) int {
+var decodesFiles = registerDecoder("files", func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) {
 	for part := range slices.Chunk(b.Records, observe.Together) {
 		d.File(part, pass)
 	}
-	return len(b.Records)
 })
 
 // fileSource is a source of files.

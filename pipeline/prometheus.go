@@ -18,12 +18,8 @@ import (
 	"hafvf/transforms"
 )
 
-var decodesSeries = registerDecoder("series", func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) (records int) {
-	d.Series(b.Series, func(found []observe.Decoded) {
-		records += len(found)
-		pass(found)
-	})
-	return records
+var decodesSeries = registerDecoder("series", func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) {
+	d.Series(b.Series, pass)
 })
 
 // querySource is a source that asks Prometheus.

@@ -140,7 +140,7 @@ var errAnew = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
-	err := store.Execute(ctx, state.account, g.build(), func(ctx context.Context, suspend func()) {
+	err := store.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
 	step, crash := new(direct.Error), new(direct.Panic)
@@ -151,7 +151,7 @@ func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan stru
 	case isStep:
 		err = step.Err // says by itself what and where
 	}
-	return cmp.Or(err, state.account.Balanced())
+	return err
 }
 
 // advised adds to an error what the user can do about it.

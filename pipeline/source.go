@@ -84,9 +84,8 @@ type decoder[B any] struct {
 	each batchDecode[B]
 }
 
-// A batchDecode passes on what the records of a batch become, in one call or several. It returns how many
-// records there are.
-type batchDecode[B any] func(d *observe.Decoder, batch B, pass func([]observe.Decoded)) (records int)
+// A batchDecode passes on what the records of a batch become, in one call or several.
+type batchDecode[B any] func(d *observe.Decoder, batch B, pass func([]observe.Decoded))
 
 // registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
 func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
@@ -107,8 +106,8 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 	}
 }
 
-func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) (n int) {
-	return d.each(d.Decoder, batch.(B), func(found []observe.Decoded) {
+func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) {
+	d.each(d.Decoder, batch.(B), func(found []observe.Decoded) {
 		for i := range found {
 			e := &found[i]
 			key, place, reason := e.RecordKey, records.Place{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err

@@ -19,11 +19,10 @@ import (
 	"hafvf/transforms"
 )
 
-var decodesTopics = registerDecoder("topics", func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) int {
+var decodesTopics = registerDecoder("topics", func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) {
 	for part := range slices.Chunk(b.Records, observe.Together) {
 		pass(d.Topic(part))
 	}
-	return len(b.Records)
 })
 
 // payloadClock is the name of the clock that reads the time in a record's value. Its

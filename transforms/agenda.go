@@ -272,9 +272,8 @@ func (fn *encodeFn) drop(c *opened, e *held) {
 }
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they
-// had. It takes an impulse. In the account of the run it counts as a record that was handed over, see
-// account.Run.Resume, and so does each cell: the source begins when they have their timers.
-type resumeFn struct{ called int }
+// had. It takes an impulse: the source begins when they have them, see package account.
+type resumeFn struct{}
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {
 	m := account.Part[*stored.Memory](account.From(ctx), "")
@@ -284,30 +283,6 @@ func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam
 	for _, name := range m.Names() {
 		if m.Cell(name).Len() > 0 {
 			emit(mtime.ZeroTimestamp, name, nil)
-			fn.called++
 		}
 	}
-}
-
-func (fn *resumeFn) FinishBundle(ctx context.Context, _ func(beam.EventTime, string, []byte)) {
-	run := account.From(ctx)
-	run.Report(account.Report{Emitted: fn.called - run.Resumed()})
-}
-
-func (*resumeFn) resumes() bool { return true }
-
-// Resumes counts the steps of a pipeline that take over the states of a run before, and their timers.
-// Whoever runs the pipeline with an account that has states of a run before calls its Resume with it.
-// The error is that of beam.Pipeline.Build.
-func Resumes(p *beam.Pipeline) (n int, err error) {
-	edges, _, err := p.Build()
-	for _, e := range edges {
-		if e.DoFn == nil {
-			continue
-		}
-		if step, ok := e.DoFn.Recv.(interface{ resumes() bool }); ok && step.resumes() {
-			n++
-		}
-	}
-	return n, err
 }

@@ -15,33 +15,21 @@ type Decoder interface {
 	// Decode passes the observations of an element to take, in their order; take keeps
 	// nothing of them. It calls reject once for each record that is no observation, or
 	// that take has refused for the reason it returns: with bytes for the dead letter, and with
-	// how many observations the record would have had. It
-	// returns how many records of the source the element has, each of which may hold none
-	// or several observations.
-	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int)) (records int)
+	// how many observations the record would have had.
+	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))
 }
 
 // decoding is what a bundle has decoded.
 type decoding struct {
 	decoder  Decoder
 	rejected int // observations
-	more     int // observations and dead letters than there were records
 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	taken, letters := 0, 0
-	records := d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
-		err := take(key, o)
-		if err == nil {
-			taken++
-		}
-		return err
-	}, func(line []byte, observations int) {
-		letters++
+	d.decoder.Decode(element, take, func(line []byte, observations int) {
 		d.rejected += observations
 		reject(line)
 	})
-	d.more += taken + letters - records
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
@@ -73,12 +61,10 @@ type SmoothedEncoder interface {
 // Encoded is what encoders append to. They leave what is in it as it is.
 type Encoded struct {
 	Records, Alerts []byte
-	// Lines is the number of records and alerts, each of which a sink has to store.
-	Lines int
 }
 
 func (e *Encoded) reset() {
-	e.Records, e.Alerts, e.Lines = reuse(e.Records), reuse(e.Alerts), 0
+	e.Records, e.Alerts = reuse(e.Records), reuse(e.Alerts)
 }
 
 // reuse empties a buffer. It drops one that only an unusual bundle needs.

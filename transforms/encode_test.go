@@ -51,7 +51,7 @@ type decoder struct {
 	x  []float64
 }
 
-func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) (records int) {
+func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) {
 	from := element.(int) * batched
 	part := d.in[from:min(len(d.in), from+batched)]
 	for _, k := range part {
@@ -66,7 +66,6 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 			reject([]byte(o.ID+": "+err.Error()+"\n"), 1)
 		}
 	}
-	return len(part)
 }
 
 // encoder writes all of an estimate, and then destroys it.
@@ -74,10 +73,8 @@ type encoder struct{}
 
 func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, text(*e))
-	to.Lines++
 	if e.Alarm != nil {
 		to.Alerts = fmt.Appendf(to.Alerts, "%s %+v\n", key, *e.Alarm)
-		to.Lines++
 	}
 	for _, v := range [][]float64{e.X[0], e.Predicted.Mean, e.Predicted.SD, e.Lower, e.Upper, e.Estimate.Mean, e.Estimate.SD, e.Levels, e.Posterior, e.Regime.Mean, e.Regime.SD} {
 		for i := range v {
@@ -93,12 +90,10 @@ func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
 
 func (encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
 	to.Alerts = fmt.Appendf(to.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
-	to.Lines++
 }
 
 func (encoder) Outside(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	to.Alerts = fmt.Appendf(to.Alerts, "%s %s\n", key, e.Alarm.Message)
-	to.Lines++
 }
 
 func (encoder) Forgotten(*transforms.Encoded, string)   {}

@@ -12,12 +12,14 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
+	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 )
 
 func init() {
 	register.Function8x1((&encodeFn{}).ProcessElement)
 	dofn.Register(func(f *encodeFn) any { return f.ProcessElement })
+	account.Reporting[*encodeFn]()
 	register.Function3x0((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
 }

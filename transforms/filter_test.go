@@ -215,18 +215,6 @@ func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	}
 }
 
-// The books balance of a run that takes over no states, and has not called Resume: a filter has a step
-// that would take them over.
-func TestBooksOfARunThatBeginsAnew(t *testing.T) {
-	in := randomStream(300, 3)
-	books := account.Open(account.Keeper{})
-	defer books.Close()
-	expect.OK(t, books.HandOver(t.Context(), len(in), nil))
-	runFilter(books.In(t.Context()), t, transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Minute}}, in)
-	books.Stored(len(in))
-	expect.OK(t, books.Balanced())
-}
-
 // The state that the node writes of a key is that of a track, saved: they can be
 // exchanged.
 func TestFilterStateIsATrack(t *testing.T) {
@@ -243,7 +231,6 @@ func TestFilterStateIsATrack(t *testing.T) {
 			expect.OK(t, books.HandOver(t.Context(), len(in), nil))
 			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
 			runFilter(books.In(t.Context()), t, cfg, in)
-			books.Stored(len(in))
 			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
 			same(t, len(states), 3)
 			for key, state := range states {

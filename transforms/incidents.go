@@ -31,6 +31,7 @@ func init() {
 	dofn.Register(func(f *toFleetFn) any { return f.ProcessElement })
 	register.Function6x1((&encodeIncidentsFn{}).ProcessElement)
 	dofn.Register(func(f *encodeIncidentsFn) any { return f.ProcessElement })
+	account.Reporting[*encodeIncidentsFn]()
 }
 
 // IncidentsConfig is the configuration of Incidents.
@@ -87,16 +88,12 @@ func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices
 }
 
 // toFleet gives all notices one key. An empty one comes first: the step reads the state that a
-// run takes over, and sets its timers. See account.Run.Resume.
+// run takes over, and sets its timers.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
-	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{Resumes: true}, beam.Impulse(s)))
+	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{}, beam.Impulse(s)))
 }
 
-type toFleetFn struct {
-	Resumes bool // it takes an impulse
-}
-
-func (fn *toFleetFn) resumes() bool { return fn.Resumes }
+type toFleetFn struct{}
 
 func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
 	emit("fleet", notices)
@@ -106,7 +103,7 @@ func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
 type noticeFn struct{}
 
 func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byte)) {
-	if b, n := fleet.AppendNotices(nil, key, &e, e.Alerts(key)); n > 0 {
+	if b := fleet.AppendNotices(nil, key, &e, e.Alerts(key)); len(b) > 0 {
 		emit(b)
 	}
 }
@@ -138,17 +135,15 @@ type encodeIncidentsFn struct {
 	cfg     IncidentsConfig
 	fleet   fleet.Config
 	account *account.Run
-	awaits  awaiting
 	encoder IncidentEncoder
 	encoded Encoded
 
 	// Of a bundle:
-	in             state.Provider // nil until something came
-	of             *fleet.Fleet
-	isNew          bool // to the runner
-	taken, emitted int
-	alerts         chunk
-	emit           func([]byte)
+	in     state.Provider // nil until something came
+	of     *fleet.Fleet
+	isNew  bool // to the runner
+	alerts chunk
+	emit   func([]byte)
 
 	// written is the state of the fleet, if it is that of the bundle before: a large fleet is not
 	// decoded for each bundle.
@@ -169,21 +164,18 @@ func (fn *encodeIncidentsFn) StartBundle(emit func([]byte)) {
 	if fn.in != nil {
 		fn.written = nil // the bundle before has failed
 	}
-	fn.in, fn.isNew, fn.taken, fn.emitted, fn.emit = nil, false, 0, 0, emit
+	fn.in, fn.isNew, fn.emit = nil, false, emit
 }
 
 func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func([]byte)) error {
 	if err := fn.read(sp); err != nil {
 		return err
 	}
-	n, err := fn.of.Take(notices)
-	if fn.taken += n; len(notices) == 0 {
-		fn.taken += fn.account.Resumed() // see toFleet
+	if err := fn.of.Take(notices); err != nil {
+		return err
 	}
-	if err == nil {
-		fn.schedule(tp)
-	}
-	return err
+	fn.schedule(tp)
+	return nil
 }
 
 // schedule sets timers for the next time at which there is something to do, and for the last
@@ -195,7 +187,7 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	}
 	next, last := fn.of.Next()
 	set := func(at time.Time, tag string) {
-		fn.Due.Set(tp, fn.awaits.set(fn.account, timerName{tag: tag}, at.Add(fn.cfg.Lateness)), timers.WithTag(tag))
+		fn.Due.Set(tp, fn.account.NextStep(wholeMillis(at.Add(fn.cfg.Lateness))), timers.WithTag(tag))
 	}
 	if !next.IsZero() {
 		set(next, "first")
@@ -207,7 +199,7 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 
 // OnTimer takes the alarms that the watermark has passed.
 func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func([]byte)) error {
-	if !fn.awaits.fired(fn.account, timerName{tag: timer.Tag}) {
+	if fn.account.Suspended() {
 		return nil
 	}
 	err := fn.read(sp)
@@ -265,18 +257,14 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 // FinishBundle stores the state of the fleet, and reports what was done.
 func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 	fn.alerts.flush(fn.emit)
-	// What the node takes are no records of the source.
-	report := account.Report{Emitted: fn.emitted - fn.taken}
 	if fn.in != nil && (fn.of.Changed() || fn.isNew) {
 		b, _ := fn.of.AppendBinary(nil) // which never fails
 		if err := fn.State.Write(fn.in, b); err != nil {
 			return err
 		}
 		fn.written = b
-		report.States = []account.KeyState{{Key: stored.FleetKey, State: b}}
+		fn.account.Report(account.Report{States: []account.KeyState{{Key: stored.FleetKey, State: b}}})
 	}
-	fn.account.Report(report)
-	fn.awaits.done(fn.account)
 	fn.in = nil
 	return nil
 }
@@ -300,7 +288,6 @@ func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
 
 // put adds what was encoded to the chunk.
 func (fn *encodeIncidentsFn) put() {
-	fn.emitted += fn.encoded.Lines
 	fn.alerts.add(fn.encoded.Alerts, fn.emit)
 	fn.encoded.reset()
 }

@@ -42,7 +42,6 @@ type encodeFn struct {
 	own     map[string]*opened   // with memory, the cells that this node has used
 	looks   map[string]time.Time // by cell, what this node has set the timer for
 	woken   time.Time            // the latest time at which it has looked at keys of any cell
-	awaits  awaiting             // the timers of all cells
 	workers []*worker            // one per goroutine
 	carry   carrying
 	account *account.Run
@@ -192,9 +191,6 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	if len(packed) == 0 {
 		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
 			return err
-		}
-		if fn.memory != nil {
-			fn.report.Emitted-- // see resumeFn
 		}
 		return fn.resume(tp, fn.cells[cell])
 	}
@@ -646,7 +642,6 @@ func (fn *encodeFn) emit(e *held) {
 		fn.reject(r)
 	}
 	fn.report.Taken += e.taken
-	fn.report.Emitted += len(e.rejected)
 	clear(e.rejected)
 	e.rejected, e.by = e.rejected[:0], nil
 	e.outputs, e.taken = 0, 0
@@ -654,7 +649,6 @@ func (fn *encodeFn) emit(e *held) {
 
 // put adds what was encoded between two moments to the chunks.
 func (fn *encodeFn) put(all, from, end Encoded) {
-	fn.report.Emitted += end.Lines - from.Lines
 	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.record)
 	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.alert)
 }
@@ -668,8 +662,7 @@ func (fn *encodeFn) note(c *opened, e *held) {
 
 // set sets a timer of the cell at hand.
 func (fn *encodeFn) set(tp timers.Provider, cell string, t time.Time, tag string) {
-	t = fn.awaits.set(fn.account, timerName{cell, tag}, t)
-	fn.Due.Set(tp, t, timers.WithTag(tag))
+	fn.Due.Set(tp, fn.account.NextStep(wholeMillis(t)), timers.WithTag(tag))
 }
 
 // wholeMillis is the end of the millisecond that t is in: timers count milliseconds, and are never
@@ -678,59 +671,12 @@ func wholeMillis(t time.Time) time.Time {
 	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// An awaiting is when the timers of a node fire, for the account of a run that keeps the books. A runner
-// that does needs to know nothing of the timers, which may be those of millions of keys.
-type awaiting struct {
-	all   map[timerName]time.Time
-	first time.Time // as the account has it
-}
-
-type timerName struct{ cell, tag string }
-
-// set notes that a timer is set, and returns when it is to fire.
-func (a *awaiting) set(to *account.Run, name timerName, at time.Time) time.Time {
-	at = to.NextStep(wholeMillis(at))
-	if !to.Counted() {
-		return at
-	}
-	if a.all == nil {
-		a.all = map[timerName]time.Time{}
-	}
-	a.all[name] = at
-	if first := earlier(a.first, at); first != a.first {
-		a.first = first
-		to.Await(a, first)
-	}
-	return at
-}
-
-// fired notes that a timer has fired. The account goes on to await what it does. It reports false where
-// the run is suspended: what waits goes on waiting in the next run.
-func (a *awaiting) fired(to *account.Run, name timerName) bool {
-	delete(a.all, name)
-	return to.Wake(a)
-}
-
-// done tells the account what is awaited when a bundle is done, and its outputs are in the balance.
-func (a *awaiting) done(to *account.Run) {
-	var first time.Time
-	for _, at := range a.all {
-		first = earlier(first, at)
-	}
-	if first != a.first {
-		a.first = first
-		to.Await(a, first)
-	}
-	to.Sleep(a)
-}
-
 // OnTimer looks at the keys of a cell when a timer fires: it releases the observations that the
 // watermark has passed, tells of the keys that are silent, and forgets those that have expired.
 func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	// Asked before the node wakes: a run that is suspended meanwhile is not one whose input ends.
 	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
-	case !fn.awaits.fired(fn.account, timerName{cell, timer.Tag}):
+	case fn.account.Suspended(): // asked after IsStopped: it is not a run whose input ends
 		return nil
 	case ends && stopped && !aggregates:
 		return nil // the input ends, and no key is silent for that
@@ -846,7 +792,6 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	addMetrics(ctx, fn.report.Counts)
 	if err == nil {
 		fn.account.Report(fn.report)
-		fn.awaits.done(fn.account)
 		fn.carry.report(ctx)
 	}
 	for _, c := range fn.order {

@@ -83,7 +83,7 @@ type objectDecoder struct{}
 
 func packObservation(key string, o keyed.Observation) []byte { return appendObject(nil, key, &o) }
 
-func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte, int)) int {
+func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte, int)) {
 	err := unpack(element.([]byte), func(key string, o keyed.Observation) {
 		if err := take(key, &o); err != nil {
 			reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}), 1)
@@ -92,7 +92,6 @@ func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) e
 	if err != nil {
 		panic("transforms: " + err.Error()) // the bytes are those of the step before
 	}
-	return 1
 }
 
 // An objectEncoder appends estimates and events to the records, and silences to the alerts.
@@ -100,24 +99,20 @@ type objectEncoder struct{}
 
 func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
 	to.Records = appendObject(to.Records, key, e)
-	to.Lines++
 }
 
 func (objectEncoder) Silent(to *Encoded, key string, s keyed.Silent) {
 	to.Alerts = appendObject(to.Alerts, key, &s)
-	to.Lines++
 }
 
 func (o objectEncoder) Outside(to *Encoded, key string, e *keyed.Estimate) { o.Estimate(to, key, e) }
 
 func (objectEncoder) Smoothed(to *Encoded, key string, s *keyed.Smoothed) {
 	to.Records = appendObject(to.Records, key, s)
-	to.Lines++
 }
 
 func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
 	to.Alerts = appendObject(to.Alerts, "", e)
-	to.Lines++
 }
 
 func (objectEncoder) TurnedBack(string, time.Time, time.Time)         {}

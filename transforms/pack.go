@@ -79,7 +79,7 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 }
 
 func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	p.in.rejected, p.in.more = 0, 0
+	p.in.rejected = 0
 	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()
@@ -236,5 +236,5 @@ func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, str
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
 	account.From(ctx).Saw(p.latest, p.ahead)
-	account.From(ctx).Report(account.Report{Taken: rejected - p.outside, Emitted: rejected + p.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: rejected - p.outside, Counts: account.Counts{Rejected: int64(rejected)}})
 }

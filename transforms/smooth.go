@@ -146,7 +146,7 @@ func (a *admitFn) Setup(ctx context.Context) (err error) {
 }
 
 func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	a.in.rejected, a.in.more = 0, 0
+	a.in.rejected = 0
 	a.blocks = map[string]*admitted{}
 	a.size, a.taken, a.refused = 0, 0, 0
 }
@@ -220,7 +220,7 @@ func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 	rejected := a.in.rejected
 	a.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Emitted: rejected + a.in.more, Counts: account.Counts{Rejected: int64(rejected)}})
+	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Counts: account.Counts{Rejected: int64(rejected)}})
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
@@ -381,7 +381,6 @@ type sessionBundle struct {
 	queue   []*pending
 	size    int // of the sessions in the queue, in bytes
 	records chunk
-	emitted int
 	counts  account.Counts
 }
 
@@ -500,7 +499,6 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 // emit emits the records of the session so far.
 func (fn *encodeSmoothedFn) emit(p *pending) {
 	fn.records.add(p.encoded.Records, fn.record)
-	fn.emitted += p.encoded.Lines
 	p.encoded.reset()
 }
 
@@ -512,7 +510,6 @@ func (fn *encodeSmoothedFn) done(p *pending) error {
 	for _, r := range p.rejected {
 		fn.reject(r)
 	}
-	fn.emitted += len(p.rejected)
 	matched(fn.account, fn.cfg.Keys, p.key)
 	if p.counts.Changes == 0 {
 		p.counts.Unchanged++
@@ -530,6 +527,6 @@ func (fn *encodeSmoothedFn) FinishBundle(ctx context.Context, _ func([]byte), _ 
 	}
 	fn.records.flush(fn.record)
 	addMetrics(ctx, fn.counts)
-	fn.account.Report(account.Report{Emitted: fn.emitted, Counts: fn.counts})
+	fn.account.Report(account.Report{Counts: fn.counts})
 	return nil
 }

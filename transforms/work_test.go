@@ -83,7 +83,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				all = append(all, fmt.Sprintf("%x", b))
 			}
 		}
-		if n := fn.report.Counts; n.Records < 3000 || n.Late < 40 || int(n.Records+n.Rejected) != fn.report.Taken || fn.report.Taken != fn.report.Emitted {
+		if n := fn.report.Counts; n.Records < 3000 || n.Late < 40 || int(n.Records+n.Rejected) != fn.report.Taken {
 			t.Errorf("%+v", fn.report)
 		}
 		return all

@@ -32,6 +32,7 @@ import (
 //	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
 //	keptKey id     what Ledger.Keep holds, in partition 0
 //	paceKey log    the pace of a partition that is read, in partition 0
+//	stepKey id     a step of the watermark after what is settled, in partition 0, see made
 //	key            the state of any other key, or its part 0
 //
 // Every commit has a number, and writes the head with it. A commit that writes to a partition
@@ -44,6 +45,7 @@ const (
 	bottomKey   = "\x00"
 	keptKey     = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
 	paceKey     = "\x00\xff\xff\xff\xff\x7e" // likewise
+	stepKey     = "\x00\xff\xff\xff\xff\x7d" // likewise
 	partsHeader = "parts"                    // how many parts a state has, at part 0, if there are several
 
 	// recordOverhead is more than a record has beside key and value, in bytes.
@@ -73,7 +75,7 @@ type head struct {
 	Use use `json:"use"`
 	// Stored says that states have been stored. If there are none now, their keys were forgotten.
 	Stored bool `json:"stored,omitempty"`
-	// Watermark is that of the last step, in Unix milliseconds; 0 before the first. See stepper.
+	// Watermark is that of the last step that is settled, in Unix milliseconds; 0 before the first. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
 	// Beyond says that the states and offsets have records that were read after that step.
 	Beyond bool `json:"beyond,omitempty"`
@@ -178,6 +180,7 @@ type contents struct {
 	parts      map[string]int       // of states that have several
 	kept       map[string][]byte    // by id
 	paces      map[string][]byte    // by partition
+	steps      map[string][]byte    // by id
 	strays     map[place]bool       // records where their keys do not belong
 	broken     map[string]lastValue // states of which parts are missing
 }
@@ -195,7 +198,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	if err != nil {
 		return nil, err
 	}
-	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, paces: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
+	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, paces: map[string][]byte{}, steps: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
 	adders := make([]adder, runtime.GOMAXPROCS(0))
 	for i := range adders {
 		adders[i] = adder{states: &s.states, unseal: unseal, strays: map[place]bool{}}
@@ -234,6 +237,8 @@ func (s *contents) takeOwn(r Record) bool {
 		keep(s.kept, key[len(keptKey):], r.Value)
 	case p == 0 && strings.HasPrefix(key, paceKey):
 		keep(s.paces, key[len(paceKey):], r.Value)
+	case p == 0 && strings.HasPrefix(key, stepKey):
+		keep(s.steps, key[len(stepKey):], r.Value)
 	default:
 		return false
 	}
@@ -392,7 +397,7 @@ func (s *contents) places() iter.Seq[place] {
 				return
 			}
 		}
-		for prefix, values := range map[string]map[string][]byte{keptKey: s.kept, paceKey: s.paces} {
+		for prefix, values := range map[string]map[string][]byte{keptKey: s.kept, paceKey: s.paces, stepKey: s.steps} {
 			for id := range values {
 				if !yield(place{0, prefix + id}) {
 					return

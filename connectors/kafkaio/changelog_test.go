@@ -64,7 +64,7 @@ func stepped(t *testing.T, c Cluster, more func(*LedgerConfig), offset int64) {
 	t.Helper()
 	r := begun(t, c, more)
 	for i := range 20 {
-		r.Add(0, State{Key: fmt.Sprint("k", i), Bytes: fmt.Append(nil, offset)})
+		r.Rest(State{Key: fmt.Sprint("k", i), Bytes: fmt.Append(nil, offset)})
 	}
 	r.must(offset)
 	expect.OK(t, r.Close(context30(t), true))
@@ -219,7 +219,7 @@ func TestLargeStates(t *testing.T) {
 	want := map[string][]byte{}
 	put := func(r run, key string, size int) {
 		want[key] = bytes.Repeat([]byte{byte(size), 'x'}, size/2)
-		r.Add(0, State{Key: key, Bytes: want[key]})
+		r.Rest(State{Key: key, Bytes: want[key]})
 	}
 	sizes := []int{10, 5 * most, most, 40, 3 * most, 70 * most, 0, 2 * most}
 	for i, size := range sizes {
@@ -244,7 +244,7 @@ func TestLargeStates(t *testing.T) {
 	}
 	put(begun(t, c, nil), "k", 10)
 	a := begun(t, c, nil)
-	a.Add(0, State{Key: "k"}, State{Key: "\x00k"}) // deleted
+	a.Rest(State{Key: "k"}, State{Key: "\x00k"}) // deleted
 	expect.OK(t, a.Close(context30(t), true))
 	left := map[string]bool{}
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
@@ -302,7 +302,7 @@ func TestAllForgotten(t *testing.T) {
 	giving := func(cfg *LedgerConfig) { cfg.First = map[string][]byte{"k": []byte("old")} }
 	a := begun(t, c, giving)
 	a.must(5)
-	a.Add(0, State{Key: "k"})
+	a.Rest(State{Key: "k"})
 	expect.OK(t, a.Close(context30(t), true))
 	commitAs(t, c, "g", Position{"in", 0, 3})
 	if r := begun(t, c, giving); r.start["in-0"].offset != 3 || len(r.Restored()) > 0 {
@@ -342,7 +342,7 @@ func TestPortions(t *testing.T) {
 			manual(c).Produce(t, ticking("in", 0, 9)...)
 			if test.begun {
 				a := begun(t, c, giving)
-				a.Add(0, State{Key: "k0", Bytes: []byte("old")})
+				a.Rest(State{Key: "k0", Bytes: []byte("old")})
 				expect.OK(t, a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
 				expect.OK(t, a.Close(context30(t), true))
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -34,10 +35,11 @@ type consumer struct {
 	clock   Clock
 	reading Reading
 	ahead   *ahead
-	parts   []*part   // as the restriction has them
-	past    bool      // see LedgerConfig.Past
-	passed  time.Time // the watermark that the run before has come to, if past
-	turn    int       // whose turn it is to be asked first
+	parts   []*part          // as the restriction has them
+	past    bool             // see LedgerConfig.Past
+	passed  time.Time        // the watermark that the run before has come to, if past
+	turn    int              // whose turn it is to be asked first
+	until   map[string]int64 // offsets that are not passed yet, by Position.Log; nil for none
 	arrived chan struct{}
 	known   chan discovered
 	lease   *time.Timer // closes it between two calls
@@ -55,6 +57,7 @@ type discovered struct {
 type part struct {
 	*fetcher
 	next  int64     // offset after what was taken
+	rest  *batch    // of the batch before, beyond consumer.until; nil for none
 	quiet time.Time // since when nothing has come
 	lag   lag
 	age   time.Duration // see pace.Age
@@ -153,12 +156,28 @@ func (c *consumer) take() (int, batch) {
 	for range c.parts {
 		i := c.turn % len(c.parts)
 		c.turn = i + 1
-		select {
-		case b := <-c.parts[i].batches:
-			c.ahead.add(-b.held())
-			return i, b
-		default:
+		p, until := c.parts[i], int64(math.MaxInt64)
+		if c.until != nil {
+			until = c.until[p.at.Log()]
 		}
+		if p.next >= until {
+			continue
+		}
+		var b batch
+		if p.rest != nil {
+			b, p.rest = *p.rest, nil
+		} else {
+			select {
+			case b = <-p.batches:
+				c.ahead.add(-b.held())
+			default:
+				continue
+			}
+		}
+		if b.next > until {
+			b, p.rest = b.cut(until)
+		}
+		return i, b
 	}
 	return -1, batch{}
 }

@@ -1,10 +1,12 @@
 package kafkaio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +47,15 @@ type batch struct {
 	at      time.Time // when it came
 	live    bool      // its records were waited for
 	err     error     // why the partition cannot be read; then there is no more
+}
+
+// cut returns what is before an offset, and the rest.
+func (b batch) cut(at int64) (batch, *batch) {
+	i, _ := slices.BinarySearchFunc(b.records, at, func(r Record, at int64) int { return cmp.Compare(r.Offset, at) })
+	rest := b
+	rest.records, rest.deleted = b.records[i:], 0
+	b.records, b.next = b.records[:i:i], at
+	return b, &rest
 }
 
 // A fetcher reads a partition ahead, one batch beyond the one that waits, if the budget of

@@ -84,7 +84,7 @@ func (r run) to(offset int64) error {
 	if err := r.handOver(context30(r.t), []Progress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.Add(-1, State{Key: "k", Bytes: fmt.Append(nil, offset)})
+	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
 	return r.commit(context30(r.t), order{})
 }
 
@@ -488,7 +488,7 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) == 9 })
 		if ledger {
-			l.Add(-9)
+			l.Rest()
 		}
 		k.DeleteTopic("in")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)
@@ -530,7 +530,7 @@ func TestSpanOfASavepoint(t *testing.T) {
 func TestUnreadableState(t *testing.T) {
 	_, c := fed(t, 9)
 	a := begun(t, c, nil)
-	a.Add(0, State{Key: "bad", Bytes: []byte("?")})
+	a.Rest(State{Key: "bad", Bytes: []byte("?")})
 	a.must(5)
 	a.Close(context30(t), true)
 	bad := errors.New("bad")

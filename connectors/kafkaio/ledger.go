@@ -19,8 +19,8 @@ import (
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
-// state and pushes back on nothing. It knows how far the source has read, how many
-// records are in flight, and the state of each key. When nothing is in flight, every
+// state over a restart. It knows how far the source has read, and the state of each key. When the runner
+// rests, and no step keeps anything back, every
 // record that was handed over is in a state, and its outputs are stored. The ledger then
 // commits the states to the changelog and the group's offsets, in one transaction. A run
 // that resumes from there repeats some outputs, with the same ids, and loses none.
@@ -59,6 +59,11 @@ type Ledger struct {
 	beyond        bool                       // records were handed over after the last step
 	settledBeyond bool                       // and are in what is to be committed
 	paces         map[string]pace            // of the partitions, likewise
+	worked        map[string]pace            // of all that was worked on
+	mark          int64                      // watermark of the last step that is settled, in Unix milliseconds
+	unsettled     bool                       // something was handed over, or a step was made, since something was settled
+	made          []made                     // steps since then
+	undone        []string                   // ids of those before, which the changelog still has
 	stored        map[string]int64           // offsets that were committed here
 	renewed       time.Time                  // when all offsets were committed last
 	final         time.Time                  // the watermark at the end of the past; zero before it
@@ -185,8 +190,9 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Settled: l.settled, InMemory: cfg.Past, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
+	l.account = account.Open(account.Keeper{Worked: l.workedOn, Settled: l.settled, InMemory: cfg.Past, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
+	l.worked, l.mark = maps.Clone(l.paces), l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
@@ -439,6 +445,14 @@ func (l *Ledger) restore(ctx context.Context) error {
 		}
 		l.paces[log] = p
 	}
+	l.stepper.repeat = nil
+	for _, id := range slices.Sorted(maps.Keys(s.steps)) {
+		m := made{id: id}
+		if err := json.Unmarshal(s.steps[id], &m); err != nil {
+			return &ResumeError{fmt.Errorf("the changelog %s: a step of the watermark cannot be read: %w", topic, err)}
+		}
+		l.stepper.repeat = append(l.stepper.repeat, m)
+	}
 	if s.states.Len() > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
 		if err := s.check(topic); err != nil {
 			return &ResumeError{err}
@@ -614,7 +628,16 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.restored = kept
 }
 
-// settled notes what holds now that nothing is in flight.
+// workedOn notes how far the partitions have come, now that nothing is in flight.
+func (l *Ledger) workedOn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for log, p := range l.handed {
+		l.worked[log] = p.pace
+	}
+}
+
+// settled notes what holds now that nothing is in flight, and no step keeps anything back.
 func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -631,7 +654,11 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 			l.ready[key] = s.State
 		}
 	}
-	l.settledBeyond = l.beyond
+	l.settledBeyond, l.unsettled = l.beyond, false
+	for _, m := range l.made {
+		l.mark, l.undone = m.Watermark, append(l.undone, m.id)
+	}
+	l.made = nil
 	maps.Copy(l.reached, l.handed)
 	for log, p := range l.handed {
 		l.paces[log] = p.pace
@@ -665,7 +692,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 			}
 			l.stage("read", since)
 		}
-		l.beyond = l.beyond || n > 0
+		l.beyond, l.unsettled = l.beyond || n > 0, l.unsettled || n > 0
 		for _, p := range progress {
 			l.handed[p.Log()] = p
 		}
@@ -717,16 +744,24 @@ func (l *Ledger) commitNow(o order) bool {
 // commit stores the states that are ready and the offsets, after the outputs, with what an order
 // says. It fails if another run has taken over.
 func (l *Ledger) commit(ctx context.Context, o order) error {
-	if err := l.account.Fault(); err != nil || l.cfg.Past {
-		return err
+	if l.cfg.Past {
+		return nil
 	}
 	l.mu.Lock()
 	states, keeping := l.ready, l.keeping
 	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
-	if o.watermark != 0 {
-		l.beyond, l.settledBeyond = false, false
+	var step *made
+	before := l.mark
+	switch {
+	case o.watermark == 0:
+	case l.unsettled:
+		step = &made{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+		l.makes(*step)
+	default:
+		l.mark, l.beyond, l.settledBeyond, l.unsettled = o.watermark, false, false, true
 	}
-	beyond := l.settledBeyond
+	mark, undone, beyond := l.mark, l.undone, l.settledBeyond
+	l.undone = nil
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets, paces := l.offsets(renews), map[string]pace{}
@@ -735,7 +770,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	}
 	l.mu.Unlock()
 	writes := (renews || !o.empty()) && l.owner != nil
-	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && !writes {
+	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && len(undone) == 0 && !writes {
 		return nil
 	}
 	defer l.stage("commit", start)
@@ -755,7 +790,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 		// What the head says of states and offsets is stored with these: a head that was changed before
 		// would go into the changelog when the run ends, if this fails.
 		was := l.head
-		l.head.Watermark, l.head.Beyond = cmp.Or(o.watermark, was.Watermark), beyond
+		l.head.Watermark, l.head.Beyond = mark, beyond
 		l.head.Until = maps.Clone(was.Until)
 		maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
 		if o.until != 0 {
@@ -764,7 +799,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 			}
 			l.head.Until[o.log] = o.until
 		}
-		if err = l.store(ctx, states, keeping, offsets, paces, writes); err != nil {
+		if err = l.store(ctx, states, keeping, offsets, paces, step, undone, writes); err != nil {
 			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
 		}
 	}
@@ -773,7 +808,10 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	if err != nil {
 		maps.Copy(states, l.ready) // what came since holds
 		maps.Copy(keeping, l.keeping)
-		l.ready, l.keeping = states, keeping
+		l.ready, l.keeping, l.undone = states, keeping, append(undone, l.undone...)
+		if o.watermark != 0 && step == nil {
+			l.mark = before
+		}
 		return err
 	}
 	for id, value := range keeping {
@@ -790,11 +828,11 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	return nil
 }
 
-// store writes states, what Keep holds, and offsets with their paces; if writes is set, to the changelog
-// in any case.
+// store writes states, what Keep holds, offsets with their paces, and a step, nil for none, and deletes steps
+// that are undone; if writes is set, to the changelog in any case.
 // Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
 // which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, writes bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *made, undone []string, writes bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
@@ -811,7 +849,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		}
 	}
 	switch {
-	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && !writes:
+	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && len(undone) == 0 && !writes:
 		return nil
 	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
@@ -826,6 +864,17 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		for log, p := range paces {
 			text, err := json.Marshal(p)
 			if err == nil && !e.own(paceKey+log, text, yield) {
+				return false
+			}
+		}
+		for _, id := range undone {
+			if !e.own(stepKey+id, nil, yield) {
+				return false
+			}
+		}
+		if step != nil {
+			text, err := json.Marshal(step)
+			if err == nil && !e.own(stepKey+step.id, text, yield) {
 				return false
 			}
 		}
@@ -960,9 +1009,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 		err = nil
 	}
 	if well && err == nil {
-		if err = l.commit(l.commits, order{}); err == nil {
-			err = l.account.Balanced()
-		}
+		err = l.commit(l.commits, order{})
 	}
 	if l.owner != nil {
 		l.sayEnded(l.commits, well)

@@ -198,7 +198,18 @@ func (h *host) dial(ctx context.Context, port string) (net.Conn, error) {
 	cable := &cable{h, inner, broker, make(chan passed, 1<<12)}
 	go cable.requests()
 	go cable.answers()
-	return client, nil
+	return socket{client}, nil
+}
+
+// A socket fails as one of TCP does when its peer is gone: franz-go writes again after that.
+type socket struct{ net.Conn }
+
+func (s socket) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	if err == io.ErrClosedPipe {
+		err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
+	}
+	return n, err
 }
 
 // A cable is a connection of a host with a broker.

@@ -62,6 +62,9 @@ var drawn = func() *rapid.Generator[schedule] {
 		} else if rapid.Bool().Draw(t, "records first") {
 			s = append(schedule{{Op: feed, A: 10}}, s...)
 		}
+		if rapid.IntRange(0, 3).Draw(t, "gather") == 0 {
+			s = append(schedule{{Op: gather}}, s...)
+		}
 		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
 		// A run has to be refused after these, and nothing more is to be seen.
 		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose, rollback, halve}).Draw(t, "last"); last != feed {
@@ -162,6 +165,12 @@ func TestSimulationFinds(t *testing.T) {
 			"the offset of in-0 is 18, and the state of key0 includes records up to 10, not 16"},
 		{clockExpires, schedule{{age, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 10 * time.Second}, {feed, 10, 0, 0, 0, 0}},
 			"and without faults it is"},
+		// The process dies while the windows of the first records are open, and those of the second.
+		{settlesHeld, schedule{{gather, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
+			"is in 0 groups, and late: false"},
+		// The process dies when a window has fired, and others are open.
+		{forgetsSteps, schedule{{gather, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {feed, 10, 3, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
+			"is in 1 groups, and late: true"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			bad, _ := simulate(t, c.schedule, c.bug)
@@ -211,7 +220,7 @@ func TestSimulationRates(t *testing.T) {
 		t.Skip("a measurement: run it with -rates")
 	}
 	const seeds, most = 10, 400
-	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned, clockExpires} {
+	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned, clockExpires, settlesHeld, forgetsSteps} {
 		var took []int
 		var shortest schedule
 		said := ""

@@ -61,6 +61,9 @@ import (
 // loop without faults drops nothing. The watermark moves in steps, for which the process waits. In a
 // schedule that begins with the op age, the clock is far ahead of the records.
 //
+// A step behind the learner drops some outputs, and makes two of others. In a schedule that begins with
+// the op gather, outputs go through a grouping in windows of simWindow too, which drops those that are late.
+//
 // The claim is:
 //   - outputs without repeats equal those of a loop without faults, byte for byte, and
 //     repeats are equal;
@@ -73,6 +76,7 @@ import (
 //     the topic was created again, or the changelog is lost, older than the offsets, or not
 //     whole. Partitions that are added to the changelog, and a copy of it, change nothing;
 //   - a receiver that comes and goes gets every alert, however the runs end;
+//   - each output is in one group, and repeats of the group are equal, or it is late in all runs;
 //   - no watermark passes the clock, and simDelay after the last wrong time, with the learning
 //     of the lag, no record with a right time is behind the watermark.
 
@@ -84,6 +88,7 @@ const (
 	simDelay    = 2 * time.Minute
 	simDisorder = 5 * time.Second
 	simExpire   = 30 * time.Second
+	simWindow   = 20 * time.Second
 	simMaxAhead = time.Hour
 	simAge      = 200 * 24 * time.Hour
 	simClock    = "simulation"
@@ -146,10 +151,11 @@ const (
 	halve              // kills all processes and leaves one partition of the changelog empty: A says which
 	copied             // kills all processes and puts a copy of the changelog as it is in its place
 	flip               // takes the receiver of alerts away, or brings it back
+	gather             // has outputs go through a grouping too, before any process starts
 )
 
 func (o op) String() string {
-	return [...]string{"age", "feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip"}[o]
+	return [...]string{"age", "feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip", "gather"}[o]
 }
 
 // A step is an op, and the time until the next.
@@ -217,6 +223,8 @@ const (
 	keepsExpired   bug = "the states of keys that are dropped stay in the changelog"
 	losesReturned  bug = "a key that returns after it was dropped is not stored any more"
 	clockExpires   bug = "keys expire by the clock"
+	settlesHeld    bug = "what a grouping keeps back counts as settled"
+	forgetsSteps   bug = "steps that are not settled are not made again"
 )
 
 // A world is one simulation.
@@ -244,6 +252,8 @@ type world struct {
 	reached   []reach                     // by partition, of the loop without faults
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
 	dropped   map[string]int64            // by key, the last record that the states included that were dropped
+	gathers   bool                        // see gather
+	late      map[string]bool             // ids of records whose windows had fired
 	again     bool                        // a key has been dropped once more
 
 	mu  sync.Mutex
@@ -337,6 +347,8 @@ type process struct {
 	over     chan struct{} // closed when it has ended
 	err      error         // with which it ended
 	ledger   atomic.Pointer[Ledger]
+	pending  int                  // calls of the source that are not done with
+	groups   map[string]*gathered // by name
 	// rival is set when something interferes that ends a process rightly: another process,
 	// or a fault that lasts.
 	rival atomic.Bool
@@ -355,7 +367,7 @@ func (w *world) newHost(died func()) *host {
 func (h *host) cluster() Cluster { return Cluster{Brokers: []string{h.name + ":9092"}} }
 
 func (w *world) startProcess() *process {
-	p := &process{world: w, leave: make(chan struct{}), over: make(chan struct{})}
+	p := &process{world: w, groups: map[string]*gathered{}, leave: make(chan struct{}), over: make(chan struct{})}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.host = w.newHost(p.end)
 	p.host.request, p.host.answer = w.mangleRequest, w.mangleAnswer
@@ -417,6 +429,9 @@ func (p *process) run() error {
 	if err != nil {
 		return err
 	}
+	if p.bug == forgetsSteps {
+		l.stepper.repeat = nil
+	}
 	p.ledger.Store(l)
 	p.opened(l)
 	g, ctx := errgroup.WithContext(p.ctx)
@@ -474,8 +489,9 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 	var mark, latest time.Time
 	for err == nil {
 		got := group{mark: mark}
+		within, bundle := l.account.Begins(ctx)
 		rt := sdf.NewLockRTracker(&tracker{rest: rest.clone()})
-		_, watermark, failure := src.call(ctx, p.host.name, l, rt, mtime.MinTimestamp, func(_ beam.EventTime, b Batch) {
+		_, watermark, failure := src.call(within, p.host.name, l, rt, mtime.MinTimestamp, func(_ beam.EventTime, b Batch) {
 			got.records = append(got.records, b.Records...)
 			for i, ms := range b.Times {
 				t := time.UnixMilli(ms)
@@ -512,6 +528,11 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 			}
 			got.mark = mark
 		}
+		p.mu.Lock()
+		p.pending++
+		l.account.Works()
+		l.account.Ends(bundle)
+		p.mu.Unlock()
 		select {
 		case groups <- got:
 		case <-ctx.Done():
@@ -599,9 +620,9 @@ func (p *process) passed(l *Ledger, e *keyed.Entity, at time.Time) bool {
 	return true
 }
 
-// await tells the account when a key has to be looked at, as a node does: not again before long if
-// it was kept.
-func (p *process) await(l *Ledger, n *learner, mark time.Time) {
+// rest tells the account that a group is done with, as a runner does, and when a key has to be looked at:
+// not again before long if it was kept.
+func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	var first time.Time
 	for _, e := range n.keys {
 		at := e.Expiry()
@@ -612,7 +633,64 @@ func (p *process) await(l *Ledger, n *learner, mark time.Time) {
 			first = at
 		}
 	}
-	l.account.Await(p, first)
+	held := ""
+	for _, g := range p.groups {
+		if held = "the grouping"; first.IsZero() || g.end.Before(first) {
+			first = g.end
+		}
+	}
+	if p.bug == settlesHeld {
+		held = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pending = max(0, p.pending-1); p.pending == 0 {
+		l.account.Rests(held, first)
+	}
+}
+
+// told are the messages of an output, by their ids: none, one or two.
+func told(id, out string) map[string]string {
+	switch {
+	case out == "" || out[len(out)-1]%4 == 0:
+		return nil
+	case out[len(out)-1]%4 == 1:
+		return map[string]string{id: out, id + "'": out}
+	}
+	return map[string]string{id: out}
+}
+
+// A gathered is a group of outputs, of a key in a window.
+type gathered struct {
+	end time.Time // of the window
+	ids []string
+}
+
+// gather takes outputs into the groups, unless the watermark has passed their windows. Some are far behind.
+func (p *process) gather(r Record, mark time.Time) {
+	end := r.Time.Add(-simDelay - p.age - simWindow*time.Duration(r.Offset%4)).Truncate(simWindow).Add(simWindow)
+	if !end.After(mark) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.late[r.String()] = true
+		return
+	}
+	name := fmt.Sprint("group ", string(r.Key), " ", end.UnixMilli())
+	if p.groups[name] == nil {
+		p.groups[name] = &gathered{end: end}
+	}
+	p.groups[name].ids = append(p.groups[name].ids, r.String())
+}
+
+// passes returns messages of the groups whose windows the watermark has passed.
+func (p *process) passes(mark time.Time) (out []Message) {
+	for _, name := range slices.Sorted(maps.Keys(p.groups)) {
+		if g := p.groups[name]; !g.end.After(mark) {
+			out = append(out, Message{Key: []byte(name), ID: name, Value: []byte(strings.Join(g.ids, " "))})
+			delete(p.groups, name)
+		}
+	}
+	return out
 }
 
 // mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
@@ -635,7 +713,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	if err != nil {
 		return err
 	}
-	p.await(l, n, time.Time{})
+	p.rest(l, n, time.Time{})
 	close(begun)
 	for {
 		var g group
@@ -644,7 +722,8 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if writer == nil && len(g.records) > 0 {
+		outputs := p.passes(g.mark)
+		if writer == nil && len(g.records)+len(outputs) > 0 {
 			if p.bug == impatientFirst {
 				writer, err = NewWriter(ctx, Sink{Cluster: c, Topic: simOut, Compression: "none"}, quiet)
 			} else {
@@ -660,7 +739,6 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 			touched[key], gone[key] = true, true
 		}
 		report := account.Report{Taken: len(g.records)}
-		var outputs []Message
 		for _, r := range g.records {
 			out, err := n.learn(r, p.age)
 			if err != nil {
@@ -668,7 +746,12 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 			}
 			touched[string(r.Key)] = true
 			if out != nil {
-				outputs = append(outputs, Message{Key: r.Key, ID: r.String(), Value: out})
+				for id, text := range told(r.String(), string(out)) {
+					outputs = append(outputs, Message{Key: r.Key, ID: id, Value: []byte(text)})
+				}
+				if p.gathers {
+					p.gather(r, g.mark)
+				}
 				if alarms(r.Offset) {
 					if p.bug != forgetsAlerts {
 						l.Keep(r.String(), out)
@@ -686,20 +769,17 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 				report.States = append(report.States, account.KeyState{Key: key, State: state})
 			}
 		}
-		report.Emitted = len(outputs)
 		l.account.Report(report)
-		p.await(l, n, g.mark)
-		if len(outputs) == 0 {
-			continue
-		}
 		if p.bug == storedTooSoon {
-			l.account.Stored(len(outputs))
+			p.rest(l, n, g.mark)
 		}
-		if err := writer.Write(ctx, outputs); err != nil {
-			return err
+		if len(outputs) > 0 {
+			if err := writer.Write(ctx, outputs); err != nil {
+				return err
+			}
 		}
 		if p.bug != storedTooSoon {
-			l.account.Stored(len(outputs))
+			p.rest(l, n, g.mark)
 		}
 	}
 }
@@ -788,7 +868,7 @@ func (w *world) failed() bool {
 }
 
 func newWorld(t *testing.T, b bug) *world {
-	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}, dropped: map[string]int64{}}
+	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}, dropped: map[string]int64{}, late: map[string]bool{}}
 	var err error
 	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
 	// finalizers, which close channels of a bubble outside of it.
@@ -815,6 +895,7 @@ func (w *world) begin(partitions int) {
 	clear(w.delivered)
 	clear(w.prompt)
 	clear(w.dropped)
+	clear(w.late)
 	w.topics = append(w.topics, w.cluster.TopicInfo(simIn).TopicID)
 }
 
@@ -925,6 +1006,8 @@ func (w *world) do(s step) {
 	case copied:
 		w.killAll()
 		w.replace(w.copy())
+	case gather:
+		w.gathers = len(w.processes) == 0 || w.gathers
 	case flip:
 		w.away.Store(!w.away.Load())
 	}
@@ -1138,8 +1221,12 @@ func (w *world) lose() {
 		return
 	}
 	w.must(w.cluster.DeleteTopic(simStates))
-	if len(w.committed()) > 0 && w.refusal == "" {
+	switch {
+	case w.refusal != "":
+	case len(w.committed()) > 0:
 		w.refusal = "the changelog states"
+	default:
+		w.gathers = false // nobody knows any more what was late for the groups that are written
 	}
 }
 
@@ -1191,9 +1278,13 @@ func (w *world) rollback() {
 	for _, text := range notes {
 		newest = max(newest, readNote(text).Commit)
 	}
+	last := headIn(w.copy()).Commit
 	w.replace(w.saved)
-	if headIn(w.saved).Commit < newest {
+	switch is := headIn(w.saved).Commit; {
+	case is < newest:
 		w.refusal = "is older than the offsets"
+	case is < last: // as in lose
+		w.gathers = false
 	}
 }
 
@@ -1324,9 +1415,17 @@ func (w *world) finish() {
 	w.checkOutputs()
 }
 
+// holds is how much longer a commit may take because of a grouping.
+func (w *world) holds() time.Duration {
+	if w.gathers {
+		return 10 * time.Minute
+	}
+	return 0
+}
+
 // deals waits until all offsets are committed, and reports whether they are before the run ends.
 func (w *world) deals(p *process, within time.Duration) bool {
-	for deadline := time.Now().Add(within); !p.ended() && time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(within + w.holds()); !p.ended() && time.Now().Before(deadline); time.Sleep(time.Second) {
 		if w.refusal == "" && w.dealt() {
 			return true
 		}
@@ -1350,7 +1449,7 @@ func (w *world) outlive(p *process) {
 		return slices.DeleteFunc(w.stored(), func(s Stored) bool { return names[s.Key] })
 	}
 	left := expired()
-	for deadline := time.Now().Add(simExpire + mostBehind + simDelay); len(left) > 0 && time.Now().Before(deadline); left = expired() {
+	for deadline := time.Now().Add(simExpire + mostBehind + simDelay + w.holds()); len(left) > 0 && time.Now().Before(deadline); left = expired() {
 		time.Sleep(5 * time.Second)
 	}
 	for _, s := range left {
@@ -1458,20 +1557,43 @@ func (w *world) stored() []Stored {
 }
 
 func (w *world) checkOutputs() {
-	got := map[string]string{}
+	got, groups, want := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, r := range w.consume(simOut) {
 		id := string(r.Headers[0].Value)
-		if was, ok := got[id]; ok && was != string(r.Value) {
+		of := got
+		if strings.HasPrefix(id, "group ") {
+			if of = groups; !w.gathers {
+				continue
+			}
+		}
+		if was, ok := of[id]; ok && was != string(r.Value) {
 			w.violation("the record %s has the output %q and another time %q", id, was, r.Value)
 		}
-		got[id] = string(r.Value)
+		of[id] = string(r.Value)
 	}
-	for id, want := range w.outputs {
+	for id, out := range w.outputs {
+		maps.Copy(want, told(id, out))
+	}
+	for id, want := range want {
 		if got[id] != want {
 			w.violation("the record %s has the output %q, and without faults it is %q", id, got[id], want)
 		}
 	}
-	if extra := len(got) - len(w.outputs); extra > 0 {
+	if extra := len(got) - len(want); extra > 0 {
 		w.violation("%d outputs are of no record", extra)
+	}
+	if !w.gathers {
+		return
+	}
+	in := map[string]int{}
+	for _, ids := range groups {
+		for _, id := range strings.Fields(ids) {
+			in[id]++
+		}
+	}
+	for id, out := range w.outputs {
+		if n := in[id]; out != "" && (n > 1 || (n == 0) != w.late[id]) {
+			w.violation("the output of the record %s is in %d groups, and late: %v", id, n, w.late[id])
+		}
 	}
 }

@@ -100,8 +100,8 @@ const (
 // Read reads src and returns a PCollection<Record>, in the order of the offsets
 // within each partition, at the records' event times.
 //
-// A ledger in this process holds the source back and can stop it. Without one, a call
-// emits the records that came while it polled.
+// A ledger in this process holds the source back, until what was read before is dealt with, and can stop
+// it. Without one, a call emits the records that came while it polled.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
 	return beam.ParDo(s, &recordsFn{}, readBatches(s, src))

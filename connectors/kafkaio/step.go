@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -11,12 +12,16 @@ import (
 // over. It depends on the clock, and on how far a batch of records reaches. So it moves in steps, and
 // a step is stored before it is used:
 //
-//   - A step is made if a node waits for it, see account.Run.Await, and nothing is in flight. A commit
+//   - A step is made if a node waits for it, see account.Run.Awaits, and nothing is in flight. A commit
 //     has the watermark beside the states and the offsets. Then the source emits it, and hands nothing
 //     over before the nodes have done what it asks for.
 //   - A run that resumes emits the stored watermark first. It makes no step before it has come as far
 //     as the run before may have come after its last commit: what was written there was written without
 //     a step, and so it is again. That is lead offsets, or what the commit says.
+//   - What a step has done is settled only when nothing is in flight and no step of the pipeline keeps anything
+//     back, as a grouping does. Until then the commit has the last watermark that is settled, and beside it
+//     each step since then with the offsets at which it was made. A run that resumes makes these at the
+//     same offsets, one after the other.
 //   - A timer that records after a step set for a time up to it waits for the next step, see
 //     account.Run.NextStep. The commit says if there were such records.
 
@@ -33,12 +38,32 @@ type stepper struct {
 	when   time.Time        // of the last step
 	until  map[string]int64 // by partition, the offset before which the run before may have been
 	allows map[string]int64 // by partition, the offset that a commit allows, if that is more than lead
+	repeat []made           // steps of the run before that this one has to make
 	orders chan order
+}
+
+// A made is a step that was made before what came before it was settled.
+type made struct {
+	Watermark int64            `json:"watermark"` // in Unix milliseconds
+	At        map[string]int64 `json:"at"`        // the offsets of the partitions, by Position.Log
+
+	id string // in the changelog
+}
+
+// reached reports whether the partitions have come to where the step was made.
+func (m made) reached(progress []Progress) bool {
+	return !slices.ContainsFunc(progress, func(p Progress) bool { return p.Offset < m.At[p.Log()] })
+}
+
+// makes notes a step that was made before what came before it was settled. l.mu is locked.
+func (l *Ledger) makes(m made) {
+	l.made, l.beyond = append(l.made, m), false
 }
 
 // An order is a commit at once, which says something new.
 type order struct {
-	watermark int64 // in Unix milliseconds; 0: as it is
+	watermark int64            // in Unix milliseconds; 0: as it is
+	at        map[string]int64 // the offsets there, by partition
 	log       string
 	until     int64 // of log, see head.Until; 0: as it is
 	done      chan error
@@ -57,27 +82,55 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 	}
 	s := &l.stepper
 	if !s.resent {
-		s.resent = true
-		return !s.at.IsZero(), nil
+		if s.resent = true; !s.at.IsZero() {
+			return true, nil
+		}
 	}
 	if !s.done {
 		if s.done, err = l.settle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
 			return false, err
 		}
 	}
+	progress := c.progress()
+	repeats := l.repeats(progress)
+	if c.until = nil; len(s.repeat) > 0 {
+		next := s.repeat[0]
+		if c.until = next.At; !next.reached(progress) {
+			return false, nil
+		}
+		if settled, err := l.settle(ctx, func() bool { return true }); !settled {
+			return false, err
+		}
+		s.repeat, c.until = s.repeat[1:], nil
+		l.mu.Lock()
+		l.unsettled = true
+		l.makes(next)
+		l.mu.Unlock()
+		return l.steppedTo(time.UnixMilli(next.Watermark)), nil
+	}
 	to := c.watermark(time.Now()).Truncate(time.Millisecond) // as watermarks and timers are
-	if l.repeats(c.progress()) || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
+	if repeats || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
 	if settled, err := l.settle(ctx, func() bool { return true }); !settled {
 		return false, err
 	}
-	if err := l.order(ctx, order{watermark: to.UnixMilli()}); err != nil {
+	o := order{watermark: to.UnixMilli(), at: map[string]int64{}}
+	for _, p := range progress {
+		o.at[p.Log()] = p.Offset
+	}
+	if err := l.order(ctx, o); err != nil {
 		return false, err
 	}
+	return l.steppedTo(to), nil
+}
+
+// steppedTo notes a step that was made, for which the source emits its watermark. It returns true.
+func (l *Ledger) steppedTo(to time.Time) bool {
+	s := &l.stepper
 	s.at, s.when, s.done = to, time.Now(), false
 	l.account.Advance(to, false)
-	return true, nil
+	return true
 }
 
 // settle waits until something holds and nothing is in flight. It reports false if the run ends or

@@ -27,8 +27,7 @@ func init() {
 // value of a message, at least once. A message of an empty key has no key. The messages of a bundle
 // are stored when the bundle ends.
 //
-// The topic must exist. Write waits for absent brokers as Writer.Write does. A ledger in
-// this process learns how many messages were stored.
+// The topic must exist. Write waits for absent brokers as Writer.Write does.
 func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 	s = s.Scope("kafkaio.Write")
 	beam.ParDo0(s, &writePairFn{messageFn{Sink: sink}}, col)
@@ -83,11 +82,10 @@ type messageFn struct {
 	writing Writing
 	waiting []Message
 	size    int
-	stored  int
 }
 
 func (fn *messageFn) StartBundle(ctx context.Context) (err error) {
-	fn.waiting, fn.size, fn.stored = nil, 0, 0
+	fn.waiting, fn.size = nil, 0
 	if fn.writer == nil {
 		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
 		fn.writer, err = openWriter(fn.Sink, ledgerOf(ctx).logger())
@@ -145,18 +143,11 @@ func (fn *messageFn) flush(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	fn.stored += len(fn.waiting)
 	fn.waiting, fn.size = fn.waiting[:0], 0
 	return nil
 }
 
-func (fn *messageFn) FinishBundle(ctx context.Context) error {
-	if err := fn.flush(ctx); err != nil {
-		return err
-	}
-	account.From(ctx).Stored(fn.stored)
-	return nil
-}
+func (fn *messageFn) FinishBundle(ctx context.Context) error { return fn.flush(ctx) }
 
 func (fn *messageFn) Teardown() error {
 	if fn.writer == nil {

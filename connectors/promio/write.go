@@ -71,7 +71,6 @@ type writeFn struct {
 
 	writer  *writer
 	waiting []sample
-	stored  int
 }
 
 // A sample is a record, with what is written of it.
@@ -89,7 +88,7 @@ var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafv
 const band = 2
 
 func (fn *writeFn) StartBundle(ctx context.Context, _ func(connectors.Refused)) (err error) {
-	fn.waiting, fn.stored = nil, 0
+	fn.waiting = nil
 	if fn.writer == nil {
 		fn.writer, err = newWriter(fn.Sink, account.Part[*slog.Logger](account.From(ctx), ""))
 	}
@@ -116,22 +115,13 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 }
 
 func (fn *writeFn) flush(ctx context.Context, refuse func(connectors.Refused)) error {
-	refused := 0
-	err := fn.writer.write(ctx, fn.waiting, func(s *sample, why string) {
-		refused++
-		refuse(s.refused(why))
-	})
-	fn.stored += len(fn.waiting) - refused
+	err := fn.writer.write(ctx, fn.waiting, func(s *sample, why string) { refuse(s.refused(why)) })
 	fn.waiting = fn.waiting[:0]
 	return err
 }
 
 func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(connectors.Refused)) error {
-	if err := fn.flush(ctx, refuse); err != nil {
-		return err
-	}
-	account.From(ctx).Stored(fn.stored)
-	return nil
+	return fn.flush(ctx, refuse)
 }
 
 // refused is the record for the dead letter.

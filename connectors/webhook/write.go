@@ -57,8 +57,6 @@ func Alerts(chunk []byte) (all []Alert, err error) {
 
 type writeFn struct {
 	Name string // of the outbox
-
-	taken int
 }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(connectors.Refused)) error {
@@ -73,14 +71,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	for _, a := range all {
 		if _, err := box.Put(a); err != nil {
 			refuse(a.refused(err.Error()))
-			continue
 		}
-		fn.taken++
 	}
 	return nil
-}
-
-func (fn *writeFn) FinishBundle(ctx context.Context, _ func(connectors.Refused)) {
-	account.From(ctx).Stored(fn.taken)
-	fn.taken = 0
 }

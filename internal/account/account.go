@@ -2,34 +2,38 @@
 // states hold, and what was done. A runner in the process neither waits until
 // outputs are stored nor keeps state over a restart, so the program does both.
 //
-// Source, nodes and sinks find the Run in the context that the runner calls them with. The
-// balance of what is in flight changes in three ways, and at no other place:
+// Source, nodes and runner find the Run in the context of the pipeline. Three calls say what is in
+// flight, and no others:
 //
-//	HandOver  the source hands n records over    +n, or Resume the states that the run takes over
-//	Report    a node took t and put out e        e − t
-//	Stored    a sink has stored n                −n
+//	HandOver  of the source: there are new records
+//	Works     of the runner: bundles begin that are not the source's
+//	Rests     of the runner: no bundle runs, and no element waits, but at the source
 //
-// Before the source, Resume hands over one record for each step that takes over states: so nothing is
-// handed over to nodes that have not got their timers.
-//
-// Where the balance is 0, every record that was handed over is in a state, and all
-// its outputs are stored. The states that were reported until then hold and may be committed.
+// A bundle that has ended has stored what it puts out. So when the runner rests, and no step of it
+// keeps anything back, every record that was handed over is in a state, and all its outputs are stored,
+// however many a step makes of an element and whoever reads them. The states that were reported until
+// then hold and may be committed. Before the first record is handed over the runner rests once: nodes
+// have their timers then.
 package account
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
+	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A Keeper stores what holds, and hands out what was stored. Fields may be nil. The
 // functions are called by several goroutines.
 type Keeper struct {
-	// Settled is called whenever nothing is in flight, with the states that were
-	// reported since the last time, by key, and since when something had been in
+	// Worked is called whenever nothing is in flight, also if a step keeps something back. It must not
+	// call the Run.
+	Worked func()
+	// Settled is called whenever nothing is in flight and no step keeps anything back, with the
+	// states that were reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
 	Settled func(states map[string]KeyState, since time.Time)
 	// InMemory says that Settled wants no states of filters: the process has them.
@@ -47,9 +51,7 @@ type Keeper struct {
 
 // A Report is what a bundle of a node did.
 type Report struct {
-	// Taken is the number of records that the bundle took up, and Emitted that of
-	// the records it put out.
-	Taken, Emitted int
+	Taken int // observations that the bundle took up
 	// States are those of the keys in the bundle.
 	States []KeyState
 	Counts Counts
@@ -77,22 +79,24 @@ type Run struct {
 	parts   sync.Map
 
 	mu       sync.Mutex
-	inFlight int
+	works    bool          // see Works
+	bundle   *Bundle       // that has handed over, and has not ended
 	since    time.Time     // when something came in flight
 	idle     chan struct{} // closed while nothing is in flight
+	moved    time.Time     // when something came in flight last
+	handed   int           // records since something was settled
+	held     string        // see Rests
+	next     time.Time     // see Rests
 	staged   map[string]KeyState
 	taken    int64
 	counts   Counts
-	resuming int // steps that Resume has handed over records for, and that have not Resumed
-	fault    error
-	matched  map[int]bool      // exceptions that some key has
-	deleted  map[string]int64  // see Deleted
-	awaited  map[any]time.Time // see Await
-	advanced time.Time         // see Advance
-	beyond   bool              // records were handed over after that
-	waking   map[any]bool      // see Wake
-	latest   time.Time         // see Saw
-	ahead    time.Time         // likewise, of times ahead of the clock
+	matched  map[int]bool     // exceptions that some key has
+	deleted  map[string]int64 // see Deleted
+	advanced time.Time        // see Advance
+	beyond   bool             // records were handed over after that
+	latest   time.Time        // see Saw
+	ahead    time.Time        // likewise, of times ahead of the clock
+	patient  atomic.Int32     // see Patiently
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -109,7 +113,7 @@ func Open(k Keeper) *Run {
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts, and has no balance.
 func Watch() *Run {
-	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}, awaited: map[any]time.Time{}, waking: map[any]bool{}}
+	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
 	return r
@@ -155,58 +159,143 @@ func Part[T any](r *Run, name string) (v T) {
 
 var errOver = errors.New("the run is over")
 
+// A Runner says what it does. A Run carries the one that its pipeline has, see Attach.
+type Runner interface {
+	// Stands names the step that has worked on one element for the longest time, and since when, as far
+	// as it is known from the calls before; none if no step works. A source that reads is none.
+	Stands() (step string, since time.Time)
+}
+
+// A Bundle is one of a source.
+type Bundle struct{ _ byte } // each has an address of its own
+
+// inBundle is the key of the Bundle in a context.
+type inBundle struct{}
+
+// Begins returns a context for a bundle of a source, whose HandOver is known by it.
+func (r *Run) Begins(ctx context.Context) (context.Context, *Bundle) {
+	b := &Bundle{}
+	return context.WithValue(ctx, inBundle{}, b), b
+}
+
+// Ends says that the runner has what a bundle of a source has put out.
+func (r *Run) Ends(b *Bundle) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bundle == b {
+		r.bundle, r.works = nil, true
+	}
+}
+
 // HandOver is called by the source before the runner sees a bundle of n records. It
 // waits until the bundle before is done with: a bundle shows
 // downstream only when it ends, so that at most two are in memory, one being read and
 // one being worked on. mark, if not nil, notes how far the source has come, in the
-// same step as the balance changes. HandOver fails with the error of ctx or mark, or
+// same step as the records come in flight. HandOver fails with the error of ctx or mark, or
 // where the run is closed. With n = 0 it does not wait.
 func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	if r == nil {
 		return nil
 	}
-	if n > 0 {
-		select {
-		case <-r.Idle():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-r.gone:
-			return errOver
-		}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for n > 0 && r.inFlight() {
+		idle := r.idle
+		r.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		case <-r.gone:
+		}
+		r.mu.Lock()
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-r.gone:
+			return errOver
+		default:
+		}
+	}
 	if mark != nil {
 		if err := mark(); err != nil {
 			return err
 		}
 	}
-	r.beyond = r.beyond || n > 0
-	r.move(n)
+	if n == 0 || !r.counted {
+		r.settle()
+		return nil
+	}
+	r.beyond = true
+	r.handed += n
+	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
+		r.works = true
+	}
+	r.begin()
 	return nil
 }
 
-// Resume hands over a record for each of n steps that take over states, before the pipeline runs.
-func (r *Run) Resume(n int) {
+// Works is called by the runner before a bundle begins that is not a source's. It may report states, and
+// put something out.
+func (r *Run) Works() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.resuming = n
-	r.move(n)
+	r.works = true
+	r.begin()
 }
 
-// Resumed is called by a step that has taken over states. It returns how many records the step is to
-// Report as taken: 1, or 0 if nobody has called Resume.
-func (r *Run) Resumed() int {
-	if r == nil {
-		return 0
+// begin notes that something is in flight.
+func (r *Run) begin() {
+	if r.moved = time.Now(); r.since.IsZero() {
+		r.idle, r.since = make(chan struct{}), r.moved
 	}
+}
+
+func (r *Run) inFlight() bool { return r.works || r.bundle != nil }
+
+// Rests is called by the runner when no bundle runs, and no element waits, but at a source. held names the
+// step that keeps something back for later, in a grouping whose window goes on or in states that nobody
+// reports; empty: none does. A restart would lose that, and nothing is settled. next is the first time that
+// a watermark has to pass for something to happen; zero: there is none.
+func (r *Run) Rests(held string, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.resuming == 0 {
-		return 0
+	r.works, r.held, r.next = false, held, next
+	r.settle()
+}
+
+// settle tells the keeper what holds, if nothing is in flight.
+func (r *Run) settle() {
+	if !r.counted || r.inFlight() {
+		return
 	}
-	r.resuming--
-	return 1
+	since := r.since
+	if !since.IsZero() {
+		close(r.idle)
+		r.since = time.Time{}
+	}
+	if r.keeper.Worked != nil {
+		r.keeper.Worked()
+	}
+	if r.held != "" {
+		return
+	}
+	if r.keeper.Settled != nil {
+		r.keeper.Settled(r.staged, since)
+	}
+	clear(r.staged)
+	r.handed = 0
+}
+
+// Held is the step that has kept something back since nothing has moved any more, and how many records were
+// handed over since something was settled; none if something moves, or nothing is kept back.
+func (r *Run) Held() (step string, since time.Time, records int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inFlight() {
+		return "", time.Time{}, 0
+	}
+	return r.held, r.moved, r.handed
 }
 
 // WantsStates reports whether filters are to report the states of keys.
@@ -214,9 +303,19 @@ func (r *Run) WantsStates() bool {
 	return r != nil && r.counted && r.keeper.Settled != nil && !r.keeper.InMemory
 }
 
-// Report is called by a node at the end of a bundle, not while it processes
-// elements: it may run in the source's own bundle, the records of which come into
-// the balance only when the source's part of it is over.
+// reporters are the types of functions that Report their states.
+var reporters sync.Map
+
+// Reporting notes that functions of the type T Report their states: what is there is not kept back, see Rests.
+func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
+
+// Reports reports whether Reporting was called for the type of a function.
+func Reports(fn any) bool {
+	_, ok := reporters.Load(reflect.TypeOf(fn))
+	return ok
+}
+
+// Report is called by a node at the end of a bundle.
 func (r *Run) Report(b Report) {
 	if r == nil {
 		return
@@ -225,66 +324,11 @@ func (r *Run) Report(b Report) {
 	defer r.mu.Unlock()
 	r.taken += int64(b.Taken)
 	r.counts.Add(b.Counts)
-	if !r.counted {
-		return
-	}
-	if r.keeper.Settled != nil {
+	if r.counted && r.keeper.Settled != nil {
 		for _, s := range b.States {
 			r.staged[s.Key] = s
 		}
 	}
-	r.move(b.Emitted - b.Taken)
-}
-
-// Stored is called by a sink at the end of a bundle of which it has stored n records.
-func (r *Run) Stored(n int) {
-	if r == nil || !r.counted || n == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.move(-n)
-}
-
-// move changes the balance.
-func (r *Run) move(n int) {
-	was := r.inFlight
-	r.inFlight += n
-	switch {
-	case was <= 0 && r.inFlight > 0:
-		r.idle, r.since = make(chan struct{}), time.Now()
-	case was > 0 && r.inFlight <= 0:
-		close(r.idle)
-	}
-	if r.inFlight < 0 && r.fault == nil {
-		r.fault = fmt.Errorf("%d more records were dealt with than were handed over: nothing is committed any more; this is a defect of the program", -r.inFlight)
-	}
-	if r.inFlight > 0 || r.fault != nil {
-		return
-	}
-	if r.keeper.Settled != nil {
-		r.keeper.Settled(r.staged, r.since)
-	}
-	clear(r.staged)
-	r.since = time.Time{}
-}
-
-// Balanced is nil where nothing is in flight, as it is at the end of a run that went
-// well. Otherwise the books are wrong, and nothing may be committed.
-func (r *Run) Balanced() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fault == nil && r.inFlight != 0 {
-		return fmt.Errorf("%d records are in flight at the end of the run: nothing is committed; this is a defect of the program", r.inFlight)
-	}
-	return r.fault
-}
-
-// Fault says what is wrong with the books; nil where nothing is.
-func (r *Run) Fault() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.fault
 }
 
 // Idle is closed while nothing is in flight; ask anew after it was not.
@@ -298,7 +342,7 @@ func (r *Run) Idle() <-chan struct{} {
 func (r *Run) Busy() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inFlight <= 0 {
+	if r.since.IsZero() {
 		return 0
 	}
 	return time.Since(r.since)
@@ -348,70 +392,21 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 // Counted reports whether the run keeps the books, and not the runner.
 func (r *Run) Counted() bool { return r != nil && r.counted }
 
-// Await notes the first time at which a node has something to do when the watermark passes it; zero:
-// there is none. The run is Counted.
-func (r *Run) Await(node any, at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at.IsZero() {
-		delete(r.awaited, node)
-		return
-	}
-	r.awaited[node] = at
-}
-
-// Awaits reports whether a node has something to do when the watermark passes a time.
+// Awaits reports whether something happens when the watermark passes a time, as far as the runner has said
+// when it rested last.
 func (r *Run) Awaits(to time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, at := range r.awaited {
-		if !at.After(to) {
-			return true
-		}
-	}
-	return false
+	return !r.next.IsZero() && !r.next.After(to)
 }
 
-// Wake is called by a node when a timer fires, and Sleep when it has reported the bundle. In between the
-// run does not rest: the node may put out what no source has handed over. Wake reports false where the
-// run is suspended: what waits goes on waiting in the next run.
-func (r *Run) Wake(node any) bool {
-	if !r.Counted() {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.Suspended() {
-		return false
-	}
-	r.waking[node] = true
-	return true
-}
-
-// Sleep ends what Wake began, if it was called.
-func (r *Run) Sleep(node any) {
-	if !r.Counted() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.waking, node)
-}
-
-// Rest waits until nothing is in flight and no node is awake. It reports false if ctx ends before.
+// Rest waits until nothing is in flight. It reports false if ctx ends before.
 func (r *Run) Rest(ctx context.Context) bool {
-	for {
-		r.mu.Lock()
-		rests := r.inFlight <= 0 && len(r.waking) == 0
-		r.mu.Unlock()
-		if rests {
-			return true
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return false
-		}
+	select {
+	case <-r.Idle():
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -496,10 +491,13 @@ const Patience = 6 * time.Second
 // ErrStopped ends what a run that was stopped waits for no longer.
 var ErrStopped = errors.New("the run was stopped")
 
-// Patiently returns a context for one attempt of an output. It ends with ctx, and by ErrStopped
-// once the attempt has lasted for Patience in a run that was stopped.
+// Patiently returns a context for one attempt of an output, which says itself what it waits for. It ends
+// with ctx, and by ErrStopped once the attempt has lasted for Patience in a run that was stopped.
 func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
+	if r != nil {
+		r.patient.Add(1)
+	}
 	go func() {
 		select {
 		case <-r.Stopped():
@@ -512,8 +510,15 @@ func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()
 		case <-within.Done():
 		}
 	}()
-	return within, func() { cancel(nil) }
+	return within, func() {
+		if cancel(nil); r != nil {
+			r.patient.Add(-1)
+		}
+	}
 }
+
+// Waits reports whether an output waits Patiently.
+func (r *Run) Waits() bool { return r.patient.Load() > 0 }
 
 // IsStopped reports whether Stop was called.
 func (r *Run) IsStopped() bool {
@@ -525,8 +530,9 @@ func (r *Run) IsStopped() bool {
 	}
 }
 
-// Suspended reports whether the source was stopped and will go on in another run.
-func (r *Run) Suspended() bool { return r.IsStopped() && r.keeper.Suspends }
+// Suspended reports whether the source was stopped and will go on in another run: what waits for a timer
+// goes on waiting there. It is false on a nil Run.
+func (r *Run) Suspended() bool { return r != nil && r.IsStopped() && r.keeper.Suspends }
 
 // Passed is Keeper.Passed; it knows no log without one.
 func (r *Run) Passed(log string) (time.Time, bool) {

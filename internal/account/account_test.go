@@ -25,39 +25,38 @@ func books(t *testing.T) (*Run, *[]map[string]string) {
 
 func state(key, text string) []KeyState { return []KeyState{{Key: key, State: []byte(text)}} }
 
-// TestSettled: what was reported settles when nothing is in flight, and not before.
+// TestSettled: what was reported settles when the runner rests and keeps nothing back, and not before.
 func TestSettled(t *testing.T) {
 	r, settled := books(t)
-	expect.OK(t, r.HandOver(t.Context(), 3, nil))
+	r.Works()
+	r.Report(Report{States: state("a", "0")})
+	r.Rests("", time.Time{})
+	ctx, source := r.Begins(t.Context())
+	_, other := r.Begins(t.Context())
+	expect.OK(t, r.HandOver(ctx, 3, nil))
 	if r.Busy() <= 0 {
 		t.Error("with three records in flight it is not busy")
 	}
-	r.Report(Report{Taken: 3, Emitted: 2, States: state("a", "1")})
-	r.Stored(1)
-	r.Report(Report{Emitted: 1, States: state("a", "2")}) // a record that had waited
-	r.Stored(1)
-	if len(*settled) > 0 || r.Balanced() == nil {
-		t.Errorf("with one in flight: settled %v, balanced %v", *settled, r.Balanced())
+	r.Rests("", time.Time{}) // what the source has handed over is not there yet
+	r.Ends(other)
+	expect.OK(t, r.HandOver(t.Context(), 0, nil))
+	r.Ends(source)
+	expect.OK(t, r.HandOver(t.Context(), 0, nil))
+	r.Report(Report{Taken: 3, States: state("a", "1")})
+	if want := []map[string]string{{"a": "0"}}; len(*settled) != 1 {
+		t.Errorf("in flight: settled %v, not %v", *settled, want)
 	}
-	r.Stored(1)
-	r.Report(Report{States: state("b", "1")}) // nothing is in flight
-	expect.Same(t, []map[string]string{{"a": "2"}, {"b": "1"}}, *settled)
-	expect.OK(t, r.Balanced())
-	expect.Same(t, time.Duration(0), r.Busy(), "busy")
-	if _, taken := r.Counts(); taken != 3 {
+	r.Rests("a grouping", time.Unix(10, 0))
+	if len(*settled) != 1 || r.Busy() != 0 || r.Awaits(time.Unix(9, 0)) || !r.Awaits(time.Unix(10, 0)) {
+		t.Errorf("while a step keeps something back: settled %v, busy for %v", *settled, r.Busy())
+	}
+	r.Works()
+	r.Report(Report{States: state("b", "1")})
+	r.Rests("", time.Time{})
+	expect.OK(t, r.HandOver(t.Context(), 0, nil))
+	expect.Same(t, []map[string]string{{"a": "0"}, {"a": "1", "b": "1"}, {}}, *settled)
+	if _, taken := r.Counts(); taken != 3 || r.Awaits(time.Unix(1e9, 0)) {
 		t.Errorf("%d taken up", taken)
-	}
-}
-
-// TestMiscount: more outputs than records end all commits, and the run.
-func TestMiscount(t *testing.T) {
-	r, settled := books(t)
-	expect.OK(t, r.HandOver(t.Context(), 1, nil))
-	r.Stored(2)
-	expect.OK(t, r.HandOver(t.Context(), 1, nil))
-	r.Stored(1)
-	if len(*settled) > 0 || r.Fault() == nil || r.Balanced() == nil {
-		t.Errorf("settled %v, fault %v, balanced %v", *settled, r.Fault(), r.Balanced())
 	}
 }
 
@@ -65,8 +64,8 @@ func TestMiscount(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	r, _ := books(t)
 	refusal := errors.New("refused")
-	if err := r.HandOver(t.Context(), 1, func() error { return refusal }); err != refusal || r.Balanced() != nil {
-		t.Fatalf("refused: %v, then %v", err, r.Balanced())
+	if err := r.HandOver(t.Context(), 1, func() error { return refusal }); err != refusal || r.Busy() != 0 {
+		t.Fatalf("refused: %v, then busy for %v", err, r.Busy())
 	}
 	expect.OK(t, r.HandOver(t.Context(), 3, nil))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -76,8 +75,7 @@ func TestHandOver(t *testing.T) {
 	}
 	over := make(chan error)
 	go func() { over <- r.HandOver(t.Context(), 1, nil) }()
-	r.Stored(1)
-	r.Stored(2)
+	r.Rests("", time.Time{})
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
@@ -104,8 +102,10 @@ func TestWatched(t *testing.T) {
 	r := Watch()
 	defer r.Close()
 	r.Report(Report{Taken: 1, Counts: Counts{Records: 1}})
-	r.Stored(5)
-	if c, taken := r.Counts(); c.Records != 1 || taken != 1 || r.Fault() != nil {
-		t.Errorf("%+v, %d, %v", c, taken, r.Fault())
+	if c, taken := r.Counts(); c.Records != 1 || taken != 1 {
+		t.Errorf("%+v, %d", c, taken)
+	}
+	for range 2 { // nobody would say that the first are done with
+		expect.OK(t, r.HandOver(t.Context(), 1, nil))
 	}
 }

@@ -14,6 +14,7 @@ import (
 type blame struct {
 	first string // step of the stage, which has it when nobody else has
 	step  atomic.Pointer[string]
+	calls atomic.Int64 // in which a step was given the control
 }
 
 // watch has the units of a plan of the stage say when they have the control. A plan exports no
@@ -75,6 +76,7 @@ func (b *blame) taker(n exec.Node, step string) exec.Node {
 
 // during gives a step the control while f runs. A step that fails or panics keeps it.
 func (b *blame) during(step *string, f func() error) error {
+	b.calls.Add(1)
 	was := b.step.Swap(step)
 	err := f()
 	if err == nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/log"
+
+	"hafvf/internal/account"
 )
 
 // An element is one of a collection, or several of one time and the same windows.
@@ -78,7 +80,8 @@ type bundle struct {
 	shard    *shard
 	elements []element
 	fired    []*timer
-	at       mtime.Time // watermark
+	at       mtime.Time      // watermark
+	books    *account.Bundle // of a source; nil for none
 
 	mu      sync.Mutex
 	outs    []output
@@ -113,7 +116,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 	}
 	ctx = metrics.SetBundleID(ctx, b.id)
 	if err := plan.Execute(ctx, b.id, exec.DataContext{Data: channels{b, e}, State: b}); err != nil {
-		return stepError(err, e.totals.names, b.shard.blame)
+		return stepError(err, e.totals.names, b.shard.blame.Load())
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err // the SDK then ends a bundle as if there were no more elements
@@ -133,7 +136,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	if sh.plan == nil {
 		if sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil); err == nil {
-			sh.blame = watch(sh.plan, sh.stage)
+			sh.blame.Store(watch(sh.plan, sh.stage))
 		}
 	}
 	return sh.plan, err
@@ -260,7 +263,8 @@ func (b *bundle) put(e *engine, to *collection, p []byte) error {
 		}
 		return nil
 	}
-	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld {
+	// What an account does not know of yet is not shown before it does.
+	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld || b.books != nil {
 		return nil
 	}
 	e.locked(func() { err = e.deliverAll(b.grouped) })

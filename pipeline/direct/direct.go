@@ -51,7 +51,11 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	if r.Grace <= 0 {
 		r.Grace = defaultGrace
 	}
-	if err := refuseForeign(p); err != nil {
+	edges, _, err := p.Build()
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseForeign(edges); err != nil {
 		return nil, err
 	}
 	pb, err := portable.Marshal(p, "", nil)
@@ -62,6 +66,7 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	if err != nil {
 		return nil, err
 	}
+	t.findSources(edges)
 	beam.PipelineOptions.LoadOptionsFromFlags(nil)
 	return newEngine(ctx, t, r).run()
 }

@@ -8,12 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
+
+	"hafvf/internal/account"
 )
 
 // maxQueued is the size in bytes of waiting elements from which sources wait.
@@ -31,6 +34,7 @@ type engine struct {
 	stages []*stage // each after those that it depends on
 	totals *totals
 	grace  time.Duration
+	books  *account.Run // that the context has; nil for none
 
 	mu     sync.Mutex
 	busy   int           // bundles that run
@@ -53,17 +57,25 @@ type shard struct {
 	held    mtime.Time // hold of the bundle that runs
 	at      mtime.Time // watermark
 
-	plan   *exec.Plan // nil before the first bundle
-	blame  *blame     // of the plan
+	plan   *exec.Plan            // nil before the first bundle
+	blame  atomic.Pointer[blame] // of the plan
 	timers *timerSet
 	states *states
 	groups *groups
+
+	calls int64     // of the blame, when Stands was called last
+	since time.Time // when it first was the same
 }
 
 func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 	t.findKeys(r.Shards)
 	e := &engine{stages: t.stages, totals: newTotals(t.names), grace: r.Grace, done: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
+	if r := account.From(ctx); r.Counted() {
+		e.books = r
+		account.Attach[account.Runner](r, "", e)
+		r.Works()
+	}
 	for _, s := range e.stages {
 		n := 1
 		switch {
@@ -112,7 +124,7 @@ func (e *engine) run() (beam.PipelineResult, error) {
 				continue
 			}
 			if err := sh.down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
-				e.err = stepError(err, e.totals.names, sh.blame)
+				e.err = stepError(err, e.totals.names, sh.blame.Load())
 			}
 		}
 	}
@@ -140,6 +152,9 @@ func (e *engine) fail(err error) {
 
 func (e *engine) end() {
 	if !e.over {
+		if e.err == nil && e.books != nil {
+			e.books.Rests("", time.Time{}) // what is kept back now, nobody will ask for
+		}
 		e.over = true
 		if e.alarm != nil {
 			e.alarm.Stop()
@@ -154,6 +169,7 @@ func (e *engine) schedule() {
 	for e.err == nil {
 		e.advance()
 		next := e.startReady(time.Now().Add(e.ahead))
+		e.rest()
 		if e.busy == 0 && e.nextEvent() {
 			continue
 		}
@@ -387,6 +403,9 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
 func (e *engine) start(sh *shard, now time.Time) {
 	e.busy++
 	e.begun++
+	if e.books != nil && !sh.stage.source {
+		e.books.Works()
+	}
 	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
 	sh.busy = true
 	e.take(b, now)
@@ -401,15 +420,19 @@ func (e *engine) start(sh *shard, now time.Time) {
 	}
 	_, end, _ := sh.groups.due.top()
 	sh.held = min(sh.held, end)
+	ctx := e.ctx
+	if e.books != nil && sh.stage.source {
+		ctx, b.books = e.books.Begins(ctx)
+	}
 	go func() {
 		err := errExited
 		defer func() {
-			if err == errExited && sh.blame != nil {
-				err = stepError(err, e.totals.names, sh.blame)
+			if blame := sh.blame.Load(); err == errExited && blame != nil {
+				err = stepError(err, e.totals.names, blame)
 			}
 			e.locked(func() { e.finish(b, err) })
 		}()
-		err = b.process(e.ctx, e)
+		err = b.process(ctx, e)
 	}()
 }
 
@@ -478,6 +501,9 @@ func (e *engine) finish(b *bundle, err error) {
 	}
 	for _, el := range b.rest {
 		e.enqueue(sh, el)
+	}
+	if b.books != nil {
+		e.books.Ends(b.books)
 	}
 	sh.states.forget(sh.at)
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/coder"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -45,6 +44,9 @@ type stage struct {
 	script *testStream // of a TestStream, else nil
 	keyed  bool        // elements of one key go to one shard
 	splits bool        // elements have restrictions, the rest of which comes back
+
+	source  bool // splits, and is where elements come from
+	foreign bool // has states that are not reported to an account
 
 	descriptor *fnpb.ProcessBundleDescriptor
 	sinks      map[string]*collection // by the id of the sink
@@ -110,11 +112,7 @@ type translation struct {
 }
 
 // refuseForeign refuses transforms of other languages, whose expansion would need a service.
-func refuseForeign(p *beam.Pipeline) error {
-	edges, _, err := p.Build()
-	if err != nil {
-		return err
-	}
+func refuseForeign(edges []*graph.MultiEdge) error {
 	for _, e := range edges {
 		if e.Op == graph.External && e.External != nil && e.External.Urn != urnTestStream {
 			return fmt.Errorf("%s: transforms of other languages are not supported by the direct runner", e.Name())

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 func init() {
 	register.Function1x2(observe)
-	register.Function2x2(describe)
+	register.Function3x0(describe)
+	register.Emitter2[[]byte, []byte]()
 	register.Function1x2(reading)
 	register.Function2x0(show)
 	register.Function1x0(showRecord)
@@ -47,9 +48,11 @@ func observe(r kafkaio.Record) (string, keyed.Observation) {
 	return string(r.Key), o
 }
 
-// describe makes a message of an estimate.
-func describe(key string, e keyed.Estimate) (k, message []byte) {
-	return []byte(key), fmt.Appendf(nil, "n %d: predicted %.1f, is %.0f", e.N, e.Predicted.Mean[0], e.X[0][0])
+// describe makes a message of an estimate, unless it is the first of its key: nothing was predicted.
+func describe(key string, e keyed.Estimate, emit func(k, message []byte)) {
+	if e.N > 1 {
+		emit([]byte(key), fmt.Appendf(nil, "n %d: predicted %.1f, is %.0f", e.N, e.Predicted.Mean[0], e.X[0][0]))
+	}
 }
 
 func showRecord(r kafkaio.Record) { fmt.Printf("%s %s\n", r.Key, r.Value) }
@@ -84,9 +87,8 @@ func ExampleOpenTopic() {
 			Cluster: cluster, Topics: []string{"readings"}, Group: "example", Start: kafkaio.Start{At: kafkaio.Committed},
 			Bounded: true, // a service leaves this out, and closes stop when it is to end
 		})
-		estimates, rejected := transforms.Filter(s, transforms.Config{Config: cfg}, beam.ParDo(s, observe, records))
+		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, beam.ParDo(s, observe, records))
 		kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "estimates"}, beam.ParDo(s, describe, estimates))
-		store.Drop(s, rejected)
 		return states.Execute(ctx, p, nil)
 	}
 	if err := errors.Join(run("0,10", "60,11", "120,9"), run("180,10", "240,10.5")); err != nil {
@@ -102,7 +104,6 @@ func ExampleOpenTopic() {
 		fmt.Println(err)
 	}
 	// Output:
-	// pump n 1: predicted NaN, is 10
 	// pump n 2: predicted 10.0, is 11
 	// pump n 3: predicted 10.4, is 9
 	// pump n 4: predicted 10.6, is 10

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -14,8 +15,8 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/stored"
 	"hafvf/internal/account"
+	"hafvf/internal/reminder"
 	"hafvf/pipeline/direct"
-	"hafvf/transforms"
 )
 
 // Config says which states are kept.
@@ -66,28 +67,63 @@ func (c Config) expiry() func(state []byte) time.Time {
 	return est.Expiry
 }
 
-// Execute runs a pipeline with an account. The steps that take over states have their timers before the
-// source begins. When they are in flight, follow is called, to go on beside the pipeline until its context
-// ends. It may call suspend when the run rests: that ends the pipeline, without an error.
-func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, follow func(ctx context.Context, suspend func())) error {
-	n, err := transforms.Resumes(p)
-	if err != nil {
-		return err
-	}
-	run.Resume(n)
+// Execute runs a pipeline with an account. follow goes on beside the pipeline until its context
+// ends. It may call suspend when the run rests: that ends the pipeline, without an error. If nothing moves
+// any more, the log says where.
+func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, log *slog.Logger, follow func(ctx context.Context, suspend func())) error {
 	running, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		follow(running, func() { cancel(errSuspended) })
-	}()
-	_, err = direct.Execute(run.In(running), p)
+	var beside sync.WaitGroup
+	beside.Go(func() { follow(running, func() { cancel(errSuspended) }) })
+	beside.Go(func() { watch(running, run, log) })
+	_, err := direct.Execute(run.In(running), p)
 	if context.Cause(running) == errSuspended {
 		err = nil
 	}
 	cancel(nil)
-	<-ended
+	beside.Wait()
 	return err
+}
+
+// stands is for how long nothing moves before the log says so, and again is when it says so once more.
+// Tests have less.
+var stands, again = 30 * time.Second, time.Hour
+
+// watch warns of what does not move until ctx ends. What an output waits for, that says itself.
+func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
+	tick := time.NewTicker(stands / 10)
+	defer tick.Stop()
+	var told reminder.Reminder
+	var of string
+	due := func(step string, since time.Time) bool {
+		if step == "" || time.Since(since) < stands {
+			return false
+		}
+		if step != of {
+			of, told = step, reminder.Reminder{}
+		}
+		return told.Due(again)
+	}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		runner := account.Part[account.Runner](run, "")
+		if runner == nil || run.Waits() {
+			continue
+		}
+		step, since := runner.Stands()
+		if due(step, since) {
+			log.Warn("nothing moves: a step works on one element", "step", step, "for", time.Since(since).Round(time.Second).String())
+		}
+		if step != "" {
+			continue
+		}
+		if step, since, records := run.Held(); due(step, since) {
+			log.Warn("records wait, and are not committed: a step keeps back what came of them", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
+		}
+	}
 }
 
 var errSuspended = errors.New("suspended")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -21,12 +22,13 @@ type Topic struct {
 	// Adopted says what has become of the states that were read.
 	Adopted stored.Adopted
 	run     *account.Run
+	log     *slog.Logger
 }
 
 // OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
 // the run before; in a run of the past it only says what would become of them.
 func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
-	t := &Topic{Memory: stored.NewMemory()}
+	t := &Topic{Memory: stored.NewMemory(), log: cfg.log()}
 	written, unsealer := cfg.written(), &stored.Unsealer{}
 	to.Migrate, to.Log = cfg.Migrate, cfg.log()
 	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
@@ -105,12 +107,18 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 }
 
 // Execute runs a pipeline until its source ends, or until stop is closed: then what was read is dealt with
-// and committed, and the next run goes on there. Each record that the source reads has to come to a
-// sink that stores it, as kafkaio.Write does, or to Drop: the next records are read, and states are
-// committed, when all that was read before is dealt with. Steps between a filter and a sink therefore
-// make one element of one.
+// and committed, and the next run goes on there. The next records are read when all that was read before is
+// dealt with: no step works, and no element waits but at the source. A step may put out none, one or several
+// elements of one, and a collection may have several readers, or none. A sink has to store what it takes
+// before the end of a bundle, as kafkaio.Write does.
+//
+// States and offsets are committed when, besides, no step keeps anything back that a restart would lose. A
+// GroupByKey does while a window goes on, and so does a stateful function of yours as long as some state of it
+// is not cleared, or forgotten with its window. So a run that is killed loses nothing, and repeats what came
+// since the last commit, with the same values. If the windows of a stream overlap without end, nothing is
+// committed before that ends: use Flink there. The log warns if nothing moves for 30 s while records wait.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
-	err = Execute(ctx, t.run, p, func(ctx context.Context, suspend func()) {
+	err = Execute(ctx, t.run, p, t.log, func(ctx context.Context, suspend func()) {
 		select {
 		case <-stop:
 		case <-ctx.Done():
@@ -123,8 +131,5 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 			suspend()
 		}
 	})
-	if err == nil {
-		err = t.run.Balanced()
-	}
 	return errors.Join(err, t.Close(ctx, err == nil))
 }

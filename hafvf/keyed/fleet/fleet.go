@@ -138,10 +138,9 @@ func (f *Fleet) Changed() bool {
 	return f.changed
 }
 
-// Take hears notices, and returns how many they are. Beliefs, and what has no time, go on at once.
-func (f *Fleet) Take(notices []byte) (n int, err error) {
-	err = eachNotice(notices, func(of notice) error {
-		n++
+// Take hears notices. Beliefs, and what has no time, go on at once.
+func (f *Fleet) Take(notices []byte) error {
+	return eachNotice(notices, func(of notice) error {
 		if of.role == forgotten {
 			f.changed = true
 			return f.forget(of.key)
@@ -163,7 +162,6 @@ func (f *Fleet) Take(notices []byte) (n int, err error) {
 		f.hold(incidents.AlarmName{Key: of.key, ID: t.Of.ID, Kind: t.Kind}, heldAlert{t.Of.Time, of.told}, t)
 		return nil
 	})
-	return n, err
 }
 
 // hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an

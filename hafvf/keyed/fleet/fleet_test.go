@@ -40,9 +40,7 @@ func newFleet(t *testing.T, cfg Config, tell Listener) *Fleet {
 
 func take(t *testing.T, f *Fleet, notices []byte) {
 	t.Helper()
-	if n, err := f.Take(notices); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
+	expect.OK(t, f.Take(notices))
 }
 
 func encoded(t *testing.T, f *Fleet) []byte {

@@ -9,16 +9,15 @@ import (
 )
 
 // AppendNotices appends what a fleet has to know of an estimate, which is nil of a key that is
-// silent, and of its alerts. It returns how many notices that are.
-func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Told) (_ []byte, n int) {
+// silent, and of its alerts.
+func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Told) []byte {
 	if e != nil && e.Pace != (keyed.Pace{}) {
 		b = appendNotice(b, key, keyed.Told{Of: e}, e.Pace)
-		n++
 	}
 	for _, t := range alerts {
 		b = appendNotice(b, key, t, keyed.Pace{})
 	}
-	return b, n + len(alerts)
+	return b
 }
 
 // forgotten is the role of a notice that its key is forgotten.

@@ -88,14 +88,14 @@ func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
 			}
 			o := keyed.Observation{Time: at.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint(i), X: [][]float64{{x}}, Shape: keyed.Scalar}
 			e := est.Estimate(track, o)
-			if b, n := AppendNotices(nil, key, &e, e.Alerts(key)); n > 0 {
+			if b := AppendNotices(nil, key, &e, e.Alerts(key)); len(b) > 0 {
 				all = append(all, noticed{e.Time, b})
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b noticed) int { return a.at.Compare(b.at) })
 	for _, n := range all {
-		expect.Get(f.Take(n.b))(t)
+		expect.OK(t, f.Take(n.b))
 		expect.OK(t, f.Advance(n.at.Add(-time.Minute)))
 	}
 	expect.OK(t, f.End(all[len(all)-1].at))

@@ -1,0 +1,124 @@
+package direct
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+
+	"hafvf/internal/account"
+)
+
+// rest tells the account of the run, if it has one, when no bundle runs and no element waits but at a
+// source.
+func (e *engine) rest() {
+	if e.books == nil {
+		return
+	}
+	held, next := "", mtime.MaxTimestamp
+	for _, s := range e.stages {
+		for _, sh := range s.shards {
+			if s.source {
+				continue
+			}
+			if sh.busy || len(sh.queue) > 0 {
+				return
+			}
+			keeps, until := sh.keeps()
+			if next = min(next, until); keeps && held == "" {
+				held = s.name
+			}
+		}
+	}
+	var at time.Time
+	if next < mtime.EndOfGlobalWindowTime {
+		at = next.ToTime()
+	}
+	e.books.Rests(held, at)
+}
+
+// Stands implements account.Runner.
+func (e *engine) Stands() (step string, since time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	for _, s := range e.stages {
+		for _, sh := range s.shards {
+			b := sh.blame.Load()
+			if !sh.busy || b == nil {
+				continue
+			}
+			calls, id := b.calls.Load(), b.id()
+			switch {
+			case calls != sh.calls || s.source && id == s.id: // a source waits for what it reads
+				sh.calls, sh.since = calls, now
+			case step == "" || sh.since.Before(since):
+				step, since = e.totals.names[id], sh.since
+			}
+		}
+	}
+	return step, since
+}
+
+// keeps reports whether a shard at rest keeps something back, and the first time that the watermark has to
+// pass for the shard to do something.
+func (sh *shard) keeps() (keeps bool, next mtime.Time) {
+	_, next, _ = sh.timers.event.top()
+	if _, end, unsent := sh.groups.due.top(); unsent {
+		keeps, next = true, min(next, end+1)
+	}
+	if len(sh.blocked) > 0 {
+		keeps, next = true, min(next, sh.stage.sideEnd(sh.blocked[0])+1)
+	}
+	if sh.stage.foreign {
+		if end, any := sh.states.left(sh.at); any {
+			keeps, next = true, min(next, end+1)
+		}
+	}
+	return keeps, next
+}
+
+// left returns the end of the first window that has states, if any has.
+func (s *states) left(watermark mtime.Time) (end mtime.Time, any bool) {
+	s.forget(watermark)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end = mtime.MaxTimestamp
+	for _, w := range s.windows {
+		for _, k := range w.of {
+			if len(k.bags)+len(k.maps)+len(k.lists) > 0 {
+				end, any = min(end, w.end), true
+			}
+		}
+	}
+	return end, any
+}
+
+// sideEnd is the end of the last window of side inputs that an element needs.
+func (s *stage) sideEnd(el element) (end mtime.Time) {
+	end = mtime.MinTimestamp
+	for _, side := range s.sides {
+		for _, w := range el.windows {
+			end = max(end, side.end(w))
+		}
+	}
+	return end
+}
+
+// findSources finds the stages of sources, whose restrictions come from no other restriction, and those
+// with states that nobody reports to an account.
+func (t *translation) findSources(edges []*graph.MultiEdge) {
+	reports := map[string]bool{} // by the id that package graphx gives the step
+	for _, e := range edges {
+		reports[fmt.Sprint("e", e.ID())] = e.DoFn != nil && account.Reports(e.DoFn.Recv)
+	}
+	below := map[*stage]bool{} // a stage of restrictions, or a TestStream
+	for _, s := range t.stages {
+		for _, from := range s.from {
+			below[s] = below[s] || below[from] || from.splits || from.script != nil
+		}
+		s.source = s.splits && !below[s]
+		s.foreign = s.keyed && s.group == nil && !reports[s.id]
+	}
+}

@@ -1,0 +1,140 @@
+package direct
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
+
+	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
+)
+
+func init() {
+	register.Function1x1(came)
+	register.Function2x0(fired)
+	register.Function2x0(joined)
+	register.DoFn3x1[state.Provider, string, int, error](&oddFn{})
+	register.DoFn2x1[*sdf.LockRTracker, int, sdf.ProcessContinuation](&partsFn{})
+}
+
+// events are what the steps of a run and its account do, one after the other.
+var events struct {
+	sync.Mutex
+	all []string
+}
+
+func happens(what string) {
+	events.Lock()
+	defer events.Unlock()
+	if n := len(events.all); n == 0 || events.all[n-1] != what {
+		events.all = append(events.all, what)
+	}
+}
+
+func came(n int) int {
+	happens(fmt.Sprint("came ", n))
+	return n
+}
+
+func fired(string, func(*int) bool) { happens("fired") }
+
+func joined(_ int, _ func(*int) bool) { happens("joined") }
+
+// An oddFn keeps an odd number until the next one comes.
+type oddFn struct {
+	Map  state.Map[string, int]
+	Last state.Value[int]
+}
+
+func (fn *oddFn) ProcessElement(sp state.Provider, key string, n int) error {
+	if n%2 == 1 {
+		if err := fn.Last.Write(sp, n); err != nil {
+			return err
+		}
+		return fn.Map.Put(sp, key, n)
+	}
+	if err := fn.Map.Remove(sp, key); err != nil {
+		return err
+	}
+	return fn.Last.Clear(sp)
+}
+
+// A partsFn takes an element in three calls.
+type partsFn struct{}
+
+func (*partsFn) CreateInitialRestriction(int) offsetrange.Restriction {
+	return offsetrange.Restriction{End: 3}
+}
+func (*partsFn) SplitRestriction(_ int, r offsetrange.Restriction) []offsetrange.Restriction {
+	return []offsetrange.Restriction{r}
+}
+func (*partsFn) RestrictionSize(int, offsetrange.Restriction) float64 { return 1 }
+func (*partsFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
+}
+
+func (*partsFn) ProcessElement(rt *sdf.LockRTracker, _ int) sdf.ProcessContinuation {
+	at := rt.GetRestriction().(offsetrange.Restriction).Start
+	rt.TryClaim(at)
+	happens(fmt.Sprint("part ", at))
+	if at == 2 {
+		return sdf.StopProcessing()
+	}
+	return sdf.ResumeProcessingIn(0)
+}
+
+// The account of a run is settled when all that has come is dealt with, and no step keeps anything back: a
+// grouping, a side input that is waited for, states of a function that nobody reports, the rest of an
+// element.
+func TestSettled(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(s beam.Scope, numbers beam.PCollection)
+		want  []string
+	}{
+		"nothing": {func(beam.Scope, beam.PCollection) {},
+			[]string{"settled", "came 1", "settled", "came 2", "settled"}},
+		"grouping": {func(s beam.Scope, numbers beam.PCollection) {
+			beam.ParDo0(s, fired, beam.GroupByKey(s, beam.ParDo(s, pair, numbers)))
+		}, []string{"settled", "came 1", "fired", "settled", "came 2", "fired", "settled"}},
+		"side input": {func(s beam.Scope, numbers beam.PCollection) {
+			beam.ParDo0(s, joined, numbers, beam.SideInput{Input: numbers})
+		}, []string{"settled", "came 1", "joined", "settled", "came 2", "joined", "settled"}},
+		"states": {func(s beam.Scope, numbers beam.PCollection) {
+			global := beam.WindowInto(s, window.NewGlobalWindows(), numbers)
+			beam.ParDo0(s, &oddFn{state.MakeMapState[string, int]("map"), state.MakeValueState[int]("last")}, beam.ParDo(s, oneKey, global))
+		}, []string{"settled", "came 1", "came 2", "settled"}},
+		"states of windows": {func(s beam.Scope, numbers beam.PCollection) {
+			beam.ParDo0(s, &oddFn{state.MakeMapState[string, int]("map"), state.MakeValueState[int]("last")}, beam.ParDo(s, oneKey, numbers))
+		}, []string{"settled", "came 1", "settled", "came 2", "settled"}},
+		"parts": {func(s beam.Scope, numbers beam.PCollection) { beam.ParDo0(s, &partsFn{}, numbers) },
+			[]string{"settled", "came 1", "part 0", "part 1", "part 2", "settled", "came 2", "part 0", "part 1", "part 2", "settled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events.all = nil
+			run := account.Open(account.Keeper{Settled: func(map[string]account.KeyState, time.Time) { happens("settled") }})
+			defer run.Close()
+			stream := teststream.NewConfig()
+			for i := range 2 {
+				expect.OK(t, stream.AddElements(int64(i)*2000, i+1))
+				expect.OK(t, stream.AdvanceWatermark(int64(i+1)*2000))
+			}
+			stream.AdvanceWatermarkToInfinity()
+			p, s := beam.NewPipelineWithRoot()
+			c.build(s, beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, came, teststream.Create(s, stream))))
+			expect.Get(Execute(run.In(t.Context()), p))(t)
+			if !slices.Equal(events.all, c.want) {
+				t.Errorf("%q\nwant %q", events.all, c.want)
+			}
+		})
+	}
+}
