@@ -35,7 +35,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		want := keyed.Recommended(family)
 		set(&want.Filter)
 		got := g.transform.(filtering).cfg.Config
-		want.Values = got.Values // of the source
+		want.Values, want.NameKeys = got.Values, true // of the source, and of a config
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+): %s", family, diff)
 		}

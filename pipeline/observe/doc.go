@@ -18,6 +18,8 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 	if c.Aggregate != nil {
 		// An event costs less than the state of its key does, once in a bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
+	} else if c.Transform == config.Filter {
+		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
 	}
 	return src, fields
 }
