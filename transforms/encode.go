@@ -23,10 +23,20 @@ type Decoder interface {
 type decoding struct {
 	decoder  Decoder
 	rejected int // observations
+	said     rejections
 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	d.decoder.Decode(element, take, func(line []byte, observations int) {
+	d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
+		err := take(key, o)
+		if err == nil {
+			d.said.count(1, 0, nil)
+			return nil
+		}
+		d.said.first(err)
+		d.said.count(1, 1, err)
+		return err
+	}, func(line []byte, observations int) {
 		d.rejected += observations
 		reject(line)
 	})

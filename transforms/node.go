@@ -46,6 +46,8 @@ type encodeFn struct {
 	carry   carrying
 	account *account.Run
 	free    []*held // of bundles before
+	late    error   // of an observation that was late, the last that is known
+	said    rejections
 	bundle
 }
 
@@ -325,7 +327,7 @@ func (fn *encodeFn) flush() {
 		w.encoder.Flush()
 		if w.late != nil {
 			sayLate(w.late)
-			w.late = nil
+			fn.late, w.late = w.late, nil
 		}
 	}
 }
@@ -790,6 +792,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 		w.iterations = w.iterations[:0]
 	}
 	addMetrics(ctx, fn.report.Counts)
+	fn.said.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)

@@ -1,0 +1,30 @@
+package transforms
+
+import "log/slog"
+
+// rejections says in the log what a copy of a node rejects: the first observation with its reason, and once
+// more when most are rejected. The program has a dead letter and a summary for that, and no such log.
+type rejections struct {
+	taken, rejected int64 // observations; those that are rejected are among the taken ones
+	most            bool  // was said
+}
+
+// majorityOf is the least number of observations of which it is said that most are rejected.
+const majorityOf = 100
+
+// first says why an observation is rejected, if it is the first one. It does not count it.
+func (r *rejections) first(reason error) {
+	if r.rejected == 0 {
+		slog.Warn("an observation is rejected: the collection of rejected ones has this and further ones, with their reasons", "reason", reason)
+	}
+}
+
+// count notes how many more observations were taken, and how many of them were rejected, one for that reason.
+func (r *rejections) count(taken, rejected int64, reason error) {
+	r.taken += taken
+	r.rejected += rejected
+	if !r.most && r.taken >= majorityOf && 2*r.rejected > r.taken {
+		r.most = true
+		slog.Warn("most observations are rejected", "rejected", r.rejected, "of", r.taken, "reason", reason)
+	}
+}

@@ -1,0 +1,46 @@
+package transforms_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/transforms"
+)
+
+// Who does not look at what is rejected hears of the first one, and of it that most are.
+func TestRejectionsAreLogged(t *testing.T) {
+	var log strings.Builder
+	defer func(was *slog.Logger) { slog.SetDefault(was) }(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	count := func(text string) int { return strings.Count(log.String(), text) }
+	const one, most = "an observation is rejected: ", "most observations are rejected"
+	for _, c := range []struct {
+		name        string
+		family      string
+		time, x     func(i int) float64
+		first, most int
+		reason      string
+	}{
+		{"all are fine", "normal", func(i int) float64 { return float64(i) }, func(int) float64 { return 1 }, 0, 0, ""},
+		{"one of many", "bernoulli", func(i int) float64 { return float64(i) }, func(i int) float64 { return float64(i / 299 * 7) }, 1, 0, "neither 0 nor 1"},
+		{"all of them", "bernoulli", func(i int) float64 { return float64(i) }, func(int) float64 { return 7 }, 1, 1, "neither 0 nor 1"},
+		{"many are late", "normal", func(i int) float64 { return float64(1000 * (i / 10 % 2)) }, func(int) float64 { return 1 }, 0, 0, ""},
+		{"late", "normal", func(i int) float64 { return float64(300 - i) }, func(int) float64 { return 1 }, 0, 1, "late"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log.Reset()
+			var in []given
+			for i := range 300 {
+				in = append(in, given{"k", keyed.Value(at(int(c.time(i))), fmt.Sprint(i), c.x(i))})
+			}
+			runFilter(t.Context(), t, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: c.family}}}, in)
+			if count(one) != c.first || count(most) != c.most || !strings.Contains(log.String(), c.reason) {
+				t.Errorf("%s", &log)
+			}
+		})
+	}
+}
