@@ -161,8 +161,8 @@ var errOver = errors.New("the run is over")
 
 // A Runner says what it does. A Run carries the one that its pipeline has, see Attach.
 type Runner interface {
-	// Stands names the step that has worked on one element for the longest time, and since when, as far
-	// as it is known from the calls before; none if no step works. A source that reads is none.
+	// Stands names the step at which an element has waited for the longest time, and since when, as far
+	// as that is known from the calls before; none if nothing waits. A source that reads is none.
 	Stands() (step string, since time.Time)
 }
 
@@ -287,8 +287,8 @@ func (r *Run) settle() {
 	r.handed = 0
 }
 
-// Held is the step that has kept something back since nothing has moved any more, and how many records were
-// handed over since something was settled; none if something moves, or nothing is kept back.
+// Held is the step that keeps something back, since when nothing has moved, and how many records were
+// handed over since something was settled. It is none while something is in flight.
 func (r *Run) Held() (step string, since time.Time, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

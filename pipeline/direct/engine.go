@@ -63,8 +63,9 @@ type shard struct {
 	states *states
 	groups *groups
 
-	calls int64     // of the blame, when Stands was called last
-	since time.Time // when it first was the same
+	begun int64     // bundles
+	moves int64     // these and the calls of steps, when Stands was called last
+	since time.Time // when they first were the same
 }
 
 func newEngine(ctx context.Context, t *translation, r Runner) *engine {
@@ -369,8 +370,8 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
 		return false, at
 	}
 	if sh.stage.splits {
-		// If nothing runs, nothing would make room.
-		if e.queued > maxQueued && e.busy > 0 {
+		// If nothing runs, nothing would make room. With an account a source runs that waits for the others.
+		if e.queued > maxQueued && e.busy > 0 && (e.books == nil || sh.stage.source) {
 			return false, at
 		}
 		for _, el := range sh.queue {
@@ -408,6 +409,7 @@ func (e *engine) start(sh *shard, now time.Time) {
 	}
 	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
 	sh.busy = true
+	sh.begun++
 	e.take(b, now)
 	window := func(t *timer) *windowStates { return sh.states.windows[t.window] }
 	b.fired = append(sh.timers.due(&sh.timers.event, sh.at, window), sh.timers.due(&sh.timers.clock, mtime.FromTime(now), window)...)

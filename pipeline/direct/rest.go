@@ -45,14 +45,19 @@ func (e *engine) Stands() (step string, since time.Time) {
 	now := time.Now()
 	for _, s := range e.stages {
 		for _, sh := range s.shards {
-			b := sh.blame.Load()
-			if !sh.busy || b == nil {
-				continue
+			id, moves, waits := s.id, sh.begun, sh.busy || len(sh.queue) > 0
+			if b := sh.blame.Load(); b != nil {
+				moves += b.calls.Load()
+				if sh.busy {
+					id = b.id()
+				}
 			}
-			calls, id := b.calls.Load(), b.id()
+			if s.source {
+				waits = sh.busy && id != s.id // else it waits for what it reads
+			}
 			switch {
-			case calls != sh.calls || s.source && id == s.id: // a source waits for what it reads
-				sh.calls, sh.since = calls, now
+			case !waits || moves != sh.moves:
+				sh.moves, sh.since = moves, now
 			case step == "" || sh.since.Before(since):
 				step, since = e.totals.names[id], sh.since
 			}
@@ -72,7 +77,7 @@ func (sh *shard) keeps() (keeps bool, next mtime.Time) {
 		keeps, next = true, min(next, sh.stage.sideEnd(sh.blocked[0])+1)
 	}
 	if sh.stage.foreign {
-		if end, any := sh.states.left(sh.at); any {
+		if end, some := sh.states.left(sh.at); some {
 			keeps, next = true, min(next, end+1)
 		}
 	}
@@ -80,7 +85,7 @@ func (sh *shard) keeps() (keeps bool, next mtime.Time) {
 }
 
 // left returns the end of the first window that has states, if any has.
-func (s *states) left(watermark mtime.Time) (end mtime.Time, any bool) {
+func (s *states) left(watermark mtime.Time) (end mtime.Time, some bool) {
 	s.forget(watermark)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,11 +93,11 @@ func (s *states) left(watermark mtime.Time) (end mtime.Time, any bool) {
 	for _, w := range s.windows {
 		for _, k := range w.of {
 			if len(k.bags)+len(k.maps)+len(k.lists) > 0 {
-				end, any = min(end, w.end), true
+				end, some = min(end, w.end), true
 			}
 		}
 	}
-	return end, any
+	return end, some
 }
 
 // sideEnd is the end of the last window of side inputs that an element needs.

@@ -102,29 +102,29 @@ func TestSettled(t *testing.T) {
 		want  []string
 	}{
 		"nothing": {func(beam.Scope, beam.PCollection) {},
-			[]string{"settled", "came 1", "settled", "came 2", "settled"}},
+			[]string{"settled", "came 1", "settled", "came 2", "settled", "came 3", "settled"}},
 		"grouping": {func(s beam.Scope, numbers beam.PCollection) {
 			beam.ParDo0(s, fired, beam.GroupByKey(s, beam.ParDo(s, pair, numbers)))
-		}, []string{"settled", "came 1", "fired", "settled", "came 2", "fired", "settled"}},
+		}, []string{"settled", "came 1", "fired", "settled", "came 2", "fired", "settled", "came 3", "fired", "settled"}},
 		"side input": {func(s beam.Scope, numbers beam.PCollection) {
 			beam.ParDo0(s, joined, numbers, beam.SideInput{Input: numbers})
-		}, []string{"settled", "came 1", "joined", "settled", "came 2", "joined", "settled"}},
+		}, []string{"settled", "came 1", "joined", "settled", "came 2", "joined", "settled", "came 3", "joined", "settled"}},
 		"states": {func(s beam.Scope, numbers beam.PCollection) {
 			global := beam.WindowInto(s, window.NewGlobalWindows(), numbers)
 			beam.ParDo0(s, &oddFn{state.MakeMapState[string, int]("map"), state.MakeValueState[int]("last")}, beam.ParDo(s, oneKey, global))
-		}, []string{"settled", "came 1", "came 2", "settled"}},
+		}, []string{"settled", "came 1", "came 2", "settled", "came 3", "settled"}},
 		"states of windows": {func(s beam.Scope, numbers beam.PCollection) {
 			beam.ParDo0(s, &oddFn{state.MakeMapState[string, int]("map"), state.MakeValueState[int]("last")}, beam.ParDo(s, oneKey, numbers))
-		}, []string{"settled", "came 1", "settled", "came 2", "settled"}},
+		}, []string{"settled", "came 1", "settled", "came 2", "settled", "came 3", "settled"}},
 		"parts": {func(s beam.Scope, numbers beam.PCollection) { beam.ParDo0(s, &partsFn{}, numbers) },
-			[]string{"settled", "came 1", "part 0", "part 1", "part 2", "settled", "came 2", "part 0", "part 1", "part 2", "settled"}},
+			[]string{"settled", "came 1", "part 0", "part 1", "part 2", "settled", "came 2", "part 0", "part 1", "part 2", "settled", "came 3", "part 0", "part 1", "part 2", "settled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events.all = nil
 			run := account.Open(account.Keeper{Settled: func(map[string]account.KeyState, time.Time) { happens("settled") }})
 			defer run.Close()
 			stream := teststream.NewConfig()
-			for i := range 2 {
+			for i := range 3 {
 				expect.OK(t, stream.AddElements(int64(i)*2000, i+1))
 				expect.OK(t, stream.AdvanceWatermark(int64(i+1)*2000))
 			}

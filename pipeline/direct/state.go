@@ -166,7 +166,11 @@ func (b *bundle) OpenMultimapUserStateAppender(_ context.Context, id exec.Stream
 
 // OpenMultimapUserStateClearer clears an entry of a map.
 func (b *bundle) OpenMultimapUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window, entry []byte) (io.Writer, error) {
-	return b.change(id, state, window, func(s *keyStates, _ []byte) { delete(s.maps[string(key)], string(entry)) })
+	return b.change(id, state, window, func(s *keyStates, _ []byte) {
+		if delete(s.maps[string(key)], string(entry)); len(s.maps[string(key)]) == 0 {
+			delete(s.maps, string(key))
+		}
+	})
 }
 
 // OpenMultimapKeysUserStateReader opens the keys of a map.
@@ -217,7 +221,10 @@ func (b *bundle) OpenOrderedListUserStateAppender(_ context.Context, id exec.Str
 // end.
 func (b *bundle) OpenOrderedListUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.Writer, error) {
 	return b.change(id, state, window, func(s *keyStates, _ []byte) {
-		s.lists[string(key)] = slices.DeleteFunc(s.lists[string(key)], func(e listEntry) bool { return e.within(start, end) })
+		list := slices.DeleteFunc(s.lists[string(key)], func(e listEntry) bool { return e.within(start, end) })
+		if s.lists[string(key)] = list; len(list) == 0 {
+			delete(s.lists, string(key))
+		}
 	})
 }
 

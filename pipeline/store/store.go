@@ -115,7 +115,7 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 		}
 		step, since := runner.Stands()
 		if due(step, since) {
-			log.Warn("nothing moves: a step works on one element", "step", step, "for", time.Since(since).Round(time.Second).String())
+			log.Warn("nothing moves: records wait at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
 		}
 		if step != "" {
 			continue
