@@ -202,7 +202,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 
 				again()
 				one := map[string][]keyed.Observation{"k5": in[60:70]}
-				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "levels") {
+				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "Member.Levels") {
 					t.Fatalf("without Migrate: %v", err)
 				}
 				if others := j.others(changed[0]); others != nil {
