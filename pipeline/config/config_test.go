@@ -52,6 +52,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
 		Top:            1,
 		BankForgetting: 0.999,
+		Zone:           "UTC",
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Source: Source{[]Origin{&Files{
@@ -204,6 +205,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
 		Top:            0.75,
 		BankForgetting: 0.999,
+		Zone:           "UTC",
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},

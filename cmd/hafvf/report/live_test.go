@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // serveLive serves a Live that no run tells of anything, unless the test does.
 func serveLive(t *testing.T) (*Live, *httptest.Server) {
 	t.Helper()
-	l := NewLive("pump.yaml", pipeline.NewMetrics())
+	l := NewLive("pump.yaml", time.UTC, pipeline.NewMetrics())
 	s := httptest.NewServer(l.Handler("pumps.example"))
 	t.Cleanup(s.Close)
 	t.Cleanup(l.Close)

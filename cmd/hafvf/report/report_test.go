@@ -20,7 +20,7 @@ import (
 // pageOf is the page of some files, and its text.
 func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
 	t.Helper()
-	c := expect.Get(Files(t.Context(), paths, since))(t)
+	c := expect.Get(Files(t.Context(), paths, since, time.UTC))(t)
 	p := c.Page()
 	var b bytes.Buffer
 	expect.OK(t, p.Write(&b))
@@ -324,13 +324,13 @@ func TestWhatIsNoRecord(t *testing.T) {
 		"smoothed":   {`{"key":"a","time":"2026-01-05T00:00:00Z","id":"a/1","session":{"start":"2026-01-05T00:00:00Z"}}`, "smoothed record"},
 		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
 	} {
-		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{})
+		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{}, time.UTC)
 		expect.Error(t, err, c.says, name)
 	}
-	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}); err == nil || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}, time.UTC); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a line that is cut off before another one: %v", err)
 	}
-	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}, time.UTC); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a broken line in the middle: %v", err)
 	}
 	_, page := pageOf(t, Since{}, file(t, alertLine("a", "novelty", "1", 1, 5), `{"key":"a","time":"2026-01-05T00:0`))
