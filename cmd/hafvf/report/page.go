@@ -423,11 +423,12 @@ func (c *Collector) grid() grid {
 // offsets are those of the zone over the period in seconds, each with the Unix time from which on it holds.
 func (c *Collector) offsets() (all [][2]int64) {
 	at, last := c.first, c.last
-	if c.live { // the page tells when it has ended
-		last = time.Now().AddDate(1, 0, 0)
-	}
-	if at.IsZero() {
-		at = last
+	if c.live { // the page says when the run has ended
+		now := time.Now()
+		last = now.AddDate(1, 0, 0)
+		if at.IsZero() {
+			at = now
+		}
 	}
 	for {
 		at = at.In(c.zone)

@@ -27,6 +27,11 @@ func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
 	return p, b.String()
 }
 
+func berlin(t testing.TB) *time.Location {
+	t.Helper()
+	return expect.Get(time.LoadLocation("Europe/Berlin"))(t)
+}
+
 // file writes lines to a file of its own.
 func file(t testing.TB, lines ...string) string {
 	t.Helper()
@@ -263,6 +268,50 @@ func TestPageIsBounded(t *testing.T) {
 func alertLine(key, kind, id string, minute int, score float64) string {
 	at := began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
 	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":%q,"id":%q,"start":%q,"score":%g,"threshold":4,"size":3,"message":"%s: x"}`, key, at, kind, id, at, score, key)
+}
+
+// noveltyAt is an alarm at a time, of a key with the time as its message.
+func noveltyAt(key string, at time.Time) string {
+	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":"novelty","id":%[2]q,"score":9,"size":3,"message":"at %[2]s"}`, key, at.Format(time.RFC3339))
+}
+
+// The days and hours of a page are those of its zone, before and after the clocks go back.
+func TestPageInAZone(t *testing.T) {
+	zone := berlin(t)
+	var lines []string
+	var all []time.Time
+	for i := range 60 {
+		for _, at := range []time.Time{time.Date(2025, 9, 20+i, 0, 15, 0, 0, zone), time.Date(2025, 9, 20+i, 23, 45, 0, 0, zone)} {
+			lines, all = append(lines, noveltyAt("a", at.UTC())), append(all, at)
+		}
+	}
+	path := file(t, lines...)
+	c := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t)
+	g := c.grid()
+	for i, at := range all {
+		if column := g.column(c.wall(at).Unix()); column != i/2 {
+			t.Errorf("%v is in cell %d", at, column)
+		}
+	}
+	p := c.Page()
+	expect.Same(t, "1 day from 2025-09-20", p.Map.Step+" from "+p.Map.Ticks[0].Label)
+	if data := string(p.Data); !strings.Contains(data, `"zone":"Europe/Berlin","offsets":[[1758320100,7200],[1761440400,3600]]`) {
+		t.Errorf("%.200s", data)
+	}
+	if advice := p.Noisy[0].Advice; !strings.Contains(advice, "came between 23:00 and 01:00 Europe/Berlin: ") {
+		t.Error(advice)
+	}
+	u, page := pageOf(t, Since{}, path)
+	if strings.Contains(string(u.Data), `"zone"`) || !strings.Contains(u.Noisy[0].Advice, "UTC: ") || strings.Contains(page, "+00:00") {
+		t.Error("a page in UTC is another one")
+	}
+
+	// The clock shows the second time before the first.
+	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
+	path = file(t, noveltyAt("a", back.Add(-10*time.Minute)), noveltyAt("a", back.Add(10*time.Minute)))
+	if m := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t).Page().Map; m.Columns != 41 || m.Step != "1m" {
+		t.Errorf("%d cells of %s", m.Columns, m.Step)
+	}
 }
 
 func TestNotesOnTheInput(t *testing.T) {
