@@ -28,6 +28,7 @@ import (
 type Graph struct {
 	Steps  []Step
 	Runner config.Runner
+	Clock  *time.Location // the zone of the times in summaries, tables and reports
 
 	source    graphSource
 	transform graphTransform
@@ -79,7 +80,7 @@ func (g *Graph) String() string {
 
 // Compose composes the steps of a config. It reads no data.
 func Compose(c *config.Config) (*Graph, error) {
-	g := &Graph{Runner: c.Runner, states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
+	g := &Graph{Runner: c.Runner, Clock: c.Clock(), states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
 	filter := c.Filter()
 	all := []hafvf.Config{filter.Filter}
 	for _, k := range filter.Keys {

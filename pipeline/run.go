@@ -110,7 +110,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		return s, err
 	}
 	s = state.summary()
-	s.detects, s.groups, s.warmUp, s.advice = graph.detects, graph.groups, graph.warmUp, graph.advice
+	s.clock, s.detects, s.groups, s.warmUp, s.advice = graph.Clock, graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.warmUps()
 	for i, pattern := range graph.patterns {
 		if s.Records > 0 && !state.account.HasMatched(i) {

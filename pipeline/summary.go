@@ -64,6 +64,7 @@ type Summary struct {
 	detects bool
 	resumes bool // from a file of states
 	warmUp  int
+	clock   *time.Location // nil for UTC
 	advice  advice
 }
 
@@ -179,7 +180,7 @@ func (s Summary) String() string {
 	for _, f := range s.Largest {
 		at := f.ID
 		if !f.Time.IsZero() {
-			at = f.Time.UTC().Format(time.RFC3339)
+			at = s.stamp(f.Time)
 		}
 		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), at)
 		said := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
@@ -215,11 +216,15 @@ func (s Summary) incidents(b *strings.Builder) {
 		if !e.Page {
 			note = ", no page"
 		}
-		fmt.Fprintf(b, "  %s  score %.1f%s: %s\n", e.Start.Format(time.RFC3339), e.Score, note, e.Message)
+		fmt.Fprintf(b, "  %s  score %.1f%s: %s\n", s.stamp(e.Start), e.Score, note, e.Message)
 	}
 	if more := len(s.Incidents) - named; more > 0 {
 		fmt.Fprintf(b, "  and %s\n", message.Count(more, "more incident", "more incidents"))
 	}
+}
+
+func (s Summary) stamp(t time.Time) string {
+	return t.In(cmp.Or(s.clock, time.UTC)).Format(time.RFC3339)
 }
 
 // Kept says in a line what is left of a run whose outputs stay as they were. It is empty if

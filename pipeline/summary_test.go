@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
@@ -236,6 +237,30 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 		t.Errorf("%d muted, %d in the summary: %s", muted, s.Muted, s)
 	}
 	equal(t, float64(muted), expect.Get(gather(m))(t)["hafvf_alarms_muted_total"])
+}
+
+// Times of a summary are those of its zone, with the offset that tells apart the hours that the clock shows twice.
+func TestSummaryInAZone(t *testing.T) {
+	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
+	s := Summary{
+		Largest:   []Break{{Key: "a", Time: first, Size: 2}, {Key: "b", Time: first.Add(time.Hour), Size: 1}},
+		Incidents: []incidents.Event{{Start: first, Page: true, Message: "2 keys."}},
+	}
+	for _, c := range []struct {
+		zone *time.Location
+		want []string
+	}{
+		{expect.Get(time.LoadLocation("Europe/Berlin"))(t), []string{" 2025-10-26T02:30:00+02:00  forgot 2\n", " 2025-10-26T02:30:00+01:00  forgot 1\n", "  2025-10-26T02:30:00+02:00  score 0.0: 2 keys.\n"}},
+		{time.UTC, []string{" 2025-10-26T00:30:00Z  forgot 2\n", " 2025-10-26T01:30:00Z  forgot 1\n", "  2025-10-26T00:30:00Z  score 0.0: 2 keys.\n"}},
+		{nil, []string{" 2025-10-26T00:30:00Z  forgot 2\n"}},
+	} {
+		s.clock = c.zone
+		for _, want := range c.want {
+			if !strings.Contains(s.String(), want) {
+				t.Errorf("%v: no %q in\n%s", c.zone, want, s)
+			}
+		}
+	}
 }
 
 // Records that were deleted before they were read are lost, and the summary says so.

@@ -31,7 +31,9 @@ func backtestCommand() *cobra.Command {
 report to standard output: the messages a week to a webhook or an Alertmanager without
 kinds, alerts by kind and week, the ten noisiest keys, the ten largest events, the alarms
 that the budgets allow, the alarms that were raised and those that were muted, and records
-per second. It writes none of the config's outputs: no records, no alerts, no dead letter, no state. Its filters begin without a state. Weeks begin on Monday, in UTC.
+per second. It writes none of the config's outputs: no records, no alerts, no dead letter, no state. Its filters begin without a state. Weeks begin on Monday.
+Times and weeks are of aggregate.zone, or without aggregate of detect.zone; JSON writes
+times in UTC.
 
 --labels names a file of windows of known incidents: CSV with a header and the columns
 key, start, end, or the JSON of the Numenta Anomaly Benchmark, lists of [start, end] by

@@ -43,8 +43,8 @@ func (o operation) logger() (*slog.Logger, error) {
 }
 
 // serve answers Prometheus and health checks until done is called. With live it serves the page of a
-// run, too.
-func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics, hears *pipeline.Observer, done func(), err error) {
+// run, too, with times of the zone.
+func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metrics *pipeline.Metrics, hears *pipeline.Observer, done func(), err error) {
 	if o.listen == "" {
 		return nil, nil, func() {}, nil
 	}
@@ -68,7 +68,7 @@ func (o operation) serve(log *slog.Logger, live bool) (metrics *pipeline.Metrics
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done, serves := func() { server.Close() }, "serving /metrics and /healthz"
 	if live {
-		page := report.NewLive(o.config, metrics)
+		page := report.NewLive(o.config, zone, metrics)
 		mux.Handle("/", page.Handler(host))
 		hears, serves = page.Hears(), "serving the page of this run, /metrics and /healthz"
 		done = func() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 	"hafvf/pipeline"
@@ -25,6 +28,7 @@ func reportCommand() *cobra.Command {
 	var out string
 	var set []string
 	var since report.Since
+	var zone *time.Location
 	var o operation
 	cmd := &cobra.Command{
 		Use:   "report (ALERTS [ESTIMATES…] | CONFIG) -o FILE",
@@ -33,7 +37,7 @@ func reportCommand() *cobra.Command {
 prints. It has the incidents in order of weight; a map of keys and times, whose cells are
 alarms; single alarms; silent keys; the noisiest keys, and what to do about them; and a
 table of alarms that sorts and filters. A click on a key shows its alarms, and its series
-if estimates are given. All times are UTC.
+if estimates are given.
 
 ALERTS and ESTIMATES are JSON Lines as run writes them, in any order. A file may be
 compressed (.gz, .zst), and "-" is standard input.
@@ -44,6 +48,9 @@ also tells the alarms that the budgets muted.
 
 --since 7d counts back from the last time in the files. A date is taken too. With CONFIG
 a time span runs the config twice.
+
+Times of the page, hours and days of its map are those of --zone. By default that is UTC,
+and of CONFIG aggregate.zone, or without aggregate detect.zone.
 
 The page is bounded: at most 1000 alarms in the table, 1000 keys on the map, and 200
 series, of which extremes and alarms are kept. What is not shown is counted on the page.
@@ -60,6 +67,9 @@ config.`,
 				return cli.Usage(errors.New("report needs -o FILE.html"))
 			}
 			if err := given(cmd, "since", &since, sinceOf); err != nil {
+				return cli.Usage(err)
+			}
+			if err := given(cmd, "zone", &zone, domain.Zone); err != nil {
 				return cli.Usage(err)
 			}
 			if err := report.Check(args, out); err != nil {
@@ -80,13 +90,13 @@ config.`,
 			case configs > 0 && len(args) > 1:
 				return cli.Usage(errors.New("report takes either one config, or files of alerts and estimates"))
 			case configs > 0:
-				c, err = reportRun(cmd.Context(), args[0], out, set, since, &o)
+				c, err = reportRun(cmd.Context(), args[0], out, set, since, zone, &o)
 			case since.Last > 0 && slices.Contains(args, "-"):
 				return cli.Usage(errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file"))
 			case len(set) > 0:
 				return cli.Usage(errors.New("--set is for a config, and files of records were given"))
 			default:
-				c, err = report.Files(cmd.Context(), args, since)
+				c, err = report.Files(cmd.Context(), args, since, cmp.Or(zone, time.UTC))
 			}
 			if err != nil {
 				return err
@@ -103,6 +113,7 @@ config.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
 	cmd.Flags().String("since", "", "what happened in this time before the last record, as 7d or 36h, or from a date on: `TIME`")
+	cmd.Flags().String("zone", "", "the zone of the page, an IANA `NAME` such as Europe/Berlin")
 	cli.AddSet(cmd, &set)
 	o.flags(cmd)
 	return cmd
@@ -139,8 +150,8 @@ func isConfig(path string) bool {
 	return false
 }
 
-// reportRun runs a config, and gathers what it finds.
-func reportRun(ctx context.Context, path, out string, set []string, since report.Since, o *operation) (*report.Collector, error) {
+// reportRun runs a config, and gathers what it finds. A zone takes the place of that of the config.
+func reportRun(ctx context.Context, path, out string, set []string, since report.Since, zone *time.Location, o *operation) (*report.Collector, error) {
 	cfg, graph, err := loadTrial(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
 	if err != nil {
 		return nil, err
@@ -148,6 +159,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if since.Last > 0 && graph.StandardInput() {
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
+	graph.Clock = cmp.Or(zone, graph.Clock)
 	var read []string
 	if cfg.Source.Files() != nil {
 		read = []string{cfg.Source.Files().Path}
@@ -165,7 +177,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 			since.From = first.Last.Add(-since.Last)
 		}
 	}
-	c := report.NewCollector(since.From)
+	c := report.NewCollector(since.From, graph.Clock)
 	trial := report.NewTrial(c, graph)
 	summary, err := o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: trial.Observer()})
 	if err != nil {

@@ -154,7 +154,7 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 		return pipeline.Summary{}, err
 	}
 	observed := r.Observer != nil
-	metrics, live, done, err := o.serve(log, !observed)
+	metrics, live, done, err := o.serve(log, !observed, r.Graph.Clock)
 	if err != nil {
 		return pipeline.Summary{}, err
 	}

@@ -4,17 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/sessions"
 	"hafvf/cmd/internal/cli"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
 func sessionsCommand() *cobra.Command {
 	var out string
 	var interval float64
+	zone := time.UTC
 	cmd := &cobra.Command{
 		Use:   "sessions SMOOTHED -o FILE",
 		Short: "Write a table of the segments of smoothed sessions, a row each",
@@ -37,17 +40,23 @@ average of the estimates, and sd, lower, upper and outliers are empty.
 
 If a session has several revisions, the table has the latest, which needs all its
 records: also those that the revision has not changed. Sessions that lack records are
-counted on standard error. Memory holds a row for each segment, not the records.`,
+counted on standard error. Memory holds a row for each segment, not the records.
+
+Times of a .csv are on the clock of --zone, with its offset, as in
+2025-10-14T00:00:00+02:00. Those of a .parquet are instants.`,
 		Example: "  hafvf sessions smoothed.jsonl -o sessions.csv\n  hafvf sessions smoothed.jsonl -o sessions.parquet --interval 0.8",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return cli.Usage(errors.New("sessions needs -o FILE.csv or -o FILE.parquet"))
 			}
+			if err := given(cmd, "zone", &zone, domain.Zone); err != nil {
+				return cli.Usage(err)
+			}
 			if err := sessions.Check(args[0], out, interval); err != nil {
 				return cli.Usage(err)
 			}
-			t, err := sessions.Write(cmd.Context(), args[0], out, interval)
+			t, err := sessions.Write(cmd.Context(), args[0], out, interval, zone)
 			if errors.As(err, new(sessions.NotSmoothed)) {
 				return cli.Usage(err)
 			}
@@ -63,5 +72,6 @@ counted on standard error. Memory holds a row for each segment, not the records.
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
 	cmd.Flags().Float64Var(&interval, "interval", 0.95, "the `PROBABILITY` of lower to upper")
+	cmd.Flags().String("zone", "", "the zone of the times, an IANA `NAME` such as Europe/Berlin; UTC by default")
 	return cmd
 }

@@ -40,6 +40,9 @@ transform: smooth is also filtered, with its levels or else the default ones of 
 family, each key over all its sessions. With time_format: trial the filter takes the
 trials as they come.
 
+Times of a .csv have the offset of aggregate.zone, or without aggregate of detect.zone, as
+in 2025-10-14T00:00:00+02:00. Those of a .parquet are instants.
+
 --keys writes a row for each key: trials, missing, log_evidence (the sum of log_predictive)
 and changes.
 
@@ -82,7 +85,7 @@ if a signal ended it, and the table is as it was.`,
 					return err
 				}
 			}
-			if err := table.Write(out); err != nil {
+			if err := table.Write(out, cfg.Clock()); err != nil {
 				return err
 			}
 			if keys != "" {

@@ -36,7 +36,7 @@ ends the worker; Flink then restarts its tasks from the last checkpoint.`,
 				return err
 			}
 			slog.SetDefault(log) // of what runs here without knowing whose it is
-			metrics, _, done, err := o.serve(log, false)
+			metrics, _, done, err := o.serve(log, false, nil)
 			if err != nil {
 				return err
 			}

@@ -186,9 +186,7 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 	if c.Detect != nil && !d.has("detect.zone") {
 		c.Detect.Zone = zone
 	}
-	if c.Silence != nil {
-		c.Zone = zone
-	}
+	c.Zone = zone
 	if some && c.Order == Arrival {
 		d.needTime(c, "an empty name means that there is no time, which a season needs")
 	}

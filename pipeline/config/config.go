@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/domain"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
@@ -33,7 +34,7 @@ type Config struct {
 	Detect         *Detect              // nil: no detection
 	Silence        *keyed.SilenceConfig // nil: silence is not told
 	Expire         time.Duration        // after which a key is forgotten; 0: never
-	Zone           string               // with silence: that of the season of the model, else of the source
+	Zone           string               // that of the season of the model, else of the source
 	Incidents      *Incidents           // nil: alarms of several keys are not grouped
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
 
@@ -92,6 +93,23 @@ const (
 
 // Trial is the TimeFormat of whole numbers of trials, which are no times.
 const Trial = "trial"
+
+// Clock is the zone in which people read times of the config: that of its intervals, else of its alarms,
+// else Zone.
+func (c *Config) Clock() *time.Location {
+	name := c.Zone
+	switch {
+	case c.Aggregate != nil:
+		name = c.Aggregate.Zone
+	case c.Detect != nil:
+		name = c.Detect.Zone
+	}
+	zone, err := domain.Zone(name)
+	if err != nil {
+		return time.UTC // Parse has refused it
+	}
+	return zone
+}
 
 // SessionOrder is what a session of Smooth goes by.
 func (c *Config) SessionOrder() keyed.Order {

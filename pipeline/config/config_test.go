@@ -52,6 +52,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
 		Top:            1,
 		BankForgetting: 0.999,
+		Zone:           "UTC",
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
 		Source: Source{[]Origin{&Files{
@@ -126,6 +127,22 @@ func TestParseDetect(t *testing.T) {
 
 // A rule's season, zone and holidays are its own or else the model's, and the zone of the
 // alarms' season is the model's where it has none of its own.
+// Times that people read are those of intervals, else of alarms, else of the season or the source.
+func TestClock(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"source: {csv: {path: a}}", "UTC"},
+		{"source: {csv: {path: a, zone: Asia/Tokyo}}", "Asia/Tokyo"},
+		{"source: {csv: {path: a, zone: Asia/Tokyo}}\ntransform: smooth\nsink: {jsonl: {path: b}}", "Asia/Tokyo"},
+		{"source: {csv: {path: a, zone: Asia/Tokyo}}\ndetect: true", "Asia/Tokyo"},
+		{"source: {csv: {path: a, zone: Asia/Tokyo}}\ndetect: {zone: Europe/Berlin}", "Europe/Berlin"},
+		{"source: {csv: {path: a}}\ndetect: {zone: Europe/Berlin}\naggregate: {every: 24h, value: mean, zone: Asia/Tokyo}", "Asia/Tokyo"},
+		{"source: {csv: {path: a, zone: Asia/Tokyo}}\ndetect: {zone: Europe/Berlin}\naggregate: {every: 24h, value: mean}", "UTC"},
+	} {
+		expect.Same(t, c.want, parse(t, "model: {family: normal}\n"+c.text+"\n").Clock().String(), c.text)
+	}
+	expect.Same(t, "Asia/Tokyo", parse(t, "model: {family: normal, season: [24h], zone: Asia/Tokyo}\nsource: {csv: {path: a, zone: Europe/Berlin}}\n").Clock().String())
+}
+
 func TestParseSeason(t *testing.T) {
 	c := parse(t, `source: {jsonl: {path: a}}
 model: {family: normal, season: [24h, 168h], zone: Europe/Berlin, holidays: [2026-12-25]}
@@ -204,6 +221,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
 		Top:            0.75,
 		BankForgetting: 0.999,
+		Zone:           "UTC",
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},

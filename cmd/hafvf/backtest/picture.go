@@ -60,13 +60,13 @@ func (r *Report) stack(k Key) chart.Stack {
 			layers = append(layers, chart.Flags{Name: kind, X: x, Color: flagColors[kind]})
 		}
 	}
-	x, counts := k.steps(k.events)
+	x, counts := k.steps(k.events, r.zone)
 	top := slices.Max(counts)
 	layers = append(layers, chart.Band{Name: "alarms a week", X: x, Low: make([]float64, len(x)), High: counts, Color: chart.Blue})
 	if a := r.Against; a != nil {
 		i := slices.IndexFunc(a.Report.ByKey, func(o Key) bool { return o.Key == k.Key })
 		if i >= 0 {
-			x, counts := k.steps(a.Report.ByKey[i].events)
+			x, counts := k.steps(a.Report.ByKey[i].events, r.zone)
 			top = max(top, slices.Max(counts))
 			layers = append(layers, chart.Line{Name: "with " + a.Report.Config, X: x, Y: counts, Color: chart.Black, Width: 1})
 		}
@@ -118,16 +118,16 @@ var flagColors = map[string]color.NRGBA{
 }
 
 // steps are the numbers of alarms that are paid from the budget, by week of the key's
-// records, as a line of steps.
-func (k Key) steps(events []Event) (x, counts []float64) {
-	paid := map[time.Time]float64{}
+// records in the zone, as a line of steps.
+func (k Key) steps(events []Event, zone *time.Location) (x, counts []float64) {
+	weeks, paid := weeksIn(zone), map[time.Time]float64{}
 	for _, e := range events {
 		if e.Kind == string(usual.NoveltyAlarm) || e.Kind == string(usual.ChangeAlarm) {
-			paid[mondayOf(e.Time)]++
+			paid[weeks.Start(e.Time)]++
 		}
 	}
-	for monday := mondayOf(k.first); !monday.After(k.last); monday = monday.Add(week) {
-		x = append(x, max(unix(monday), unix(k.first)), min(unix(monday.Add(week)), unix(k.last)))
+	for monday := weeks.Start(k.first); !monday.After(k.last); monday = weeks.Next(monday) {
+		x = append(x, max(unix(monday), unix(k.first)), min(unix(weeks.Next(monday)), unix(k.last)))
 		counts = append(counts, paid[monday], paid[monday])
 	}
 	return x, counts

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/pipeline"
 )
 
@@ -69,6 +70,7 @@ type Report struct {
 	Against   *Against   `json:"against,omitempty"`
 
 	events []Event // all, by time
+	zone   *time.Location
 }
 
 // Counts are numbers of alerts by kind.
@@ -81,7 +83,7 @@ func (c Counts) total() (n int) {
 	return n
 }
 
-// A Week counts the alerts of a week from Monday on, in UTC.
+// A Week counts the alerts of a week from Monday at midnight on, by the clock of the config.
 type Week struct {
 	Monday time.Time `json:"monday"`
 	Told   Counts    `json:"told"`
@@ -186,7 +188,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		Units:  units,
 		Config: config, Keys: len(c.keys), Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Stopped: s.Stopped,
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
-		Told: Counts{}, ByKey: []Key{}, Largest: []Event{},
+		Told: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
 	}
 	for name, k := range c.keys {
 		if !k.first.IsZero() {
@@ -197,7 +199,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 				r.Last = k.last
 			}
 		}
-		k.Weeks, k.windows = weeksOf(k.events), labels[name]
+		k.Weeks, k.windows = weeksOf(k.events, r.zone), labels[name]
 		for kind, n := range k.Told {
 			r.Told[kind] += n
 		}
@@ -221,7 +223,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 	}
 	r.Messages = c.messagesOver(r.Last.Sub(r.First))
 	slices.SortFunc(r.events, byTime)
-	r.Weeks = weeksOf(r.events)
+	r.Weeks = weeksOf(r.events, r.zone)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)
 	r.Largest = append(r.Largest, largest[:min(len(largest), most)]...)
 	if c.graph.Groups() {
@@ -239,14 +241,14 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 
 const week = 7 * 24 * time.Hour
 
-// weeksOf counts the events that have times by week.
-func weeksOf(events []Event) []Week {
+// weeksOf counts the events that have times by week of the zone.
+func weeksOf(events []Event, zone *time.Location) []Week {
 	weeks := map[time.Time]Counts{}
 	for _, e := range events {
 		if e.Time.IsZero() {
 			continue
 		}
-		monday := mondayOf(e.Time)
+		monday := weeksIn(zone).Start(e.Time)
 		if weeks[monday] == nil {
 			weeks[monday] = Counts{}
 		}
@@ -259,11 +261,8 @@ func weeksOf(events []Event) []Week {
 	return all
 }
 
-// mondayOf is when the week of t began, in UTC.
-func mondayOf(t time.Time) time.Time {
-	day := t.UTC().Truncate(24 * time.Hour)
-	return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
-}
+// weeksIn are the weeks of a zone, which begin on Monday.
+func weeksIn(zone *time.Location) clock.Grid { return clock.Grid{Every: week, Zone: zone} }
 
 // Against is where another config differs.
 type Against struct {

@@ -22,7 +22,7 @@ func (r *Report) String() string {
 	r.Messages.write(&b, r.Last.Sub(r.First))
 	fmt.Fprintf(&b, "%s: %s, %s (%d missing), %d rejected", r.Config, count(r.Keys, "key"), message.Count(r.Records, "record", "records"), r.Missing, r.Rejected)
 	if !r.First.IsZero() {
-		fmt.Fprintf(&b, ", from %s to %s", r.First.UTC().Format(time.RFC3339), r.Last.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, ", from %s to %s", r.stamp(r.First), r.stamp(r.Last))
 	}
 	fmt.Fprintf(&b, "; %.1f s, %.0f records/s\n", r.Seconds, float64(r.Rate))
 	if r.Stopped {
@@ -33,17 +33,17 @@ func (r *Report) String() string {
 	})
 	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
-	r.Muted.write(&b, "muted", "of keys that had spent their budget")
-	r.Resting.write(&b, "resting", "that came back while one lasted")
-	r.Incidents.write(&b)
-	r.Labels.write(&b)
+	r.writeHeldBack(&b, r.Muted, "muted", "of keys that had spent their budget")
+	r.writeHeldBack(&b, r.Resting, "resting", "that came back while one lasted")
+	r.writeIncidents(&b)
+	r.writeLabels(&b)
 
 	if len(r.Weeks) > 0 {
 		b.WriteString("\nby week\n")
 		table(&b, func(w io.Writer) {
 			fmt.Fprintf(w, "week of\t%s\n", strings.Join(shown, "\t"))
 			for _, week := range r.Weeks {
-				fmt.Fprint(w, week.Monday.Format(time.DateOnly))
+				fmt.Fprint(w, week.Monday.In(r.zone).Format(time.DateOnly))
 				for _, kind := range shown {
 					fmt.Fprintf(w, "\t%d", week.Told[kind])
 				}
@@ -67,7 +67,7 @@ func (r *Report) String() string {
 			}
 			var weeks []string
 			for _, week := range k.Weeks {
-				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.Format(time.DateOnly), week.Told.total()))
+				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.In(r.zone).Format(time.DateOnly), week.Told.total()))
 			}
 			if n := len(weeks); n > shownWeeks {
 				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
@@ -76,7 +76,7 @@ func (r *Report) String() string {
 		}
 	})
 	fmt.Fprintf(&b, "\nthe largest events\n")
-	writeEvents(&b, r.Largest)
+	r.writeEvents(&b, r.Largest)
 	return r.Against.append(&b, r)
 }
 
@@ -93,9 +93,9 @@ func table(b *strings.Builder, write func(w io.Writer)) {
 	}
 }
 
-func writeEvents(b *strings.Builder, events []Event) {
+func (r *Report) writeEvents(b *strings.Builder, events []Event) {
 	for _, e := range events[:min(len(events), most)] {
-		fmt.Fprintf(b, "  %s  %s  %s\n", place(e.Time, e.N), e.Kind, e.sentence())
+		fmt.Fprintf(b, "  %s  %s  %s\n", r.place(e.Time, e.N), e.Kind, e.sentence())
 	}
 	if n := len(events); n > most {
 		fmt.Fprintf(b, "  … %d more\n", n-most)
@@ -126,26 +126,27 @@ func decimal(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-func (all *Incidents) write(b *strings.Builder) {
+func (r *Report) writeIncidents(b *strings.Builder) {
+	all := r.Incidents
 	if all == nil {
 		return
 	}
 	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents alone, in place of %s; %s in no incident\n", all.Opened, message.Count(all.Pages, "is a page", "are pages"),
 		message.Count(all.Messages, "message", "messages"), message.Count(all.Alarms, "alarm", "alarms"), message.Count(all.Outside, "alarm is", "alarms are"))
 	for _, e := range all.ByScore[:min(len(all.ByScore), most)] {
-		fmt.Fprintf(b, "  %s  score %.1f  %s\n", e.Start.Format(time.RFC3339), float64(e.Score), e.Message)
+		fmt.Fprintf(b, "  %s  score %.1f  %s\n", r.stamp(e.Start), float64(e.Score), e.Message)
 	}
 	if n := len(all.ByScore); n > most {
 		fmt.Fprintf(b, "  … %d more\n", n-most)
 	}
 }
 
-// write writes how many alarms were held back, and why, if some were.
-func (m HeldBack) write(b *strings.Builder, name, why string) {
+// writeHeldBack writes how many alarms were held back, and why, if some were.
+func (r *Report) writeHeldBack(b *strings.Builder, m HeldBack, name, why string) {
 	if m.Count == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s: %s %s, the largest of %s at %s", name, message.Count(m.Count, "alarm", "alarms"), why, message.Printable(m.Key), place(m.Time, m.N))
+	fmt.Fprintf(b, "%s: %s %s, the largest of %s at %s", name, message.Count(m.Count, "alarm", "alarms"), why, message.Printable(m.Key), r.place(m.Time, m.N))
 	if s := float64(m.Score); !math.IsNaN(s) {
 		fmt.Fprintf(b, ", score %.1f", s)
 	}
@@ -153,14 +154,18 @@ func (m HeldBack) write(b *strings.Builder, name, why string) {
 }
 
 // place is when an observation was, or which one it was if it has no time.
-func place(at time.Time, n int64) string {
+func (r *Report) place(at time.Time, n int64) string {
 	if at.IsZero() {
 		return fmt.Sprintf("observation %d", n)
 	}
-	return at.UTC().Format(time.RFC3339)
+	return r.stamp(at)
 }
 
-func (s *Score) write(b *strings.Builder) {
+// stamp is a time on the clock of the config. JSON has all times in UTC.
+func (r *Report) stamp(t time.Time) string { return t.In(r.zone).Format(time.RFC3339) }
+
+func (r *Report) writeLabels(b *strings.Builder) {
+	s := r.Labels
 	if s == nil {
 		return
 	}
@@ -176,7 +181,7 @@ func (s *Score) write(b *strings.Builder) {
 		b.WriteByte('\n')
 	}
 	for _, m := range s.Missed[:min(len(s.Missed), most)] {
-		fmt.Fprintf(b, "  missed: %s, from %s to %s\n", message.Printable(m.Key), m.Start.UTC().Format(time.RFC3339), m.End.UTC().Format(time.RFC3339))
+		fmt.Fprintf(b, "  missed: %s, from %s to %s\n", message.Printable(m.Key), r.stamp(m.Start), r.stamp(m.End))
 	}
 	if n := len(s.Missed); n > most {
 		fmt.Fprintf(b, "  … %d more\n", n-most)
@@ -248,7 +253,7 @@ func (a *Against) append(b *strings.Builder, r *Report) string {
 	}{{r.Config, a.Only.This}, {other.Config, a.Only.Other}} {
 		if len(side.events) > 0 {
 			fmt.Fprintf(b, "\nonly in %s\n", side.config)
-			writeEvents(b, side.events)
+			r.writeEvents(b, side.events)
 		}
 	}
 	return b.String()

@@ -80,7 +80,7 @@ func (t *Table) Write(path string) error {
 			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
 	}
-	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
+	return output.WriteTable(path, columns, nil, nil, slices.Values(t.rows))
 }
 
 // Tally says how the searches ended.

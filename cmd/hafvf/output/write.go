@@ -60,8 +60,8 @@ func CheckFolder(out string) error {
 }
 
 // WriteTable writes a table to out, which CheckTable has passed and which appears complete or not at all.
-// times are all those of the rows; nil: there are none.
-func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time], rows iter.Seq[R]) error {
+// times are all those of the rows, which CSV has on the clock of the zone; nil: there are none.
+func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time], zone *time.Location, rows iter.Seq[R]) error {
 	format, _ := TableOf(out)
 	sink := connectors.Sink{Format: format.Name, Path: out}
 	for _, c := range columns {
@@ -75,7 +75,7 @@ func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time
 	layout := timeLayout(times)
 	var line []byte
 	for r := range rows {
-		line = appendRow(line[:0], columns, layout, r)
+		line = appendRow(line[:0], columns, layout, zone, r)
 		if err := w.Write(line); err != nil {
 			return err
 		}
@@ -99,13 +99,13 @@ func timeLayout(times iter.Seq[time.Time]) string {
 		}
 	}
 	if digits == 0 {
-		return "2006-01-02T15:04:05Z"
+		return "2006-01-02T15:04:05Z07:00"
 	}
-	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z"
+	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z07:00"
 }
 
 // appendRow appends a row of JSON cells with a tab between two.
-func appendRow[R any](b []byte, columns []Column[R], layout string, r R) []byte {
+func appendRow[R any](b []byte, columns []Column[R], layout string, zone *time.Location, r R) []byte {
 	for i, c := range columns {
 		if i > 0 {
 			b = append(b, '\t')
@@ -116,7 +116,7 @@ func appendRow[R any](b []byte, columns []Column[R], layout string, r R) []byte 
 		}
 		switch of := v.(type) {
 		case time.Time:
-			v = of.UTC().Format(layout)
+			v = of.In(zone).Format(layout)
 		case int64:
 			b = strconv.AppendInt(b, of, 10)
 			continue

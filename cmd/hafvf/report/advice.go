@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"hafvf/internal/message"
 )
 
 // habits are how the alarms of a key come.
 type habits struct {
-	hours      [24]uint16 // by hour of the day, UTC
+	hours      [24]uint16 // by hour of the day
 	changes    int
 	up, down   int
 	sized      int // with a usual value to compare with
@@ -62,9 +63,9 @@ func (f *fit) advice() string {
 	return fmt.Sprintf("%.0f %% of its records are outliers, so the family does not fit: look whether %s does.", 100*share, try)
 }
 
-func (h *habits) note(a *Alert, kind int) {
-	if !a.Time.IsZero() && h.hours[a.Time.UTC().Hour()] < math.MaxUint16 {
-		h.hours[a.Time.UTC().Hour()]++
+func (h *habits) note(a *Alert, kind int, zone *time.Location) {
+	if hour := a.Time.In(zone).Hour(); !a.Time.IsZero() && h.hours[hour] < math.MaxUint16 {
+		h.hours[hour]++
 	}
 	from, to := float64(a.Usual.Mean), float64(a.X)
 	switch kind {
@@ -91,7 +92,7 @@ func (h *habits) note(a *Alert, kind int) {
 }
 
 // advice says what a key's alarms have in common, and which setting leaves such alarms out.
-func (k *key) advice() string {
+func (k *key) advice(zone *time.Location) string {
 	var all []string
 	if misfit := k.fit.advice(); misfit != "" {
 		all = append(all, misfit)
@@ -104,7 +105,7 @@ func (k *key) advice() string {
 		all = append(all, fmt.Sprintf("It fell silent %d times: give silence.after a time that is longer than its pauses.", k.silences))
 	}
 	if hour, n := k.busiest(); n >= 4 && 2*n >= k.alarms {
-		all = append(all, fmt.Sprintf("%d of %d came between %02d:00 and %02d:00 UTC: if a job runs then, look whether detect.zone is its clock.", n, k.alarms, hour, (hour+2)%24))
+		all = append(all, fmt.Sprintf("%d of %d came between %02d:00 and %02d:00 %v: if a job runs then, look whether detect.zone is its clock.", n, k.alarms, hour, (hour+2)%24, zone))
 	}
 	if n := max(k.up, k.down); n >= 4 && 5*n >= 4*valued {
 		way, other := "up", "down"

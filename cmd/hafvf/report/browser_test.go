@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -135,4 +136,34 @@ func TestLiveInABrowser(t *testing.T) {
 	}
 	l.Close()
 	do(until(`/the run ended at 20.*Z/.test(document.getElementById("live").textContent)`))
+}
+
+// What the script of a page shows is on the clock of the page: here one that shows an hour twice.
+func TestPageInAZoneInABrowser(t *testing.T) {
+	expect.Long(t, "a browser")
+	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
+	alerts, estimates := []string{}, []string{}
+	for _, minute := range []time.Duration{10, -10, 180} {
+		alerts = append(alerts, noveltyAt("a", back.Add(minute*time.Minute)))
+	}
+	for i := range 60 {
+		estimates = append(estimates, fmt.Sprintf(`{"key":"a","time":%q,"id":"%d","n":%[2]d,"x":%d,"predicted":{"mean":1,"sd":1},"detect":{"alarm":null}}`, back.Add(time.Duration(i-30)*10*time.Minute).Format(time.RFC3339), i+1, i%5))
+	}
+	c := expect.Get(Files(t.Context(), []string{file(t, alerts...), file(t, estimates...)}, Since{}, berlin(t)))(t)
+	path := filepath.Join(t.TempDir(), "page.html")
+	expect.Get(c.Page().WriteFile(path))(t)
+	do := browse(t, "file://"+path)
+	const column = `[...document.querySelectorAll("#table tbody tr")].map((r) => r.cells[0].textContent).join()`
+	do(chromedp.Click(chromedp.CSS("#table th:nth-child(1) button")),
+		holds(column+` === "2025-10-26T02:50:00+02:00,2025-10-26T02:10:00+01:00,2025-10-26T05:00:00+01:00"`),
+		chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelector(".panel .u-over")`),
+		holds(`[...document.querySelectorAll(".panel li")].map((e) => e.textContent).join() === "2025-10-26T05:00:00+01:00 at 2025-10-26T04:00:00Z,2025-10-26T02:10:00+01:00 at 2025-10-26T01:10:00Z,2025-10-26T02:50:00+02:00 at 2025-10-26T00:50:00Z"`),
+		holds(`document.querySelector(".panel .u-legend th").textContent === "Europe/Berlin"`))
+	// The cell of 02:10 and 02:50.
+	do(holds(`(() => {
+		const strip = document.querySelector(".heat .only .strip"), box = strip.getBoundingClientRect(), data = JSON.parse(document.getElementById("data").textContent);
+		const at = (Date.UTC(2025, 9, 26, 2, 20) / 1000 - data.first) / data.step / data.columns;
+		strip.dispatchEvent(new MouseEvent("mousemove", { bubbles: true, clientX: box.left + at * box.width, clientY: box.top + 1 }));
+		return document.querySelector(".tip").textContent.startsWith("2025-10-26T02:") && document.querySelector(".tip").textContent.includes("Europe/Berlin");
+	})()`))
 }

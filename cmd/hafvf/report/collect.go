@@ -186,6 +186,7 @@ const (
 type Collector struct {
 	mu   sync.Mutex
 	from time.Time
+	zone *time.Location
 
 	keys       map[string]*key
 	order      []*key
@@ -213,10 +214,10 @@ type Collector struct {
 	live    bool             // has the last estimates of keys that alarmed of late, and no others
 }
 
-// NewCollector returns a collector that leaves out what is before from.
-func NewCollector(from time.Time) *Collector {
+// NewCollector returns a collector that leaves out what is before from, for a page with the times of a zone.
+func NewCollector(from time.Time, zone *time.Location) *Collector {
 	return &Collector{
-		from: from, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*Alert{}, ids: map[uint64]uint64{},
+		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*Alert{}, ids: map[uint64]uint64{},
 		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
 	}
 }
@@ -295,7 +296,7 @@ func (c *Collector) AddAlert(a *Alert) {
 	k.alarms++
 	k.weight += one.weight()
 	k.incidents = k.incidents || one.inIncident
-	k.note(a, kind)
+	k.note(a, kind, c.zone)
 	d := detail{one, a.ID, a.Message, a.Time}
 	c.rows.add(d)
 	if !one.inIncident {

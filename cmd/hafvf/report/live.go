@@ -29,6 +29,7 @@ const (
 // text and as events. It begins with the incidents that the run before has left open.
 type Live struct {
 	config  string
+	zone    *time.Location
 	began   time.Time
 	metrics *pipeline.Metrics
 
@@ -76,10 +77,10 @@ type recent struct {
 	alarmed atomic.Int64 // when its last alarm came
 }
 
-// NewLive returns the memory of a run of the config, which the metrics follow.
-func NewLive(config string, metrics *pipeline.Metrics) *Live {
+// NewLive returns the memory of a run of the config, which the metrics follow. It shows the times of the zone.
+func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Live {
 	l := &Live{
-		config: config, began: time.Now(), metrics: metrics,
+		config: config, zone: zone, began: time.Now(), metrics: metrics,
 		at: map[alertName]int{}, incidents: map[string]*heardIncident{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.followed.Store(&map[string]*recent{})
@@ -234,7 +235,7 @@ type Fact struct {
 
 // Page returns the page as it is now, and its version.
 func (l *Live) Page() (p *Page, version int64) {
-	c := NewCollector(time.Time{})
+	c := NewCollector(time.Time{}, l.zone)
 	c.live = true
 	l.mu.Lock()
 	l.forget(time.Now())

@@ -36,10 +36,44 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// What a person reads of a run is on the clock of its zone, and its events are in UTC.
+func TestLiveInAZone(t *testing.T) {
+	l := NewLive("pump.yaml", berlin(t), pipeline.NewMetrics())
+	s := httptest.NewServer(l.Handler("pumps.example"))
+	t.Cleanup(s.Close)
+	t.Cleanup(l.Close)
+	_, empty := get(t, s.URL)
+	if !strings.Contains(empty, `"zone":"Europe/Berlin","offsets":[[`) {
+		t.Error("a page without alarms has no offsets of the zone, which it needs to say when the run ended")
+	}
+	events := listen(t, s.URL)
+	await(t, events, "state")
+	l.raise("pump", 0)
+	if at := await(t, events, "alarm").data["time"]; at != "2026-03-01T00:00:00Z" {
+		t.Errorf("the time of an event is %v", at)
+	}
+	l.Hears().Incident(&incidents.Event{ID: "@1", State: incidents.Opened, Keys: 4, NumMembers: 1, Time: begun, Start: begun, Message: "pump has alarmed."})
+	_, text := get(t, s.URL+"/incidents")
+	since, _, _ := strings.Cut(strings.TrimPrefix(text, "hafvf of pump.yaml, since "), ": ")
+	at, err := time.Parse(time.RFC3339, since)
+	if err != nil || strings.HasSuffix(since, "Z") || time.Since(at) > time.Hour {
+		t.Errorf("since %s, %v", since, err)
+	}
+	if !strings.Contains(text, "\n2026-03-01T01:00:00+01:00  open ") {
+		t.Errorf("the incidents are\n%s", text)
+	}
+	_, page := get(t, s.URL)
+	for _, says := range []string{"All times are of Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2026-03-01T00:00:00Z">2026-03-01T01:00:00+01:00</time>`} {
+		if !strings.Contains(page, says) {
+			t.Errorf("the page does not say %s", says)
+		}
+	}
+}
+
 // serveLive serves a Live that no run tells of anything, unless the test does.
 func serveLive(t *testing.T) (*Live, *httptest.Server) {
 	t.Helper()
-	l := NewLive("pump.yaml", pipeline.NewMetrics())
+	l := NewLive("pump.yaml", time.UTC, pipeline.NewMetrics())
 	s := httptest.NewServer(l.Handler("pumps.example"))
 	t.Cleanup(s.Close)
 	t.Cleanup(l.Close)

@@ -19,6 +19,7 @@ import (
 type Page struct {
 	Sources []string
 	Config  string // of a run
+	Zone    *time.Location
 	Notes   []string
 
 	First, Last time.Time // zero where no record has a time
@@ -190,7 +191,7 @@ const (
 func (c *Collector) Page() *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &Page{Sources: c.sources, Notes: slices.Clone(c.notes), First: c.first, Last: c.last, Keys: len(c.order), Estimates: c.estimates, Alarms: int64(len(c.alarms))}
+	p := &Page{Sources: c.sources, Zone: c.zone, Notes: slices.Clone(c.notes), First: c.first, Last: c.last, Keys: len(c.order), Estimates: c.estimates, Alarms: int64(len(c.alarms))}
 	for _, kind := range kinds {
 		if n := c.counts[kind]; n > 0 {
 			p.Counts = append(p.Counts, Count{n, kind})
@@ -365,7 +366,7 @@ func (c *Collector) addSilent(p *Page) {
 func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
 	noisy := func(k *key) Noisy {
-		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.held, Advice: k.advice()}
+		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.held, Advice: k.advice(c.zone)}
 		if weeks >= 1 {
 			n.PerWeek = float64(k.alarms) / weeks
 		}
@@ -402,6 +403,43 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 var steps = []time.Duration{
 	time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour,
 	4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour, 364 * 24 * time.Hour, 3640 * 24 * time.Hour,
+}
+
+// wall is what the clock of the page shows at a time, as a time of UTC.
+func (c *Collector) wall(t time.Time) time.Time {
+	_, offset := t.In(c.zone).Zone()
+	return t.Add(time.Duration(offset) * time.Second).UTC()
+}
+
+// grid is that of the clock, on which cells are days. The hour that the clock shows twice is once on the map.
+func (c *Collector) grid() grid {
+	first, last := c.wall(c.first), c.wall(c.last)
+	if last.Before(first) { // both are in that hour
+		first, last = last, first
+	}
+	return gridOf(first, last)
+}
+
+// offsets are those of the zone over the period in seconds, each with the Unix time from which on it holds.
+func (c *Collector) offsets() (all [][2]int64) {
+	at, last := c.first, c.last
+	if c.live { // the page says when the run has ended
+		now := time.Now()
+		last = now.AddDate(1, 0, 0)
+		if at.IsZero() {
+			at = now
+		}
+	}
+	for {
+		at = at.In(c.zone)
+		_, offset := at.Zone()
+		all = append(all, [2]int64{at.Unix(), int64(offset)})
+		_, next := at.ZoneBounds()
+		if next.IsZero() || next.After(last) {
+			return all
+		}
+		at = next
+	}
 }
 
 // A grid divides the period into cells.
@@ -560,7 +598,7 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		return
 	}
 	c.group()
-	g := gridOf(c.first, c.last)
+	g := c.grid()
 	m := &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Shown: min(len(happened), shownKeys)}
 	m.Left = len(happened) - m.Shown
 	type tally struct {
@@ -602,7 +640,7 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		if a.at == noTime {
 			continue
 		}
-		column := g.column(a.at)
+		column := g.column(c.wall(fromUnix(a.at)).Unix())
 		fleet[column]++
 		groups[a.key.group].counts[column]++
 		row := cells[a.key]
@@ -671,8 +709,8 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		if end.IsZero() {
 			end = c.last
 		}
-		one.Left = g.percent(one.Start)
-		one.Width = max(g.percent(end)-one.Left, 100/float64(g.columns))
+		one.Left = g.percent(c.wall(one.Start))
+		one.Width = max(g.percent(c.wall(end))-one.Left, 100/float64(g.columns))
 		one.Width = min(one.Width, 100-one.Left)
 		m.Bars = append(m.Bars, *one)
 	}
@@ -705,8 +743,12 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	names, _ := json.Marshal(kinds)
 	b = append(b, names...)
 	if p.Map != nil {
-		g := gridOf(c.first, c.last)
+		g := c.grid()
 		b = fmt.Appendf(b, `,"first":%d,"step":%d,"columns":%d`, g.first.Unix(), int64(g.step.Seconds()), g.columns)
+	}
+	if c.zone != time.UTC {
+		offsets, _ := json.Marshal(c.offsets())
+		b = fmt.Appendf(b, `,"zone":%q,"offsets":%s`, c.zone, offsets)
 	}
 	b = append(b, `,"keys":[`...)
 	drawn := 0

@@ -16,6 +16,16 @@
     return e;
   }
   const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.000Z$/, "Z");
+  // What the clock of the page is ahead of UTC, and what it shows as if that were UTC, in seconds.
+  const ahead = (seconds) => {
+    const all = data.offsets || [[0, 0]];
+    return (all.findLast(([from]) => from <= seconds) || all[0])[1];
+  };
+  const wall = (seconds) => seconds + ahead(seconds);
+  const stamp = (seconds) => {
+    const by = ahead(seconds), minutes = Math.floor(Math.abs(by) / 60), two = (n) => String(Math.floor(n)).padStart(2, "0");
+    return by ? iso(wall(seconds)).replace("Z", (by < 0 ? "-" : "+") + two(minutes / 60) + ":" + two(minutes % 60)) : iso(seconds);
+  };
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const text = (v) => (v == null ? "–" : Number(v.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }));
 
@@ -39,7 +49,7 @@
       messages = new Map();
       document.querySelectorAll("#table tbody tr").forEach((row) => {
         const link = row.querySelector("a.key");
-        if (link) messages.set(link.hash.slice(2) + " " + row.cells[0].textContent + " " + row.cells[2].textContent, row.cells[5].textContent);
+        if (link) messages.set(link.hash.slice(2) + " " + row.cells[0].firstChild.dateTime + " " + row.cells[2].textContent, row.cells[5].textContent);
       });
     }
     return messages.get(id + " " + iso(at[0]) + " " + data.kinds[at[1]]);
@@ -63,7 +73,7 @@
     const list = make("ul", { "aria-label": "alarms" });
     for (const a of key.alarms.slice().reverse()) {
       const words = messageOf(id, a) || data.kinds[a[1]] + (a[3] == null ? "" : ", " + text(a[3]) + " sd") + (a[2] == null ? "" : ", score " + text(a[2]));
-      list.append(make("li", {}, make("time", { datetime: iso(a[0]) }, iso(a[0])), " ", words));
+      list.append(make("li", {}, make("time", { datetime: iso(a[0]) }, stamp(a[0])), " ", words));
     }
     if (key.left) list.append(make("li", {}, grouped(key.left) + " earlier alarms are not listed."));
     panel.append(list);
@@ -142,11 +152,11 @@
       box.replaceChildren();
       const width = box.clientWidth, ink = color("--faint"), grid = { stroke: color("--line"), width: 1 };
       const axes = [
-        { stroke: ink, grid, ticks: grid, space: 90, size: 32, values: (u, all, axis, space, step) => all.map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
+        { stroke: ink, grid, ticks: grid, space: 90, size: 32, values: (u, all, axis, space, step) => all.map(wall).map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
         { stroke: ink, grid, ticks: grid, size: 58, values: (u, all) => all.map((v) => (Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3) ? v.toExponential(1) : v.toLocaleString("en", { maximumSignificantDigits: 6 }))) },
       ];
-      const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"), cursor: { sync: { key: "key" }, drag: { x: true, y: false } } };
-      const when = { label: "UTC", value: (u, t) => (t == null ? "–" : iso(Math.round(t))) };
+      const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(wall(t) * 1000), "Etc/UTC"), cursor: { sync: { key: "key" }, drag: { x: true, y: false } } };
+      const when = { label: data.zone || "UTC", value: (u, t) => (t == null ? "–" : stamp(Math.round(t))) };
       const value = (u, v) => text(v);
       const fill = band ? columns[band] : [none(), none(), none()];
       const name = band === "p" ? "predicted" : "usual";
@@ -227,10 +237,10 @@
     const box = strip.getBoundingClientRect();
     const column = Math.min(data.columns - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * data.columns)));
     const from = data.first + column * data.step;
-    let words = iso(from) + " UTC";
+    let words = data.zone ? iso(from).slice(0, -1) + " " + data.zone : iso(from) + " UTC"; // cells are of the clock
     const button = strip.parentElement.querySelector("button.name");
     if (button) {
-      const here = data.keys[button.dataset.k].alarms.filter((a) => a[0] >= from && a[0] < from + data.step);
+      const here = data.keys[button.dataset.k].alarms.filter((a) => wall(a[0]) >= from && wall(a[0]) < from + data.step);
       words += here.length ? ": " + here.map((a) => data.kinds[a[1]] + (a[2] == null ? "" : ", score " + text(a[2]))).slice(0, 4).join("; ") : "";
     }
     tip.textContent = words;
@@ -246,7 +256,7 @@
     if (!table) return;
     const heads = [...table.tHead.rows[0].cells];
     const read = (cell, kind) => {
-      const s = cell.textContent;
+      const s = cell.firstElementChild?.dateTime || cell.textContent;
       if (kind === "text") return s;
       const v = parseFloat(s.replace(/,/g, "").replace("−", "-"));
       return kind === "size" ? Math.abs(v) : v;
@@ -394,7 +404,7 @@
     const events = new EventSource("events");
     let since = "";
     const lost = (words) => {
-      since ||= new Date().toISOString().slice(0, 19) + "Z";
+      since ||= stamp(Math.floor(Date.now() / 1000));
       say(words + " at " + since + ": the page is of before");
     };
     events.addEventListener("open", () => {

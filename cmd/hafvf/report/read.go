@@ -34,8 +34,8 @@ func (e NoRecords) Error() string {
 }
 
 // Files gathers what is in files of alerts and of estimates, in any order. With Since.Last it reads
-// them twice, which standard input cannot be.
-func Files(ctx context.Context, paths []string, since Since) (*Collector, error) {
+// them twice, which standard input cannot be. The page has the times of the zone.
+func Files(ctx context.Context, paths []string, since Since, zone *time.Location) (*Collector, error) {
 	from := since.From
 	if since.Last > 0 {
 		var last time.Time
@@ -54,7 +54,7 @@ func Files(ctx context.Context, paths []string, since Since) (*Collector, error)
 			from = last.Add(-since.Last)
 		}
 	}
-	c := NewCollector(from)
+	c := NewCollector(from, zone)
 	// Alerts come first: they tell which keys get a series.
 	var alerts, others []string
 	for _, path := range paths {

@@ -33,8 +33,6 @@ var (
 	chart  = template.JS("/*! uPlot 1.6.32\n\n" + asset("assets/LICENSE") + "*/\n" + asset("assets/uPlot.iife.min.js")[strings.Index(asset("assets/uPlot.iife.min.js"), "*/")+len("*/\n"):])
 	script = template.JS(asset("page.js"))
 	page   = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"utc":     utc,
-		"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"number":  number,
 		"signed":  signed,
 		"grouped": func(n any) string { return grouped(asInt(n)) },
@@ -79,13 +77,15 @@ func (p *Page) WriteFile(path string) (int, error) {
 	return b.Len(), atomicfile.Write(path, b.Bytes())
 }
 
-// utc is a time as the page writes it, and as a machine reads it.
-func utc(t time.Time) template.HTML {
+// Stamp is a time as the page writes it.
+func (p *Page) Stamp(t time.Time) string { return t.In(p.Zone).Format(time.RFC3339) }
+
+// Time is a time as the page writes it, and in UTC as records have it.
+func (p *Page) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	s := t.UTC().Format(time.RFC3339)
-	return template.HTML(`<time datetime="` + s + `">` + s + `</time>`)
+	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `">` + p.Stamp(t) + `</time>`)
 }
 
 // signed is a number with its sign.

@@ -20,11 +20,16 @@ import (
 // pageOf is the page of some files, and its text.
 func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
 	t.Helper()
-	c := expect.Get(Files(t.Context(), paths, since))(t)
+	c := expect.Get(Files(t.Context(), paths, since, time.UTC))(t)
 	p := c.Page()
 	var b bytes.Buffer
 	expect.OK(t, p.Write(&b))
 	return p, b.String()
+}
+
+func berlin(t testing.TB) *time.Location {
+	t.Helper()
+	return expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 }
 
 // file writes lines to a file of its own.
@@ -265,6 +270,50 @@ func alertLine(key, kind, id string, minute int, score float64) string {
 	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":%q,"id":%q,"start":%q,"score":%g,"threshold":4,"size":3,"message":"%s: x"}`, key, at, kind, id, at, score, key)
 }
 
+// noveltyAt is an alarm at a time, of a key with the time as its message.
+func noveltyAt(key string, at time.Time) string {
+	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":"novelty","id":%[2]q,"score":9,"size":3,"message":"at %[2]s"}`, key, at.Format(time.RFC3339))
+}
+
+// The days and hours of a page are those of its zone, before and after the clocks go back.
+func TestPageInAZone(t *testing.T) {
+	zone := berlin(t)
+	var lines []string
+	var all []time.Time
+	for i := range 60 {
+		for _, at := range []time.Time{time.Date(2025, 9, 20+i, 0, 15, 0, 0, zone), time.Date(2025, 9, 20+i, 23, 45, 0, 0, zone)} {
+			lines, all = append(lines, noveltyAt("a", at.UTC())), append(all, at)
+		}
+	}
+	path := file(t, lines...)
+	c := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t)
+	g := c.grid()
+	for i, at := range all {
+		if column := g.column(c.wall(at).Unix()); column != i/2 {
+			t.Errorf("%v is in cell %d", at, column)
+		}
+	}
+	p := c.Page()
+	expect.Same(t, "1 day from 2025-09-20", p.Map.Step+" from "+p.Map.Ticks[0].Label)
+	if data := string(p.Data); !strings.Contains(data, `"zone":"Europe/Berlin","offsets":[[1758320100,7200],[1761440400,3600]]`) {
+		t.Errorf("%.200s", data)
+	}
+	if advice := p.Noisy[0].Advice; !strings.Contains(advice, "came between 23:00 and 01:00 Europe/Berlin: ") {
+		t.Error(advice)
+	}
+	u, page := pageOf(t, Since{}, path)
+	if strings.Contains(string(u.Data), `"zone"`) || !strings.Contains(u.Noisy[0].Advice, "UTC: ") || strings.Contains(page, "+00:00") {
+		t.Error("a page in UTC is another one")
+	}
+
+	// The clock shows the second time before the first.
+	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
+	path = file(t, noveltyAt("a", back.Add(-10*time.Minute)), noveltyAt("a", back.Add(10*time.Minute)))
+	if m := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t).Page().Map; m.Columns != 41 || m.Step != "1m" {
+		t.Errorf("%d cells of %s", m.Columns, m.Step)
+	}
+}
+
 func TestNotesOnTheInput(t *testing.T) {
 	estimate := func(key string, minute int) string {
 		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"a:1","n":1,"x":1,"predicted":{"mean":null,"sd":null},"detect":{"alarm":null}}`, key, began.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339))
@@ -324,13 +373,13 @@ func TestWhatIsNoRecord(t *testing.T) {
 		"smoothed":   {`{"key":"a","time":"2026-01-05T00:00:00Z","id":"a/1","session":{"start":"2026-01-05T00:00:00Z"}}`, "smoothed record"},
 		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
 	} {
-		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{})
+		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{}, time.UTC)
 		expect.Error(t, err, c.says, name)
 	}
-	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}); err == nil || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}, time.UTC); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a line that is cut off before another one: %v", err)
 	}
-	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if _, err := Files(t.Context(), []string{file(t, alertLine("a", "novelty", "1", 1, 5), "oops", alertLine("a", "novelty", "2", 2, 5))}, Since{}, time.UTC); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a broken line in the middle: %v", err)
 	}
 	_, page := pageOf(t, Since{}, file(t, alertLine("a", "novelty", "1", 1, 5), `{"key":"a","time":"2026-01-05T00:0`))

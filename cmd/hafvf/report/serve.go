@@ -119,7 +119,7 @@ func (l *Live) html(ctx context.Context) ([]byte, error) {
 func (l *Live) text(to http.ResponseWriter) {
 	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	p, _ := l.Page()
-	fmt.Fprintf(to, "hafvf%s, since %s: %s, %d open; %s on %d of %s\n", strings.TrimSuffix(" of "+p.Config, " of "), p.Live.Since.UTC().Format(time.RFC3339),
+	fmt.Fprintf(to, "hafvf%s, since %s: %s, %d open; %s on %d of %s\n", strings.TrimSuffix(" of "+p.Config, " of "), p.Stamp(p.Live.Since),
 		message.Count(p.IncidentCount, "incident", "incidents"), p.OpenCount, message.Count(p.Alarms, "alarm", "alarms"), p.Alarmed, message.Count(p.Keys, "key", "keys"))
 	for i := range p.Incidents {
 		one := &p.Incidents[i]
@@ -130,7 +130,7 @@ func (l *Live) text(to http.ResponseWriter) {
 		if one.Page {
 			page = "page"
 		}
-		fmt.Fprintf(to, "%s  %-6s  %-7s  score %s  %s\n", one.Start.UTC().Format(time.RFC3339), state, page, number(one.Score), one.Message) // whose keys are printable
+		fmt.Fprintf(to, "%s  %-6s  %-7s  score %s  %s\n", p.Stamp(one.Start), state, page, number(one.Score), one.Message) // whose keys are printable
 	}
 	if p.IncidentsLeft > 0 {
 		fmt.Fprintf(to, "%s not shown\n", message.Count(p.IncidentsLeft, "more is", "more are"))

@@ -113,8 +113,8 @@ func Check(results, out string, interval float64) error {
 
 // Write writes a row for every segment of the smoothed records of results to out, which
 // Check has passed and which appears complete or not at all. The rows have the central
-// interval of a segment's mean.
-func Write(ctx context.Context, results, out string, interval float64) (Tally, error) {
+// interval of a segment's mean, and times on the clock of the zone.
+func Write(ctx context.Context, results, out string, interval float64, zone *time.Location) (Tally, error) {
 	all, err := read(ctx, results)
 	if err != nil {
 		return Tally{}, err
@@ -134,7 +134,7 @@ func Write(ctx context.Context, results, out string, interval float64) (Tally, e
 		}
 	}
 	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
-	return t, output.WriteTable(out, columns, timesOf(all), func(yield func(row) bool) {
+	return t, output.WriteTable(out, columns, timesOf(all), zone, func(yield func(row) bool) {
 		for _, s := range all {
 			for k, g := range s.segments {
 				if !yield(row{s, k + 1, g}) {

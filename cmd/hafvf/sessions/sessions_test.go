@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,7 +39,7 @@ func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	t.Helper()
 	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
 	expect.OK(t, os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o666))
-	tally := expect.Get(Write(context.Background(), in, out, .95))(t)
+	tally := expect.Get(Write(context.Background(), in, out, .95, time.UTC))(t)
 	f := expect.Get(os.Open(out))(t)
 	defer f.Close()
 	rows := expect.Get(csv.NewReader(f).ReadAll())(t)
@@ -183,11 +184,11 @@ func TestWhatIsNoTable(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out.csv")
 	write(`{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}`)
-	if _, err := Write(context.Background(), in, out, .95); !errors.As(err, new(NotSmoothed)) {
+	if _, err := Write(context.Background(), in, out, .95, time.UTC); !errors.As(err, new(NotSmoothed)) {
 		t.Errorf("estimates: %v", err)
 	}
 	write("")
-	if _, err := Write(context.Background(), in, out, .95); err == nil || !strings.Contains(err.Error(), "no records") {
+	if _, err := Write(context.Background(), in, out, .95, time.UTC); err == nil || !strings.Contains(err.Error(), "no records") {
 		t.Errorf("an empty file: %v", err)
 	}
 	if _, err := os.Stat(out); err == nil {
@@ -209,7 +210,7 @@ func TestForeignReaders(t *testing.T) {
 	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
 	expect.OK(t, os.WriteFile(in, []byte(lines), 0o666))
-	expect.Get(Write(context.Background(), in, out, .95))(t)
+	expect.Get(Write(context.Background(), in, out, .95, time.UTC))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -341,8 +341,8 @@ func (s *series) carriedBy(i int) map[string]any {
 	return s.parsed
 }
 
-// Write writes the table to a file.
-func (t *Table) Write(out string) error {
+// Write writes the table to a file, with times on the clock of the zone.
+func (t *Table) Write(out string, zone *time.Location) error {
 	all := t.sorted()
 	times := func(yield func(time.Time) bool) {
 		for _, s := range all {
@@ -353,7 +353,7 @@ func (t *Table) Write(out string) error {
 			}
 		}
 	}
-	return output.WriteTable(out, t.columns(), times, func(yield func(row) bool) {
+	return output.WriteTable(out, t.columns(), times, zone, func(yield func(row) bool) {
 		for _, s := range all {
 			for i := range s.n {
 				if !yield(row{s, i}) {
@@ -373,7 +373,7 @@ func (t *Table) WriteKeys(out string) error {
 		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing) }},
 		{Name: "log_evidence", Kind: connectors.Number, Cell: func(s *series) any { return s.evidence() }},
 		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes) }},
-	}, nil, slices.Values(t.sorted()))
+	}, nil, nil, slices.Values(t.sorted()))
 }
 
 func count(all []bool) (n int) {
