@@ -395,3 +395,21 @@ func TestDropped(t *testing.T) {
 		t.Errorf("%d dropped (-want +got)\n%s", dropped, diff)
 	}
 }
+
+// A query that the server does not take fails with what to do about it.
+func TestQueryFails(t *testing.T) {
+	for code, want := range map[int]string{
+		400: "400 Bad Request: wrong", 401: "; set source.prometheus.username and password, or headers", 403: "; set source.prometheus.username and password, or headers",
+		404: "; source.prometheus.url is the URL in front of /api/v1/query_range",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			io.WriteString(w, `{"status":"error","errorType":"bad_data","error":"wrong"}`)
+		}))
+		t.Cleanup(s.Close)
+		_, err := Last(t.Context(), Source{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 9}, 1)
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%d: error %v, without %s", code, err, want)
+		}
+	}
+}

@@ -486,3 +486,12 @@ func FuzzReading(f *testing.F) {
 		}
 	})
 }
+
+// What has no form in JSON is an error, wherever it is.
+func TestNoForm(t *testing.T) {
+	for _, v := range []any{struct{}{}, []any{1.5, struct{}{}}, map[string]any{"a": "b", "c": struct{}{}}, big.NewRat(1, 3)} {
+		if b, err := appendAvro(nil, v); err == nil {
+			t.Errorf("%v is %s", v, b)
+		}
+	}
+}

@@ -282,6 +282,8 @@ func TestStateOfLateElements(t *testing.T) {
 		add(t, c, 1, 1)
 		c.AdvanceWatermark(12_000)
 		add(t, c, 2, 10)
+		c.AdvanceWatermark(13_000)
+		add(t, c, 4, 20)
 		c.AdvanceWatermark(16_000)
 		add(t, c, 3, 100)
 		add(t, c, 14, 1000)
@@ -290,7 +292,7 @@ func TestStateOfLateElements(t *testing.T) {
 		in := beam.WindowInto(s, window.NewFixedWindows(10*time.Second), beam.ParDo(s, oneKey, numbers), beam.AllowedLateness(5*time.Second))
 		beam.ParDo0(s, &sumFn{state.MakeValueState[int]("sum")}, in)
 	})
-	expect.Same(t, []string{"1", "11", "1000"}, got)
+	expect.Same(t, []string{"1", "11", "31", "1000"}, got)
 }
 
 // alarmFn sets a timer of each key, all for one time, and notes when it fires.

@@ -1,0 +1,233 @@
+package transforms_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
+	"hafvf/internal/dofn"
+	"hafvf/internal/testing/expect"
+	"hafvf/transforms"
+)
+
+func init() {
+	register.Function3x0((&numberedFn{}).ProcessElement)
+	dofn.Register(func(f *numberedFn) any { return f.ProcessElement })
+}
+
+// numberedFn makes an observation of the number of its key, and a tombstone of a negative one.
+type numberedFn struct{}
+
+func (*numberedFn) ProcessElement(ts beam.EventTime, key float64, emit func(beam.EventTime, string, keyed.Observation)) {
+	o := keyed.Value(mtime.Time(ts).ToTime().UTC(), "", 1)
+	if key < 0 {
+		o = keyed.Observation{Shape: keyed.Forget}
+	}
+	emit(ts, fmt.Sprint(math.Abs(key)), o)
+}
+
+// counted runs a node with the outputs that build returns. It returns what the account of the run, and
+// Beam's metrics, have counted: those of account.Counters that are not 0.
+func counted(t *testing.T, run *account.Run, c *testCase, build func(s beam.Scope) (keyed []beam.PCollection, rejected beam.PCollection)) (books, metrics map[string]int64) {
+	t.Helper()
+	c.out, c.smoothed = map[string][]keyed.Estimate{}, map[string][]keyed.Smoothed{}
+	cases.Store(t.Name(), c)
+	p, s := beam.NewPipelineWithRoot()
+	all, rejected := build(s)
+	for _, col := range all {
+		beam.ParDo(s, &collectFn{Case: t.Name()}, col)
+	}
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
+	result := expect.Get(execute(run.In(t.Context()), p))(t)
+	books, metrics = map[string]int64{}, map[string]int64{}
+	counts, _ := run.Counts()
+	for _, of := range account.Counters {
+		if n := *of.Of(&counts); n != 0 {
+			books[of.Name] = n
+		}
+	}
+	for _, m := range result.Metrics().AllMetrics().Counters() {
+		metrics[m.Key.Name] += m.Committed
+	}
+	return books, metrics
+}
+
+// A tally counts by names.
+type tally map[string]int64
+
+func (n tally) count(name string, is bool) {
+	if is {
+		n[name]++
+	}
+}
+
+// outputs counts what a node has put out. An observation that is outside of the family is rejected, and is
+// an alarm or a muted one.
+func (n tally) outputs(c *testCase) {
+	outside := map[string]bool{}
+	for _, r := range c.rejected {
+		outside[r.ID] = strings.Contains(r.Reason, "below zero")
+		n.count("rejected", !r.Reset)
+		n.count("reset_keys", r.Reset)
+		n.count("late", strings.HasPrefix(r.Reason, "late: "))
+		n.count("late_idle", strings.HasSuffix(r.Reason, "as the watermark had passed it"))
+		n.count("panics", r.Panic != nil)
+		n.count("muted_alarms", outside[r.ID])
+	}
+	for _, all := range c.out {
+		for _, e := range all {
+			if e.Alarm != nil {
+				n.count(e.Alarm.Kind+"_alarms", true)
+			}
+			if outside[e.ID] {
+				n["muted_alarms"]--
+				continue
+			}
+			n.count("records", true)
+			n.count("missing", e.Missing)
+			n.count("silences", e.Silence != nil && !e.Silence.Told)
+			if d := e.Detection; d != nil {
+				n.count("outliers", d.Kind == hafvf.Outlier)
+				n.count("changes", d.Kind == hafvf.Change)
+				n.count("muted_alarms", d.Muted)
+				n.count("resting_alarms", d.Resting)
+			}
+		}
+	}
+	silences := map[string]bool{} // which may be told again when they are over
+	for _, text := range c.texts {
+		since, _, _ := strings.Cut(text, ",")
+		silences[since] = true
+	}
+	n["silences"] += int64(len(silences))
+	changes := map[string]int{} // by session
+	for key, all := range c.smoothed {
+		for _, s := range all {
+			n.count("records", true)
+			n.count("missing", s.Missing)
+			n.count("changes", s.Change)
+			session := fmt.Sprint(key, s.Session.Start)
+			if changes[session] += 0; s.Change {
+				changes[session]++
+			}
+		}
+	}
+	for _, found := range changes {
+		n.count("sessions", true)
+		n.count("unchanged", found == 0)
+	}
+	maps.DeleteFunc(n, func(_ string, n int64) bool { return n == 0 })
+}
+
+// eachMinute are observations of a key, one a minute, and so many.
+func eachMinute(key string, n int, value func(i int) float64) (all []given) {
+	for i := range n {
+		all = append(all, given{key, keyed.Value(at(60*i), fmt.Sprint(key, i), value(i))})
+	}
+	return all
+}
+
+// What a node counts is what a count of its outputs gives, in the account of the run and in Beam's metrics.
+// more is what outputs do not show.
+func TestCounts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 68))
+	unusual := slices.Concat(eachMinute("outside", 2000, func(i int) float64 {
+		if i >= 100 && i%100 == 0 {
+			return -5
+		}
+		return float64(i % 7)
+	}), eachMinute("outliers", 4000, func(i int) float64 {
+		switch {
+		case i%500 == 7:
+			return math.NaN()
+		case i > 300 && rng.IntN(100) == 0:
+			return 80
+		}
+		return float64(rng.IntN(7) + i/700%2*30)
+	}), eachMinute("changes", 3000, func(i int) float64 { return float64(20 + rng.IntN(7) + i/1000%2*5) }))
+	broken, _ := brittleStream(100)
+	now := time.Now()
+	ahead := []given{{"k", keyed.Value(now.Add(48*time.Hour), "", 1)}}
+	for i := range 10 {
+		ahead = append(ahead, given{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
+	}
+	live := []any{
+		event{0, 1}, event{0, 2}, event{100, 1}, mark(200), event{210, 1}, mark(230),
+		event{205, 1}, event{150, 1}, // late, the first within the lateness
+		event{231, -1}, event{231, -7}, // tombstones, the second of a key that is unknown
+		event{232, 3}, mark(5000), event{5001, 3},
+	}
+	settings := keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second, Silence: &keyed.SilenceConfig{After: 30 * time.Second}, Expire: time.Hour}
+	aggregated := settings
+	aggregated.Aggregate = &keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 10 * time.Second, Value: keyed.Mean}}
+	noise := func(int) float64 { return rng.NormFloat64() }
+	walk := 0.
+	smoothed := slices.Concat(eachMinute("no change", 40, noise), eachMinute("change", 40, func(i int) float64 { return noise(i) + float64(i/20*9) }),
+		eachMinute("drift", 300, func(i int) float64 { walk += noise(i) / 10; return walk + noise(i) }), eachMinute("panic", 20, func(i int) float64 { return float64(i * 100) }),
+		eachMinute("missing", 20, func(i int) float64 { return math.Log(float64(i - 1)) }), eachMinute("", 1, noise))
+	smoothing := segments.SmoothConfig
+	smoothing.Filter.Family, smoothing.Gap = "brittle", time.Hour
+
+	seen := tally{"skipped_lines": 1, "not_converged": 1} // connectors count the ones, TestNotConvergedIsCounted the others
+	for name, c := range map[string]struct {
+		cfg    keyed.Config
+		smooth *keyed.SmoothConfig
+		in     []given
+		live   []any
+		more   tally
+	}{
+		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3}},
+		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // at the third in a row
+		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1}},
+		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
+		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},
+		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // one has no records
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := account.Open(account.Keeper{Restore: func(key string) ([]byte, error) {
+				if key == "good" {
+					return nil, errors.New("unreadable")
+				}
+				return nil, nil
+			}})
+			defer run.Close()
+			of := &testCase{in: c.in}
+			books, metrics := counted(t, run, of, func(s beam.Scope) ([]beam.PCollection, beam.PCollection) {
+				col := beam.ParDo(s, &emitFn{t.Name()}, beam.Impulse(s))
+				if c.smooth != nil {
+					smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{SmoothConfig: *c.smooth}, col)
+					return []beam.PCollection{smoothed}, rejected
+				}
+				if c.live != nil {
+					col = beam.ParDo(s, &numberedFn{}, streamOf(t, s, c.live...))
+				}
+				estimates, silent, rejected := transforms.FilterIn(s, transforms.Config{Config: c.cfg}, transforms.Host{InProcess: true, Live: c.live != nil}, col)
+				return []beam.PCollection{estimates, silent}, rejected
+			})
+			c.more.outputs(of)
+			for name := range c.more {
+				seen[name]++
+			}
+			expect.Same(t, map[string]int64(c.more), books, "the account")
+			expect.Same(t, map[string]int64(c.more), metrics, "the metrics")
+		})
+	}
+	for _, of := range account.Counters {
+		if seen[of.Name] == 0 {
+			t.Errorf("nothing has counted %s", of.Name)
+		}
+	}
+}
