@@ -198,7 +198,7 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 }
 
 // OnTimer takes the alarms that the watermark has passed.
-func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, timer timers.Context, _ func([]byte)) error {
+func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func([]byte)) error {
 	if fn.account.Suspended() {
 		return nil
 	}

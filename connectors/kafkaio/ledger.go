@@ -19,11 +19,11 @@ import (
 )
 
 // A Ledger commits the progress of a run in one process, for a runner that keeps no
-// state over a restart. It knows how far the source has read, and the state of each key. When the runner
-// rests, and no step keeps anything back, every
-// record that was handed over is in a state, and its outputs are stored. The ledger then
-// commits the states to the changelog and the group's offsets, in one transaction. A run
-// that resumes from there repeats some outputs, with the same ids, and loses none.
+// state over a restart. It knows how far the source has read, and the state of each key. When
+// the runner rests, and no step keeps anything back, every record that was handed over is in a
+// state, and its outputs are stored. The ledger then commits the states to the changelog and
+// the group's offsets, in one transaction. A run that resumes from there repeats some outputs,
+// with the same ids, and loses none.
 type Ledger struct {
 	cfg     LedgerConfig
 	account *account.Run
@@ -60,10 +60,10 @@ type Ledger struct {
 	settledBeyond bool                       // and are in what is to be committed
 	paces         map[string]pace            // of the partitions, likewise
 	worked        map[string]pace            // of all that was worked on
-	mark          int64                      // watermark of the last step that is settled, in Unix milliseconds
+	watermark     int64                      // of the last step that is settled, in Unix milliseconds
 	unsettled     bool                       // something was handed over, or a step was made, since something was settled
 	made          []made                     // steps since then
-	undone        []string                   // ids of those before, which the changelog still has
+	oldSteps      []string                   // ids of those before, which the changelog still has
 	stored        map[string]int64           // offsets that were committed here
 	renewed       time.Time                  // when all offsets were committed last
 	final         time.Time                  // the watermark at the end of the past; zero before it
@@ -192,7 +192,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.Keeper{Worked: l.workedOn, Settled: l.settled, InMemory: cfg.Past, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
-	l.worked, l.mark = maps.Clone(l.paces), l.head.Watermark
+	l.worked, l.watermark = maps.Clone(l.paces), l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
@@ -656,7 +656,7 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 	}
 	l.settledBeyond, l.unsettled = l.beyond, false
 	for _, m := range l.made {
-		l.mark, l.undone = m.Watermark, append(l.undone, m.id)
+		l.watermark, l.oldSteps = m.Watermark, append(l.oldSteps, m.id)
 	}
 	l.made = nil
 	maps.Copy(l.reached, l.handed)
@@ -751,17 +751,17 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	states, keeping := l.ready, l.keeping
 	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
 	var step *made
-	before := l.mark
+	before := l.watermark
 	switch {
 	case o.watermark == 0:
 	case l.unsettled:
 		step = &made{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
 		l.makes(*step)
 	default:
-		l.mark, l.beyond, l.settledBeyond, l.unsettled = o.watermark, false, false, true
+		l.watermark, l.beyond, l.settledBeyond, l.unsettled = o.watermark, false, false, true
 	}
-	mark, undone, beyond := l.mark, l.undone, l.settledBeyond
-	l.undone = nil
+	watermark, oldSteps, beyond := l.watermark, l.oldSteps, l.settledBeyond
+	l.oldSteps = nil
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
 	offsets, paces := l.offsets(renews), map[string]pace{}
@@ -770,7 +770,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	}
 	l.mu.Unlock()
 	writes := (renews || !o.empty()) && l.owner != nil
-	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && len(undone) == 0 && !writes {
+	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && len(oldSteps) == 0 && !writes {
 		return nil
 	}
 	defer l.stage("commit", start)
@@ -790,7 +790,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 		// What the head says of states and offsets is stored with these: a head that was changed before
 		// would go into the changelog when the run ends, if this fails.
 		was := l.head
-		l.head.Watermark, l.head.Beyond = mark, beyond
+		l.head.Watermark, l.head.Beyond = watermark, beyond
 		l.head.Until = maps.Clone(was.Until)
 		maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
 		if o.until != 0 {
@@ -799,7 +799,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 			}
 			l.head.Until[o.log] = o.until
 		}
-		if err = l.store(ctx, states, keeping, offsets, paces, step, undone, writes); err != nil {
+		if err = l.store(ctx, states, keeping, offsets, paces, step, oldSteps, writes); err != nil {
 			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
 		}
 	}
@@ -808,9 +808,9 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	if err != nil {
 		maps.Copy(states, l.ready) // what came since holds
 		maps.Copy(keeping, l.keeping)
-		l.ready, l.keeping, l.undone = states, keeping, append(undone, l.undone...)
+		l.ready, l.keeping, l.oldSteps = states, keeping, append(oldSteps, l.oldSteps...)
 		if o.watermark != 0 && step == nil {
-			l.mark = before
+			l.watermark = before
 		}
 		return err
 	}
@@ -828,11 +828,11 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	return nil
 }
 
-// store writes states, what Keep holds, offsets with their paces, and a step, nil for none, and deletes steps
-// that are undone; if writes is set, to the changelog in any case.
+// store writes states, what Keep holds, offsets with their paces, and a step, nil for none, and deletes old
+// steps; if writes is set, to the changelog in any case.
 // Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
 // which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *made, undone []string, writes bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *made, oldSteps []string, writes bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
@@ -849,7 +849,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		}
 	}
 	switch {
-	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && len(undone) == 0 && !writes:
+	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && len(oldSteps) == 0 && !writes:
 		return nil
 	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
@@ -867,7 +867,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 				return false
 			}
 		}
-		for _, id := range undone {
+		for _, id := range oldSteps {
 			if !e.own(stepKey+id, nil, yield) {
 				return false
 			}

@@ -75,7 +75,7 @@ type Place struct {
 // Run, which is that of a runner that keeps its own books.
 type Run struct {
 	keeper  Keeper
-	counted bool // whether there is a balance
+	counted bool // whether it keeps the books
 	parts   sync.Map
 
 	mu       sync.Mutex
@@ -111,7 +111,7 @@ func Open(k Keeper) *Run {
 }
 
 // Watch is Open for a process whose runner keeps the books, as the workers of a
-// cluster: the run adds up counts, and has no balance.
+// cluster: the run adds up counts.
 func Watch() *Run {
 	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}}
 	r.stop, r.stopped = latch()
@@ -269,22 +269,20 @@ func (r *Run) settle() {
 	if !r.counted || r.inFlight() {
 		return
 	}
-	since := r.since
-	if !since.IsZero() {
-		close(r.idle)
-		r.since = time.Time{}
-	}
 	if r.keeper.Worked != nil {
 		r.keeper.Worked()
 	}
-	if r.held != "" {
-		return
+	if r.held == "" {
+		if r.keeper.Settled != nil {
+			r.keeper.Settled(r.staged, r.since)
+		}
+		clear(r.staged)
+		r.handed = 0
 	}
-	if r.keeper.Settled != nil {
-		r.keeper.Settled(r.staged, since)
+	if !r.since.IsZero() {
+		close(r.idle)
+		r.since = time.Time{}
 	}
-	clear(r.staged)
-	r.handed = 0
 }
 
 // Held is the step that keeps something back, since when nothing has moved, and how many records were
@@ -306,7 +304,7 @@ func (r *Run) WantsStates() bool {
 // reporters are the types of functions that Report their states.
 var reporters sync.Map
 
-// Reporting notes that functions of the type T Report their states: what is there is not kept back, see Rests.
+// Reporting notes that functions of the type T Report their states: nothing in these is kept back, see Rests.
 func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
 
 // Reports reports whether Reporting was called for the type of a function.

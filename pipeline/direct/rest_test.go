@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 func init() {
 	register.Function1x1(came)
+	register.Function2x1(asks)
 	register.Function2x0(fired)
 	register.Function2x0(joined)
 	register.DoFn3x1[state.Provider, string, int, error](&oddFn{})
@@ -43,6 +45,13 @@ func happens(what string) {
 
 func came(n int) int {
 	happens(fmt.Sprint("came ", n))
+	return n
+}
+
+// asks notes whether the account of the run awaits that the watermark passes the end of the first second.
+func asks(ctx context.Context, n int) int {
+	run, end := account.From(ctx), time.Unix(1, 0)
+	happens(fmt.Sprint(n, " ", run.Awaits(end.Add(-time.Millisecond)), " ", run.Awaits(end)))
 	return n
 }
 
@@ -136,5 +145,27 @@ func TestSettled(t *testing.T) {
 				t.Errorf("%q\nwant %q", events.all, c.want)
 			}
 		})
+	}
+}
+
+// The account knows what the next watermark is that has something to do: here the end of a window, as a
+// grouping waits for it. A source that moves its watermark in steps goes by that.
+func TestAwaited(t *testing.T) {
+	events.all = nil
+	run := account.Open(account.Keeper{})
+	defer run.Close()
+	stream := teststream.NewConfig()
+	for i := range 2 {
+		expect.OK(t, stream.AddElements(int64(i), i+1))
+	}
+	expect.OK(t, stream.AdvanceWatermark(2000))
+	expect.OK(t, stream.AddElements(2000, 3))
+	stream.AdvanceWatermarkToInfinity()
+	p, s := beam.NewPipelineWithRoot()
+	numbers := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, asks, teststream.Create(s, stream)))
+	beam.ParDo0(s, fired, beam.GroupByKey(s, beam.ParDo(s, pair, numbers)))
+	expect.Get(Execute(run.In(t.Context()), p))(t)
+	if want := []string{"1 false false", "2 false true", "fired", "3 false false", "fired"}; !slices.Equal(events.all, want) {
+		t.Errorf("%q\nwant %q", events.all, want)
 	}
 }
