@@ -27,7 +27,7 @@ func TestExecuteReturnsErrors(t *testing.T) {
 	cluster := kafkaio.Cluster{Brokers: []string{broker}}
 	client := kafkaio.NewClient(cluster)
 	defer client.Close()
-	run := func(group string, ctx context.Context, stop <-chan struct{}) error {
+	run := func(ctx context.Context, group string, stop <-chan struct{}) error {
 		states, err := store.OpenTopic(t.Context(), kafkaio.LedgerConfig{Client: client, Topics: []string{"readings"}, Group: group, Changelog: group}, store.Config{Filter: keyed.Recommended("normal")})
 		expect.OK(t, err)
 		p, s := beam.NewPipelineWithRoot()
@@ -36,12 +36,12 @@ func TestExecuteReturnsErrors(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	close(stopped)
-	expect.OK(t, run("stopped", t.Context(), stopped))
+	expect.OK(t, run(t.Context(), "stopped", stopped))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := run("cancelled", cancelled, nil); !errors.Is(err, context.Canceled) {
+	if err := run(cancelled, "cancelled", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a run that is cancelled: %v", err)
 	}
 	expect.OK(t, send(t.Context(), cluster, "0,10"))
-	expect.Error(t, run("failing", t.Context(), nil), "no step takes 0,10")
+	expect.Error(t, run(t.Context(), "failing", nil), "no step takes 0,10")
 }

@@ -2,11 +2,24 @@ package transforms
 
 import (
 	"testing"
+	"time"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/internal/testing/expect"
 )
+
+// What is cut anywhere is an error, not fewer objects.
+func TestUnpackOfACut(t *testing.T) {
+	b := packObservation("key", keyed.Value(time.Unix(60, 0), "id", 1))
+	for n := 1; n <= len(b); n++ {
+		objects := 0
+		err := unpack(b[:n], func(string, keyed.Observation) { objects++ })
+		if whole := n == len(b); (err == nil) != whole || (objects == 1) != whole {
+			t.Errorf("%d of %d bytes: %d objects, error %v", n, len(b), objects, err)
+		}
+	}
+}
 
 // An update that does not converge is counted. No observations are known that make one.
 func TestNotConvergedIsCounted(t *testing.T) {

@@ -1,0 +1,42 @@
+package promio
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
+	"hafvf/connectors"
+	"hafvf/internal/account"
+	"hafvf/internal/httpclient"
+	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/direct"
+	keeping "hafvf/pipeline/store"
+)
+
+// Of records of which the server refuses some, nothing is in flight when the others are written and these
+// have come out.
+func TestRefusedIsSettled(t *testing.T) {
+	beam.Init()
+	s := &store{oldest: 2, samples: map[string]bool{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	var chunk connectors.Chunk
+	all := records(t, 1, 3)
+	for _, r := range all {
+		chunk = append(chunk.Begin(r.line.Key, r.line.ID), r.line.Text...)
+	}
+	settled := false
+	run := account.Open(account.Keeper{Settled: func(map[string]account.KeyState, time.Time) { settled = true }})
+	defer run.Close()
+	expect.OK(t, run.HandOver(t.Context(), len(all), nil))
+	p, scope := beam.NewPipelineWithRoot()
+	to := Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}
+	keeping.Drop(scope, Write(scope, to, beam.Create(scope, []byte(chunk))))
+	expect.Get(direct.Execute(run.In(t.Context()), p))(t)
+	if !settled || len(s.samples) != 5*2 { // there are no scores
+		t.Errorf("settled %t, %d samples", settled, len(s.samples))
+	}
+}
