@@ -16,7 +16,7 @@ import (
 // The program serves the page of its run beside its metrics, with an alarm in it before the input
 // has ended, and ends with the run though a reader follows the events.
 func TestListen(t *testing.T) {
-	dir := e2e.Folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: true\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
+	dir := e2e.Folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: {zone: Asia/Tokyo}\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
 	d := program.Pipe(t, dir, "run", "in.yaml", "--listen", "127.0.0.1:0")
 	for i := range 500 {
 		d.Say(t, fmt.Sprintf(`{"key":"pump","time":%d,"x":%d}`+"\n", 1760000000+60*i, i%3-1))
@@ -51,6 +51,7 @@ func TestListen(t *testing.T) {
 		t.Fatalf("%s does not say %q: %s\n%s", path, says, got, d.Log())
 	}
 	await("/", "pump: x is 99")
+	await("/", "All times are of Asia/Tokyo.")
 	await("/incidents", "hafvf of in.yaml, since ")
 	await("/incidents", "1 alarm on 1 of 1 key")
 	await("/metrics", `hafvf_alarms_total{kind="novelty"} 1`)

@@ -43,7 +43,8 @@ records: also those that the revision has not changed. Sessions that lack record
 counted on standard error. Memory holds a row for each segment, not the records.
 
 Times of a .csv are on the clock of --zone, with its offset, as in
-2025-10-14T00:00:00+02:00. Those of a .parquet are instants.`,
+2025-10-14T00:00:00+02:00: pandas reads them by to_datetime(…, utc=True). Those of a
+.parquet are instants.`,
 		Example: "  hafvf sessions smoothed.jsonl -o sessions.csv\n  hafvf sessions smoothed.jsonl -o sessions.parquet --interval 0.8",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

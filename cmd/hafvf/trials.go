@@ -41,7 +41,8 @@ family, each key over all its sessions. With time_format: trial the filter takes
 trials as they come.
 
 Times of a .csv have the offset of aggregate.zone, or without aggregate of detect.zone, as
-in 2025-10-14T00:00:00+02:00. Those of a .parquet are instants.
+in 2025-10-14T00:00:00+02:00: pandas reads them by to_datetime(…, utc=True). Those of a
+.parquet are instants.
 
 --keys writes a row for each key: trials, missing, log_evidence (the sum of log_predictive)
 and changes.

@@ -120,15 +120,17 @@ var flagColors = map[string]color.NRGBA{
 // steps are the numbers of alarms that are paid from the budget, by week of the key's
 // records in the zone, as a line of steps.
 func (k Key) steps(events []Event, zone *time.Location) (x, counts []float64) {
-	weeks, paid := weeksIn(zone), map[time.Time]float64{}
+	paid := map[time.Time]float64{}
 	for _, e := range events {
 		if e.Kind == string(usual.NoveltyAlarm) || e.Kind == string(usual.ChangeAlarm) {
-			paid[weeks.Start(e.Time)]++
+			paid[mondayOf(e.Time, zone)]++
 		}
 	}
-	for monday := weeks.Start(k.first); !monday.After(k.last); monday = weeks.Next(monday) {
-		x = append(x, max(unix(monday), unix(k.first)), min(unix(weeks.Next(monday)), unix(k.last)))
+	for monday := mondayOf(k.first, zone); !monday.After(k.last); {
+		next := mondayOf(monday.Add(week+week/2), zone)
+		x = append(x, max(unix(monday), unix(k.first)), min(unix(next), unix(k.last)))
 		counts = append(counts, paid[monday], paid[monday])
+		monday = next
 	}
 	return x, counts
 }

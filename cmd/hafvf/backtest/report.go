@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/internal/clock"
 	"hafvf/pipeline"
 )
 
@@ -248,7 +247,7 @@ func weeksOf(events []Event, zone *time.Location) []Week {
 		if e.Time.IsZero() {
 			continue
 		}
-		monday := weeksIn(zone).Start(e.Time)
+		monday := mondayOf(e.Time, zone)
 		if weeks[monday] == nil {
 			weeks[monday] = Counts{}
 		}
@@ -261,8 +260,11 @@ func weeksOf(events []Event, zone *time.Location) []Week {
 	return all
 }
 
-// weeksIn are the weeks of a zone, which begin on Monday.
-func weeksIn(zone *time.Location) clock.Grid { return clock.Grid{Every: week, Zone: zone} }
+// mondayOf is when the week of t began in the zone.
+func mondayOf(t time.Time, zone *time.Location) time.Time {
+	t = t.In(zone)
+	return time.Date(t.Year(), t.Month(), t.Day()-(int(t.Weekday())+6)%7, 0, 0, 0, 0, zone).UTC()
+}
 
 // Against is where another config differs.
 type Against struct {

@@ -211,6 +211,8 @@ func TestForeignReaders(t *testing.T) {
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
 	expect.OK(t, os.WriteFile(in, []byte(lines), 0o666))
 	expect.Get(Write(context.Background(), in, out, .95, time.UTC))(t)
+	zoned := filepath.Join(dir, "zoned.csv")
+	expect.Get(Write(context.Background(), in, zoned, .95, expect.Get(time.LoadLocation("Europe/Berlin"))(t)))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {
@@ -229,7 +231,11 @@ for c in t.columns.drop(times + ["key"]):
 assert t["end"][1] == pandas.Timestamp("2026-01-01T00:01:00Z")
 assert t["start"][2] == pandas.Timestamp("2025-12-31T23:00:00.25Z")
 assert t["change_interval.to_n"][1] == 4
-`, out).CombinedOutput()
+zoned = pandas.read_csv(sys.argv[2])
+assert zoned["end"][1] == "2026-01-01T01:01:00.000+01:00", zoned["end"][1]
+for c in times:
+    assert pandas.to_datetime(zoned[c], utc=True).dropna().equals(t[c].dropna()), c
+`, out, zoned).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
