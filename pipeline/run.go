@@ -119,7 +119,6 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
 		s.deaf = state.deaf
-		s.Keys += s.ExpiredKeys // all that it has had: old records expire by the clock at its end
 	}
 	s.Elapsed = time.Since(start)
 	if state.states != nil {

@@ -555,6 +555,7 @@ func TestParseErrors(t *testing.T) {
 		{"categorical with alpha 0", modelled("family: categorical", "prior: {alpha: [1, 0]}"), []string{`pump.yaml:4: model.prior.alpha: entry 1 must be greater than 0, not 0`}},
 		{"nothing fixes dim", modelled("family: mvnormal", "prior: {mu: 0}"), []string{`pump.yaml:4: model.prior.mu: the dimension is open: give mu as a list, or dim`}},
 		{"dim 0", modelled("family: mvnormal", "dim: 0"), []string{`pump.yaml:4: model.dim: must be at least 1, not 0`}},
+		{"NUL", "model: {family: normal}\nsource: {jsonl: {path: \"a\\0b\"}}", []string{`pump.yaml:2: source.jsonl.path: holds a NUL, which no name and no file has`}},
 		{"many levels", modelled("family: normal") + "\nlevels: [" + strings.Repeat("{alpha: 1, beta: 1}, ", 65) + "]\n", []string{`pump.yaml:4: levels: has 65 levels; at most 64 are allowed`}},
 		{"many filters", modelled("family: normal") + "\nbank: [" + strings.Repeat("{levels: [], top: .9}, ", 65) + "]\n", []string{`pump.yaml:4: bank: has 65 filters; at most 64 are allowed`}},
 		{"many cycles", modelled("family: normal", "season: ["+cycles(17)+"]"), []string{`pump.yaml:4: model.season: has 17 cycles; at most 16 are allowed`}},

@@ -59,6 +59,7 @@ func TestPlotErrors(t *testing.T) {
 		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is neither"},
 		{"an alert", results(t, `{"key":"k","time":"2026-01-02T00:00:00Z","kind":"novelty","x":5,"predicted":{"mean":1,"sd":1},"usual":{"mean":1,"sd":1}}`+"\n"), out, nil, "as an alert; hafvf report makes a page of those"},
 		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
+		{"a table of trials", results(t, `{"key":"k","trial":1,"time":"2026-01-01T00:00:00Z","x":1,"learning_rate":0.5,"segment":1}`+"\n"), out, nil, "it is a row of the table that hafvf trials writes"},
 		{"rows of another kind", other, out, nil, "line 2 is neither an estimate nor a smoothed record: it has no key"},
 		{"smoothed without times", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), `{"key":"b","id":"b/1","session":{"start":1,"end":1,"n":1},"estimate":{}}`), out, nil, "line 2 is a smoothed record without times and line 1 a smoothed record"},
 		{"key", good, out, []string{"q"}, `no key "q"; the nearest is "k"`},
