@@ -158,7 +158,7 @@ func (c *consumer) take() (int, batch) {
 		c.turn = i + 1
 		p, until := c.parts[i], int64(math.MaxInt64)
 		if c.until != nil {
-			until = c.until[p.at.Log()]
+			until = c.until[Position{Topic: p.at.Topic, Partition: p.at.Partition}.Log()] // the fetcher moves its offset
 		}
 		if p.next >= until {
 			continue
