@@ -62,16 +62,16 @@ func (c Chunk) Lines() iter.Seq2[Line, error] {
 	}
 }
 
-// appendTexts appends the texts of a chunk's lines, and counts these.
-func (c Chunk) appendTexts(b []byte) (_ []byte, lines int, err error) {
-	for rest := []byte(c); len(rest) > 0; lines++ {
+// appendTexts appends the texts of a chunk's lines.
+func (c Chunk) appendTexts(b []byte) ([]byte, error) {
+	for rest := []byte(c); len(rest) > 0; {
 		l, _, after, ok := cutLine(rest)
 		if !ok {
-			return b, lines, errChunk
+			return b, errChunk
 		}
 		b, rest = append(b, l.Text...), after
 	}
-	return b, lines, nil
+	return b, nil
 }
 
 // cutLine cuts the first line off, with its id apart.

@@ -26,7 +26,7 @@ func Write(s beam.Scope, name string, col beam.PCollection) {
 
 // WriteChunk writes the lines of a chunk to a writer, outside of a pipeline.
 func WriteChunk(w *Writer, c Chunk) error {
-	lines, _, err := c.appendTexts(nil)
+	lines, err := c.appendTexts(nil)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run has no writer %q in this process", fn.Name)
 	}
-	batch, _, err := Chunk(chunk).appendTexts(fn.batch[:0])
+	batch, err := Chunk(chunk).appendTexts(fn.batch[:0])
 	if err != nil {
 		return err
 	}
