@@ -148,11 +148,12 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	}
 	r.settle(lost)
 	for i, box := range r.outboxes {
-		due := box.Stats().Failed
+		stats := box.Stats()
+		due := stats.Failed
 		if r.durable() {
 			due += int64(len(left[i]))
 		}
-		if due > 0 && box.Stats().Sent == 0 {
+		if due > 0 && stats.Sent == 0 {
 			r.deaf = append(r.deaf, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
 		}
 	}

@@ -88,7 +88,7 @@ type RejectedError struct {
 }
 
 func (s Summary) rejected() error {
-	all := max(s.Rejected+s.Records, s.taken) // an interval is one record, and has several observations
+	all := s.read()
 	if s.Rejected*2 <= all {
 		return nil
 	}
@@ -108,9 +108,10 @@ func (s Summary) rejected() error {
 }
 
 // useless reports whether no record could be used, and some were rejected.
-func (s Summary) useless() bool {
-	return s.Rejected > 0 && s.Rejected >= max(s.Rejected+s.Records, s.taken)
-}
+func (s Summary) useless() bool { return s.Rejected > 0 && s.Rejected >= s.read() }
+
+// read is how many observations the run has read: an interval is one record, and has several.
+func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.taken) }
 
 // A Break is where something of a key came to an end: an alarm, a change that the
 // smoother found, or without them a step at which the filter let go of what it

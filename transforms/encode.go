@@ -29,12 +29,7 @@ type decoding struct {
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
 		err := take(key, o)
-		if err == nil {
-			d.said.count(1, 0, nil)
-			return nil
-		}
-		d.said.first(err)
-		d.said.count(1, 1, err)
+		d.said.observation(err)
 		return err
 	}, func(line []byte, observations int) {
 		d.rejected += observations

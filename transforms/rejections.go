@@ -12,11 +12,16 @@ type rejections struct {
 // majorityOf is the least number of observations of which it is said that most are rejected.
 const majorityOf = 100
 
-// first says why an observation is rejected, if it is the first one. It does not count it.
-func (r *rejections) first(reason error) {
+// observation notes one, and the reason why it is rejected; nil if it is not.
+func (r *rejections) observation(reason error) {
+	if reason == nil {
+		r.count(1, 0, nil)
+		return
+	}
 	if r.rejected == 0 {
 		slog.Warn("an observation is rejected: the collection of rejected ones has this and further ones, with their reasons", "reason", reason)
 	}
+	r.count(1, 1, reason)
 }
 
 // count notes how many more observations were taken, and how many of them were rejected, one for that reason.

@@ -196,8 +196,8 @@ const leastHidden = 8
 
 // hide replaces secrets, and the whole of an Authorization.
 func hide(secrets []string, authorization string) *strings.Replacer {
-	scheme, credentials, _ := strings.Cut(authorization, " ")
-	secrets = slices.DeleteFunc(append(secrets, credentials, cmp.Or(credentials, scheme)), func(s string) bool { return len(s) < leastHidden })
+	_, credentials, _ := strings.Cut(authorization, " ")
+	secrets = slices.DeleteFunc(append(secrets, credentials), func(s string) bool { return len(s) < leastHidden })
 	if authorization != "" {
 		secrets = append(secrets, authorization)
 	}

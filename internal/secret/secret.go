@@ -42,7 +42,7 @@ func (s Secret) Value(key string) (string, error) {
 		}
 		return v, nil
 	case s.File != "":
-		v, err := read(s.File)
+		v, err := s.read()
 		if err != nil {
 			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}
@@ -63,14 +63,15 @@ var (
 // pipes are the contents of pipes that were read, func() (string, error) by their paths.
 var pipes sync.Map
 
-// IsPipe reports whether a file is a pipe: reading it waits for its writer.
+// IsPipe reports whether the file is a pipe: reading it waits for its writer.
 func (s Secret) IsPipe() bool {
 	info, err := os.Stat(s.File)
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-func read(path string) (string, error) {
-	if (Secret{File: path}).IsPipe() {
+func (s Secret) read() (string, error) {
+	path := s.File
+	if s.IsPipe() {
 		once, _ := pipes.LoadOrStore(path, sync.OnceValues(func() (string, error) { return readWithin(path, waitTime) }))
 		return once.(func() (string, error))()
 	}
