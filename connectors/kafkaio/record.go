@@ -47,7 +47,7 @@ type Record struct {
 	// otherwise.
 	LogTime time.Time `json:",omitzero"`
 	// Finding is nil if no Form has anything to say.
-	Finding *Finding `json:",omitempty"`
+	Finding *Finding `json:"Finding,omitempty"`
 }
 
 // A Header is one header of a record.
