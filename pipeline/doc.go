@@ -16,7 +16,7 @@
 //   - Package observe turns it into an observation of a key, inside of the first step of
 //     transforms.FilterEncoded (source.go). That step packs the observations of each key into
 //     a block. A record that is no observation goes to the dead letter.
-//   - The node of transforms gets the block with the key's state. A keyed.Entity takes the
+//   - The node of transforms gets the block with the key's state. A keyed.KeyState takes the
 //     observation: it skips a repeat, rejects what is late, and holds back what is early.
 //   - keyed.Estimator predicts the observation and learns it, and says whether it is an alarm.
 //   - The encoder of encode.go appends the estimate and its alerts to chunks of lines, as

@@ -84,11 +84,11 @@ func (r *receiver) kinds(keys int) []string {
 
 // takes reports whether an alert of the key goes to the receiver, of a fleet of so many keys. An alarm of
 // a change stands for the belief in it.
-func (r *receiver) takes(key string, t keyed.Told, keys int) bool {
-	if t.Role == keyed.Decision {
+func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
+	if t.Basis == keyed.AlarmBasis {
 		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
 	}
-	return r.wants(key, t.Kind, r.Beliefs) && !(t.Role == keyed.BesideAlarm && r.wants(key, t.Kind, r.kinds(keys)))
+	return r.wants(key, t.Kind, r.Beliefs) && !(t.Basis == keyed.DuplicateBasis && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
 // An encoder turns estimates, alerts, and what becomes of incidents into lines, each with its key and
@@ -113,7 +113,7 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	e.tell(to, key, of, of.Alerts(key))
 }
 
-func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	e.tell(to, key, nil, s.Alerts(key))
 }
 
@@ -122,7 +122,7 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 }
 
 // tell appends the alerts of an estimate, which is nil where there is no record of it.
-func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.Told) {
+func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
 	if e.Layout.Incidents {
 		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
@@ -134,7 +134,7 @@ func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, a
 }
 
 // alert appends an alert for each receiver that takes it.
-func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.Told, incident string, keys int) {
+func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
 			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
@@ -151,7 +151,7 @@ func (e *encoder) begin(to *transforms.Encoded, receiver int, key, id string) []
 	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
 }
 
-func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.Told, incident string, keys int) {
+func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	e.observer.Alert(key, t, incident)
 	e.alert(to, key, t, incident, keys)
 }
@@ -285,7 +285,7 @@ func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
 // panicked notes that the mathematics of a key have panicked, also without a run.
-func (r *run) panicked(key string, p *keyed.Panic) {
+func (r *run) panicked(key string, p *keyed.PanicError) {
 	if r == nil {
 		workerPanics.tell(slog.Default(), key, p)
 		return
@@ -305,7 +305,7 @@ const panicsTold = 1000
 // workerPanics is that of a process without a run.
 var workerPanics panicLog
 
-func (l *panicLog) tell(log *slog.Logger, key string, p *keyed.Panic) {
+func (l *panicLog) tell(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.told[key] || len(l.told) == panicsTold {

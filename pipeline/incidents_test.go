@@ -174,7 +174,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 		got, want, silent := map[string]string{}, map[string]string{}, 0
 		name := func(a incidents.Assignment) string { return a.Key + " " + a.ID + " " + a.Kind }
 		_, err := Run{Graph: g.Trial(), Observer: &Observer{
-			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e != nil {

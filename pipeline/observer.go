@@ -14,12 +14,12 @@ import (
 type Observer struct {
 	// Estimate sees every estimate, in the order of its key, with its alerts. Of a key that is silent
 	// it sees the alerts alone, and e is nil.
-	Estimate func(key string, e *keyed.Estimate, alerts []keyed.Told)
+	Estimate func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)
 	// Smoothed sees every record of transform: smooth, which finds nothing else.
 	Smoothed func(key string, s *keyed.Smoothed)
 	// Alert hears of an alert of a graph with incidents once more, when it is known which incident it
 	// belongs to, if any. It may be one of the run before.
-	Alert func(key string, t keyed.Told, incident string)
+	Alert func(key string, t keyed.AlertEvent, incident string)
 	// Assigned hears to which incident an alarm belongs, also when that is another one than before.
 	Assigned func(incidents.Assignment)
 	// Incident hears what becomes of an incident, and at the start of those that the run before has left
@@ -33,13 +33,13 @@ func (r *run) observer() (o Observer) {
 		o = *r.observed
 	}
 	if o.Estimate == nil {
-		o.Estimate = func(string, *keyed.Estimate, []keyed.Told) {}
+		o.Estimate = func(string, *keyed.Estimate, []keyed.AlertEvent) {}
 	}
 	if o.Smoothed == nil {
 		o.Smoothed = func(string, *keyed.Smoothed) {}
 	}
 	if o.Alert == nil {
-		o.Alert = func(string, keyed.Told, string) {}
+		o.Alert = func(string, keyed.AlertEvent, string) {}
 	}
 	if o.Assigned == nil {
 		o.Assigned = func(incidents.Assignment) {}
@@ -71,7 +71,7 @@ func (g *Graph) Groups() bool { return g.groups }
 
 // Tells reports whether an alert is of a kind that goes to a receiver, or if there is none whether it
 // is an alarm.
-func (g *Graph) Tells(t keyed.Told) bool {
+func (g *Graph) Tells(t keyed.AlertEvent) bool {
 	f, _ := g.transform.(filtering)
 	var all receiver
 	if len(f.receivers) == 0 {

@@ -30,7 +30,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		var mu sync.Mutex
 		heard, assigned, events, estimates := map[name]string{}, map[name]string{}, 0, int64(0)
 		s, err := Run{Graph: g, Observer: &Observer{
-			Alert: func(key string, told keyed.Told, incident string) {
+			Alert: func(key string, told keyed.AlertEvent, incident string) {
 				mu.Lock()
 				defer mu.Unlock()
 				if !g.Tells(told) {
@@ -44,7 +44,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 			},
 			Assigned: func(a incidents.Assignment) { assigned[name{a.Kind, a.Key, a.ID}] = a.Incident },
 			Incident: func(*incidents.Event) { events++ },
-			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+			Estimate: func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e != nil {

@@ -189,7 +189,7 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.adopted.String(), "past", p.what)
 	var mu sync.Mutex
 	var since time.Time
-	state := &run{log: log, stopping: stop, past: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+	state := &run{log: log, stopping: stop, past: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e != nil && !e.Time.IsZero() && (since.IsZero() || e.Time.Before(since)) {

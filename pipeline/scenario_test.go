@@ -230,7 +230,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	loop.layout = f.layout
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	type name struct{ key, id, kind string }
-	told := map[name]keyed.Told{}
+	told := map[name]keyed.AlertEvent{}
 	for _, o := range all {
 		e := loop.estimate(o)
 		if e.Pace != (keyed.Pace{}) {
@@ -238,7 +238,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		}
 		if a := e.Alarm; a != nil {
 			fleet.Add(incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
-			told[name{o.key, e.ID, a.Kind}] = keyed.Told{Of: &e, Alert: a}
+			told[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Of: &e, Alert: a}
 		}
 	}
 	alert := func(n name, incident string) {

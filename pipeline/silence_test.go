@@ -68,7 +68,7 @@ func TestSilenceIsTold(t *testing.T) {
 	// Who observes a trial of it hears the same.
 	var mu sync.Mutex
 	var heard []string
-	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.Told) {
+	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.AlertEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range alerts {

@@ -225,7 +225,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	g := compose(t, "{model: {family: normal, prior: auto}, detect: {budget: 1000000}, sink: none, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
 	muted := 0
 	m := NewMetrics()
-	s, err := Run{Graph: g, Metrics: m, Observer: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.Told) {
+	s, err := Run{Graph: g, Metrics: m, Observer: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e.Detection.Muted {
 			muted++
 		}

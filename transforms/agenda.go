@@ -77,7 +77,7 @@ func (fn *encodeFn) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
 // next is when a key of a cell has to be looked at, of what is known of it; zero: not before it speaks.
 func (fn *encodeFn) next(c *opened, waits, deadline, expiry time.Time) (at time.Time) {
 	if fn.cfg.waits() && !waits.IsZero() {
-		at = waits.Add(fn.workers[0].Patience())
+		at = waits.Add(fn.workers[0].MaxDelay())
 	}
 	if fn.tells() {
 		at = earlier(at, deadline)
@@ -95,7 +95,7 @@ func (fn *encodeFn) nextOf(e *held) time.Time {
 }
 
 // onGrid is the first time at which keys are looked at for expiry that is not before t. A key that
-// expires begins anew in any case, see keyed.Entity.Expiry. What a look gives back is the room of its
+// expires begins anew in any case, see keyed.KeyState.Expiry. What a look gives back is the room of its
 // state, within a part of that time: so keys are looked at together.
 func (fn *encodeFn) onGrid(t time.Time) time.Time {
 	step := max(fn.cfg.Expire/keyed.ExpiryParts, time.Millisecond)
@@ -141,10 +141,10 @@ func later(a, b time.Time) time.Time {
 func (fn *encodeFn) speaks(tp timers.Provider, c *opened, cell, key string, times wait) {
 	var at time.Time
 	if fn.cfg.waits() {
-		at = fn.workers[0].Closing(times.first).Add(fn.workers[0].Patience())
-		if last := fn.workers[0].Closing(times.last); last.After(c.last) {
+		at = fn.workers[0].IntervalEnd(times.first).Add(fn.workers[0].MaxDelay())
+		if last := fn.workers[0].IntervalEnd(times.last); last.After(c.last) {
 			c.last = last
-			fn.set(tp, cell, last.Add(fn.workers[0].Patience()), lastTag)
+			fn.set(tp, cell, last.Add(fn.workers[0].MaxDelay()), lastTag)
 		}
 	}
 	if fn.tells() && !fn.deadline(c, key).After(times.first) {
@@ -230,7 +230,7 @@ func (fn *encodeFn) dueIn(c *opened, now time.Time, ends bool) ([]string, error)
 
 // tell tells of a key that is silent by now.
 func (fn *encodeFn) tell(now time.Time, e *held) {
-	s, silent := e.Tell(now)
+	s, silent := e.ReportSilence(now)
 	if !silent {
 		return
 	}
@@ -249,7 +249,7 @@ func (fn *encodeFn) expired(e *held, now time.Time) bool {
 	if !fn.expires() || at.IsZero() || !at.Before(now) {
 		return false
 	}
-	for _, p := range e.Included() {
+	for _, p := range e.IncludedOffsets() {
 		if passed, known := fn.account.Passed(p.Log); known && !passed.After(at) {
 			return false
 		}
@@ -268,7 +268,7 @@ func (fn *encodeFn) drop(c *opened, e *held) {
 	c.Put(e.key, nil)
 	delete(fn.keys, e.key)
 	delete(c.agenda.first, e.key)
-	e.forgot, e.Entity = true, keyed.Entity{}
+	e.forgot, e.KeyState = true, keyed.KeyState{}
 }
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they

@@ -93,10 +93,10 @@ func (fn *aggregateFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.P
 	return fn.write(sp, tp, key, &e, emit)
 }
 
-func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.Entity, error) {
+func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.KeyState, error) {
 	b, found, err := fn.Open.Read(sp)
 	if err != nil {
-		return keyed.Entity{}, err
+		return keyed.KeyState{}, err
 	}
 	if !found {
 		b = nil
@@ -110,12 +110,12 @@ func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.Entity, error)
 func (fn *aggregateFn) held() time.Duration { return fn.every + time.Hour }
 
 // write emits what is due, and keeps the rest.
-func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, e *keyed.Entity, emit func(beam.EventTime, string, keyed.Observation)) error {
+func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, e *keyed.KeyState, emit func(beam.EventTime, string, keyed.Observation)) error {
 	for o, due := e.Due(); due; o, due = e.Due() {
 		emit(mtime.FromTime(o.Time), key, o)
 	}
 	if first, _ := e.Waiting(); !first.IsZero() {
-		fn.Due.Set(tp, first.Add(fn.est.Patience()+time.Millisecond-1), timers.WithOutputTimestamp(first.Add(-fn.held()))) // timers count milliseconds
+		fn.Due.Set(tp, first.Add(fn.est.MaxDelay()+time.Millisecond-1), timers.WithOutputTimestamp(first.Add(-fn.held()))) // timers count milliseconds
 	}
 	b, _ := e.AppendBinary(nil)
 	return fn.Open.Write(sp, b)

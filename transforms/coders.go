@@ -19,9 +19,9 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[keyed.Estimate](),
 		func(v keyed.Estimate) ([]byte, error) { return v.AppendBinary(nil) },
 		func(b []byte) (v keyed.Estimate, err error) { err = v.UnmarshalBinary(b); return v, err })
-	beam.RegisterCoder(reflect.TypeFor[keyed.Silent](),
-		func(v keyed.Silent) ([]byte, error) { return v.AppendBinary(nil) },
-		func(b []byte) (v keyed.Silent, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.SilenceEvent](),
+		func(v keyed.SilenceEvent) ([]byte, error) { return v.AppendBinary(nil) },
+		func(b []byte) (v keyed.SilenceEvent, err error) { err = v.UnmarshalBinary(b); return v, err })
 	beam.RegisterCoder(reflect.TypeFor[keyed.Smoothed](),
 		func(v keyed.Smoothed) ([]byte, error) { return v.AppendBinary(nil) },
 		func(b []byte) (v keyed.Smoothed, err error) { err = v.UnmarshalBinary(b); return v, err })

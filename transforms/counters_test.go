@@ -73,7 +73,7 @@ func (n tally) outputs(c *testCase) {
 			}
 			n.count("records", true)
 			n.count("missing", e.Missing)
-			n.count("silences", e.Silence != nil && !e.Silence.Told)
+			n.count("silences", e.Silence != nil && !e.Silence.Reported)
 			if d := e.Detection; d != nil {
 				n.count("outliers", d.Kind == hafvf.Outlier)
 				n.count("changes", d.Kind == hafvf.Change)

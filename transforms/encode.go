@@ -44,7 +44,7 @@ type Encoder interface {
 	// Estimate returns.
 	Estimate(to *Encoded, key string, e *keyed.Estimate)
 	// Silent appends what is to be written of a key that is silent.
-	Silent(to *Encoded, key string, s keyed.Silent)
+	Silent(to *Encoded, key string, s keyed.SilenceEvent)
 	// Outside appends what is to be written of an estimate of Entity.Outside, which has an alarm and
 	// is not that of a record.
 	Outside(to *Encoded, key string, e *keyed.Estimate)

@@ -88,7 +88,7 @@ func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	*e = keyed.Estimate{Missing: e.Missing, Iterations: e.Iterations}
 }
 
-func (encoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+func (encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	to.Alerts = fmt.Appendf(to.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
 }
 

@@ -102,7 +102,7 @@ func reading(minute int) (string, keyed.Observation) {
 // tell makes a line of each alarm, and none of a belief.
 func tell(key string, e keyed.Estimate, emit func(string)) {
 	for _, t := range e.Alerts(key) {
-		if t.Role == keyed.Decision {
+		if t.Basis == keyed.AlarmBasis {
 			emit(fmt.Sprintf("%s, %s: %s", t.Of.ID, t.Kind, t.Message))
 		}
 	}

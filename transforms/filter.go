@@ -84,7 +84,7 @@ func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected
 }
 
 // FilterLive is Filter for an input without an end, the watermark of which goes on while
-// nothing comes. It also returns a PCollection<KV<string, keyed.Silent>> of the keys that
+// nothing comes. It also returns a PCollection<KV<string, keyed.SilenceEvent>> of the keys that
 // Config.Silence asks for, each told once the watermark has passed its bound. The estimate
 // that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
 // silent.

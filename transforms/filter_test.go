@@ -103,7 +103,7 @@ func (fn *collectFn) ProcessElement(k beam.X, v beam.Y, _ func([]byte)) {
 		c.out[key] = append(c.out[key], v)
 	case keyed.Smoothed:
 		c.smoothed[key] = append(c.smoothed[key], v)
-	case keyed.Silent:
+	case keyed.SilenceEvent:
 		c.texts = append(c.texts, fmt.Sprintf("%s since %d, %v, n %d, %d outputs", key, int(v.Since.Sub(begin).Seconds()), v.Bound, v.N, v.Outputs))
 	case keyed.Observation:
 		c.texts = append(c.texts, fmt.Sprintf("%s %s %g of %d", key, v.ID, v.X[0][0], v.Events))

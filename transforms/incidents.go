@@ -113,7 +113,7 @@ type IncidentEncoder interface {
 	// Alert appends what is to be written of an alert of a key. incident is the id of the
 	// incident that the alert belongs to, empty if it belongs to none. keys is the largest number of
 	// keys that the fleet has had.
-	Alert(to *Encoded, key string, t keyed.Told, incident string, keys int)
+	Alert(to *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
 	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when
 	// that becomes another one.
 	Assigned(a incidents.Assignment)
@@ -269,7 +269,7 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 	return nil
 }
 
-func (fn *encodeIncidentsFn) Alert(key string, t keyed.Told, incident string) {
+func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
 	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
 	fn.put()
 }

@@ -55,7 +55,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	})
 	same(t, len(c.rejected), 0)
 	for key, want := range map[string][]*keyed.Silence{
-		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Zone: "UTC", Told: true}},
+		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Zone: "UTC", Reported: true}},
 		"k2": {nil},
 		"k3": {nil, {Since: at(4), Bound: 10 * time.Second, Zone: "UTC"}},
 	} {
@@ -111,7 +111,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		same(t, c.texts, want)
 		for key, all := range c.out {
 			for _, e := range all {
-				if e.Silence != nil && !e.Silence.Told {
+				if e.Silence != nil && !e.Silence.Reported {
 					t.Errorf("%s: %+v was not told while it lasted", key, *e.Silence)
 				}
 			}

@@ -51,7 +51,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	}
 	for _, t := range e.Alerts("") {
 		switch {
-		case t.Role != keyed.Decision:
+		case t.Basis != keyed.AlarmBasis:
 		case t.Kind == string(usual.NoveltyAlarm):
 			c.NoveltyAlarms++
 		case t.Kind == string(usual.ChangeAlarm):

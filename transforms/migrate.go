@@ -41,7 +41,7 @@ func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
 	}
 	type outcome struct {
 		entity  []byte
-		carried keyed.Carried
+		carried keyed.MigratedParts
 		err     error
 	}
 	stored := c.States(written.In(cfg.Config).Settings())

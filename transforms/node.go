@@ -120,7 +120,7 @@ func (c *opened) readable() error {
 // held is an entity that is open: until the end of the bundle, as the runner's states are written
 // there, or until the end of a batch if the run has a memory, which costs little.
 type held struct {
-	keyed.Entity
+	keyed.KeyState
 	key    string
 	of     *opened
 	state  []byte // before it was opened, and then after
@@ -184,7 +184,7 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 	fn.carry.outcomes = nil
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
-		w.Pass(passed)
+		w.SetWatermark(passed)
 	}
 }
 
@@ -421,7 +421,7 @@ func (fn *encodeFn) open(unopened []*held) error {
 	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
 		e := unopened[i]
 		if e.err == nil {
-			e.Entity, e.err = fn.workers[worker].Open(e.key, e.state)
+			e.KeyState, e.err = fn.workers[worker].Open(e.key, e.state)
 		}
 		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) {
 			e.reset(fn.workers[worker])
@@ -457,7 +457,7 @@ func (fn *encodeFn) opened(c *opened, keys []string) ([]*held, error) {
 func (e *held) reset(w *worker) {
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
 	w.counts.Reset++
-	e.Entity, e.err = w.Open(e.key, nil)
+	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
 // matched tells the account which rule the key matches.
@@ -516,14 +516,14 @@ func (e *held) step(w *worker) {
 
 // tellEnded tells of silences that are over, and then that the key has begun anew.
 func (e *held) tellEnded(w *worker) {
-	for _, s := range e.Ended() {
+	for _, s := range e.EndedSilences() {
 		e.outputs++
-		if !s.Told || s.Until.IsZero() {
+		if !s.Reported || s.Until.IsZero() {
 			w.counts.Silences++
 		}
 		w.encoder.Silent(&w.encoded, e.key, s)
 	}
-	if e.Lapsed() {
+	if e.Expired() {
 		w.counts.ExpiredKeys++
 		w.encoder.Forgotten(&w.encoded, e.key)
 	}
@@ -532,14 +532,14 @@ func (e *held) tellEnded(w *worker) {
 // forget forgets the key, and what waits of it.
 func (e *held) forget(w *worker) {
 	e.forgot = true
-	e.Entity, e.err = w.Open(e.key, nil)
+	e.KeyState, e.err = w.Open(e.key, nil)
 	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
 // takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
 func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
 	e.taken++
-	if e.found || !e.Untouched() {
+	if e.found || !e.IsNew() {
 		w.counts.Forgotten++
 		e.found = false
 		e.forget(w)
@@ -557,14 +557,14 @@ func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
 // nothing is known of the key, no state begins with it.
 func (e *held) takeOutside(w *worker, o *keyed.Observation) {
 	e.taken++
-	if e.Untouched() {
+	if e.IsNew() {
 		if e.forgot = true; e.counted {
 			e.counted = false
 			w.counts.Keys--
 		}
 		return
 	}
-	switch out := e.Outside(o); {
+	switch out := e.OutOfDomain(o); {
 	case out == nil:
 	case out.Detection.Muted:
 		w.counts.Muted++
@@ -584,7 +584,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	now, err := e.Take(o)
 	if err != nil {
 		e.outputs++
-		if late := (*keyed.Late)(nil); errors.As(err, &late) {
+		if late := (*keyed.LateError)(nil); errors.As(err, &late) {
 			w.counts.Late++
 			if w.late == nil {
 				w.late = fmt.Errorf("key %q: %w", e.key, err)
@@ -599,7 +599,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		return
 	}
 	e.tellEnded(w)
-	if from, turned := e.TurnedBack(); turned {
+	if from, turned := e.Rewound(); turned {
 		w.counts.TurnedBack++
 		w.encoder.TurnedBack(e.key, from, o.Time)
 	}
@@ -619,11 +619,11 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 	e.outputs++
 	out := &w.estimate
 	e.Learn(&w.memory, out, o)
-	if out.Anew {
+	if out.Reset {
 		w.counts.Reset++
 	}
-	if out.Unlearned != "" {
-		e.reject(w, o, out.Unlearned)
+	if out.SkipReason != "" {
+		e.reject(w, o, out.SkipReason)
 		if out.Panic != nil {
 			w.counts.Panics++
 			e.rejected[len(e.rejected)-1].Panic = out.Panic
@@ -690,7 +690,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	c, now := fn.cells[cell], later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
-	horizon := now.Add(-fn.workers[0].Patience())
+	horizon := now.Add(-fn.workers[0].MaxDelay())
 	if ends {
 		now = fn.account.Latest()
 	}
@@ -713,7 +713,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			case stopped: // the input ends there, and nothing is known of the time after it
 				e.End(time.Time{})
 			case fn.cfg.GoesOn:
-				e.Release(now.Add(-fn.workers[0].Patience()))
+				e.Release(now.Add(-fn.workers[0].MaxDelay()))
 			default:
 				e.End(now)
 			}
@@ -767,7 +767,7 @@ func (fn *encodeFn) resume(tp timers.Provider, c *opened) error {
 	}
 	fn.look(tp, c.name, c.agenda.next())
 	if fn.cfg.waits() && !c.last.IsZero() {
-		fn.set(tp, c.name, c.last.Add(fn.workers[0].Patience()), lastTag)
+		fn.set(tp, c.name, c.last.Add(fn.workers[0].MaxDelay()), lastTag)
 	}
 	return nil
 }
@@ -842,7 +842,7 @@ func (fn *encodeFn) encode() {
 				continue
 			}
 			s := account.KeyState{Key: e.key, State: e.state}
-			for _, p := range e.Places() {
+			for _, p := range e.WaitingOffsets() {
 				s.Waiting = append(s.Waiting, account.Place(p))
 			}
 			fn.report.States[c.first+i] = s

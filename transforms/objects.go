@@ -30,7 +30,7 @@ func init() {
 	register.Function2x1(unpackEvents)
 	register.Function2x1(unpackRejected)
 	register.Emitter3[beam.EventTime, string, keyed.Estimate]()
-	register.Emitter3[beam.EventTime, string, keyed.Silent]()
+	register.Emitter3[beam.EventTime, string, keyed.SilenceEvent]()
 	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
 	register.Emitter2[beam.EventTime, incidents.Event]()
 }
@@ -101,7 +101,7 @@ func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
 	to.Records = appendObject(to.Records, key, e)
 }
 
-func (objectEncoder) Silent(to *Encoded, key string, s keyed.Silent) {
+func (objectEncoder) Silent(to *Encoded, key string, s keyed.SilenceEvent) {
 	to.Alerts = appendObject(to.Alerts, key, &s)
 }
 
@@ -115,13 +115,13 @@ func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
 	to.Alerts = appendObject(to.Alerts, "", e)
 }
 
-func (objectEncoder) TurnedBack(string, time.Time, time.Time)         {}
-func (objectEncoder) Forgotten(*Encoded, string)                      {}
-func (objectEncoder) Alert(*Encoded, string, keyed.Told, string, int) {}
-func (objectEncoder) Assigned(incidents.Assignment)                   {}
-func (objectEncoder) Open(*incidents.Event)                           {}
-func (objectEncoder) Digest(*Encoded, *incidents.Digest, int)         {}
-func (objectEncoder) Flush()                                          {}
+func (objectEncoder) TurnedBack(string, time.Time, time.Time)               {}
+func (objectEncoder) Forgotten(*Encoded, string)                            {}
+func (objectEncoder) Alert(*Encoded, string, keyed.AlertEvent, string, int) {}
+func (objectEncoder) Assigned(incidents.Assignment)                         {}
+func (objectEncoder) Open(*incidents.Event)                                 {}
+func (objectEncoder) Digest(*Encoded, *incidents.Digest, int)               {}
+func (objectEncoder) Flush()                                                {}
 
 func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)) error {
 	return unpack(b, func(key string, e keyed.Estimate) {
@@ -133,8 +133,8 @@ func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)
 	})
 }
 
-func unpackSilences(b []byte, emit func(beam.EventTime, string, keyed.Silent)) error {
-	return unpack(b, func(key string, s keyed.Silent) {
+func unpackSilences(b []byte, emit func(beam.EventTime, string, keyed.SilenceEvent)) error {
+	return unpack(b, func(key string, s keyed.SilenceEvent) {
 		at := s.Until
 		if at.IsZero() { // it goes on
 			at = s.Since.Add(s.Bound)

@@ -119,7 +119,7 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	if o.Shape != keyed.Forget || key == "" {
 		if refused = check(o); refused != nil {
 			p.refused++
-			if !p.estimator.Outside(key, o) {
+			if !p.estimator.OutOfDomain(key, o) {
 				return refused
 			}
 			p.outside++

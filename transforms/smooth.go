@@ -173,7 +173,7 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 	}
 	ts := came
 	if a.cfg.untimed() {
-		key = string(keyed.GroupOf(key, o))
+		key = string(keyed.SessionKeyOf(key, o))
 		if kept.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
 			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
 		} else {
@@ -240,9 +240,9 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 		}
 	}
 	if fn.Groups {
-		key = keyed.Group(key).Key()
+		key = keyed.SessionKey(key).Key()
 	}
-	for _, s := range keyed.Gather(all, fn.Gap) {
+	for _, s := range keyed.SplitSessions(all, fn.Gap) {
 		b, _ := s.AppendBinary(nil)
 		emit(mtime.FromTime(s.End()), key, b)
 	}
@@ -275,7 +275,7 @@ const (
 func (fn *reviseFn) Setup(ctx context.Context) { fn.account = account.From(ctx) }
 
 func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
-	var s keyed.Gathered
+	var s keyed.SessionRevision
 	if err := s.UnmarshalBinary(b); err != nil {
 		return err
 	}
@@ -305,13 +305,13 @@ func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Prov
 	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
 }
 
-func (fn *reviseFn) read(sp state.Provider) (kept []keyed.Gathered, err error) {
+func (fn *reviseFn) read(sp state.Provider) (kept []keyed.SessionRevision, err error) {
 	b, _, err := fn.Kept.Read(sp)
 	if err != nil {
 		return nil, err
 	}
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
-		var s keyed.Gathered
+		var s keyed.SessionRevision
 		if err := s.UnmarshalBinary([]byte(r.Text())); err != nil {
 			return nil, err
 		}
@@ -324,7 +324,7 @@ func (fn *reviseFn) read(sp state.Provider) (kept []keyed.Gathered, err error) {
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
 // write keeps the sessions that end after horizon, and those that their logs have not passed.
-func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Gathered, horizon mtime.Time) error {
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.SessionRevision, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
 	for _, s := range kept {
@@ -349,7 +349,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Ga
 
 // passed reports whether all logs of a session have passed it. It is true of logs that the run does not
 // know.
-func (fn *reviseFn) passed(s *keyed.Gathered) bool {
+func (fn *reviseFn) passed(s *keyed.SessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {
@@ -460,7 +460,7 @@ func (fn *encodeSmoothedFn) drain() error {
 
 // smooth smooths the session, and calls emit for each record.
 func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
-	var s keyed.Gathered
+	var s keyed.SessionRevision
 	if err := s.UnmarshalBinary(p.session); err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return

@@ -24,8 +24,8 @@ type users struct {
 	Observation keyed.Observation
 	Estimate    keyed.Estimate
 	Alert       keyed.Alert
-	Told        keyed.Told
-	Silent      keyed.Silent
+	Told        keyed.AlertEvent
+	Silent      keyed.SilenceEvent
 	Rejected    keyed.Rejected
 	Smoothed    keyed.Smoothed
 }
@@ -42,8 +42,8 @@ func usersOf() users {
 	o := keyed.Value(at(5), "id", 3)
 	nan := math.NaN()
 	alert := keyed.Alert{Kind: "change", LogOdds: nan, Size: math.Inf(1), Message: "m"}
-	e := keyed.Estimate{Time: at(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.Ended{ID: "a", Alert: &alert}}
-	return users{"n", o, e, alert, keyed.Told{Of: &e, Alert: &alert}, keyed.Silent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
+	e := keyed.Estimate{Time: at(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.EndedAlarm{ID: "a", Alert: &alert}}
+	return users{"n", o, e, alert, keyed.AlertEvent{Of: &e, Alert: &alert}, keyed.SilenceEvent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
 }
 
 func emitUsers(_ []byte, emit func(users)) { emit(usersOf()) }

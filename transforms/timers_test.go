@@ -49,7 +49,7 @@ type slowEncoder struct{ encoder }
 
 var telling, told = make(chan bool), make(chan bool)
 
-func (e slowEncoder) Silent(to *transforms.Encoded, key string, s keyed.Silent) {
+func (e slowEncoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	telling <- true
 	<-told
 	e.encoder.Silent(to, key, s)

@@ -61,7 +61,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				e := entities[a.key]
 				if e == nil {
 					e = &held{key: a.key}
-					e.Entity, e.err = fn.workers[i%goroutines].Open(e.key, nil)
+					e.KeyState, e.err = fn.workers[i%goroutines].Open(e.key, nil)
 					entities[a.key] = e
 				}
 				if len(e.blocks) == 0 {

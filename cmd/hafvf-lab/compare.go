@@ -211,7 +211,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
 	several := ""
-	estimate := func(key string, e *keyed.Estimate, _ []keyed.Told) {
+	estimate := func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil || e.Missing {
 			return
 		}

@@ -270,7 +270,7 @@ func (w *world) violation(format string, args ...any) {
 type learner struct {
 	estimator *keyed.Estimator
 	repeats   bool // are learned
-	keys      map[string]*keyed.Entity
+	keys      map[string]*keyed.KeyState
 	returned  bool // some key has begun anew
 }
 
@@ -279,11 +279,11 @@ func newLearner() *learner {
 	if err != nil {
 		panic(err)
 	}
-	return &learner{estimator: e, keys: map[string]*keyed.Entity{}}
+	return &learner{estimator: e, keys: map[string]*keyed.KeyState{}}
 }
 
 // open has a key go on with its state; nil is that of a new one.
-func (n *learner) open(key string, state []byte) (*keyed.Entity, error) {
+func (n *learner) open(key string, state []byte) (*keyed.KeyState, error) {
 	e, err := n.estimator.Open(key, state)
 	n.keys[key] = &e
 	return &e, err
@@ -310,7 +310,7 @@ func (n *learner) learn(r Record, age time.Duration) ([]byte, error) {
 	if err != nil || !now {
 		return nil, err
 	}
-	n.returned = e.Lapsed() || n.returned
+	n.returned = e.Expired() || n.returned
 	var out keyed.Estimate
 	e.Learn(nil, &out, &o)
 	return fmt.Appendf(nil, "%s %s %d %x %x %x", out.ID, key, out.N, out.Estimate.Mean[0], out.Memory, out.LogPredictive), nil
@@ -329,7 +329,7 @@ func (n *learner) encode(key string) []byte {
 // lastIn is the offset of the last record that a state includes, −1 if there is none.
 func lastIn(state []byte) int64 {
 	last := int64(-1)
-	included, _ := keyed.Included(state) // of a state that cannot be read, prefix says so
+	included, _ := keyed.IncludedOffsets(state) // of a state that cannot be read, prefix says so
 	for _, p := range included {
 		last = max(last, p.Seq)
 	}
@@ -611,8 +611,8 @@ func (p *process) drop(l *Ledger, n *learner, mark time.Time) (dropped []string)
 }
 
 // passed reports whether the partitions of a key have passed a time.
-func (p *process) passed(l *Ledger, e *keyed.Entity, at time.Time) bool {
-	for _, place := range e.Included() {
+func (p *process) passed(l *Ledger, e *keyed.KeyState, at time.Time) bool {
+	for _, place := range e.IncludedOffsets() {
 		if passed, _ := l.passed(place.Log); !passed.After(at) {
 			return false
 		}

@@ -140,7 +140,7 @@ func TestEntityAggregates(t *testing.T) {
 				got = append(got, due(&e)...)
 				e = open(t, est, e.append(nil))
 			}
-			if p := e.Places(); len(p) == 0 || !slices.Contains(p, Place{"events-0", 0}) {
+			if p := e.WaitingOffsets(); len(p) == 0 || !slices.Contains(p, Offset{"events-0", 0}) {
 				t.Errorf("%s: places %v", value, p)
 			}
 			if _, err := e.Take(&events[7]); err != nil { // it is included
@@ -166,7 +166,7 @@ func TestIntervalsClose(t *testing.T) {
 		at := must(time.Parse("15:04:05", clock))
 		return at.AddDate(2026, 0, 4)
 	}
-	take := func(e *Entity, clock string) error {
+	take := func(e *KeyState, clock string) error {
 		o := Observation{Time: at(clock)}
 		_, err := e.Take(&o)
 		return err
@@ -244,8 +244,8 @@ func TestSilenceStopsIntervals(t *testing.T) {
 			for _, o := range due(&e) {
 				got = append(got, fmt.Sprintf("%s %g", o.Time.Format("15:04"), o.X[0][0]))
 			}
-			for _, s := range e.Ended() {
-				got = append(got, fmt.Sprintf("silent since %s, told %t, until %s", s.Since.Format("15:04"), s.Told, s.Until.Format("15:04")))
+			for _, s := range e.EndedSilences() {
+				got = append(got, fmt.Sprintf("silent since %s, told %t, until %s", s.Since.Format("15:04"), s.Reported, s.Until.Format("15:04")))
 			}
 			e = open(t, est, e.append(nil))
 		}
@@ -259,7 +259,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 				for w := e.clock; w.Before(at(minute)) && !e.clock.IsZero(); w = w.Add(time.Minute) {
 					e.Release(w)
 					note()
-					e.Tell(w)
+					e.ReportSilence(w)
 				}
 			}
 			o := Observation{Time: at(minute)}

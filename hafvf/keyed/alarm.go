@@ -196,10 +196,10 @@ type decisions struct {
 	profile  hafvf.State   // nil in the warm-up
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
-	lately   []stretch     // of every output
-	lasting  lasting
-	before   before // that alarm, or one whose values have stayed
-	event    event  // of the alarm that lasts, or of one whose values have not returned
+	lately   []oneSidedRun // of every output
+	lasting  lastingAlarm
+	before   usualBefore // that alarm, or one whose values have stayed
+	event    event       // of the alarm that lasts, or of one whose values have not returned
 }
 
 type timedValues struct {
@@ -256,7 +256,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 		d.unalarmed = append(d.unalarmed[:0], s.profile...)
 	}
 	if s.lately == nil {
-		s.lately = make([]stretch, d.outputs)
+		s.lately = make([]oneSidedRun, d.outputs)
 	}
 	within := int64(0)
 	for i, v := range y {
@@ -266,7 +266,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i := range y {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
 		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
-		s.lately[i].lie(at, d.usual.Mean[i], d.usual.SD[i])
+		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
 	d.stuck = step.Stuck
@@ -345,10 +345,10 @@ func (t *Track) pays() bool {
 	return s == nil || usual.NewAlarm(t.decisions.pace).Pay(s)
 }
 
-// told notes that the alarm was raised.
-func (s *decisions) told(a *Alert) {
+// noteAlarm notes that the alarm was raised.
+func (s *decisions) noteAlarm(a *Alert) {
 	if a.Output < len(s.lately) {
-		s.lately[a.Output].told(a.Size)
+		s.lately[a.Output].alerted(a.Size)
 	}
 }
 
@@ -361,20 +361,20 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
 	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
 	event := &s.event
-	b = compact.AppendFlags(b, s.before.kept(), event.kept() || event.since > 0, event.kept() && d.profile(s).Repeats(event.profile))
-	if s.before.kept() {
+	b = compact.AppendFlags(b, s.before.known(), event.known() || event.since > 0, event.known() && d.profile(s).Repeats(event.profile))
+	if s.before.known() {
 		b = s.before.append(b, clock)
 	}
 	if s.lasting.lasts {
 		b = s.lasting.append(b, clock)
 	}
-	if event.kept() || event.since > 0 {
+	if event.known() || event.since > 0 {
 		b = compact.AppendPacked(b, []float64{event.n, event.back, event.sum, event.since})
 		var profile []byte
-		if event.kept() {
+		if event.known() {
 			profile = d.profile(s).Append(nil, event.profile)
 		}
-		if b = compact.AppendString(b, string(profile)); event.kept() {
+		if b = compact.AppendString(b, string(profile)); event.known() {
 			b = event.was.append(b, clock)
 		}
 	}
@@ -447,7 +447,7 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 		}
 		s.units = make([]float64, d.outputs)
 		r.Packed(s.units)
-		s.lately = make([]stretch, d.outputs)
+		s.lately = make([]oneSidedRun, d.outputs)
 		for i := range s.lately {
 			s.lately[i].read(r)
 		}

@@ -125,7 +125,7 @@ type Alert struct {
 }
 
 // set sets out to d, with the observation at which its regime starts.
-func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start) {
+func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named regimeStart) {
 	*out = Detection{Kind: d.Kind, Stay: d.Stay, Outlier: d.Outlier, Change: d.Change, Start: named.time, StartN: named.n, Age: d.Age, Score: out.Score, Threshold: out.Threshold, Usual: out.Usual}
 	if warmUp {
 		out.Kind = hafvf.None
@@ -138,15 +138,15 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named start)
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
 func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
-	found, decider := e.Detection, t.chain.decider
+	found, decider := e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
 			return t.moved(before, e.Regime.Mean)
 		}
 		if decider.farther {
-			return t.decisions.before.moments(decider).shift(y, t.chain.scale)
+			return t.decisions.before.moments(decider).shift(y, t.stages.scale)
 		}
-		return decider.usual.shift(y, t.chain.scale)
+		return decider.usual.shift(y, t.stages.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
@@ -174,7 +174,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 }
 
 func (t *Track) newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before *regime, s shift) *Alert {
-	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: t.chain.regimeBefore(before), After: e.Regime}
+	return &Alert{Kind: kind, Start: e.Time, LogOdds: d.LogOdds(), Size: s.size, Output: s.output, Before: t.stages.regimeBefore(before), After: e.Regime}
 }
 
 // alerts holds what later alerts of beliefs of a key depend on.
@@ -194,7 +194,7 @@ func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		if quiet(&t.alerts.outlier, e.Time, cfg.Cooldown) {
 			return nil
 		}
-		return t.newAlert(string(kind), e, d, before, Moments{before.predicted, t.rounded(before.predictive)}.shift(y, t.chain.scale))
+		return t.newAlert(string(kind), e, d, before, Moments{before.predicted, t.rounded(before.predictive)}.shift(y, t.stages.scale))
 	}
 	s := t.moved(before, e.Regime.Mean)
 	a := t.newAlert(string(hafvf.Change), e, d, before, s)
@@ -238,7 +238,7 @@ type shift struct {
 // moved is the shift of the mean of the running regime to another one, in standard deviations
 // of what the regime predicted.
 func (t *Track) moved(r *regime, to []float64) shift {
-	return Moments{t.chain.regimeBefore(r).Mean, t.rounded(r.predictive)}.shift(to, t.chain.scale)
+	return Moments{t.stages.regimeBefore(r).Mean, t.rounded(r.predictive)}.shift(to, t.stages.scale)
 }
 
 // rounded are standard deviations that are at least what the rounding of the values explains.

@@ -103,13 +103,13 @@ func (b *bound) recall(t *Track, xs [][]float64) {
 // expect sets what the key expects: after the warm-up what the running regime predicts, and in
 // it, once there is one, location and scale.
 func (b *bound) expect(t *Track, elapsed float64, xs [][]float64, before regime) {
-	if t.settled && len(t.warmUp) == 0 { // nor is a warm-up learned again
+	if t.priorSet && len(t.warmUp) == 0 { // nor is a warm-up learned again
 		if before.predicted != nil {
 			copy(b.mean, before.predicted)
 			copy(b.sd, before.predictive)
 			return
 		}
-		b.bank.PredictRegime(b.mean, b.sd, t.state, elapsed, t.chain.regressors(t.state, Observation{X: xs}))
+		b.bank.PredictRegime(b.mean, b.sd, t.state, elapsed, t.stages.regressors(t.state, Observation{X: xs}))
 		return
 	}
 	for j := range b.mean {

@@ -35,16 +35,16 @@ func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
 }
 
 // AppendBinary appends the alert to b, with what its record has of the estimate.
-func (t *Told) AppendBinary(b []byte) ([]byte, error) {
+func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
 	of := Estimate{Time: t.Of.Time, ID: t.Of.ID, N: t.Of.N, X: t.Of.X, Shape: t.Of.Shape, Predicted: t.Of.Predicted}
 	return appendAlert(appendEstimate(b, of), t.Alert), nil
 }
 
-// ParseTold decodes what AppendBinary has appended of an alert.
-func ParseTold(b []byte) (Told, error) {
-	return decodeAll(b, func(r *reader) Told {
+// ParseAlertEvent decodes what AppendBinary has appended of an alert.
+func ParseAlertEvent(b []byte) (AlertEvent, error) {
+	return decodeAll(b, func(r *reader) AlertEvent {
 		of := r.estimate()
-		return Told{Of: &of, Alert: r.alert()}
+		return AlertEvent{Of: &of, Alert: r.alert()}
 	})
 }
 
@@ -66,7 +66,7 @@ func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
 		all := Rejected{Key: from.Text(), Reason: from.Text()}
 		var panicked bool
 		if all.Reset, panicked, _ = from.Flags(); panicked {
-			all.Panic = &Panic{Value: from.Text(), Stack: from.Text()}
+			all.Panic = &PanicError{Value: from.Text(), Stack: from.Text()}
 		}
 		all.Observation = from.observation()
 		return all
@@ -124,7 +124,7 @@ func appendObservation(b []byte, o *Observation) []byte {
 
 // aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
 // time of the log stands at the end of an observation, trialBit that trial and session do, carriedBit
-// that Carried does, and outsideBit that it is Outside.
+// that MigratedParts does, and outsideBit that it is Outside.
 const (
 	aggregatedBit = 0x80
 	logTimeBit    = 0x40
@@ -277,7 +277,7 @@ func (r *reader) estimate() Estimate {
 	}
 	var detects, recovered bool
 	if e.WarmUp, detects, recovered = r.Flags(); recovered {
-		e.Recovered = &Ended{r.Text(), r.alert()}
+		e.Recovered = &EndedAlarm{r.Text(), r.alert()}
 	}
 	for range r.Count(1) {
 		var m MemberStep

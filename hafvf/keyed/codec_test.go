@@ -25,7 +25,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	s := Smoothed{Time: o.Time, ID: "k/t/0", Origin: "o", Carried: o.Carried, N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
 		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
-		Place: ChangePlace{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
+		ChangeInterval: ChangeInterval{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
 	var gotS Smoothed
 	b, _ := s.AppendBinary(nil)
 	err = gotS.UnmarshalBinary(b)
@@ -39,8 +39,8 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
-	silent := Silent{*e.Silence, 7, 2, time.Unix(9, 0).UTC()}
-	var gotL Silent
+	silent := SilenceEvent{*e.Silence, 7, 2, time.Unix(9, 0).UTC()}
+	var gotL SilenceEvent
 	b, _ = silent.AppendBinary(nil)
 	err = gotL.UnmarshalBinary(b)
 	if diff := cmp.Diff(silent, gotL); diff != "" || err != nil {
@@ -61,10 +61,10 @@ func TestCodecKeepsEverything(t *testing.T) {
 }
 
 // keeping is an entity with something in every field.
-func keeping(t testing.TB, cfg Config) (*Estimator, Entity) {
+func keeping(t testing.TB, cfg Config) (*Estimator, KeyState) {
 	t.Helper()
 	est := newEstimator(t, cfg)
-	e := Entity{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
+	e := KeyState{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
 	for i := range 11 {
 		x := float64(i % 3)
 		if i > 8 {
@@ -99,7 +99,7 @@ func FuzzDecode(f *testing.F) {
 	o := Value(time.Unix(1, 2), "id", 3)
 	f.Add(appendObservation(nil, &o))
 	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))
-	g := &Gathered{Revision: 1, Observations: []Observation{o}, Earlier: []Gathered{{Observations: []Observation{o}}}}
+	g := &SessionRevision{Revision: 1, Observations: []Observation{o}, Earlier: []SessionRevision{{Observations: []Observation{o}}}}
 	f.Add(must(g.AppendBinary(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if o, err := decodeAll(b, (*reader).observation); err == nil {
@@ -110,7 +110,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		decodeAll(b, (*reader).estimate)
 		decodeAll(b, (*reader).smoothed)
-		_ = new(Gathered).UnmarshalBinary(b)
+		_ = new(SessionRevision).UnmarshalBinary(b)
 	})
 }
 
@@ -118,11 +118,11 @@ func FuzzDecodeEntity(f *testing.F) {
 	est, e := keeping(f, detecting)
 	f.Add(e.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := est.decodeEntity("k", b)
+		e, err := est.decodeKeyState("k", b)
 		if err != nil {
 			return
 		}
-		again, err := est.decodeEntity("k", e.append(nil))
+		again, err := est.decodeKeyState("k", e.append(nil))
 		if err != nil || !bytes.Equal(e.append(nil), again.append(nil)) {
 			t.Fatalf("%v: %+v became %+v", err, e, again)
 		}

@@ -20,7 +20,7 @@ type Config struct {
 	Keys     []Rule
 	Order    Order         // default EventTime
 	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
-	// Aggregate makes the observations of intervals from events, which is what an Entity takes
+	// Aggregate makes the observations of intervals from events, which is what a KeyState takes
 	// then. It needs EventTime. Nil: what comes are observations.
 	Aggregate *AggregateConfig
 	// TimeUnit makes the weight of memory act once per unit of time between
@@ -158,23 +158,23 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// ruled holds one value per rule, and one for all keys that match none.
-type ruled[T any] struct {
+// perRule holds one value per rule, and one for all keys that match none.
+type perRule[T any] struct {
 	rules  []Rule
 	rest   T
 	byRule []T
 }
 
-func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (ruled[T], error) {
+func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (perRule[T], error) {
 	rest, err := of(base)
 	if err != nil {
-		return ruled[T]{}, err
+		return perRule[T]{}, err
 	}
-	r := ruled[T]{rules: rules, rest: rest}
+	r := perRule[T]{rules: rules, rest: rest}
 	for _, rule := range rules {
 		t, err := of(rule.Filter)
 		if err != nil {
-			return ruled[T]{}, err
+			return perRule[T]{}, err
 		}
 		r.byRule = append(r.byRule, t)
 	}
@@ -182,7 +182,7 @@ func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, 
 }
 
 // of returns the value of the first rule that matches the key.
-func (r ruled[T]) of(key string) T {
+func (r perRule[T]) of(key string) T {
 	for i, rule := range r.rules {
 		if rule.Matches(key) {
 			return r.byRule[i]

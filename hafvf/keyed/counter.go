@@ -43,7 +43,7 @@ func (c *counter) rise(i int, v float64) (by, odd float64) {
 // A rise over intervals without a value is taken to be even in time. Of it counts what lies within
 // Every before the interval's last value, so that it is as long as others. The rest is left out:
 // the intervals that it belongs to are closed.
-func (a *aggregator) increase(x []float64, c *counter, t *total, start time.Time, dim int) (all []float64, doubtful bool) {
+func (a *aggregator) increase(x []float64, c *counter, t *accumulator, start time.Time, dim int) (all []float64, doubtful bool) {
 	x = append(x, make([]float64, dim)...)
 	doubt := slices.Repeat([]float64{-1}, dim)
 	known := false
@@ -86,7 +86,7 @@ func (a *aggregator) increase(x []float64, c *counter, t *total, start time.Time
 const mostValues = 256
 
 // place takes in a value of a counter by its time, after others of that time.
-func (t *total) place(at time.Time, x []float64) {
+func (t *accumulator) place(at time.Time, x []float64) {
 	k := len(t.times)
 	for k > 0 && at.Before(t.times[k-1]) {
 		k--
@@ -101,7 +101,7 @@ func (t *total) place(at time.Time, x []float64) {
 
 // thin drops values between others on a rise. They change nothing, unless a value that comes late
 // is a reset between them.
-func (t *total) thin(dim int) {
+func (t *accumulator) thin(dim int) {
 	kept := 1
 	for k := 1; k < len(t.times); k++ {
 		v := t.values[k*dim : (k+1)*dim]
@@ -119,7 +119,7 @@ func (t *total) thin(dim int) {
 }
 
 // appendTimes encodes the times of values, each near to the one before.
-func (t *total) appendTimes(b []byte) []byte {
+func (t *accumulator) appendTimes(b []byte) []byte {
 	var before time.Time
 	for _, at := range t.times {
 		b, before = compact.AppendTimeNear(b, at, before), at

@@ -26,7 +26,7 @@
 //   - Bank: the filters predict the observation, then learn it, and with detection say whether
 //     it is an outlier or the key has changed: a belief. In the warm-up the first observations
 //     set the prior, under which the bank learns them again.
-//   - Decision: the profile of what is usual for the key, by the hour, the day and the last
+//   - AlarmBasis: the profile of what is usual for the key, by the hour, the day and the last
 //     values, gives the observation a score. A score above the threshold is an alarm, and so
 //     is a rare change. The threshold follows a budget (AlarmConfig).
 //   - Alerts: an alarm, or a belief that is asked for, becomes an Alert if its size, direction
@@ -34,14 +34,14 @@
 //
 // # Order
 //
-// Estimate learns observations in the order in which it gets them. An Entity also has what a
+// Estimate learns observations in the order in which it gets them. A KeyState also has what a
 // stream that is out of order needs: it skips observations that it includes already, holds
 // others back for Config.Lateness, rejects late ones, and tells that a key has fallen silent.
-// Package transforms has an Entity for each key.
+// Package transforms has a KeyState for each key.
 //
 // # States
 //
-// Track.AppendBinary and Entity.AppendBinary encode what is known of a key. The bytes
+// Track.AppendBinary and KeyState.AppendBinary encode what is known of a key. The bytes
 // continue in another process as if they had never been saved, bit for bit. They belong to the
 // configuration that they were written under: another one gets an error that wraps
 // ErrOtherConfig. A Migrator carries over what still means the same. A Snapshot is what

@@ -15,11 +15,11 @@ import (
 // their order. It is not safe for concurrent use.
 type Estimator struct {
 	cfg        Config
-	chains     ruled[*chain]
-	listener   *listener   // nil without Config.Silence
-	aggregator *aggregator // nil without Config.Aggregate
+	chains     perRule[*stages]
+	silences   *silenceDetector // nil without Config.Silence
+	aggregator *aggregator      // nil without Config.Aggregate
 	now        func() time.Time
-	passed     time.Time // see Pass
+	watermark  time.Time // see Pass
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -28,8 +28,8 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	chains, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*chain, error) {
-		c, err := newChain(filter, cfg)
+	chains, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stages, error) {
+		c, err := newStages(filter, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg: cfg, chains: chains, listener: newListener(cfg), aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
+	return &Estimator{cfg: cfg, chains: chains, silences: newSilenceDetector(cfg), aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
 }
 
 // checked returns what is made of settings that were checked before: there is no error.
@@ -58,30 +58,30 @@ func checked[T any](v T, err error) T {
 	return v
 }
 
-// Patience is how long after a time the last observations before it are taken: the lateness, and
+// MaxDelay is how long after a time the last observations before it are taken: the lateness, and
 // with Config.Aggregate what an interval waits.
-func (est *Estimator) Patience() time.Duration {
+func (est *Estimator) MaxDelay() time.Duration {
 	if est.aggregator != nil {
 		return est.cfg.Lateness + est.aggregator.Wait
 	}
 	return est.cfg.Lateness
 }
 
-// Pass notes the time that the watermark has passed: what an Entity takes does not wait for it again.
+// SetWatermark notes the time that the watermark has passed: what a KeyState takes does not wait for it again.
 // The zero time, at first, says that it is not known.
-func (est *Estimator) Pass(watermark time.Time) { est.passed = watermark }
+func (est *Estimator) SetWatermark(watermark time.Time) { est.watermark = watermark }
 
 // horizon is the time before which nothing is to come by the watermark.
 func (est *Estimator) horizon() time.Time {
-	if est.passed.IsZero() {
-		return est.passed
+	if est.watermark.IsZero() {
+		return est.watermark
 	}
-	return est.passed.Add(-est.Patience())
+	return est.watermark.Add(-est.MaxDelay())
 }
 
-// Closing is when what is shown at a time is due, less the patience: at once, and with
+// IntervalEnd is when what is shown at a time is due, less the patience: at once, and with
 // Config.Aggregate at the end of its interval.
-func (est *Estimator) Closing(t time.Time) time.Time {
+func (est *Estimator) IntervalEnd(t time.Time) time.Time {
 	if est.aggregator == nil || t.IsZero() {
 		return t
 	}
@@ -113,7 +113,7 @@ func (est *Estimator) Check(key string, o Observation) error {
 }
 
 // CheckOf returns the function that says why an observation of the key is none that
-// Entity.Take takes: Check, and whether it has the time that the order needs.
+// KeyState.Take takes: Check, and whether it has the time that the order needs.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	if err := CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
@@ -150,8 +150,8 @@ func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observat
 
 // estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
-	c := t.chain
-	c.guard.keep(t)
+	c := t.stages
+	c.guard.save(t)
 	why, failed := est.try(m, out, t, given)
 	if why == "" {
 		t.refused = 0
@@ -161,57 +161,57 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	if failed != nil {
 		est.renew(c)
 	}
-	if t.refused++; t.refused == blind {
-		t.beginAnew()
+	if t.refused++; t.refused == resetAfter {
+		t.reset()
 		est.estimateIn(m, out, t, given)
-		out.Anew = true
+		out.Reset = true
 		return
 	}
 	c.blank(m, out, t.n+1, given, est.cfg.Interval != 0)
-	out.Unlearned, out.Panic = why, failed
+	out.SkipReason, out.Panic = why, failed
 }
 
 // renew makes a chain what it was at first. What the keys of it share is scratch, but a panic
 // may have left it in the middle of something.
-func (est *Estimator) renew(c *chain) {
-	anew := checked(newChain(c.cfg, est.cfg))
-	anew.admits = c.admits
-	*c = *anew
+func (est *Estimator) renew(c *stages) {
+	reset := checked(newStages(c.cfg, est.cfg))
+	reset.admits = c.admits
+	*c = *reset
 }
 
 // try is estimateIn of an observation that may have to be taken back: why says so, and failed is
 // the panic that is the reason.
-func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation) (why string, failed *Panic) {
+func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation) (why string, failed *PanicError) {
 	defer func() {
 		if p := recover(); p != nil {
 			failed = caught(p)
 			why = "not learned: " + failed.Error() + "; the key goes on as if it had not come"
 		}
 	}()
-	c := t.chain
+	c := t.stages
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
-	out.WarmUp = !t.settled
-	if t.pulse != nil && est.aggregator == nil { // otherwise it has heard the events
-		out.Silence = est.listener.speak(t.pulse, given.Time, t.pays)
+	out.WarmUp = !t.priorSet
+	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has heard the events
+		out.Silence = est.silences.arrived(t.heartbeat, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
 	row := c.regressors(t.state, o)
-	known := t.settled || t.locationScale != nil // there is a prior
+	known := t.priorSet || t.locationScale != nil // there is a prior
 	var before regime
 	if known {
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
 	}
 	outcome, started := c.learn(t, t.n, o, elapsed, before)
 	if known && !outcome.Missing && notFinite(outcome.LogPredictive) {
-		return unlearned, nil
+		return unlearnable, nil
 	}
 	addJacobian(&outcome, jacobian)
 	c.restore(out, before, known)
 	c.score(out, outcome, known)
-	if !t.settled && t.refit(o) {
+	if !t.priorSet && t.refit(o) {
 		outcome = c.replay(t, est.cfg.TimeUnit)
 		addJacobian(&outcome, jacobian)
 		known = true
@@ -227,7 +227,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		}
 	}
 	if !t.finite() {
-		return unlearned, nil
+		return unlearnable, nil
 	}
 	c.leave(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
@@ -241,7 +241,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		}
 	}
 	if out.Alarm != nil {
-		t.decisions.told(out.Alarm)
+		t.decisions.noteAlarm(out.Alarm)
 	}
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, est.cfg.Values)

@@ -15,7 +15,7 @@ import (
 // remembers, is no event. Another one within habit is learned: a stream may have them.
 type event struct {
 	profile hafvf.State // before the first observation; nil if nothing is to be forgotten
-	was     before      // what was usual then
+	was     usualBefore // what was usual then
 	n       float64     // observations since
 	back    float64     // the last ones of these that lie within nearby of what was usual
 	sum     float64     // of their distances in the output of the alarm
@@ -29,11 +29,11 @@ const (
 	habit   = 1200 // observations
 )
 
-func (e *event) kept() bool { return e.profile != nil }
+func (e *event) known() bool { return e.profile != nil }
 
 // begin notes the profile of before an alarm, and what was usual, unless an event goes on.
-func (e *event) begin(profile hafvf.State, was *before) {
-	if e.since == 0 && !e.kept() && was.kept() {
+func (e *event) begin(profile hafvf.State, was *usualBefore) {
+	if e.since == 0 && !e.known() && was.known() {
 		e.profile, e.was = slices.Clone(profile), *was
 	}
 }
@@ -42,7 +42,7 @@ func (e *event) end() { *e = event{since: e.since} }
 
 // over reports whether the values have returned.
 func (e *event) over(rest int) bool {
-	return e.kept() && e.back >= max(1, min(e.n-e.back, math.Ceil(float64(rest)/2))) && returned(e.sum, e.back)
+	return e.known() && e.back >= max(1, min(e.n-e.back, math.Ceil(float64(rest)/2))) && returned(e.sum, e.back)
 }
 
 // forgets notes the observation at hand. It reports whether the key is to go on with the profile of before.
@@ -50,12 +50,12 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 	switch {
 	case math.IsNaN(d.usual.Mean[0]):
 		return false // it is missing
-	case !e.kept() && e.since > 0:
+	case !e.known() && e.since > 0:
 		if e.since++; e.since > habit {
 			e.since = 0
 		}
 		return false
-	case !e.kept():
+	case !e.known():
 		return false
 	case e.n == longest:
 		e.end()

@@ -8,7 +8,7 @@ import "math"
 // detection has no evidence in this sense.
 func (est *Estimator) Evidence(key string, observations []Observation) (nats float64) {
 	t := est.NewTrack(key)
-	c := t.chain
+	c := t.stages
 	defer func() {
 		if p := recover(); p != nil { // as of an observation that is not learned
 			est.renew(c)

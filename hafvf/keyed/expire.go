@@ -18,12 +18,12 @@ func (est *Estimator) Expiry(state []byte) time.Time {
 // the key when it spoke last, as of keys that are written one after the other; the time counts from
 // there, to 1/ExpiryParts. Whoever forgets the key earlier must know that the log has passed the
 // time. Then nobody sees it: the key would begin anew with its next observation in any case.
-func (e *Entity) Expiry() time.Time {
+func (e *KeyState) Expiry() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Expire == 0 || e.clock.IsZero() {
 		return time.Time{}
 	}
-	at := e.clock.Add(time.Duration(e.lead)*cfg.expiryPart() + cfg.Expire + e.est.Patience())
+	at := e.clock.Add(time.Duration(e.lead)*cfg.expiryPart() + cfg.Expire + e.est.MaxDelay())
 	if cfg.Aggregate != nil {
 		at = at.Add(cfg.Aggregate.Every) // the last interval without events is over
 	}
@@ -37,7 +37,7 @@ func (c *Config) expiryPart() time.Duration { return max(c.Expire/ExpiryParts, t
 
 // leadOf is how far the log of an observation was ahead of the key when it came, in whole parts of
 // Config.Expire.
-func (e *Entity) leadOf(o *Observation) int {
+func (e *KeyState) leadOf(o *Observation) int {
 	if e.est.cfg.Expire == 0 || !o.LogTime.After(e.clock) {
 		return 0
 	}
@@ -46,7 +46,7 @@ func (e *Entity) leadOf(o *Observation) int {
 
 // overdue reports whether the key was forgotten before an observation, by the time of its log.
 // What waits is not forgotten.
-func (e *Entity) overdue(o *Observation) bool {
+func (e *KeyState) overdue(o *Observation) bool {
 	if o.LogTime.IsZero() || len(e.waiting) > 0 || len(e.intervals.open) > 0 {
 		return false
 	}
@@ -55,32 +55,32 @@ func (e *Entity) overdue(o *Observation) bool {
 }
 
 // expire has the key begin anew before an observation of any time.
-func (e *Entity) expire() {
-	e.lapse()
-	e.clock, e.released, e.behind, e.lead = time.Time{}, time.Time{}, run{}, 0
+func (e *KeyState) expire() {
+	e.expireTrack()
+	e.clock, e.released, e.lateRun, e.lead = time.Time{}, time.Time{}, lateRun{}, 0
 }
 
-// lapses reports whether a key that was heard last at one time is forgotten by another.
-func (e *Entity) lapses(last, at time.Time) bool {
+// expires reports whether a key that was heard last at one time is forgotten by another.
+func (e *KeyState) expires(last, at time.Time) bool {
 	expire := e.est.cfg.Expire
 	return expire > 0 && !last.IsZero() && at.Sub(last) > expire
 }
 
-// lapse has the key begin anew with what is open or waits, which is all from after it was
+// expireTrack has the key begin anew with what is open or waits, which is all from after it was
 // forgotten. A silence is told before. What the key includes of its logs stays.
-func (e *Entity) lapse() {
-	if p := e.pulse; p != nil {
-		deadline := e.est.listener.deadline(p, p.last)
-		if !deadline.IsZero() && !e.lapses(p.last, deadline) && e.est.listener.tell(p, e.pays) {
-			e.ended = append(e.ended, e.silent())
+func (e *KeyState) expireTrack() {
+	if p := e.heartbeat; p != nil {
+		deadline := e.est.silences.deadline(p, p.last)
+		if !deadline.IsZero() && !e.expires(p.last, deadline) && e.est.silences.report(p, e.pays) {
+			e.endedSilences = append(e.endedSilences, e.silent())
 		}
 	}
 	e.Track = e.est.NewTrack(e.key)
 	e.intervals.next, e.intervals.busy, e.intervals.cleared, e.intervals.counter = time.Time{}, time.Time{}, time.Time{}, counter{}
-	e.lapsed = true
+	e.expired = true
 }
 
 // silent is the silence of the key, which is told.
-func (e *Entity) silent() Silent {
-	return Silent{Silence: *e.pulse.told, N: e.n, Outputs: e.chain.bank.Model().Outputs()}
+func (e *KeyState) silent() SilenceEvent {
+	return SilenceEvent{Silence: *e.heartbeat.reported, N: e.n, Outputs: e.stages.bank.Model().Outputs()}
 }

@@ -11,21 +11,21 @@ import (
 )
 
 // Nobody sees that keys are dropped: an entity that is forgotten as soon as its log has passed
-// Entity.Expiry, or at any time after that, says what one says that is never forgotten. Keys come out
+// KeyState.Expiry, or at any time after that, says what one says that is never forgotten. Keys come out
 // of order, one after the other as in an export, and behind their log.
 func TestDroppedKeysAreNotSeen(t *testing.T) {
 	const expire, lateness = 90 * 24 * time.Hour, time.Hour
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Expire: expire, Lateness: lateness})
 	rapid.Check(t, func(t *rapid.T) {
-		entities, kept := map[string]*Entity{}, map[string]*Entity{}
-		of := func(all map[string]*Entity, key string) *Entity {
+		entities, kept := map[string]*KeyState{}, map[string]*KeyState{}
+		of := func(all map[string]*KeyState, key string) *KeyState {
 			if all[key] == nil {
 				e := must(est.Open(key, nil))
 				all[key] = &e
 			}
 			return all[key]
 		}
-		learned := func(e *Entity, more ...Observation) (said string) {
+		learned := func(e *KeyState, more ...Observation) (said string) {
 			for _, o := range append(due(e), more...) {
 				var out Estimate
 				e.Learn(nil, &out, &o)
@@ -33,7 +33,7 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 			}
 			return said
 		}
-		say := func(e *Entity, o Observation) string {
+		say := func(e *KeyState, o Observation) string {
 			now, err := e.Take(&o)
 			switch {
 			case err != nil:

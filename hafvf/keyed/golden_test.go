@@ -156,7 +156,7 @@ func (g *golden) observation(i int) Observation {
 		far = 9
 	}
 	o := Observation{Time: goldenStart.Add(time.Duration(i) * goldenStep), Log: "records-3", Seq: int64(i)}
-	o.ID = placeID(&o)
+	o.ID = smoothedID(&o)
 	x := familytest.Of(g.cfg.Filter.Family).Far(rng, far)
 	o.X = [][]float64{x}
 	if len(x) > 1 {
@@ -177,13 +177,13 @@ func (g *golden) estimator(t *testing.T) *Estimator {
 
 // take has the entity take observations of the script, and returns all that it says. With an
 // estimator it is stored after each, and read by that.
-func (g *golden) take(t *testing.T, e *Entity, from, to int, reads *Estimator) (said []byte) {
+func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator) (said []byte) {
 	t.Helper()
 	learn := func(o *Observation) {
 		var out Estimate
 		e.Learn(nil, &out, o)
 		said, _ = out.AppendBinary(said)
-		said = fmt.Append(said, out.Unlearned, out.Anew)
+		said = fmt.Append(said, out.SkipReason, out.Reset)
 	}
 	for i := from; i < to; i++ {
 		o := g.observation(i)
@@ -196,10 +196,10 @@ func (g *golden) take(t *testing.T, e *Entity, from, to int, reads *Estimator) (
 		for o, ok := e.Due(); ok; o, ok = e.Due() {
 			learn(&o)
 		}
-		for _, s := range e.Ended() {
+		for _, s := range e.EndedSilences() {
 			said, _ = s.AppendBinary(said)
 		}
-		said = fmt.Append(said, e.Lapsed())
+		said = fmt.Append(said, e.Expired())
 		if reads != nil {
 			if *e, err = reads.Open(e.key, e.append(nil)); err != nil {
 				t.Fatalf("after %d observations: %v", i+1, err)
@@ -210,11 +210,11 @@ func (g *golden) take(t *testing.T, e *Entity, from, to int, reads *Estimator) (
 }
 
 // scripted is the entity that the script makes, and what it says.
-func (g *golden) scripted(t *testing.T, reads *Estimator) (e Entity, said []byte) {
+func (g *golden) scripted(t *testing.T, reads *Estimator) (e KeyState, said []byte) {
 	e = must(g.estimator(t).Open("pump/1", nil))
 	said = g.take(t, &e, 0, g.n, reads)
 	if g.tell {
-		if _, told := e.Tell(e.Deadline()); !told {
+		if _, alerted := e.ReportSilence(e.Deadline()); !alerted {
 			t.Fatal("no silence is told")
 		}
 	}
@@ -304,7 +304,7 @@ func TestFormerStates(t *testing.T) {
 		resumed := must(g.estimator(t).Open("pump/1", stored))
 		straight, _ := g.scripted(t, nil)
 		shorter := straight
-		shorter.decisions.before, shorter.decisions.event = before{}, event{}
+		shorter.decisions.before, shorter.decisions.event = usualBefore{}, event{}
 		if more := len(shorter.append(nil)) - len(stored); more > 40 {
 			t.Errorf("%s is %d bytes longer", g.name, more)
 		}

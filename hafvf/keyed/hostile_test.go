@@ -49,11 +49,11 @@ func TestHostileStreams(t *testing.T) {
 				if e.Panic != nil {
 					t.Fatalf("%s, detection %v, observation %d: %v\n%s", c.name, detect, i+1, e.Panic, e.Panic.Stack)
 				}
-				if e.Unlearned != "" {
+				if e.SkipReason != "" {
 					unlearned++
 					continue
 				}
-				if since++; e.Anew {
+				if since++; e.Reset {
 					since = 1
 				}
 				for _, v := range []float64{e.Lower[0], e.Upper[0], e.Predicted.Mean[0], e.Predicted.SD[0], e.Estimate.Mean[0], e.Estimate.SD[0], e.LogPredictive} {

@@ -18,7 +18,7 @@ type intervals struct {
 	open []interval // with events, by time
 	// heard are the times of events that the pulse has not heard yet, sorted. They wait until no
 	// earlier one is to come.
-	heard []time.Time
+	lastEvent []time.Time
 	// counter is of Increase, at the last value of the closed intervals.
 	counter counter
 
@@ -31,8 +31,8 @@ type intervals struct {
 // An interval gathers its events.
 type interval struct {
 	start time.Time
-	total
-	places []Place // of each log, the first place of its events
+	accumulator
+	offsets []Offset // of each log, the first place of its events
 }
 
 // An aggregator closes the intervals of the keys of an estimator.
@@ -60,14 +60,14 @@ func (a *aggregator) of(t time.Time) (start, end time.Time) {
 	return a.at, a.to
 }
 
-// gather takes in an event, unless its interval is closed.
-func (e *Entity) gather(o *Observation) error {
+// addEvent takes in an event, unless its interval is closed.
+func (e *KeyState) addEvent(o *Observation) error {
 	a, in := e.est.aggregator, &e.intervals
 	start, _ := a.of(o.Time)
 	if start.Before(in.next) {
-		return &Late{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
+		return &LateError{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
 	}
-	e.behind = run{}
+	e.lateRun = lateRun{}
 	e.clock = later(e.clock, o.Time)
 	i := len(in.open)
 	for i > 0 && start.Before(in.open[i-1].start) {
@@ -80,9 +80,9 @@ func (e *Entity) gather(o *Observation) error {
 	b := &in.open[i-1]
 	b.add(a.Value, o)
 	b.note(o)
-	if e.pulse != nil {
-		i, _ := slices.BinarySearchFunc(in.heard, o.Time, time.Time.Compare)
-		in.heard = slices.Insert(in.heard, i, o.Time)
+	if e.heartbeat != nil {
+		i, _ := slices.BinarySearchFunc(in.lastEvent, o.Time, time.Time.Compare)
+		in.lastEvent = slices.Insert(in.lastEvent, i, o.Time)
 	}
 	if !a.Watermark {
 		// A time that lies ahead may be wrong, and closes nothing.
@@ -90,7 +90,7 @@ func (e *Entity) gather(o *Observation) error {
 		if now := e.est.now(); in.until.After(now) {
 			in.until = now
 		}
-		in.until = in.until.Add(-e.est.Patience())
+		in.until = in.until.Add(-e.est.MaxDelay())
 	}
 	in.until = later(in.until, e.est.horizon())
 	return nil
@@ -99,7 +99,7 @@ func (e *Entity) gather(o *Observation) error {
 // events is how many are in open intervals.
 func (in *intervals) events() (n int) {
 	for i := range in.open {
-		n += int(in.open[i].total.events)
+		n += int(in.open[i].accumulator.events)
 	}
 	return n
 }
@@ -109,18 +109,18 @@ func (b *interval) note(o *Observation) {
 	if o.Log == "" {
 		return
 	}
-	for i := range b.places {
-		if p := &b.places[i]; p.Log == o.Log {
+	for i := range b.offsets {
+		if p := &b.offsets[i]; p.Log == o.Log {
 			p.Seq = min(p.Seq, o.Seq)
 			return
 		}
 	}
-	b.places = append(b.places, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+	b.offsets = append(b.offsets, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 }
 
 // close closes the key's next interval that is to be closed by now, and returns its
 // observation. ok is false if there is none.
-func (e *Entity) close() (o Observation, ok bool) {
+func (e *KeyState) close() (o Observation, ok bool) {
 	a, in := e.est.aggregator, &e.intervals
 	for {
 		at := in.next
@@ -130,20 +130,20 @@ func (e *Entity) close() (o Observation, ok bool) {
 			}
 			at = in.open[0].start
 		}
-		if e.lapses(in.busy, at) {
+		if e.expires(in.busy, at) {
 			if len(in.open) == 0 {
 				return o, false
 			}
 			if _, end := a.of(in.open[0].start); !in.ended && end.After(in.until) {
 				return o, false
 			}
-			e.lapse()
+			e.expireTrack()
 			continue
 		}
 		_, end := a.of(at)
 		over := in.ended || !end.After(in.until)
-		for len(in.heard) > 0 && in.heard[0].Before(end) && (over || !in.heard[0].After(in.until)) {
-			e.hear()
+		for len(in.lastEvent) > 0 && in.lastEvent[0].Before(end) && (over || !in.lastEvent[0].After(in.until)) {
+			e.noteEvent()
 		}
 		switch {
 		case len(in.open) > 0 && !at.Before(in.open[0].start):
@@ -153,7 +153,7 @@ func (e *Entity) close() (o Observation, ok bool) {
 			b := in.open[0]
 			in.open = slices.Delete(in.open, 0, 1)
 			in.next, in.busy = end, at
-			o = e.observation(at, &b.total)
+			o = e.observation(at, &b.accumulator)
 			o.Partial = o.Partial || in.ended && end.After(in.last) && !in.last.IsZero()
 			return o, true
 		case in.ended && len(in.open) == 0 && at.After(in.last), !over:
@@ -165,15 +165,15 @@ func (e *Entity) close() (o Observation, ok bool) {
 			in.next = in.open[0].start
 		case !e.silentBy(at):
 			in.next = end
-			o = e.observation(at, &total{})
+			o = e.observation(at, &accumulator{})
 			o.Partial = in.ended && end.After(in.last)
 			return o, true
-		case len(in.open) > 0 && e.lapses(in.busy, in.open[0].start):
+		case len(in.open) > 0 && e.expires(in.busy, in.open[0].start):
 			in.next = in.open[0].start
-		case len(in.heard) == 0 || !in.ended && in.heard[0].After(in.until):
+		case len(in.lastEvent) == 0 || !in.ended && in.lastEvent[0].After(in.until):
 			return o, false // who tells of the silence decides
 		default:
-			if at := in.heard[0]; e.hear() {
+			if at := in.lastEvent[0]; e.noteEvent() {
 				in.next = in.open[0].start
 			} else {
 				in.cleared = at
@@ -184,8 +184,8 @@ func (e *Entity) close() (o Observation, ok bool) {
 
 // stops reports whether the intervals without events stop before one that begins then: a silence
 // is told, or there have been too many.
-func (e *Entity) stops(start time.Time) bool {
-	if e.pulse != nil && e.pulse.told != nil && !e.pulse.muted && start.After(e.pulse.told.Since.Add(e.pulse.told.Bound)) {
+func (e *KeyState) stops(start time.Time) bool {
+	if e.heartbeat != nil && e.heartbeat.reported != nil && !e.heartbeat.muted && start.After(e.heartbeat.reported.Since.Add(e.heartbeat.reported.Bound)) {
 		return true
 	}
 	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
@@ -193,36 +193,36 @@ func (e *Entity) stops(start time.Time) bool {
 
 // silentBy reports whether the key is silent before then, and it is not decided whether that is
 // told.
-func (e *Entity) silentBy(start time.Time) bool {
-	if e.pulse == nil || e.pulse.told != nil || !start.After(e.intervals.cleared) {
+func (e *KeyState) silentBy(start time.Time) bool {
+	if e.heartbeat == nil || e.heartbeat.reported != nil || !start.After(e.intervals.cleared) {
 		return false
 	}
-	deadline := e.est.listener.deadline(e.pulse, e.pulse.last)
-	if e.intervals.ended && len(e.intervals.heard) == 0 && deadline.After(e.intervals.last) {
+	deadline := e.est.silences.deadline(e.heartbeat, e.heartbeat.last)
+	if e.intervals.ended && len(e.intervals.lastEvent) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
 	return !deadline.IsZero() && start.After(deadline)
 }
 
-// hear has the pulse hear the first event that it has not heard. It reports whether that ends a
+// noteEvent has the pulse hear the first event that it has not heard. It reports whether that ends a
 // silence.
-func (e *Entity) hear() bool {
-	at := e.intervals.heard[0]
-	e.intervals.heard = slices.Delete(e.intervals.heard, 0, 1)
-	s := e.est.listener.speak(e.pulse, at, e.pays)
+func (e *KeyState) noteEvent() bool {
+	at := e.intervals.lastEvent[0]
+	e.intervals.lastEvent = slices.Delete(e.intervals.lastEvent, 0, 1)
+	s := e.est.silences.arrived(e.heartbeat, at, e.pays)
 	if s != nil {
-		e.ended = append(e.ended, Silent{*s, e.n, e.chain.bank.Model().Outputs(), at})
+		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
 	}
 	return s != nil
 }
 
 // observation is that of an interval.
-func (e *Entity) observation(at time.Time, t *total) Observation {
-	return e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.chain.checks.Dim())
+func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
+	return e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.stages.checks.Dim())
 }
 
 // observation is that of the interval of a key, in so many dimensions. A counter goes on with it.
-func (a *aggregator) observation(key string, at time.Time, t *total, c *counter, dim int) Observation {
+func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *counter, dim int) Observation {
 	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
 	x := make([]float64, 0, dim)
 	if a.Value == Increase {
@@ -239,13 +239,13 @@ func (a *aggregator) observation(key string, at time.Time, t *total, c *counter,
 
 // all returns the observations of the intervals of a key's events, which are in order.
 func (a *aggregator) all(key string, events []Observation, dim int) (all []Observation) {
-	var t total
+	var t accumulator
 	var c counter
 	at, end := a.of(events[0].Time)
 	for i := range events {
 		for !events[i].Time.Before(end) {
 			all = append(all, a.observation(key, at, &t, &c, dim))
-			t = total{}
+			t = accumulator{}
 			at, end = a.of(end)
 		}
 		t.add(a.Value, &events[i])
@@ -255,13 +255,13 @@ func (a *aggregator) all(key string, events []Observation, dim int) (all []Obser
 
 // span does not use the memory of the aggregator, which another goroutine may have. It returns between which times the key has to be looked at, less the patience: the ends of
 // the first interval to be closed and of the last. They are zero if there is none.
-func (e *Entity) span() (first, last time.Time) {
+func (e *KeyState) span() (first, last time.Time) {
 	a, in := e.est.aggregator, &e.intervals
 	if n := len(in.open); n > 0 {
 		first, last = a.grid.Next(in.open[0].start), a.grid.Next(in.open[n-1].start)
 	}
 	// The next interval without events.
-	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) || e.lapses(in.busy, in.next) {
+	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) || e.expires(in.busy, in.next) {
 		return first, last
 	}
 	end := a.grid.Next(in.next)
@@ -272,7 +272,7 @@ func (e *Entity) span() (first, last time.Time) {
 }
 
 // appendIntervals encodes the intervals. The times of span are in front, so that Waiting finds them.
-func (e *Entity) appendIntervals(b []byte) []byte {
+func (e *KeyState) appendIntervals(b []byte) []byte {
 	in, of := &e.intervals, e.est.aggregator.Value
 	first, last := e.span()
 	b = compact.AppendTime(compact.AppendTime(b, first), last)
@@ -281,10 +281,10 @@ func (e *Entity) appendIntervals(b []byte) []byte {
 	for i := range in.open {
 		o := &in.open[i]
 		s = compact.AppendTime(s, o.start)
-		s = appendPlaces(o.append(s, of), o.places)
+		s = appendOffsets(o.append(s, of), o.offsets)
 	}
-	s = binary.AppendUvarint(s, uint64(len(in.heard)))
-	for _, t := range in.heard {
+	s = binary.AppendUvarint(s, uint64(len(in.lastEvent)))
+	for _, t := range in.lastEvent {
 		s = compact.AppendTime(s, t)
 	}
 	if of == Increase {
@@ -294,14 +294,14 @@ func (e *Entity) appendIntervals(b []byte) []byte {
 }
 
 // readIntervals reads what appendIntervals wrote behind the times.
-func (e *Entity) readIntervals(text string) error {
+func (e *KeyState) readIntervals(text string) error {
 	a, in, r := e.est.aggregator, &e.intervals, read([]byte(text))
 	in.next, in.busy = r.Time(), r.Time()
 	before := in.next
 	for range r.Count(1) {
-		o := interval{start: r.Time(), total: r.total(a.Value)}
-		o.places = r.places()
-		dim := e.chain.checks.Dim()
+		o := interval{start: r.Time(), accumulator: r.accumulator(a.Value)}
+		o.offsets = r.offsets()
+		dim := e.stages.checks.Dim()
 		if o.events < 1 || o.start.Before(before) || !a.grid.Start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0 {
 			r.Fail()
 		}
@@ -311,12 +311,12 @@ func (e *Entity) readIntervals(text string) error {
 		in.open, before = append(in.open, o), o.start.Add(1)
 	}
 	for range r.Count(1) {
-		in.heard = append(in.heard, r.Time())
+		in.lastEvent = append(in.lastEvent, r.Time())
 	}
 	if a.Value == Increase {
-		in.counter = r.counter(e.chain.checks.Dim())
+		in.counter = r.counter(e.stages.checks.Dim())
 	}
-	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.heard, time.Time.Compare) || len(in.heard) > 0 && e.pulse == nil {
+	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.lastEvent, time.Time.Compare) || len(in.lastEvent) > 0 && e.heartbeat == nil {
 		return compact.ErrCut
 	}
 	return nil

@@ -55,13 +55,13 @@ func lookingBack(lookback time.Duration) Config {
 }
 
 // equalAlarms are the alarms about equal values in a row.
-func equalAlarms(all []Estimate) (told []string) {
+func equalAlarms(all []Estimate) (alerted []string) {
 	for _, e := range all {
 		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "equal values in a row") {
-			told = append(told, e.Time.String()+" "+e.Alarm.Message)
+			alerted = append(alerted, e.Time.String()+" "+e.Alarm.Message)
 		}
 	}
-	return told
+	return alerted
 }
 
 // decided are the scores and alarms of estimates.
@@ -96,12 +96,12 @@ func TestLookback(t *testing.T) {
 			gap := func(at int, lasts time.Duration) [2]int { return [2]int{at, at + int(lasts/step)} }
 			gaps := [][2]int{gap(2000, 4*time.Minute), gap(2500, 20*time.Minute)}
 			away := sampled(step, n, n, append(gaps, [2]int{n - 200, n})...)
-			told := equalAlarms(ofLookback(t, 0, away))
-			if repeats := step < lookback/2; repeats != (len(told) > 0) {
-				t.Errorf("without a lookback there are alarms %q", told)
+			alerted := equalAlarms(ofLookback(t, 0, away))
+			if repeats := step < lookback/2; repeats != (len(alerted) > 0) {
+				t.Errorf("without a lookback there are alarms %q", alerted)
 			}
-			if told := equalAlarms(ofLookback(t, lookback, away)); len(told) > 0 {
-				t.Errorf("there are alarms %q", told)
+			if alerted := equalAlarms(ofLookback(t, lookback, away)); len(alerted) > 0 {
+				t.Errorf("there are alarms %q", alerted)
 			}
 
 			freezes := sampled(step, n, frozen)

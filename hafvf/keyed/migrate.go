@@ -38,7 +38,7 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 // those that differ. Empty settings say nothing, and are taken for the configuration's:
 // states that are stored without are those of jobs with cells: 0. Check returns the last places that the state includes,
 // as Estimator.CheckState does.
-func (m *Migrator) Check(key string, b []byte, written string) (included []Place, err error) {
+func (m *Migrator) Check(key string, b []byte, written string) (included []Offset, err error) {
 	included, err = m.est.CheckState(key, b)
 	own, text := m.settings(key)
 	if written == "" || written == text || err != nil && !errors.Is(err, ErrOtherConfig) {
@@ -87,7 +87,7 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 //   - levels, shares of a bank and detection as Bank.Carry says;
 //   - the profile and the debt of the alarms, which see the values and not the filter;
 //   - the number of observations, and those that wait.
-func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried Carried, err error) {
+func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried MigratedParts, err error) {
 	own, text := m.settings(key)
 	if _, err = m.Check(key, b, written); err == nil {
 		return b, carried, nil
@@ -109,7 +109,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 			return nil, carried, fmt.Errorf("the settings that it was written with: %w", err)
 		}
 	}
-	e, err := c.est.decodeEntity(key, b)
+	e, err := c.est.decodeKeyState(key, b)
 	if err != nil {
 		return nil, carried, err
 	}
@@ -126,52 +126,52 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	return e.append(nil), carried, nil
 }
 
-// Carried names the parts of a state that were carried over, and those that begin anew.
-type Carried struct{ Kept, Anew []string }
+// MigratedParts names the parts of a state that were carried over, and those that begin anew.
+type MigratedParts struct{ Kept, Reset []string }
 
-func (p *Carried) add(name string, kept bool) {
+func (p *MigratedParts) add(name string, kept bool) {
 	if kept {
 		p.Kept = append(p.Kept, name)
 	} else {
-		p.Anew = append(p.Anew, name)
+		p.Reset = append(p.Reset, name)
 	}
 }
 
 // String is empty if there are no parts.
-func (p Carried) String() string {
+func (p MigratedParts) String() string {
 	var text []string
 	if len(p.Kept) > 0 {
 		text = append(text, message.List(p.Kept)+" kept")
 	}
-	if len(p.Anew) > 0 {
+	if len(p.Reset) > 0 {
 		verb := " start over"
-		if len(p.Anew) == 1 && !strings.HasSuffix(p.Anew[0], "s") {
+		if len(p.Reset) == 1 && !strings.HasSuffix(p.Reset[0], "s") {
 			verb = " starts over"
 		}
-		text = append(text, message.List(p.Anew)+verb)
+		text = append(text, message.List(p.Reset)+verb)
 	}
 	return strings.Join(text, "; ")
 }
 
 // carry returns the track of this estimator that goes on from one of another estimator, of the same
 // family, dimension and scale, and says what was carried over.
-func (est *Estimator) carry(from *Track, samePace bool) (*Track, Carried) {
+func (est *Estimator) carry(from *Track, samePace bool) (*Track, MigratedParts) {
 	t := est.NewTrack(from.key)
-	c, old := t.chain, from.chain
+	c, old := t.stages, from.stages
 	t.n, t.last = from.n, from.last
-	if t.pulse != nil && from.pulse != nil {
-		t.pulse = from.pulse
+	if t.heartbeat != nil && from.heartbeat != nil {
+		t.heartbeat = from.heartbeat
 	}
 	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
 	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
 	fits := same(cfg.Season, was.Season)
 	if c.fitted == nil {
-		fits = fits && from.settled
-	} else if fits = fits && samePrior && (from.settled || cfg.WarmUp == was.WarmUp); fits {
+		fits = fits && from.priorSet
+	} else if fits = fits && samePrior && (from.priorSet || cfg.WarmUp == was.WarmUp); fits {
 		// The prior is the one that the data has set, or is setting.
-		t.settled, t.warmUp, t.locationScale = from.settled, from.warmUp, from.locationScale
+		t.priorSet, t.warmUp, t.locationScale = from.priorSet, from.warmUp, from.locationScale
 	}
-	var parts Carried
+	var parts MigratedParts
 	var carried hafvf.Carried
 	if fits {
 		old.usePrior(from)

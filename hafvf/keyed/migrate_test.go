@@ -58,7 +58,7 @@ func TestMigrateRefuses(t *testing.T) {
 
 	waits := Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Hour}
 	est := newEstimator(t, waits)
-	e := Entity{Track: est.NewTrack("k"), est: est}
+	e := KeyState{Track: est.NewTrack("k"), est: est}
 	if _, err := e.admit(&in[0]); err != nil {
 		t.Fatal(err)
 	}

@@ -40,11 +40,11 @@ type Observation struct {
 	// keeps one.
 	Seq int64
 	// Log names the log in which Seq is a position, where the source is one. The
-	// positions of a log grow: an Entity skips an observation if it includes its
+	// positions of a log grow: a KeyState skips an observation if it includes its
 	// position or a later one. It may be empty.
 	Log string
 	// LogTime is the time that its log had passed before it, if that is later than Time; zero
-	// otherwise. Config.Expire counts by it: see Entity.Expiry.
+	// otherwise. Config.Expire counts by it: see KeyState.Expiry.
 	LogTime time.Time
 	// X holds the J vectors of the step. A vector with a NaN in it is missing; an
 	// observation without another vector is a missing observation.
@@ -58,9 +58,9 @@ type Observation struct {
 	// least a quarter of its increase may be wrong. It raises no alarm: that there is less in it
 	// means nothing.
 	Partial bool
-	// Outside marks an observation for Entity.Outside, on its way to that.
+	// OutOfDomain marks an observation for KeyState.OutOfDomain, on its way to that.
 	Outside bool
-	// Carried is a JSON object of what else the source had beside the value, or empty.
+	// MigratedParts is a JSON object of what else the source had beside the value, or empty.
 	Carried string
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
@@ -140,14 +140,14 @@ type Estimate struct {
 
 	Silence *Silence // of the key, which this observation ends; nil where there was none
 	Missing bool
-	// Unlearned says why the observation was not learned: its key is as before, and the numbers
+	// SkipReason says why the observation was not learned: its key is as before, and the numbers
 	// of the estimate are NaN. It is empty if the observation was learned.
-	Unlearned string
-	// Panic is the reason where the mathematics of the key panicked; else nil.
-	Panic *Panic
-	// Anew reports that the key began anew with this observation, because it could not learn
+	SkipReason string
+	// PanicError is the reason where the mathematics of the key panicked; else nil.
+	Panic *PanicError
+	// Reset reports that the key began anew with this observation, because it could not learn
 	// those before.
-	Anew   bool
+	Reset  bool
 	WarmUp bool         // the first observations are still setting the prior
 	Bank   []MemberStep // where a bank is configured
 
@@ -158,14 +158,14 @@ type Estimate struct {
 	Belief    *Alert  // what AlertConfig.Beliefs asks for; nil where there is nothing to tell
 	// Recovered is the end of an alarm that has lasted, see AlarmConfig.Lasting. It is nil where none
 	// has ended.
-	Recovered *Ended
+	Recovered *EndedAlarm
 	// Pace is that of the key, for those who look at the alarms of many keys. It is there when the
 	// warm-up ends, with every alarm, and where N is a power of two; else zero.
 	Pace Pace
 }
 
-// An Ended is the end of an alarm that has lasted.
-type Ended struct {
+// An EndedAlarm is the end of an alarm that has lasted.
+type EndedAlarm struct {
 	ID string // of the alarm
 	*Alert
 }
@@ -192,8 +192,8 @@ type Rejected struct {
 	Key string
 	Observation
 	Reason string
-	Reset  bool   // there is no observation: the key has begun anew
-	Panic  *Panic // the reason where the mathematics of the key panicked; else nil
+	Reset  bool        // there is no observation: the key has begun anew
+	Panic  *PanicError // the reason where the mathematics of the key panicked; else nil
 }
 
 // unknown are moments that are not known.

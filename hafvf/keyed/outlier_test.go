@@ -250,7 +250,7 @@ func TestAnyFiniteValue(t *testing.T) {
 					continue
 				}
 				e := st.est.Estimate(track, o)
-				if e.Unlearned != "" {
+				if e.SkipReason != "" {
 					unlearned++
 				}
 				if !track.finite() {
@@ -267,7 +267,7 @@ func TestAnyFiniteValue(t *testing.T) {
 			}
 			refused := 0
 			for range 20 {
-				if e := st.est.Estimate(track, st.next()); e.Unlearned != "" {
+				if e := st.est.Estimate(track, st.next()); e.SkipReason != "" {
 					refused++
 				}
 			}

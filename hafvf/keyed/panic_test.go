@@ -113,7 +113,7 @@ func TestPanicCostsOneObservation(t *testing.T) {
 								t.Fatal(err)
 							}
 							continue
-						case bad.Panic == nil || !strings.Contains(bad.Unlearned, "of the family") || !strings.Contains(bad.Panic.Stack, "burn"):
+						case bad.Panic == nil || !strings.Contains(bad.SkipReason, "of the family") || !strings.Contains(bad.Panic.Stack, "burn"):
 							t.Fatalf("step %d: a panic is not told: %+v", i, bad)
 						}
 						panics++
@@ -150,14 +150,14 @@ func TestPanicsInARow(t *testing.T) {
 		return est.Estimate(track, Value(at.Add(40*time.Hour), "", 3))
 	}
 	for i := range 2 {
-		if e := bad(); e.Unlearned == "" || e.Anew || track.n != 30 {
+		if e := bad(); e.SkipReason == "" || e.Reset || track.n != 30 {
 			t.Fatalf("panic %d: %+v", i, e)
 		}
 	}
-	if e := bad(); !e.Anew || e.Unlearned != "" || e.N != 31 {
+	if e := bad(); !e.Reset || e.SkipReason != "" || e.N != 31 {
 		t.Errorf("third panic: %+v", e)
 	}
-	if track.settled {
+	if track.priorSet {
 		t.Error("the key has not begun anew")
 	}
 }

@@ -25,7 +25,7 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 		b := newEstimator(t, cfg)
 		ta, tb := a.NewTrack("k"), b.NewTrack("k")
 		rng := rand.New(rand.NewPCG(1, 2))
-		told := 0
+		alerted := 0
 		near := func(i int, what string, got, want float64) {
 			t.Helper()
 			if math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && !(math.IsNaN(got) && math.IsNaN(want)) {
@@ -76,13 +76,13 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 				t.Errorf("%s, step %d: a change from observation %d on, want 151", scale, i, d.StartN)
 			}
 			if got.Belief != nil {
-				told++
+				alerted++
 				near(i, "size", got.Belief.Size, want.Belief.Size)
 				near(i, "before", got.Belief.Before.Mean[0], back(want.Belief.Before.Mean[0]))
 				near(i, "after", got.Belief.After.Mean[0], back(want.Belief.After.Mean[0]))
 			}
 		}
-		if told == 0 {
+		if alerted == 0 {
 			t.Errorf("%s: no change was told", scale)
 		}
 	}
@@ -99,8 +99,8 @@ func TestAlarmsOnAScaleAreInUnitsOfTheData(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 3))
 		// The median goes from 10 to 20.
 		all := fed(t, cfg, 200, time.Minute, func(i int) float64 { return 10 * float64(1+i/100) * math.Exp(rng.NormFloat64()/10) })
-		if told := slices.ContainsFunc(all, func(e Estimate) bool { return e.Belief != nil }); told != want {
-			t.Errorf("min_abs %g: told is %v", least, told)
+		if alerted := slices.ContainsFunc(all, func(e Estimate) bool { return e.Belief != nil }); alerted != want {
+			t.Errorf("min_abs %g: told is %v", least, alerted)
 		}
 	}
 }

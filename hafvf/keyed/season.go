@@ -86,7 +86,7 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.counts {
 		return se.exposures(o.X)
 	}
-	c := t.chain
+	c := t.stages
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
 	se.root = 1 / math.Sqrt(1+se.variance)
 	c.bank.PredictRegime(se.center, se.noise, t.state, elapsed, c.regressors(t.state, o))
@@ -156,7 +156,7 @@ func (se *season) exposures(counts [][]float64) [][]float64 {
 // bank has made of it, and makes the outcome one of the observation's own values.
 func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	weight := 1.
-	if t.chain.bank.Detects() {
+	if t.stages.bank.Detects() {
 		weight = out.Detection.Stay
 	}
 	jacobian := 0.

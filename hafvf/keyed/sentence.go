@@ -24,7 +24,7 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
 	if s.Usual > 0 {
 		usually = "usually every " + message.Duration(roughly(s.Usual))
-		if !s.Beat {
+		if !s.Regular {
 			usually += " at this hour"
 		}
 	}
@@ -54,7 +54,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	}
 	is, now := "is unusual", ""
 	x, seen := a.seen(e.X)
-	if m, ok := t.chain.checks.Model().(expfam.Counted); ok && seen {
+	if m, ok := t.stages.checks.Model().(expfam.Counted); ok && seen {
 		x = m.Share(e.X[0])
 	}
 	if seen {
@@ -63,7 +63,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	if !e.Time.IsZero() {
 		is += " at " + t.clock(e.Time, e.Time)
 	}
-	if a == e.Alarm && t.chain.decider.farther {
+	if a == e.Alarm && t.stages.decider.farther {
 		was := &t.decisions.before
 		began := ""
 		if !was.at.IsZero() {
@@ -75,22 +75,22 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	if kind == hafvf.Outlier {
 		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
 	}
-	var lately stretch
+	var lately oneSidedRun
 	if a.Output < len(t.decisions.lately) {
 		lately = t.decisions.lately[a.Output]
 	}
 	switch {
 	case !seen:
 		what += " " + is + expected
-	case lately.returns(a.Size) && !t.chain.decider.stuck:
+	case lately.returns(a.Size) && !t.stages.decider.stuck:
 		what += " is back to usual" + now + expected
-	case lately.isStuck() || t.chain.decider.stuck:
+	case lately.isStuck() || t.stages.decider.stuck:
 		values := fmt.Sprintf("%d equal values", lately.equal)
 		if !lately.repeat.IsZero() {
 			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)
 		}
 		what += fmt.Sprintf(" has been %.4g for %s", x, values)
-		rare := t.chain.decider.stuck
+		rare := t.stages.decider.stuck
 		switch {
 		case unremarkable(a.Size) && rare:
 		case unremarkable(a.Size):
@@ -112,7 +112,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 		what += " has been " + side + " usual " + since + now + expected
 	case !unremarkable(a.Size):
 		what += " " + is + expected
-	case t.chain.decider.moves:
+	case t.stages.decider.moves:
 		what += " moves from value to value more than usual" + now + expected
 	default:
 		what += " scatters more than usual" + now + expected
@@ -158,7 +158,7 @@ func (t *Track) expected(a *Alert) string {
 		return ""
 	}
 	usually := "usually"
-	if d := &t.decisions; d.timed && len(t.chain.decider.cfg.Seasons) > 0 {
+	if d := &t.decisions; d.timed && len(t.stages.decider.cfg.Seasons) > 0 {
 		usually = "usual at this hour"
 		if d.step >= day {
 			usually = "usual on such a day"
@@ -169,7 +169,7 @@ func (t *Track) expected(a *Alert) string {
 
 // between writes mean ± sd, with two digits of sd. Counts and rates are not below zero.
 func (t *Track) between(mean, sd float64) string {
-	if !t.chain.decider.measured {
+	if !t.stages.decider.measured {
 		mean = max(0, mean)
 	}
 	if !(sd >= 1e-6 && sd < 1e6 && math.Abs(mean) < 1e9) {
@@ -184,9 +184,9 @@ const day = 24 * time.Hour
 // clock is the time at as a person reads it at the time now, in the zone of the alarms.
 func (t *Track) clock(at, now time.Time) string {
 	if t.decisions.step >= day {
-		return at.In(t.chain.decider.zone).Format(time.DateOnly)
+		return at.In(t.stages.decider.zone).Format(time.DateOnly)
 	}
-	return message.Clock(at, now, t.chain.decider.zone)
+	return message.Clock(at, now, t.stages.decider.zone)
 }
 
 // what names the value that the alert is about.

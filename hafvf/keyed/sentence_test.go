@@ -98,19 +98,19 @@ func TestRoundedValues(t *testing.T) {
 	for _, c := range []struct{ from, to, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
 		cfg := Recommended("normal")
 		cfg.Alerts.Beliefs = []hafvf.Kind{hafvf.Outlier, hafvf.Change}
-		told := 0
+		alerted := 0
 		for _, e := range fed(t, cfg, 1100, 5*time.Minute, func(i int) float64 { return []float64{c.from, c.to}[i/1000] }) {
 			for _, a := range []*Alert{e.Alarm, e.Belief} {
 				if a == nil {
 					continue
 				}
-				told++
+				alerted++
 				if most := 1.01 * (c.to - c.from) / (c.unit / math.Sqrt(12)); math.Abs(a.Size) > most || regexp.MustCompile(`e-\d`).MatchString(a.Message) {
 					t.Errorf("from %g to %g: size %g, want at most %g; %s", c.from, c.to, a.Size, most, a.Message)
 				}
 			}
 		}
-		if told == 0 {
+		if alerted == 0 {
 			t.Errorf("from %g to %g: nothing is told", c.from, c.to)
 		}
 	}

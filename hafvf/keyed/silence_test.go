@@ -87,7 +87,7 @@ func TestSilenceIsPaid(t *testing.T) {
 	est := newEstimator(t, cfg)
 	e := open(t, est, nil)
 	at := time.Unix(0, 0).UTC()
-	told, ended := 0, 0
+	alerted, ended := 0, 0
 	for i := range 200 {
 		o := Value(at, "", float64(i%7))
 		var out Estimate
@@ -97,8 +97,8 @@ func TestSilenceIsPaid(t *testing.T) {
 		}
 		at = at.Add(time.Second)
 		if i >= 100 {
-			if s, silent := e.Tell(at.Add(time.Minute)); silent {
-				told++
+			if s, silent := e.ReportSilence(at.Add(time.Minute)); silent {
+				alerted++
 				if !s.Since.Equal(o.Time) {
 					t.Errorf("%+v", s)
 				}
@@ -114,8 +114,8 @@ func TestSilenceIsPaid(t *testing.T) {
 			at = at.Add(2 * time.Minute)
 		}
 	}
-	if told != 9 || ended != 9 {
-		t.Errorf("%d silences told and %d ended, want 9 each: 8 in debt, and one more", told, ended)
+	if alerted != 9 || ended != 9 {
+		t.Errorf("%d silences told and %d ended, want 9 each: 8 in debt, and one more", alerted, ended)
 	}
 }
 
@@ -124,17 +124,17 @@ func TestSilenceSays(t *testing.T) {
 	s := &Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
 	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute), Silence: s}
 	want := []string{"S04: nothing has come since 14:05; usually every 1m1s at this hour.", "S04: speaks again, after 3h20m."}
-	for i, told := range e.Alerts("S04") {
-		if told.Message != want[i] {
-			t.Errorf("%q, want %q", told.Message, want[i])
+	for i, alerted := range e.Alerts("S04") {
+		if alerted.Message != want[i] {
+			t.Errorf("%q, want %q", alerted.Message, want[i])
 		}
 	}
-	s.Beat = true
-	if got, want := (&Silent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; usually every 1m1s."; got != want {
+	s.Regular = true
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; usually every 1m1s."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.Usual = 0
-	if got, want := (&Silent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

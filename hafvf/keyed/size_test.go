@@ -84,7 +84,7 @@ func BenchmarkStateSize(b *testing.B) {
 					for k := range keys {
 						key := fmt.Sprint("k", k)
 						rng := rand.New(rand.NewPCG(uint64(k), 5))
-						e := Entity{Track: est.NewTrack(key)}
+						e := KeyState{Track: est.NewTrack(key)}
 						for i := range n {
 							at := time.Unix(1_800_000_000+int64(i), 0).UTC()
 							o := Observation{Time: at, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}

@@ -156,9 +156,9 @@ type Smoothed struct {
 	// "" where it was not.
 	Split string
 
-	ChangeEvidence float64     // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
-	Change         bool        // on the first observation of a new regime
-	Place          ChangePlace // of the change
+	ChangeEvidence float64        // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
+	Change         bool           // on the first observation of a new regime
+	ChangeInterval ChangeInterval // of the change
 
 	// Changed says, where Revision is above 0, that the revision before had no record of
 	// this ID, or one of another observation, place, outlier or change, of a segment that
@@ -178,18 +178,18 @@ type Segment struct {
 	Before   []float64 // mean of the segment before, on the first observation; nil on the others
 }
 
-// A ChangePlace is where a change is, as far as the session tells: the new regime begins, if there
+// A ChangeInterval is where a change is, as far as the session tells: the new regime begins, if there
 // is one, with an observation From, …, To, with a probability of 95 %.
-type ChangePlace struct {
+type ChangeInterval struct {
 	From, To    time.Time // zero without times
 	FromN, ToN  int64     // positions in the session, from 1
 	Probability float64   // of a change that begins there
 }
 
-// placeOf is a place of steps, of which the first is observation from.
-func placeOf(observations []Observation, from int, p hafvf.Place) ChangePlace {
+// changeIntervalOf is a place of steps, of which the first is observation from.
+func changeIntervalOf(observations []Observation, from int, p hafvf.Place) ChangeInterval {
 	first, last := from+p.From, from+p.To
-	return ChangePlace{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
+	return ChangeInterval{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
 
 // A Pass is one direction's part in a smoothed observation.
@@ -208,7 +208,7 @@ type Session struct {
 // A Smoother smooths the sessions of keys. It is not safe for concurrent use.
 type Smoother struct {
 	cfg  SmoothConfig
-	keys ruled[*smoothing]
+	keys perRule[*smoothing]
 
 	aggregator *aggregator // nil without SmoothConfig.Aggregate
 }
@@ -314,7 +314,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 // Smooth sorts the observations of a key's session, which Check has passed, by point
 // and Seq, in place, and calls emit for each. It returns how many updates did not
 // converge. Repeats of a trial are rejected. Where the mathematics of the session panic, the
-// observations that are not emitted by then are rejected too, the first of them with the Panic.
+// observations that are not emitted by then are rejected too, the first of them with the PanicError.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	observations, rejected = sm.arrange(key, observations)
 	z := sm.keys.of(key)
@@ -404,7 +404,7 @@ func nameOf(key, session string) string {
 func (sm *Smoother) Drifts(key string) bool { return sm.keys.of(key).drifts }
 
 // try smooths a session. It returns the panic of the mathematics; that of record is raised.
-func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *Panic) {
+func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *PanicError) {
 	defer func() {
 		if *emitting {
 			return
@@ -417,7 +417,7 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 		z.segments(observations, c, record)
 		return 0, nil
 	}
-	return z.passes(observations, c, odds, record), nil
+	return z.smoothByPasses(observations, c, odds, record), nil
 }
 
 // renew makes the smoothing what it was at first, as Estimator.renew does.
@@ -452,8 +452,8 @@ func (z *smoothing) steps(observations []Observation) [][][]float64 {
 	return steps
 }
 
-// passes smooths by a forward and a backward pass of the filter, each part on its own.
-func (z *smoothing) passes(observations []Observation, c division, odds float64, record func(int, Smoothed)) (notConverged int) {
+// smoothByPasses smooths by a forward and a backward pass of the filter, each part on its own.
+func (z *smoothing) smoothByPasses(observations []Observation, c division, odds float64, record func(int, Smoothed)) (notConverged int) {
 	for part := range c.parts {
 		from, end := c.part(part)
 		steps := z.steps(observations[from:end])
@@ -465,10 +465,10 @@ func (z *smoothing) passes(observations []Observation, c division, odds float64,
 		changes := hafvf.Changes(s.Evidence, odds)
 		places := s.Places(changes)
 		for t := range steps {
-			out := z.passed(s, t)
+			out := z.smoothedByPasses(s, t)
 			z.scale.moments(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.Place = true, placeOf(observations, from, places[0])
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
 				changes, places = changes[1:], places[1:]
 			}
 			record(from+t, out)
@@ -477,8 +477,8 @@ func (z *smoothing) passes(observations []Observation, c division, odds float64,
 	return notConverged
 }
 
-// passed returns the posterior at step t.
-func (z *smoothing) passed(s *hafvf.Posteriors, t int) Smoothed {
+// smoothedByPasses returns the posterior at step t.
+func (z *smoothing) smoothedByPasses(s *hafvf.Posteriors, t int) Smoothed {
 	m := z.filter.Model()
 	outputs, levels := m.Outputs(), 2*z.filter.Levels()
 	slice := slicer(make([]float64, 2*outputs+2*levels+z.params))
@@ -553,7 +553,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 			z.scale.moments(out.Estimate, out.Segment.Estimate)
 			out.Segment.Start = observations[from+g.Segments[k].Start].Point()
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.Place = true, placeOf(observations, from, places[0])
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
 				changes, places = changes[1:], places[1:]
 				out.Segment.Before = before
 			}
@@ -613,7 +613,7 @@ func (s *Smoothed) differs(was Smoothed) bool {
 	equal := func(x, y []float64) bool {
 		return slices.EqualFunc(x, y, func(a, b float64) bool { return near(a, b, 0) })
 	}
-	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, tellable) {
+	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, leastDifference) {
 		return true
 	}
 	if s.Segment != nil && s.Segment.Start.Compare(was.Segment.Start) != 0 {
@@ -623,16 +623,16 @@ func (s *Smoothed) differs(was Smoothed) bool {
 		if sd != sd { // of a scale that has none
 			sd = math.Abs(s.Estimate.Mean[i])
 		}
-		if !near(s.Estimate.Mean[i], was.Estimate.Mean[i], tellable*sd) || !near(s.Estimate.SD[i], was.Estimate.SD[i], tellable*sd) {
+		if !near(s.Estimate.Mean[i], was.Estimate.Mean[i], leastDifference*sd) || !near(s.Estimate.SD[i], was.Estimate.SD[i], leastDifference*sd) {
 			return true
 		}
 	}
 	return false
 }
 
-// tellable is the difference of probabilities, or of estimates in standard deviations,
+// leastDifference is the difference of probabilities, or of estimates in standard deviations,
 // below which a revision says the same.
-const tellable = .01
+const leastDifference = .01
 
 // near reports whether two numbers are at most so far apart, or the same infinity or NaN.
 func near(a, b, far float64) bool {
@@ -656,7 +656,7 @@ func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 	b = compact.AppendString(b, s.Split)
 	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
 	b = compact.AppendFlags(b, s.Segment != nil)
-	if p := s.Place; s.Change {
+	if p := s.ChangeInterval; s.Change {
 		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
 		b = compact.AppendFloats(b, []float64{p.Probability})
@@ -694,8 +694,8 @@ func (r *reader) smoothed() Smoothed {
 	s.Change, s.Missing, s.Changed = r.Flags()
 	segment, _, _ := r.Flags()
 	if s.Change {
-		s.Place = ChangePlace{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
-		r.Numbers(&s.Place.Probability)
+		s.ChangeInterval = ChangeInterval{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
+		r.Numbers(&s.ChangeInterval.Probability)
 	}
 	if segment {
 		s.Segment = &Segment{Start: r.point(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}

@@ -28,21 +28,21 @@ type Snapshot struct {
 // Snapshot decodes a state of the key. The error wraps ErrOtherConfig if the state
 // was written under another configuration.
 func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
-	e, err := est.decodeEntity(key, b)
+	e, err := est.decodeKeyState(key, b)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	c := e.chain
+	c := e.stages
 	var out Estimate
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
-		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: !e.settled, Estimate: out.Estimate,
+		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: !e.priorSet, Estimate: out.Estimate,
 		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: slices.Repeat([]float64{math.NaN()}, c.params),
 	}
-	if e.pulse != nil {
-		s.Time = later(s.Time, e.pulse.last)
+	if e.heartbeat != nil {
+		s.Time = later(s.Time, e.heartbeat.last)
 	}
-	if !e.settled && e.locationScale == nil {
+	if !e.priorSet && e.locationScale == nil {
 		return s, nil
 	}
 	c.usePrior(e.Track)

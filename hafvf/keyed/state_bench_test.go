@@ -12,7 +12,7 @@ import (
 // takes to be encoded and decoded.
 func BenchmarkState(b *testing.B) {
 	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
-	e := Entity{Track: est.NewTrack("k"), est: est}
+	e := KeyState{Track: est.NewTrack("k"), est: est}
 	rng := rand.New(rand.NewPCG(3, 5))
 	var m Memory
 	var out Estimate
@@ -41,7 +41,7 @@ func BenchmarkState(b *testing.B) {
 	})
 	b.Run("Decode", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := est.decodeEntity("k", state); err != nil {
+			if _, err := est.decodeKeyState("k", state); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -15,14 +15,14 @@ import (
 // Estimator.RestoreTrack goes on with it. What is kept is encoded by append, read by beginning and
 // rest, carried over to other settings by Estimator.carry, and taken back by a guard.
 type Track struct {
-	key   string
-	chain *chain
-	state hafvf.State
-	n     int64     // observations so far
-	last  time.Time // of the last observation that was not missing, with a time unit
+	key    string
+	stages *stages
+	state  hafvf.State
+	n      int64     // observations so far
+	last   time.Time // of the last observation that was not missing, with a time unit
 
-	settled bool       // the prior is set: there is no warm-up, or it is over
-	warmUp  []numbered // its observations so far
+	priorSet bool                  // the prior is set: there is no warm-up, or it is over
+	warmUp   []numberedObservation // its observations so far
 
 	locationScale []float64 // of the warm-up, which set the prior; nil before the first
 
@@ -31,25 +31,25 @@ type Track struct {
 	// Of detection: the number of steps of the bank so far, and the observations of
 	// those steps at which the present excursions started.
 	steps  int64
-	starts []start
+	starts []regimeStart
 	alerts alerts
 
 	decisions decisions
 
-	pulse *pulse // nil where nobody asks for silence
+	heartbeat *heartbeat // nil where nobody asks for silence
 
 	refused int // observations in a row that could not be learned
 }
 
-// numbered is an observation of a warm-up with its position.
-type numbered struct {
+// numberedObservation is an observation of a warm-up with its position.
+type numberedObservation struct {
 	n int64
 	Observation
 }
 
 // A start is the observation of a step that a detection may report as the start of
 // a regime.
-type start struct {
+type regimeStart struct {
 	step int64
 	n    int64
 	time time.Time
@@ -58,25 +58,25 @@ type start struct {
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	c := est.chains.of(key)
-	t := &Track{key: key, chain: c, settled: c.fitted == nil}
+	t := &Track{key: key, stages: c, priorSet: c.fitted == nil}
 	if est.cfg.Silence != nil {
-		t.pulse = &pulse{}
+		t.heartbeat = &heartbeat{}
 	}
 	t.begin()
 	return t
 }
 
-// beginAnew makes the track one that has learned nothing. It goes on counting observations,
+// reset makes the track one that has learned nothing. It goes on counting observations,
 // and knows when the key has spoken.
-func (t *Track) beginAnew() {
-	*t = Track{key: t.key, chain: t.chain, n: t.n, settled: t.chain.fitted == nil, pulse: t.pulse}
+func (t *Track) reset() {
+	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat}
 	t.begin()
 }
 
 // begin sets the states to those before the first observation.
 func (t *Track) begin() {
-	t.state = t.chain.bank.NewState()
-	if se := t.chain.season; se != nil {
+	t.state = t.stages.bank.NewState()
+	if se := t.stages.season; se != nil {
 		t.rhythm = se.rhythm.NewState()
 	}
 }
@@ -84,8 +84,8 @@ func (t *Track) begin() {
 // bind gives the track to this estimator, which goes on with what another one of the
 // same configuration has learned.
 func (est *Estimator) bind(t *Track) {
-	if c := est.chains.of(t.key); t.chain != c {
-		t.chain = c
+	if c := est.chains.of(t.key); t.stages != c {
+		t.stages = c
 		c.priorOf = nil // its bank may have an earlier prior of the track
 	}
 }
@@ -110,12 +110,12 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 // is a power of two or the last. It reports whether it has set the prior: then
 // the observations have to be learned again.
 func (t *Track) refit(o Observation) bool {
-	c := t.chain
+	c := t.stages
 	o.ID, o.Raw = "", ""
 	absent := len(complete(o.X)) == 0
 	// A key that shows nothing but gaps must not fill its state with them.
 	if !absent || len(t.warmUp) < 20*c.cfg.WarmUp {
-		t.warmUp = append(t.warmUp, numbered{t.n, o.Clone()})
+		t.warmUp = append(t.warmUp, numberedObservation{t.n, o.Clone()})
 	}
 	if absent {
 		return false
@@ -132,7 +132,7 @@ func (t *Track) refit(o Observation) bool {
 		return false
 	}
 	t.locationScale = c.fitted.LocationScale(xs)
-	t.settled = seen == c.cfg.WarmUp
+	t.priorSet = seen == c.cfg.WarmUp
 	return true
 }
 
@@ -143,7 +143,7 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 	b = binary.AppendUvarint(b, uint64(t.steps))
 	b = binary.AppendUvarint(b, uint64(t.refused))
 	b = compact.AppendTimeNear(b, t.last, clock)
-	b = compact.AppendFlags(b, t.settled, t.chain.decider != nil, t.pulse != nil)
+	b = compact.AppendFlags(b, t.priorSet, t.stages.decider != nil, t.heartbeat != nil)
 	b = compact.AppendFloats(b, t.locationScale)
 	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
 	for _, w := range t.warmUp {
@@ -158,15 +158,15 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 		b = compact.AppendTimeNear(b, s.time, clock)
 	}
 	b = t.alerts.append(b)
-	if t.pulse != nil {
-		b = t.pulse.append(b, clock)
+	if t.heartbeat != nil {
+		b = t.heartbeat.append(b, clock)
 	}
-	b = append(b, t.chain.fingerprint[:]...)
+	b = append(b, t.stages.fingerprint[:]...)
 	b = t.state.Append(b)
-	if t.chain.season != nil {
+	if t.stages.season != nil {
 		b = compact.AppendFloats(b, t.rhythm)
 	}
-	if d := t.chain.decider; d != nil {
+	if d := t.stages.decider; d != nil {
 		b = d.append(b, &t.decisions, t.locationScale, clock)
 	}
 	return b
@@ -175,24 +175,24 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, chain: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
+	t := &Track{key: key, stages: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
 	var decided, pulsed bool
-	t.settled, decided, pulsed = r.Flags()
+	t.priorSet, decided, pulsed = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
-		t.warmUp = append(t.warmUp, numbered{int64(r.Uvarint()), r.observation()})
+		t.warmUp = append(t.warmUp, numberedObservation{int64(r.Uvarint()), r.observation()})
 	}
 	for range r.Count(1) {
 		ago := int64(r.Uvarint())
-		t.starts = append(t.starts, start{t.steps - ago, t.n - ago - r.Varint(), r.near()})
+		t.starts = append(t.starts, regimeStart{t.steps - ago, t.n - ago - r.Varint(), r.near()})
 	}
 	t.alerts.read(r)
-	var p pulse
+	var p heartbeat
 	if pulsed {
 		p.read(r)
 	}
 	if est.cfg.Silence != nil {
-		t.pulse = &p
+		t.heartbeat = &p
 	}
 	if r.Bad {
 		return nil, compact.ErrCut
@@ -206,9 +206,9 @@ func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	return t, nil
 }
 
-// rest reads what append wrote after that.
-func (t *Track) rest(r *reader) (err error) {
-	c := t.chain
+// withoutTail reads what append wrote after that.
+func (t *Track) withoutTail(r *reader) (err error) {
+	c := t.stages
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (t *Track) rest(r *reader) (err error) {
 	if c.decider == nil && len(r.B) > 0 {
 		return compact.ErrCut
 	}
-	if c.fitted == nil && (!t.settled || t.locationScale != nil || t.warmUp != nil) {
+	if c.fitted == nil && (!t.priorSet || t.locationScale != nil || t.warmUp != nil) {
 		return errors.New("state is corrupt: a warm-up that the configuration does not have")
 	}
 	for _, w := range t.warmUp {

@@ -23,7 +23,7 @@ func newMigrator(t expect.T, cfg Config) *Migrator {
 }
 
 // open is the entity k of a state, nil for a new one.
-func open(t expect.T, est *Estimator, state []byte) Entity {
+func open(t expect.T, est *Estimator, state []byte) KeyState {
 	t.Helper()
 	return expect.Get(est.Open("k", state))(t)
 }
@@ -46,7 +46,7 @@ func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float6
 }
 
 // take has the entity take an observation that is not late.
-func take(t expect.T, e *Entity, o *Observation) {
+func take(t expect.T, e *KeyState, o *Observation) {
 	t.Helper()
 	expect.Get(e.Take(o))(t)
 }
@@ -106,11 +106,11 @@ func TestRestoreTrackRefuses(t *testing.T) {
 			t.Errorf("%d of %d bytes are accepted", n, len(saved))
 		}
 	}
-	wide := Entity{Track: est.NewTrack("k")}
-	wide.settled, wide.warmUp = false, []numbered{{1, Observation{X: [][]float64{{1, 2}}}}}
+	wide := KeyState{Track: est.NewTrack("k")}
+	wide.priorSet, wide.warmUp = false, []numberedObservation{{1, Observation{X: [][]float64{{1, 2}}}}}
 	plain := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}})
-	cold := Entity{Track: plain.NewTrack("k")}
-	cold.settled = false
+	cold := KeyState{Track: plain.NewTrack("k")}
+	cold.priorSet = false
 	for what, c := range map[string]struct {
 		est *Estimator
 		b   []byte

@@ -190,7 +190,7 @@ var incidentFields = []field[incident]{
 
 // AppendAlert appends the record of an alert of an estimate, and of the incident that it belongs
 // to, empty for none. A JSON object has the labels.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, t keyed.Told, incident string, labels map[string]string) []byte {
+func (l *Layout) AppendAlert(b []byte, as Form, key string, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
 	of := alert{estimate: estimate{key, t.Of}, told: t.Alert, incident: incident}
 	if as == Row {
 		return l.appendAlertRow(b, of)

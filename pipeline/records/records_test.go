@@ -63,7 +63,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	s := keyed.Smoothed{
 		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
 		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: at}, End: keyed.Point{Time: at}, N: 1}, Split: "max",
-		Change: true, Place: keyed.ChangePlace{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
+		Change: true, ChangeInterval: keyed.ChangeInterval{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
 		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}
@@ -77,7 +77,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Time, s.Session.Start, s.Session.End, s.Segment.Start = time.Time{}, trial, trial, trial
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", keyed.Told{Of: &told, Alert: told.Belief}, "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", keyed.AlertEvent{Of: &told, Alert: told.Belief}, "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
 }
 
@@ -114,7 +114,7 @@ func TestIncidents(t *testing.T) {
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
 	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"})))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
-	told := keyed.Told{Of: &keyed.Estimate{Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
+	told := keyed.AlertEvent{Of: &keyed.Estimate{Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
 	if got := row(l.AppendAlert(nil, Row, "a/b", told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
 		t.Error(got)
 	}
@@ -134,7 +134,7 @@ func TestSmoothed(t *testing.T) {
 		Forward:  keyed.Pass{Weight: .11, Memory: 12, Levels: []float64{13, 14, 15, 16}},
 		Backward: keyed.Pass{Weight: .17, Memory: 18, Levels: []float64{19, 20, 21, 22}},
 		Session:  keyed.Session{Start: keyed.Point{Time: at(23)}, End: keyed.Point{Time: at(24)}, N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
-		Place: keyed.ChangePlace{From: at(28), To: at(29), FromN: 30, ToN: 31, Probability: .32},
+		ChangeInterval: keyed.ChangeInterval{From: at(28), To: at(29), FromN: 30, ToN: 31, Probability: .32},
 	}
 	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
 		`"backward":{"weight":0.17,"memory":18,"levels":[{"alpha":19,"beta":20},{"alpha":21,"beta":22}]},`

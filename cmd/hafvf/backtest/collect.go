@@ -73,7 +73,7 @@ func (c *Collector) incident(e *incidents.Event) {
 	}
 }
 
-func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
+func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.keys[key]

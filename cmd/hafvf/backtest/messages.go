@@ -26,9 +26,9 @@ type single struct {
 }
 
 // told notes what a receiver might be told of an alert.
-func (c *Collector) told(key string, t keyed.Told) {
+func (c *Collector) told(key string, t keyed.AlertEvent) {
 	switch {
-	case t.Role != keyed.Decision || t.BackToUsual():
+	case t.Basis != keyed.AlarmBasis || t.BackToUsual():
 		return
 	case t.Kind == keyed.SilentAlarm || t.Kind == keyed.RecoveredAlarm:
 		c.silent[t.Of.Time.Unix()/60] = true

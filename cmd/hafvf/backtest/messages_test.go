@@ -20,17 +20,17 @@ func TestMessagesOfAWeek(t *testing.T) {
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
 		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t))
 		at := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
-		tell := func(id, kind string, at time.Time, role keyed.Role) {
-			c.told("k", keyed.Told{Of: &keyed.Estimate{ID: id, Time: at}, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Role: role})
+		tell := func(id, kind string, at time.Time, role keyed.Basis) {
+			c.told("k", keyed.AlertEvent{Of: &keyed.Estimate{ID: id, Time: at}, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: role})
 		}
 		for id, kind := range map[string]string{"1": "silent", "2": "silent"} {
-			tell(id, kind, at, keyed.Decision)
+			tell(id, kind, at, keyed.AlarmBasis)
 		}
-		tell("3", "recovered", at.Add(time.Minute), keyed.Decision)
+		tell("3", "recovered", at.Add(time.Minute), keyed.AlarmBasis)
 		for id, after := range map[string]time.Duration{"4": 0, "5": time.Minute, "6": time.Hour, "7": 48 * time.Hour} {
-			tell(id, "novelty", at.Add(after), keyed.Decision)
+			tell(id, "novelty", at.Add(after), keyed.AlarmBasis)
 		}
-		tell("8", "outlier", at, keyed.BesideAlarm)
+		tell("8", "outlier", at, keyed.DuplicateBasis)
 		c.assign(incidents.Assignment{ID: "7", Key: "k", Kind: "novelty", Incident: "a"})
 		for _, page := range []bool{true, true, false} {
 			c.incident(&incidents.Event{Page: page})

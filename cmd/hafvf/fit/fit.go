@@ -91,7 +91,7 @@ func fits(at string, f hafvf.Config) error {
 
 // Observer has the fit learn what a run reads.
 func (f *Fit) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.Told) {
+	return &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil {
 			return
 		}

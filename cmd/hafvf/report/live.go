@@ -97,8 +97,8 @@ func (l *Live) Hears() *pipeline.Observer {
 func (l *Live) Close() { l.end() }
 
 // alert hears of an alarm, or of the end of a silence, perhaps once more.
-func (l *Live) alert(key string, t keyed.Told, incident string) {
-	if t.Role != keyed.Decision || t.BackToUsual() {
+func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
+	if t.Basis != keyed.AlarmBasis || t.BackToUsual() {
 		return
 	}
 	// A part of a longer text would keep all of that.
@@ -153,7 +153,7 @@ func (l *Live) follow(key string, now time.Time) {
 	all[key].alarmed.Store(now.UnixNano())
 }
 
-func (l *Live) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
+func (l *Live) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 	for _, t := range alerts {
 		l.alert(key, t, "")
 	}

@@ -32,7 +32,7 @@ func NewTrial(page *Collector, g *pipeline.Graph) *Trial {
 func (t *Trial) Observer() *pipeline.Observer {
 	tested := t.tested.Observer()
 	return &pipeline.Observer{
-		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.Told) {
+		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 			tested.Estimate(key, e, alerts)
 			t.estimate(key, e, alerts)
 		},
@@ -40,7 +40,7 @@ func (t *Trial) Observer() *pipeline.Observer {
 	}
 }
 
-func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.Told) {
+func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 	if e != nil {
 		one := estimateOf(key, e)
 		t.page.AddEstimate(&one)
@@ -93,7 +93,7 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 }
 
 // alertOf is an alert as a record tells it.
-func alertOf(name string, t keyed.Told) Alert {
+func alertOf(name string, t keyed.AlertEvent) Alert {
 	return Alert{
 		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
 		X: Number(estimateOf(name, t.Of).X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,

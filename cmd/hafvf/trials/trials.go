@@ -79,7 +79,7 @@ type span struct {
 
 // Filtered is what sees the run of the filter.
 func (t *Table) Filtered() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.Told) {
+	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil {
 			return
 		}

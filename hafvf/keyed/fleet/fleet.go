@@ -26,7 +26,7 @@ type Config struct {
 type Listener interface {
 	// Alert hears of an alert of a key. incident is the id of the incident that it belongs to, empty
 	// if it belongs to none.
-	Alert(key string, t keyed.Told, incident string)
+	Alert(key string, t keyed.AlertEvent, incident string)
 	// Assigned hears when an alarm comes to belong to an incident, before its Alert, and when that
 	// becomes another one.
 	Assigned(incidents.Assignment)
@@ -78,7 +78,7 @@ func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 	}
 	f.most = most
 	for name, h := range held {
-		t, err := keyed.ParseTold(h.told)
+		t, err := keyed.ParseAlertEvent(h.told)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -151,11 +151,11 @@ func (f *Fleet) Take(notices []byte) error {
 		if of.told == nil {
 			return nil
 		}
-		t, err := keyed.ParseTold(of.told)
+		t, err := keyed.ParseAlertEvent(of.told)
 		if err != nil {
 			return err
 		}
-		if t.Role = of.role; t.Role != keyed.Decision || t.Of.Time.IsZero() {
+		if t.Basis = of.role; t.Basis != keyed.AlarmBasis || t.Of.Time.IsZero() {
 			f.tell.Alert(of.key, t, "")
 			return nil
 		}
@@ -166,7 +166,7 @@ func (f *Fleet) Take(notices []byte) error {
 
 // hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
 // alarm waits as well, so as not to come before it.
-func (f *Fleet) hold(name incidents.AlarmName, h heldAlert, t keyed.Told) {
+func (f *Fleet) hold(name incidents.AlarmName, h heldAlert, t keyed.AlertEvent) {
 	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size}) {
 		f.held[name] = h
 		f.changed = true
@@ -191,7 +191,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, heldAlert) bool) error {
 	}
 	slices.SortFunc(names, func(a, b incidents.AlarmName) int { return cmp.Or(f.held[a].at.Compare(f.held[b].at), a.Compare(b)) })
 	for _, name := range names {
-		t, err := keyed.ParseTold(f.held[name].told)
+		t, err := keyed.ParseAlertEvent(f.held[name].told)
 		if err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			continue
 		}
 		delete(f.held, name)
-		t, err := keyed.ParseTold(h.told)
+		t, err := keyed.ParseAlertEvent(h.told)
 		if err != nil {
 			return err
 		}

@@ -10,9 +10,9 @@ import (
 
 // AppendNotices appends what a fleet has to know of an estimate, which is nil of a key that is
 // silent, and of its alerts.
-func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Told) []byte {
+func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.AlertEvent) []byte {
 	if e != nil && e.Pace != (keyed.Pace{}) {
-		b = appendNotice(b, key, keyed.Told{Of: e}, e.Pace)
+		b = appendNotice(b, key, keyed.AlertEvent{Of: e}, e.Pace)
 	}
 	for _, t := range alerts {
 		b = appendNotice(b, key, t, keyed.Pace{})
@@ -21,17 +21,17 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Told)
 }
 
 // forgotten is the role of a notice that its key is forgotten.
-const forgotten = keyed.BesideAlarm + 1
+const forgotten = keyed.DuplicateBasis + 1
 
 // AppendForgotten appends that a key was forgotten.
 func AppendForgotten(b []byte, key string) []byte {
-	return appendNotice(b, key, keyed.Told{Of: &keyed.Estimate{}, Role: forgotten}, keyed.Pace{})
+	return appendNotice(b, key, keyed.AlertEvent{Of: &keyed.Estimate{}, Basis: forgotten}, keyed.Pace{})
 }
 
 // appendNotice appends an alert of a key, or none where t has no Alert,
 // and the pace of the key, or zero. Of an alert only that is kept which its record has.
-func appendNotice(b []byte, key string, t keyed.Told, pace keyed.Pace) []byte {
-	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(t.Role))
+func appendNotice(b []byte, key string, t keyed.AlertEvent, pace keyed.Pace) []byte {
+	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(t.Basis))
 	n = compact.AppendString(n, key)
 	n = compact.AppendTime(n, t.Of.Time)
 	n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
@@ -47,7 +47,7 @@ type notice struct {
 	at   time.Time
 	pace keyed.Pace
 	told []byte // nil if there is no alert
-	role keyed.Role
+	role keyed.Basis
 }
 
 // eachNotice calls f with the notices of b.
@@ -57,7 +57,7 @@ func eachNotice(b []byte, f func(notice) error) error {
 		r := compact.Reader{B: []byte(all.Text())}
 		var n notice
 		alerts, _, _ := r.Flags()
-		n.role = keyed.Role(r.Byte())
+		n.role = keyed.Basis(r.Byte())
 		n.key, n.at = r.Text(), r.Time()
 		n.pace = keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
 		if alerts {

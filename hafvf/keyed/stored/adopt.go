@@ -84,10 +84,10 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where strin
 			continue
 		}
 		changed := false
-		var included []keyed.Place
+		var included []keyed.Offset
 		if fits := decoded[s.Settings] && migrator.Fits(s.Key, s.Settings); fits {
 			a.outcomes[unchanged]++
-			included, err = keyed.Included(s.Bytes)
+			included, err = keyed.IncludedOffsets(s.Bytes)
 		} else {
 			decoded[s.Settings] = true
 			if changed, err = a.carry(migrator, &s, migrate, where); err != nil {
@@ -139,7 +139,7 @@ func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where st
 	if err != nil {
 		return false, s.notCarried(err, where)
 	}
-	if len(parts.Anew) > 0 {
+	if len(parts.Reset) > 0 {
 		a.Anew++
 	}
 	s.Bytes = b

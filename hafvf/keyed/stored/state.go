@@ -19,7 +19,7 @@ import (
 // A State is the stored state of a key.
 type State struct {
 	Key string
-	// Bytes are what keyed.Entity.AppendBinary has written.
+	// Bytes are what keyed.KeyState.AppendBinary has written.
 	Bytes []byte
 	// Settings are those that the state was written with, the text of keyed.Settings. They are
 	// empty if the state does not say it, as on a cluster with cells: 0.

@@ -28,7 +28,7 @@ func seconds(all []keyed.Observation) (of []int64) {
 // Sessions end at gaps, and a late observation that closes a gap joins the sessions before and
 // after it to their next revision.
 func TestGather(t *testing.T) {
-	sessions := keyed.Gather(at(20, 1, 3, 12, 21), 9*time.Second)
+	sessions := keyed.SplitSessions(at(20, 1, 3, 12, 21), 9*time.Second)
 	var got [][]int64
 	for _, s := range sessions {
 		got = append(got, seconds(s.Observations))
@@ -37,15 +37,15 @@ func TestGather(t *testing.T) {
 		t.Fatal(diff)
 	}
 	sessions[1].Revision = 4
-	late := keyed.Gather(at(7), 9*time.Second)[0]
-	far := keyed.Gather(at(100), 9*time.Second)[0]
+	late := keyed.SplitSessions(at(7), 9*time.Second)[0]
+	far := keyed.SplitSessions(at(100), 9*time.Second)[0]
 	rest := late.Join(append(sessions, far), 9*time.Second)
 	expect.Same(t, []int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations))
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
 		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
 	}
 	b, _ := late.AppendBinary(nil)
-	var read keyed.Gathered
+	var read keyed.SessionRevision
 	expect.OK(t, read.UnmarshalBinary(b))
 	expect.Same(t, late, read)
 }

@@ -40,13 +40,13 @@ func TestOutside(t *testing.T) {
 				o := Value(start.Add(time.Duration(i)*time.Minute), fmt.Sprint(i), float64(i%7))
 				if c.minus(i) {
 					o.X[0][0] = -5
-					if !est.Outside("k", &o) {
+					if !est.OutOfDomain("k", &o) {
 						t.Fatal("it is not outside")
 					}
-					if e, err := est.Open("k", must(e.AppendBinary(nil))); err != nil || e.Outside(&Observation{Time: start, X: o.X}) != nil {
+					if e, err := est.Open("k", must(e.AppendBinary(nil))); err != nil || e.OutOfDomain(&Observation{Time: start, X: o.X}) != nil {
 						t.Error(err, "a late one is told")
 					}
-					found := e.Outside(&o)
+					found := e.OutOfDomain(&o)
 					if found == nil {
 						continue
 					}
@@ -97,12 +97,12 @@ func TestOutsideIsOfNumbers(t *testing.T) {
 		{Observation{X: [][]float64{{5, 3}}, Shape: Vector}, false},
 		{Observation{Time: at, X: [][]float64{{math.NaN(), -1}}, Shape: Vector}, false},
 	} {
-		if got := est.Outside("k", &c.o); got != c.want || blind.Outside("k", &c.o) {
+		if got := est.OutOfDomain("k", &c.o); got != c.want || blind.OutOfDomain("k", &c.o) {
 			t.Errorf("%v at %v: %t", c.o.X, c.o.Time, got)
 		}
 	}
 	e := open(t, est, nil)
-	if o := (Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector, Log: "l", Seq: 1}); e.Outside(&o) != nil || !e.Untouched() {
+	if o := (Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector, Log: "l", Seq: 1}); e.OutOfDomain(&o) != nil || !e.IsNew() {
 		t.Error("it begins a state")
 	}
 }

@@ -10,26 +10,26 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Gathered are the observations of one session of a key, by time, as they are held until a
+// SessionRevision are the observations of one session of a key, by time, as they are held until a
 // Smoother gets them.
-type Gathered struct {
+type SessionRevision struct {
 	Observations []Observation
 	// Revision is how often the session was emitted before, with less in it, and Earlier are
 	// the sessions that it takes the place of.
 	Revision int64
-	Earlier  []Gathered
+	Earlier  []SessionRevision
 }
 
-// A Group names the session of observations without times, for those who group by it.
-type Group string
+// A SessionKey names the session of observations without times, for those who group by it.
+type SessionKey string
 
-// GroupOf returns the group of an observation of the key.
-func GroupOf(key string, o *Observation) Group {
-	return Group(strconv.Itoa(len(key)) + "/" + key + o.Session)
+// SessionKeyOf returns the group of an observation of the key.
+func SessionKeyOf(key string, o *Observation) SessionKey {
+	return SessionKey(strconv.Itoa(len(key)) + "/" + key + o.Session)
 }
 
 // Key is that of the group's observations.
-func (g Group) Key() string {
+func (g SessionKey) Key() string {
 	length, rest, _ := strings.Cut(string(g), "/")
 	n, err := strconv.Atoi(length)
 	if err != nil || n > len(rest) {
@@ -38,14 +38,14 @@ func (g Group) Key() string {
 	return rest[:n]
 }
 
-// Gather sorts observations of a key, and divides them into sessions at every gap. It counts
+// SplitSessions sorts observations of a key, and divides them into sessions at every gap. It counts
 // in whole milliseconds, as Beam does. With a gap of zero they are one session.
-func Gather(observations []Observation, gap time.Duration) (sessions []Gathered) {
+func SplitSessions(observations []Observation, gap time.Duration) (sessions []SessionRevision) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	from := 0
 	for i := 1; i <= len(observations); i++ {
 		if i == len(observations) || !joins(observations[i-1].Time, observations[i].Time, gap) {
-			sessions = append(sessions, Gathered{Observations: observations[from:i]})
+			sessions = append(sessions, SessionRevision{Observations: observations[from:i]})
 			from = i
 		}
 	}
@@ -58,14 +58,14 @@ func joins(a, b time.Time, gap time.Duration) bool {
 }
 
 // Start is the time of the first observation.
-func (g *Gathered) Start() time.Time { return g.Observations[0].Time }
+func (g *SessionRevision) Start() time.Time { return g.Observations[0].Time }
 
 // End is the time of the last observation.
-func (g *Gathered) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
+func (g *SessionRevision) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
 
 // Join takes sessions from those that were kept into g, if no gap lies between them: g is then
 // their next revision. It returns the sessions that are left.
-func (g *Gathered) Join(kept []Gathered, gap time.Duration) (rest []Gathered) {
+func (g *SessionRevision) Join(kept []SessionRevision, gap time.Duration) (rest []SessionRevision) {
 	for _, k := range kept {
 		if !joins(k.End(), g.Start(), gap) || !joins(g.End(), k.Start(), gap) {
 			rest = append(rest, k)
@@ -81,7 +81,7 @@ func (g *Gathered) Join(kept []Gathered, gap time.Duration) (rest []Gathered) {
 }
 
 // AppendBinary appends the encoded session to b. The error is always nil.
-func (g *Gathered) AppendBinary(b []byte) ([]byte, error) {
+func (g *SessionRevision) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(len(g.Earlier)))
 	for _, e := range g.Earlier {
 		b = compact.AppendString(b, string(e.append(nil)))
@@ -90,7 +90,7 @@ func (g *Gathered) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // append encodes the session without the earlier ones.
-func (g *Gathered) append(b []byte) []byte {
+func (g *SessionRevision) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(g.Revision))
 	for i := range g.Observations {
 		b, _ = g.Observations[i].AppendBinary(b)
@@ -99,11 +99,11 @@ func (g *Gathered) append(b []byte) []byte {
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (g *Gathered) UnmarshalBinary(b []byte) error {
+func (g *SessionRevision) UnmarshalBinary(b []byte) error {
 	r := &compact.Reader{B: b}
-	*g = Gathered{}
+	*g = SessionRevision{}
 	for range r.Count(1) {
-		var e Gathered
+		var e SessionRevision
 		if err := e.read([]byte(r.Text())); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (g *Gathered) UnmarshalBinary(b []byte) error {
 }
 
 // read reads what append wrote.
-func (g *Gathered) read(b []byte) error {
+func (g *SessionRevision) read(b []byte) error {
 	r := &compact.Reader{B: b}
 	g.Revision = int64(r.Uvarint())
 	var err error

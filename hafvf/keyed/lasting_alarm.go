@@ -13,8 +13,8 @@ import (
 	"hafvf/internal/message"
 )
 
-// lasting is an alarm that lasts: what is told when its key is back to usual.
-type lasting struct {
+// lastingAlarm is an alarm that lasts: what is told when its key is back to usual.
+type lastingAlarm struct {
 	lasts bool      // else there is none
 	id    string    // of the alarm that began it
 	start time.Time // of that alert
@@ -24,7 +24,7 @@ type lasting struct {
 
 	// Since the last unusual observation: how many there are, and the sum of their distances from
 	// what was usual before the alarm, standard deviations in the output of the peak.
-	calm, sum float64
+	normalSteps, sum float64
 }
 
 // A peak is the observation that was farthest from what was usual.
@@ -39,9 +39,9 @@ type peak struct {
 // chain. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	l := &t.decisions.lasting
-	decider, was, event := t.chain.decider, &t.decisions.before, &t.decisions.event
+	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event
 	if !decider.cfg.Lasting {
-		*l, *was = lasting{}, before{}
+		*l, *was = lastingAlarm{}, usualBefore{}
 		event.end()
 		return
 	}
@@ -50,35 +50,35 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	}
 	if l.lasts {
 		if d.Unusual {
-			l.back, l.calm, l.sum = time.Time{}, 0, 0
+			l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
 		} else {
-			if l.calm++; l.calm == 1 {
+			if l.normalSteps++; l.normalSteps == 1 {
 				l.back = e.Time
 			}
-			if was.kept() {
+			if was.known() {
 				l.sum += decider.distances[l.peak.output]
 			}
 		}
 		if d.Ended {
-			e.Recovered = &Ended{l.id, t.end(l, e, values)}
+			e.Recovered = &EndedAlarm{l.id, t.end(l, e, values)}
 			if l.stays() == "" {
 				decider.profile(&t.decisions).Calm(t.decisions.profile, t.decisions.pace)
 			}
-			*l = lasting{}
+			*l = lastingAlarm{}
 		}
 	}
 	switch {
 	case e.Alarm != nil && decider.farther:
-		was.again()
+		was.repeat()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
 		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
-	case e.Alarm != nil && was.kept():
-		was.tell(was.level, decider.distances[was.output])
-	case !l.lasts && was.kept() && math.Abs(was.level) < 1:
-		*was = before{}
+	case e.Alarm != nil && was.known():
+		was.setAlerted(was.level, decider.distances[was.output])
+	case !l.lasts && was.known() && math.Abs(was.level) < 1:
+		*was = usualBefore{}
 	}
 	if e.Alarm != nil && !l.lasts {
-		*l = lasting{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
 		event.begin(decider.unalarmed, was)
 	}
 	if l.lasts {
@@ -89,12 +89,12 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 }
 
 // note notes an observation of the alarm that lasts.
-func (t *Track) note(l *lasting, e *Estimate) {
-	d, decider := e.Detection, t.chain.decider
+func (t *Track) note(l *lastingAlarm, e *Estimate) {
+	d, decider := e.Detection, t.stages.decider
 	if d.Score > l.score {
 		l.score = d.Score
 	}
-	s := decider.usual.shift(decider.y, t.chain.scale)
+	s := decider.usual.shift(decider.y, t.stages.scale)
 	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
 		return
 	}
@@ -102,14 +102,14 @@ func (t *Track) note(l *lasting, e *Estimate) {
 	at := Alert{Output: s.output, Before: d.Usual}
 	if x, seen := at.seen(e.X); seen {
 		l.peak.x = x
-		if m, ok := t.chain.checks.Model().(expfam.Counted); ok {
+		if m, ok := t.stages.checks.Model().(expfam.Counted); ok {
 			l.peak.x = m.Share(e.X[0])
 		}
 	}
 }
 
 // end is the alert of the end of an alarm with an estimate.
-func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
+func (t *Track) end(l *lastingAlarm, e *Estimate, values []string) *Alert {
 	outputs := len(e.Detection.Usual.Mean)
 	a := &Alert{
 		Kind: RecoveredAlarm, Start: l.start, LogOdds: math.NaN(), Size: l.peak.size, Output: l.peak.output, Before: unknown(outputs), After: unknown(outputs),
@@ -136,9 +136,9 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 		if !math.IsNaN(p.x) {
 			text += fmt.Sprintf(" with %.4g", p.x)
 		}
-		if was := &t.decisions.before; was.kept() {
+		if was := &t.decisions.before; was.known() {
 			usual := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
-			t.chain.scale.moments(usual)
+			t.stages.scale.moments(usual)
 			text += ", usual " + t.between(usual.Mean[p.output], usual.SD[p.output])
 		}
 	}
@@ -149,9 +149,9 @@ func (t *Track) end(l *lasting, e *Estimate, values []string) *Alert {
 // stays is the side of what was usual before the alarm on which the values still lie: the profile has
 // become used to them. It is empty if they have returned, that is if their mean is less than a
 // standard deviation away, or less than two of its own.
-func (l *lasting) stays() string {
+func (l *lastingAlarm) stays() string {
 	switch {
-	case returned(l.sum, l.calm):
+	case returned(l.sum, l.normalSteps):
 		return ""
 	case l.sum > 0:
 		return "above"
@@ -166,16 +166,16 @@ func returned(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqr
 // silence, which has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
-func (l *lasting) append(b []byte, clock time.Time) []byte {
+func (l *lastingAlarm) append(b []byte, clock time.Time) []byte {
 	b = compact.AppendString(b, l.id)
 	for _, at := range []time.Time{l.start, l.back, l.peak.at} {
 		b = compact.AppendTimeNear(b, at, clock)
 	}
 	p := &l.peak
-	return compact.AppendPacked(b, []float64{l.score, p.x, p.size, float64(p.output), l.calm, l.sum})
+	return compact.AppendPacked(b, []float64{l.score, p.x, p.size, float64(p.output), l.normalSteps, l.sum})
 }
 
-func (l *lasting) read(r *reader) {
+func (l *lastingAlarm) read(r *reader) {
 	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
 	v := make([]float64, 6, 8)
 	if r.former { // with what was usual at the peak
@@ -186,10 +186,10 @@ func (l *lasting) read(r *reader) {
 		v = slices.Delete(v, 2, 4)
 	}
 	output := v[3]
-	l.score, l.calm, l.sum = v[0], v[4], v[5]
+	l.score, l.normalSteps, l.sum = v[0], v[4], v[5]
 	p := &l.peak
 	p.x, p.size = v[1], v[2]
-	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.calm >= 0) || math.IsNaN(p.size+l.sum) {
+	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.normalSteps >= 0) || math.IsNaN(p.size+l.sum) {
 		r.Fail()
 	}
 }

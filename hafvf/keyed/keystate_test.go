@@ -13,7 +13,7 @@ import (
 
 // taken are the ids of the observations that an entity has learned when it has taken all of
 // them, of a log by their places, and those that came too late.
-func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string, e Entity) {
+func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string, e KeyState) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	e = open(t, est, nil)
@@ -26,7 +26,7 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 	for i := range all {
 		fatal(t, est.CheckOf("k")(&all[i]))
 		now, err := e.Take(&all[i])
-		if behind := (*Late)(nil); errors.As(err, &behind) {
+		if behind := (*LateError)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
 			at := all[i].Time
 			want := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(at), stamp(behind.Released))
@@ -47,7 +47,7 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 }
 
 // due are all observations that are due.
-func due(e *Entity) (all []Observation) {
+func due(e *KeyState) (all []Observation) {
 	for o, ok := e.Due(); ok; o, ok = e.Due() {
 		all = append(all, o)
 	}
@@ -85,8 +85,8 @@ func TestEntityTakesInOrder(t *testing.T) {
 			}
 			continue
 		}
-		if first.Unix() != c.first || last.Unix() != c.last || len(e.Places()) != 2 {
-			t.Errorf("%s: %v to %v wait, want %d to %d; %v", name, first, last, c.first, c.last, e.Places())
+		if first.Unix() != c.first || last.Unix() != c.last || len(e.WaitingOffsets()) != 2 {
+			t.Errorf("%s: %v to %v wait, want %d to %d; %v", name, first, last, c.first, c.last, e.WaitingOffsets())
 		}
 		e.Release(time.Unix(140, 0))
 		if due := due(&e); len(due) != 1 || due[0].ID != "d" {
@@ -120,7 +120,7 @@ func TestManyWait(t *testing.T) {
 	if err != nil || len(again.waiting) != mostWaiting || again.waiting[7].ID != "sensors-3-5000007" || again.waiting[7].Raw != "" {
 		t.Errorf("%d wait after a restart, %v", len(again.waiting), err)
 	}
-	var full *Full
+	var full *TooManyWaitingError
 	if err := take(mostWaiting); !errors.As(err, &full) || err.Error() != "too many wait: 100000 records of this key are within 24h0m0s of its latest one; set a smaller lateness, or more keys" {
 		t.Errorf("one more: %v", err)
 	}
@@ -163,7 +163,7 @@ func TestCheckOf(t *testing.T) {
 // A key that is silent is told once, at its deadline, and none where nobody asks.
 func TestEntityTellsSilence(t *testing.T) {
 	_, _, quiet := taken(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute}, []Observation{Value(time.Unix(1, 0), "", 1)})
-	if s, silent := quiet.Tell(time.Unix(1e9, 0)); silent || !quiet.Deadline().IsZero() {
+	if s, silent := quiet.ReportSilence(time.Unix(1e9, 0)); silent || !quiet.Deadline().IsZero() {
 		t.Errorf("%+v of a key that nobody asks for", s)
 	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute, Silence: &SilenceConfig{After: time.Hour}})
@@ -179,14 +179,14 @@ func TestEntityTellsSilence(t *testing.T) {
 	if at := e.Deadline(); !at.Equal(deadline) {
 		t.Errorf("deadline %v, want %v", at, deadline)
 	}
-	if s, silent := e.Tell(deadline.Add(-1)); silent {
+	if s, silent := e.ReportSilence(deadline.Add(-1)); silent {
 		t.Errorf("told before its deadline: %+v", s)
 	}
-	want := Silent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Told: true}, 1, 1, time.Time{}}
-	if s, silent := e.Tell(deadline); !silent || s != want {
+	want := SilenceEvent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Reported: true}, 1, 1, time.Time{}}
+	if s, silent := e.ReportSilence(deadline); !silent || s != want {
 		t.Errorf("%+v, %t", s, silent)
 	}
-	if s, silent := e.Tell(deadline.Add(time.Hour)); silent {
+	if s, silent := e.ReportSilence(deadline.Add(time.Hour)); silent {
 		t.Errorf("told again: %+v", s)
 	}
 }
@@ -227,7 +227,7 @@ func TestTurnBack(t *testing.T) {
 		for _, at := range test.times {
 			o := Value(at, "", 1)
 			_, err := e.Take(&o)
-			if of := (*Late)(nil); errors.As(err, &of) {
+			if of := (*LateError)(nil); errors.As(err, &of) {
 				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
 					t.Errorf("%s: %v", test.name, err)
 				}
@@ -236,7 +236,7 @@ func TestTurnBack(t *testing.T) {
 				var out Estimate
 				e.Learn(&m, &out, &o)
 			}
-			if from, back := e.TurnedBack(); back {
+			if from, back := e.Rewound(); back {
 				if turned++; !from.After(now) {
 					t.Errorf("%s: back from %v", test.name, from)
 				}
@@ -246,8 +246,8 @@ func TestTurnBack(t *testing.T) {
 		if late != test.late || turned != test.turned {
 			t.Errorf("%s: %d late, turned back %d times; want %d and %d", test.name, late, turned, test.late, test.turned)
 		}
-		if last := test.times[len(test.times)-1]; test.turned > 0 && (!e.clock.Equal(last) || !e.pulse.last.Equal(last)) {
-			t.Errorf("%s: the key is at %v, its rhythm at %v", test.name, e.clock, e.pulse.last)
+		if last := test.times[len(test.times)-1]; test.turned > 0 && (!e.clock.Equal(last) || !e.heartbeat.last.Equal(last)) {
+			t.Errorf("%s: the key is at %v, its rhythm at %v", test.name, e.clock, e.heartbeat.last)
 		}
 	}
 }

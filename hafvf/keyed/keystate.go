@@ -12,35 +12,35 @@ import (
 	"hafvf/internal/compact"
 )
 
-// An Entity is what is known of one key: its track, and the observations that wait for earlier
+// A KeyState is what is known of one key: its track, and the observations that wait for earlier
 // ones. It takes the observations of a key as they come, and says which of them are to be
 // learned now. It is not safe for concurrent use.
-type Entity struct {
+type KeyState struct {
 	*Track
-	est      *Estimator
-	clock    time.Time     // latest event time seen
-	released time.Time     // event time of the last observation released
-	waiting  []Observation // by time, ties in the order of arrival
-	seen     []Place       // per log, the last one learned or waiting
-	behind   run           // of late observations, that ends here
-	turned   time.Time     // from which the last observation has turned the key back; zero: not
-	horizon  time.Time     // up to which nothing earlier than what waits is to come
-	lead     int           // parts of Config.Expire by which its log was ahead of the clock: see Expiry
+	est         *Estimator
+	clock       time.Time     // latest event time seen
+	released    time.Time     // event time of the last observation released
+	waiting     []Observation // by time, ties in the order of arrival
+	included    []Offset      // per log, the last one learned or waiting
+	lateRun     lateRun       // of late observations, that ends here
+	rewoundFrom time.Time     // from which the last observation has turned the key back; zero: not
+	horizon     time.Time     // up to which nothing earlier than what waits is to come
+	lead        int           // parts of Config.Expire by which its log was ahead of the clock: see Expiry
 
-	intervals intervals // of Config.Aggregate
-	ended     []Silent  // silences that are over, to be told
-	lapsed    bool      // the key has begun anew, and that is not told
+	intervals     intervals      // of Config.Aggregate
+	endedSilences []SilenceEvent // silences that are over, to be told
+	expired       bool           // the key has begun anew, and that is not told
 }
 
 // A run is one of observations of a key that came one after the other, each no earlier than
 // the one before.
-type run struct {
+type lateRun struct {
 	n    int
 	last time.Time
 }
 
-// A Place is the position of an observation in its log.
-type Place struct {
+// An Offset is the position of an observation in its log.
+type Offset struct {
 	Log string
 	Seq int64
 }
@@ -48,16 +48,16 @@ type Place struct {
 // Open returns the entity of a key whose state AppendBinary encoded; nil is the state of a
 // key before its first observation. If it was written under another configuration, the error
 // wraps ErrOtherConfig.
-func (est *Estimator) Open(key string, state []byte) (Entity, error) {
+func (est *Estimator) Open(key string, state []byte) (KeyState, error) {
 	if state == nil {
-		return Entity{Track: est.NewTrack(key), est: est}, nil
+		return KeyState{Track: est.NewTrack(key), est: est}, nil
 	}
-	return est.decodeEntity(key, state)
+	return est.decodeKeyState(key, state)
 }
 
 // Bind gives the entity to another estimator of the same configuration, which goes on with
 // it. The estimator before may then work for other keys at the same time.
-func (e *Entity) Bind(est *Estimator) {
+func (e *KeyState) Bind(est *Estimator) {
 	e.est = est
 	est.bind(e.Track)
 }
@@ -65,7 +65,7 @@ func (e *Entity) Bind(est *Estimator) {
 // Take takes an observation that Estimator.CheckOf has passed, as it comes. If now is true, it
 // is to be learned at once, and nothing of it is kept. Otherwise Due returns the observations
 // that have waited for it, of which it may be one. An observation that the entity includes
-// already, as happens after a restart, is neither. The error is a *Late or a *Full.
+// already, as happens after a restart, is neither. The error is a *LateError or a *TooManyWaitingError.
 //
 // With Config.Aggregate what comes are events, and Due returns the observations of intervals.
 //
@@ -76,8 +76,8 @@ func (e *Entity) Bind(est *Estimator) {
 // unless that is more than an hour ahead. So a device whose clock is fast can send what it has
 // buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
 // device that sends its last observation first: the key stays where it is.
-func (e *Entity) Take(o *Observation) (now bool, err error) {
-	e.turned = time.Time{}
+func (e *KeyState) Take(o *Observation) (now bool, err error) {
+	e.rewoundFrom = time.Time{}
 	switch {
 	case e.repeats(o):
 		return false, nil
@@ -88,8 +88,8 @@ func (e *Entity) Take(o *Observation) (now bool, err error) {
 		e.expire()
 	}
 	now, err = e.admit(o)
-	if late := (*Late)(nil); errors.As(err, &late) && e.isWrong(late) {
-		e.turnBack()
+	if late := (*LateError)(nil); errors.As(err, &late) && e.isWrong(late) {
+		e.rewind()
 		now, err = e.admit(o)
 	}
 	if err == nil {
@@ -101,7 +101,7 @@ func (e *Entity) Take(o *Observation) (now bool, err error) {
 
 // Due removes and returns the next observation that is to be learned by now. ok is false if
 // there is none.
-func (e *Entity) Due() (o Observation, ok bool) {
+func (e *KeyState) Due() (o Observation, ok bool) {
 	if e.est.aggregator != nil {
 		return e.close()
 	}
@@ -122,138 +122,140 @@ func later(a, b time.Time) time.Time {
 }
 
 // release notes that an observation of that time is learned next.
-func (e *Entity) release(at time.Time) {
-	if e.lapses(e.released, at) {
-		e.lapse()
+func (e *KeyState) release(at time.Time) {
+	if e.expires(e.released, at) {
+		e.expireTrack()
 	}
 	e.released = at
 }
 
 // Release has Due return what is due if nothing before horizon is to come.
-func (e *Entity) Release(horizon time.Time) { e.horizon, e.intervals.until = horizon, horizon }
+func (e *KeyState) Release(horizon time.Time) { e.horizon, e.intervals.until = horizon, horizon }
 
 // End has Due return what is due if nothing is to come any more. The last event of any key was
 // at that time; zero if that is not known.
-func (e *Entity) End(last time.Time) {
+func (e *KeyState) End(last time.Time) {
 	e.horizon = e.clock
 	e.intervals.ended, e.intervals.last = true, last
 }
 
-// Ended removes and returns silences that are over and in no estimate: with Config.Aggregate
+// EndedSilences removes and returns silences that are over and in no estimate: with Config.Aggregate
 // those that events have ended, and those of keys that are forgotten.
-func (e *Entity) Ended() (all []Silent) {
-	all, e.ended = e.ended, nil
+func (e *KeyState) EndedSilences() (all []SilenceEvent) {
+	all, e.endedSilences = e.endedSilences, nil
 	return all
 }
 
-// Lapsed reports whether the key has begun anew, by Config.Expire, since it was asked last. The
-// silences that Ended returns were before that.
-func (e *Entity) Lapsed() bool {
-	lapsed := e.lapsed
-	e.lapsed = false
-	return lapsed
+// Expired reports whether the key has begun anew, by Config.Expire, since it was asked last. The
+// silences that EndedSilences returns were before that.
+func (e *KeyState) Expired() bool {
+	expired := e.expired
+	e.expired = false
+	return expired
 }
 
 // Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
 // estimate out has its slices in the memory m, until m is used again. They are its own where
 // m is nil. If out.Unlearned is set, the observation was not learned.
-func (e *Entity) Learn(m *Memory, out *Estimate, o *Observation) {
+func (e *KeyState) Learn(m *Memory, out *Estimate, o *Observation) {
 	if m == nil {
 		m = &Memory{}
 	}
 	e.est.EstimateIn(m, out, e.Track, o)
 }
 
-// Untouched reports whether nothing is known of the key.
-func (e *Entity) Untouched() bool {
-	return e.n == 0 && e.clock.IsZero() && len(e.seen) == 0 && len(e.waiting) == 0
+// IsNew reports whether nothing is known of the key.
+func (e *KeyState) IsNew() bool {
+	return e.n == 0 && e.clock.IsZero() && len(e.included) == 0 && len(e.waiting) == 0
 }
 
 // Deadline is when the key has to be looked at: when it becomes silent, or, where it is so
 // already, when the observation that ends this has waited long enough. It is zero where there
 // is nothing to look for, as without Config.Silence.
-func (e *Entity) Deadline() time.Time {
+func (e *KeyState) Deadline() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Silence == nil {
 		return time.Time{}
 	}
-	last := later(e.pulse.last, e.clock) // the clock where an observation waits
-	deadline := e.est.listener.deadline(e.pulse, last)
+	last := later(e.heartbeat.last, e.clock) // the clock where an observation waits
+	deadline := e.est.silences.deadline(e.heartbeat, last)
 	switch {
-	case e.lapses(last, deadline): // the key is forgotten before
+	case e.expires(last, deadline): // the key is forgotten before
 		return time.Time{}
 	case !deadline.IsZero():
-		return deadline.Add(e.est.Patience())
-	case len(e.waiting) > 0 || len(e.intervals.heard) > 0:
-		return last.Add(e.est.Patience())
+		return deadline.Add(e.est.MaxDelay())
+	case len(e.waiting) > 0 || len(e.intervals.lastEvent) > 0:
+		return last.Add(e.est.MaxDelay())
 	}
 	return time.Time{}
 }
 
-// Deadline is Entity.Deadline of the encoded entity of a key. It does not decode what the filters
+// Deadline is KeyState.Deadline of the encoded entity of a key. It does not decode what the filters
 // know. The error is CheckState's, as far as it reads.
 func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 	if est.cfg.Silence == nil {
 		return time.Time{}, nil
 	}
-	e, err := est.beginEntity(key, read(state))
+	e, err := est.beginKeyState(key, read(state))
 	if err != nil {
 		return time.Time{}, err
 	}
 	return e.Deadline(), nil
 }
 
-// Tell returns the silence of a key that is silent by now, and notes that it is told. It reports
+// ReportSilence returns the silence of a key that is silent by now, and notes that it is told. It reports
 // whether there is one that was not told yet. With detection the budget of the key's alarms pays
 // it. If that is used up, it is not told.
-func (e *Entity) Tell(now time.Time) (s Silent, silent bool) {
+func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	deadline := e.Deadline()
 	if deadline.IsZero() || deadline.After(now) {
-		return Silent{}, false
+		return SilenceEvent{}, false
 	}
-	if !e.est.listener.tell(e.pulse, e.pays) {
-		return Silent{}, false
+	if !e.est.silences.report(e.heartbeat, e.pays) {
+		return SilenceEvent{}, false
 	}
 	return e.silent(), true
 }
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
-func (e *Entity) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
+func (e *KeyState) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
 
-// TurnedBack reports whether the observation that Take took last has turned the key back to
+// Rewound reports whether the observation that Take took last has turned the key back to
 // its own time, and returns the wrong time from which it has.
-func (e *Entity) TurnedBack() (from time.Time, turned bool) { return e.turned, !e.turned.IsZero() }
+func (e *KeyState) Rewound() (from time.Time, turned bool) {
+	return e.rewoundFrom, !e.rewoundFrom.IsZero()
+}
 
 const (
-	turnsBack = 5           // late observations in a row
-	skew      = time.Minute // by which clocks that are right differ
-	farAhead  = time.Hour   // of the clock, as no clock of a device is by chance
+	rewindAfter = 5           // late observations in a row
+	skew        = time.Minute // by which clocks that are right differ
+	farAhead    = time.Hour   // of the clock, as no clock of a device is by chance
 )
 
 // isWrong notes that an observation is late, and reports whether what the key has released is
 // known to be wrong by now.
-func (e *Entity) isWrong(late *Late) bool {
+func (e *KeyState) isWrong(late *LateError) bool {
 	now := e.est.now()
 	ahead := late.Released.Sub(now)
 	late.Ahead = ahead > skew && late.Time.Sub(now) <= skew && (ahead > farAhead || now.Sub(late.Time) < ahead)
-	if !late.Ahead || late.Time.Before(e.behind.last) {
-		e.behind = run{}
+	if !late.Ahead || late.Time.Before(e.lateRun.last) {
+		e.lateRun = lateRun{}
 	}
 	if late.Ahead {
-		e.behind = run{e.behind.n + 1, late.Time}
+		e.lateRun = lateRun{e.lateRun.n + 1, late.Time}
 	}
-	return e.behind.n == turnsBack
+	return e.lateRun.n == rewindAfter
 }
 
-// turnBack has the key go back to the observation that comes next.
-func (e *Entity) turnBack() {
-	e.clock, e.released, e.turned, e.lead = time.Time{}, time.Time{}, e.released, 0
+// rewind has the key go back to the observation that comes next.
+func (e *KeyState) rewind() {
+	e.clock, e.released, e.rewoundFrom, e.lead = time.Time{}, time.Time{}, e.released, 0
 	if in := &e.intervals; !in.next.IsZero() {
-		e.turned, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
-		in.heard, in.counter = nil, counter{}
+		e.rewoundFrom, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
+		in.lastEvent, in.counter = nil, counter{}
 	}
-	if e.pulse != nil {
-		e.pulse.turnBack()
+	if e.heartbeat != nil {
+		e.heartbeat.rewind()
 	}
 }
 
@@ -268,9 +270,9 @@ const formerTag = 8
 // errFormat is the error of a state of a former format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
 
-// behindTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
+// lateRunTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
 // last observation was late. Then the run stands before the time.
-const behindTag = 6
+const lateRunTag = 6
 
 // leadTag stands before that in one that has a lead.
 const leadTag = 5
@@ -279,7 +281,7 @@ const leadTag = 5
 const intervalsTag = 7
 
 // append encodes the entity.
-func (e *Entity) append(b []byte) []byte {
+func (e *KeyState) append(b []byte) []byte {
 	b = append(b, formatTag)
 	if e.est != nil && e.est.aggregator != nil {
 		b = e.appendIntervals(append(b, intervalsTag))
@@ -287,23 +289,23 @@ func (e *Entity) append(b []byte) []byte {
 	if e.lead > 0 {
 		b = binary.AppendUvarint(append(b, leadTag), uint64(e.lead))
 	}
-	if e.behind.n > 0 {
-		b = binary.AppendUvarint(append(b, behindTag), uint64(e.behind.n))
-		b = compact.AppendTime(b, e.behind.last)
+	if e.lateRun.n > 0 {
+		b = binary.AppendUvarint(append(b, lateRunTag), uint64(e.lateRun.n))
+		b = compact.AppendTime(b, e.lateRun.last)
 	}
 	b = compact.AppendTime(b, e.clock)
 	b = compact.AppendTimeNear(b, e.released, e.clock)
 	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
 	for _, o := range e.waiting {
-		if o.ID == placeID(&o) {
+		if o.ID == smoothedID(&o) {
 			o.ID = sameID
 		}
 		b = appendObservation(b, &o)
 	}
-	return e.Track.append(appendPlaces(b, e.seen), e.clock)
+	return e.Track.append(appendOffsets(b, e.included), e.clock)
 }
 
-func appendPlaces(b []byte, all []Place) []byte {
+func appendOffsets(b []byte, all []Offset) []byte {
 	b = binary.AppendUvarint(b, uint64(len(all)))
 	for _, p := range all {
 		b = compact.AppendString(b, p.Log)
@@ -312,16 +314,16 @@ func appendPlaces(b []byte, all []Place) []byte {
 	return b
 }
 
-func (r *reader) places() (all []Place) {
+func (r *reader) offsets() (all []Offset) {
 	for range r.Count(2) {
-		all = append(all, Place{Log: r.Text(), Seq: r.Varint()})
+		all = append(all, Offset{Log: r.Text(), Seq: r.Varint()})
 	}
 	return all
 }
 
 // Waiting returns the times of the first and the last observation that waits, zero where
 // none does. With Config.Aggregate they are the ends of the first and the last interval.
-func (e *Entity) Waiting() (first, last time.Time) {
+func (e *KeyState) Waiting() (first, last time.Time) {
 	if e.est != nil && e.est.aggregator != nil {
 		return e.span()
 	}
@@ -331,7 +333,7 @@ func (e *Entity) Waiting() (first, last time.Time) {
 	return e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time
 }
 
-// Waiting is Entity.Waiting of an encoded entity.
+// Waiting is KeyState.Waiting of an encoded entity.
 func Waiting(state []byte) (first, last time.Time) {
 	r := read(state)
 	if e := r.buffer(); r.waiting == (span{}) {
@@ -344,7 +346,7 @@ func Waiting(state []byte) (first, last time.Time) {
 func WarmsUp(state []byte) bool {
 	r := read(state)
 	r.buffer()
-	r.places()
+	r.offsets()
 	for range 3 { // the counts of a track
 		r.Uvarint()
 	}
@@ -353,33 +355,33 @@ func WarmsUp(state []byte) bool {
 	return !settled && !r.Bad
 }
 
-// Included are the last places of each log that the entity includes.
-func (e *Entity) Included() []Place { return e.seen }
+// IncludedOffsets are the last places of each log that the entity includes.
+func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 
-// Included returns the last place of each log that an encoded entity includes. It does not decode
+// IncludedOffsets returns the last place of each log that an encoded entity includes. It does not decode
 // the rest.
-func Included(state []byte) ([]Place, error) {
+func IncludedOffsets(state []byte) ([]Offset, error) {
 	r := read(state)
 	r.buffer()
-	if all := r.places(); !r.Bad {
+	if all := r.offsets(); !r.Bad {
 		return all, nil
 	}
 	return nil, compact.ErrCut
 }
 
-// AppendBinary appends the encoded track to b, in the encoding of an Entity. The error is
+// AppendBinary appends the encoded track to b, in the encoding of a KeyState. The error is
 // always nil.
 func (t *Track) AppendBinary(b []byte) ([]byte, error) {
-	e := Entity{Track: t}
+	e := KeyState{Track: t}
 	return e.append(b), nil
 }
 
 // RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
 // never been saved. If it was written under another configuration, the error wraps
-// ErrOtherConfig. RestoreTrack also reads an Entity, unless observations wait
+// ErrOtherConfig. RestoreTrack also reads a KeyState, unless observations wait
 // in it.
 func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
-	e, err := est.decodeEntity(key, b)
+	e, err := est.decodeKeyState(key, b)
 	if err != nil {
 		return nil, err
 	}
@@ -390,12 +392,12 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 }
 
 // buffer reads the beginning of an encoded entity, up to what waits.
-func (r *reader) buffer() Entity {
+func (r *reader) buffer() KeyState {
 	e := r.head()
 	for range r.Count(1) {
 		o := r.observation()
 		if o.ID == sameID {
-			o.ID = placeID(&o)
+			o.ID = smoothedID(&o)
 		}
 		e.waiting = append(e.waiting, o)
 	}
@@ -403,7 +405,7 @@ func (r *reader) buffer() Entity {
 }
 
 // head reads what stands before that.
-func (r *reader) head() Entity {
+func (r *reader) head() KeyState {
 	tag := r.Byte()
 	if r.former = tag == formerTag; tag != formatTag && !r.former {
 		r.Fail()
@@ -420,54 +422,54 @@ func (r *reader) head() Entity {
 			r.Fail()
 		}
 	}
-	var behind run
-	if len(r.B) > 0 && r.B[0] == behindTag {
+	var behind lateRun
+	if len(r.B) > 0 && r.B[0] == lateRunTag {
 		r.Byte()
-		if behind = (run{int(r.Uvarint()), r.Time()}); behind.n < 1 || behind.n >= turnsBack {
+		if behind = (lateRun{int(r.Uvarint()), r.Time()}); behind.n < 1 || behind.n >= rewindAfter {
 			r.Fail()
 		}
 	}
 	r.clock = r.Time()
-	return Entity{clock: r.clock, released: r.near(), behind: behind, lead: lead}
+	return KeyState{clock: r.clock, released: r.near(), lateRun: behind, lead: lead}
 }
 
-// sameID stands in a state for the ID of an observation that is its placeID.
+// sameID stands in a state for the ID of an observation that is its smoothedID.
 const sameID = "\x00"
 
-// placeID is the ID that the observations of a topic have: log and position.
-func placeID(o *Observation) string {
+// smoothedID is the ID that the observations of a topic have: log and position.
+func smoothedID(o *Observation) string {
 	if o.Log == "" {
 		return ""
 	}
 	return o.Log + "-" + strconv.FormatInt(o.Seq, 10)
 }
 
-// CheckState says why b is not a state of the key that Entity.AppendBinary or
+// CheckState says why b is not a state of the key that KeyState.AppendBinary or
 // Track.AppendBinary wrote under the estimator's configuration. The error wraps ErrOtherConfig
 // where the state belongs to another configuration. Of each log that the state
 // includes observations of it returns the last place.
-func (est *Estimator) CheckState(key string, b []byte) (included []Place, err error) {
-	e, err := est.decodeEntity(key, b)
-	return e.seen, err
+func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err error) {
+	e, err := est.decodeKeyState(key, b)
+	return e.included, err
 }
 
-func (est *Estimator) decodeEntity(key string, b []byte) (Entity, error) {
+func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 	r := read(b)
-	e, err := est.beginEntity(key, r)
+	e, err := est.beginKeyState(key, r)
 	if err == nil {
-		err = e.rest(r)
+		err = e.withoutTail(r)
 	}
 	return e, err
 }
 
-// beginEntity decodes an entity up to what its filters know, which Track.rest reads.
-func (est *Estimator) beginEntity(key string, r *reader) (e Entity, err error) {
+// beginKeyState decodes an entity up to what its filters know, which Track.withoutTail reads.
+func (est *Estimator) beginKeyState(key string, r *reader) (e KeyState, err error) {
 	if len(r.B) > 0 && r.B[0] != formatTag && r.B[0] != formerTag {
 		return e, errFormat
 	}
 	e = r.buffer()
 	e.est = est
-	e.seen = r.places()
+	e.included = r.offsets()
 	if e.Track, err = est.beginning(key, r); err != nil {
 		return e, err
 	}
@@ -480,7 +482,7 @@ func (est *Estimator) beginEntity(key string, r *reader) (e Entity, err error) {
 		}
 	}
 	for _, o := range e.waiting {
-		if err := e.chain.check(&o); err != nil {
+		if err := e.stages.check(&o); err != nil {
 			return e, fmt.Errorf("state is corrupt: %w", err)
 		}
 	}
@@ -489,12 +491,12 @@ func (est *Estimator) beginEntity(key string, r *reader) (e Entity, err error) {
 
 // repeats reports whether the state includes the observation already, as happens
 // after a restart, and notes that it does now.
-func (e *Entity) repeats(o *Observation) bool {
+func (e *KeyState) repeats(o *Observation) bool {
 	if o.Log == "" {
 		return false
 	}
-	for i := range e.seen {
-		if p := &e.seen[i]; p.Log == o.Log {
+	for i := range e.included {
+		if p := &e.included[i]; p.Log == o.Log {
 			if o.Seq <= p.Seq {
 				return true
 			}
@@ -502,19 +504,19 @@ func (e *Entity) repeats(o *Observation) bool {
 			return false
 		}
 	}
-	e.seen = append(e.seen, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+	e.included = append(e.included, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 	return false
 }
 
-// Places returns the places of the waiting observations, and of each open interval the first
+// WaitingOffsets returns the places of the waiting observations, and of each open interval the first
 // place in each log.
-func (e *Entity) Places() (all []Place) {
+func (e *KeyState) WaitingOffsets() (all []Offset) {
 	for i := range e.intervals.open {
-		all = append(all, e.intervals.open[i].places...)
+		all = append(all, e.intervals.open[i].offsets...)
 	}
 	for _, o := range e.waiting {
 		if o.Log != "" {
-			all = append(all, Place{Log: strings.Clone(o.Log), Seq: o.Seq})
+			all = append(all, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 		}
 	}
 	return all
@@ -522,23 +524,23 @@ func (e *Entity) Places() (all []Place) {
 
 // admit adds an observation to those that wait, unless it is due at once, or says why it
 // is late or not kept. It keeps nothing of an observation that is due.
-func (e *Entity) admit(o *Observation) (due bool, err error) {
+func (e *KeyState) admit(o *Observation) (due bool, err error) {
 	if e.est.aggregator != nil {
-		return false, e.gather(o)
+		return false, e.addEvent(o)
 	}
 	lateness := e.est.cfg.Lateness
 	if o.Time.Before(e.released) {
 		behind := e.clock.Sub(o.Time)
-		return false, &Late{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
+		return false, &LateError{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
 	}
-	e.behind = run{}
+	e.lateRun = lateRun{}
 	e.clock = later(e.clock, o.Time)
 	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
 		e.release(o.Time)
 		return true, nil
 	}
 	if len(e.waiting) >= mostWaiting && e.waiting[0].Time.After(e.clock.Add(-lateness)) {
-		return false, &Full{lateness}
+		return false, &TooManyWaitingError{lateness}
 	}
 	at, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
 		if w.Time.After(t) {
@@ -555,15 +557,15 @@ func (e *Entity) admit(o *Observation) (due bool, err error) {
 // mostWaiting is how many observations of a key wait at most.
 const mostWaiting = 100_000
 
-// Full is the error of an observation that would wait, of a key of which mostWaiting wait.
-type Full struct{ Lateness time.Duration }
+// TooManyWaitingError is the error of an observation that would wait, of a key of which mostWaiting wait.
+type TooManyWaitingError struct{ Lateness time.Duration }
 
-func (f *Full) Error() string {
+func (f *TooManyWaitingError) Error() string {
 	return fmt.Sprintf("too many wait: %d records of this key are within %v of its latest one; set a smaller lateness, or more keys", mostWaiting, f.Lateness)
 }
 
-// Late is the error of an observation that comes after a later one of its key was released.
-type Late struct {
+// LateError is the error of an observation that comes after a later one of its key was released.
+type LateError struct {
 	Time     time.Time     // of the observation
 	Released time.Time     // of the last one that was released
 	Behind   time.Duration // from the observation to the latest that the key has shown
@@ -577,14 +579,14 @@ type Late struct {
 	Closed bool
 }
 
-func (l *Late) Error() string {
+func (l *LateError) Error() string {
 	text := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(l.Time), stamp(l.Released))
 	if l.Closed {
 		text = fmt.Sprintf("late: %s is before %s, up to which the intervals of this key are closed", stamp(l.Time), stamp(l.Released))
 	}
 	switch {
 	case l.Ahead:
-		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", turnsBack)
+		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", rewindAfter)
 	case l.Idle:
 		return text + ", as the watermark had passed it"
 	}

@@ -21,7 +21,7 @@ const (
 // A stretch is how the last values of an output lie: further than one standard deviation from
 // what is usual, on one side, and equal to each other. Alerts tell of it. A single value
 // elsewhere does not end it, once it has three.
-type stretch struct {
+type oneSidedRun struct {
 	side  int       // 1 above usual, -1 below, 0 if the last values are usual
 	n     int64     // observations
 	since time.Time // of the first
@@ -38,7 +38,7 @@ type stretch struct {
 
 // add notes the value x of a source of that lookback. It returns how many of the equal values up to x, or
 // up to the one before if x is another one, are within the lookback.
-func (s *stretch) add(at time.Time, x float64, lookback time.Duration) (within int64) {
+func (s *oneSidedRun) add(at time.Time, x float64, lookback time.Duration) (within int64) {
 	within = s.within
 	if s.ended > 0 {
 		s.ended = (s.ended + 1) % aftermath
@@ -57,10 +57,10 @@ func (s *stretch) add(at time.Time, x float64, lookback time.Duration) (within i
 }
 
 // isStuck reports whether so many values are equal that an alert tells of them.
-func (s *stretch) isStuck() bool { return s.equal-s.within >= stuck }
+func (s *oneSidedRun) isStuck() bool { return s.equal-s.within >= stuck }
 
-// lie notes how the value that was added lies, where mean and sd are usual.
-func (s *stretch) lie(at time.Time, mean, sd float64) {
+// addDeviation notes how the value that was added lies, where mean and sd are usual.
+func (s *oneSidedRun) addDeviation(at time.Time, mean, sd float64) {
 	x, side := s.last, 0
 	switch {
 	case x > mean+sd:
@@ -82,15 +82,15 @@ func (s *stretch) lie(at time.Time, mean, sd float64) {
 }
 
 // end ends what the stretch has raised an alarm of.
-func (s *stretch) end() {
+func (s *oneSidedRun) end() {
 	if s.alarmed {
 		s.alarmed, s.ended = false, 1
 	}
 }
 
-// told notes an alarm at the last observation, so many standard deviations from usual, if its
+// alerted notes an alarm at the last observation, so many standard deviations from usual, if its
 // cause is the stretch.
-func (s *stretch) told(size float64) {
+func (s *oneSidedRun) alerted(size float64) {
 	if s.isStuck() || s.side != 0 && !unremarkable(size) {
 		s.alarmed = true
 	}
@@ -98,13 +98,13 @@ func (s *stretch) told(size float64) {
 
 // returns reports whether an alarm at the last observation, so many standard deviations from
 // usual, is about the end of an alarmed stretch.
-func (s *stretch) returns(size float64) bool {
+func (s *oneSidedRun) returns(size float64) bool {
 	return unremarkable(size) && (s.alarmed && s.gap || s.ended > 0)
 }
 
 func unremarkable(size float64) bool { return size > -far && size < far }
 
-func (s *stretch) append(b []byte, clock time.Time) []byte {
+func (s *oneSidedRun) append(b []byte, clock time.Time) []byte {
 	b = compact.AppendFlags(b, s.gap, s.alarmed, s.within > 0)
 	b = binary.AppendVarint(b, int64(s.side))
 	b = binary.AppendUvarint(b, uint64(s.n))
@@ -117,7 +117,7 @@ func (s *stretch) append(b []byte, clock time.Time) []byte {
 	return compact.AppendTimeNear(compact.AppendTimeNear(b, s.since, clock), s.repeat, clock)
 }
 
-func (s *stretch) read(r *reader) {
+func (s *oneSidedRun) read(r *reader) {
 	var within bool
 	s.gap, s.alarmed, within = r.Flags()
 	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())

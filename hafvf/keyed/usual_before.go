@@ -10,17 +10,17 @@ import (
 	"hafvf/internal/linear"
 )
 
-// before is what was usual when an alarm began. It is kept until the values are back there: until
+// usualBefore is what was usual when an alarm began. It is kept until the values are back there: until
 // then the profile may become used to what the alarm was about.
-type before struct {
-	usual  Moments   // of every output; nil where nothing is kept
-	swing  []float64 // by which the seasons raise or lower that at most, standard deviations
-	at     time.Time
-	output int     // that is followed, the one of the alarm
-	level  float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm
-	told   float64 // the distance that the alarm and its rest have told, at least far, with its sign
-	times  float64 // how often it has been told
-	n      float64 // observations since the last of these alarms, at most the rest
+type usualBefore struct {
+	usual   Moments   // of every output; nil where nothing is kept
+	swing   []float64 // by which the seasons raise or lower that at most, standard deviations
+	at      time.Time
+	output  int     // that is followed, the one of the alarm
+	level   float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm
+	alerted float64 // the distance that the alarm and its rest have told, at least far, with its sign
+	times   float64 // how often it has been told
+	n       float64 // observations since the last of these alarms, at most the rest
 }
 
 // farthest bounds distances.
@@ -35,9 +35,9 @@ func short(v float64) float64 {
 // deviations of every output. The seasons have gone on since. They may have learned from what the
 // alarm was about: therefore they count by no more than they did before, and if the scatter has grown
 // they are those of before.
-func (b *before) distances(to []float64, d *decider, s *decisions, at time.Time, y []float64) []float64 {
+func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	learned := s.profile
-	if s.event.kept() && b.grew(d) {
+	if s.event.known() && b.grew(d) {
 		learned = s.event.profile
 	}
 	season := d.profile(s).Seasonal(learned, b.at, at)
@@ -50,7 +50,7 @@ func (b *before) distances(to []float64, d *decider, s *decisions, at time.Time,
 }
 
 // away notes the values of an observation, and returns their distances.
-func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
+func (b *usualBefore) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	b.distances(d.distances, d, s, at, y)
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
@@ -58,20 +58,20 @@ func (b *before) away(d *decider, s *decisions, at time.Time, y []float64) []flo
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
 		switch {
-		case b.level/b.told <= b.times:
+		case b.level/b.alerted <= b.times:
 		case b.times == 1:
-			b.told = b.level
+			b.alerted = b.level
 		default:
-			b.times = math.Floor(b.level / b.told)
+			b.times = math.Floor(b.level / b.alerted)
 		}
 	}
 	return d.distances
 }
 
-func (b *before) kept() bool { return b.usual.Mean != nil }
+func (b *usualBefore) known() bool { return b.usual.Mean != nil }
 
 // grew reports whether what is usual of the scatter has grown since.
-func (b *before) grew(d *decider) bool {
+func (b *usualBefore) grew(d *decider) bool {
 	for i, sd := range b.usual.SD {
 		if d.usual.SD[i] > grown*sd {
 			return true
@@ -81,8 +81,8 @@ func (b *before) grew(d *decider) bool {
 }
 
 // begin is what is usual at the observation, which begins the alarm.
-func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
-	b := before{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}
+func (d *decider) begin(s *decisions, at time.Time, a *Alert) usualBefore {
+	b := usualBefore{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}
 	const steps = 56 // of three hours in a week
 	for _, season := range d.cfg.Seasons {
 		for k := range steps {
@@ -95,7 +95,7 @@ func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
 	for i := range b.swing {
 		b.usual.SD[i], b.swing[i] = max(short(b.usual.SD[i]), math.SmallestNonzeroFloat32), short(b.swing[i])
 	}
-	b.tell(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
+	b.setAlerted(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
 	return b
 }
 
@@ -105,7 +105,7 @@ func (d *decider) begin(s *decisions, at time.Time, a *Alert) before {
 // have those before. Equal values in a row are unusual all the same.
 func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) float64 {
 	b := &s.before
-	if !b.kept() || !d.cfg.Lasting {
+	if !b.known() || !d.cfg.Lasting {
 		return score
 	}
 	all := b.away(d, s, at, y)
@@ -121,16 +121,16 @@ func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) 
 }
 
 // next is the distance from which on the values are as far again.
-func (b *before) next() float64 { return b.told * (b.times + 1) }
+func (b *usualBefore) next() float64 { return b.alerted * (b.times + 1) }
 
 // farther reports whether they are, the last one among them.
-func (b *before) farther(z float64, rest int) bool {
-	beyond := func(v float64) bool { return v*b.told > 0 && math.Abs(v) >= math.Abs(b.next()) }
+func (b *usualBefore) farther(z float64, rest int) bool {
+	beyond := func(v float64) bool { return v*b.alerted > 0 && math.Abs(v) >= math.Abs(b.next()) }
 	return b.n >= float64(rest) && beyond(z) && beyond(b.level)
 }
 
 // moments are what was usual, as the seasons have gone on since, at the last observation.
-func (b *before) moments(d *decider) Moments {
+func (b *usualBefore) moments(d *decider) Moments {
 	m := Moments{slices.Clone(d.y), slices.Clone(b.usual.SD)}
 	for i, z := range d.distances {
 		m.Mean[i] -= z * m.SD[i]
@@ -138,18 +138,18 @@ func (b *before) moments(d *decider) Moments {
 	return m
 }
 
-// tell notes an alarm, which has told a distance on that side of usual, and what the level of its rest
+// setAlerted notes an alarm, which has told a distance on that side of usual, and what the level of its rest
 // will be.
-func (b *before) tell(distance, side float64) {
-	b.told, b.times, b.n = math.Copysign(max(far, math.Abs(short(distance))), side), 1, 0
+func (b *usualBefore) setAlerted(distance, side float64) {
+	b.alerted, b.times, b.n = math.Copysign(max(far, math.Abs(short(distance))), side), 1, 0
 }
 
-// again notes an alarm of values that are as far again.
-func (b *before) again() { b.times, b.n = math.Floor(b.level/b.told), 0 }
+// repeat notes an alarm of values that are as far again.
+func (b *usualBefore) repeat() { b.times, b.n = math.Floor(b.level/b.alerted), 0 }
 
-func (b *before) append(to []byte, clock time.Time) []byte {
+func (b *usualBefore) append(to []byte, clock time.Time) []byte {
 	to = compact.AppendPacked(compact.AppendTimeNear(to, b.at, clock), b.usual.Mean)
-	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.told}) {
+	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.alerted}) {
 		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(v)))
 	}
 	for _, n := range []float64{float64(b.output), b.times, b.n} {
@@ -158,7 +158,7 @@ func (b *before) append(to []byte, clock time.Time) []byte {
 	return to
 }
 
-func (b *before) read(r *reader, outputs int) {
+func (b *usualBefore) read(r *reader, outputs int) {
 	b.at, b.usual, b.swing = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	r.Packed(b.usual.Mean)
 	var rest [2]float64
@@ -169,10 +169,10 @@ func (b *before) read(r *reader, outputs int) {
 			all[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(v[:])))
 		}
 	}
-	b.level, b.told = rest[0], rest[1]
+	b.level, b.alerted = rest[0], rest[1]
 	b.output, b.times, b.n = int(r.Uvarint()), float64(r.Uvarint()), float64(r.Uvarint())
 	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(b.swing) && linear.Finite(rest[:])
-	if !finite || b.output < 0 || b.output >= outputs || b.told == 0 || slices.Min(b.usual.SD) <= 0 {
+	if !finite || b.output < 0 || b.output >= outputs || b.alerted == 0 || slices.Min(b.usual.SD) <= 0 {
 		r.Fail()
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // A total is what an aggregation keeps of the events of an interval. It does not depend on
 // the order in which they come, but for Increase at equal times.
-type total struct {
+type accumulator struct {
 	events int64
 	n      int64 // vectors without a missing number
 
@@ -34,7 +34,7 @@ const QuantileError = 0.001
 var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(QuantileError))
 
 // add takes in an event.
-func (t *total) add(of Aggregate, o *Observation) {
+func (t *accumulator) add(of Aggregate, o *Observation) {
 	t.events++
 	if of.Counts() {
 		return
@@ -100,7 +100,7 @@ func after(a, b *Observation) bool {
 
 // value appends the observation's vector of dim numbers to x: NaN if there is none, and of a sum
 // that is too large.
-func (t *total) value(x []float64, of *Aggregation, dim int) []float64 {
+func (t *accumulator) value(x []float64, of *Aggregation, dim int) []float64 {
 	empty := math.NaN()
 	if t.events == 0 && of.Zero {
 		empty = 0
@@ -147,7 +147,7 @@ func atRank(s *ddsketch.DDSketch, rank float64) float64 {
 	return s.Value(s.GetPositiveValueStore().KeyAtRank(rank - below - s.GetZeroCount()))
 }
 
-func (t *total) append(b []byte, of Aggregate) []byte {
+func (t *accumulator) append(b []byte, of Aggregate) []byte {
 	b = binary.AppendUvarint(b, uint64(t.events))
 	if of.Counts() {
 		return b
@@ -181,7 +181,7 @@ func (t *total) append(b []byte, of Aggregate) []byte {
 	return b
 }
 
-func (r *reader) total(of Aggregate) (t total) {
+func (r *reader) accumulator(of Aggregate) (t accumulator) {
 	t.events = int64(r.Uvarint())
 	if of.Counts() {
 		return t
@@ -217,7 +217,7 @@ func (r *reader) total(of Aggregate) (t total) {
 }
 
 // dim is the number of coordinates, 0 if there is no value.
-func (t *total) dim() int {
+func (t *accumulator) dim() int {
 	return max(len(t.sums), len(t.values)/max(len(t.times), 1), len(t.sketches))
 }
 

@@ -103,7 +103,7 @@ func TestOutageComesBack(t *testing.T) {
 		gap := []int{20, 45, 70}[k%3]
 		est := newEstimator(t, Recommended("normal"))
 		track := est.NewTrack("k")
-		told, held := 0, 0
+		alerted, held := 0, 0
 		for i := range at + 300 {
 			x, back := 100+5*rng.NormFloat64(), i-at-long-gap
 			first, again := i >= at && i < at+long, back >= 0 && back < long
@@ -115,7 +115,7 @@ func TestOutageComesBack(t *testing.T) {
 			switch {
 			case i < at:
 			case first && e.Alarm != nil:
-				told++
+				alerted++
 			case again && (e.Alarm != nil || d.Resting || d.Muted):
 				held++
 			case !first && !again && e.Alarm != nil:
@@ -124,8 +124,8 @@ func TestOutageComesBack(t *testing.T) {
 				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-at-long)
 			}
 		}
-		if told != 1 || held == 0 {
-			t.Errorf("key %d: the outage is told %d times, and told or counted %d times when it comes back after %d minutes", k, told, held, gap)
+		if alerted != 1 || held == 0 {
+			t.Errorf("key %d: the outage is told %d times, and told or counted %d times when it comes back after %d minutes", k, alerted, held, gap)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 // a warm-up that is learned again.
 //
 // One chain serves the keys of a rule. What it has learned of a key is in the key's Track.
-type chain struct {
+type stages struct {
 	cfg         hafvf.Config
 	fingerprint Fingerprint   // of the settings
 	checks      *hafvf.Filter // of observations as they come
@@ -41,13 +41,13 @@ type chain struct {
 	guard   guard
 }
 
-// newChain makes the chain of the keys of all that have the filter cfg.
-func newChain(cfg hafvf.Config, all Config) (*chain, error) {
+// newStages makes the chain of the keys of all that have the filter cfg.
+func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	c := &chain{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
+	c := &stages{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
@@ -74,7 +74,7 @@ func newChecks(cfg hafvf.Config) *hafvf.Filter {
 	return hafvf.NewFilter(checked(expfam.New(cfg.Family, cfg.Prior, cfg.Dim)), nil, 1)
 }
 
-func (c *chain) check(o *Observation) error {
+func (c *stages) check(o *Observation) error {
 	if c.season != nil && o.Time.IsZero() {
 		return errors.New("no time; a season needs that of every observation")
 	}
@@ -82,7 +82,7 @@ func (c *chain) check(o *Observation) error {
 }
 
 // usePrior reparametrises the bank by the track's own prior.
-func (c *chain) usePrior(t *Track) {
+func (c *stages) usePrior(t *Track) {
 	if c.fitted != nil && t.locationScale != nil && c.priorOf != t {
 		m := c.fit(t.locationScale)
 		if c.season != nil && c.season.counts {
@@ -94,7 +94,7 @@ func (c *chain) usePrior(t *Track) {
 }
 
 // fit is the model whose prior the warm-up sets.
-func (c *chain) fit(locationScale []float64) expfam.Model {
+func (c *stages) fit(locationScale []float64) expfam.Model {
 	if e, ok := c.fitted.(expfam.Excursive); ok && c.bank.Detects() {
 		return e.FitExcursions(locationScale)
 	}
@@ -104,7 +104,7 @@ func (c *chain) fit(locationScale []float64) expfam.Model {
 // enter brings the chain to the track's next observation, which is on its scale: the bank
 // gets the track's own prior, and the season is that of the observation's time. It returns how
 // many units of time have passed since the observation before.
-func (c *chain) enter(t *Track, o Observation, unit time.Duration) (elapsed float64) {
+func (c *stages) enter(t *Track, o Observation, unit time.Duration) (elapsed float64) {
 	elapsed = t.elapsed(o, unit)
 	c.usePrior(t)
 	if c.season != nil {
@@ -115,14 +115,14 @@ func (c *chain) enter(t *Track, o Observation, unit time.Duration) (elapsed floa
 
 // predict fills in what the bank predicts of the observation that has entered, without its
 // season, with bounds of that level unless it is 0. It returns the running regime.
-func (c *chain) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
+func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
 	to := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
 	if c.bank.Detects() {
 		n := c.bank.Model().Outputs()
 		slice := slicer(m.take(4 * n))
 		before = regime{predicted: slice(n), predictive: slice(n)}
 		to.RegimeMean, to.RegimeSD = before.predicted, before.predictive
-		if !t.settled || c.season != nil { // what it depends on may change until somebody asks
+		if !t.priorSet || c.season != nil { // what it depends on may change until somebody asks
 			before.estimate = Moments{slice(n), slice(n)}
 			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
@@ -133,7 +133,7 @@ func (c *chain) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row
 
 // regimeBefore is the estimate of a regime that predict has returned. Alarms alone ask for it: it is made of what
 // the guard has kept.
-func (c *chain) regimeBefore(r *regime) Moments {
+func (c *stages) regimeBefore(r *regime) Moments {
 	if n := len(r.predicted); n > 0 && r.estimate.Mean == nil {
 		r.estimate = Moments{make([]float64, n), make([]float64, n)}
 		c.bank.Regime(r.estimate.Mean, r.estimate.SD, c.guard.states[0], c.row)
@@ -144,7 +144,7 @@ func (c *chain) regimeBefore(r *regime) Moments {
 // learn has the bank learn observation n of the track, which has entered, without its season,
 // and the season what the bank makes of it. It returns the outcome, and the start of the
 // regime that its detection reports. before is what predict has returned, zero if it was not called.
-func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64, before regime) (out hafvf.Outcome, named start) {
+func (c *stages) learn(t *Track, n int64, o Observation, elapsed float64, before regime) (out hafvf.Outcome, named regimeStart) {
 	bank, se := c.bank, c.season
 	xs := o.X
 	if se != nil {
@@ -167,18 +167,18 @@ func (c *chain) learn(t *Track, n int64, o Observation, elapsed float64, before 
 	if !bank.Detects() {
 		return out, named
 	}
-	t.starts = append(t.starts, start{t.steps, n, o.Time})
-	if i := slices.IndexFunc(t.starts, func(s start) bool { return s.step == out.Detection.Start }); i >= 0 {
+	t.starts = append(t.starts, regimeStart{t.steps, n, o.Time})
+	if i := slices.IndexFunc(t.starts, func(s regimeStart) bool { return s.step == out.Detection.Start }); i >= 0 {
 		named = t.starts[i]
 	}
 	var buf [16]int64
 	alive := bank.ExcursionStarts(buf[:0], t.state)
-	t.starts = slices.DeleteFunc(t.starts, func(s start) bool { return !slices.Contains(alive, s.step) })
+	t.starts = slices.DeleteFunc(t.starts, func(s regimeStart) bool { return !slices.Contains(alive, s.step) })
 	return out, named
 }
 
 // restore puts the season back into what was predicted of the observation that was learned.
-func (c *chain) restore(out *Estimate, before regime, known bool) {
+func (c *stages) restore(out *Estimate, before regime, known bool) {
 	if c.season == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (c *chain) restore(out *Estimate, before regime, known bool) {
 }
 
 // leave takes the estimate, decided on, to the scale of the data.
-func (c *chain) leave(out *Estimate, before regime) {
+func (c *stages) leave(out *Estimate, before regime) {
 	c.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
 	if out.Detection != nil {
 		c.scale.moments(out.Detection.Usual)
@@ -202,7 +202,7 @@ func (c *chain) leave(out *Estimate, before regime) {
 
 // replay learns the warm-up again under the prior that it has set, and returns the
 // last outcome.
-func (c *chain) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
+func (c *stages) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 	c.priorOf = nil // it is another one now
 	c.usePrior(t)
 	t.begin()
@@ -210,14 +210,14 @@ func (c *chain) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 	for _, w := range t.warmUp {
 		out, _ = c.learn(t, w.n, w.Observation, c.enter(t, w.Observation, unit), regime{})
 	}
-	if t.settled {
+	if t.priorSet {
 		t.warmUp = nil
 	}
 	return out
 }
 
 // blank makes out an estimate whose numbers are NaN.
-func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
+func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := c.bank.Model().Outputs()
 	floats := m.take(10*outputs + c.params)
@@ -244,7 +244,7 @@ func (c *chain) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds 
 }
 
 // regressors returns the row at which o is predicted, valid until the next call.
-func (c *chain) regressors(s hafvf.State, o Observation) []float64 {
+func (c *stages) regressors(s hafvf.State, o Observation) []float64 {
 	if c.season != nil && c.season.counts {
 		return c.season.row
 	}
@@ -254,7 +254,7 @@ func (c *chain) regressors(s hafvf.State, o Observation) []float64 {
 
 // score fills in how well the observation was predicted, where there was a prior
 // that did not come from it.
-func (c *chain) score(out *Estimate, outcome hafvf.Outcome, known bool) {
+func (c *stages) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Missing = outcome.Missing
 	if !known {
 		return
@@ -266,7 +266,7 @@ func (c *chain) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 
 // describe fills in the posterior after the observation. Without a prior yet it
 // leaves out what depends on values.
-func (c *chain) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
+func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := c.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {

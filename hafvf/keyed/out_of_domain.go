@@ -12,10 +12,10 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// Outside reports whether an observation that CheckOf refuses has all but its numbers, which are
+// OutOfDomain reports whether an observation that CheckOf refuses has all but its numbers, which are
 // outside of what the family of the key has, or its scale. With detection such a one is for
-// Entity.Outside.
-func (est *Estimator) Outside(key string, o *Observation) bool {
+// KeyState.OutOfDomain.
+func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	if CheckKey(key) != nil || est.cfg.timed(o) != nil {
 		return false
 	}
@@ -27,13 +27,13 @@ func (est *Estimator) Outside(key string, o *Observation) bool {
 	return !slices.ContainsFunc(o.X, func(x []float64) bool { return len(x) != dim && !(len(x) == 1 && math.IsNaN(x[0])) }) && c.check(o) != nil
 }
 
-// Outside takes an observation that Estimator.Outside has passed, as it comes: it does not wait, and
+// OutOfDomain takes an observation that Estimator.OutOfDomain has passed, as it comes: it does not wait, and
 // is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, if the
 // budget does not pay it one whose Detection is Muted, and else nil. There is no alarm while the key is
 // unknown or in its warm-up, where the observation is late or a repeat, in the rest of an alarm, and
 // while one of Outside lasts. It has no size, and no bound of sizes holds for it.
-func (e *Entity) Outside(o *Observation) *Estimate {
-	if e.Untouched() || e.repeats(o) || e.overdue(o) || e.lapses(later(e.released, e.intervals.busy), o.Time) {
+func (e *KeyState) OutOfDomain(o *Observation) *Estimate {
+	if e.IsNew() || e.repeats(o) || e.overdue(o) || e.expires(later(e.released, e.intervals.busy), o.Time) {
 		return nil
 	}
 	released := e.released
@@ -47,13 +47,13 @@ func (e *Entity) Outside(o *Observation) *Estimate {
 }
 
 func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
-	c, s := t.chain, &t.decisions
+	c, s := t.stages, &t.decisions
 	if s.alarm == nil {
 		return nil
 	}
 	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !within(est.cfg.Alerts.Cooldown, s.last, o.Time))
 	l := &s.lasting
-	l.back, l.calm, l.sum = time.Time{}, 0, 0
+	l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	}
 	s.last = o.Time
 	if c.decider.cfg.Lasting && !l.lasts {
-		*l, s.before = lasting{lasts: true, id: strings.Clone(o.ID), start: o.Time}, before{}
+		*l, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, usualBefore{}
 	}
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)
@@ -94,8 +94,8 @@ func (d *decider) expect(to Moments, s *decisions, at time.Time) {
 
 // outsideOf says what is outside of the family, and why.
 func (t *Track) outsideOf(o *Observation, values []string) string {
-	family, at := t.chain.cfg.Family, ""
-	if s := t.chain.cfg.Scale; s != "" && s != hafvf.Linear {
+	family, at := t.stages.cfg.Family, ""
+	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
 		family += " with scale " + string(s)
 	}
 	if !o.Time.IsZero() {
@@ -109,5 +109,5 @@ func (t *Track) outsideOf(o *Observation, values []string) string {
 		}
 		what = fmt.Sprintf("%s is %.4g%s, which the family %s does not have", name, o.X[0][0], at, family)
 	}
-	return fmt.Sprintf("%s: %s: %v.", t.key, what, t.chain.check(o))
+	return fmt.Sprintf("%s: %s: %v.", t.key, what, t.stages.check(o))
 }
