@@ -38,22 +38,22 @@ type Listener interface {
 
 // A Fleet is what is known of all keys.
 type Fleet struct {
-	of      *incidents.Fleet
-	held    map[incidents.AlarmName]heldAlert // until their alarms are taken
-	digests incidents.Digests
-	most    int // keys that it has had at a time
-	tell    Listener
-	changed bool
+	of       *incidents.Fleet
+	waiting  map[incidents.AlarmName]waitingAlert // until their alarms are taken
+	digests  incidents.Digests
+	most     int // keys that it has had at a time
+	listener Listener
+	changed  bool
 }
 
-type heldAlert struct {
-	at   time.Time
-	told []byte
+type waitingAlert struct {
+	at    time.Time
+	event []byte
 }
 
 // New returns a fleet without keys. The error is that of incidents.New.
 func New(cfg Config, tell Listener) (f *Fleet, err error) {
-	f = &Fleet{held: map[incidents.AlarmName]heldAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), tell: tell, changed: true}
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: tell, changed: true}
 	f.of, err = incidents.New(cfg.Config)
 	return f, err
 }
@@ -65,7 +65,7 @@ func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 		return nil, nil, err
 	}
 	r := compact.Reader{B: b}
-	inner, held := readHeld(&r)
+	inner, held := readWaiting(&r)
 	digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 	digests.Read(&r)
 	most := readMost(&r)
@@ -74,25 +74,25 @@ func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
 	}
 	of, anew := incidents.Restore(cfg.Config, inner)
 	if anew == nil {
-		return &Fleet{of: of, held: held, digests: digests, most: max(most, of.Keys()), tell: tell}, nil, nil
+		return &Fleet{of: of, waiting: held, digests: digests, most: max(most, of.Keys()), listener: tell}, nil, nil
 	}
 	f.most = most
 	for name, h := range held {
-		t, err := keyed.ParseAlertEvent(h.told)
+		t, err := keyed.ParseAlertEvent(h.event)
 		if err != nil {
 			return nil, nil, err
 		}
-		f.hold(name, h, t)
+		f.wait(name, h, t)
 	}
 	return f, anew, nil
 }
 
-func readHeld(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]heldAlert) {
+func readWaiting(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]waitingAlert) {
 	inner = []byte(r.Text())
-	held = map[incidents.AlarmName]heldAlert{}
+	held = map[incidents.AlarmName]waitingAlert{}
 	for range r.Count(5) {
 		name := incidents.AlarmName{Key: r.Text(), ID: r.Text(), Kind: r.Text()}
-		held[name] = heldAlert{r.Time(), []byte(r.Text())}
+		held[name] = waitingAlert{r.Time(), []byte(r.Text())}
 	}
 	return inner, held
 }
@@ -120,13 +120,13 @@ func (f *Fleet) Open() []incidents.Event { return f.of.Open() }
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	inner, _ := f.of.AppendBinary(nil) // which never fails
 	b = compact.AppendString(b, string(inner))
-	b = binary.AppendUvarint(b, uint64(len(f.held)))
-	for _, name := range slices.SortedFunc(maps.Keys(f.held), incidents.AlarmName.Compare) {
+	b = binary.AppendUvarint(b, uint64(len(f.waiting)))
+	for _, name := range slices.SortedFunc(maps.Keys(f.waiting), incidents.AlarmName.Compare) {
 		for _, s := range []string{name.Key, name.ID, name.Kind} {
 			b = compact.AppendString(b, s)
 		}
-		h := f.held[name]
-		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.told))
+		h := f.waiting[name]
+		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.event))
 	}
 	b = f.digests.AppendBinary(b)
 	return append(binary.AppendUvarint(b, uint64(f.most)), mostFollows), nil
@@ -148,27 +148,27 @@ func (f *Fleet) Take(notices []byte) error {
 		if of.pace != (keyed.Pace{}) && f.of.Register(of.key, of.at, of.pace.Step, of.pace.Budget) {
 			f.changed = true
 		}
-		if of.told == nil {
+		if of.event == nil {
 			return nil
 		}
-		t, err := keyed.ParseAlertEvent(of.told)
+		t, err := keyed.ParseAlertEvent(of.event)
 		if err != nil {
 			return err
 		}
 		if t.Basis = of.role; t.Basis != keyed.AlarmBasis || t.Of.Time.IsZero() {
-			f.tell.Alert(of.key, t, "")
+			f.listener.Alert(of.key, t, "")
 			return nil
 		}
-		f.hold(incidents.AlarmName{Key: of.key, ID: t.Of.ID, Kind: t.Kind}, heldAlert{t.Of.Time, of.told}, t)
+		f.wait(incidents.AlarmName{Key: of.key, ID: t.Of.ID, Kind: t.Kind}, waitingAlert{t.Of.Time, of.event}, t)
 		return nil
 	})
 }
 
-// hold has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
+// wait has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
 // alarm waits as well, so as not to come before it.
-func (f *Fleet) hold(name incidents.AlarmName, h heldAlert, t keyed.AlertEvent) {
+func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
 	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size}) {
-		f.held[name] = h
+		f.waiting[name] = h
 		f.changed = true
 	}
 }
@@ -178,25 +178,27 @@ func (f *Fleet) hold(name incidents.AlarmName, h heldAlert, t keyed.AlertEvent) 
 func (f *Fleet) forget(key string) error {
 	f.of.Forget(key)
 	f.digests.Forget(func(k string) bool { return k == key })
-	return f.release(func(name incidents.AlarmName, _ heldAlert) bool { return name.Key == key })
+	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
 
 // release tells of the alerts that wait, as far as they are due, without an incident.
-func (f *Fleet) release(due func(incidents.AlarmName, heldAlert) bool) error {
+func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
 	var names []incidents.AlarmName
-	for name, h := range f.held {
+	for name, h := range f.waiting {
 		if due(name, h) {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b incidents.AlarmName) int { return cmp.Or(f.held[a].at.Compare(f.held[b].at), a.Compare(b)) })
+	slices.SortFunc(names, func(a, b incidents.AlarmName) int {
+		return cmp.Or(f.waiting[a].at.Compare(f.waiting[b].at), a.Compare(b))
+	})
 	for _, name := range names {
-		t, err := keyed.ParseAlertEvent(f.held[name].told)
+		t, err := keyed.ParseAlertEvent(f.waiting[name].event)
 		if err != nil {
 			return err
 		}
-		delete(f.held, name)
-		f.tell.Alert(name.Key, t, "")
+		delete(f.waiting, name)
+		f.listener.Alert(name.Key, t, "")
 	}
 	return nil
 }
@@ -217,7 +219,7 @@ func (f *Fleet) Next() (next, last time.Time) {
 
 // waits are the times of the first and the last alert that waits; zero where there is none.
 func (f *Fleet) waits() (first, last time.Time) {
-	for _, h := range f.held {
+	for _, h := range f.waiting {
 		if first.IsZero() || h.at.Before(first) {
 			first = h.at
 		}
@@ -265,36 +267,36 @@ func (f *Fleet) advance(watermark time.Time) error {
 	step := f.of.Advance(watermark)
 	f.most = max(f.most, f.of.Keys())
 	for _, a := range step.Assigned {
-		f.tell.Assigned(a)
+		f.listener.Assigned(a)
 		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
-		h, waits := f.held[name]
+		h, waits := f.waiting[name]
 		if !waits { // it is told, and belongs to an incident that was found later
 			f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
 			continue
 		}
-		delete(f.held, name)
-		t, err := keyed.ParseAlertEvent(h.told)
+		delete(f.waiting, name)
+		t, err := keyed.ParseAlertEvent(h.event)
 		if err != nil {
 			return err
 		}
 		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
-		f.tell.Alert(a.Key, t, a.Incident)
+		f.listener.Alert(a.Key, t, a.Incident)
 	}
-	err := f.release(func(name incidents.AlarmName, h heldAlert) bool {
+	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
 		return name.Kind == keyed.RecoveredAlarm && !h.at.After(watermark)
 	})
 	if err != nil {
 		return err
 	}
 	for _, e := range together(step.Events) {
-		f.tell.Incident(&e)
+		f.listener.Incident(&e)
 	}
 	return nil
 }
 
 func (f *Fleet) closeDigests(by time.Time, all bool) {
 	for _, d := range f.digests.Close(by, all) {
-		f.tell.Digest(&d)
+		f.listener.Digest(&d)
 	}
 }
 
@@ -321,8 +323,8 @@ func together(all []incidents.Event) (told []incidents.Event) {
 func Forget(encoded []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
 	r := compact.Reader{B: encoded}
 	f := &Fleet{}
-	inner, held := readHeld(&r)
-	f.held, f.digests, f.most = held, incidents.ReadDigests(&r), readMost(&r)
+	inner, held := readWaiting(&r)
+	f.waiting, f.digests, f.most = held, incidents.ReadDigests(&r), readMost(&r)
 	if r.Bad || len(r.B) > 0 {
 		return nil, nil, compact.ErrCut
 	}
@@ -342,7 +344,7 @@ func Forget(encoded []byte, gone func(key string) bool) (without []byte, names m
 			f.of.Forget(name)
 		}
 	}
-	maps.DeleteFunc(f.held, func(name incidents.AlarmName, _ heldAlert) bool { return goes(name.Key) })
+	maps.DeleteFunc(f.waiting, func(name incidents.AlarmName, _ waitingAlert) bool { return goes(name.Key) })
 	f.digests.Forget(goes)
 	without, err = f.AppendBinary(nil)
 	return without, names, err

@@ -43,11 +43,11 @@ func appendNotice(b []byte, key string, t keyed.AlertEvent, pace keyed.Pace) []b
 
 // A notice is what appendNotice has appended.
 type notice struct {
-	key  string
-	at   time.Time
-	pace keyed.Pace
-	told []byte // nil if there is no alert
-	role keyed.Basis
+	key   string
+	at    time.Time
+	pace  keyed.Pace
+	event []byte // nil if there is no alert
+	role  keyed.Basis
 }
 
 // eachNotice calls f with the notices of b.
@@ -61,7 +61,7 @@ func eachNotice(b []byte, f func(notice) error) error {
 		n.key, n.at = r.Text(), r.Time()
 		n.pace = keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
 		if alerts {
-			n.told = r.B
+			n.event = r.B
 		}
 		if all.Bad || r.Bad {
 			return compact.ErrCut
