@@ -53,7 +53,7 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 type past struct {
 	where   string // the place of the states
 	what    string // the past
-	adopted stored.Adopted
+	adopted stored.Migrated
 	begin   func(*run)                                          // has a run read it
 	reached func() bool                                         // of one that does not end by itself; nil if it does
 	learned func() *stored.Memory                               // what that run has learned
@@ -87,7 +87,7 @@ func (g *Graph) openPast(ctx context.Context, to *clients, log *slog.Logger) (*p
 		return nil, fmt.Errorf("state: %w", err)
 	}
 	again, what, err := g.readAgain(file.Source, log)
-	if file.Adopted.Anew == 0 || err != nil || again == nil {
+	if file.Adopted.Reset == 0 || err != nil || again == nil {
 		file.Close()
 		return nil, nil
 	}
@@ -123,7 +123,7 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 		return nil, err
 	}
 	there, deleted, err := topic.PastLen(ctx)
-	if topic.Adopted.Anew == 0 || err != nil || there == 0 {
+	if topic.Adopted.Reset == 0 || err != nil || there == 0 {
 		return nil, errors.Join(err, topic.Close(ctx, false))
 	}
 	p := &past{

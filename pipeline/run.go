@@ -378,8 +378,8 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		states := f.store(r.migrate, r.log)
 		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
-			states.Leave, states.Look = true, func(a stored.Adopted) error {
-				if a.Anew > 0 {
+			states.Leave, states.Look = true, func(a stored.Migrated) error {
+				if a.Reset > 0 {
 					return errAnew
 				}
 				return nil
@@ -478,7 +478,7 @@ func (r *run) warmUps() (keys []string) {
 		return nil
 	}
 	for key, b := range r.memory.All() {
-		if keyed.WarmsUp(b) && r.memory.Met(key) {
+		if keyed.WarmsUp(b) && r.memory.Touched(key) {
 			keys = append(keys, key)
 		}
 	}

@@ -34,7 +34,7 @@ func (f filtering) store(migrate bool, log *slog.Logger) store.Config {
 
 // migrates adds to an error of states of another config what can be done about it.
 func migrates(err error, others, place string) error {
-	if !errors.As(err, new(*stored.Mismatch)) {
+	if !errors.As(err, new(*stored.MismatchError)) {
 		return err
 	}
 	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, others, place)

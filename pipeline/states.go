@@ -283,15 +283,15 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if past != "" {
 		migrate = stored.Leave
 	}
-	a, err := stored.Adopt(f.cfg.Config, slices.Values(all), migrate, where, func(stored.State, bool) {})
+	a, err := stored.Migrate(f.cfg.Config, slices.Values(all), migrate, where, func(stored.State, bool) {})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
 	switch {
-	case a.Anew > 0 && past != "":
+	case a.Reset > 0 && past != "":
 		hint = "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
-	case a.Anew > 0:
+	case a.Reset > 0:
 		hint = "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
 	case a.Changed > 0:
 		hint = "; hafvf run does so with --migrate, and refuses them without"

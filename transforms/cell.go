@@ -74,9 +74,9 @@ type cellState struct {
 }
 
 // in returns the store of the cell whose states the provider gives.
-func (s cellState) in(p state.Provider) stored.Store { return cellStore{s, p} }
+func (s cellState) in(p state.Provider) stored.CellStore { return cellStore{s, p} }
 
-// cellStore is a stored.Store.
+// cellStore is a stored.CellStore.
 type cellStore struct {
 	cellState
 	p state.Provider

@@ -182,7 +182,7 @@ func ExampleConfig_migrate() {
 	run := func(cfg store.Config, minutes ...int) {
 		states, err := store.OpenFile(filepath.Join(folder, "states.bin"), cfg)
 		if err != nil {
-			mismatch := new(stored.Mismatch)
+			mismatch := new(stored.MismatchError)
 			fmt.Println("another configuration:", errors.As(err, &mismatch), mismatch)
 			return
 		}

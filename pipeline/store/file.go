@@ -22,7 +22,7 @@ type File struct {
 	// the states.
 	Source []byte
 	// Adopted says what has become of the states that were read.
-	Adopted stored.Adopted
+	Adopted stored.Migrated
 	// Damaged says of keys whose states cannot be read why. They begin anew.
 	Damaged map[string]error
 
@@ -51,12 +51,12 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	f := &File{Memory: stored.NewMemory(), path: path, cfg: cfg, unlock: func() {}}
 	var failed error
 	all := func(yield func(stored.State) bool) { f.Source, failed = stored.ReadFile(path, yield) }
-	a, err := stored.Adopt(cfg.Filter, all, cfg.migration(), path, func(s stored.State, _ bool) {
+	a, err := stored.Migrate(cfg.Filter, all, cfg.migration(), path, func(s stored.State, _ bool) {
 		if s.Err == nil {
 			f.Memory.Restore(s.Key, s.Bytes)
 		}
 	})
-	switch mismatch := new(stored.Mismatch); {
+	switch mismatch := new(stored.MismatchError); {
 	case failed != nil:
 		return nil, failed
 	case errors.As(err, &mismatch):
@@ -68,7 +68,7 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	if cfg.Migrate && f.Memory.Len() > 0 {
 		cfg.log().Info("states are carried over to this config", "file", path, "states", a.String())
 	}
-	f.Damaged = a.Reset(path, cfg.log())
+	f.Damaged = a.ResetDamaged(path, cfg.log())
 	return f, nil
 }
 

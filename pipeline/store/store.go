@@ -22,7 +22,7 @@ import (
 // Config says which states are kept.
 type Config struct {
 	// Filter is the configuration of the filter that the states are of. States of another one are an
-	// error, which wraps a *stored.Mismatch and names the setting.
+	// error, which wraps a *stored.MismatchError and names the setting.
 	Filter keyed.Config
 	// Migrate has states carried over that were written under another configuration, as far as they
 	// mean the same, see keyed.Migrator.
@@ -32,13 +32,13 @@ type Config struct {
 	Leave bool
 	// Look, if set, is told of the states of a topic what becomes of them. Its error is that of OpenTopic, which
 	// has taken nothing over then.
-	Look func(stored.Adopted) error
+	Look func(stored.Migrated) error
 	Log  *slog.Logger // default: none
 }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
 
-func (c Config) migration() stored.Migration {
+func (c Config) migration() stored.Policy {
 	switch {
 	case c.Leave:
 		return stored.Leave

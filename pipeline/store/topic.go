@@ -20,7 +20,7 @@ type Topic struct {
 	*kafkaio.Ledger
 	Memory *stored.Memory
 	// Adopted says what has become of the states that were read.
-	Adopted stored.Adopted
+	Adopted stored.Migrated
 	run     *account.Run
 	log     *slog.Logger
 }
@@ -76,7 +76,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 			}
 		}
 	}
-	a, err := stored.Adopt(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s stored.State, changed bool) {
+	a, err := stored.Migrate(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s stored.State, changed bool) {
 		kept = true
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
 		if s.Err == nil && s.Key != stored.FleetKey && !to.Past {
@@ -84,7 +84,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 			at.Taken = true
 		}
 	})
-	if mismatch := new(stored.Mismatch); errors.As(err, &mismatch) {
+	if mismatch := new(stored.MismatchError); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("the changelog %s does not fit the config, %w", topic, mismatch)
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 		}
 	}
 	t.Adopted = a
-	a.Reset(topic, cfg.log())
+	a.ResetDamaged(topic, cfg.log())
 	if cfg.Migrate && to.Learned == nil && !to.Past {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}

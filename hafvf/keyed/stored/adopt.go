@@ -14,41 +14,41 @@ import (
 	"hafvf/internal/message"
 )
 
-// Adopted is what becomes of stored states under a configuration.
-type Adopted struct {
+// Migrated is what becomes of stored states under a configuration.
+type Migrated struct {
 	// Changed is the number of keys whose states are others than those stored.
 	Changed int
 	// Included are the last observations that the states include, by log.
 	Included map[string]int64
-	// Anew is the number of keys of whose states a part, or all, begins anew, and Lost are those of
+	// Reset is the number of keys of whose states a part, or all, begins anew, and Lost are those of
 	// whose states nothing is kept, with Leave.
-	Anew int
-	Lost []string
+	Reset int
+	Lost  []string
 	// Damaged are the states that cannot be read. Err says why. Their keys begin anew.
 	Damaged []State
 
 	outcomes map[string]int // the number of keys, by what is carried over
 }
 
-// Mismatch is the error for a state of another configuration.
-type Mismatch struct {
+// MismatchError is the error for a state of another configuration.
+type MismatchError struct {
 	Key string
 	Err error
 }
 
-func (m *Mismatch) Error() string {
+func (m *MismatchError) Error() string {
 	return fmt.Sprintf("at the key %s: %v", message.Quote(m.Key), m.Err)
 }
 
-func (m *Mismatch) Unwrap() error { return m.Err }
+func (m *MismatchError) Unwrap() error { return m.Err }
 
-// A Migration says what becomes of states that were written under other settings.
-type Migration int
+// A Policy says what becomes of states that were written under other settings.
+type Policy int
 
 // The migrations: such a state is refused; or it is carried over as far as it means the same, and if
 // nothing does it is refused, or left out.
 const (
-	Refuse Migration = iota
+	Refuse Policy = iota
 	Carry
 	Leave
 )
@@ -56,16 +56,16 @@ const (
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
-// Adopt looks at stored states for runs of cfg, one after the other, and gives each to keep: those
+// Migrate looks at stored states for runs of cfg, one after the other, and gives each to keep: those
 // that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. States that were
 // written under other settings are dealt with as migrate says. The error for such a state is a
-// *Mismatch with Refuse, and says why nothing of it is kept with Carry. where names the place of the
+// *MismatchError with Refuse, and says why nothing of it is kept with Carry. where names the place of the
 // states in errors.
 //
-// Of the states with the settings of cfg, Adopt decodes the first alone. Another one that cannot
+// Of the states with the settings of cfg, Migrate decodes the first alone. Another one that cannot
 // be decoded, although its seal is whole, shows when its key speaks.
-func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where string, keep func(s State, changed bool)) (Adopted, error) {
-	a := Adopted{Included: map[string]int64{}, outcomes: map[string]int{}}
+func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string, keep func(s State, changed bool)) (Migrated, error) {
+	a := Migrated{Included: map[string]int64{}, outcomes: map[string]int{}}
 	migrator, err := keyed.NewMigrator(cfg)
 	if err != nil {
 		return a, err
@@ -105,7 +105,7 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where strin
 		}
 		switch {
 		case errors.Is(err, keyed.ErrOtherConfig):
-			return a, &Mismatch{s.Key, err}
+			return a, &MismatchError{s.Key, err}
 		case err != nil:
 			s.Err = err
 			a.Damaged = append(a.Damaged, s)
@@ -114,7 +114,7 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where strin
 			keep(s, changed)
 		}
 	}
-	if len(a.Damaged) > 0 && len(a.Damaged) == n && errors.Is(a.Damaged[0].Err, errForeign) {
+	if len(a.Damaged) > 0 && len(a.Damaged) == n && errors.Is(a.Damaged[0].Err, errOtherKey) {
 		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(first), a.Damaged[0].Err)
 	}
 	return a, nil
@@ -122,14 +122,14 @@ func Adopt(cfg keyed.Config, all iter.Seq[State], migrate Migration, where strin
 
 // carry carries a state over, unless it is to be refused, and reports whether that changes it. One that
 // is left out has no Bytes then.
-func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where string) (changed bool, err error) {
+func (a *Migrated) carry(m *keyed.Migrator, s *State, migrate Policy, where string) (changed bool, err error) {
 	if migrate == Refuse {
 		return false, nil
 	}
 	b, parts, err := m.Migrate(s.Key, s.Bytes, s.Settings)
 	if migrate == Leave && errors.Is(err, keyed.ErrOtherConfig) {
 		a.Changed++
-		a.Anew++
+		a.Reset++
 		a.Lost = append(a.Lost, s.Key)
 		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": "), ", and")
 		a.outcomes["nothing kept, "+why]++
@@ -140,7 +140,7 @@ func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where st
 		return false, s.notCarried(err, where)
 	}
 	if len(parts.Reset) > 0 {
-		a.Anew++
+		a.Reset++
 	}
 	s.Bytes = b
 	carried := parts.String()
@@ -152,9 +152,9 @@ func (a *Adopted) carry(m *keyed.Migrator, s *State, migrate Migration, where st
 	return carried != "", nil
 }
 
-// Reset returns, by key, why the damaged states cannot be read, and says so in the log. where
+// ResetDamaged returns, by key, why the damaged states cannot be read, and says so in the log. where
 // names the place of the states.
-func (a Adopted) Reset(where string, log *slog.Logger) map[string]error {
+func (a Migrated) ResetDamaged(where string, log *slog.Logger) map[string]error {
 	const named = 10
 	why := map[string]error{}
 	for i, s := range a.Damaged {
@@ -178,7 +178,7 @@ func (s State) notCarried(err error, where string) error {
 }
 
 // String says how many keys have which outcome of a migration, the most frequent one first.
-func (a Adopted) String() string {
+func (a Migrated) String() string {
 	var text []string
 	for _, outcome := range slices.SortedFunc(maps.Keys(a.outcomes), func(x, y string) int {
 		return cmp.Or(cmp.Compare(a.outcomes[y], a.outcomes[x]), strings.Compare(x, y))

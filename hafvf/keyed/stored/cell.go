@@ -35,8 +35,8 @@ type Cell struct {
 	log    int    // bytes of the log
 }
 
-// A Store keeps a cell, as states of a runner.
-type Store interface {
+// A CellStore keeps a cell, as states of a runner.
+type CellStore interface {
 	// ReadHead returns the head; there is false if there is none.
 	ReadHead() (head []byte, there bool, err error)
 	WriteHead([]byte) error
@@ -86,7 +86,7 @@ func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State
 
 // ReadCell returns the cell in a store. alone names the only key of the cell, if it has but
 // one. If the store has a log, and known returns a cell for its version, the log is not read.
-func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
+func ReadCell(s CellStore, alone string, known func(Version) *Cell) (*Cell, error) {
 	c := &Cell{}
 	head, ok, err := s.ReadHead()
 	if err != nil || !ok {
@@ -119,7 +119,7 @@ func ReadCell(s Store, alone string, known func(Version) *Cell) (*Cell, error) {
 }
 
 // ReadSettings returns the settings that the cell was written with.
-func (c *Cell) ReadSettings(s Store) (written keyed.AllSettings, err error) {
+func (c *Cell) ReadSettings(s CellStore) (written keyed.AllSettings, err error) {
 	text, err := s.ReadSettings()
 	switch {
 	case err != nil:
@@ -130,7 +130,7 @@ func (c *Cell) ReadSettings(s Store) (written keyed.AllSettings, err error) {
 	return keyed.ParseSettings[keyed.AllSettings](text)
 }
 
-func (c *Cell) loadLog(s Store) error {
+func (c *Cell) loadLog(s CellStore) error {
 	pieces, err := s.ReadLog()
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (c *Cell) loadLog(s Store) error {
 // the job's settings, whose fingerprint is own. It returns the version that the store has now;
 // zero if it has no log. If the cell is spilled and its file does not take the changes, the store
 // takes them all the same; Err says then that the cell is of no use any more.
-func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
+func (c *Cell) Write(s CellStore, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
 	if err := c.Err(); err != nil {
 		return v, err // what was read is not all
 	}
@@ -218,7 +218,7 @@ func (c *Cell) Write(s Store, settings string, own keyed.Fingerprint, changed it
 }
 
 // appendLog appends entries to the log, in pieces of whole entries.
-func (c *Cell) appendLog(s Store, entries []byte) error {
+func (c *Cell) appendLog(s CellStore, entries []byte) error {
 	c.log += len(entries)
 	for len(entries) > 0 {
 		r := &compact.Reader{B: entries}

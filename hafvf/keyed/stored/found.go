@@ -13,7 +13,7 @@ const HeadState, LogState, SettingsState = "entity", "log", "settings"
 // being one. key is the runner's. It returns the states of the keys of observations in the cell, by
 // key. The error says that they are damaged.
 func ReadFound(key string, found map[string][][]byte) ([]State, error) {
-	s := foundCell{of: found}
+	s := readOnlyStore{of: found}
 	if len(found[HeadState]) == 0 {
 		return nil, ErrCell
 	}
@@ -31,14 +31,14 @@ func ReadFound(key string, found map[string][][]byte) ([]State, error) {
 	return c.States(written.In(keyed.Config{}).Settings()), nil
 }
 
-// foundCell is a Store to read from.
-type foundCell struct {
-	Store // which writes
-	of    map[string][][]byte
+// readOnlyStore is a CellStore to read from.
+type readOnlyStore struct {
+	CellStore // which writes
+	of        map[string][][]byte
 }
 
 // value is the value of that name, nil if there is none.
-func (s foundCell) value(name string) ([]byte, error) {
+func (s readOnlyStore) value(name string) ([]byte, error) {
 	switch all := s.of[name]; len(all) {
 	case 0:
 		return nil, nil
@@ -49,14 +49,14 @@ func (s foundCell) value(name string) ([]byte, error) {
 	}
 }
 
-func (s foundCell) ReadHead() ([]byte, bool, error) {
+func (s readOnlyStore) ReadHead() ([]byte, bool, error) {
 	head, err := s.value(HeadState)
 	return head, head != nil, err
 }
 
-func (s foundCell) ReadLog() ([][]byte, error) { return s.of[LogState], nil }
+func (s readOnlyStore) ReadLog() ([][]byte, error) { return s.of[LogState], nil }
 
-func (s foundCell) ReadSettings() (string, error) {
+func (s readOnlyStore) ReadSettings() (string, error) {
 	text, err := s.value(SettingsState)
 	return string(text), err
 }

@@ -60,8 +60,8 @@ func (m *Memory) Restore(key string, state []byte) {
 // Put puts the state of a key; nil takes it away.
 func (m *Memory) Put(key string, state []byte) { m.cells[CellName(key, m.names)].Put(key, state) }
 
-// Met reports whether the state of a key was put in this run, or there is none.
-func (m *Memory) Met(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
+// Touched reports whether the state of a key was put in this run, or there is none.
+func (m *Memory) Touched(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 
 // Len is the number of keys.
 func (m *Memory) Len() (n int) {

@@ -46,9 +46,9 @@ const version = 5
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errForeign is the error of a state that is in another form. If all states are, they are not
+// errOtherKey is the error of a state that is in another form. If all states are, they are not
 // damaged.
-var errForeign = errors.New("another version of this program wrote it, or another program")
+var errOtherKey = errors.New("another version of this program wrote it, or another program")
 
 // Seal returns the bytes that are stored for the state. Those that Open could not open it returns
 // as they were.
@@ -78,13 +78,13 @@ func Open(key string, b []byte) State {
 func open(key string, b []byte) (state, settings []byte, err error) {
 	rest, sealed := bytes.CutPrefix(b, []byte(magic))
 	if !sealed {
-		return nil, nil, fmt.Errorf("it has no seal: %w", errForeign)
+		return nil, nil, fmt.Errorf("it has no seal: %w", errOtherKey)
 	}
 	if len(rest) < 1+crc32.Size {
 		return nil, nil, errors.New("it is damaged: its end is missing")
 	}
 	if v := rest[0]; v != version {
-		return nil, nil, fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errForeign)
+		return nil, nil, fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errOtherKey)
 	}
 	end := len(b) - crc32.Size
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
