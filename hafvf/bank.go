@@ -91,13 +91,13 @@ type Bank struct {
 	lagsAt     int // where the last values begin
 	forgetting float64
 
-	gains   []float64 // log p(x|past, i) − log h(x)
-	known   shares    // of the last call of shares
+	gains   []float64      // log p(x|past, i) − log h(x)
+	known   temperedShares // of the last call of shares
 	steps   []MemberOutcome
 	mixture mixture
 	running mixture               // of the members alone, with the scratch of mixture
 	laws    []expfam.Distribution // of PredictAll
-	parts   []part
+	parts   []mixturePart
 	mixed   mixed // of Interval
 }
 
@@ -160,7 +160,7 @@ func NewBank(model Model, members []Member, forgetting float64, detect *Detect) 
 		gains:      make([]float64, len(members)),
 		steps:      make([]MemberOutcome, len(members)),
 		mixture:    newMixture(model.Outputs()),
-		parts:      make([]part, 0, len(members)+maxExcursions+2),
+		parts:      make([]mixturePart, 0, len(members)+maxExcursions+2),
 	}
 	b.running.mean, b.running.sd = b.mixture.mean, b.mixture.sd
 	b.view(model, 0)
@@ -336,8 +336,8 @@ func (b *Bank) Shares(dst []float64, s State) {
 	b.shares(dst, s, 1)
 }
 
-// shares are those under odds to the power of temper.
-type shares struct {
+// temperedShares are those under odds to the power of temper.
+type temperedShares struct {
 	odds, of []float64
 	temper   float64
 }
@@ -366,7 +366,7 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 	for i := range b.members {
 		dst[i] /= sum
 	}
-	b.known = shares{append(b.known.odds[:0], odds...), append(b.known.of[:0], dst...), temper}
+	b.known = temperedShares{append(b.known.odds[:0], odds...), append(b.known.of[:0], dst...), temper}
 }
 
 // Update learns the J ≥ 0 observations xs of one step, which Filter.Check passes,
@@ -542,7 +542,7 @@ func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []f
 
 // moments writes those of a component to the mixture's next. They are those of its distributions, which are added to laws,
 // if these are asked for, or the line that makes them shares work with what comes next.
-func (b *Bank) moments(p *part, laws bool) {
+func (b *Bank) moments(p *mixturePart, laws bool) {
 	if !laws && p.line == nil {
 		p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
 		return
@@ -555,7 +555,7 @@ func (b *Bank) moments(p *part, laws bool) {
 }
 
 // A part is one component of a mixture that predicts: a sample under a model.
-type part struct {
+type mixturePart struct {
 	model      Model
 	line       expfam.PredictiveLine // of the model; nil if it is none
 	sample     []float64
@@ -566,7 +566,7 @@ type part struct {
 
 // hypotheses are the components of the next observation: excursions and members. What
 // would start at the very observation is counted to the members.
-func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []part {
+func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []mixturePart {
 	b.parts = b.parts[:0]
 	stay := 1.0
 	if b.detector != nil {
@@ -579,7 +579,7 @@ func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []part {
 		for j := range l.alive() {
 			e := b.detector.excursion(l, j)
 			stay += (1 - rho) * e[outlier]
-			b.parts = append(b.parts, part{model, nil, b.detector.sample(e, 0), w, rho*e[outlier] + e[change], x})
+			b.parts = append(b.parts, mixturePart{model, nil, b.detector.sample(e, 0), w, rho*e[outlier] + e[change], x})
 		}
 	}
 	b.parts = b.regime(b.parts, s, stay, elapsed, x)
@@ -587,11 +587,11 @@ func (b *Bank) hypotheses(s State, elapsed float64, x []float64) []part {
 }
 
 // regime appends the members to parts, with the total weight stay.
-func (b *Bank) regime(parts []part, s State, stay, elapsed float64, x []float64) []part {
+func (b *Bank) regime(parts []mixturePart, s State, stay, elapsed float64, x []float64) []mixturePart {
 	b.shares(b.gains, s, b.forgetting)
 	for i, f := range b.members {
 		m := b.Member(s, i)
-		parts = append(parts, part{f.model, f.law, f.Sample(m), f.PriorWeightAfter(m, elapsed), stay * b.gains[i], b.regressors(i, s, x)})
+		parts = append(parts, mixturePart{f.model, f.law, f.Sample(m), f.PriorWeightAfter(m, elapsed), stay * b.gains[i], b.regressors(i, s, x)})
 	}
 	return parts
 }

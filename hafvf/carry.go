@@ -7,9 +7,9 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// Carried says what of a state means the same under another configuration, and was
+// MigratedState says what of a state means the same under another configuration, and was
 // carried over. The rest is as in a new state.
-type Carried struct {
+type MigratedState struct {
 	Levels    bool // of each member with levels
 	Shares    bool // of the members
 	Detection bool // excursions, and what outliers are like
@@ -34,7 +34,7 @@ const joining = changeMean
 //
 // Weights are per step, or per unit of time: where that differs, samePace is false, and all
 // levels are naive. Carry panics where samples have another length.
-func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Carried) {
+func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, MigratedState) {
 	other.checkState(s)
 	if b.Model().Len() != other.Model().Len() || b.Dim() != other.Dim() {
 		panic(badModel)
@@ -46,7 +46,7 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Car
 			heaviest = i
 		}
 	}
-	out, c := b.NewState(), Carried{Levels: samePace}
+	out, c := b.NewState(), MigratedState{Levels: samePace}
 	sameMembers := len(b.members) == len(other.members) && b.forgetting == other.forgetting
 	odds := b.oddsOf(out)
 	for i, f := range b.members {

@@ -68,7 +68,7 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 }
 
 // addLaws appends the distributions of a component, by output, to laws.
-func (b *Bank) addLaws(p *part) {
+func (b *Bank) addLaws(p *mixturePart) {
 	at := len(b.laws)
 	b.laws = slices.Grow(b.laws, b.Model().Outputs())[:at+b.Model().Outputs()]
 	if p.line != nil {
@@ -85,7 +85,7 @@ func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed 
 
 // starting gives the components, of which hypotheses has made the members the last, what
 // starts at the next observation.
-func (b *Bank) starting(parts []part, s State, x []float64) []part {
+func (b *Bank) starting(parts []mixturePart, s State, x []float64) []mixturePart {
 	if b.detector == nil {
 		return parts
 	}
@@ -102,8 +102,8 @@ func (b *Bank) starting(parts []part, s State, x []float64) []part {
 	}
 	class := b.detector.class(l)
 	return append(parts,
-		part{b.Model(), nil, class, 0, l[atStay] * (changes + (1-v)*outliers), x},
-		part{b.Model(), nil, class, 1, l[atStay] * v * outliers, x})
+		mixturePart{b.Model(), nil, class, 0, l[atStay] * (changes + (1-v)*outliers), x},
+		mixturePart{b.Model(), nil, class, 1, l[atStay] * v * outliers, x})
 }
 
 // A component of a mixture is a distribution with a weight.

@@ -7,8 +7,8 @@ import (
 	"hafvf/internal/special"
 )
 
-// A Place is where a change is, as far as the observations tell.
-type Place struct {
+// A ChangeInterval is where a change is, as far as the observations tell.
+type ChangeInterval struct {
 	// From and To are the first and the last observation with which the new regime may
 	// begin: the central interval of 95 % of the posterior probability, given that there is
 	// a change.
@@ -19,7 +19,7 @@ type Place struct {
 	Evidence float64
 }
 
-// Places says where the changes of a session of n observations are, and how sure they are.
+// ChangeIntervals says where the changes of a session of n observations are, and how sure they are.
 // Observe adds observation i to a sample of the model. In the stretch between the
 // neighbours l and u of a change, a change at s has the evidence of two constant regimes
 // against one,
@@ -30,9 +30,9 @@ type Place struct {
 // posterior q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are
 // Evidence − log(n − 1): by its prior it is at any observation but the first. Its
 // Probability is that of a change times the sum of q over the interval.
-func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []Place {
+func ChangeIntervals(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []ChangeInterval {
 	p := placing{line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
-	all := make([]Place, len(changes))
+	all := make([]ChangeInterval, len(changes))
 	for k, c := range changes {
 		from, end := 0, n
 		if k > 0 {
@@ -46,7 +46,7 @@ func Places(m expfam.Model, n int, changes []int, observe func(d []float64, i in
 	return all
 }
 
-// A placing is scratch of Places.
+// A placing is scratch of ChangeIntervals.
 type placing struct {
 	line         expfam.Line
 	zero, sample []float64
@@ -61,16 +61,16 @@ func (p *placing) logPartition() float64 {
 }
 
 // place is that of a change at c in the stretch [from, end) of n observations.
-func (p *placing) place(n, from, c, end int) Place {
+func (p *placing) place(n, from, c, end int) ChangeInterval {
 	p.weigh(from, end)
 	total := special.LogSumExp(p.evidence)
 	if math.IsNaN(total) || math.IsInf(total, 0) {
-		return Place{c, c, math.NaN(), total}
+		return ChangeInterval{c, c, math.NaN(), total}
 	}
 	// An observation is in the interval if the middle of its share is.
 	const tail = .025
 	first := from + 1
-	out := Place{From: c, To: c, Evidence: total}
+	out := ChangeInterval{From: c, To: c, Evidence: total}
 	below := 0.
 	for i, e := range p.evidence {
 		q := special.Exp(e - total)

@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Places are those of a plain sum over the places of every change, for every family.
+// ChangeIntervals are those of a plain sum over the places of every change, for every family.
 func TestPlaces(t *testing.T) {
 	const n = 50
 	changes := []int{12, 30, 31}
@@ -39,7 +39,7 @@ func TestPlaces(t *testing.T) {
 				line.Set(make([]float64, m.Len()), d)
 				return line.Gain(1)
 			}
-			got := hafvf.Places(m, n, changes, observe)
+			got := hafvf.ChangeIntervals(m, n, changes, observe)
 			for k, at := range changes {
 				from, end := 0, n
 				if k > 0 {

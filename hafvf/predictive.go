@@ -27,9 +27,9 @@ func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	r.poles = poles * max(1, elapsed)
 	r.step()
 	r.scan(q0, q1)
-	if r.missed > settled*r.sum {
+	if r.missed > stepTolerance*r.sum {
 		r.join()
-		for r.missed > settled*r.sum && len(r.nodes) < maxNodes {
+		for r.missed > stepTolerance*r.sum && len(r.nodes) < maxNodes {
 			r.refine()
 			r.add()
 		}
@@ -39,10 +39,10 @@ func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 
 // Relative to the integral:
 const (
-	settled  = 3e-9  // what the step may miss
-	cut      = 1e-10 // the uncertainty of what is beyond the last node
-	nothing  = 28    // nats below the largest term that a term is not worth a finer step
-	maxNodes = 1 << 14
+	stepTolerance = 3e-9  // what the step may miss
+	cut           = 1e-10 // the uncertainty of what is beyond the last node
+	nothing       = 28    // nats below the largest term that a term is not worth a finer step
+	maxNodes      = 1 << 14
 )
 
 // A rule is the trapezoidal rule of logPredictive: nodes at k·h, and what is beyond

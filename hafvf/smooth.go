@@ -32,9 +32,9 @@ type Posteriors struct {
 	sample            []float64
 }
 
-// A PassAt is one direction's part in a smoothed step: the filter after it has
+// A PassStep is one direction's part in a smoothed step: the filter after it has
 // learned the step, coming from that direction.
-type PassAt struct {
+type PassStep struct {
 	Weight float64 // E[w], or Top where there is no level
 	Memory float64 // θ^η − θ₀^η
 	State  State   // sample and levels; without the window of a Sequential model
@@ -170,10 +170,10 @@ func (s *Posteriors) Sample(t int) []float64 {
 // backward memory, less the observations of the step, which both count.
 func (s *Posteriors) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
 
-// Places are those of changes, in order, as the function Places has them.
-func (s *Posteriors) Places(changes []int) []Place {
+// ChangeIntervals are those of changes, in order, as the function ChangeIntervals has them.
+func (s *Posteriors) ChangeIntervals(changes []int) []ChangeInterval {
 	f := s.filter
-	return Places(f.model, s.Len(), changes, func(d []float64, t int) {
+	return ChangeIntervals(f.model, s.Len(), changes, func(d []float64, t int) {
 		for _, row := range f.session.At(nil, s.steps, t) {
 			if !expfam.Incomplete(row) {
 				f.model.Observe(d, row, 1)
@@ -194,14 +194,14 @@ func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 }
 
 // Forward is the forward pass after step t.
-func (s *Posteriors) Forward(t int) PassAt { return s.pass(&s.forward, t) }
+func (s *Posteriors) Forward(t int) PassStep { return s.pass(&s.forward, t) }
 
 // Backward is the backward pass after step t.
-func (s *Posteriors) Backward(t int) PassAt { return s.pass(&s.backward, t) }
+func (s *Posteriors) Backward(t int) PassStep { return s.pass(&s.backward, t) }
 
-func (s *Posteriors) pass(tr *track, t int) PassAt {
+func (s *Posteriors) pass(tr *track, t int) PassStep {
 	state := tr.state(t)
-	return PassAt{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
+	return PassStep{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 
 // Changes returns the changepoints, in order: the steps at which a new regime

@@ -15,10 +15,10 @@ import (
 // concentration. A step is judged by the slope it ends on, not by the value of
 // L, which rounding blurs when φ is large.
 const (
-	tolerance     = 3e-5 // on the last Newton step; what remains is about its square
-	maxStep       = 2
-	maxIterations = 200
-	patience      = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
+	tolerance      = 3e-5 // on the last Newton step; what remains is about its square
+	maxStep        = 2
+	maxIterations  = 200
+	maxEvaluations = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
 )
 
 // A mode is a local maximum of the objective, or where the search for one ended.
@@ -75,7 +75,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		for i := range n {
 			l := &f.levels[i]
 			u, v := delta[i][0], delta[i][1]
-			if evaluations <= patience { // after that, it would bend rounding
+			if evaluations <= maxEvaluations { // after that, it would bend rounding
 				u, v = l.Bend(u, v)
 			}
 			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
@@ -87,10 +87,10 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 			break
 		}
 		m.residual = size
-		if evaluations > patience {
+		if evaluations > maxEvaluations {
 			// What is left to gain is slope/2.
 			left := 0x1p-50 * f.scale()
-			if evaluations > 4*patience {
+			if evaluations > 4*maxEvaluations {
 				left += 1e-10
 			}
 			if slope/2 < left {

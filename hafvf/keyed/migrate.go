@@ -172,7 +172,7 @@ func (est *Estimator) carry(from *Track, samePace bool) (*Track, MigratedParts) 
 		t.priorSet, t.warmUp, t.locationScale = from.priorSet, from.warmUp, from.locationScale
 	}
 	var parts MigratedParts
-	var carried hafvf.Carried
+	var carried hafvf.MigratedState
 	if fits {
 		old.usePrior(from)
 		t.state, carried = c.bank.Carry(old.bank, from.state, samePrior, samePace)

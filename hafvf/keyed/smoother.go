@@ -187,7 +187,7 @@ type ChangeInterval struct {
 }
 
 // changeIntervalOf is a place of steps, of which the first is observation from.
-func changeIntervalOf(observations []Observation, from int, p hafvf.Place) ChangeInterval {
+func changeIntervalOf(observations []Observation, from int, p hafvf.ChangeInterval) ChangeInterval {
 	first, last := from+p.From, from+p.To
 	return ChangeInterval{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
@@ -463,7 +463,7 @@ func (z *smoothing) smoothByPasses(observations []Observation, c division, odds 
 		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
 		changes := hafvf.Changes(s.Evidence, odds)
-		places := s.Places(changes)
+		places := s.ChangeIntervals(changes)
 		for t := range steps {
 			out := z.smoothedByPasses(s, t)
 			z.scale.moments(out.Estimate)
@@ -490,7 +490,7 @@ func (z *smoothing) smoothedByPasses(s *hafvf.Posteriors, t int) Smoothed {
 	m.Posterior(out.Posterior, s.Sample(t))
 	for _, dir := range []struct {
 		to   *Pass
-		from hafvf.PassAt
+		from hafvf.PassStep
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
 		*dir.to = Pass{dir.from.Weight, dir.from.Memory, slice(levels)}
 		copyLevels(dir.to.Levels, z.filter, dir.from.State)

@@ -119,7 +119,7 @@ func TestPartsAreSearchedAsOne(t *testing.T) {
 				}
 				from = 0
 				var changes []int
-				var places []hafvf.Place
+				var places []hafvf.ChangeInterval
 				var regular []float64
 				for _, g := range s.Segment(parts...) {
 					for _, c := range g.Changes() {

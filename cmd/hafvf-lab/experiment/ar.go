@@ -123,7 +123,7 @@ func runAR(prior arPrior, xs []float64) (r arRun) {
 	for t := range session {
 		both.Estimate(m[:], sd[:], t)
 		r.smoothed = append(r.smoothed, m[0])
-		for i, pass := range []hafvf.PassAt{both.Forward(t), both.Backward(t)} {
+		for i, pass := range []hafvf.PassStep{both.Forward(t), both.Backward(t)} {
 			r.memory[i] = append(r.memory[i], pass.Memory)
 			r.weight[i] = append(r.weight[i], pass.Weight)
 		}

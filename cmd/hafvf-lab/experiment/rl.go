@@ -108,7 +108,7 @@ func runRL(prior int, session [][][]float64) rlRun {
 			m, _ = meanInterval(f.Model(), f.Sample(forward.State), i)
 			r.forward[i] = append(r.forward[i], m)
 		}
-		for i, pass := range []hafvf.PassAt{forward, backward} {
+		for i, pass := range []hafvf.PassStep{forward, backward} {
 			r.memory[i] = append(r.memory[i], pass.Memory)
 			r.weight[i] = append(r.weight[i], pass.Weight)
 		}
