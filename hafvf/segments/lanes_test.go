@@ -95,7 +95,7 @@ func TestTheLeastEvidentGo(t *testing.T) {
 			bounds = append(bounds[:at:at], bounds[at+1:]...)
 		}
 		var got []int
-		for _, k := range g.lanes.keep(blocks, nil, threshold) {
+		for _, k := range g.lanes.prune(blocks, nil, threshold) {
 			got = append(got, blocks[k].from)
 		}
 		expect.Same(t, bounds[1:len(bounds)-1], got, "edges")

@@ -3,37 +3,37 @@ package segments
 import "math"
 
 const (
-	oddCost   = 5. // nats of an observation that is made an accident
-	oddLength = 20 // observations of a segment that may be due to a few accidents
-	oddNear   = 50 // observations on either side with which these are compared
-	mostOdd   = 3  // accidents in such a segment
+	accidentCost   = 5. // nats of an observation that is made an accident
+	accidentLength = 20 // observations of a segment that may be due to a few accidents
+	accidentNear   = 50 // observations on either side with which these are compared
+	maxAccidents   = 3  // accidents in such a segment
 )
 
-// oddOnes makes accidents of the observations to which a short segment is due: without its oddest
+// accidents makes accidents of the observations to which a short segment is due: without its oddest
 // few it is like what is beside it. The same holds of the observations that the session begins or
 // ends with, which are too few for a segment. A change costs so much. It returns whether there are
 // any.
-func (l *lanes) oddOnes(g *Segmentation, cost float64) (any bool) {
+func (l *lanes) accidents(g *Segmentation, cost float64) (any bool) {
 	n := len(g.at)
 	least := min(minSegment, n)
-	any = l.oddEnd(g, 0, least, least, min(endOf(g.edges, 0, n), least+oddNear))
-	any = l.oddEnd(g, n-least, n, max(startOf(g.edges, len(g.edges)), n-least-oddNear), n-least) || any
+	any = l.accidentsAtEnd(g, 0, least, least, min(endOf(g.edges, 0, n), least+accidentNear))
+	any = l.accidentsAtEnd(g, n-least, n, max(startOf(g.edges, len(g.edges)), n-least-accidentNear), n-least) || any
 	for k := range len(g.edges) + 1 {
-		any = l.oddSegment(g, k, cost) || any
+		any = l.accidentsIn(g, k, cost) || any
 	}
 	return any
 }
 
-// oddEnd makes accidents in [from, end) of what is unlike the stretch [lo, hi).
-func (l *lanes) oddEnd(g *Segmentation, from, end, lo, hi int) (any bool) {
+// accidentsAtEnd makes accidents in [from, end) of what is unlike the stretch [lo, hi).
+func (l *lanes) accidentsAtEnd(g *Segmentation, from, end, lo, hi int) (any bool) {
 	if hi-lo < minSegment {
 		return false
 	}
 	beside := l.total(g, lo, hi)
 	for range minSegment {
 		keep := l.logMarginal(l.total(g, from, end), beside)
-		at, rest, alone := l.oddest(g, from, end, beside)
-		if at < 0 || rest+alone-oddCost <= keep {
+		at, rest, alone := l.leastLikely(g, from, end, beside)
+		if at < 0 || rest+alone-accidentCost <= keep {
 			break
 		}
 		g.regular[at] = 0
@@ -42,32 +42,32 @@ func (l *lanes) oddEnd(g *Segmentation, from, end, lo, hi int) (any bool) {
 	return any
 }
 
-// oddSegment makes accidents in segment k, if that is a short one beside another.
-func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
+// accidentsIn makes accidents in segment k, if that is a short one beside another.
+func (l *lanes) accidentsIn(g *Segmentation, k int, cost float64) bool {
 	n := len(g.at)
 	from, end := startOf(g.edges, k), endOf(g.edges, k, n)
-	if end-from > oddLength || len(g.edges) == 0 {
+	if end-from > accidentLength || len(g.edges) == 0 {
 		return false
 	}
 	var before, after []float64
 	apartBefore, apartAfter := 0., 0.
 	if k > 0 {
-		before = l.total(g, max(startOf(g.edges, k-1), from-oddNear), from)
+		before = l.total(g, max(startOf(g.edges, k-1), from-accidentNear), from)
 		apartBefore = l.logMarginal(before) - cost
 	}
 	if k < len(g.edges) {
-		after = l.total(g, end, min(endOf(g.edges, k+1, n), end+oddNear))
+		after = l.total(g, end, min(endOf(g.edges, k+1, n), end+accidentNear))
 		apartAfter = l.logMarginal(after) - cost
 	}
 	keep := l.logMarginal(l.total(g, from, end)) + apartBefore + apartAfter
 	var out []int
 	price := 0.
-	for range mostOdd {
-		at, _, alone := l.oddest(g, from, end, nil)
+	for range maxAccidents {
+		at, _, alone := l.leastLikely(g, from, end, nil)
 		if at < 0 {
 			break
 		}
-		price += alone - oddCost
+		price += alone - accidentCost
 		out = append(out, at)
 		g.regular[at] = 0
 		rest := l.total(g, from, end)
@@ -91,10 +91,10 @@ func (l *lanes) oddSegment(g *Segmentation, k int, cost float64) bool {
 	return false
 }
 
-// oddest is the regular observation of [from, end) without which the rest, with what is beside it,
+// leastLikely is the regular observation of [from, end) without which the rest, with what is beside it,
 // is the likeliest, −1 if there is none; and the log likelihoods of that rest and of the observation
 // alone.
-func (l *lanes) oddest(g *Segmentation, from, end int, beside []float64) (at int, rest, alone float64) {
+func (l *lanes) leastLikely(g *Segmentation, from, end int, beside []float64) (at int, rest, alone float64) {
 	at, rest = -1, math.Inf(-1)
 	for t := from; t < end; t++ {
 		was := g.regular[t]

@@ -28,7 +28,7 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 	}
 	s.run(g, b, 0)
 	edges := s.workers[0].locateAll(g, b.sets)
-	s.stretches(g, 0, func(l *lanes, from, end int) {
+	s.parts(g, 0, func(l *lanes, from, end int) {
 		e := estimator{lanes: l, g: g, sets: b.sets, edges: edges, own: l.newSet(), next: l.newSet(), mixing: newMixing(outputs)}
 		e.run(from, end)
 	})

@@ -6,25 +6,25 @@ import (
 )
 
 const (
-	keptPrior   = .4   // of the logarithm of the session's length, in the evidence that an edge takes here: each may be at any of the places near
+	placePrior  = .4   // of the logarithm of the session's length, in the evidence that an edge takes here: each may be at any of the places near
 	edgeHorizon = 1000 // observations, above which a length no longer counts there
 	maxJudged   = 4    // times that edges are judged by themselves
 )
 
-// settle judges the edges once more, by shares of lanes whose samples begin anew at the edges
+// judgeEdges judges the edges once more, by shares of lanes whose samples begin anew at the edges
 // alone, and by the sizes of all changes: the weakest goes as long as one is below the threshold.
 // Samples that begin anew at every candidate favour long memory, and so drift has edges before.
 // It returns whether the buffers have the shares under the edges.
-func (s *Segmenter) settle(g *Segmentation, b buffers) (shared bool) {
+func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	l := s.workers[0]
-	threshold := math.Log(s.odds) + keptPrior*math.Log(float64(min(max(len(g.at), 1), edgeHorizon)))
+	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.at), 1), edgeHorizon)))
 	for range maxJudged {
 		blocks := s.blocks(g, b, g.edges)
 		g.cut()
 		for k := range blocks {
 			blocks[k].d = slices.Clone(g.Segments[k].d)
 		}
-		kept := l.keep(blocks, newSizes(s.model, blocks), threshold)
+		kept := l.prune(blocks, newSizes(s.model, blocks), threshold)
 		if len(kept) == len(g.edges) {
 			return len(g.bounds) == 2
 		}
@@ -33,9 +33,9 @@ func (s *Segmenter) settle(g *Segmentation, b buffers) (shared bool) {
 	return false
 }
 
-// keep joins the blocks between which there is the least evidence as long as that is not above
+// prune joins the blocks between which there is the least evidence as long as that is not above
 // the threshold, and returns those with which a segment begins, without the first.
-func (l *lanes) keep(blocks []block, z *sizes, threshold float64) (begins []int) {
+func (l *lanes) prune(blocks []block, z *sizes, threshold float64) (begins []int) {
 	evidence := make([]float64, len(blocks)) // of the boundary on the left of a block
 	before := func(i int) *block {
 		if i == 0 {

@@ -209,7 +209,7 @@ func (s *Segmenter) search(g *Segmentation, b buffers) {
 		s.findAccidents(g)
 	}
 	s.findEdges(g, b)
-	if _, scaleless := s.model.(expfam.Scaleless); scaleless || len(g.at) == 0 || !s.settle(g, b) {
+	if _, scaleless := s.model.(expfam.Scaleless); scaleless || len(g.at) == 0 || !s.judgeEdges(g, b) {
 		g.shares = nil
 	}
 	s.finish(g)
@@ -337,7 +337,7 @@ func (s *Segmenter) findEdges(g *Segmentation, b buffers) (logPosterior float64)
 			var begins []int
 			begins, logPosterior = l.partition(blocks, p)
 			l.place(g, blocks, begins)
-			if try+1 == tries || s.banks[0] == nil || !l.oddOnes(g, -p.change[0]) {
+			if try+1 == tries || s.banks[0] == nil || !l.accidents(g, -p.change[0]) {
 				break
 			}
 			odd = true
@@ -496,7 +496,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
 			evidence[i] = math.Inf(-1)
 		}
 		s.run(g, b, part)
-		s.stretches(g, part, func(l *lanes, lo, hi int) {
+		s.parts(g, part, func(l *lanes, lo, hi int) {
 			set := l.set
 			for i, k := hi-1, segmentOf(edges, hi-1); i >= lo; k-- {
 				first := startOf(edges, k)
@@ -563,8 +563,8 @@ func (s *Segmenter) run(g *Segmentation, b buffers, part int) {
 	}
 }
 
-// stretches calls f for one stretch of observations of a part or two at once.
-func (s *Segmenter) stretches(g *Segmentation, part int, f func(l *lanes, from, end int)) {
+// parts calls f for one stretch of observations of a part or two at once.
+func (s *Segmenter) parts(g *Segmentation, part int, f func(l *lanes, from, end int)) {
 	first, n := g.bounds[part], g.bounds[part+1]-g.bounds[part]
 	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], first+from, first+end) })
 }
