@@ -231,7 +231,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		if !d.cfg.Lasting {
 			return alarm.Update(s.alarm, score, change, permit), score
 		}
-		of := usual.Of{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
+		of := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
 		if d.stuck { // it is the usual value that moves
 			of.Side = 0
 		}

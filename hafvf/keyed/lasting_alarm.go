@@ -62,7 +62,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 		if d.Ended {
 			e.Recovered = &EndedAlarm{l.id, t.end(l, e, values)}
 			if l.stays() == "" {
-				decider.profile(&t.decisions).Calm(t.decisions.profile, t.decisions.pace)
+				decider.profile(&t.decisions).ForgetSurprises(t.decisions.profile, t.decisions.pace)
 			}
 			*l = lastingAlarm{}
 		}

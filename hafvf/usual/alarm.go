@@ -28,7 +28,7 @@ const (
 	afterAlarm       = 60    // observations after an alarm in which no change alarms
 	usualScore       = 1.    // below which an observation is usual, of an alarm that lasts
 	muchWorse        = 3.    // over what was told
-	mostTold         = 1e3
+	mostAlerted      = 1e3
 	outside          = 2. // the side of an alarm of Raise: any novelty is on another one
 )
 
@@ -74,17 +74,17 @@ const (
 	atAlarm // with an alarm
 	atMuted // muted
 	atLoud  // with a score that is unusual enough for a change
-	// Of an alarm that lasts, see Follow:
+	// Context an alarm that lasts, see Follow:
 	atUnusual // the last observation that was not usual; 0 where none lasts
-	atTold    // the highest score of what the last alarm has told
+	atAlerted // the highest score of what the last alarm has told
 	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm, or outside
 	atResting // the last observation that an alarm held back, after it was back to usual
 	alarmLen
 )
 
-// Of is what is known of an observation besides its score.
-type Of struct {
+// Context is what is known of an observation besides its score.
+type Context struct {
 	Change bool // the stream has committed to a change at it
 	// Side is that of usual on which its value lies: 1 if it is far above, −1 if it is far below, and
 	// else 0, which is no side.
@@ -108,7 +108,7 @@ type Decision struct {
 	// observation is resting, and those that follow such ones by the rest or more.
 	Resting   bool
 	Threshold float64 // T
-	// Of an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
+	// Context an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
 	// the alarm has ended with it.
 	Unusual, Ended bool
 }
@@ -132,9 +132,9 @@ func (a Alarm) NewState() State { return make(State, alarmLen) }
 // Update allocates nothing. It panics where the state has the wrong length.
 func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) Decision {
 	if len(s) == alarmLen {
-		s[atUnusual], s[atTold], s[atSide] = 0, 0, 0
+		s[atUnusual], s[atAlerted], s[atSide] = 0, 0, 0
 	}
-	return a.update(s, q, Of{Change: change}, false, permit)
+	return a.update(s, q, Context{Change: change}, false, permit)
 }
 
 // Follow is Update for a stream whose alarms last. An alarm begins, and ends when half as many
@@ -151,24 +151,24 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 // the other side.
 //
 // The bound holds, as no alarm is raised with a larger debt than Update may have.
-func (a Alarm) Follow(s State, q float64, o Of, permit func(AlarmKind) bool) Decision {
+func (a Alarm) Follow(s State, q float64, o Context, permit func(AlarmKind) bool) Decision {
 	d := a.update(s, q, o, true, permit)
 	if d.Alarm != NoAlarm {
-		s[atUnusual], s[atTold], s[atSide] = s[atCount], told(s[atTold], q), float64(o.Side)
+		s[atUnusual], s[atAlerted], s[atSide] = s[atCount], atLeastUsual(s[atAlerted], q), float64(o.Side)
 	}
 	return d
 }
 
-// told is the highest score of those told, or to be compared with them.
-func told(before, q float64) float64 {
+// atLeastUsual is the highest score of those told, or to be compared with them.
+func atLeastUsual(before, q float64) float64 {
 	if q > before {
-		return min(q, mostTold)
+		return min(q, mostAlerted)
 	}
 	return before
 }
 
 // lasts goes on with an alarm that lasts, and reports whether it does after the observation.
-func (a Alarm) lasts(s State, d *Decision, q float64, o Of, resting bool) bool {
+func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) bool {
 	if s[atUnusual] == 0 {
 		return false
 	}
@@ -180,14 +180,14 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Of, resting bool) bool {
 		clear(s[atUnusual:])
 		return false
 	}
-	if o.Stuck || resting && (s[atRising] == 1 || q < s[atTold]+muchWorse) {
-		s[atTold] = told(s[atTold], q)
+	if o.Stuck || resting && (s[atRising] == 1 || q < s[atAlerted]+muchWorse) {
+		s[atAlerted] = atLeastUsual(s[atAlerted], q)
 	}
 	return true
 }
 
 // update is Update or, if alarms last, Follow.
-func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmKind) bool) (d Decision) {
+func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(AlarmKind) bool) (d Decision) {
 	if len(s) != alarmLen {
 		panic(wrongState)
 	}
@@ -232,8 +232,8 @@ func (a Alarm) update(s State, q float64, o Of, lasting bool, permit func(AlarmK
 	}
 	held, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
 	if lasting {
-		held = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atTold]+muchWorse &&
-			!(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atTold]))
+		held = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atAlerted]+muchWorse &&
+			!(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atAlerted]))
 	}
 	switch {
 	case held:
@@ -287,7 +287,7 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	case a.Pay(s):
 		d.Alarm = NoveltyAlarm
 		s[atAlarm], s[atUnusual] = n, n
-		s[atTold], s[atRising], s[atSide] = 0, 0, outside
+		s[atAlerted], s[atRising], s[atSide] = 0, 0, outside
 	case !within(atMuted):
 		d.Muted = true
 		s[atMuted] = n
@@ -311,7 +311,7 @@ func (a Alarm) Valid(s State) error {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
-	ok = ok && s[atTold] >= 0 && s[atTold] <= mostTold && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
+	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= mostAlerted && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
 	if !ok {
 		return errors.New("state is corrupt: alarm")
 	}

@@ -66,7 +66,7 @@ func TestAlarmBound(t *testing.T) {
 				q, change := adversaries[name](rng, pace, s)
 				var d Decision
 				if lasting {
-					d = a.Follow(s, q, Of{change, rng.IntN(3) - 1, rng.IntN(50) == 0, rng.IntN(9) == 0}, nil)
+					d = a.Follow(s, q, Context{change, rng.IntN(3) - 1, rng.IntN(50) == 0, rng.IntN(9) == 0}, nil)
 				} else {
 					d = a.Update(s, q, change, nil)
 				}
@@ -368,7 +368,7 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 		if a.Update(s, 20, true, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
 			alarms++
 		}
-		a.Follow(s, 20, Of{Change: true, Side: 1}, func(AlarmKind) bool { return !refuse })
+		a.Follow(s, 20, Context{Change: true, Side: 1}, func(AlarmKind) bool { return !refuse })
 		refuse = !refuse
 	}); n != 0 || alarms == 0 {
 		t.Errorf("%v allocations in an update, %d alarms", n, alarms)
@@ -411,14 +411,14 @@ func TestAlarmLasts(t *testing.T) {
 		a := NewAlarm(paceOf(100, time.Minute, rest))
 		s := a.NewState()
 		for range 6000 { // four days and more
-			a.Follow(s, 0, Of{}, nil)
+			a.Follow(s, 0, Context{}, nil)
 		}
-		if a.Follow(s, 5, Of{Side: 1}, nil).Alarm == NoAlarm {
+		if a.Follow(s, 5, Context{Side: 1}, nil).Alarm == NoAlarm {
 			t.Fatal("no alarm")
 		}
 		alarms, muted, rests, ended := 0, 0, 0, false
 		for _, q := range c.q {
-			d := a.Follow(s, q, Of{Change: c.change, Side: c.side}, nil)
+			d := a.Follow(s, q, Context{Change: c.change, Side: c.side}, nil)
 			if d.Alarm != NoAlarm {
 				alarms++
 			}

@@ -77,7 +77,7 @@ const (
 	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is 1
 	shareMemory    = .998       // of p, per gap
 	paceForgetting = .99        // per gap
-	paceKept       = .3         // of the pace, over a gap beyond the bound
+	rateKept       = .3         // of the pace, over a gap beyond the bound
 	slowPace       = .75        // of the slots' pace, below which g is not 1
 	pauseFrom      = 1.25       // bounds, of a pause; a shorter silence is one by chance
 	pauseBounds    = 5.         // of the longest pause
@@ -107,7 +107,7 @@ func (s gapSlot) hours() float64 { return float64(s.exposure) * exposureUnit }
 type Gaps struct {
 	slots [gapSlots]gapSlot
 
-	// Of the hour that the last event lies in: events, and hours that the stream was seen.
+	// Context the hour that the last event lies in: events, and hours that the stream was seen.
 	events, seen float32
 
 	n                  uint8 // gaps, up to leastGaps
@@ -116,22 +116,22 @@ type Gaps struct {
 	paceGaps, expected float32 // of late: gaps, and events that the slots expect in them
 	pause              float32 // nats
 	pauseUntil         int64   // Unix seconds
-	beat               beat
+	beat               regularRhythm
 }
 
 // A beat is that of a stream in its first days; its zero value is that of any other. The estimates
 // are running ones: the k-th gap has the weight 1/k, and at least 1/beatGaps.
-type beat struct {
+type regularRhythm struct {
 	gaps                  uint8   // k, up to beatGaps, since one that was as long as a silence
 	hours, median, spread float32 // hours that all gaps took since then, and of one gap
 }
 
 // learn learns a gap. In place of the median it is a mean in which a gap that is far away counts as one
 // at the distance of beatSpread, and of the whole median at first.
-func (b *beat) learn(hours float64) {
+func (b *regularRhythm) learn(hours float64) {
 	median, spread := float64(b.median), float64(b.spread)
 	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < leastGaps && hours <= median/beatSilence {
-		*b = beat{gaps: 1, median: float32(hours)}
+		*b = regularRhythm{gaps: 1, median: float32(hours)}
 		return
 	}
 	b.gaps, b.hours = min(b.gaps+1, beatGaps), b.hours+float32(hours)
@@ -144,11 +144,11 @@ func (b *beat) learn(hours float64) {
 }
 
 // regular reports whether the stream is.
-func (b *beat) regular() bool {
+func (b *regularRhythm) regular() bool {
 	return b.gaps == beatGaps && b.hours >= beatHours && b.spread < beatSpread*b.median
 }
 
-func (b *beat) floats() [3]*float32 { return [...]*float32{&b.hours, &b.median, &b.spread} }
+func (b *regularRhythm) floats() [3]*float32 { return [...]*float32{&b.hours, &b.median, &b.spread} }
 
 // Next learns that an event at now follows one at last. It returns when the stream became
 // silent between them, zero if it did not. If told is not zero, that was known by then, and
@@ -178,8 +178,8 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
 		}
 		learned = m.size(g, last, silent)
-		g.paceGaps *= paceKept
-		g.expected *= paceKept
+		g.paceGaps *= rateKept
+		g.expected *= rateKept
 	}
 	if !gap.unseen {
 		g.paceGaps++
@@ -192,7 +192,7 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	g.n = min(g.n+1, leastGaps)
 	m.expose(g, last, now, silent)
 	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
-		g.beat = beat{}
+		g.beat = regularRhythm{}
 	}
 	return silent
 }
@@ -221,7 +221,7 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 		if x := g.slots[i].hours(); g.known(i) {
 			hours = x * math.Expm1(rest/(g.rate(i)*x)) / pace
 		} else {
-			hours = rest / bound * g.patience(i)
+			hours = rest / bound * g.silentHours(i)
 		}
 		at = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
@@ -275,13 +275,13 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 			return
 		}
 	}
-	s.unknown += hours / g.patience(i)
+	s.unknown += hours / g.silentHours(i)
 }
 
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
 
-// patience is how many hours as slot i, which is not known, make a silence.
-func (g *Gaps) patience(i int) float64 {
+// silentHours is how many hours as slot i, which is not known, make a silence.
+func (g *Gaps) silentHours(i int) float64 {
 	if g.beat.regular() && !g.knowsHour(i%slotsPerDay) {
 		return beatSilence * float64(g.beat.median)
 	}

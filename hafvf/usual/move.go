@@ -13,13 +13,13 @@ import "math"
 // the share of values that are new.
 //
 // The entries are k, the logarithm of the odds of move against residual, and the two sums.
-type move []float64
+type innovation []float64
 
 const (
-	moveNew = iota
-	moveOdds
-	moveSums
-	moveLen = moveSums + 2
+	innovationNew = iota
+	innovationOdds
+	innovationSums
+	innovationLen = innovationSums + 2
 )
 
 // mostOdds is more than log odds can reach: an observation adds at most 3e5, and 5,000 are
@@ -27,44 +27,44 @@ const (
 const mostOdds = 1e10
 
 // repeats is the share of repeated values in observations of that total weight.
-func (s move) repeats(total float64) float64 { return 1 - min((s[moveNew]+1)/(total+1), 1) }
+func (s innovation) repeats(total float64) float64 { return 1 - min((s[innovationNew]+1)/(total+1), 1) }
 
 // update scores a value of these sizes that is not repeated, where it is wanted, and learns it.
 // share is that of repeated values.
-func (s move) update(sizes [2]float64, share float64, wanted bool) (q float64) {
-	a := s[moveNew] + 1
+func (s innovation) update(sizes [2]float64, share float64, wanted bool) (q float64) {
+	a := s[innovationNew] + 1
 	var tails, densities [2]float64 // logarithms
 	for i, c := range sizes {
-		l := math.Log1p(c / (1 + s[moveSums+i]))
+		l := math.Log1p(c / (1 + s[innovationSums+i]))
 		tails[i] = -a * l
-		densities[i] = tails[i] - l - math.Log((1+s[moveSums+i])/a)
+		densities[i] = tails[i] - l - math.Log((1+s[innovationSums+i])/a)
 	}
-	if odds := s[moveOdds]; wanted {
+	if odds := s[innovationOdds]; wanted {
 		q = -(logAdd(tails[0]-logAdd(0, -odds), tails[1]-logAdd(0, odds)) + math.Log1p(-share)) / math.Ln10
 	}
 	s.forget()
-	s[moveOdds] = s[moveOdds]*profileForgetting + densities[0] - densities[1]
-	s[moveNew]++
+	s[innovationOdds] = s[innovationOdds]*profileForgetting + densities[0] - densities[1]
+	s[innovationNew]++
 	for i, c := range sizes {
-		s[moveSums+i] += c
+		s[innovationSums+i] += c
 	}
 	return q
 }
 
 // forget learns a repeated value: sizes and odds are those of new ones.
-func (s move) forget() {
-	s[moveNew] *= profileForgetting
-	s[moveSums] *= profileForgetting
-	s[moveSums+1] *= profileForgetting
+func (s innovation) forget() {
+	s[innovationNew] *= profileForgetting
+	s[innovationSums] *= profileForgetting
+	s[innovationSums+1] *= profileForgetting
 }
 
 // logAdd is log(eᵃ + eᵇ).
 func logAdd(a, b float64) float64 { return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b))) }
 
 // valid reports whether s can be that of observations of that total weight.
-func (s move) valid(total float64) bool {
+func (s innovation) valid(total float64) bool {
 	const slack = 1 + 1e-9
 	most := total * 2 * maxStandardized * slack
 	sum := func(v float64) bool { return v >= 0 && v <= most }
-	return s[moveNew] >= 0 && s[moveNew] <= total*slack && math.Abs(s[moveOdds]) <= mostOdds && sum(s[moveSums]) && sum(s[moveSums+1])
+	return s[innovationNew] >= 0 && s[innovationNew] <= total*slack && math.Abs(s[innovationOdds]) <= mostOdds && sum(s[innovationSums]) && sum(s[innovationSums+1])
 }

@@ -39,9 +39,9 @@ const (
 	calibratorWorth   = .01
 	calibratorBound   = 7. // of a mean that is learned, standard deviations
 	fastBehind        = .3 // of the score by the last value alone
-	movePart          = .5 // at most, of the score by a move
-	moveAhead         = 1. // of a new value's score, at most, where values repeat
-	calm              = 1. // surprise of a value that is not unusual
+	innovationPart    = .5 // at most, of the score by a move
+	innovationAhead   = 1. // of a new value's score, at most, where values repeat
+	unsurprising      = 1. // surprise of a value that is not unusual
 )
 
 const (
@@ -229,17 +229,17 @@ const (
 	viewLen
 )
 
-const aloneLen = tailLen + moveLen + repeatsLen
+const aloneLen = tailLen + innovationLen + repeatsLen
 
 func (p *Profile) order() int { return p.size - p.common }
 
-// kept is the number of last values that are kept: those of the ar view, and at least one.
-func (p *Profile) kept() int { return max(1, p.order()) }
+// lags is the number of last values that are kept: those of the ar view, and at least one.
+func (p *Profile) lags() int { return max(1, p.order()) }
 
 // coordinateLen is the number of floats for one coordinate: h, s, the last values,
 // latest first, the rows of the matrix that belong to the ar view, and the streak.
 func (p *Profile) coordinateLen() int {
-	return p.size + 1 + p.kept() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common) + streakLen
+	return p.size + 1 + p.lags() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common) + streakLen
 }
 
 // A coordinateState is a coordinate's part of a state.
@@ -263,9 +263,9 @@ func (p *Profile) view(s State, i int) []float64 {
 	return s[at : at+viewLen]
 }
 
-// Calm has the running means of the views forget the surprises that they have, if the stream is slow: an
+// ForgetSurprises has the running means of the views forget the surprises that they have, if the stream is slow: an
 // event that is over would be news there for as long as it was. The stream goes at the pace.
-func (p *Profile) Calm(s State, pace Pace) {
+func (p *Profile) ForgetSurprises(s State, pace Pace) {
 	if pace.slow == 0 {
 		return
 	}
@@ -279,9 +279,9 @@ func (p *Profile) Calm(s State, pace Pace) {
 
 // alone are tail, move and repeats, the parts of a state whose scores need no mean over several
 // observations.
-func (p *Profile) alone(s State) (tail, move, repeats) {
+func (p *Profile) alone(s State) (tail, innovation, repeats) {
 	s = s[p.moments.len()+1+p.views*viewLen:][:aloneLen]
-	return tail(s[:tailLen]), move(s[tailLen:][:moveLen]), repeats(s[tailLen+moveLen:])
+	return tail(s[:tailLen]), innovation(s[tailLen:][:innovationLen]), repeats(s[tailLen+innovationLen:])
 }
 
 func (p *Profile) coordinate(s State, i int) coordinateState {
@@ -289,7 +289,7 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	c := s[p.moments.len()+1+p.views*viewLen+aloneLen+i*n:][:n]
 	c, streak := c[:n-streakLen], c[n-streakLen:]
 	last := c[p.size+1:]
-	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.kept()], matrix: last[p.kept():]}
+	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
 }
 
 // StateLen is the number of floats in a state: 174 for one coordinate under
@@ -373,8 +373,8 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 	score := max(sum/float64(p.views), fast-fastBehind)
 
 	share := move.repeats(before)
-	stuck := repeats.update(repeated, float64(uncounted), before, move[moveNew], share) - stuckBehind
-	part := movePart * pace.slow * (1 - share*share)
+	stuck := repeats.update(repeated, float64(uncounted), before, move[innovationNew], share) - stuckBehind
+	part := innovationPart * pace.slow * (1 - share*share)
 	moved := 0.
 	if repeated {
 		move.forget()
@@ -386,12 +386,12 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 	limit := score
 	switch {
 	case !repeated:
-		limit = min(score, moved+moveAhead)
-	case surprise < calm:
+		limit = min(score, moved+innovationAhead)
+	case surprise < unsurprising:
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
-	d := ProfileStep{score, fast, stuck >= max(score, calm), p.steps, p.mean, p.sd}
+	d := ProfileStep{score, fast, stuck >= max(score, unsurprising), p.steps, p.mean, p.sd}
 	d.Score = max(score, stuck)
 	return d
 }
@@ -448,7 +448,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 			p.mean[at], p.sd[at] = mean, scale*math.Sqrt(a/(a-1)) // of Student's t
 		}
 		z := normalEquivalent((y-mean)/scale, 2*a)
-		followed = z <= calm
+		followed = z <= unsurprising
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
@@ -511,8 +511,8 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	}
 }
 
-// hold sets the precisions of the harmonics.
-func (p *Profile) hold(sums []float64) {
+// setPrecisions sets the precisions of the harmonics.
+func (p *Profile) setPrecisions(sums []float64) {
 	if p.plain {
 		return
 	}

@@ -70,7 +70,7 @@ func (p *Profile) fill(k *tick, at time.Time, sums []float64) {
 	}
 	linear.Scale(k.after, profileForgetting)
 	k.n = k.after[0]
-	p.hold(k.after)
+	p.setPrecisions(k.after)
 	copy(p.factor, k.factor)
 	p.moments.expand(p.shared, k.after)
 	p.factorize(p.shared, 0, p.common)
