@@ -190,7 +190,7 @@ func (w *writer) incidents(open []*incident, recent []*alarm) {
 		}
 		w.number(inc.recurs)
 		w.number(inc.usual)
-		w.number(inc.told)
+		w.number(inc.reported)
 		w.moment(inc.step)
 		w.number(len(inc.members))
 		before := ""
@@ -436,9 +436,9 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 		if inc.page, inc.weekly, paged = r.Flags(); paged {
 			inc.paged, inc.pagedAt, inc.wider = r.number(), r.moment(), r.bool()
 		}
-		inc.recurs, inc.usual, inc.told = r.number(), r.number(), r.number()
+		inc.recurs, inc.usual, inc.reported = r.number(), r.number(), r.number()
 		if inc.page && !paged { // a state of before
-			inc.paged, inc.pagedAt = max(1, inc.told), inc.opened
+			inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 		}
 		inc.step = r.step()
 		r.check(inc.window > 0 && inc.window <= longest*moment(longestStep))

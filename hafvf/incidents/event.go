@@ -69,9 +69,9 @@ func byTime(a, b Member) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Key, b.Key))
 }
 
-// tell tells what has become of an incident at a moment.
-func (f *Fleet) tell(state State, inc *incident, t moment, page bool) {
-	inc.told = len(inc.members)
+// report tells what has become of an incident at a moment.
+func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
+	inc.reported = len(inc.members)
 	f.step.Events = append(f.step.Events, f.event(state, inc, t, page))
 }
 
@@ -97,7 +97,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 	all := slices.SortedFunc(maps.Values(inc.members), ranked(byScore))
 	e := Event{
 		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
-		Members: slices.Clone(all[:min(len(all), mostTold)]), NumMembers: len(all),
+		Members: slices.Clone(all[:min(len(all), maxReported)]), NumMembers: len(all),
 		Expected: inc.expected, Score: inc.score, Threshold: inc.threshold, Window: time.Duration(inc.window),
 	}
 	if g := f.groups[inc.group]; g != nil {
@@ -122,7 +122,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 const named = 3
 
 // A part is a group within that of an incident, with the members in it.
-type part struct {
+type subgroup struct {
 	name    string
 	members int
 	excess  float64 // over those that the budgets of its keys allow
@@ -131,7 +131,7 @@ type part struct {
 
 // parts are those of an incident's group one level below, those of the largest excess first, and of the
 // earliest of these.
-func (f *Fleet) parts(inc *incident) (all []part) {
+func (f *Fleet) parts(inc *incident) (all []subgroup) {
 	at := map[string]int{}
 	for name, m := range inc.members {
 		k := f.keys[name]
@@ -148,13 +148,13 @@ func (f *Fleet) parts(inc *incident) (all []part) {
 			i = len(all)
 			at[g.name] = i
 			chance := g.allowed * (inc.last - inc.opened + inc.window).seconds(0)
-			all = append(all, part{name: g.name, excess: -chance, first: m.at})
+			all = append(all, subgroup{name: g.name, excess: -chance, first: m.at})
 		}
 		all[i].members++
 		all[i].excess++
 		all[i].first = min(all[i].first, m.at)
 	}
-	slices.SortFunc(all, func(a, b part) int {
+	slices.SortFunc(all, func(a, b subgroup) int {
 		return cmp.Or(cmp.Compare(b.excess, a.excess), cmp.Compare(a.first, b.first), cmp.Compare(a.name, b.name))
 	})
 	return all

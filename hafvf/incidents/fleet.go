@@ -369,7 +369,7 @@ func (f *Fleet) remember(a *alarm) {
 		delete(f.seen, f.taken[old].id)
 	}
 	f.taken = f.taken[old:]
-	for old = 0; old < len(f.past) && f.past[old].opened < f.at-kept; old++ {
+	for old = 0; old < len(f.past) && f.past[old].opened < f.at-episodeMemory; old++ {
 	}
 	f.past = f.past[old:]
 }

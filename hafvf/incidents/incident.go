@@ -14,11 +14,11 @@ import (
 var ladder = [...]moment{1, 2, 4, 8, 16, longest}
 
 const (
-	kept      = memory + day // of earlier incidents
-	tolerance = hour / 2     // of the time at which the like came
-	recurring = 2            // days that make a rhythm
-	mostTold  = 20           // members
-	restless  = 3            // alarms in no incident in a week of a key that is noisy
+	episodeMemory = memory + day // of earlier incidents
+	tolerance     = hour / 2     // of the time at which the like came
+	recurring     = 2            // days that make a rhythm
+	maxReported   = 20           // members
+	restless      = 3            // alarms in no incident in a week of a key that is noisy
 )
 
 // An alarm is one that waits, or is recent in its groups.
@@ -58,7 +58,7 @@ type incident struct {
 	wider         bool    // it was a page for a wider group since they were half as many
 	recurs, usual int     // days on which the like came at this time, most members then
 	weekly        bool    // these days are weeks apart
-	told          int     // members when it was last told
+	reported      int     // members when it was last told
 	step          moment
 	members       map[string]Member // by key, with the key's first alarm
 	steps         map[moment]int    // of the members, with their number
@@ -92,24 +92,24 @@ func (f *Fleet) take(a *alarm) {
 	if inc, p := f.joinable(a, rates); inc != nil {
 		page := f.join(inc, a, p)
 		due, again := f.again(inc, false)
-		if page || due || float64(len(inc.members)) >= 1.5*float64(inc.told) {
-			f.tell(Update, inc, t, page || again)
+		if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
+			f.report(Update, inc, t, page || again)
 		}
 		return
 	}
 
 	least := special.Log(max(1, f.fleetRate()*f.cfg.Budget.Seconds())*float64(len(rates)*len(ladder)))/math.Ln10 + f.debt
-	var best finding
+	var best mostSurprising
 	if f.debt <= headroom {
 		for i, g := range a.key.groups {
-			for j, c := range f.gathered(g, t, step) {
+			for j, c := range f.countAlarming(g, t, step) {
 				if c < 2 {
 					continue
 				}
 				window := ladder[j] * step
 				mean := rates[i].mean * window.seconds(0)
 				if s := surprise(c-1, mean, rates[i].shape, max(least, best.score)); s > best.score {
-					best = finding{s, g, window, mean, c}
+					best = mostSurprising{s, g, window, mean, c}
 				}
 			}
 		}
@@ -164,9 +164,9 @@ func (f *Fleet) joinable(a *alarm, rates []rate) (*incident, float64) {
 	return nil, 0
 }
 
-// gathered counts the keys of a group with an alarm that no incident explains, in every window
+// countAlarming counts the keys of a group with an alarm that no incident explains, in every window
 // before a moment.
-func (f *Fleet) gathered(g *group, t, step moment) (c [len(ladder)]int) {
+func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	f.question++
 	j := 0
 	for i := len(g.recent.alarms) - 1; i >= g.recent.first; i-- {
@@ -197,7 +197,7 @@ func unexplained(b *alarm, group string, t moment) bool {
 }
 
 // A finding is the most surprising answer.
-type finding struct {
+type mostSurprising struct {
 	score  float64
 	group  *group
 	window moment
@@ -206,7 +206,7 @@ type finding struct {
 }
 
 // found opens an incident, or widens those that began with it: in the window in which it was found.
-func (f *Fleet) found(a *alarm, threshold float64, found finding) {
+func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising) {
 	t, name := a.at, found.group.name
 	var near []*incident
 	for _, inc := range f.open {
@@ -262,7 +262,7 @@ func (f *Fleet) found(a *alarm, threshold float64, found finding) {
 		f.debt++
 		inc.paged, inc.pagedAt, page = len(inc.members), t, true
 	}
-	f.tell(state, inc, t, page)
+	f.report(state, inc, t, page)
 }
 
 // again reports whether an incident that was a page is due to be one again, and whether the budget has
@@ -340,7 +340,7 @@ func (f *Fleet) merge(other, inc *incident, t moment) {
 		inc.enter(m)
 	}
 	other.into = inc
-	f.tell(Merged, other, t, other.page)
+	f.report(Merged, other, t, other.page)
 	other.members, other.steps = nil, nil
 }
 
@@ -358,7 +358,7 @@ func (f *Fleet) close(t moment) {
 	for _, inc := range over {
 		f.register(inc.end())
 		f.past = append(f.past, episode{inc.group, inc.opened, len(inc.members)})
-		f.tell(Closed, inc, inc.end(), inc.page)
+		f.report(Closed, inc, inc.end(), inc.page)
 		inc.members, inc.steps = nil, nil
 	}
 }
