@@ -120,7 +120,7 @@ func (p Problem) Maximise() Maximum {
 		if above == nil || round == rounds {
 			return p.maximum(best, lower, upper, above == nil)
 		}
-		best = p.settle(*above)
+		best = p.polish(*above)
 	}
 }
 

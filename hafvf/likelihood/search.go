@@ -149,11 +149,11 @@ func (p Problem) search() (best peak) {
 			best = found
 		}
 	}
-	return p.settle(best)
+	return p.polish(best)
 }
 
-// settle climbs the last steps, and onto a bound that is near and not lower.
-func (p Problem) settle(best peak) peak {
+// polish climbs the last steps, and onto a bound that is near and not lower.
+func (p Problem) polish(best peak) peak {
 	const near = .2
 	if found := (climb{.1, 1e-5, 5}).from(p, -1, 0, best.at); found.evidence >= best.evidence {
 		best = found
