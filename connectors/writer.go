@@ -84,7 +84,7 @@ type Writer struct {
 
 	mu       sync.Mutex
 	file     *os.File
-	out      *outlet.Outlet   // of file; nil if it is a regular one
+	out      *outlet.Writer   // of file; nil if it is a regular one
 	whole    *atomicfile.File // file, nil when written directly
 	buf      *bufio.Writer
 	zip      io.WriteCloser

@@ -94,7 +94,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 			filters[worker].backward(out)
 		}
 	})
-	parallel.Stretches(n, len(filters), func(worker, from, end int) { filters[worker].merge(out, from, end) })
+	parallel.Chunks(n, len(filters), func(worker, from, end int) { filters[worker].merge(out, from, end) })
 	out.NotConverged = out.forward.notConverged + out.backward.notConverged
 	return out
 }

@@ -77,7 +77,7 @@ func (s Source) reading() kafkaio.Reading {
 	known := schemasOf(s.Config)
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
 		errs := make([]error, runtime.GOMAXPROCS(0))
-		parallel.Stretches(len(records), len(errs), func(worker, from, end int) {
+		parallel.Chunks(len(records), len(errs), func(worker, from, end int) {
 			r := reader{known: known, format: s.Format, ctx: ctx, log: log}
 			for i := from; i < end && errs[worker] == nil; i++ {
 				errs[worker] = r.record(&records[i])

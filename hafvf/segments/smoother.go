@@ -566,7 +566,7 @@ func (s *Segmenter) run(g *Segmentation, b buffers, part int) {
 // parts calls f for one stretch of observations of a part or two at once.
 func (s *Segmenter) parts(g *Segmentation, part int, f func(l *lanes, from, end int)) {
 	first, n := g.bounds[part], g.bounds[part+1]-g.bounds[part]
-	parallel.Stretches(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], first+from, first+end) })
+	parallel.Chunks(n, g.goroutines(), func(worker, from, end int) { f(s.workers[worker], first+from, first+end) })
 }
 
 // segmentOf is the segment between edges that observation i is in.

@@ -104,17 +104,17 @@ func (r *Reader) Byte() byte {
 // Uvarint reads an unsigned number of variable length.
 func (r *Reader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.B)
-	return passed(r, v, n)
+	return skipNumber(r, v, n)
 }
 
 // Varint reads a number of variable length.
 func (r *Reader) Varint() int64 {
 	v, n := binary.Varint(r.B)
-	return passed(r, v, n)
+	return skipNumber(r, v, n)
 }
 
-// passed passes over a number of n bytes; n is not positive where it has no end.
-func passed[T int64 | uint64](r *Reader, v T, n int) T {
+// skipNumber passes over a number of n bytes; n is not positive where it has no end.
+func skipNumber[T int64 | uint64](r *Reader, v T, n int) T {
 	if n <= 0 {
 		r.Fail()
 		return 0

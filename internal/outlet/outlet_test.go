@@ -11,7 +11,7 @@ import (
 )
 
 // pipe returns an outlet and its reader.
-func pipe(t *testing.T) (*Outlet, *os.File) {
+func pipe(t *testing.T) (*Writer, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	expect.OK(t, err)

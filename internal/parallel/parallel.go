@@ -52,8 +52,8 @@ type Raised struct {
 
 func (r *Raised) Error() string { return fmt.Sprintf("%v\n\n%s", r.Value, r.Stack) }
 
-// Stretches cuts 0, …, n−1 into one stretch for each of so many workers, and calls f for
+// Chunks cuts 0, …, n−1 into one stretch for each of so many workers, and calls f for
 // each stretch as Do does. worker is the place of the stretch among them.
-func Stretches(n, workers int, f func(worker, from, end int)) {
+func Chunks(n, workers int, f func(worker, from, end int)) {
 	Do(workers, workers, func(_, i int) { f(i, i*n/workers, (i+1)*n/workers) })
 }

@@ -8,8 +8,8 @@ import (
 
 // A Reminder is of one thing that may last or come again. The zero one is of what does not last.
 type Reminder struct {
-	Since time.Time // from when it lasts; zero while it does not
-	told  time.Time
+	Since      time.Time // from when it lasts; zero while it does not
+	lastLogged time.Time
 }
 
 // Due notes that it lasts, and reports whether the log is to say so, which it does not within that
@@ -17,10 +17,10 @@ type Reminder struct {
 func (r *Reminder) Due(every time.Duration) bool {
 	now := time.Now()
 	r.Since = cmp.Or(r.Since, now)
-	if now.Sub(r.told) < every {
+	if now.Sub(r.lastLogged) < every {
 		return false
 	}
-	r.told = now
+	r.lastLogged = now
 	return true
 }
 

@@ -60,7 +60,7 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 		d.found = make([]Decoded, Together)
 	}
 	found := d.found[:n]
-	parallel.Stretches(n, len(d.texts), func(worker, from, end int) {
+	parallel.Chunks(n, len(d.texts), func(worker, from, end int) {
 		text := d.texts[worker][:0]
 		part := found[from:end]
 		for i := range part {

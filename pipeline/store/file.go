@@ -136,7 +136,7 @@ func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
 		at = to // two links to one file have one lock
 	}
 	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".lock"))
-	held, isHeld := errors.AsType[*filelock.Held](err)
+	held, isHeld := errors.AsType[*filelock.HeldError](err)
 	switch {
 	case err == nil:
 		return lock.Release, nil
