@@ -41,10 +41,10 @@ type csvReader struct {
 	header    []string // of this table
 	index     []int    // of the fields that are wanted, in the header
 	noTime    bool
-	every     bool   // only a look, see Source.every
-	watch     watch  // what the next record may be
-	spans     []span // of the fields of one record, in a string
-	text      []byte // the fields of one record with quotes, unquoted
+	every     bool         // only a look, see Source.every
+	watch     columnFilter // what the next record may be
+	spans     []fieldSpan  // of the fields of one record, in a string
+	text      []byte       // the fields of one record with quotes, unquoted
 	// Memory that records share, see shared: of the text of their fields, and of these.
 	texts  strings.Builder
 	fields []string
@@ -56,15 +56,15 @@ type csvReader struct {
 	refused string          // why the records of this table are rejected; "" if they are read
 }
 
-type span struct{ from, to int }
+type fieldSpan struct{ from, to int }
 
 // A watch says which records are to be looked at.
-type watch uint8
+type columnFilter uint8
 
 const (
-	belowHeader watch = 1 << iota // the first one of a table
-	behindGap                     // the first one behind comments or empty lines: maybe a header
-	refusing                      // all, as their table is not read
+	belowHeader columnFilter = 1 << iota // the first one of a table
+	behindGap                            // the first one behind comments or empty lines: maybe a header
+	refusing                             // all, as their table is not read
 )
 
 func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) {
@@ -78,7 +78,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) 
 		if !c.passLine() {
 			break
 		}
-		c.src.passed.add(1)
+		c.src.skipped.add(1)
 	}
 	text, rec, err := c.read()
 	switch {
@@ -201,7 +201,7 @@ func (c *csvReader) attend(text string, rec *Record) (header bool) {
 	was := c.watch
 	c.watch &= refusing
 	if was&behindGap != 0 && c.isHeader(text) {
-		c.src.passed.add(1)
+		c.src.skipped.add(1)
 		names := c.cells(text)
 		c.watch, c.refused = belowHeader, ""
 		if err := c.table(names); err != nil {
@@ -306,7 +306,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 		line := chomp(c.buf[c.start : c.start+n])
 		if len(line) == 0 || len(c.comment) > 0 && bytes.HasPrefix(line, c.comment) {
 			if len(line) > 0 {
-				c.src.passed.add(1)
+				c.src.skipped.add(1)
 			}
 			c.watch |= behindGap
 			c.consume(n, 1)
@@ -330,7 +330,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 		c.spans = c.spans[:0]
 		from := 0
 		for field := range strings.SplitSeq(text, c.delimiter) {
-			c.spans = append(c.spans, span{from, from + len(field)})
+			c.spans = append(c.spans, fieldSpan{from, from + len(field)})
 			from += len(field) + len(c.delimiter)
 		}
 		if (c.watch != 0 || len(c.spans) != len(c.header)) && c.attend(text, &rec) {
@@ -344,7 +344,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 // unread text. header reports that it is that of another table.
 func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ error) {
 	end, count, err := c.unquote(n)
-	f, rejects := errors.AsType[fault](err)
+	f, rejects := errors.AsType[rejection](err)
 	if err != nil && !rejects {
 		return "", false, err
 	}
@@ -375,9 +375,9 @@ func (c *csvReader) string(b []byte) string {
 }
 
 // A fault is a reason to reject a record.
-type fault string
+type rejection string
 
-func (f fault) Error() string { return string(f) }
+func (f rejection) Error() string { return string(f) }
 
 // unquote splits the first record of the unread text into c.text and c.spans. The record's
 // first line ends at end. unquote returns the record's end and its number of lines. The
@@ -400,9 +400,9 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 					switch err {
 					case nil:
 					case io.EOF:
-						return 0, 0, fault("a quote is opened and not closed before the end of the file")
+						return 0, 0, rejection("a quote is opened and not closed before the end of the file")
 					case errTooLong:
-						return 0, 0, fault(fmt.Sprintf("a quote is opened and not closed within %d bytes", c.longest))
+						return 0, 0, rejection(fmt.Sprintf("a quote is opened and not closed within %d bytes", c.longest))
 					default:
 						return 0, 0, err
 					}
@@ -421,12 +421,12 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 		} else {
 			field, _, _ := bytes.Cut(chomp(b[at:]), []byte(c.delimiter))
 			if i := bytes.IndexByte(field, '"'); i >= 0 {
-				return 0, 0, fault(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", at+i+1))
+				return 0, 0, rejection(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", at+i+1))
 			}
 			c.text = append(c.text, field...)
 			at += len(field)
 		}
-		c.spans = append(c.spans, span{from, len(c.text)})
+		c.spans = append(c.spans, fieldSpan{from, len(c.text)})
 		rest := b[at:]
 		switch {
 		case len(chomp(rest)) == 0:
@@ -434,7 +434,7 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 		case bytes.HasPrefix(rest, []byte(c.delimiter)):
 			at += len(c.delimiter)
 		default:
-			return 0, 0, fault(fmt.Sprintf("text after a closing quote, at byte %d of the record", at+1))
+			return 0, 0, rejection(fmt.Sprintf("text after a closing quote, at byte %d of the record", at+1))
 		}
 	}
 }

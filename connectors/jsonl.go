@@ -67,7 +67,7 @@ func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
 	if reason = textFault(text); reason != "" {
 		return j.head(text), reason
 	}
-	return j.keep(text), ""
+	return j.copy(text), ""
 }
 
 // element reads the next element of the array. Behind its end there may be another array, or lines: then

@@ -26,7 +26,7 @@ type lines struct {
 	start, end int   // unread: buf[start:end]
 	read       int64 // bytes of r
 	err        error // of r, once it came
-	kept       []byte
+	copied     []byte
 }
 
 const window = 256 << 10
@@ -203,18 +203,18 @@ func chomp(line []byte) []byte {
 // about as long as those beside it, and memory of its own would cost time.
 const shared = 64 << 10
 
-// keep returns a copy of b.
-func (l *lines) keep(b []byte) []byte {
-	if cap(l.kept)-len(l.kept) < len(b) {
-		l.kept = make([]byte, 0, max(shared, len(b)))
+// copy returns a copy of b.
+func (l *lines) copy(b []byte) []byte {
+	if cap(l.copied)-len(l.copied) < len(b) {
+		l.copied = make([]byte, 0, max(shared, len(b)))
 	}
-	from := len(l.kept)
-	l.kept = append(l.kept, b...)
-	return l.kept[from:len(l.kept):len(l.kept)]
+	from := len(l.copied)
+	l.copied = append(l.copied, b...)
+	return l.copied[from:len(l.copied):len(l.copied)]
 }
 
 // head returns a copy of the beginning of b that goes into Record.Raw.
-func (l *lines) head(b []byte) []byte { return l.keep(b[:min(len(b), MaxRaw)]) }
+func (l *lines) head(b []byte) []byte { return l.copy(b[:min(len(b), MaxRaw)]) }
 
 // textFault says what keeps b from being text, or "".
 func textFault(b []byte) string {

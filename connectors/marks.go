@@ -16,21 +16,21 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Marks are how far the files of a source were read to their ends: by the run before, whose
-// records are passed over, and by this one. A run that carries Marks, see account.Attach, has
+// FileMarks are how far the files of a source were read to their ends: by the run before, whose
+// records are passed over, and by this one. A run that carries FileMarks, see account.Attach, has
 // Read follow them. Standard input, and what else can be read only once, has no mark.
-type Marks struct {
-	log   *slog.Logger
-	again bool // see Again
+type FileMarks struct {
+	log     *slog.Logger
+	wasRead bool // see Again
 
-	mu     sync.Mutex
-	files  map[string]mark // by absolute path
-	passed int64
+	mu      sync.Mutex
+	files   map[string]fileMark // by absolute path
+	skipped int64
 }
 
 // A mark knows the beginning of a file again. Its sums are of the records as they stand in the
 // file.
-type mark struct {
+type fileMark struct {
 	records int64  // in the beginning
 	before  uint32 // sum of the columns and of all of these records but the last
 	last    uint32 // sum of the last
@@ -39,7 +39,7 @@ type mark struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // add adds a record.
-func (m *mark) add(raw []byte) {
+func (m *fileMark) add(raw []byte) {
 	if m.records > 0 {
 		m.before = crc32.Update(m.before, castagnoli, binary.LittleEndian.AppendUint32(nil, m.last))
 	}
@@ -47,17 +47,17 @@ func (m *mark) add(raw []byte) {
 	m.records++
 }
 
-// ParseMarks reads what Marks.AppendBinary has written; nil is no marks. log is told of files
+// ParseMarks reads what FileMarks.AppendBinary has written; nil is no marks. log is told of files
 // that are not what they were.
-func ParseMarks(b []byte, log *slog.Logger) (*Marks, error) {
-	m := &Marks{log: log, files: map[string]mark{}}
+func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
+	m := &FileMarks{log: log, files: map[string]fileMark{}}
 	if b == nil {
 		return m, nil
 	}
 	r := &compact.Reader{B: b}
 	for range r.Count(4) {
 		path := r.Text()
-		m.files[path] = mark{int64(r.Uvarint()), uint32(r.Uvarint()), uint32(r.Uvarint())}
+		m.files[path] = fileMark{int64(r.Uvarint()), uint32(r.Uvarint()), uint32(r.Uvarint())}
 	}
 	if r.Bad || len(r.B) > 0 {
 		return nil, errors.New("how far the files were read is damaged")
@@ -67,10 +67,10 @@ func ParseMarks(b []byte, log *slog.Logger) (*Marks, error) {
 
 // AppendBinary appends the encoded marks to b. A file that is no longer there has none. The
 // error is always nil.
-func (m *Marks) AppendBinary(b []byte) ([]byte, error) {
+func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.files, func(path string, _ mark) bool {
+	maps.DeleteFunc(m.files, func(path string, _ fileMark) bool {
 		_, err := os.Stat(path)
 		return errors.Is(err, os.ErrNotExist)
 	})
@@ -85,16 +85,16 @@ func (m *Marks) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// Again returns Marks with which Read reads again what was read up to m, and nothing else. A file that
+// WasRead returns FileMarks with which Read reads again what was read up to m, and nothing else. A file that
 // does not begin as it did then is left out.
-func (m *Marks) Again() *Marks {
+func (m *FileMarks) WasRead() *FileMarks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Marks{log: m.log, again: true, files: maps.Clone(m.files)}
+	return &FileMarks{log: m.log, wasRead: true, files: maps.Clone(m.files)}
 }
 
 // Records is how many records of the files of src that are still there were read.
-func (m *Marks) Records(src Source) (n int64) {
+func (m *FileMarks) Records(src Source) (n int64) {
 	paths, _ := src.files() // none, if there is no such file any more
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,25 +115,25 @@ func idOf(path string) string {
 	return path
 }
 
-// Passed is how many records were passed over.
-func (m *Marks) Passed() int64 {
+// Skipped is how many records were passed over.
+func (m *FileMarks) Skipped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.passed
+	return m.skipped
 }
 
 // open opens a file of src behind what the run before has read of it. A file that does not begin
 // as it did then is read whole.
-func (m *Marks) open(src Source, path string) (recordReader, error) {
+func (m *FileMarks) open(src Source, path string) (recordReader, error) {
 	id := idOf(path)
 	m.mu.Lock()
 	was, known := m.files[id]
 	m.mu.Unlock()
-	if m.again {
-		return m.openAgain(src, path, was)
+	if m.wasRead {
+		return m.openMarked(src, path, was)
 	}
 	for {
-		src.passed.wasRead(known)
+		src.skipped.wasRead(known)
 		cur, err := src.open(path)
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func (m *Marks) open(src Source, path string) (recordReader, error) {
 			return r, nil
 		}
 		same, err := r.passOver(was)
-		src.passed.wasRead(false)
+		src.skipped.wasRead(false)
 		if err != nil {
 			cur.close()
 			return nil, err
@@ -159,15 +159,15 @@ func (m *Marks) open(src Source, path string) (recordReader, error) {
 	}
 }
 
-func (m *Marks) reader(cur recordReader, id string) *markedReader {
+func (m *FileMarks) reader(cur recordReader, id string) *markedReader {
 	r := &markedReader{recordReader: cur, marks: m, id: id}
 	r.mark.before = crc32.Checksum([]byte(strings.Join(cur.columns(), "\x00")), castagnoli)
 	return r
 }
 
-// openAgain opens a file for what was read of it: nothing, if it does not begin so any more. The
+// openMarked opens a file for what was read of it: nothing, if it does not begin so any more. The
 // file is read twice, as nobody can tell that before the end.
-func (m *Marks) openAgain(src Source, path string, was mark) (recordReader, error) {
+func (m *FileMarks) openMarked(src Source, path string, was fileMark) (recordReader, error) {
 	cur, err := src.open(path)
 	if err != nil {
 		return nil, err
@@ -205,9 +205,9 @@ func (r *partReader) next() (Record, error) {
 // A markedReader notes how far it has read when it comes to the end.
 type markedReader struct {
 	recordReader
-	marks *Marks
+	marks *FileMarks
 	id    string
-	mark  mark
+	mark  fileMark
 	ahead *Record // read already, the next
 }
 
@@ -231,7 +231,7 @@ func (r *markedReader) next() (Record, error) {
 // passOver passes over the records of a mark. It reports false if they are not the beginning of
 // the file. Another last one is passed on: a line that was read while it was being written is
 // whole now.
-func (r *markedReader) passOver(was mark) (same bool, err error) {
+func (r *markedReader) passOver(was fileMark) (same bool, err error) {
 	var rec Record
 	for r.mark.records < was.records {
 		if rec, err = r.recordReader.next(); err == io.EOF {
@@ -252,7 +252,7 @@ func (r *markedReader) passOver(was mark) (same bool, err error) {
 		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
 	}
 	r.marks.mu.Lock()
-	r.marks.passed += passed
+	r.marks.skipped += passed
 	r.marks.mu.Unlock()
 	return true, nil
 }

@@ -38,7 +38,7 @@ const linger = 200 * time.Millisecond
 
 // Read reads src and returns a PCollection<Batch>, bounded, in the order of
 // the files, if the runner keeps an order. A run in this process holds the source back
-// and can stop it. It may carry Marks of what is to be passed over.
+// and can stop it. It may carry FileMarks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	return read(s, &readFn{Source: src, MaxRecords: cmp.Or(src.BundleRecords, BundleRecords)})
 }
@@ -94,7 +94,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in := fn.resume(at, account.Part[*Marks](run, ""))
+	in := fn.resume(at, account.Part[*FileMarks](run, ""))
 	ended := false
 	n, size, most := 0, 0, cmp.Or(fn.Source.BundleBytes, BundleBytes)
 	for !ended && n < fn.MaxRecords && size < most {
@@ -123,7 +123,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		at += int64(k)
 		n += k
 	}
-	run.Report(account.Report{Counts: account.Counts{Skipped: in.passed.n.Swap(0)}})
+	run.Report(account.Report{Counts: account.Counts{Skipped: in.skipped.n.Swap(0)}})
 	// What is emitted here shows when this call has returned: until then the bundle
 	// before it must be out of the way.
 	if err := run.HandOver(ctx, n, nil); err != nil {
@@ -148,7 +148,7 @@ var inputs sync.Map // of *input
 
 // resume returns the input of this run if it is open and at record at. Otherwise, on a
 // first call or after a restart, it opens the source.
-func (fn *readFn) resume(at int64, marks *Marks) *input {
+func (fn *readFn) resume(at int64, marks *FileMarks) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
 		if in.at == at {
@@ -170,7 +170,7 @@ type input struct {
 	ready, room chan struct{} // one token each: something to take, room for more
 	closed      <-chan struct{}
 	close       func()
-	passed      passed // lines, and not reported yet
+	skipped     skippedLines // lines, and not reported yet
 
 	mu    sync.Mutex
 	ahead []Record
@@ -188,7 +188,7 @@ func newInput(src Source, at int64) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	src.passed = &in.passed
+	src.skipped = &in.skipped
 	go in.read(src, at)
 	return in
 }
@@ -205,7 +205,7 @@ func (in *input) readAll(src Source, skip int64) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	src.passed.wasRead(skip > 0)
+	src.skipped.wasRead(skip > 0)
 	rd, err := Open(src)
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		}
 		if skip > 0 {
 			skip--
-			src.passed.wasRead(skip > 0)
+			src.skipped.wasRead(skip > 0)
 			continue
 		}
 		in.mu.Lock()

@@ -250,7 +250,7 @@ func TestReadGoesOnInATable(t *testing.T) {
 				}
 			}
 			expect.Same(t, want, got)
-			expect.Same(t, lines, in.passed.n.Load())
+			expect.Same(t, lines, in.skipped.n.Load())
 		}
 		write(tables)
 		check(newInput(src, 2), 1, "10 [a 3 3]")

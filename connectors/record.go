@@ -125,25 +125,25 @@ type Source struct {
 	// Comment begins the lines of a CSV that are passed over. Default: none are.
 	Comment string
 
-	marks  *Marks  // what was read before; nil for none
-	passed *passed // nil if nobody counts
-	every  bool    // all columns that can be read, in the order of the file, see all
+	marks   *FileMarks    // what was read before; nil for none
+	skipped *skippedLines // nil if nobody counts
+	every   bool          // all columns that can be read, in the order of the file, see all
 }
 
-// passed counts lines that are passed over. Its methods do nothing on nil.
-type passed struct {
+// skippedLines counts lines that are passed over. Its methods do nothing on nil.
+type skippedLines struct {
 	n    atomic.Int64
 	read bool // in a run before, or a call: those lines were counted
 }
 
-func (p *passed) add(n int64) {
+func (p *skippedLines) add(n int64) {
 	if p != nil && !p.read {
 		p.n.Add(n)
 	}
 }
 
 // wasRead says whether what comes was read before.
-func (p *passed) wasRead(read bool) {
+func (p *skippedLines) wasRead(read bool) {
 	if p != nil {
 		p.read = read
 	}
@@ -252,7 +252,7 @@ func readsOnce(path string) bool {
 // read, a missing or ambiguous column, files that have different columns.
 // Standard input is not touched, nor is what can be read only once, such as a pipe.
 func Check(src Source) error {
-	src.passed = nil
+	src.skipped = nil
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -468,13 +468,13 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			return nil, err
 		}
 	}
-	places := make(map[string]place, len(names))
+	places := make(map[string]columnIndex, len(names))
 	for i, name := range names {
 		p, twice := places[name]
 		if !twice {
 			p.at = i
 		}
-		places[name] = place{p.at, twice}
+		places[name] = columnIndex{p.at, twice}
 	}
 	all := src.columns()
 	for i, want := range all {
@@ -507,7 +507,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 }
 
 // A place is the first index of a name among others.
-type place struct {
+type columnIndex struct {
 	at    int
 	twice bool // the name is there again
 }

@@ -68,9 +68,9 @@ func text(v []byte) (string, error) {
 
 // A rowText writes the fields of a record as CSV, for Record.Raw.
 type rowText struct {
-	text strings.Builder
-	csv  *csv.Writer
-	kept []byte // memory that the texts share, see shared
+	text   strings.Builder
+	csv    *csv.Writer
+	buffer []byte // memory that the texts share, see shared
 }
 
 // of is the text of the fields, cut at MaxRaw bytes.
@@ -82,18 +82,18 @@ func (t *rowText) of(fields []string) []byte {
 		}
 		size += len(f)
 	}
-	if cap(t.kept)-len(t.kept) < size {
-		t.kept = make([]byte, 0, max(shared, size))
+	if cap(t.buffer)-len(t.buffer) < size {
+		t.buffer = make([]byte, 0, max(shared, size))
 	}
-	from := len(t.kept)
+	from := len(t.buffer)
 	for i, f := range fields {
 		if i > 0 {
-			t.kept = append(t.kept, ',')
+			t.buffer = append(t.buffer, ',')
 		}
-		t.kept = append(t.kept, f...)
+		t.buffer = append(t.buffer, f...)
 	}
-	end := len(t.kept)
-	return t.kept[from:min(end, from+MaxRaw):min(end, from+MaxRaw)]
+	end := len(t.buffer)
+	return t.buffer[from:min(end, from+MaxRaw):min(end, from+MaxRaw)]
 }
 
 // plain reports whether a field of a CSV surely needs no quotes.

@@ -133,7 +133,7 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 // take reads at most n records that begin before a position. It ends earlier with a share of what may be
 // looked at. ended reports the end of the file.
 func take(rr recordReader, n, share int, before int64) (records []Record, ended bool, err error) {
-	for fields, size := 0, 0; len(records) < n && fields < lookFields/share && size < lookBytes/share; {
+	for fields, size := 0, 0; len(records) < n && fields < sniffFields/share && size < sniffBytes/share; {
 		if before < math.MaxInt64 && position(rr) >= before {
 			break
 		}

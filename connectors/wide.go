@@ -13,13 +13,13 @@ import (
 // the long table that says the same: a row makes a record for every series, whose Fields are
 // the key's, the name of the column, the time and the value.
 
-// wideLook is how many rows are looked at to tell columns of numbers.
-const wideLook = 1000
+// sniffRows is how many rows are looked at to tell columns of numbers.
+const sniffRows = 1000
 
 // A look at the first rows of a file ends when it has seen so many fields or bytes.
 const (
-	lookFields = 1 << 20
-	lookBytes  = 64 << 20
+	sniffFields = 1 << 20
+	sniffBytes  = 64 << 20
 )
 
 // spread returns the columns of values that are among the names: those that Values name, and
@@ -99,7 +99,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 	if readsOnce(file) {
 		return w, nil // what is looked at cannot be looked at again
 	}
-	return w, w.choose(wideLook)
+	return w, w.choose(sniffRows)
 }
 
 // choose looks at the first rows, and reads the columns that Values name, and those that match
@@ -107,7 +107,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 func (w *wideReader) choose(rows int) error {
 	w.known = true
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
-		for fields, size := 0, 0; len(w.ahead) < rows && fields < lookFields && size < lookBytes && w.err == nil; {
+		for fields, size := 0, 0; len(w.ahead) < rows && fields < sniffFields && size < sniffBytes && w.err == nil; {
 			r, err := w.recordReader.next()
 			if w.err = err; err == nil {
 				w.ahead = append(w.ahead, r)

@@ -102,8 +102,8 @@ func TestWideParquet(t *testing.T) {
 func TestWideLong(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("time,a,b\n")
-	for i := range 2*wideLook + 1 {
-		if i < wideLook {
+	for i := range 2*sniffRows + 1 {
+		if i < sniffRows {
 			fmt.Fprintf(&b, "%d,%d,text\n", i, i)
 		} else {
 			fmt.Fprintf(&b, "%d,%d,7\n", i, i)
@@ -112,7 +112,7 @@ func TestWideLong(t *testing.T) {
 	src := in(t, "a.csv", map[string]string{"a.csv": b.String()})
 	src.Key, src.Time, src.Values, src.Wide = nil, "time", []string{"*"}, true
 	got, err := long(t, src)
-	if err != nil || len(got) != 2*wideLook+1 || got[2*wideLook] != "2002: a 2000 2000" {
+	if err != nil || len(got) != 2*sniffRows+1 || got[2*sniffRows] != "2002: a 2000 2000" {
 		t.Errorf("%d records, %v, the last %q", len(got), err, got[len(got)-1])
 	}
 }
@@ -156,7 +156,7 @@ func TestVeryWide(t *testing.T) {
 
 // A look at a very wide table ends with its fields, and not with its rows.
 func TestLookIsBounded(t *testing.T) {
-	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(lookFields/8, 20)})
+	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(sniffFields/8, 20)})
 	if _, records, err := Peek(src, 1000); err != nil || len(records) != 8 {
 		t.Errorf("%d rows, error %v", len(records), err)
 	}

@@ -380,11 +380,11 @@ func (w *Writer) Commit() error {
 	return w.err
 }
 
-// Keep finishes the file and gives it the name of its sink with .partial behind it, which it
+// KeepPartial finishes the file and gives it the name of its sink with .partial behind it, which it
 // returns. The file of the sink stays as it is. The name is empty if there is no such part:
 // nothing was written, or it was written directly, or Commit was called. After an error there is
 // none either.
-func (w *Writer) Keep() (name string, err error) {
+func (w *Writer) KeepPartial() (name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

@@ -43,7 +43,7 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 		if n == 0 {
 			return nil, "", nil
 		}
-		file.marks = file.marks.Again()
+		file.marks = file.marks.WasRead()
 		return file, fmt.Sprintf("%s of %s", message.Count(int(n), "record", "records"), s.Path), nil
 	}
 	return nil, "", nil

@@ -124,7 +124,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if state.states != nil {
 		s.resumes = true
 		if state.states.marks != nil {
-			s.Passed = state.states.marks.Passed()
+			s.Passed = state.states.marks.Skipped()
 		}
 	}
 	if s.part = state.isPart(graph, s); s.part {
@@ -489,7 +489,7 @@ func (r *run) warmUps() (keys []string) {
 // keep keeps what was written beside the outputs. It returns the names of these files.
 func (r *run) keep() (names []string, err error) {
 	for _, w := range r.writers {
-		name, e := w.Keep()
+		name, e := w.KeepPartial()
 		if name != "" {
 			names = append(names, name)
 		}

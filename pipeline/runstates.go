@@ -44,8 +44,8 @@ func migrates(err error, others, place string) error {
 // read.
 type stateFile struct {
 	*store.File
-	marks    *connectors.Marks // of files
-	position *promio.Position  // of a query; nil for files
+	marks    *connectors.FileMarks // of files
+	position *promio.Position      // of a query; nil for files
 	// held are the states that hold, and heldAt is the position then, of a run without an end;
 	// nil if those of the memory do.
 	held   *stored.Memory
