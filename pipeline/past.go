@@ -117,12 +117,12 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
 	cfg.Leave = true
 	topic, err := store.OpenTopic(ctx, kafkaio.LedgerConfig{
-		Client: to.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, Past: true, Drain: t.Bounded, Log: log,
+		Client: to.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, Drain: t.Bounded, Log: log,
 	}, cfg)
 	if err != nil {
 		return nil, err
 	}
-	there, deleted, err := topic.PastLen(ctx)
+	there, deleted, err := topic.HistoryLen(ctx)
 	if topic.Adopted.Reset == 0 || err != nil || there == 0 {
 		return nil, errors.Join(err, topic.Close(ctx, false))
 	}
@@ -130,7 +130,7 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), adopted: topic.Adopted,
 		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
 		learned: func() *stored.Memory {
-			topic.Memory.Fleet = topic.Settled(stored.FleetKey)
+			topic.Memory.Fleet = topic.LearnedState(stored.FleetKey)
 			return topic.Memory
 		},
 		keep: func(learned *stored.Memory) (*learnedTopic, error) {
@@ -138,7 +138,7 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 			if learned.Fleet != nil {
 				states[stored.FleetKey] = learned.Fleet
 			}
-			return &learnedTopic{states, topic.Found()}, nil
+			return &learnedTopic{states, topic.OpeningOffsets()}, nil
 		},
 		close: func() { topic.Close(ctx, false) },
 	}
@@ -146,7 +146,7 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 		p.what += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
 	}
 	if !t.Bounded {
-		p.reached = topic.Reached
+		p.reached = topic.CaughtUp
 	}
 	return p, nil
 }

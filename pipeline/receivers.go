@@ -34,7 +34,7 @@ func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
 	kept := map[int][]webhook.Alert{}
 	if r.durable() {
-		kept = keptAlerts(r.ledger.Kept())
+		kept = keptAlerts(r.ledger.StoredValues())
 	}
 	for i, s := range g.alerts {
 		if s.hook == nil {
@@ -46,7 +46,7 @@ func (r *run) openOutboxes(g *Graph) error {
 			cfg.Keep = func(a webhook.Alert) string {
 				n++
 				id := fmt.Sprintf("%d/%016x-%08x", i, begun.UnixNano(), n)
-				r.ledger.Keep(id, a.Chunk())
+				r.ledger.StoreValue(id, a.Chunk())
 				return id
 			}
 		}
@@ -187,7 +187,7 @@ func (r *run) settle(all []webhook.Settled) {
 	}
 	if r.durable() {
 		for _, a := range all {
-			r.ledger.Keep(a.Kept, nil)
+			r.ledger.StoreValue(a.Kept, nil)
 		}
 	}
 }

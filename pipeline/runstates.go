@@ -18,7 +18,7 @@ import (
 // What a run begins with, and what it leaves: in a changelog, or in a file of states.
 
 // openStored opens what a changelog holds.
-func openStored(found []kafkaio.Stored) []stored.State {
+func openStored(found []kafkaio.StoredState) []stored.State {
 	all := make([]stored.State, len(found))
 	for i, s := range found {
 		all[i] = stored.Open(s.Key, s.Bytes)

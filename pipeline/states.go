@@ -226,7 +226,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 		var to clients
 		defer to.close()
 		where = changelogPlace(changelog)
-		var stored []kafkaio.Stored
+		var stored []kafkaio.StoredState
 		stored, err = kafkaio.ReadStored(ctx, to.of(t.Cluster), changelog, log)
 		all = openStored(stored)
 		err = advised(err)

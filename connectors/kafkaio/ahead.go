@@ -18,8 +18,8 @@ const (
 	leastFetch, mostFetch = 64 << 10, 1 << 20
 )
 
-// aheadOfAll is shared by all readers of the process.
-var aheadOfAll = &budget{bytes: aheadBytes}
+// processBudget is shared by all readers of the process.
+var processBudget = &budget{bytes: aheadBytes}
 
 // A budget bounds the records that readers hold. A fetcher asks for as much as it may
 // decode at once, and gives back what it did not need. Claims are granted in the order
@@ -36,28 +36,28 @@ type budget struct {
 
 // A claim is one that waits.
 type claim struct {
-	of      *ahead
+	of      *budgetShare
 	bytes   int
 	granted chan struct{} // closed when it is granted, or its reader ends
 }
 
-// ahead is what one reader holds of a budget.
-type ahead struct {
+// budgetShare is what one reader holds of a budget.
+type budgetShare struct {
 	*budget
 	partitions atomic.Int32 // that are fetched
 
-	held  int // under the budget's lock, as is ended
+	bytes int // under the budget's lock, as is ended
 	ended bool
 }
 
 // fetchBytes is what a fetch of one partition asks for: the answers of all partitions may
 // come at the same time.
-func (a *ahead) fetchBytes() int {
+func (a *budgetShare) fetchBytes() int {
 	return min(max(arrivingBytes/max(int(a.partitions.Load()), 1), leastFetch), mostFetch)
 }
 
 // claim takes n bytes as soon as they are there. It reports false if ctx ends first.
-func (a *ahead) claim(ctx context.Context, n int) bool {
+func (a *budgetShare) claim(ctx context.Context, n int) bool {
 	c := &claim{a, n, make(chan struct{})}
 	a.mu.Lock()
 	a.waiting = append(a.waiting, c)
@@ -72,23 +72,23 @@ func (a *ahead) claim(ctx context.Context, n int) bool {
 }
 
 // add changes what the reader holds by n bytes.
-func (a *ahead) add(n int) {
+func (a *budgetShare) add(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
 		return
 	}
-	a.held += n
+	a.bytes += n
 	a.used += n
 	a.grant()
 }
 
 // end gives back all that the reader holds.
-func (a *ahead) end() {
+func (a *budgetShare) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used -= a.held
-	a.held, a.ended = 0, true
+	a.used -= a.bytes
+	a.bytes, a.ended = 0, true
 	a.grant()
 }
 
@@ -100,11 +100,11 @@ func (b *budget) grant() {
 		full = full || b.used+c.bytes > b.bytes
 		switch {
 		case c.of.ended:
-		case full && c.of.held > 0:
+		case full && c.of.bytes > 0:
 			rest = append(rest, c)
 			continue
 		default:
-			c.of.held += c.bytes
+			c.of.bytes += c.bytes
 			b.used += c.bytes
 		}
 		close(c.granted)
@@ -113,5 +113,5 @@ func (b *budget) grant() {
 	b.waiting = rest
 }
 
-// held is about what the records of a batch take in memory.
-func (b batch) held() int { return b.bytes + cap(b.records)*int(unsafe.Sizeof(Record{})) }
+// memory is about what the records of a batch take in memory.
+func (b batch) memory() int { return b.bytes + cap(b.records)*int(unsafe.Sizeof(Record{})) }

@@ -45,7 +45,7 @@ func TestBudget(t *testing.T) {
 			}
 			done += len(batch.records)
 			b.mu.Lock()
-			most = max(most, b.used+batch.held())
+			most = max(most, b.used+batch.memory())
 			b.mu.Unlock()
 		}
 	}
@@ -73,7 +73,7 @@ func reads(t *testing.T, client *Client, rest restriction, limits recordbatch.Li
 // anything does not wait for others, and one that ends gives back what it held.
 func TestBudgetOrder(t *testing.T) {
 	b := &budget{bytes: 10}
-	one, other := &ahead{budget: b}, &ahead{budget: b}
+	one, other := &budgetShare{budget: b}, &budgetShare{budget: b}
 	if !one.claim(t.Context(), 8) || !other.claim(t.Context(), 8) {
 		t.Fatal("the first claim of a reader waits")
 	}
@@ -82,7 +82,7 @@ func TestBudgetOrder(t *testing.T) {
 	cancel()
 	// A context that has ended leaves the claim where it stands.
 	for _, c := range []struct {
-		of *ahead
+		of *budgetShare
 		n  int
 	}{{one, 5}, {other, 1}, {one, 1}} {
 		c.of.claim(ended, c.n)

@@ -15,7 +15,7 @@ import (
 // Amend refuses a changelog whose run has not ended, and does not disturb that run: to own the
 // changelog, as whoever writes to it has to, would end it. A run that was killed could not say
 // that it has ended.
-func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logger, change func([]Stored) (map[string][]byte, error)) error {
+func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
 	l := &Ledger{cfg: LedgerConfig{Client: client, Changelog: changelog, Log: log}, run: newIdentity()}
 	defer func() {
 		if l.owner != nil {
@@ -97,9 +97,9 @@ const (
 	stuckTime  = time.Second
 )
 
-// sayEnded says in the changelog that the run has ended, unless a commit has failed: then another
+// markEnded says in the changelog that the run has ended, unless a commit has failed: then another
 // run may own the changelog.
-func (l *Ledger) sayEnded(ctx context.Context, well bool) {
+func (l *Ledger) markEnded(ctx context.Context, well bool) {
 	if l.owner == nil || l.owner.err != nil || l.head.Ended {
 		return
 	}
@@ -113,7 +113,7 @@ func (l *Ledger) sayEnded(ctx context.Context, well bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l.head.Ended = true
-	if err := l.commitOwned(ctx, func(*entries, func(entry) bool) bool { return true }, nil); err != nil {
+	if err := l.commitOwned(ctx, func(*commitEntries, func(entry) bool) bool { return true }, nil); err != nil {
 		l.cfg.Log.Warn("the changelog does not say that this run has ended: its states cannot be changed by hand before another run has ended", "changelog", l.cfg.Changelog, "error", err)
 	}
 }

@@ -48,7 +48,7 @@ func encodeBatch(b Batch) (out []byte) {
 		for _, h := range r.Headers {
 			out = kbin.AppendVarintBytes(kbin.AppendVarintString(out, h.Key), h.Value)
 		}
-		if f := r.Finding; f == nil {
+		if f := r.DecodeInfo; f == nil {
 			out = kbin.AppendVarintBytes(out, nil)
 		} else {
 			out = kbin.AppendVarintString(kbin.AppendVarintString(out, f.Reason), f.KeyReason)
@@ -81,7 +81,7 @@ func decodeBatch(b []byte) (out Batch, err error) {
 			r.Headers = append(r.Headers, Header{Key: c.VarintString(), Value: c.VarintBytes()})
 		}
 		if reason := c.VarintBytes(); reason != nil {
-			r.Finding = &Finding{string(reason), c.VarintString(), c.VarintBytes()}
+			r.DecodeInfo = &DecodeInfo{string(reason), c.VarintString(), c.VarintBytes()}
 		}
 		if !c.Ok() {
 			return Batch{}, errBatch

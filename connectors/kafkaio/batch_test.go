@@ -10,7 +10,7 @@ import (
 var someBatch = Batch{
 	[]Record{
 		{Position: Position{"in", 3, 7}, Time: time.UnixMilli(1_800_000_000_123).UTC(), Value: []byte("v"), Headers: []Header{{Key: "h"}, {Key: "", Value: []byte{}}}},
-		{Position: Position{"in", 3, 1 << 40}, Time: time.UnixMilli(1 << 50).UTC(), Key: []byte{}, Oversized: 300_000, Finding: &Finding{Reason: "why", KeyFields: []byte("{}")}},
+		{Position: Position{"in", 3, 1 << 40}, Time: time.UnixMilli(1 << 50).UTC(), Key: []byte{}, Oversized: 300_000, DecodeInfo: &DecodeInfo{Reason: "why", KeyFields: []byte("{}")}},
 	},
 	[]int64{1_800_000_000_000, -5},
 }

@@ -30,7 +30,7 @@ import (
 //	"\x00"         the bottom of a partition, its first record
 //	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
 //	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
-//	keptKey id     what Ledger.Keep holds, in partition 0
+//	keptKey id     what Ledger.StoreValue holds, in partition 0
 //	paceKey log    the pace of a partition that is read, in partition 0
 //	stepKey id     a step of the watermark after what is settled, in partition 0, see made
 //	key            the state of any other key, or its part 0
@@ -41,12 +41,12 @@ import (
 // bottom has lost its beginning. The states of keys go to the partitions that the head counts;
 // those that were added to the topic later stay empty.
 const (
-	headKey     = ""
-	bottomKey   = "\x00"
-	keptKey     = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
-	paceKey     = "\x00\xff\xff\xff\xff\x7e" // likewise
-	stepKey     = "\x00\xff\xff\xff\xff\x7d" // likewise
-	partsHeader = "parts"                    // how many parts a state has, at part 0, if there are several
+	headKey         = ""
+	bottomKey       = "\x00"
+	outputKeyPrefix = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
+	paceKey         = "\x00\xff\xff\xff\xff\x7e" // likewise
+	stepKey         = "\x00\xff\xff\xff\xff\x7d" // likewise
+	partsHeader     = "parts"                    // how many parts a state has, at part 0, if there are several
 
 	// recordOverhead is more than a record has beside key and value, in bytes.
 	recordOverhead = 512
@@ -57,7 +57,7 @@ const (
 var portionBytes = 64 << 20
 
 // A head is the record that identifies a changelog.
-type head struct {
+type changelogHead struct {
 	// ID is at first the id of the changelog's topic, so that two runs that start at once
 	// agree on it. It is random if the topic has no id or the states were discarded.
 	ID string `json:"id"`
@@ -72,8 +72,8 @@ type head struct {
 	// Ended says that Run has ended, and was not killed.
 	Ended bool `json:"ended,omitempty"`
 	// Use is what the changelog is used for.
-	Use use `json:"use"`
-	// Stored says that states have been stored. If there are none now, their keys were forgotten.
+	Use changelogUse `json:"use"`
+	// StoredState says that states have been stored. If there are none now, their keys were forgotten.
 	Stored bool `json:"stored,omitempty"`
 	// Watermark is that of the last step that is settled, in Unix milliseconds; 0 before the first. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
@@ -93,18 +93,18 @@ const (
 )
 
 // A use is what a run reads and writes beside the changelog.
-type use struct {
+type changelogUse struct {
 	Group   string            `json:"group,omitempty"`
 	Topics  []string          `json:"topics,omitempty"`  // sorted
 	Outputs map[string]string `json:"outputs,omitempty"` // see LedgerConfig.Outputs
 }
 
-func (l *Ledger) use() use {
-	return use{l.cfg.Group, slices.Sorted(slices.Values(l.cfg.Topics)), l.cfg.Outputs}
+func (l *Ledger) use() changelogUse {
+	return changelogUse{l.cfg.Group, slices.Sorted(slices.Values(l.cfg.Topics)), l.cfg.Outputs}
 }
 
 // differences are those between two uses, in words.
-func (u use) differences(o use) (all []string) {
+func (u changelogUse) differences(o changelogUse) (all []string) {
 	differ := func(what, was, is string) {
 		if was != is {
 			all = append(all, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(was, "none"), cmp.Or(is, "none")))
@@ -122,7 +122,7 @@ func (u use) differences(o use) (all []string) {
 }
 
 // A mark is the record of a partition's last commit.
-type mark struct {
+type commitRecord struct {
 	Commit int64 `json:"commit"`
 }
 
@@ -164,24 +164,24 @@ type entry struct {
 }
 
 // A place is the place of a key in a changelog.
-type place struct {
+type keyPosition struct {
 	partition int32
 	key       string // as in the record
 }
 
-// contents are what a changelog holds.
-type contents struct {
+// changelogContents are what a changelog holds.
+type changelogContents struct {
 	partitions int // of the topic
-	head       head
+	head       changelogHead
 	headAt     lastValue            // its record; nil bytes: there is none
 	marks      map[int32][]byte     // by partition
 	bottoms    map[int32]bool       // partitions that have one
 	states     lastValues           // by key
 	parts      map[string]int       // of states that have several
-	kept       map[string][]byte    // by id
+	values     map[string][]byte    // by id
 	paces      map[string][]byte    // by partition
 	steps      map[string][]byte    // by id
-	strays     map[place]bool       // records where their keys do not belong
+	strays     map[keyPosition]bool // records where their keys do not belong
 	broken     map[string]lastValue // states of which parts are missing
 }
 
@@ -190,7 +190,7 @@ type unsealing func(to []byte, key string, stored []byte) []byte
 
 // readStored reads a changelog, and takes the seals off the states in it; without unseal they stay
 // as they are stored.
-func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*contents, error) {
+func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*changelogContents, error) {
 	if unseal == nil {
 		unseal = func(to []byte, _ string, stored []byte) []byte { return append(to, stored...) }
 	}
@@ -198,10 +198,10 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	if err != nil {
 		return nil, err
 	}
-	s := &contents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, kept: map[string][]byte{}, paces: map[string][]byte{}, steps: map[string][]byte{}, strays: map[place]bool{}, broken: map[string]lastValue{}}
-	adders := make([]adder, runtime.GOMAXPROCS(0))
+	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, values: map[string][]byte{}, paces: map[string][]byte{}, steps: map[string][]byte{}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
+	adders := make([]stateLoader, runtime.GOMAXPROCS(0))
 	for i := range adders {
-		adders[i] = adder{states: &s.states, unseal: unseal, strays: map[place]bool{}}
+		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
 	}
 	err = eachBatch(ctx, client, topic, log, func(records []Record) {
 		records = slices.DeleteFunc(records, s.takeOwn)
@@ -224,7 +224,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 }
 
 // takeOwn takes a record of the changelog itself. It reports false for one of a state.
-func (s *contents) takeOwn(r Record) bool {
+func (s *changelogContents) takeOwn(r Record) bool {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
 	case key == headKey && p == 0:
@@ -233,42 +233,42 @@ func (s *contents) takeOwn(r Record) bool {
 		s.marks[p] = bytes.Clone(r.Value)
 	case key == bottomKey:
 		s.bottoms[p] = r.Value != nil
-	case p == 0 && strings.HasPrefix(key, keptKey):
-		keep(s.kept, key[len(keptKey):], r.Value)
+	case p == 0 && strings.HasPrefix(key, outputKeyPrefix):
+		setValue(s.values, key[len(outputKeyPrefix):], r.Value)
 	case p == 0 && strings.HasPrefix(key, paceKey):
-		keep(s.paces, key[len(paceKey):], r.Value)
+		setValue(s.paces, key[len(paceKey):], r.Value)
 	case p == 0 && strings.HasPrefix(key, stepKey):
-		keep(s.steps, key[len(stepKey):], r.Value)
+		setValue(s.steps, key[len(stepKey):], r.Value)
 	default:
 		return false
 	}
 	return true
 }
 
-// keep holds the last value of an id; nil deletes it.
-func keep(values map[string][]byte, id string, value []byte) {
+// setValue holds the last value of an id; nil deletes it.
+func setValue(values map[string][]byte, id string, value []byte) {
 	if values[id] = bytes.Clone(value); value == nil {
 		delete(values, id)
 	}
 }
 
 // An adder adds the states of a part of the keys, in one goroutine.
-type adder struct {
+type stateLoader struct {
 	states          *lastValues
 	unseal          unsealing
-	strays          map[place]bool
+	strays          map[keyPosition]bool
 	value, unsealed []byte // of the last record
 }
 
 // add adds a record of a state. The states have the keys of their records until join.
-func (a *adder) add(r Record) {
+func (a *stateLoader) add(r Record) {
 	p, key := int32(r.Partition), string(r.Key)
 	was, known := a.states.get(key)
 	switch elsewhere := known && was.partition != p; {
 	case elsewhere && r.Value != nil:
-		a.strays[place{p, key}] = true
+		a.strays[keyPosition{p, key}] = true
 	case elsewhere:
-		delete(a.strays, place{p, key})
+		delete(a.strays, keyPosition{p, key})
 	case r.Value == nil:
 		a.states.Put(key, nil)
 	default:
@@ -288,7 +288,7 @@ func (a *adder) add(r Record) {
 }
 
 // join reads the head, and makes states of their parts.
-func (s *contents) join(unseal unsealing) {
+func (s *changelogContents) join(unseal unsealing) {
 	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
 	parts := map[string]map[int][]byte{}
 	plain := map[string]lastValue{} // of keys whose records have others
@@ -305,7 +305,7 @@ func (s *contents) join(unseal unsealing) {
 			}
 			mu.Lock()
 			if stray {
-				s.strays[place{v.partition, raw}] = true
+				s.strays[keyPosition{v.partition, raw}] = true
 			}
 			if ok && part > 0 {
 				if parts[key] == nil {
@@ -351,7 +351,7 @@ func (s *contents) join(unseal unsealing) {
 }
 
 // check reports what is wrong with a changelog that has states or a head.
-func (s *contents) check(topic string) error {
+func (s *changelogContents) check(topic string) error {
 	const copied = "a changelog that is copied keeps the partitions of its records; restore the topic, or begin anew"
 	n := len(s.head.Marks)
 	switch {
@@ -364,7 +364,7 @@ func (s *contents) check(topic string) error {
 	}
 	for p, number := range s.head.Marks {
 		at := Position{Topic: topic, Partition: p}.Log()
-		var m mark
+		var m commitRecord
 		if p == 0 {
 			m.Commit = s.head.Commit
 			number = s.head.Commit
@@ -390,16 +390,16 @@ func (s *contents) check(topic string) error {
 }
 
 // places are those of all records of states.
-func (s *contents) places() iter.Seq[place] {
-	return func(yield func(place) bool) {
+func (s *changelogContents) places() iter.Seq[keyPosition] {
+	return func(yield func(keyPosition) bool) {
 		for at := range s.strays {
 			if !yield(at) {
 				return
 			}
 		}
-		for prefix, values := range map[string]map[string][]byte{keptKey: s.kept, paceKey: s.paces, stepKey: s.steps} {
+		for prefix, values := range map[string]map[string][]byte{outputKeyPrefix: s.values, paceKey: s.paces, stepKey: s.steps} {
 			for id := range values {
-				if !yield(place{0, prefix + id}) {
+				if !yield(keyPosition{0, prefix + id}) {
 					return
 				}
 			}
@@ -407,7 +407,7 @@ func (s *contents) places() iter.Seq[place] {
 		for key, b := range s.states.All() {
 			v := lastValueOf(b)
 			for i := range max(1, s.parts[key], int(v.parts)) {
-				if at := (place{v.partition, string(partKey(key, i))}); !s.strays[at] && !yield(at) {
+				if at := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[at] && !yield(at) {
 					return
 				}
 			}
@@ -415,16 +415,16 @@ func (s *contents) places() iter.Seq[place] {
 	}
 }
 
-// entries makes those of one commit to a changelog, and notes which partitions they go to.
-type entries struct {
-	head  *head
+// commitEntries makes those of one commit to a changelog, and notes which partitions they go to.
+type commitEntries struct {
+	head  *changelogHead
 	parts map[string]int // of states that have several, as they are stored
 	most  int            // bytes of a batch
 	wrote map[int32]bool
 }
 
 // state yields the entries of a key's state, in parts if it is large; those of nil delete it.
-func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
+func (e *commitEntries) state(key string, value []byte, yield func(entry) bool) bool {
 	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
 	was, n := e.parts[key], 0
@@ -454,19 +454,19 @@ func (e *entries) state(key string, value []byte, yield func(entry) bool) bool {
 }
 
 // own yields an entry of the changelog itself; nil deletes it.
-func (e *entries) own(key string, value []byte, yield func(entry) bool) bool {
+func (e *commitEntries) own(key string, value []byte, yield func(entry) bool) bool {
 	e.wrote[0] = true
 	return yield(entry{key: []byte(key), value: value})
 }
 
 // end yields the marks and the head.
-func (e *entries) end(yield func(entry) bool) error {
+func (e *commitEntries) end(yield func(entry) bool) error {
 	for p := range e.wrote {
 		if int(p) < len(e.head.Marks) {
 			e.head.Marks[p] = e.head.Commit
 		}
 	}
-	text, err := json.Marshal(mark{e.head.Commit})
+	text, err := json.Marshal(commitRecord{e.head.Commit})
 	if err != nil {
 		return err
 	}
@@ -483,7 +483,7 @@ func (e *entries) end(yield func(entry) bool) error {
 
 // ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
 // go on meanwhile.
-func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]Stored, error) {
+func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]StoredState, error) {
 	s, err := readStored(ctx, client, changelog, nil, log)
 	if err != nil {
 		return nil, err
@@ -492,13 +492,13 @@ func ReadStored(ctx context.Context, client *Client, changelog string, log *slog
 }
 
 // inOrder are states by their positions.
-func inOrder(changelog string, states *lastValues) []Stored {
-	all := make([]Stored, 0, states.Len())
+func inOrder(changelog string, states *lastValues) []StoredState {
+	all := make([]StoredState, 0, states.Len())
 	for key, b := range states.Drain() {
 		s := lastValueOf(b)
-		all = append(all, Stored{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
+		all = append(all, StoredState{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
 	}
-	slices.SortFunc(all, func(a, b Stored) int {
+	slices.SortFunc(all, func(a, b StoredState) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
 	return all

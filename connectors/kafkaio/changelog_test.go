@@ -314,7 +314,7 @@ func TestAllForgotten(t *testing.T) {
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*Stored], _, _ int) ([]Position, error) {
+		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) ([]Position, error) {
 			for s := range all {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true
@@ -351,7 +351,7 @@ func TestPortions(t *testing.T) {
 				ctx := crash(n)
 				r, err := beginIn(ctx, t, c, test.config)
 				if err == nil {
-					err = r.commit(ctx, order{})
+					err = r.commit(ctx, commitOrder{})
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Fatalf("the crash is %v", err)

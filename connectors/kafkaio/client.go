@@ -40,23 +40,23 @@ type Client struct {
 	cluster Cluster
 
 	mu    sync.Mutex
-	home  *held            // with the broker that is asked what every broker knows
-	named string           // its address, as of the last time
-	links map[string]*held // by address
+	home  *pooledLink            // with the broker that is asked what every broker knows
+	named string                 // its address, as of the last time
+	links map[string]*pooledLink // by address
 
 	ends ends
 }
 
-// held is a link that a client keeps, for one request at a time.
-type held struct {
+// pooledLink is a link that a client keeps, for one request at a time.
+type pooledLink struct {
 	turn chan struct{} // holds the token of the request under way
 	link *link         // nil while there is none
 }
 
-func newHeld() *held { return &held{turn: make(chan struct{}, 1)} }
+func newPooledLink() *pooledLink { return &pooledLink{turn: make(chan struct{}, 1)} }
 
 // lock waits for the turn of a request, or for the end of its context.
-func (h *held) lock(ctx context.Context) error {
+func (h *pooledLink) lock(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:
 		return nil
@@ -65,11 +65,11 @@ func (h *held) lock(ctx context.Context) error {
 	}
 }
 
-func (h *held) unlock() { <-h.turn }
+func (h *pooledLink) unlock() { <-h.turn }
 
 // NewClient returns a client that has not connected yet.
 func NewClient(c Cluster) *Client {
-	return &Client{cluster: c, home: newHeld(), links: map[string]*held{}}
+	return &Client{cluster: c, home: newPooledLink(), links: map[string]*pooledLink{}}
 }
 
 // Close closes the connections, when requests that are under way have ended. A later
@@ -91,21 +91,21 @@ func (c *Client) Close() {
 const anyBroker = ""
 
 // at is the link with a broker, connected or not.
-func (c *Client) at(addr string) *held {
+func (c *Client) at(addr string) *pooledLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if addr == anyBroker {
 		return c.home
 	}
 	if c.links[addr] == nil {
-		c.links[addr] = newHeld()
+		c.links[addr] = newPooledLink()
 	}
 	return c.links[addr]
 }
 
 // connect makes the connection of h, which the caller has locked, where there is none,
 // and reports whether it has done so.
-func (c *Client) connect(ctx context.Context, h *held, addr string) (fresh bool, err error) {
+func (c *Client) connect(ctx context.Context, h *pooledLink, addr string) (fresh bool, err error) {
 	if h.link != nil {
 		return false, nil
 	}
@@ -126,7 +126,7 @@ func (c *Client) connect(ctx context.Context, h *held, addr string) (fresh bool,
 }
 
 // drop closes the connection of h, which the caller has locked.
-func (c *Client) drop(h *held) {
+func (c *Client) drop(h *pooledLink) {
 	h.link.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func asked[R protocol.Message](ctx context.Context, c *Client, addr string, requ
 		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", h.link.addr, err)
 		c.drop(h)
 		if fresh || ctx.Err() != nil {
-			return r, away{err}
+			return r, unavailableError{err}
 		}
 	}
 }
@@ -265,7 +265,7 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 		}
 	}
 	if len(missing) > 0 {
-		return nil, &unknownTopics{missing, c.topics(ctx)}
+		return nil, &unknownTopicsError{missing, c.topics(ctx)}
 	}
 	return described, c.identify(ctx, described)
 }
@@ -321,10 +321,10 @@ func (c *Client) topics(ctx context.Context) []string {
 	return names
 }
 
-// unknownTopics is the error for topics that do not exist.
-type unknownTopics struct{ missing, existing []string }
+// unknownTopicsError is the error for topics that do not exist.
+type unknownTopicsError struct{ missing, existing []string }
 
-func (e *unknownTopics) Error() string {
+func (e *unknownTopicsError) Error() string {
 	slices.Sort(e.missing)
 	var s []string
 	for _, name := range e.missing {
@@ -380,7 +380,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
 			return false, fmt.Errorf("%s may not create topic %q: create it yourself, or allow the operation Create on it", c.cluster.user(), topic)
 		default:
-			return false, fmt.Errorf("topic %q cannot be created: %w", topic, said(code, t.ErrorMessage))
+			return false, fmt.Errorf("topic %q cannot be created: %w", topic, brokerError(code, t.ErrorMessage))
 		}
 	}
 	// Brokers learn of a new topic one after the other, and of its leaders last.
@@ -418,11 +418,11 @@ func (c *Client) Config(ctx context.Context, topic string, names ...string) (map
 		switch code := kafka.Error(r.ErrorCode); code {
 		case 0:
 		case kafka.UnknownTopicOrPartition:
-			return nil, &unknownTopics{[]string{topic}, c.topics(ctx)}
+			return nil, &unknownTopicsError{[]string{topic}, c.topics(ctx)}
 		case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed:
 			return nil, fmt.Errorf("%s may not read the settings of topic %q: allow the operation DescribeConfigs on it", c.cluster.user(), topic)
 		default:
-			return nil, fmt.Errorf("the settings of topic %q cannot be read: %w", topic, said(code, r.ErrorMessage))
+			return nil, fmt.Errorf("the settings of topic %q cannot be read: %w", topic, brokerError(code, r.ErrorMessage))
 		}
 		for _, e := range r.ConfigEntries {
 			values[e.ConfigName] = e.ConfigValue
@@ -431,9 +431,9 @@ func (c *Client) Config(ctx context.Context, topic string, names ...string) (map
 	return values, nil
 }
 
-// said is what a broker says of an error, or else what is said of the error in
+// brokerError is what a broker says of an error, or else what is said of the error in
 // general.
-func said(code kafka.Error, message string) error {
+func brokerError(code kafka.Error, message string) error {
 	if message == "" {
 		return code
 	}

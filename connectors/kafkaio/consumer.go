@@ -28,23 +28,23 @@ const (
 // A consumer reads the partitions of one restriction ahead, in parallel. It outlives a
 // call of its reader.
 type consumer struct {
-	src     Source
-	client  *Client
-	limits  recordbatch.Limits
-	log     *slog.Logger
-	clock   Clock
-	reading Reading
-	ahead   *ahead
-	parts   []*part          // as the restriction has them
-	past    bool             // see LedgerConfig.Past
-	passed  time.Time        // the watermark that the run before has come to, if past
-	turn    int              // whose turn it is to be asked first
-	until   map[string]int64 // offsets that are not passed yet, by Position.Log; nil for none
-	arrived chan struct{}
-	known   chan discovered
-	lease   *time.Timer // closes it between two calls
-	ctx     context.Context
-	close   context.CancelFunc
+	src              Source
+	client           *Client
+	limits           recordbatch.Limits
+	log              *slog.Logger
+	clock            Clock
+	reading          Reading
+	ahead            *budgetShare
+	parts            []*partitionReader // as the restriction has them
+	history          bool               // see LedgerConfig.History
+	historyWatermark time.Time          // the watermark that the run before has come to, if past
+	turn             int                // whose turn it is to be asked first
+	until            map[string]int64   // offsets that are not passed yet, by Position.Log; nil for none
+	arrived          chan struct{}
+	known            chan discovered
+	lease            *time.Timer // closes it between two calls
+	ctx              context.Context
+	close            context.CancelFunc
 }
 
 // discovered holds added partitions, or the error why they cannot be read.
@@ -54,24 +54,24 @@ type discovered struct {
 }
 
 // A part is what the reader has taken of a partition.
-type part struct {
+type partitionReader struct {
 	*fetcher
 	next  int64     // offset after what was taken
 	rest  *batch    // of the batch before, beyond consumer.until; nil for none
 	quiet time.Time // since when nothing has come
 	lag   lag
 	age   time.Duration // see pace.Age
-	reach reach
+	reach timeReach
 }
 
 // done reports whether all of the partition was taken.
-func (p *part) done() bool { return p.end >= 0 && p.next >= p.end }
+func (p *partitionReader) done() bool { return p.end >= 0 && p.next >= p.end }
 
-func (p *part) pace() pace { return pace{p.lag.usual, p.age, p.reach} }
+func (p *partitionReader) pace() pace { return pace{p.lag.usual, p.age, p.reach} }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &ahead{budget: aheadOfAll}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &budgetShare{budget: processBudget}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c); c.ahead.end() })
 	at := make([]string, len(rest.Partitions))
@@ -93,9 +93,9 @@ func newConsumer(ctx context.Context, client *Client, src Source, rest restricti
 func (c *consumer) add(spans []span) {
 	c.ahead.partitions.Add(int32(len(spans)))
 	for _, s := range spans {
-		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, patience: patience, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, pending: maxPending, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
-		p := &part{fetcher: f, next: s.Offset, quiet: time.Now(), age: s.Age, reach: s.Reach}
+		p := &partitionReader{fetcher: f, next: s.Offset, quiet: time.Now(), age: s.Age, reach: s.Reach}
 		if s.Lag > 0 {
 			p.lag.add(p.quiet, []time.Duration{s.Lag})
 		}
@@ -108,7 +108,7 @@ func (c *consumer) add(spans []span) {
 
 // at reports whether the consumer is where the restriction says.
 func (c *consumer) at(rest restriction) bool {
-	return slices.EqualFunc(c.parts, rest.Partitions, func(p *part, s span) bool { return p.next == s.Offset })
+	return slices.EqualFunc(c.parts, rest.Partitions, func(p *partitionReader, s span) bool { return p.next == s.Offset })
 }
 
 // discover looks for partitions that were added to the topics. They are read from the
@@ -169,7 +169,7 @@ func (c *consumer) take() (int, batch) {
 		} else {
 			select {
 			case b = <-p.batches:
-				c.ahead.add(-b.held())
+				c.ahead.add(-b.memory())
 			default:
 				continue
 			}
@@ -182,13 +182,13 @@ func (c *consumer) take() (int, batch) {
 	return -1, batch{}
 }
 
-// look returns the batch with the times of its records. It notes what they say of the
+// stamp returns the batch with the times of its records. It notes what they say of the
 // partition: the times that it has reached, and the lag. The lag of a record that was waited for is
 // that of its arrival. A record of a backlog has been in the topic for as long as nobody knows; its
 // lag is that of the topic's timestamp, unless both times are the same.
 //
 // A record without a time that can be read says nothing.
-func (c *consumer) look(p *part, b batch) Batch {
+func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 	out := Batch{b.records, make([]int64, len(b.records))}
 	var lags []time.Duration
 	for i := range b.records {
@@ -198,7 +198,7 @@ func (c *consumer) look(p *part, b batch) Batch {
 			t = r.Time
 		}
 		out.Times[i] = int64(mtime.FromTime(t))
-		if passed := p.reach.passed(c.src.Lags); passed.After(t) {
+		if passed := p.reach.logTime(c.src.Lags); passed.After(t) {
 			r.LogTime = passed
 		}
 		if !ok {
@@ -212,7 +212,7 @@ func (c *consumer) look(p *part, b batch) Batch {
 			lags = append(lags, arrived.Sub(t))
 		}
 		latest := p.reach.Latest
-		p.reach.hear(r, t, b.at)
+		p.reach.observe(r, t, b.at)
 		if p.reach.Latest == latest {
 			continue
 		}
@@ -233,8 +233,8 @@ func (c *consumer) look(p *part, b batch) Batch {
 // the run before has passed stand for the clock.
 func (c *consumer) watermark(now time.Time) time.Time {
 	least := now.Add(-c.src.Disorder)
-	if c.past {
-		least = c.passed
+	if c.history {
+		least = c.historyWatermark
 		for _, p := range c.parts {
 			if at := p.reach.latest().Add(-c.src.Disorder); p.reach.Latest != 0 && at.After(least) {
 				least = at
@@ -266,7 +266,7 @@ func (c *consumer) watermark(now time.Time) time.Time {
 // topic of the past that pauses stays in the past. If no usual lag is known, that of the other
 // partitions counts, unless it is that of times ahead of the clock: these say nothing of other
 // records.
-func (c *consumer) lagOf(p *part) time.Duration {
+func (c *consumer) lagOf(p *partitionReader) time.Duration {
 	usual := p.lag.usual
 	if usual == 0 {
 		for _, other := range c.parts {
@@ -298,7 +298,7 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 	}
 	if ledger != nil {
 		c := newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, ledger.cfg.Log)
-		c.past, c.passed = rest.Past, ledger.stepper.at
+		c.history, c.historyWatermark = rest.Past, ledger.stepper.at
 		return c
 	}
 	client := NewClient(src.Cluster)

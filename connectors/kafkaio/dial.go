@@ -60,7 +60,7 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	config, err := d.cluster.TLS.Config()
 	if err != nil {
 		conn.Close()
-		return nil, permanent{err}
+		return nil, permanentError{err}
 	}
 	config.ServerName, _, _ = net.SplitHostPort(addr)
 	secure := tls.Client(conn, config)

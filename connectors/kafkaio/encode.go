@@ -68,7 +68,7 @@ func encode(codec compress.Codec, batch []*Message) ([]byte, error) {
 	}
 	out := bytes.NewBuffer(make([]byte, 0, size/2))
 	records := codec.NewWriter(out)
-	if _, err := set.WriteTo(&pastHead{recordsAt, out, records}); err != nil {
+	if _, err := set.WriteTo(&prefixWriter{recordsAt, out, records}); err != nil {
 		return nil, err
 	}
 	if err := records.Close(); err != nil {
@@ -82,14 +82,14 @@ func encode(codec compress.Codec, batch []*Message) ([]byte, error) {
 	return b, nil
 }
 
-// pastHead writes the first bytes, as many as left, to head, and all others to rest.
-type pastHead struct {
+// prefixWriter writes the first bytes, as many as left, to head, and all others to rest.
+type prefixWriter struct {
 	left int
 	head *bytes.Buffer
 	rest io.Writer
 }
 
-func (w *pastHead) Write(b []byte) (int, error) {
+func (w *prefixWriter) Write(b []byte) (int, error) {
 	n := min(w.left, len(b))
 	w.left -= n
 	w.head.Write(b[:n]) // to a Buffer, which does not fail

@@ -102,14 +102,14 @@ func (l *Ledger) paceOf(log string) pace {
 	return l.paces[log]
 }
 
-// passed is account.Keeper.Passed: by the records that were worked on.
-func (l *Ledger) passed(log string) (time.Time, bool) {
+// logTime is account.Keeper.Passed: by the records that were worked on.
+func (l *Ledger) logTime(log string) (time.Time, bool) {
 	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
 		return time.Time{}, false // it is not read any more
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.worked[log].Reach.passed(l.cfg.Lags), true
+	return l.worked[log].Reach.logTime(l.cfg.Lags), true
 }
 
 // EventLags are those of the sources of this process without a ledger.

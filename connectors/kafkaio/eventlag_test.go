@@ -88,7 +88,7 @@ func TestReach(t *testing.T) {
 		at, err := time.Parse(time.RFC3339, string(r.Value))
 		return at, err == nil
 	}}
-	p := &part{fetcher: &fetcher{}}
+	p := &partitionReader{fetcher: &fetcher{}}
 	now := base.Add(1000 * time.Hour)
 	for i, step := range []struct {
 		key    string
@@ -103,7 +103,7 @@ func TestReach(t *testing.T) {
 		if at := base.Add(time.Duration(step.at) * time.Hour); step.at >= 0 {
 			r.Value = []byte(at.Format(time.RFC3339))
 		}
-		got := c.look(p, batch{at: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
+		got := c.stamp(p, batch{at: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
 		want := time.Time{}
 		if step.passed > 0 {
 			want = base.Add(time.Duration(step.passed) * time.Hour)
@@ -116,28 +116,28 @@ func TestReach(t *testing.T) {
 		t.Errorf("the latest time is %v, want that of the topic's timestamp", got)
 	}
 	r := Record{Key: []byte("e"), Value: []byte(now.Add(-time.Hour).Format(time.RFC3339)), Time: now}
-	if c.look(p, batch{at: now, records: []Record{r}}); !p.reach.passed(false).Equal(now.Add(-time.Hour)) || !p.reach.passed(true).Equal(now.Add(-2*time.Hour)) {
-		t.Errorf("after a record of the present, which comes an hour late, the log has passed %v, with lags %v", p.reach.passed(false), p.reach.passed(true))
+	if c.stamp(p, batch{at: now, records: []Record{r}}); !p.reach.logTime(false).Equal(now.Add(-time.Hour)) || !p.reach.logTime(true).Equal(now.Add(-2*time.Hour)) {
+		t.Errorf("after a record of the present, which comes an hour late, the log has passed %v, with lags %v", p.reach.logTime(false), p.reach.logTime(true))
 	}
-	for range 20 * lagKept {
-		c.look(p, batch{at: now, records: []Record{{Key: []byte("e"), Value: r.Value, Time: now.Add(-time.Hour)}}})
+	for range 20 * lagForgetting {
+		c.stamp(p, batch{at: now, records: []Record{{Key: []byte("e"), Value: r.Value, Time: now.Add(-time.Hour)}}})
 	}
-	if got := p.reach.passed(true); now.Add(-time.Hour).Sub(got) > 2*lagKept*time.Millisecond {
+	if got := p.reach.logTime(true); now.Add(-time.Hour).Sub(got) > 2*lagForgetting*time.Millisecond {
 		t.Errorf("after many that come at once it has passed %v with lags", got)
 	}
-	one := reach{}
+	one := timeReach{}
 	for i := range 3 {
 		at := base.Add(time.Duration(i) * time.Hour)
-		one.hear(&Record{Key: []byte("a"), Time: at}, at, now)
+		one.observe(&Record{Key: []byte("a"), Time: at}, at, now)
 	}
-	if got, want := one.passed(true), base.Add(2*time.Hour-lagUnknown); !one.passed(false).IsZero() || got.Before(want) || got.After(want.Add(lagUnknown/100)) {
-		t.Errorf("of one key %v, with lags %v, want %v", one.passed(false), got, want)
+	if got, want := one.logTime(true), base.Add(2*time.Hour-lagUnknown); !one.logTime(false).IsZero() || got.Before(want) || got.After(want.Add(lagUnknown/100)) {
+		t.Errorf("of one key %v, with lags %v, want %v", one.logTime(false), got, want)
 	}
-	none := reach{}
+	none := timeReach{}
 	for _, h := range []int{3, 9, 7} {
 		none.add(nil, base.Add(time.Duration(h)*time.Hour).UnixMilli(), false)
 	}
-	if got := none.passed(false); !got.Equal(base.Add(7 * time.Hour)) {
+	if got := none.logTime(false); !got.Equal(base.Add(7 * time.Hour)) {
 		t.Errorf("without keys %v", got)
 	}
 }
@@ -148,23 +148,23 @@ func TestReach(t *testing.T) {
 func TestLagOfABacklog(t *testing.T) {
 	times := map[int64]time.Time{}
 	c := &consumer{src: Source{Clock: "test"}, clock: func(r Record) (time.Time, bool) { at, ok := times[r.Offset]; return at, ok }}
-	p := &part{fetcher: &fetcher{}}
+	p := &partitionReader{fetcher: &fetcher{}}
 	at := base.Add(5 * time.Hour)
 	stamped := func(offset int64, t time.Time, lag time.Duration) Record {
 		times[offset] = t
 		return Record{Position: Position{Offset: offset}, Time: t.Add(lag)}
 	}
-	c.look(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
+	c.stamp(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
 	expect.Same(t, time.Duration(0), p.lag.usual, "lag of equal times")
 	expect.Same(t, lagUnknown, c.lagOf(p), "without any")
-	other, ahead := &part{}, &part{}
+	other, ahead := &partitionReader{}, &partitionReader{}
 	ahead.lag.add(base, []time.Duration{-time.Hour})
-	c.parts = []*part{p, ahead}
+	c.parts = []*partitionReader{p, ahead}
 	expect.Same(t, lagUnknown, c.lagOf(p), "with that of a time ahead of the clock")
 	other.lag.add(base, []time.Duration{time.Minute})
-	c.parts = []*part{p, other, ahead}
+	c.parts = []*partitionReader{p, other, ahead}
 	expect.Same(t, other.lag.usual, c.lagOf(p), "with that of others")
-	c.look(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
+	c.stamp(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
 	if got := p.lag.usual; got < time.Minute || got > 63*time.Second {
 		t.Errorf("timestamps show a lag of %v", got)
 	}

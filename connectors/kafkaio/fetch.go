@@ -28,10 +28,10 @@ const (
 	// lost.
 	fetchTimeout = 20 * time.Second
 
-	// patience is how long a partition may be unreadable for a reason that goes
+	// maxPending is how long a partition may be unreadable for a reason that goes
 	// away by itself only if brokers have yet to learn of a change: an unknown topic, an offset
 	// beyond the end, damaged records.
-	patience = 30 * time.Second
+	maxPending = 30 * time.Second
 )
 
 // readLimits are those of a source's records. A fetch may be about 8 MiB when
@@ -67,10 +67,10 @@ type fetcher struct {
 	end      int64    // negative: without
 	limits   recordbatch.Limits
 	reading  Reading // nil: records stay as they are
-	patience time.Duration
+	pending  time.Duration
 	log      *slog.Logger
 	conn     *link // with the leader; nil while there is none
-	ahead    *ahead
+	ahead    *budgetShare
 	batches  chan batch
 	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
 	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
@@ -89,7 +89,7 @@ func (f *fetcher) run(ctx context.Context) {
 			b, err = f.attempt(ctx)
 			return err
 		}, func(err error) bool {
-			if errors.As(err, new(permanent)) || refused(err) || trouble.doubted(err) > f.patience {
+			if errors.As(err, new(permanentError)) || refused(err) || trouble.doubted(err) > f.pending {
 				return false
 			}
 			trouble.warn(f.log, err, "a partition cannot be read", "partition", f.at.Log(), "offset", f.at.Offset)
@@ -180,13 +180,13 @@ func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, erro
 			return metadata.ResponseBroker{}, kafka.LeaderNotAvailable
 		}
 	}
-	return metadata.ResponseBroker{}, doubt{errors.New("it does not exist any more")}
+	return metadata.ResponseBroker{}, staleMetadataError{errors.New("it does not exist any more")}
 }
 
 // fetch reads what follows the fetcher's offset; nothing where nothing came.
 func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	if conn.fetch < fetchVersion {
-		return batch{}, permanent{errors.New("its broker is older than Kafka 2.1")}
+		return batch{}, permanentError{errors.New("its broker is older than Kafka 2.1")}
 	}
 	asking, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -214,7 +214,7 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	}
 	b, err := f.decode(in)
 	b.at, b.live = now, live
-	f.ahead.add(b.held() - f.limits.Fetch)
+	f.ahead.add(b.memory() - f.limits.Fetch)
 	return b, err
 }
 
@@ -232,9 +232,9 @@ func (f *fetcher) decode(in recordbatch.Fetch) (b batch, err error) {
 	})
 	switch {
 	case errors.As(err, new(*recordbatch.Unsupported)):
-		return batch{}, permanent{err}
+		return batch{}, permanentError{err}
 	case err != nil:
-		return batch{}, doubt{err}
+		return batch{}, staleMetadataError{err}
 	}
 	return b, nil
 }
@@ -261,7 +261,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 		}
 		return batch{next: first, deleted: first - f.at.Offset}, nil
 	case f.at.Offset > last:
-		return batch{}, doubt{beyond(last)}
+		return batch{}, staleMetadataError{beyond(last)}
 	}
 	return batch{}, kafka.OffsetOutOfRange
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // A Reading turns records of a fetch into JSON, in place, from the form that they have in
-// the topic. It sets the Finding of those that it cannot turn. An error ends the source. It
+// the topic. It sets the DecodeInfo of those that it cannot turn. An error ends the source. It
 // waits for what it needs, and returns the cause of ctx if that ends first. Goroutines of
 // several partitions call it at once.
 type Reading func(ctx context.Context, log *slog.Logger, records []Record) error
@@ -21,8 +21,8 @@ type Writing func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, e
 // to workers. The zero Form leaves records and lines as they are.
 type Form struct{ Name, Setting string }
 
-// A Finding is what a Reading says of a record beside its key and value.
-type Finding struct {
+// A DecodeInfo is what a Reading says of a record beside its key and value.
+type DecodeInfo struct {
 	Reason    string // why the value is still what came, empty if it is JSON
 	KeyReason string // why the key cannot be used, empty if it can
 	KeyFields []byte // of a key with fields: these, as a JSON object

@@ -33,10 +33,10 @@ func init() {
 
 // What a form makes of records counts towards what their reader holds.
 func TestReadingGrows(t *testing.T) {
-	f := &fetcher{reading: Form{"test", "0123456789"}.Reading(), ahead: &ahead{budget: &budget{bytes: 1000}}, log: quiet}
+	f := &fetcher{reading: Form{"test", "0123456789"}.Reading(), ahead: &budgetShare{budget: &budget{bytes: 1000}}, log: quiet}
 	b := batch{records: []Record{{Value: []byte("a")}, {Value: []byte("b")}}, bytes: 2}
-	if err := f.read(t.Context(), &b); err != nil || string(b.records[1].Value) != "0123456789b" || b.bytes != 22 || f.ahead.held != 20 {
-		t.Errorf("%v, %d bytes, %d held", err, b.bytes, f.ahead.held)
+	if err := f.read(t.Context(), &b); err != nil || string(b.records[1].Value) != "0123456789b" || b.bytes != 22 || f.ahead.bytes != 20 {
+		t.Errorf("%v, %d bytes, %d held", err, b.bytes, f.ahead.bytes)
 	}
 	b = batch{records: []Record{{Value: []byte("bad")}}}
 	if err := f.read(t.Context(), &b); err == nil || b.bytes != 0 {

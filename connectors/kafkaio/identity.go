@@ -61,8 +61,8 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 // lost returns an error if the changelog does not belong to the group's offsets: it is
 // missing, empty, older, or another one.
 func (l *Ledger) lost(exists bool) error {
-	for _, log := range slices.Sorted(maps.Keys(l.found)) {
-		n := readNote(l.found[log].metadata)
+	for _, log := range slices.Sorted(maps.Keys(l.opening)) {
+		n := readNote(l.opening[log].metadata)
 		states := l.hadStates()
 		what := ""
 		switch {
@@ -84,7 +84,7 @@ func (l *Ledger) lost(exists bool) error {
 			continue
 		}
 		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): if keys start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
-			l.cfg.Changelog, what, l.cfg.Group, log, l.found[log].offset)}
+			l.cfg.Changelog, what, l.cfg.Group, log, l.opening[log].offset)}
 	}
 	return nil
 }
@@ -97,9 +97,9 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, log := range slices.Sorted(maps.Keys(l.found)) {
-		at := ParsePosition(log, l.found[log].offset)
-		n, t := readNote(l.found[log].metadata), l.topics[at.Topic]
+	for _, log := range slices.Sorted(maps.Keys(l.opening)) {
+		at := ParsePosition(log, l.opening[log].offset)
+		n, t := readNote(l.opening[log].metadata), l.topics[at.Topic]
 		if t.id != "" && n.Topic != "" {
 			if err := anotherTopic(at.Topic, n.Topic, t.id); err != nil {
 				return err
@@ -169,7 +169,7 @@ func (l *Ledger) newHead(ctx context.Context) error {
 		id = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
 	}
 	if id != l.head.ID {
-		l.head = head{ID: id, Commit: l.head.Commit, Marks: make([]int64, l.partitions)}
+		l.head = changelogHead{ID: id, Commit: l.head.Commit, Marks: make([]int64, l.partitions)}
 	}
 	for name, t := range l.topics {
 		if t.id != "" {
@@ -186,9 +186,9 @@ func (l *Ledger) newHead(ctx context.Context) error {
 // commitOwned commits to the changelog and the group in one transaction: what do yields, with
 // the marks and the head. The error names the run that owns the changelog if this one does
 // not.
-func (l *Ledger) commitOwned(ctx context.Context, do func(e *entries, yield func(entry) bool) bool, offsets map[string]committed) error {
+func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]committed) error {
 	l.head.Commit++
-	e := &entries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
+	e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
 	var wrong error
 	err := l.owner.commit(ctx, func(yield func(entry) bool) {
 		if do(e, yield) {
@@ -198,7 +198,7 @@ func (l *Ledger) commitOwned(ctx context.Context, do func(e *entries, yield func
 	if err = cmp.Or(wrong, err); err == nil {
 		return nil
 	}
-	if !errors.Is(err, errDisowned) {
+	if !errors.Is(err, errChangelogTaken) {
 		return err
 	}
 	switch other, unknown := l.successor(ctx); {
@@ -214,7 +214,7 @@ func (l *Ledger) commitOwned(ctx context.Context, do func(e *entries, yield func
 // successor is the run that the head of the changelog names, or nil if it is still this
 // one after a while: a run takes a changelog over before it writes the head.
 func (l *Ledger) successor(ctx context.Context) (*identity, error) {
-	var h head
+	var h changelogHead
 	err := requests(startTimeout).Do(ctx, func(context.Context) error { // a large changelog may take longer
 		s, err := readStored(ctx, l.cfg.Client, l.cfg.Changelog, nil, l.cfg.Log)
 		if err != nil {
@@ -222,27 +222,27 @@ func (l *Ledger) successor(ctx context.Context) (*identity, error) {
 		}
 		h = s.head
 		if h.Run == nil || h.Run.Run == l.run.Run {
-			return errStillOurs
+			return errStillOwned
 		}
 		return nil
-	}, func(err error) bool { return err == errStillOurs })
-	if err == errStillOurs {
+	}, func(err error) bool { return err == errStillOwned })
+	if err == errStillOwned {
 		return nil, nil
 	}
 	return h.Run, err
 }
 
-// errStillOurs is the error for the head of a changelog that names this run.
-var errStillOurs = errors.New("the head names this run")
+// errStillOwned is the error for the head of a changelog that names this run.
+var errStillOwned = errors.New("the head names this run")
 
-// look fails if another run has committed offsets of the group: the two would overwrite
+// checkGroup fails if another run has committed offsets of the group: the two would overwrite
 // each other's states and offsets. The previous run may still commit before this one has
 // done so; that run then finds this one.
 //
 // The transactions are the fence between runs of one changelog. look also finds a run with
 // another changelog, and a consumer of another kind. It may miss one that commits between
 // look and the commit that follows, until the next look.
-func (l *Ledger) look(ctx context.Context) error {
+func (l *Ledger) checkGroup(ctx context.Context) error {
 	partitions := partitionsOf(l.topics)
 	l.mu.Lock()
 	for _, p := range l.handed {
@@ -263,7 +263,7 @@ func (l *Ledger) look(ctx context.Context) error {
 	defer l.mu.Unlock()
 	for _, log := range slices.Sorted(maps.Keys(now)) {
 		// An offset may appear a moment after its transaction: is may still be was.
-		is, was := now[log], l.found[log]
+		is, was := now[log], l.opening[log]
 		n := readNote(is.metadata)
 		ours, written := l.stored[log]
 		switch {
@@ -275,7 +275,7 @@ func (l *Ledger) look(ctx context.Context) error {
 				l.cfg.Group, n.identity)
 		default:
 			from := "none"
-			if _, known := l.found[log]; known || written {
+			if _, known := l.opening[log]; known || written {
 				from = fmt.Sprint(was.offset)
 			}
 			if written {

@@ -85,7 +85,7 @@ func (r run) to(offset int64) error {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
-	return r.commit(context30(r.t), order{})
+	return r.commit(context30(r.t), commitOrder{})
 }
 
 func (r run) must(offset int64) {
@@ -111,7 +111,7 @@ func TestBeyondStep(t *testing.T) {
 	}
 	r := begun(t, c, nil)
 	r.must(6)
-	expect.OK(t, r.commit(context30(t), order{watermark: 1000}))
+	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 1000}))
 	r.account.Advance(time.UnixMilli(1000), false)
 	beyond(r, false)
 	expect.OK(t, r.Close(context30(t), true))
@@ -122,9 +122,9 @@ func TestBeyondStep(t *testing.T) {
 	expect.OK(t, r.Close(context30(t), true))
 	r = begun(t, c, nil)
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), order{until: 8, log: "in-0"}))
+	expect.OK(t, r.commit(context30(t), commitOrder{until: 8, log: "in-0"}))
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), order{watermark: 2000}))
+	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 2000}))
 	if _, _, h := kept(t, c); h.Beyond {
 		t.Error("a step is not beyond itself")
 	}
@@ -137,7 +137,7 @@ func TestFailedStep(t *testing.T) {
 	r := begun(t, c, nil)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.commit(cancelled, order{watermark: 1000}); err == nil {
+	if err := r.commit(cancelled, commitOrder{watermark: 1000}); err == nil {
 		t.Error("a commit of a cancelled run does not fail")
 	}
 	expect.OK(t, r.Close(context30(t), true))
@@ -153,15 +153,15 @@ func TestPast(t *testing.T) {
 	ran(t, c, nil, 6)
 	state, offset, h := kept(t, c)
 	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 2)
-	past := begun(t, c, func(cfg *LedgerConfig) { cfg.Past = true })
+	past := begun(t, c, func(cfg *LedgerConfig) { cfg.History = true })
 	if b, err := past.Restore("k"); b != nil || err != nil {
 		t.Errorf("it begins with %q, %v", b, err)
 	}
-	there, deleted, err := past.PastLen(t.Context())
+	there, deleted, err := past.HistoryLen(t.Context())
 	if there != 4 || deleted != 2 || err != nil {
 		t.Errorf("%d offsets, %d deleted, %v", there, deleted, err)
 	}
-	expect.OK(t, past.commit(context30(t), order{watermark: 1000}))
+	expect.OK(t, past.commit(context30(t), commitOrder{watermark: 1000}))
 	expect.OK(t, past.Close(context30(t), true))
 	if s, o, after := kept(t, c); s != state || o != offset || after.Commit != h.Commit {
 		t.Errorf("after it %q at %d in the commit %d, was %q at %d in %d", s, o, after.Commit, state, offset, h.Commit)
@@ -169,7 +169,7 @@ func TestPast(t *testing.T) {
 	learned := func(to int64) func(cfg *LedgerConfig) {
 		return func(cfg *LedgerConfig) {
 			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": to}
-			cfg.Open = func(all iter.Seq[*Stored], _, _ int) ([]Position, error) {
+			cfg.Open = func(all iter.Seq[*StoredState], _, _ int) ([]Position, error) {
 				for s := range all {
 					s.Taken = true
 				}
@@ -187,7 +187,7 @@ func TestPast(t *testing.T) {
 }
 
 // kept are the state of k in the changelog, the group's offset, and the head.
-func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
+func kept(t testing.TB, c Cluster) (state string, offset int64, h changelogHead) {
 	t.Helper()
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		switch {
@@ -197,7 +197,7 @@ func kept(t testing.TB, c Cluster) (state string, offset int64, h head) {
 			}
 			state = string(r.Value)
 		case string(r.Key) == headKey && r.Partition == 0:
-			h = head{}
+			h = changelogHead{}
 			if err := json.Unmarshal(r.Value, &h); err != nil {
 				t.Logf("the head %s: %v", r.Value, err)
 			}
@@ -266,7 +266,7 @@ func TestOtherRuns(t *testing.T) {
 		a := begun(t, c, nil)
 		a.must(5)
 		_, err := begin(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(_ iter.Seq[*Stored], _, _ int) ([]Position, error) { return nil, errors.New("another config") }
+			cfg.Open = func(_ iter.Seq[*StoredState], _, _ int) ([]Position, error) { return nil, errors.New("another config") }
 		})
 		refuses(t, err, "another config")
 		a.must(6)
@@ -277,7 +277,7 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		checks := 0
 		b := begun(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
+			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
 				for range states {
 				}
 				if checks++; checks == 1 {
@@ -425,7 +425,7 @@ func TestTopicMadeAgain(t *testing.T) {
 		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
 		{name: "by the id in the head", records: 9, config: changelog, want: again},
 		{name: "by the records that states include", records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "states in the changelog states include the record in-0-4: its end is 4", config: func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*Stored], _, _ int) (included []Position, err error) {
+			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (included []Position, err error) {
 				for s := range states {
 					after, err := strconv.ParseInt(string(s.Bytes), 10, 64)
 					if err != nil {
@@ -535,7 +535,7 @@ func TestUnreadableState(t *testing.T) {
 	a.Close(context30(t), true)
 	bad := errors.New("bad")
 	checking := func(cfg *LedgerConfig) {
-		cfg.Open = func(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
+		cfg.Open = func(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
 			for s := range states {
 				if string(s.Bytes) == "?" {
 					s.Err = bad

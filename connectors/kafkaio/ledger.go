@@ -31,44 +31,44 @@ type Ledger struct {
 	stepper stepper
 
 	// Set when the run begins.
-	run    identity
-	topics map[string]topic
-	found  map[string]committed // by the group, by partition
-	start  map[string]committed // that the source starts at: found, unless it begins anew
-	ends   map[string]int64     // of the partitions when it began; nil before they were asked for
+	run     identity
+	topics  map[string]topic
+	opening map[string]committed // by the group, by partition
+	start   map[string]committed // that the source starts at: found, unless it begins anew
+	ends    map[string]int64     // of the partitions when it began; nil before they were asked for
 
 	// Of the changelog. They change in the goroutine that commits alone.
-	head       head
+	head       changelogHead
 	partitions int               // of its topic
 	keys       int               // that had states when it was read
-	places     []place           // of its records, if the run begins anew
+	places     []keyPosition     // of its records, if the run begins anew
 	parts      map[string]int    // of states that have several
 	carried    map[string][]byte // states that the first commit stores in portions, by key
 
-	mu            sync.Mutex
-	stopped       bool
-	restored      lastValues
-	damaged       map[string]error           // by key, Stored.Err
-	ready         map[string][]byte          // states to be committed, by key
-	keeping       map[string][]byte          // of Keep, to be committed
-	kept          map[string][]byte          // that the changelog held at the beginning
-	holds         map[string]bool            // ids that the changelog has
-	waiting       map[string][]account.Place // by key, observations that are in no output yet
-	handed        map[string]Progress        // by partition
-	reached       map[string]Progress        // to be committed
-	beyond        bool                       // records were handed over after the last step
-	settledBeyond bool                       // and are in what is to be committed
-	paces         map[string]pace            // of the partitions, likewise
-	worked        map[string]pace            // of all that was worked on
-	watermark     int64                      // of the last step that is settled, in Unix milliseconds
-	unsettled     bool                       // something was handed over, or a step was made, since something was settled
-	made          []made                     // steps since then
-	oldSteps      []string                   // ids of those before, which the changelog still has
-	stored        map[string]int64           // offsets that were committed here
-	renewed       time.Time                  // when all offsets were committed last
-	final         time.Time                  // the watermark at the end of the past; zero before it
-	err           error                      // of a commit; ends the run
-	told          bool                       // of it, the source
+	mu                sync.Mutex
+	stopped           bool
+	restored          lastValues
+	damaged           map[string]error           // by key, StoredState.Err
+	ready             map[string][]byte          // states to be committed, by key
+	pendingValues     map[string][]byte          // of Keep, to be committed
+	restoredValues    map[string][]byte          // that the changelog held at the beginning
+	storedIDs         map[string]bool            // ids that the changelog has
+	waiting           map[string][]account.Place // by key, observations that are in no output yet
+	handed            map[string]Progress        // by partition
+	reached           map[string]Progress        // to be committed
+	beyond            bool                       // records were handed over after the last step
+	committableBeyond bool                       // and are in what is to be committed
+	paces             map[string]pace            // of the partitions, likewise
+	worked            map[string]pace            // of all that was worked on
+	watermark         int64                      // of the last step that is settled, in Unix milliseconds
+	dirty             bool                       // something was handed over, or a step was made, since something was settled
+	made              []pendingStep              // steps since then
+	oldSteps          []string                   // ids of those before, which the changelog still has
+	stored            map[string]int64           // offsets that were committed here
+	renewed           time.Time                  // when all offsets were committed last
+	final             time.Time                  // the watermark at the end of the past; zero before it
+	err               error                      // of a commit; ends the run
+	errReported       bool                       // of it, the source
 
 	ctx         context.Context // of the consumers
 	cancel      context.CancelFunc
@@ -103,14 +103,14 @@ type LedgerConfig struct {
 	// anything is written. A state is valid until the next one. Open returns the last record of
 	// each partition that the states include. OpenLedger returns its error. If another run commits
 	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
-	Open func(all iter.Seq[*Stored], keys, bytes int) (included []Position, err error)
+	Open func(all iter.Seq[*StoredState], keys, bytes int) (included []Position, err error)
 	// First are the states, by key, to begin with where the changelog has never had any, or there
 	// is none.
 	First map[string][]byte
-	// Past makes the run one over what the group has read, from the beginning of the topics up to the
+	// History makes the run one over what the group has read, from the beginning of the topics up to the
 	// offsets that it found. Open sees the states of the changelog, and the run begins without any. It
 	// stores nothing. Unless Drain is set, its source does not end there, see Reached.
-	Past bool
+	History bool
 	// Learned are states, by key, that replace those of the changelog, and LearnedTo are the group's
 	// offsets up to which they hold, see Past. A ledger that finds other offsets is refused.
 	Learned   map[string][]byte
@@ -132,8 +132,8 @@ type LedgerConfig struct {
 	Stage func(name string, took time.Duration)
 }
 
-// A Stored is what a changelog holds of a key.
-type Stored struct {
+// A StoredState is what a changelog holds of a key.
+type StoredState struct {
 	Position
 	Key   string
 	Bytes []byte
@@ -181,25 +181,25 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 // topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
-		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, keeping: map[string][]byte{}, holds: map[string]bool{}, waiting: map[string][]account.Place{},
+		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Place{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
-		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan order)},
+		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan commitOrder)},
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Worked: l.workedOn, Settled: l.settled, InMemory: cfg.Past, Restore: l.Restore, Passed: l.passed, Suspends: l.Suspends()})
+	l.account = account.Open(account.Keeper{Worked: l.workedOn, Settled: l.setCommittable, InMemory: cfg.History, Restore: l.Restore, Passed: l.logTime, Suspends: l.Suspends()})
 	account.Attach(l.account, "", l)
 	l.worked, l.watermark = maps.Clone(l.paces), l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
 	}
-	if !l.stepper.at.IsZero() && !cfg.Past {
+	if !l.stepper.at.IsZero() && !cfg.History {
 		l.account.Advance(l.stepper.at, l.head.Beyond)
-		l.beyond, l.settledBeyond = l.head.Beyond, l.head.Beyond
+		l.beyond, l.committableBeyond = l.head.Beyond, l.head.Beyond
 	}
 	go l.commitAlways()
 	return l, nil
@@ -214,14 +214,14 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if l.cfg.Group != "" && !l.cfg.Past {
+	if l.cfg.Group != "" && !l.cfg.History {
 		l.cfg.Log.Info("this run commits the group's offsets", "group", l.cfg.Group, "run", l.run.Run, "host", l.run.Host, "pid", l.run.PID)
 	}
 	if err := l.readOffsets(ctx); err != nil {
 		return err
 	}
 	batch := 0
-	if l.cfg.Past {
+	if l.cfg.History {
 		err = l.findChangelog(ctx)
 	} else if l.cfg.Changelog != "" {
 		batch, err = l.openChangelog(ctx)
@@ -248,7 +248,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			}
 			return err
 		}
-		if l.cfg.Changelog == "" || l.cfg.Past || l.owner != nil {
+		if l.cfg.Changelog == "" || l.cfg.History || l.owner != nil {
 			break
 		}
 		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
@@ -258,25 +258,25 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		was := l.found
+		was := l.opening
 		if err := l.readOffsets(ctx); err != nil {
 			return err
 		}
-		if maps.Equal(before, after) && maps.Equal(was, l.found) {
+		if maps.Equal(before, after) && maps.Equal(was, l.opening) {
 			break
 		}
 	}
-	l.start = l.found
-	if l.cfg.Past {
+	l.start = l.opening
+	if l.cfg.History {
 		l.start, l.restored, l.damaged, l.carried = nil, lastValues{}, nil, nil
 		return nil
 	}
-	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.Found()) {
+	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
 		return fmt.Errorf("another run of group %s has committed offsets while this one learned from the past: nothing of it is kept; stop that run, and start this one again", l.cfg.Group)
 	}
 	if l.cfg.BeginAnew {
 		l.start = nil
-		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.found))
+		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.opening))
 	}
 	// Of an offset that was set by hand the changelog knows how far the times of the partition had come.
 	maps.DeleteFunc(l.paces, func(log string, _ pace) bool { return l.start[log] == committed{} })
@@ -287,7 +287,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	}
 	gives := l.gives()
 	if l.owner != nil {
-		if err := l.adopt(ctx, gives); err != nil {
+		if err := l.claimChangelog(ctx, gives); err != nil {
 			return err
 		}
 	}
@@ -308,7 +308,7 @@ func (l *Ledger) gives() bool {
 // readOffsets reads the group's offsets.
 func (l *Ledger) readOffsets(ctx context.Context) error {
 	return askPatiently(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
-		l.found, err = l.groupOffsets(ctx, partitionsOf(l.topics))
+		l.opening, err = l.groupOffsets(ctx, partitionsOf(l.topics))
 		return err
 	})
 }
@@ -385,7 +385,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	topic := l.cfg.Changelog
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
-	if errors.As(err, new(*unknownTopics)) {
+	if errors.As(err, new(*unknownTopicsError)) {
 		if !l.cfg.BeginAnew {
 			if err := l.lost(false); err != nil {
 				return 0, err
@@ -434,9 +434,9 @@ func (l *Ledger) restore(ctx context.Context) error {
 		l.places = slices.Collect(s.places())
 		return nil
 	}
-	l.kept = s.kept
-	for id := range s.kept {
-		l.holds[id] = true
+	l.restoredValues = s.values
+	for id := range s.values {
+		l.storedIDs[id] = true
 	}
 	for log, value := range s.paces {
 		var p pace
@@ -447,7 +447,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 	}
 	l.stepper.repeat = nil
 	for _, id := range slices.Sorted(maps.Keys(s.steps)) {
-		m := made{id: id}
+		m := pendingStep{id: id}
 		if err := json.Unmarshal(s.steps[id], &m); err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: a step of the watermark cannot be read: %w", topic, err)}
 		}
@@ -472,7 +472,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(l.found) > 0 && !l.hadStates() {
+	if len(l.opening) > 0 && !l.hadStates() {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if l.cfg.Open == nil || l.gives() {
@@ -480,10 +480,10 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	}
 	var opened lastValues
 	l.carried, l.damaged = map[string][]byte{}, map[string]error{}
-	included, err := l.cfg.Open(func(yield func(*Stored) bool) {
+	included, err := l.cfg.Open(func(yield func(*StoredState) bool) {
 		for key, b := range l.restored.Drain() {
 			v := lastValueOf(b)
-			s := Stored{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
+			s := StoredState{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
 			more := yield(&s)
 			switch v.bytes = s.Bytes; {
 			case s.Err != nil:
@@ -510,9 +510,9 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	return l.checkIncluded(ctx, included)
 }
 
-// adopt writes the head of the changelog, which says whose it is now. A run that begins
+// claimChangelog writes the head of the changelog, which says whose it is now. A run that begins
 // anew also deletes the states. With gives the run begins with the states that it is given.
-func (l *Ledger) adopt(ctx context.Context, gives bool) error {
+func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	was := l.head.ID
 	if err := l.newHead(ctx); err != nil {
 		return err
@@ -524,7 +524,7 @@ func (l *Ledger) adopt(ctx context.Context, gives bool) error {
 	if l.head.Unfinished = next; discards {
 		l.head.Unfinished = discarding
 	}
-	err := l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+	err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
 		for p := range len(l.head.Marks) {
 			if l.head.ID == was {
 				break
@@ -561,7 +561,7 @@ func (l *Ledger) discard(ctx context.Context, next string) error {
 		if l.places = l.places[n:]; len(l.places) == 0 {
 			l.head.Unfinished = next
 		}
-		err := l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+		err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
 			for _, at := range portion {
 				e.wrote[at.partition] = true
 				if !yield(entry{partition: at.partition, key: []byte(at.key)}) {
@@ -597,7 +597,7 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 }
 
 // Restore returns the state that a key had when the ledger was opened, or nil. The error is
-// Stored.Err. A second call for the key returns nil.
+// StoredState.Err. A second call for the key returns nil.
 func (l *Ledger) Restore(key string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -637,8 +637,8 @@ func (l *Ledger) workedOn() {
 	}
 }
 
-// settled notes what holds now that nothing is in flight, and no step keeps anything back.
-func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
+// setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
+func (l *Ledger) setCommittable(states map[string]account.KeyState, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !since.IsZero() {
@@ -650,11 +650,11 @@ func (l *Ledger) settled(states map[string]account.KeyState, since time.Time) {
 		} else {
 			delete(l.waiting, key)
 		}
-		if l.owner != nil || l.cfg.Past {
+		if l.owner != nil || l.cfg.History {
 			l.ready[key] = s.State
 		}
 	}
-	l.settledBeyond, l.unsettled = l.beyond, false
+	l.committableBeyond, l.dirty = l.beyond, false
 	for _, m := range l.made {
 		l.watermark, l.oldSteps = m.Watermark, append(l.oldSteps, m.id)
 	}
@@ -683,7 +683,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.err != nil {
-			l.told = true
+			l.errReported = true
 			return l.err
 		}
 		if n > 0 {
@@ -692,7 +692,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since
 			}
 			l.stage("read", since)
 		}
-		l.beyond, l.unsettled = l.beyond || n > 0, l.unsettled || n > 0
+		l.beyond, l.dirty = l.beyond || n > 0, l.dirty || n > 0
 		for _, p := range progress {
 			l.handed[p.Log()] = p
 		}
@@ -713,7 +713,7 @@ func (l *Ledger) commitAlways() {
 	for {
 		select {
 		case <-tick.C:
-			if !l.cfg.AtEnd && !l.commitNow(order{}) {
+			if !l.cfg.AtEnd && !l.commitNow(commitOrder{}) {
 				return
 			}
 		case o := <-l.stepper.orders:
@@ -727,7 +727,7 @@ func (l *Ledger) commitAlways() {
 }
 
 // commitNow commits, and reports whether there may be a next time.
-func (l *Ledger) commitNow(o order) bool {
+func (l *Ledger) commitNow(o commitOrder) bool {
 	err := l.commit(l.commits, o)
 	if o.done != nil {
 		o.done <- err
@@ -743,24 +743,24 @@ func (l *Ledger) commitNow(o order) bool {
 
 // commit stores the states that are ready and the offsets, after the outputs, with what an order
 // says. It fails if another run has taken over.
-func (l *Ledger) commit(ctx context.Context, o order) error {
-	if l.cfg.Past {
+func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
+	if l.cfg.History {
 		return nil
 	}
 	l.mu.Lock()
-	states, keeping := l.ready, l.keeping
-	l.ready, l.keeping = map[string][]byte{}, map[string][]byte{}
-	var step *made
+	states, keeping := l.ready, l.pendingValues
+	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
+	var step *pendingStep
 	before := l.watermark
 	switch {
 	case o.watermark == 0:
-	case l.unsettled:
-		step = &made{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+	case l.dirty:
+		step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
 		l.makes(*step)
 	default:
-		l.watermark, l.beyond, l.settledBeyond, l.unsettled = o.watermark, false, false, true
+		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
 	}
-	watermark, oldSteps, beyond := l.watermark, l.oldSteps, l.settledBeyond
+	watermark, oldSteps, beyond := l.watermark, l.oldSteps, l.committableBeyond
 	l.oldSteps = nil
 	start := time.Now()
 	renews := start.Sub(l.renewed) >= renewEvery
@@ -774,7 +774,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 		return nil
 	}
 	defer l.stage("commit", start)
-	err := l.look(ctx)
+	err := l.checkGroup(ctx)
 	if err == nil && l.cfg.Sync != nil {
 		err = l.cfg.Sync()
 	}
@@ -807,16 +807,16 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 	defer l.mu.Unlock()
 	if err != nil {
 		maps.Copy(states, l.ready) // what came since holds
-		maps.Copy(keeping, l.keeping)
-		l.ready, l.keeping, l.oldSteps = states, keeping, append(oldSteps, l.oldSteps...)
+		maps.Copy(keeping, l.pendingValues)
+		l.ready, l.pendingValues, l.oldSteps = states, keeping, append(oldSteps, l.oldSteps...)
 		if o.watermark != 0 && step == nil {
 			l.watermark = before
 		}
 		return err
 	}
 	for id, value := range keeping {
-		if l.holds[id] = true; value == nil {
-			delete(l.holds, id)
+		if l.storedIDs[id] = true; value == nil {
+			delete(l.storedIDs, id)
 		}
 	}
 	for log, p := range offsets {
@@ -832,7 +832,7 @@ func (l *Ledger) commit(ctx context.Context, o order) error {
 // steps; if writes is set, to the changelog in any case.
 // Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
 // which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *made, oldSteps []string, writes bool) error {
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *pendingStep, oldSteps []string, writes bool) error {
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
 		for log, p := range offsets {
@@ -855,9 +855,9 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
 	write := l.entries(states)
-	return l.commitOwned(ctx, func(e *entries, yield func(entry) bool) bool {
+	return l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
 		for id, value := range keeping {
-			if !e.own(keptKey+id, value, yield) {
+			if !e.own(outputKeyPrefix+id, value, yield) {
 				return false
 			}
 		}
@@ -885,28 +885,28 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 // Durable reports whether there is a changelog, which Keep needs.
 func (l *Ledger) Durable() bool { return l.owner != nil }
 
-// Keep has the changelog hold a value under an id from the next commit on, until Keep is called
+// StoreValue has the changelog hold a value under an id from the next commit on, until Keep is called
 // with nil. It does nothing without a changelog.
-func (l *Ledger) Keep(id string, value []byte) {
+func (l *Ledger) StoreValue(id string, value []byte) {
 	if l.owner == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, pending := l.keeping[id]; value == nil && pending && !l.holds[id] {
-		delete(l.keeping, id) // nobody has to know
+	if _, pending := l.pendingValues[id]; value == nil && pending && !l.storedIDs[id] {
+		delete(l.pendingValues, id) // nobody has to know
 		return
 	}
-	l.keeping[id] = value
+	l.pendingValues[id] = value
 }
 
-// Kept is what the changelog held of Keep when the run began, by id.
-func (l *Ledger) Kept() map[string][]byte { return l.kept }
+// StoredValues is what the changelog held of Keep when the run began, by id.
+func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
 
 // entries yields those of states, by key, and of deletions, which are nil. Each is made
 // when it is written: all at once would take as much memory again.
-func (l *Ledger) entries(states map[string][]byte) func(*entries, func(entry) bool) bool {
-	return func(e *entries, yield func(entry) bool) bool {
+func (l *Ledger) entries(states map[string][]byte) func(*commitEntries, func(entry) bool) bool {
+	return func(e *commitEntries, yield func(entry) bool) bool {
 		for key, state := range states {
 			if state != nil && l.cfg.Seal != nil {
 				state = l.cfg.Seal(key, state)
@@ -1005,14 +1005,14 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	<-l.done
 	l.account.Close()
 	err = l.err
-	if !well && l.told {
+	if !well && l.errReported {
 		err = nil
 	}
 	if well && err == nil {
-		err = l.commit(l.commits, order{})
+		err = l.commit(l.commits, commitOrder{})
 	}
 	if l.owner != nil {
-		l.sayEnded(l.commits, well)
+		l.markEnded(l.commits, well)
 		l.owner.close()
 	}
 	return err

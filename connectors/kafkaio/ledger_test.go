@@ -64,7 +64,7 @@ func TestQuietMoments(t *testing.T) {
 	ctx := context30(t)
 	check := func(when string, offset int64) {
 		t.Helper()
-		expect.OK(t, l.commit(ctx, order{}))
+		expect.OK(t, l.commit(ctx, commitOrder{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -123,7 +123,7 @@ func TestQuietDays(t *testing.T) {
 	commits := func(when string, offset int64) {
 		t.Helper()
 		forget()
-		expect.OK(t, l.commit(t.Context(), order{}))
+		expect.OK(t, l.commit(t.Context(), commitOrder{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -230,7 +230,7 @@ func TestSync(t *testing.T) {
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
 	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
-	if err := l.commit(context30(t), order{}); !errors.Is(err, full) {
+	if err := l.commit(context30(t), commitOrder{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	if got := offsetsOf(t, c, "g"); len(got) > 0 {

@@ -57,7 +57,7 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 			return nil, err // as every broker would, until the account is locked
 		}
 		errs = append(errs, err)
-		absent = absent || errors.As(err, new(away))
+		absent = absent || errors.As(err, new(unavailableError))
 		if ctx.Err() != nil {
 			break
 		}
@@ -71,7 +71,7 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 	}
 	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
 	if absent {
-		err = away{err}
+		err = unavailableError{err}
 	}
 	return nil, err
 }
@@ -85,9 +85,9 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	if _, err = ask[*metadata.Response](ctx, l, &metadata.Request{TopicNames: []string{}}); err != nil {
 		l.Close()
 		if c.SASL == nil && hungUp(err) {
-			return nil, away{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
+			return nil, unavailableError{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
 		}
-		return nil, away{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
+		return nil, unavailableError{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
 	}
 	return l, nil
 }
@@ -136,7 +136,7 @@ func (c Cluster) connect(ctx context.Context, addr string) (l *link, err error) 
 func (c Cluster) connectOnce(ctx context.Context, addr string) (_ *link, err error) {
 	d, err := c.dialer()
 	if err != nil {
-		return nil, permanent{err}
+		return nil, permanentError{err}
 	}
 	start := time.Now()
 	nc, err := d.open(ctx, "tcp", addr)
@@ -162,7 +162,7 @@ func (c Cluster) connectOnce(ctx context.Context, addr string) (_ *link, err err
 }
 
 func newLink(conn net.Conn, addr string) *link {
-	return &link{Conn: protocol.NewConn(&greeted{Conn: conn}, clientID), addr: addr}
+	return &link{Conn: protocol.NewConn(&checkGreeting{Conn: conn}, clientID), addr: addr}
 }
 
 // greet sends the first request: which versions of requests the broker knows.
@@ -191,7 +191,7 @@ func (l *link) greet(ctx context.Context) error {
 func (c Cluster) login(ctx context.Context, l *link) error {
 	m, password, err := c.SASL.mechanism()
 	if err != nil {
-		return permanent{err}
+		return permanentError{err}
 	}
 	hello, err := ask[*saslhandshake.Response](ctx, l, &saslhandshake.Request{Mechanism: m.Name()})
 	switch code := kafka.Error(0); {
@@ -242,15 +242,15 @@ func dialError(ctx context.Context, addr string, start time.Time, err error) err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return away{fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)}
+		return unavailableError{fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)}
 	case errors.As(err, &dns):
-		return away{fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)}
+		return unavailableError{fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return away{fmt.Errorf("broker %s refuses the connection: nothing listens there; check host and port, and that Kafka is running", addr)}
+		return unavailableError{fmt.Errorf("broker %s refuses the connection: nothing listens there; check host and port, and that Kafka is running", addr)}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return away{fmt.Errorf("broker %s did not answer within %s: check host and port, and that no firewall is in between", addr, waited(start))}
+		return unavailableError{fmt.Errorf("broker %s did not answer within %s: check host and port, and that no firewall is in between", addr, waited(start))}
 	}
-	return away{fmt.Errorf("broker %s cannot be reached: %w", addr, err)}
+	return unavailableError{fmt.Errorf("broker %s cannot be reached: %w", addr, err)}
 }
 
 func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err error) error {
@@ -279,12 +279,12 @@ func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err
 	case errors.As(err, &record), hungUp(err):
 		err := fmt.Errorf("broker %s does not speak TLS at this port: leave out tls, or use the port that does", addr)
 		if record.Msg == "" {
-			return away{err}
+			return unavailableError{err}
 		}
 		return err
 	case ctx.Err() != nil:
 		// A broker takes the greeting for the size of a request, and may wait for the rest of it.
-		return away{fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))}
+		return unavailableError{fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))}
 	}
 	return fmt.Errorf("broker %s and this client do not come to speak TLS: %w", addr, err)
 }
@@ -311,7 +311,7 @@ func (c Cluster) alertError(addr string, alert error) error {
 
 // greetingError is for the first request over a connection.
 func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time, err error) error {
-	not, foreign := errors.AsType[*notKafka](err)
+	not, foreign := errors.AsType[*protocolError](err)
 	remote, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -323,11 +323,11 @@ func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time
 	case c.TLS != nil && remote != nil && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err) // with TLS 1.3 a refused certificate shows only now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
-		return away{fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)}
+		return unavailableError{fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)}
 	case c.TLS == nil && hungUp(err):
-		return away{fmt.Errorf("broker %s hangs up at the first request: this is probably a port with TLS; set tls, or use the port without", addr)}
+		return unavailableError{fmt.Errorf("broker %s hangs up at the first request: this is probably a port with TLS; set tls, or use the port without", addr)}
 	case ctx.Err() != nil:
-		return away{fmt.Errorf("broker %s accepts a connection, but did not answer within %s: check that it is a Kafka port, and that the broker is well", addr, waited(start))}
+		return unavailableError{fmt.Errorf("broker %s accepts a connection, but did not answer within %s: check that it is a Kafka port, and that the broker is well", addr, waited(start))}
 	}
 	return fmt.Errorf("broker %s does not answer as Kafka does: %w", addr, err)
 }
@@ -337,9 +337,9 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// greeted checks the first bytes of the answer. kafka-go would take those of another
+// checkGreeting checks the first bytes of the answer. kafka-go would take those of another
 // protocol for the size of an answer, and allocate as much.
-type greeted struct {
+type checkGreeting struct {
 	net.Conn
 	seen bool
 	err  error
@@ -348,25 +348,25 @@ type greeted struct {
 // mostGreeting is more than the answer to the first request can be, in bytes.
 const mostGreeting = 1 << 20
 
-func (g *greeted) Read(b []byte) (int, error) {
+func (g *checkGreeting) Read(b []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
 	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
-		g.err = &notKafka{bytes.Clone(first)}
+		g.err = &protocolError{bytes.Clone(first)}
 		return 0, g.err
 	}
 	g.seen = g.seen || n > 0
 	return n, err
 }
 
-// notKafka is the error for an answer in another protocol.
-type notKafka struct{ first []byte }
+// protocolError is the error for an answer in another protocol.
+type protocolError struct{ first []byte }
 
-func (e *notKafka) Error() string { return fmt.Sprintf("not Kafka: %q", e.first) }
+func (e *protocolError) Error() string { return fmt.Sprintf("not Kafka: %q", e.first) }
 
 // tls reports whether the answer is a TLS alert or handshake.
-func (e *notKafka) tls() bool {
+func (e *protocolError) tls() bool {
 	return len(e.first) > 1 && (e.first[0] == 21 || e.first[0] == 22) && e.first[1] == 3
 }

@@ -42,9 +42,9 @@ const (
 	bufferedRecords = 10_000
 )
 
-// errDisowned is the error for a transaction that the brokers refuse because the changelog
+// errChangelogTaken is the error for a transaction that the brokers refuse because the changelog
 // has another owner, or because it was open for longer than transactionTime.
-var errDisowned = errors.New("the brokers do not take this process for the owner of the changelog")
+var errChangelogTaken = errors.New("the brokers do not take this process for the owner of the changelog")
 
 // transactionalID is the id that brokers know the owner of a changelog by.
 func transactionalID(changelog string) string { return "hafvf-" + changelog }
@@ -147,7 +147,7 @@ func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[s
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch) || errors.Is(err, kerr.InvalidTxnState):
-		return fmt.Errorf("%w: %w", errDisowned, err)
+		return fmt.Errorf("%w: %w", errChangelogTaken, err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}

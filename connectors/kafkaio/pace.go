@@ -14,12 +14,12 @@ type pace struct {
 	// Age is how far Latest was behind the clock when that record came into the partition; 0 if it
 	// is not known.
 	Age   time.Duration `json:"age,omitempty"`
-	Reach reach         `json:"reach,omitzero"`
+	Reach timeReach     `json:"reach,omitzero"`
 }
 
 // A reach is how far the times of a partition have come, by its records alone. Times are in Unix
 // milliseconds, 0 for none.
-type reach struct {
+type timeReach struct {
 	Latest int64  `json:"latest,omitempty"`
 	Of     uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
 	Others int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
@@ -27,19 +27,19 @@ type reach struct {
 	Passed int64  `json:"passed,omitempty"` // see passed
 }
 
-// lagKept is the part of reach.Lag, 1/lagKept, that a record without so large a lag takes off.
-const lagKept = 1024
+// lagForgetting is the part of reach.Lag, 1/lagForgetting, that a record without so large a lag takes off.
+const lagForgetting = 1024
 
-// hear adds a record that has come, with its time. A time that is after the topic's timestamp, or after
+// observe adds a record that has come, with its time. A time that is after the topic's timestamp, or after
 // the clock, counts as that. One that is of the day before the topic's timestamp is right: they come
 // from two clocks.
-func (r *reach) hear(rec *Record, t, came time.Time) {
+func (r *timeReach) observe(rec *Record, t, came time.Time) {
 	lag := rec.Time.Sub(t)
 	right := lag > 0 && lag <= lagHistory
 	if r.Latest == 0 {
 		r.Lag = lagUnknown.Milliseconds()
 	}
-	if r.Lag -= r.Lag / lagKept; right {
+	if r.Lag -= r.Lag / lagForgetting; right {
 		r.Lag = max(r.Lag, lag.Milliseconds())
 	}
 	if lag < 0 && rec.Time.UnixMilli() > 0 {
@@ -52,7 +52,7 @@ func (r *reach) hear(rec *Record, t, came time.Time) {
 }
 
 // add adds the time of a record. right says that the time is known to be right.
-func (r *reach) add(key []byte, ms int64, right bool) {
+func (r *timeReach) add(key []byte, ms int64, right bool) {
 	of := uint64(0)
 	if key != nil {
 		h := fnv.New64a()
@@ -75,11 +75,11 @@ func (r *reach) add(key []byte, ms int64, right bool) {
 	r.Passed = max(r.Passed, known-r.Lag)
 }
 
-// passed is the time that the partition has passed: the latest that records of two keys have
+// logTime is the time that the partition has passed: the latest that records of two keys have
 // reached, or one that is known to be right. A wrong time of one key says nothing of the others. It is
 // zero while there is none. With lags it is by as much earlier as records are usually late, and one key
 // suffices where there is no other.
-func (r reach) passed(lags bool) time.Time {
+func (r timeReach) logTime(lags bool) time.Time {
 	ms := r.Others
 	if lags {
 		ms = r.Passed
@@ -91,7 +91,7 @@ func (r reach) passed(lags bool) time.Time {
 }
 
 // latest is the latest time of a record, zero if there is none.
-func (r reach) latest() time.Time {
+func (r timeReach) latest() time.Time {
 	if r.Latest <= 0 {
 		return time.Time{}
 	}

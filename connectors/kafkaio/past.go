@@ -7,34 +7,34 @@ import (
 )
 
 // isPast reports whether the run is one of the past; not without a ledger.
-func (l *Ledger) isPast() bool { return l != nil && l.cfg.Past }
+func (l *Ledger) isPast() bool { return l != nil && l.cfg.History }
 
 // findChangelog has a run of the past have nothing to read if there is no changelog.
 func (l *Ledger) findChangelog(ctx context.Context) error {
 	_, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
-	if errors.As(err, new(*unknownTopics)) {
-		l.cfg.Changelog, l.found, err = "", nil, nil
+	if errors.As(err, new(*unknownTopicsError)) {
+		l.cfg.Changelog, l.opening, err = "", nil, nil
 	}
 	return err
 }
 
-// Found are the offsets that the group had when the ledger was opened, by partition.
-func (l *Ledger) Found() map[string]int64 {
-	at := make(map[string]int64, len(l.found))
-	for log, c := range l.found {
+// OpeningOffsets are the offsets that the group had when the ledger was opened, by partition.
+func (l *Ledger) OpeningOffsets() map[string]int64 {
+	at := make(map[string]int64, len(l.opening))
+	for log, c := range l.opening {
 		at[log] = c.offset
 	}
 	return at
 }
 
-// PastLen is how many offsets there are before Found in the topics, and how many were deleted before
+// HistoryLen is how many offsets there are before Found in the topics, and how many were deleted before
 // these.
-func (l *Ledger) PastLen(ctx context.Context) (there, deleted int64, err error) {
+func (l *Ledger) HistoryLen(ctx context.Context) (there, deleted int64, err error) {
 	firsts, err := l.cfg.Client.offsets(ctx, partitionsOf(l.topics), atFirst, true)
 	if err != nil {
 		return 0, 0, err
 	}
-	for log, end := range l.Found() {
+	for log, end := range l.OpeningOffsets() {
 		first := min(firsts[log], end)
 		there += end - first
 		deleted += first
@@ -49,8 +49,8 @@ func (l *Ledger) reach(watermark time.Time) {
 	l.final = watermark
 }
 
-// Reached reports whether the run, one of the past, has read all of it and dealt with it.
-func (l *Ledger) Reached() bool {
+// CaughtUp reports whether the run, one of the past, has read all of it and dealt with it.
+func (l *Ledger) CaughtUp() bool {
 	if !l.isPast() {
 		return false
 	}
@@ -60,9 +60,9 @@ func (l *Ledger) Reached() bool {
 	return !at.IsZero() && l.idle() && !l.account.Awaits(at)
 }
 
-// Settled is the last state of a key that settled in a run of the past, nil if none did. Those of
+// LearnedState is the last state of a key that settled in a run of the past, nil if none did. Those of
 // filters are in the memory of the process.
-func (l *Ledger) Settled(key string) []byte {
+func (l *Ledger) LearnedState(key string) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ready[key]

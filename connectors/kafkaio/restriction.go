@@ -38,7 +38,7 @@ type span struct {
 	// Lag, Age and Reach are the pace of the records, as far as they were read. See setPace.
 	Lag   time.Duration `json:",omitempty"`
 	Age   time.Duration `json:",omitempty"`
-	Reach reach         `json:",omitzero"`
+	Reach timeReach     `json:",omitzero"`
 }
 
 func (s *span) setPace(p pace) { s.Lag, s.Age, s.Reach = p.Lag, p.Age, p.Reach }

@@ -21,7 +21,7 @@ func anotherTopic(name, was, is string) error {
 	if was == "" || is == "" || was == is {
 		return nil
 	}
-	return permanent{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone", name, was, is)}}
+	return permanentError{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone", name, was, is)}}
 }
 
 // beyond is the error for an offset after the end.

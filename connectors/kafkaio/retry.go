@@ -61,7 +61,7 @@ type outage struct {
 // doubted is for how long all errors have been doubts, err too.
 func (o *outage) doubted(err error) time.Duration {
 	switch {
-	case !errors.As(err, new(doubt)) && !errors.Is(err, kafka.UnknownTopicOrPartition):
+	case !errors.As(err, new(staleMetadataError)) && !errors.Is(err, kafka.UnknownTopicOrPartition):
 		o.doubts = time.Time{}
 		return 0
 	case o.doubts.IsZero():
@@ -79,19 +79,19 @@ func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
 
 // An away is the error for a broker that cannot be used now but may be usable later,
 // because it may be starting.
-type away struct{ error }
+type unavailableError struct{ error }
 
-func (a away) Unwrap() error { return a.error }
+func (a unavailableError) Unwrap() error { return a.error }
 
-// doubt is an error that goes away by itself only if brokers have yet to learn of a change.
-type doubt struct{ error }
+// staleMetadataError is an error that goes away by itself only if brokers have yet to learn of a change.
+type staleMetadataError struct{ error }
 
-func (d doubt) Unwrap() error { return d.error }
+func (d staleMetadataError) Unwrap() error { return d.error }
 
-// permanent is an error that no retry mends.
-type permanent struct{ error }
+// permanentError is an error that no retry mends.
+type permanentError struct{ error }
 
-func (p permanent) Unwrap() error { return p.error }
+func (p permanentError) Unwrap() error { return p.error }
 
 // refused reports whether a broker has refused us for good.
 func refused(err error) bool {
@@ -116,7 +116,7 @@ func passes(err error) bool {
 		op      *net.OpError
 	)
 	switch {
-	case errors.As(err, new(away)):
+	case errors.As(err, new(unavailableError)):
 		return true
 	case errors.As(err, &code):
 		return code.Temporary() || code == kafka.BrokerNotAvailable || code == kafka.ReplicaNotAvailable

@@ -249,7 +249,7 @@ type world struct {
 	delivered map[string]string           // to it, by id
 	astray    bool                        // some times were wrong
 	age       time.Duration               // of all records
-	reached   []reach                     // by partition, of the loop without faults
+	reached   []timeReach                 // by partition, of the loop without faults
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
 	dropped   map[string]int64            // by key, the last record that the states included that were dropped
 	gathers   bool                        // see gather
@@ -560,7 +560,7 @@ func alarms(offset int64) bool { return offset%3 == 0 }
 // deliver gives the receiver the alerts that earlier runs have left, and those that come.
 func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf) error {
 	waiting := map[string]string{}
-	for id, text := range l.Kept() {
+	for id, text := range l.StoredValues() {
 		waiting[id] = string(text)
 	}
 	for {
@@ -578,7 +578,7 @@ func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf)
 			p.mu.Lock()
 			p.delivered[id] = text
 			p.mu.Unlock()
-			l.Keep(id, nil)
+			l.StoreValue(id, nil)
 			delete(waiting, id)
 		}
 	}
@@ -613,7 +613,7 @@ func (p *process) drop(l *Ledger, n *learner, mark time.Time) (dropped []string)
 // passed reports whether the partitions of a key have passed a time.
 func (p *process) passed(l *Ledger, e *keyed.KeyState, at time.Time) bool {
 	for _, place := range e.IncludedOffsets() {
-		if passed, _ := l.passed(place.Log); !passed.After(at) {
+		if passed, _ := l.logTime(place.Log); !passed.After(at) {
 			return false
 		}
 	}
@@ -754,7 +754,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 				}
 				if alarms(r.Offset) {
 					if p.bug != forgetsAlerts {
-						l.Keep(r.String(), out)
+						l.StoreValue(r.String(), out)
 					}
 					alerts <- alertOf{r.String(), string(out)}
 				}
@@ -785,14 +785,14 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states iter.Seq[*Stored], _, _ int) ([]Position, error) {
+func (p *process) restored(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
 	for s := range states {
 		p.prefix(*s)
 	}
 	return nil, nil
 }
 
-func (w *world) prefix(s Stored) {
+func (w *world) prefix(s StoredState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := lastIn(s.Bytes)
@@ -888,7 +888,7 @@ func newWorld(t *testing.T, b bug) *world {
 func (w *world) begin(partitions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.produced, w.reached = make([][]int, partitions), make([]reach, partitions)
+	w.produced, w.reached = make([][]int, partitions), make([]timeReach, partitions)
 	w.truth = newLearner()
 	clear(w.outputs)
 	clear(w.states)
@@ -1070,13 +1070,13 @@ func (w *world) append(all []saying, wrong misdate, prompt bool) {
 		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value, Timestamp: now}
 		w.produced[partition] = append(w.produced[partition], key)
 		rec := Record{Position: at, Time: now, Key: records[i].Key, Value: value}
-		if passed := w.reached[partition].passed(false); passed.After(t) {
+		if passed := w.reached[partition].logTime(false); passed.After(t) {
 			rec.LogTime = passed
 		}
 		out, err := w.truth.learn(rec, w.age)
 		w.must(err)
 		if wrong != farAhead || !t.After(now) {
-			w.reached[partition].hear(&rec, t, now)
+			w.reached[partition].observe(&rec, t, now)
 		}
 		w.outputs[at.String()] = string(out)
 		w.prompt[at.String()] = prompt
@@ -1102,7 +1102,7 @@ func (w *world) grow() {
 	}
 	w.addPartition(simIn, int32(len(w.produced)+1))
 	w.mu.Lock()
-	w.produced, w.reached = append(w.produced, nil), append(w.reached, reach{})
+	w.produced, w.reached = append(w.produced, nil), append(w.reached, timeReach{})
 	w.mu.Unlock()
 }
 
@@ -1258,10 +1258,10 @@ func (w *world) replace(records []*kgo.Record) {
 }
 
 // headIn is the last head among records of a changelog.
-func headIn(records []*kgo.Record) (h head) {
+func headIn(records []*kgo.Record) (h changelogHead) {
 	for _, r := range records {
 		if r.Partition == 0 && string(r.Key) == headKey {
-			h = head{}
+			h = changelogHead{}
 			json.Unmarshal(r.Value, &h)
 		}
 	}
@@ -1319,7 +1319,7 @@ func (w *world) widen() {
 	w.killAll()
 	h := headIn(w.copy())
 	h.Marks = append(h.Marks, h.Commit)
-	bottom, err := json.Marshal(mark{h.Commit})
+	bottom, err := json.Marshal(commitRecord{h.Commit})
 	w.must(err)
 	text, err := json.Marshal(h)
 	w.must(err)
@@ -1445,8 +1445,8 @@ func (w *world) outlive(p *process) {
 		}
 	}
 	w.append(others, noClock, false)
-	expired := func() []Stored {
-		return slices.DeleteFunc(w.stored(), func(s Stored) bool { return names[s.Key] })
+	expired := func() []StoredState {
+		return slices.DeleteFunc(w.stored(), func(s StoredState) bool { return names[s.Key] })
 	}
 	left := expired()
 	for deadline := time.Now().Add(simExpire + mostBehind + simDelay + w.holds()); len(left) > 0 && time.Now().Before(deadline); left = expired() {
@@ -1491,8 +1491,8 @@ func (w *world) checkAlerts() {
 	client := NewClient(h.cluster())
 	defer client.Close()
 	s, err := readStored(context.Background(), client, simStates, nil, quiet)
-	if err != nil || len(s.kept) > 0 {
-		w.violation("at the end the changelog holds %d alerts: %v", len(s.kept), err)
+	if err != nil || len(s.values) > 0 {
+		w.violation("at the end the changelog holds %d alerts: %v", len(s.values), err)
 	}
 }
 
@@ -1543,7 +1543,7 @@ func (w *world) check() {
 }
 
 // stored are the states in the changelog.
-func (w *world) stored() []Stored {
+func (w *world) stored() []StoredState {
 	if w.cluster.TopicInfo(simStates) == nil {
 		return nil
 	}

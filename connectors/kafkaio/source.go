@@ -213,7 +213,7 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	} else {
 		watermark = c.watermark(time.Now())
 	}
-	if rest.Past && !slices.ContainsFunc(c.parts, func(p *part) bool { return !p.done() }) {
+	if rest.Past && !slices.ContainsFunc(c.parts, func(p *partitionReader) bool { return !p.done() }) {
 		ledger.reach(watermark)
 	}
 	c.put(name)
@@ -258,7 +258,7 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 			if err := ledger.allow(ctx, Position{p.at.Topic, p.at.Partition, b.next}); err != nil {
 				return false, err
 			}
-			out := c.look(p, b)
+			out := c.stamp(p, b)
 			if !rt.TryClaim(taken{i, b.next, p.pace()}) {
 				break // the runner has put the rest off; the next call opens a new consumer
 			}
@@ -384,7 +384,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 				}
 			}
 			if ledger.isPast() {
-				s.End = max(s.Offset, ledger.found[log].offset)
+				s.End = max(s.Offset, ledger.opening[log].offset)
 			} else if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
 					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))

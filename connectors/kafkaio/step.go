@@ -38,12 +38,12 @@ type stepper struct {
 	when   time.Time        // of the last step
 	until  map[string]int64 // by partition, the offset before which the run before may have been
 	allows map[string]int64 // by partition, the offset that a commit allows, if that is more than lead
-	repeat []made           // steps of the run before that this one has to make
-	orders chan order
+	repeat []pendingStep    // steps of the run before that this one has to make
+	orders chan commitOrder
 }
 
 // A made is a step that was made before what came before it was settled.
-type made struct {
+type pendingStep struct {
 	Watermark int64            `json:"watermark"` // in Unix milliseconds
 	At        map[string]int64 `json:"at"`        // the offsets of the partitions, by Position.Log
 
@@ -51,17 +51,17 @@ type made struct {
 }
 
 // reached reports whether the partitions have come to where the step was made.
-func (m made) reached(progress []Progress) bool {
+func (m pendingStep) reached(progress []Progress) bool {
 	return !slices.ContainsFunc(progress, func(p Progress) bool { return p.Offset < m.At[p.Log()] })
 }
 
 // makes notes a step that was made before what came before it was settled. l.mu is locked.
-func (l *Ledger) makes(m made) {
+func (l *Ledger) makes(m pendingStep) {
 	l.made, l.beyond = append(l.made, m), false
 }
 
 // An order is a commit at once, which says something new.
-type order struct {
+type commitOrder struct {
 	watermark int64            // in Unix milliseconds; 0: as it is
 	at        map[string]int64 // the offsets there, by partition
 	log       string
@@ -69,7 +69,7 @@ type order struct {
 	done      chan error
 }
 
-func (o order) empty() bool { return o.watermark == 0 && o.until == 0 }
+func (o commitOrder) empty() bool { return o.watermark == 0 && o.until == 0 }
 
 // steps reports whether the watermark moves in steps.
 func (l *Ledger) steps() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
@@ -87,7 +87,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		}
 	}
 	if !s.done {
-		if s.done, err = l.settle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
+		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
 			return false, err
 		}
 	}
@@ -98,12 +98,12 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		if c.until = next.At; !next.reached(progress) {
 			return false, nil
 		}
-		if settled, err := l.settle(ctx, func() bool { return true }); !settled {
+		if settled, err := l.waitIdle(ctx, func() bool { return true }); !settled {
 			return false, err
 		}
 		s.repeat, c.until = s.repeat[1:], nil
 		l.mu.Lock()
-		l.unsettled = true
+		l.dirty = true
 		l.makes(next)
 		l.mu.Unlock()
 		return l.steppedTo(time.UnixMilli(next.Watermark)), nil
@@ -112,10 +112,10 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 	if repeats || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
-	if settled, err := l.settle(ctx, func() bool { return true }); !settled {
+	if settled, err := l.waitIdle(ctx, func() bool { return true }); !settled {
 		return false, err
 	}
-	o := order{watermark: to.UnixMilli(), at: map[string]int64{}}
+	o := commitOrder{watermark: to.UnixMilli(), at: map[string]int64{}}
 	for _, p := range progress {
 		o.at[p.Log()] = p.Offset
 	}
@@ -133,9 +133,9 @@ func (l *Ledger) steppedTo(to time.Time) bool {
 	return true
 }
 
-// settle waits until something holds and nothing is in flight. It reports false if the run ends or
+// waitIdle waits until something holds and nothing is in flight. It reports false if the run ends or
 // stops before.
-func (l *Ledger) settle(ctx context.Context, holds func() bool) (bool, error) {
+func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) {
 	wait := func(c <-chan struct{}, within <-chan time.Time) (bool, error) {
 		select {
 		case <-c:
@@ -192,7 +192,7 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 		return nil
 	}
 	until := at.Offset + lead // not before each batch
-	if err := l.order(ctx, order{log: log, until: until}); err != nil {
+	if err := l.order(ctx, commitOrder{log: log, until: until}); err != nil {
 		return err
 	}
 	s.allows[log] = until
@@ -200,28 +200,28 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 }
 
 // order has the goroutine that commits do it now.
-func (l *Ledger) order(ctx context.Context, o order) error {
+func (l *Ledger) order(ctx context.Context, o commitOrder) error {
 	o.done = make(chan error, 1)
 	select {
 	case l.stepper.orders <- o:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
-		return l.tell(errClosed)
+		return l.reportError(errClosed)
 	}
 	select {
 	case err := <-o.done:
-		return l.tell(err)
+		return l.reportError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// tell returns the error of a commit, or else err, and notes that the source has it.
-func (l *Ledger) tell(err error) error {
+// reportError returns the error of a commit, or else err, and notes that the source has it.
+func (l *Ledger) reportError(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err = cmp.Or(l.err, err)
-	l.told = l.told || err != nil
+	l.errReported = l.errReported || err != nil
 	return err
 }

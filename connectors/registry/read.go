@@ -102,7 +102,7 @@ const textBytes = 64 << 10
 
 // record reads the key and the value of a record. The error is one that ends the run.
 func (r *reader) record(to *kafkaio.Record) error {
-	var found kafkaio.Finding
+	var found kafkaio.DecodeInfo
 	if _, _, ok := framed(to.Key); ok && to.Oversized == 0 {
 		text, reason, err := r.payload(to.Key, "")
 		switch {
@@ -134,13 +134,13 @@ func (r *reader) record(to *kafkaio.Record) error {
 		found.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, as format: %s wants it", r.format)
 	}
 	if found.Reason != "" || found.KeyReason != "" || found.KeyFields != nil {
-		to.Finding = &found
+		to.DecodeInfo = &found
 	}
 	return nil
 }
 
 // setKey makes the key of a record of its JSON.
-func setKey(to *kafkaio.Record, found *kafkaio.Finding, text []byte) {
+func setKey(to *kafkaio.Record, found *kafkaio.DecodeInfo, text []byte) {
 	var key string
 	switch c := text[0]; {
 	case c == '{':

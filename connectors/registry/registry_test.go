@@ -94,8 +94,8 @@ func TestAvro(t *testing.T) {
 	payload := expect.Get(s.Encode(avroValue()))(t)
 	_, c := fake(t, sr.Schema{Schema: avroSchema})
 	got := read(t, c, Auto, kafkaio.Record{Value: frame(1, payload...)})
-	if diff := cmp.Diff(avroJSON, string(got.Value)); diff != "" || got.Finding != nil {
-		t.Errorf("%+v (-want +got)\n%s", got.Finding, diff)
+	if diff := cmp.Diff(avroJSON, string(got.Value)); diff != "" || got.DecodeInfo != nil {
+		t.Errorf("%+v (-want +got)\n%s", got.DecodeInfo, diff)
 	}
 	if !json.Valid(got.Value) {
 		t.Errorf("%s is not JSON", got.Value)
@@ -167,8 +167,8 @@ func TestProtobuf(t *testing.T) {
 	_, c := fake(t, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf})
 	// The indexes are those of Envelope and of Reading in it: 1, 0.
 	got := read(t, c, Protobuf, kafkaio.Record{Value: frame(1, append([]byte{4, 2, 0}, protoPayload()...)...)})
-	if diff := cmp.Diff(protoJSON, string(got.Value)); diff != "" || got.Finding != nil {
-		t.Errorf("%+v (-want +got)\n%s", got.Finding, diff)
+	if diff := cmp.Diff(protoJSON, string(got.Value)); diff != "" || got.DecodeInfo != nil {
+		t.Errorf("%+v (-want +got)\n%s", got.DecodeInfo, diff)
 	}
 	// Confluent's client for Python registers descriptors, which have no names in JSON.
 	field := func(name string, n int32) *descriptorpb.FieldDescriptorProto {
@@ -181,11 +181,11 @@ func TestProtobuf(t *testing.T) {
 	expect.OK(t, err)
 	_, of := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
 	if got = read(t, of, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
-		t.Errorf("%s %+v", got.Value, got.Finding)
+		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
 	// The head of a schema's first message is one zero.
 	if got = read(t, c, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b"}` {
-		t.Errorf("%s %+v", got.Value, got.Finding)
+		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
 }
 
@@ -211,8 +211,8 @@ func TestReferences(t *testing.T) {
 		{frame(4, 2, 0), `{"sensor":{"state":"OFF"},"state":"ON"}`},
 		{frame(5, 0, 10, 3, 10, 1, 'a'), `{"sensor":{"name":"a"}}`},
 	} {
-		if got := read(t, c, Auto, kafkaio.Record{Value: test.value}); string(got.Value) != test.want || got.Finding != nil {
-			t.Errorf("%s %+v, want %s", got.Value, got.Finding, test.want)
+		if got := read(t, c, Auto, kafkaio.Record{Value: test.value}); string(got.Value) != test.want || got.DecodeInfo != nil {
+			t.Errorf("%s %+v, want %s", got.Value, got.DecodeInfo, test.want)
 		}
 	}
 }
@@ -233,41 +233,41 @@ func TestReading(t *testing.T) {
 		key, value   []byte
 		wantKey      string
 		wantValue    string
-		want         *kafkaio.Finding
+		want         *kafkaio.DecodeInfo
 	}{
 		{"a text as a key", Auto, frame(1, 4, 'a', 'b'), frame(3, []byte("{}")...), "ab", "{}", nil},
 		{"a number", Auto, frame(5, 3), []byte(`{"x":1}`), "-2", `{"x":1}`, nil},
-		{"a record", Auto, frame(2, 14), frame(2, 2), string(frame(2, 14)), `{"id":1}`, &kafkaio.Finding{KeyFields: []byte(`{"id":7}`)}},
-		{"a message", Protobuf, frame(4, 0, 8, 7), frame(4, 0), string(frame(4, 0, 8, 7)), `{"id":0}`, &kafkaio.Finding{KeyFields: []byte(`{"id":7}`)}},
+		{"a record", Auto, frame(2, 14), frame(2, 2), string(frame(2, 14)), `{"id":1}`, &kafkaio.DecodeInfo{KeyFields: []byte(`{"id":7}`)}},
+		{"a message", Protobuf, frame(4, 0, 8, 7), frame(4, 0), string(frame(4, 0, 8, 7)), `{"id":0}`, &kafkaio.DecodeInfo{KeyFields: []byte(`{"id":7}`)}},
 		{"a JSON text", JSON, frame(3, []byte(`"a"`)...), []byte(`{"x":1}`), "a", `{"x":1}`, nil},
 		{"a key that is plain", Avro, []byte("plain"), frame(2, 2), "plain", `{"id":1}`, nil},
-		{"a key of a wrong type", Auto, frame(6, 1), frame(2, 2), string(frame(6, 1)), `{"id":1}`, &kafkaio.Finding{KeyReason: "the key of the record is neither a text, nor a number, nor a record"}},
-		{"a key without a schema", Auto, frame(99, 1), frame(2, 2), string(frame(99, 1)), `{"id":1}`, &kafkaio.Finding{KeyReason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
+		{"a key of a wrong type", Auto, frame(6, 1), frame(2, 2), string(frame(6, 1)), `{"id":1}`, &kafkaio.DecodeInfo{KeyReason: "the key of the record is neither a text, nor a number, nor a record"}},
+		{"a key without a schema", Auto, frame(99, 1), frame(2, 2), string(frame(99, 1)), `{"id":1}`, &kafkaio.DecodeInfo{KeyReason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
 		{"a tombstone", Avro, frame(1, 2, 'a'), nil, "a", "", nil},
 
-		{"an unknown id", Auto, nil, frame(99, 1), "", string(frame(99, 1)), &kafkaio.Finding{Reason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
-		{"a short payload", Auto, nil, frame(1, 4, 'a'), "", string(frame(1, 4, 'a')), &kafkaio.Finding{Reason: "the payload does not fit schema 1: it ends too early"}},
-		{"a long payload", Auto, nil, frame(2, 2, 2), "", string(frame(2, 2, 2)), &kafkaio.Finding{Reason: "the payload does not fit schema 2: 1 bytes follow the record"}},
-		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: it does not begin with the index of a message"}},
-		{"an index beyond", Auto, nil, frame(4, 2, 2), "", string(frame(4, 2, 2)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: the schema has no message with index [1]"}},
-		{"a broken message", Auto, nil, frame(4, 0, 8), "", string(frame(4, 0, 8)), &kafkaio.Finding{Reason: "the payload does not fit schema 4: proto:"}},
-		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.Finding{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, and the registry names no such part"}},
-		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.Finding{Reason: "schema 4 is of the format protobuf, and format: avro is wanted"}},
-		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.Finding{Reason: "the value does not begin with the magic byte and the id of a schema, as format: avro wants it"}},
-		{"nothing of a JSON schema", JSONSchema, nil, frame(3), "", string(frame(3)), &kafkaio.Finding{Reason: "nothing follows the id of the schema"}},
+		{"an unknown id", Auto, nil, frame(99, 1), "", string(frame(99, 1)), &kafkaio.DecodeInfo{Reason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
+		{"a short payload", Auto, nil, frame(1, 4, 'a'), "", string(frame(1, 4, 'a')), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 1: it ends too early"}},
+		{"a long payload", Auto, nil, frame(2, 2, 2), "", string(frame(2, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 2: 1 bytes follow the record"}},
+		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: it does not begin with the index of a message"}},
+		{"an index beyond", Auto, nil, frame(4, 2, 2), "", string(frame(4, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: the schema has no message with index [1]"}},
+		{"a broken message", Auto, nil, frame(4, 0, 8), "", string(frame(4, 0, 8)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: proto:"}},
+		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.DecodeInfo{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, and the registry names no such part"}},
+		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.DecodeInfo{Reason: "schema 4 is of the format protobuf, and format: avro is wanted"}},
+		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.DecodeInfo{Reason: "the value does not begin with the magic byte and the id of a schema, as format: avro wants it"}},
+		{"nothing of a JSON schema", JSONSchema, nil, frame(3), "", string(frame(3)), &kafkaio.DecodeInfo{Reason: "nothing follows the id of the schema"}},
 		{"JSON is not looked at", JSON, nil, frame(99, 1), "", string(frame(99, 1)), nil},
 	} {
 		got := read(t, c, test.format, kafkaio.Record{Key: test.key, Value: test.value})
 		if string(got.Key) != test.wantKey || string(got.Value) != test.wantValue || (got.Value == nil) != (test.value == nil) {
 			t.Errorf("%s: key %q, value %q", test.name, got.Key, got.Value)
 		}
-		if got.Finding != nil && test.want != nil && test.want.Reason != "" && strings.HasPrefix(strings.ReplaceAll(got.Finding.Reason, "\u00a0", " "), test.want.Reason) {
+		if got.DecodeInfo != nil && test.want != nil && test.want.Reason != "" && strings.HasPrefix(strings.ReplaceAll(got.DecodeInfo.Reason, "\u00a0", " "), test.want.Reason) {
 			continue
 		}
-		expect.Same(t, test.want, got.Finding, test.name)
+		expect.Same(t, test.want, got.DecodeInfo, test.name)
 	}
-	if got := read(t, c, Auto, kafkaio.Record{Key: frame(1), Value: frame(1), Oversized: 300_000}); got.Finding == nil || got.Finding.Reason == "" || got.Finding.KeyReason != "" {
-		t.Errorf("%+v", got.Finding)
+	if got := read(t, c, Auto, kafkaio.Record{Key: frame(1), Value: frame(1), Oversized: 300_000}); got.DecodeInfo == nil || got.DecodeInfo.Reason == "" || got.DecodeInfo.KeyReason != "" {
+		t.Errorf("%+v", got.DecodeInfo)
 	}
 }
 
@@ -307,7 +307,7 @@ func TestSchemasAreCached(t *testing.T) {
 	s.known[2].again = time.Now()
 	r.SeedSchema("late", 1, 2, sr.Schema{Schema: `"string"`})
 	if got := read(t, c, Auto, kafkaio.Record{Value: frame(2, 2, 'a')}); string(got.Value) != `"a"` {
-		t.Errorf("%q %+v", got.Value, got.Finding)
+		t.Errorf("%q %+v", got.Value, got.DecodeInfo)
 	}
 	// Garbage that names ever other ids does not fill the memory.
 	for id := range mostDoubted + 10 {
@@ -336,8 +336,8 @@ func TestRegistryAway(t *testing.T) {
 		asked.Store(0)
 		status.Store(int32(code))
 		all := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
-		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].Finding != nil {
-			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].Finding)
+		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].DecodeInfo != nil {
+			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].DecodeInfo)
 		}
 		expect.Same(t, int32(3), asked.Load(), code, ": requests")
 		if lines := strings.Split(strings.TrimSpace(told.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
@@ -373,8 +373,8 @@ func TestForeignAnswer(t *testing.T) {
 		registries.Clear()
 		asked.Store(0)
 		r.Intercept(foreign)
-		if got := read(t, c, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); string(got.Value) != `"a"` || got.Finding != nil {
-			t.Errorf("%s: %q %+v", text, got.Value, got.Finding)
+		if got := read(t, c, Auto, kafkaio.Record{Value: frame(1, 2, 'a')}); string(got.Value) != `"a"` || got.DecodeInfo != nil {
+			t.Errorf("%s: %q %+v", text, got.Value, got.DecodeInfo)
 		}
 		asked.Store(0)
 		id := 0
@@ -481,7 +481,7 @@ func FuzzReading(f *testing.F) {
 		all := []kafkaio.Record{{Key: value, Value: value}}
 		expect.OK(t, reading(t.Context(), quiet, all))
 		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(all[0].Value))
-		if _, _, ok := framed(value); ok && all[0].Finding != nil && all[0].Finding.Reason == "" && !json.Valid([]byte(bare)) {
+		if _, _, ok := framed(value); ok && all[0].DecodeInfo != nil && all[0].DecodeInfo.Reason == "" && !json.Valid([]byte(bare)) {
 			t.Errorf("%q is not JSON", all[0].Value)
 		}
 	})

@@ -191,7 +191,7 @@ func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
 // schema and could not be turned into JSON.
 func rawOf(r *kafkaio.Record) []byte {
 	v := r.Value[:min(len(r.Value), connectors.MaxRaw)]
-	if r.Finding != nil && r.Finding.Reason != "" && bytes.HasPrefix(v, []byte{0}) {
+	if r.DecodeInfo != nil && r.DecodeInfo.Reason != "" && bytes.HasPrefix(v, []byte{0}) {
 		return base64.StdEncoding.AppendEncode(nil, v[:min(len(v), connectors.MaxRaw/4*3)])
 	}
 	return v
@@ -211,23 +211,23 @@ func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, er
 		return "", errors.New("a tombstone: the record has no value")
 	case len(v) == 0:
 		return "", errors.New("the value is empty")
-	case r.Finding != nil && r.Finding.Reason != "":
-		return "", errors.New(r.Finding.Reason)
+	case r.DecodeInfo != nil && r.DecodeInfo.Reason != "":
+		return "", errors.New(r.DecodeInfo.Reason)
 	case len(v) > 4 && v[0] == 0:
 		return "", fmt.Errorf("the value is framed by a schema registry (schema %d): set registry of the source to that, and no format: json", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}
-	return p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.Finding}, o)
+	return p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.DecodeInfo}, o)
 }
 
 // forgotten is the key that a tombstone is for: the fields of the record's key, as those of a value,
 // or, where it has none and no schema, itself.
 func (p *Parser) forgotten(r *kafkaio.Record) (key string, err error) {
 	parts := make([][]byte, len(p.Key))
-	from := origin{series: r.Topic, key: r.Key, found: r.Finding}
+	from := origin{series: r.Topic, key: r.Key, found: r.DecodeInfo}
 	if err := p.keyOfRecord(parts, from); err != nil {
 		return "", err
 	}
-	if r.Finding == nil && !slices.ContainsFunc(parts, func(part []byte) bool { return part != nil }) {
+	if r.DecodeInfo == nil && !slices.ContainsFunc(parts, func(part []byte) bool { return part != nil }) {
 		return string(r.Key), nil
 	}
 	return p.jsonKey(parts, from)

@@ -85,7 +85,7 @@ func isPath(name string) bool { return strings.Contains(name, ".") }
 type origin struct {
 	series string // where records have no keys: the name of the file or topic
 	key    []byte // of a topic's record
-	found  *kafkaio.Finding
+	found  *kafkaio.DecodeInfo
 }
 
 // timeNames are the names of the time: those that come first in a record, and the last, which is empty if

@@ -165,7 +165,7 @@ func TestStepsOfAUser(t *testing.T) {
 				if err := st.Execute(ctx, p, nil); err != nil && !killed || killed && !errors.Is(err, context.Canceled) {
 					t.Errorf("killed %t, error %v", killed, err)
 				}
-				return st.Found()["readings-0"]
+				return st.OpeningOffsets()["readings-0"]
 			}
 			const part = 200
 			sent := 0

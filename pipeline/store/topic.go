@@ -33,9 +33,9 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	to.Migrate, to.Log = cfg.Migrate, cfg.log()
 	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 	to.Unseal = unsealer.Unseal
-	to.Open = func(found iter.Seq[*kafkaio.Stored], keys, bytes int) ([]kafkaio.Position, error) {
+	to.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) ([]kafkaio.Position, error) {
 		t.Memory = stored.NewMemory()
-		if !to.Past {
+		if !to.History {
 			t.Memory.Expect(keys, bytes)
 		}
 		return t.adopt(to, unsealer.Open, found, cfg)
@@ -60,8 +60,8 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 // into the memory. It returns the last record of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
 // their own. Those that are left out are deleted.
-func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.Stored], cfg Config) (included []kafkaio.Position, err error) {
-	var at *kafkaio.Stored
+func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included []kafkaio.Position, err error) {
+	var at *kafkaio.StoredState
 	topic := to.Changelog
 	kept := false
 	opened := func(yield func(stored.State) bool) {
@@ -79,7 +79,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 	a, err := stored.Migrate(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s stored.State, changed bool) {
 		kept = true
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
-		if s.Err == nil && s.Key != stored.FleetKey && !to.Past {
+		if s.Err == nil && s.Key != stored.FleetKey && !to.History {
 			t.Memory.Restore(s.Key, s.Bytes)
 			at.Taken = true
 		}
@@ -97,7 +97,7 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 	}
 	t.Adopted = a
 	a.ResetDamaged(topic, cfg.log())
-	if cfg.Migrate && to.Learned == nil && !to.Past {
+	if cfg.Migrate && to.Learned == nil && !to.History {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
 	for log, offset := range a.Included {
