@@ -201,9 +201,9 @@ func TestWriteRetryAfter(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	was := patience
-	patience = retry.Policy{First: time.Millisecond, Last: time.Second}
-	t.Cleanup(func() { patience = was })
+	was := outageTimeout
+	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { outageTimeout = was })
 	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -263,9 +263,9 @@ var noAnswers = []string{
 // hurry has attempts follow at once.
 func hurry(t *testing.T) {
 	t.Helper()
-	was := patience
-	patience = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
-	t.Cleanup(func() { patience = was })
+	was := outageTimeout
+	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
+	t.Cleanup(func() { outageTimeout = was })
 }
 
 // A partial answer is asked for again, or taken where the config says so; one to which the server has

@@ -83,14 +83,14 @@ const (
 
 // A reader asks a server for one window after the other.
 type reader struct {
-	src   Source
-	place string
-	hides func(said string) string // secrets that a server repeats
-	heard *listener
-	api   v1.API
-	log   *slog.Logger
-	tally *Tally
-	steps int // of the next query
+	src      Source
+	place    string
+	hides    func(said string) string // secrets that a server repeats
+	listener *listener
+	api      v1.API
+	log      *slog.Logger
+	tally    *Tally
+	steps    int // of the next query
 
 	answered bool              // a query was
 	taken    error             // why the last answer, which was taken, is not whole; nil if it is
@@ -132,7 +132,7 @@ func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
 		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
 	l := &listener{Client: c}
-	return &reader{src: src, place: to.Place(), hides: to.Hidden, heard: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
+	return &reader{src: src, place: to.Place(), hides: to.Hidden, listener: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
@@ -171,7 +171,7 @@ var ErrAway = errors.New("does not answer")
 
 // ask asks once for n steps from a time on.
 func (r *reader) ask(ctx context.Context, from time.Time, n int) ([]Series, error) {
-	defer func() { r.heard.body = nil }()
+	defer func() { r.listener.body = nil }()
 	r.taken = nil
 	end := from.Add(time.Duration(n-1) * r.src.Step)
 	value, warnings, infos, err := r.api.QueryRange(ctx, r.src.Query, v1.Range{Start: from, End: end, Step: r.src.Step})
@@ -221,7 +221,7 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 			r.log.Warn("the server of the source notes something of the query", "note", message.Printable(r.hides(text)))
 		}
 	}
-	if r.heard.partial() {
+	if r.listener.partial() {
 		why = cmp.Or(why, "isPartial is true")
 	}
 	if why == "" {
@@ -229,7 +229,7 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 		return nil
 	}
 	r.tally.Partial.Add(1)
-	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), code: r.heard.code, again: true, shrink: true, partial: true}
+	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), code: r.listener.code, again: true, shrink: true, partial: true}
 	if r.src.Partial != Take {
 		return e
 	}
@@ -239,7 +239,7 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 
 // failure says what the server refuses, or that it does not answer.
 func (r *reader) failure(err error) error {
-	said, code := &v1.Error{}, r.heard.code
+	said, code := &v1.Error{}, r.listener.code
 	answered := errors.As(err, &said)
 	switch {
 	case errors.As(err, new(*httpclient.SecretError)):
@@ -249,7 +249,7 @@ func (r *reader) failure(err error) error {
 	case code == 0 || !answered:
 		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	case code/100 == 2 && said.Type == v1.ErrBadResponse && !r.answered:
-		words := strings.Join(strings.Fields(r.hides(string(r.heard.body[:min(len(r.heard.body), 2*secret.Largest)]))), " ")
+		words := strings.Join(strings.Fields(r.hides(string(r.listener.body[:min(len(r.listener.body), 2*secret.Largest)]))), " ")
 		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
 	text, detail := r.hides(said.Msg), strings.TrimSpace(said.Detail)
@@ -294,7 +294,7 @@ func (r *reader) again(err error) bool {
 // next asks for at most so many steps from a time on, again and again as long as that may help.
 // It returns how many steps were answered.
 func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Series, steps int, err error) {
-	err = patience.Do(ctx, func(ctx context.Context) (err error) {
+	err = outageTimeout.Do(ctx, func(ctx context.Context) (err error) {
 		for {
 			steps = min(r.steps, most, maxSteps)
 			all, err = r.ask(ctx, from, steps)
@@ -431,7 +431,7 @@ func Last(ctx context.Context, src Source, most int) ([]Series, error) {
 		return nil, err
 	}
 	ask := func(from time.Time, n int) (all []Series, err error) {
-		err = patience.Do(ctx, func(ctx context.Context) error {
+		err = outageTimeout.Do(ctx, func(ctx context.Context) error {
 			all, err = r.ask(ctx, from, n)
 			return err
 		}, func(err error) bool {

@@ -10,8 +10,8 @@ import (
 	"hafvf/connectors/internal/retry"
 )
 
-// patience is the policy by which requests are repeated, for as long as it takes.
-var patience = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
+// outageTimeout is the policy by which requests are repeated, for as long as it takes.
+var outageTimeout = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
 // repeats is the time after which the log says again that a server is away.
 const repeats = time.Minute

@@ -180,7 +180,7 @@ type writer struct {
 }
 
 func newWriter(to Sink, log *slog.Logger) (*writer, error) {
-	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxSaid, Pause: patience.Last}, log)
+	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxQuoted, Pause: outageTimeout.Last}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	defer end()
 	body := snappy.Encode(nil, w.encode(all))
 	var last error
-	err = patience.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
+	err = outageTimeout.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
 		if e := (*answerError)(nil); !errors.As(err, &e) || !e.again {
 			return false
 		}
@@ -276,8 +276,8 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	return "", fmt.Errorf("%s: %w", w.place, err)
 }
 
-// maxSaid is how much of an answer is read.
-const maxSaid = 4 << 10
+// maxQuoted is how much of an answer is read.
+const maxQuoted = 4 << 10
 
 // post sends a body once.
 func (w *writer) post(ctx context.Context, body []byte) error {
@@ -296,7 +296,7 @@ func (w *writer) post(ctx context.Context, body []byte) error {
 		return &answerError{error: err, again: true}
 	}
 	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid))
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
 	code := answer.StatusCode
 	if code/100 == 2 {
 		return nil
