@@ -15,7 +15,7 @@ import (
 )
 
 // A clockless is a time without a zone.
-type clockless time.Time
+type localTime time.Time
 
 // logical are the logical types that a time.Time does not tell apart.
 var logical = func() (opts []avro.SchemaOpt) {
@@ -23,9 +23,9 @@ var logical = func() (opts []avro.SchemaOpt) {
 		opts = append(opts, avro.CustomType{LogicalType: name, AvroType: kind, Decode: func(v any, _ *avro.SchemaNode) (any, error) {
 			switch n := v.(type) {
 			case int64:
-				return clockless(unit(n)), nil
+				return localTime(unit(n)), nil
 			case int32:
-				return clockless(unit(int64(n))), nil
+				return localTime(unit(int64(n))), nil
 			}
 			return nil, avro.ErrSkipCustomType
 		}})
@@ -37,7 +37,7 @@ var logical = func() (opts []avro.SchemaOpt) {
 	return append(opts, avro.WithLaxNames(nil)) // other libraries are not as strict with names
 }()
 
-func compileAvro(text string, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+func compileAvro(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
 	var types avro.SchemaCache
 	seen := map[string]bool{}
 	for _, p := range parts {
@@ -118,7 +118,7 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 		return append(base64.StdEncoding.AppendEncode(append(b, '"'), v), '"'), nil
 	case time.Time:
 		return append(v.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
-	case clockless:
+	case localTime:
 		return append(time.Time(v).UTC().AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999"), '"'), nil
 	case time.Duration: // of the day
 		return append(time.Unix(0, int64(v)).UTC().AppendFormat(append(b, '"'), "15:04:05.999999999"), '"'), nil

@@ -21,7 +21,7 @@ import (
 // mostNested bounds how deep the declarations of messages nest, in the head of a payload.
 const mostNested = 64
 
-func compileProtobuf(text string, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+func compileProtobuf(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
 	const root = "the schema" // no import is called so
 	files := map[string]protocompile.SearchResult{root: source(root, text)}
 	for _, p := range parts {

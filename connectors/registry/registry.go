@@ -86,12 +86,12 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 	defer cancel()
 	to, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{}, nil)
 	if err != nil {
-		return setting{err}
+		return settingError{err}
 	}
 	defer to.CloseIdleConnections()
 	cl, err := sr.NewClient(sr.URLs(c.URL), sr.HTTPClient(to.HTTP()), sr.UserAgent("hafvf"))
 	if err != nil {
-		return setting{err}
+		return settingError{err}
 	}
 	return do(ctx, cl)
 }
@@ -104,13 +104,13 @@ func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context
 		err := c.ask(ctx, do)
 		if is(err, http.StatusUnauthorized) {
 			if logins++; logins == 1 {
-				return refusedOnce{err}
+				return firstRefusal{err}
 			}
 		}
 		return err
 	}, func(err error) bool {
 		switch {
-		case errors.As(err, new(refusedOnce)):
+		case errors.As(err, new(firstRefusal)):
 		case !passes(err):
 			return false
 		case away.Due(reminders):
@@ -124,16 +124,16 @@ func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context
 	return err
 }
 
-// A refusedOnce is the first refusal of a login.
-type refusedOnce struct{ error }
+// A firstRefusal is the first refusal of a login.
+type firstRefusal struct{ error }
 
-func (refusedOnce) RetryAfter() time.Duration { return loginPause }
-func (r refusedOnce) Unwrap() error           { return r.error }
+func (firstRefusal) RetryAfter() time.Duration { return loginPause }
+func (r firstRefusal) Unwrap() error           { return r.error }
 
 // A setting is an error of what the config names.
-type setting struct{ error }
+type settingError struct{ error }
 
-func (s setting) Unwrap() error { return s.error }
+func (s settingError) Unwrap() error { return s.error }
 
 // is reports whether the registry has answered with one of the statuses of HTTP.
 func is(err error, statuses ...int) bool {
@@ -155,7 +155,7 @@ func tooLong(err error) bool { return errors.As(err, new(httpclient.TooLong)) }
 func passes(err error) bool {
 	var r *sr.ResponseError
 	switch {
-	case errors.As(err, new(setting)) || errors.As(err, new(*httpclient.SecretError)) || tooLong(err) || unknown(err):
+	case errors.As(err, new(settingError)) || errors.As(err, new(*httpclient.SecretError)) || tooLong(err) || unknown(err):
 		return false
 	case errors.As(err, &r):
 		return r.StatusCode >= 500 || is(err, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests)
@@ -165,7 +165,7 @@ func passes(err error) bool {
 
 // explain turns an error into a sentence that says what to set.
 func (c Config) explain(err error) error {
-	if err == nil || errors.As(err, new(setting)) {
+	if err == nil || errors.As(err, new(settingError)) {
 		return err
 	}
 	var r *sr.ResponseError

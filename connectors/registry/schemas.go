@@ -86,7 +86,7 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 		return k, nil
 	}
 	var text sr.Schema
-	var parts []part
+	var parts []schemaReference
 	err := s.cfg.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
 		if text, err = cl.SchemaByID(ctx, id); err == nil {
 			parts, err = references(ctx, cl, text.References)
@@ -124,10 +124,10 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 }
 
 // A part is a schema that another refers to, by the name that the other has for it.
-type part struct{ name, text string }
+type schemaReference struct{ name, text string }
 
 // references fetches the schemas that others refer to, each after those that it refers to.
-func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (parts []part, err error) {
+func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (parts []schemaReference, err error) {
 	seen := map[sr.SchemaReference]bool{}
 	var fetch func(refs []sr.SchemaReference) error
 	fetch = func(refs []sr.SchemaReference) error {
@@ -143,7 +143,7 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 			if err := cmp.Or(present(of.Schema), fetch(of.References)); err != nil {
 				return err
 			}
-			parts = append(parts, part{r.Name, of.Schema.Schema})
+			parts = append(parts, schemaReference{r.Name, of.Schema.Schema})
 		}
 		return nil
 	}
@@ -161,7 +161,7 @@ func present(s sr.Schema) error {
 }
 
 // compile makes ready what reads payloads of a schema.
-func compile(s sr.Schema, parts []part) (func(to, payload []byte) ([]byte, error), error) {
+func compile(s sr.Schema, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
 	switch s.Type {
 	case sr.TypeAvro:
 		return compileAvro(s.Schema, parts)
