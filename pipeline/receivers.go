@@ -40,10 +40,10 @@ func (r *run) openOutboxes(g *Graph) error {
 		if s.hook == nil {
 			continue
 		}
-		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Settled: r.settle}
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Delivered: r.settle}
 		if r.durable() {
 			n := 0
-			cfg.Keep = func(a webhook.Alert) string {
+			cfg.Store = func(a webhook.Alert) string {
 				n++
 				id := fmt.Sprintf("%d/%016x-%08x", i, begun.UnixNano(), n)
 				r.ledger.StoreValue(id, a.Chunk())
@@ -62,9 +62,9 @@ func (r *run) openOutboxes(g *Graph) error {
 		account.Attach(r.account, alertsName(i), box)
 	}
 	for _, all := range kept { // of a receiver that the config has no more
-		var given []webhook.Settled
+		var given []webhook.Delivery
 		for _, a := range all {
-			given = append(given, webhook.Settled{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
+			given = append(given, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
 		}
 		r.settle(given)
 	}
@@ -88,7 +88,7 @@ func keptAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 		}
 		alerts, _ := webhook.Alerts(stored[id])
 		for _, a := range alerts {
-			a.Kept = id
+			a.StoredID = id
 			all[receiver] = append(all[receiver], a)
 		}
 	}
@@ -137,7 +137,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	}
 	all.Wait()
 	close(closed)
-	var lost []webhook.Settled
+	var lost []webhook.Delivery
 	for i, box := range r.outboxes {
 		switch n := len(left[i]); {
 		case n > 0 && r.durable():
@@ -170,7 +170,7 @@ func (r *run) expired() (n int64) {
 
 // settle notes what became of alerts: those that were refused go to the dead letter, and the
 // changelog holds none of them any more.
-func (r *run) settle(all []webhook.Settled) {
+func (r *run) settle(all []webhook.Delivery) {
 	var chunk connectors.Chunk
 	for _, a := range webhook.Refusals(all) {
 		r.undelivered(a)
@@ -187,7 +187,7 @@ func (r *run) settle(all []webhook.Settled) {
 	}
 	if r.durable() {
 		for _, a := range all {
-			r.ledger.StoreValue(a.Kept, nil)
+			r.ledger.StoreValue(a.StoredID, nil)
 		}
 	}
 }

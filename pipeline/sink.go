@@ -93,7 +93,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 	case s.hook != nil:
 		var refused beam.PCollection
 		if s.held {
-			refused = webhook.WriteHeld(scope, *s.hook, s.maxAge, chunks)
+			refused = webhook.WriteStored(scope, *s.hook, s.maxAge, chunks)
 		} else {
 			refused = webhook.Write(scope, name, chunks)
 		}

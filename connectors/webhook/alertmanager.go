@@ -22,7 +22,7 @@ const lasting = 365 * 24 * time.Hour
 var ownLabels = []string{"alertname", "id", "key", "kind"}
 
 // A posted is an alert as an Alertmanager takes it, which knows it by its labels.
-type posted struct {
+type alertmanagerAlert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 	StartsAt    time.Time         `json:"startsAt,omitzero"`
@@ -46,7 +46,7 @@ func forAlertmanager(record []byte, ends bool, names []string) ([]byte, error) {
 	if err := json.Unmarshal(record, &r); err != nil {
 		return nil, fmt.Errorf("the record is no alert: %w", err)
 	}
-	p := posted{
+	p := alertmanagerAlert{
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,

@@ -22,7 +22,7 @@ func TestLabelsOfSeries(t *testing.T) {
 		{`{"key":"up{job=\"a\"","kind":"incident","id":"i"}`, nil, map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i"}},
 	} {
 		b := expect.Get(forAlertmanager([]byte(c.record), false, c.names))(t)
-		var got posted
+		var got alertmanagerAlert
 		expect.OK(t, json.Unmarshal(b, &got))
 		expect.Same(t, c.want, got.Labels, c.record)
 	}

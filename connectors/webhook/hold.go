@@ -28,11 +28,11 @@ func init() {
 	register.Emitter2[string, []byte]()
 }
 
-// WriteHeld is Write for a runner that keeps states. Alerts that wait for the receiver are the
+// WriteStored is Write for a runner that keeps states. Alerts that wait for the receiver are the
 // state of a step of their own, so that the runner's checkpoints hold them. An outbox in the
 // worker's process sends them. The step looks every second at what has become of them. It
 // returns the lines that the receiver does not take.
-func WriteHeld(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
+func WriteStored(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
 	s = s.Scope("webhook.WriteHeld")
 	keyed := beam.ParDo(s, &toReceiverFn{}, col)
 	return beam.ParDo(s, &holdFn{Sink: sink, MaxAge: maxAge, Waiting: state.MakeBagState[[]byte]("waiting"), Next: timers.InProcessingTime("next")}, keyed)
@@ -56,8 +56,8 @@ type holdFn struct {
 	name string // of the outbox
 }
 
-// lookEvery is the time between looks at what has become of alerts that wait.
-const lookEvery = time.Second
+// pollInterval is the time between looks at what has become of alerts that wait.
+const pollInterval = time.Second
 
 func (fn *holdFn) Setup() error {
 	text, err := json.Marshal([]any{fn.Sink, fn.MaxAge})
@@ -76,19 +76,19 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	}
 	var held []byte
 	for _, a := range all {
-		a.Kept = fmt.Sprintf("%016x%016x", time.Now().UnixNano(), rand.Uint64())
+		a.StoredID = fmt.Sprintf("%016x%016x", time.Now().UnixNano(), rand.Uint64())
 		waits, err := box.Put(a)
 		switch {
 		case err != nil:
 			refuse(a.refused(err.Error()))
 		case waits:
-			held = appendHeld(held, a)
+			held = appendStored(held, a)
 		}
 	}
 	if len(held) == 0 {
 		return nil
 	}
-	fn.Next.Set(tp, time.Now().Add(lookEvery))
+	fn.Next.Set(tp, time.Now().Add(pollInterval))
 	return fn.Waiting.Add(sp, held)
 }
 
@@ -105,14 +105,14 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 	var left []byte
 	dropped, here := false, box.ids()
 	for _, chunk := range held {
-		all, err := heldIn(chunk)
+		all, err := storedIn(chunk)
 		if err != nil {
 			return err
 		}
 		for _, a := range all {
-			s, settled := box.settled(a.Kept)
+			s, settled := box.delivery(a.StoredID)
 			waits := !settled
-			if waits && !here[a.Kept] { // it comes from a process that has gone
+			if waits && !here[a.StoredID] { // it comes from a process that has gone
 				if waits, err = box.Put(a); err != nil {
 					s.Refused = err.Error()
 				}
@@ -121,14 +121,14 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 				refuse(a.refused(s.Refused))
 			}
 			if waits {
-				left = appendHeld(left, a)
+				left = appendStored(left, a)
 			} else {
 				dropped = true
 			}
 		}
 	}
 	if len(left) > 0 {
-		fn.Next.Set(tp, time.Now().Add(lookEvery))
+		fn.Next.Set(tp, time.Now().Add(pollInterval))
 	}
 	if !dropped && len(held) <= 1 {
 		return nil
@@ -139,13 +139,13 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 	return fn.Waiting.Add(sp, left)
 }
 
-// appendHeld appends an alert to an element of Waiting.
-func appendHeld(to []byte, a Alert) []byte {
-	return append(connectors.Chunk(to).Begin(a.Chunk(), a.Kept), '\n')
+// appendStored appends an alert to an element of Waiting.
+func appendStored(to []byte, a Alert) []byte {
+	return append(connectors.Chunk(to).Begin(a.Chunk(), a.StoredID), '\n')
 }
 
-// heldIn are the alerts of an element of Waiting.
-func heldIn(chunk []byte) (all []Alert, err error) {
+// storedIn are the alerts of an element of Waiting.
+func storedIn(chunk []byte) (all []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return nil, err
@@ -155,7 +155,7 @@ func heldIn(chunk []byte) (all []Alert, err error) {
 			return nil, err
 		}
 		for _, a := range one {
-			a.Kept = line.ID
+			a.StoredID = line.ID
 			all = append(all, a)
 		}
 	}
@@ -163,24 +163,24 @@ func heldIn(chunk []byte) (all []Alert, err error) {
 }
 
 // A shared is an outbox that the steps of a process share: a step may run in any of its copies.
-type shared struct {
+type sharedOutbox struct {
 	*Outbox
 
 	mu   sync.Mutex
-	over map[string]Settled // by id, until the step has looked
+	over map[string]Delivery // by id, until the step has looked
 	used time.Time
 }
 
 var (
 	sharedMu sync.Mutex
-	boxes    = map[string]*shared{}
+	boxes    = map[string]*sharedOutbox{}
 )
 
 // unused is the time after which an outbox that no step asks for ends: its job has gone.
 const unused = 5 * time.Minute
 
 // outbox returns the outbox of the step in this process.
-func (fn *holdFn) outbox() (*shared, error) {
+func (fn *holdFn) outbox() (*sharedOutbox, error) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
 	for name, b := range boxes {
@@ -191,8 +191,8 @@ func (fn *holdFn) outbox() (*shared, error) {
 	}
 	b := boxes[fn.name]
 	if b == nil {
-		b = &shared{over: map[string]Settled{}}
-		box, err := OpenOutbox(OutboxConfig{Sink: fn.Sink, MaxAge: fn.MaxAge, Settled: b.settle, Log: slog.Default()}, nil)
+		b = &sharedOutbox{over: map[string]Delivery{}}
+		box, err := OpenOutbox(OutboxConfig{Sink: fn.Sink, MaxAge: fn.MaxAge, Delivered: b.finish, Log: slog.Default()}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -203,16 +203,16 @@ func (fn *holdFn) outbox() (*shared, error) {
 	return b, nil
 }
 
-func (b *shared) settle(all []Settled) {
+func (b *sharedOutbox) finish(all []Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range all {
-		b.over[s.Kept] = s
+		b.over[s.StoredID] = s
 	}
 }
 
-// settled returns what became of an alert, once.
-func (b *shared) settled(id string) (s Settled, ok bool) {
+// delivery returns what became of an alert, once.
+func (b *sharedOutbox) delivery(id string) (s Delivery, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, ok = b.over[id]
@@ -227,12 +227,12 @@ func (o *Outbox) ids() map[string]bool {
 	defer o.mu.Unlock()
 	all := make(map[string]bool, len(o.waiting))
 	for _, e := range o.waiting {
-		all[e.Kept] = true
+		all[e.StoredID] = true
 	}
 	return all
 }
 
-// Shared are the outboxes of the steps of WriteHeld in this process.
+// Shared are the outboxes of the steps of WriteStored in this process.
 func Shared() (all []*Outbox) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()

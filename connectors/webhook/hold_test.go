@@ -81,7 +81,7 @@ func TestWriteHeld(t *testing.T) {
 	defer server.Close()
 	p, s := beam.NewPipelineWithRoot()
 	chunks := beam.ParDo(s, &sayFn{20}, beam.Impulse(s))
-	refused := WriteHeld(s, Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Timeout: time.Second}, 0, chunks)
+	refused := WriteStored(s, Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Timeout: time.Second}, 0, chunks)
 	beam.ParDo0(s, &catchFn{}, refused)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -101,11 +101,11 @@ func TestHeldIsWhole(t *testing.T) {
 	var held []byte
 	for i := range 3 {
 		a := alert(i)
-		a.Key, a.Kept = []byte("k"), fmt.Sprint("kept ", i)
-		held = appendHeld(held, a)
+		a.Key, a.StoredID = []byte("k"), fmt.Sprint("kept ", i)
+		held = appendStored(held, a)
 	}
-	all, err := heldIn(held)
-	if err != nil || len(all) != 3 || all[2].Kept != "kept 2" || all[2].ID != "2" || string(all[2].Text) != `{"id":"2"}` || string(all[2].Key) != "k" {
+	all, err := storedIn(held)
+	if err != nil || len(all) != 3 || all[2].StoredID != "kept 2" || all[2].ID != "2" || string(all[2].Text) != `{"id":"2"}` || string(all[2].Key) != "k" {
 		t.Errorf("%+v, %v", all, err)
 	}
 }

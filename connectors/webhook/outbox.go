@@ -15,10 +15,10 @@ import (
 
 // An Alert is a record on its way to a receiver.
 type Alert struct {
-	Key  []byte
-	ID   string
-	Text []byte // without its line end
-	Kept string // the id under which it is stored, of OutboxConfig.Keep; empty if it is not
+	Key      []byte
+	ID       string
+	Text     []byte // without its line end
+	StoredID string // the id under which it is stored, of OutboxConfig.Store; empty if it is not
 }
 
 // An OutboxConfig says what an outbox does with its alerts.
@@ -26,16 +26,16 @@ type OutboxConfig struct {
 	Sink Sink
 	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
 	MaxAge time.Duration
-	// Keep, if set, stores an alert that waits, and returns the id under which it does so.
-	Keep func(Alert) (id string)
-	// Settled is called with the alerts that do not wait any more, because the receiver has taken
+	// Store, if set, stores an alert that waits, and returns the id under which it does so.
+	Store func(Alert) (id string)
+	// Delivery is called with the alerts that do not wait any more, because the receiver has taken
 	// or refused them.
-	Settled func([]Settled)
-	Log     *slog.Logger
+	Delivered func([]Delivery)
+	Log       *slog.Logger
 }
 
-// Settled is an alert of which a receiver has said what it makes of it.
-type Settled struct {
+// Delivery is an alert of which a receiver has said what it makes of it.
+type Delivery struct {
 	Alert
 	Refused string // why; empty if the receiver has taken it
 }
@@ -58,15 +58,15 @@ type Outbox struct {
 	stats   Stats
 	away    reminder.Reminder // the receiver takes nothing
 	failed  time.Time         // when it last took nothing
-	rests   time.Time         // until then what is gathered waits
+	retryAt time.Time         // until then what is gathered waits
 	changed chan struct{}     // closed when something came or the outbox is closing
 }
 
 // entry is an alert that waits.
 type entry struct {
 	Alert
-	since    time.Time
-	gathered bool // it can wait for others, see Sink.Gathers
+	since   time.Time
+	batched bool // it can wait for others, see Sink.Batches
 }
 
 // Stats are what became of alerts.
@@ -120,8 +120,8 @@ func (o *Outbox) Put(a Alert) (waits bool, err error) {
 		o.stats.Failed++
 		return false, fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
 	}
-	if o.cfg.Keep != nil && a.Kept == "" {
-		a.Kept = o.cfg.Keep(a)
+	if o.cfg.Store != nil && a.StoredID == "" {
+		a.StoredID = o.cfg.Store(a)
 	}
 	o.append(a)
 	return true, nil
@@ -131,16 +131,16 @@ func (o *Outbox) Put(a Alert) (waits bool, err error) {
 func (o *Outbox) append(a Alert) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
 	e := entry{Alert: a, since: time.Now()}
-	if o.cfg.Sink.Gathers {
+	if o.cfg.Sink.Batches {
 		var of struct{ Kind string }
-		e.gathered = json.Unmarshal(a.Text, &of) == nil && (of.Kind == "silent" || of.Kind == "recovered")
+		e.batched = json.Unmarshal(a.Text, &of) == nil && (of.Kind == "silent" || of.Kind == "recovered")
 	}
 	o.waiting = append(o.waiting, e)
 	o.bytes += len(a.Text)
-	o.wake()
+	o.wakeSender()
 }
 
-func (o *Outbox) wake() {
+func (o *Outbox) wakeSender() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
@@ -182,7 +182,7 @@ func (o *Outbox) send() {
 		for i, e := range batch {
 			texts[i] = e.Text
 		}
-		again := o.settle(batch, o.client.Post(o.ctx, texts))
+		again := o.finish(batch, o.client.Post(o.ctx, texts))
 		if again == nil {
 			tries = 0
 			continue
@@ -230,10 +230,10 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 // due is when what waits is to be sent.
 func (o *Outbox) due() time.Time {
 	due := o.waiting[0].since.Add(linger)
-	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.gathered }); i >= 0 {
+	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.batched }); i >= 0 {
 		due = o.waiting[i].since.Add(linger)
-	} else if o.rests.After(due) {
-		due = o.rests
+	} else if o.retryAt.After(due) {
+		due = o.retryAt
 	}
 	return due
 }
@@ -247,11 +247,11 @@ func (o *Outbox) closing() bool {
 	}
 }
 
-// settle notes what became of the first alerts that wait. It returns why some of them wait on,
+// finish notes what became of the first alerts that wait. It returns why some of them wait on,
 // nil if none does.
-func (o *Outbox) settle(batch []entry, results []error) (again error) {
+func (o *Outbox) finish(batch []entry, results []error) (again error) {
 	var left []entry
-	var settled []Settled
+	var settled []Delivery
 	bytes, sent, gathered := 0, int64(0), false
 	for i, e := range batch {
 		why := results[i]
@@ -260,17 +260,17 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 			continue
 		}
 		bytes += len(e.Text)
-		s := Settled{Alert: e.Alert}
+		s := Delivery{Alert: e.Alert}
 		if why == nil {
 			sent++
-			gathered = gathered || e.gathered
+			gathered = gathered || e.batched
 		} else {
 			s.Refused = why.Error()
 		}
 		settled = append(settled, s)
 	}
 	if len(settled) > 0 {
-		o.cfg.Settled(settled)
+		o.cfg.Delivered(settled)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,7 +278,7 @@ func (o *Outbox) settle(batch []entry, results []error) (again error) {
 	o.bytes -= bytes
 	o.stats.Sent += sent
 	if gathered {
-		o.rests = time.Now().Add(gather)
+		o.retryAt = time.Now().Add(gather)
 	}
 	o.stats.Failed += int64(len(settled)) - sent
 	o.outage(again)
@@ -309,7 +309,7 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	begun := time.Now()
 	o.mu.Lock()
 	close(o.closes)
-	o.wake()
+	o.wakeSender()
 	o.mu.Unlock()
 	var over <-chan time.Time
 	if limit > 0 {
@@ -347,7 +347,7 @@ func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 
 // GiveUp counts alerts that Close has left and that are not kept, and says why they are given
 // up.
-func (o *Outbox) GiveUp(left []Alert) (all []Settled) {
+func (o *Outbox) GiveUp(left []Alert) (all []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	why := "the run ended before the receiver took it"
@@ -355,7 +355,7 @@ func (o *Outbox) GiveUp(left []Alert) (all []Settled) {
 		why += ": " + o.stats.Reason
 	}
 	for _, a := range left {
-		all = append(all, Settled{a, why})
+		all = append(all, Delivery{a, why})
 	}
 	o.stats.Failed += int64(len(left))
 	o.waiting, o.bytes = nil, 0

@@ -23,8 +23,8 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []conn
 	t.Helper()
 	var mu sync.Mutex
 	var buried []connectors.Refused
-	settled := cfg.Settled
-	cfg.Settled = func(all []Settled) {
+	settled := cfg.Delivered
+	cfg.Delivered = func(all []Delivery) {
 		mu.Lock()
 		defer mu.Unlock()
 		buried = append(buried, Refusals(all)...)
@@ -163,10 +163,10 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 		return id
 	}
 	old := alert(0)
-	old.Kept = "0"
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Keep: func(a Alert) string { return note(a.ID, true) }, Settled: func(all []Settled) {
+	old.StoredID = "0"
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Store: func(a Alert) string { return note(a.ID, true) }, Delivered: func(all []Delivery) {
 		for _, a := range all {
-			note(a.Kept, false)
+			note(a.StoredID, false)
 		}
 	}}, old)
 	now := time.Now()
@@ -192,7 +192,7 @@ func TestGathers(t *testing.T) {
 		requests <- string(body)
 	}))
 	defer server.Close()
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Gathers: true}})
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100, Batches: true}})
 	put := func(kinds ...string) {
 		for _, kind := range kinds {
 			expect.Get(o.Put(Alert{Text: fmt.Appendf(nil, `{"kind":"%s"}`, kind)}))(t)

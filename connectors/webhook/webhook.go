@@ -29,9 +29,9 @@ type Sink struct {
 	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
 	Ends bool
-	// Gathers has what tells that keys fall silent or recover go in one request in a minute, unless
+	// Batches has what tells that keys fall silent or recover go in one request in a minute, unless
 	// another alert goes before.
-	Gathers bool `json:",omitempty"`
+	Batches bool `json:",omitempty"`
 	// Key are the labels that the source joins to keys; none if a key may be a series.
 	Key []string `json:",omitempty"`
 }
@@ -60,7 +60,7 @@ type Client struct {
 
 // NewClient makes a client of a sink. It does not connect. log may be nil.
 func NewClient(s Sink, log *slog.Logger) (*Client, error) {
-	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxSaid, Pause: requests.Last}, log)
+	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxQuoted, Pause: requests.Last}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 		return
 	}
 	err := c.post(ctx, records)
-	if f := (*failure)(nil); len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge) {
+	if f := (*attemptError)(nil); len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge) {
 		half := len(records) / 2
 		c.postAll(ctx, records[:half], refuse)
 		c.postAll(ctx, records[half:], func(i int, err error) { refuse(half+i, err) })
@@ -116,23 +116,23 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 
 // temporary reports whether another attempt may help after an error of Post.
 func temporary(err error) bool {
-	f := (*failure)(nil)
+	f := (*attemptError)(nil)
 	return errors.As(err, &f) && f.again
 }
 
 // A failure is the error of one attempt.
-type failure struct {
+type attemptError struct {
 	error
 	code  int           // of the answer; 0 if there was none
 	again bool          // another attempt may help
 	wait  time.Duration // for which the receiver asks
 }
 
-func (f *failure) Unwrap() error             { return f.error }
-func (f *failure) RetryAfter() time.Duration { return f.wait }
+func (f *attemptError) Unwrap() error             { return f.error }
+func (f *attemptError) RetryAfter() time.Duration { return f.wait }
 
-// maxSaid is how much of an answer is read.
-const maxSaid = 4 << 10
+// maxQuoted is how much of an answer is read.
+const maxQuoted = 4 << 10
 
 // post sends records once, as one array.
 func (c *Client) post(ctx context.Context, records [][]byte) error {
@@ -147,10 +147,10 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	case errors.As(err, new(*httpclient.SecretError)):
 		return err
 	case err != nil:
-		return &failure{error: fmt.Errorf("%s does not answer: %w", c.to.Place(), err), again: true}
+		return &attemptError{error: fmt.Errorf("%s does not answer: %w", c.to.Place(), err), again: true}
 	}
 	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid))
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
 	code := answer.StatusCode
 	if code/100 == 2 {
 		return nil
@@ -159,7 +159,7 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	if code/100 == 3 {
 		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.section)
 	}
-	return &failure{
+	return &attemptError{
 		error: why,
 		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
 	}

@@ -168,7 +168,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 	} {
 		record := `{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",` + rest
 		b := expect.Get(forAlertmanager([]byte(record), true, nil))(t)
-		var got []posted
+		var got []alertmanagerAlert
 		expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
 		for _, p := range got {
 			kind := p.Labels["kind"]

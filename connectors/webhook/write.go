@@ -30,7 +30,7 @@ func (a Alert) refused(why string) connectors.Refused {
 }
 
 // Refusals are the alerts, of these, that a receiver has refused.
-func Refusals(all []Settled) (refused []connectors.Refused) {
+func Refusals(all []Delivery) (refused []connectors.Refused) {
 	for _, s := range all {
 		if s.Refused != "" {
 			refused = append(refused, s.refused(s.Refused))

@@ -259,7 +259,7 @@ func (d *decoder) receivers(c *Config) {
 			d.fail(join(r.At, "labels"), "a table has no column for them")
 		}
 		if r.Webhook != nil && c.Incidents != nil && !d.has(join(r.At, "kinds")) {
-			r.Kinds, r.Few, r.Webhook.Gathers = pagerKinds(), r.Kinds, true
+			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
 			if !d.has(join(r.At, "digest")) {
 				r.Digest, r.NoFew = pagerDigest, true
 			}
