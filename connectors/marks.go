@@ -17,7 +17,7 @@ import (
 )
 
 // FileMarks are how far the files of a source were read to their ends: by the run before, whose
-// records are passed over, and by this one. A run that carries FileMarks, see account.Attach, has
+// records are passed over, and by this one. A run that carries FileMarks, see account.WithValue, has
 // Read follow them. Standard input, and what else can be read only once, has no mark.
 type FileMarks struct {
 	log     *slog.Logger

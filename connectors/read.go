@@ -94,7 +94,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in := fn.resume(at, account.Part[*FileMarks](run, ""))
+	in := fn.resume(at, account.Value[*FileMarks](run, ""))
 	ended := false
 	n, size, most := 0, 0, cmp.Or(fn.Source.BundleBytes, BundleBytes)
 	for !ended && n < fn.MaxRecords && size < most {

@@ -66,7 +66,7 @@ var probes sync.Map
 func newProbe(t *testing.T, held bool) *probe {
 	p := &probe{}
 	if held {
-		p.books = account.Open(account.Keeper{})
+		p.books = account.Open(account.StateKeeper{})
 		t.Cleanup(p.books.Close)
 	}
 	probes.Store(t.Name(), p)

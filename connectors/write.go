@@ -40,7 +40,7 @@ type writeFn struct {
 }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
-	w := account.Part[*Writer](account.From(ctx), fn.Name)
+	w := account.Value[*Writer](account.From(ctx), fn.Name)
 	if w == nil && fn.Name != "" {
 		return fmt.Errorf("connectors: the run has no writer %q in this process", fn.Name)
 	}

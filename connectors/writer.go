@@ -143,7 +143,7 @@ func Create(sink Sink) (*Writer, error) {
 	}
 	var to io.Writer = w.file
 	if info, err := w.file.Stat(); err == nil && !info.Mode().IsRegular() {
-		w.out = outlet.New(w.file, account.Patience)
+		w.out = outlet.New(w.file, account.StopTimeout)
 		to = w.out
 	}
 	w.buf = bufio.NewWriterSize(to, 256<<10)
@@ -311,7 +311,7 @@ func (w *Writer) Write(lines []byte) error {
 }
 
 // Hurry says that the run is being stopped: a pipe or a device that nobody reads is waited for no
-// longer than account.Patience.
+// longer than account.StopTimeout.
 func (w *Writer) Hurry() {
 	if w.out != nil {
 		w.out.Hurry()

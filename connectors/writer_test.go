@@ -356,9 +356,9 @@ func chunkOf(line string) []byte { return append(Chunk(nil).Begin([]byte("k"), "
 func TestWriteTransform(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.jsonl")
 	w := expect.Get(Create(Sink{Format: JSONLines, Path: path}))(t)
-	books := account.Open(account.Keeper{})
+	books := account.Open(account.StateKeeper{})
 	defer books.Close()
-	account.Attach(books, "out", w)
+	account.WithValue(books, "out", w)
 	expect.OK(t, books.HandOver(t.Context(), 2, nil))
 	p, s := beam.NewPipelineWithRoot()
 	Write(s, "out", beam.Create(s, chunkOf("{\"a\":1}\n"), chunkOf("{\"a\":2}\n")))

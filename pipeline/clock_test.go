@@ -107,15 +107,15 @@ func TestFileTurnsBack(t *testing.T) {
 	}
 	const told = "1 key with a time ahead of the clock went back from it"
 	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
-	if s.Late != 4 || s.TurnedBack != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), told) {
-		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.TurnedBack, s.Records, rejected, s)
+	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), told) {
+		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.Rewound, s.Records, rejected, s)
 	}
 	state := filepath.Join(t.TempDir(), "states")
-	if s, _ := run(state, header, strings.Join(lines(0), ""), wrong); s.Late != 0 || s.TurnedBack != 0 {
-		t.Errorf("%d late, %d turned back", s.Late, s.TurnedBack)
+	if s, _ := run(state, header, strings.Join(lines(0), ""), wrong); s.Late != 0 || s.Rewound != 0 {
+		t.Errorf("%d late, %d turned back", s.Late, s.Rewound)
 	}
-	if s, _ := run(state, header, strings.Join(lines(20), "")); s.Late != 4 || s.TurnedBack != 1 {
-		t.Errorf("on the state of a run before: %d late, %d turned back", s.Late, s.TurnedBack)
+	if s, _ := run(state, header, strings.Join(lines(20), "")); s.Late != 4 || s.Rewound != 1 {
+		t.Errorf("on the state of a run before: %d late, %d turned back", s.Late, s.Rewound)
 	}
 }
 

@@ -164,7 +164,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.TurnedBack}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
+	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.Rewound}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.refused.count()))

@@ -85,11 +85,11 @@ type saver struct {
 
 // keeper is that of the file of states of a run without an end. It holds the states apart from the
 // memory, in which the next bundle may have begun.
-func (s *saver) keeper() account.Keeper {
+func (s *saver) keeper() account.StateKeeper {
 	k := s.file.keeper()
-	settled := k.Settled
+	settled := k.Committed
 	k.Suspends, k.InMemory = true, false
-	k.Settled = func(all map[string]account.KeyState, since time.Time) {
+	k.Committed = func(all map[string]account.EncodedState, since time.Time) {
 		settled(all, since)
 		for key, state := range all {
 			if key == stored.FleetKey {

@@ -59,7 +59,7 @@ func (r *run) openOutboxes(g *Graph) error {
 		}
 		delete(kept, i)
 		r.outboxes = append(r.outboxes, box)
-		account.Attach(r.account, alertsName(i), box)
+		account.WithValue(r.account, alertsName(i), box)
 	}
 	for _, all := range kept { // of a receiver that the config has no more
 		var given []webhook.Delivery
@@ -201,7 +201,7 @@ func (r *run) undelivered(a connectors.Refused) {
 func (r *run) writeDead(chunk connectors.Chunk) error {
 	switch {
 	case r.dead.file != nil:
-		return connectors.WriteChunk(account.Part[*connectors.Writer](r.account, "rejected"), chunk)
+		return connectors.WriteChunk(account.Value[*connectors.Writer](r.account, "rejected"), chunk)
 	case r.dead.topic != nil:
 		within := stopTime
 		if r.isStopped() {

@@ -189,7 +189,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	end := func() (suspends bool) {
-		if suspends = state.stop(); suspends && state.account.Rest(ctx) {
+		if suspends = state.stop(); suspends && state.account.WaitIdle(ctx) {
 			suspend()
 		}
 		return suspends
@@ -256,7 +256,7 @@ type run struct {
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
 // process.
-func runOf(ctx context.Context) *run { return account.Part[*run](account.From(ctx), "") }
+func runOf(ctx context.Context) *run { return account.Value[*run](account.From(ctx), "") }
 
 // open checks that the graph can run, and opens ledger and outputs.
 func (r *run) open(ctx context.Context, g *Graph) error {
@@ -301,7 +301,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
 // the account.
-func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
+func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if r.past != nil {
 		r.memory = r.states.Memory
 		k = r.states.keeper()
@@ -337,13 +337,13 @@ func (r *run) openStates(g *Graph) (k account.Keeper, err error) {
 
 // register makes the run known to the nodes of this process, and to the metrics.
 func (r *run) register() {
-	account.Attach(r.account, "", r)
-	account.Attach(r.account, "", r.memory)
-	account.Attach(r.account, "", r.log)
-	account.Attach(r.account, "", &r.answers)
+	account.WithValue(r.account, "", r)
+	account.WithValue(r.account, "", r.memory)
+	account.WithValue(r.account, "", r.log)
+	account.WithValue(r.account, "", &r.answers)
 	if r.states != nil {
-		account.Attach(r.account, "", r.states.marks)
-		account.Attach(r.account, "", r.states.position)
+		account.WithValue(r.account, "", r.states.marks)
+		account.WithValue(r.account, "", r.states.position)
 	}
 	r.metrics.follow(r)
 }
@@ -433,7 +433,7 @@ func (r *run) create(name string, file connectors.Sink) error {
 		return err
 	}
 	r.writers = append(r.writers, w)
-	account.Attach(r.account, name, w)
+	account.WithValue(r.account, name, w)
 	r.release = append(r.release, w.Abort)
 	return nil
 }

@@ -111,8 +111,8 @@ func (f *stateFile) hold() { f.heldAt, _ = f.position.AppendBinary(nil) } // whi
 
 // keeper says which states cannot be read, and keeps that of the fleet; those of keys are in the
 // memory.
-func (f *stateFile) keeper() account.Keeper {
-	return account.Keeper{
+func (f *stateFile) keeper() account.StateKeeper {
+	return account.StateKeeper{
 		InMemory: true,
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
@@ -124,7 +124,7 @@ func (f *stateFile) keeper() account.Keeper {
 			delete(f.Damaged, key) // it begins anew once
 			return nil, err
 		},
-		Settled: func(settled map[string]account.KeyState, _ time.Time) {
+		Committed: func(settled map[string]account.EncodedState, _ time.Time) {
 			if s, ok := settled[stored.FleetKey]; ok {
 				f.Memory.Fleet = s.State
 			}

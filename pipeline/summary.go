@@ -275,8 +275,8 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Lag.Usual > 0 {
 		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
 	}
-	if s.TurnedBack > 0 {
-		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.TurnedBack, "key", "keys"))
+	if s.Rewound > 0 {
+		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
 	}
 	inTurn := s.Late - s.LateIdle
 	switch {

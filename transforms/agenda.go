@@ -250,7 +250,7 @@ func (fn *encodeFn) expired(e *held, now time.Time) bool {
 		return false
 	}
 	for _, p := range e.IncludedOffsets() {
-		if passed, known := fn.account.Passed(p.Log); known && !passed.After(at) {
+		if passed, known := fn.account.LogTime(p.Log); known && !passed.After(at) {
 			return false
 		}
 	}
@@ -276,7 +276,7 @@ func (fn *encodeFn) drop(c *opened, e *held) {
 type resumeFn struct{}
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {
-	m := account.Part[*stored.Memory](account.From(ctx), "")
+	m := account.Value[*stored.Memory](account.From(ctx), "")
 	if m == nil {
 		return // the runner has the timers
 	}

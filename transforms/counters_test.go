@@ -180,7 +180,7 @@ func TestCounts(t *testing.T) {
 	ran := 0
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
-			run := account.Open(account.Keeper{Restore: func(key string) ([]byte, error) {
+			run := account.Open(account.StateKeeper{Restore: func(key string) ([]byte, error) {
 				if key == "good" {
 					return nil, errors.New("unreadable")
 				}

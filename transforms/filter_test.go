@@ -222,7 +222,7 @@ func TestFilterStateIsATrack(t *testing.T) {
 	for _, order := range []keyed.Order{keyed.Arrival, keyed.EventTime} {
 		t.Run(string(order), func(t *testing.T) {
 			states := map[string][]byte{}
-			books := account.Open(account.Keeper{Settled: func(settled map[string]account.KeyState, _ time.Time) {
+			books := account.Open(account.StateKeeper{Committed: func(settled map[string]account.EncodedState, _ time.Time) {
 				for key, s := range settled {
 					states[key] = s.State
 				}

@@ -263,7 +263,7 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 			return err
 		}
 		fn.written = b
-		fn.account.Report(account.Report{States: []account.KeyState{{Key: stored.FleetKey, State: b}}})
+		fn.account.Report(account.Report{States: []account.EncodedState{{Key: stored.FleetKey, State: b}}})
 	}
 	fn.in = nil
 	return nil

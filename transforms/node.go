@@ -168,7 +168,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
-	fn.memory = account.Part[*stored.Memory](fn.account, "")
+	fn.memory = account.Value[*stored.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.own = keyed.FingerprintOf(fn.states.text)
@@ -600,7 +600,7 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 	}
 	e.tellEnded(w)
 	if from, turned := e.Rewound(); turned {
-		w.counts.TurnedBack++
+		w.counts.Rewound++
 		w.encoder.TurnedBack(e.key, from, o.Time)
 	}
 	if now {
@@ -841,9 +841,9 @@ func (fn *encodeFn) encode() {
 			if !reports {
 				continue
 			}
-			s := account.KeyState{Key: e.key, State: e.state}
+			s := account.EncodedState{Key: e.key, State: e.state}
 			for _, p := range e.WaitingOffsets() {
-				s.Waiting = append(s.Waiting, account.Place(p))
+				s.Waiting = append(s.Waiting, account.Offset(p))
 			}
 			fn.report.States[c.first+i] = s
 		}

@@ -72,7 +72,7 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 	p.in.decoder = registered[Decoder](ctx, p.Decoder)
 	p.estimator, p.cfg, err = parseEstimator(p.Config)
 	p.cells = p.cfg.Cells
-	if m := account.Part[*stored.Memory](account.From(ctx), ""); m != nil {
+	if m := account.Value[*stored.Memory](account.From(ctx), ""); m != nil {
 		p.cells = m.Names()
 	}
 	return err
@@ -235,6 +235,6 @@ func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, str
 	p.callCells(emit)
 	p.flush(emit)
 	addMetrics(ctx, account.Counts{Rejected: p.refused})
-	account.From(ctx).Saw(p.latest, p.ahead)
+	account.From(ctx).SetLatest(p.latest, p.ahead)
 	account.From(ctx).Report(account.Report{Taken: rejected - p.outside, Counts: account.Counts{Rejected: int64(rejected)}})
 }

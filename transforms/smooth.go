@@ -353,7 +353,7 @@ func (fn *reviseFn) passed(s *keyed.SessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {
-			if passed, known := fn.account.Passed(log); known && !passed.After(end) {
+			if passed, known := fn.account.LogTime(log); known && !passed.After(end) {
 				return false
 			}
 			last = log

@@ -58,7 +58,7 @@ func (e slowEncoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceE
 // A run that is stopped while a node works on a timer does not rest before what that puts out is stored,
 // although the source has handed over nothing that is in flight.
 func TestRestOfTimers(t *testing.T) {
-	books := account.Open(account.Keeper{Suspends: true})
+	books := account.Open(account.StateKeeper{Suspends: true})
 	defer books.Close()
 	expect.OK(t, books.HandOver(t.Context(), 1, nil))
 	p, s := beam.NewPipelineWithRoot()
@@ -79,7 +79,7 @@ func TestRestOfTimers(t *testing.T) {
 	rests := func(within time.Duration) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		return books.Rest(ctx)
+		return books.WaitIdle(ctx)
 	}
 	if rests(50 * time.Millisecond) {
 		t.Error("it rests while a timer tells of a silence")
@@ -97,7 +97,7 @@ func TestRestOfTimers(t *testing.T) {
 func TestRecordsAfterStep(t *testing.T) {
 	c := &testCase{lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
-	books := account.Open(account.Keeper{})
+	books := account.Open(account.StateKeeper{})
 	defer books.Close()
 	books.Advance(at(20), false)
 	expect.OK(t, books.HandOver(t.Context(), 2, nil))
@@ -125,7 +125,7 @@ func TestExpiryOfAllCells(t *testing.T) {
 			events = append(events, event{0, float64(k)})
 		}
 		events = append(events, mark(step), event{step, 1000*step + keys})
-		books := account.Open(account.Keeper{})
+		books := account.Open(account.StateKeeper{})
 		defer books.Close()
 		expect.OK(t, books.HandOver(t.Context(), keys+1, nil))
 		books.Advance(at(step), false)

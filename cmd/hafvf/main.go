@@ -27,7 +27,7 @@ import (
 )
 
 // stderr is standard error. Once a run is to stop, it waits for nobody who does not read.
-var stderr = outlet.New(os.Stderr, account.Patience)
+var stderr = outlet.New(os.Stderr, account.StopTimeout)
 
 func main() {
 	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none

@@ -102,7 +102,7 @@ func (l *Ledger) paceOf(log string) pace {
 	return l.paces[log]
 }
 
-// logTime is account.Keeper.Passed: by the records that were worked on.
+// logTime is account.StateKeeper.LogTime: by the records that were worked on.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
 	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
 		return time.Time{}, false // it is not read any more

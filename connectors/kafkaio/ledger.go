@@ -48,27 +48,27 @@ type Ledger struct {
 	mu                sync.Mutex
 	stopped           bool
 	restored          lastValues
-	damaged           map[string]error           // by key, StoredState.Err
-	ready             map[string][]byte          // states to be committed, by key
-	pendingValues     map[string][]byte          // of Keep, to be committed
-	restoredValues    map[string][]byte          // that the changelog held at the beginning
-	storedIDs         map[string]bool            // ids that the changelog has
-	waiting           map[string][]account.Place // by key, observations that are in no output yet
-	handed            map[string]Progress        // by partition
-	reached           map[string]Progress        // to be committed
-	beyond            bool                       // records were handed over after the last step
-	committableBeyond bool                       // and are in what is to be committed
-	paces             map[string]pace            // of the partitions, likewise
-	worked            map[string]pace            // of all that was worked on
-	watermark         int64                      // of the last step that is settled, in Unix milliseconds
-	dirty             bool                       // something was handed over, or a step was made, since something was settled
-	made              []pendingStep              // steps since then
-	oldSteps          []string                   // ids of those before, which the changelog still has
-	stored            map[string]int64           // offsets that were committed here
-	renewed           time.Time                  // when all offsets were committed last
-	final             time.Time                  // the watermark at the end of the past; zero before it
-	err               error                      // of a commit; ends the run
-	errReported       bool                       // of it, the source
+	damaged           map[string]error            // by key, StoredState.Err
+	ready             map[string][]byte           // states to be committed, by key
+	pendingValues     map[string][]byte           // of Keep, to be committed
+	restoredValues    map[string][]byte           // that the changelog held at the beginning
+	storedIDs         map[string]bool             // ids that the changelog has
+	waiting           map[string][]account.Offset // by key, observations that are in no output yet
+	handed            map[string]Progress         // by partition
+	reached           map[string]Progress         // to be committed
+	beyond            bool                        // records were handed over after the last step
+	committableBeyond bool                        // and are in what is to be committed
+	paces             map[string]pace             // of the partitions, likewise
+	worked            map[string]pace             // of all that was worked on
+	watermark         int64                       // of the last step that is settled, in Unix milliseconds
+	dirty             bool                        // something was handed over, or a step was made, since something was settled
+	made              []pendingStep               // steps since then
+	oldSteps          []string                    // ids of those before, which the changelog still has
+	stored            map[string]int64            // offsets that were committed here
+	renewed           time.Time                   // when all offsets were committed last
+	final             time.Time                   // the watermark at the end of the past; zero before it
+	err               error                       // of a commit; ends the run
+	errReported       bool                        // of it, the source
 
 	ctx         context.Context // of the consumers
 	cancel      context.CancelFunc
@@ -171,7 +171,7 @@ const (
 
 // ledgerOf returns the ledger of the run that a node's context belongs to, nil if there is
 // none.
-func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](account.From(ctx), "") }
+func ledgerOf(ctx context.Context) *Ledger { return account.Value[*Ledger](account.From(ctx), "") }
 
 // OpenLedger opens a ledger. It reads the group's offsets first and the states second, so
 // that the states are at least as new even if another run commits in between. The source
@@ -181,7 +181,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Part[*Ledger](accoun
 // topic was deleted and created again since.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
-		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Place{},
+		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Offset{},
 		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
 		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan commitOrder)},
 	}
@@ -190,8 +190,8 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.Keeper{Worked: l.workedOn, Settled: l.setCommittable, InMemory: cfg.History, Restore: l.Restore, Passed: l.logTime, Suspends: l.Suspends()})
-	account.Attach(l.account, "", l)
+	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
+	account.WithValue(l.account, "", l)
 	l.worked, l.watermark = maps.Clone(l.paces), l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
@@ -638,7 +638,7 @@ func (l *Ledger) workedOn() {
 }
 
 // setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
-func (l *Ledger) setCommittable(states map[string]account.KeyState, since time.Time) {
+func (l *Ledger) setCommittable(states map[string]account.EncodedState, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !since.IsZero() {
@@ -1019,7 +1019,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 }
 
 // awaitAnswers stops the commits of a run that was stopped, and returns why, once no broker has
-// answered for account.Patience. It returns nil when ctx ends. A commit may take long, but not
+// answered for account.StopTimeout. It returns nil when ctx ends. A commit may take long, but not
 // without answers.
 func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
 	const every = 500 * time.Millisecond
@@ -1032,7 +1032,7 @@ func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
 			return nil
 		case err == nil:
 			last = time.Now()
-		case time.Since(last) > account.Patience:
+		case time.Since(last) > account.StopTimeout:
 			l.stopCommits()
 			return err
 		}

@@ -30,9 +30,9 @@ type State struct {
 func (l *Ledger) Report(states ...State) {
 	var r account.Report
 	for _, s := range states {
-		k := account.KeyState{Key: s.Key, State: s.Bytes}
+		k := account.EncodedState{Key: s.Key, State: s.Bytes}
 		for _, w := range s.Waiting {
-			k.Waiting = append(k.Waiting, account.Place{Log: w.Log(), Seq: w.Offset})
+			k.Waiting = append(k.Waiting, account.Offset{Log: w.Log(), Seq: w.Offset})
 		}
 		r.States = append(r.States, k)
 	}
@@ -42,7 +42,7 @@ func (l *Ledger) Report(states ...State) {
 // Rest reports states, and then does what a runner does when all is worked on.
 func (l *Ledger) Rest(states ...State) {
 	l.Report(states...)
-	l.account.Rests("", time.Time{})
+	l.account.SetIdle("", time.Time{})
 }
 
 // openLedger opens a ledger that is closed when the test ends.
@@ -91,7 +91,7 @@ func TestQuietMoments(t *testing.T) {
 	check("with one that waits", 5)
 	hand(1, 7)
 	l.Report(State{Key: "a"})
-	l.account.Rests("a grouping", time.Time{})
+	l.account.SetIdle("a grouping", time.Time{})
 	check("with its output in a grouping", 5)
 	l.Rest()
 	check("when nothing waits", 7)

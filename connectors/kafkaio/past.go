@@ -57,7 +57,7 @@ func (l *Ledger) CaughtUp() bool {
 	l.mu.Lock()
 	at := l.final
 	l.mu.Unlock()
-	return !at.IsZero() && l.idle() && !l.account.Awaits(at)
+	return !at.IsZero() && l.idle() && !l.account.HasTimerBy(at)
 }
 
 // LearnedState is the last state of a key that settled in a run of the past, nil if none did. Those of

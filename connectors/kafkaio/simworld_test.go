@@ -530,7 +530,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		}
 		p.mu.Lock()
 		p.pending++
-		l.account.Works()
+		l.account.SetBusy()
 		l.account.Ends(bundle)
 		p.mu.Unlock()
 		select {
@@ -645,7 +645,7 @@ func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pending = max(0, p.pending-1); p.pending == 0 {
-		l.account.Rests(held, first)
+		l.account.SetIdle(held, first)
 	}
 }
 
@@ -766,7 +766,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 				state = nil
 			}
 			if state != nil || p.bug != keepsExpired {
-				report.States = append(report.States, account.KeyState{Key: key, State: state})
+				report.States = append(report.States, account.EncodedState{Key: key, State: state})
 			}
 		}
 		l.account.Report(report)

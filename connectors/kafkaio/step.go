@@ -12,7 +12,7 @@ import (
 // over. It depends on the clock, and on how far a batch of records reaches. So it moves in steps, and
 // a step is stored before it is used:
 //
-//   - A step is made if a node waits for it, see account.Run.Awaits, and nothing is in flight. A commit
+//   - A step is made if a node waits for it, see account.Run.HasTimerBy, and nothing is in flight. A commit
 //     has the watermark beside the states and the offsets. Then the source emits it, and hands nothing
 //     over before the nodes have done what it asks for.
 //   - A run that resumes emits the stored watermark first. It makes no step before it has come as far
@@ -87,7 +87,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		}
 	}
 	if !s.done {
-		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.Awaits(s.at) }); !s.done {
+		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.HasTimerBy(s.at) }); !s.done {
 			return false, err
 		}
 	}
@@ -109,7 +109,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		return l.steppedTo(time.UnixMilli(next.Watermark)), nil
 	}
 	to := c.watermark(time.Now()).Truncate(time.Millisecond) // as watermarks and timers are
-	if repeats || !to.After(s.at) || !l.account.Awaits(to) || time.Since(s.when) < commitEvery {
+	if repeats || !to.After(s.at) || !l.account.HasTimerBy(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
 	if settled, err := l.waitIdle(ctx, func() bool { return true }); !settled {

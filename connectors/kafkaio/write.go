@@ -112,7 +112,7 @@ type writeFn struct{ messageFn }
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	n := len(fn.waiting)
 	var err error
-	within, end := account.From(ctx).Patiently(ctx) // the form may ask a registry
+	within, end := account.From(ctx).WithStopTimeout(ctx) // the form may ask a registry
 	defer end()
 	fn.waiting, err = messagesOf(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
 	switch {

@@ -248,7 +248,7 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
 	var unknown time.Time // since when the topic is
 	var final, last error
-	within, end := account.From(ctx).Patiently(ctx)
+	within, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
 	err := w.retry.Do(within, do, func(err error) bool {
 		last = err
@@ -277,7 +277,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	case final != nil:
 		return final
 	case errors.Is(err, account.ErrStopped):
-		return fmt.Errorf("topic %q, %s: %w, and Kafka did not take the messages within %s: %w", w.sink.Topic, what, err, account.Patience, cmp.Or(last, errors.New("no broker answers")))
+		return fmt.Errorf("topic %q, %s: %w, and Kafka did not take the messages within %s: %w", w.sink.Topic, what, err, account.StopTimeout, cmp.Or(last, errors.New("no broker answers")))
 	}
 	return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.retry.Budget, err)
 }

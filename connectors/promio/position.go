@@ -12,7 +12,7 @@ import (
 )
 
 // A Position is how far a source was read: to before a time. A run that carries a Position, see
-// account.Attach, has Read begin there.
+// account.WithValue, has Read begin there.
 type Position struct {
 	// Begin is where the run before has stopped, or this one begins; zero if Read is to find that.
 	Begin time.Time

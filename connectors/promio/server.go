@@ -23,7 +23,7 @@ const maxAnswer = 32 << 20
 var quiet = slog.New(slog.DiscardHandler)
 
 // A Tally counts what was wrong with the answers of a server. A run that carries one, see
-// account.Attach, has Read count there.
+// account.WithValue, has Read count there.
 type Tally struct {
 	Partial atomic.Int64 // answers of which the server says that they are not whole
 	Dropped atomic.Int64 // points outside of what was asked, or that came twice

@@ -29,7 +29,7 @@ func TestRefusedIsSettled(t *testing.T) {
 		chunk = append(chunk.Begin(r.line.Key, r.line.ID), r.line.Text...)
 	}
 	settled := false
-	run := account.Open(account.Keeper{Settled: func(map[string]account.KeyState, time.Time) { settled = true }})
+	run := account.Open(account.StateKeeper{Committed: func(map[string]account.EncodedState, time.Time) { settled = true }})
 	defer run.Close()
 	expect.OK(t, run.HandOver(t.Context(), len(all), nil))
 	p, scope := beam.NewPipelineWithRoot()

@@ -61,7 +61,7 @@ func (r restriction) done() bool { return r.Over || r.End > 0 && r.Next >= r.End
 func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) restriction {
 	now := time.Now()
 	rest := restriction{Next: fn.Source.Begin(now).UnixMilli()}
-	if p := account.Part[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
+	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
 		rest.Next = fn.Source.onGrid(p.Begin).UnixMilli()
 	}
 	if fn.Source.Bounded {
@@ -72,7 +72,7 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) restri
 
 // end is a time behind the last point, or that up to which the run is to ask if that is before it.
 func (fn *readFn) end(ctx context.Context, at time.Time) time.Time {
-	if p := account.Part[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(at) {
+	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(at) {
 		return fn.Source.onGrid(p.Until)
 	}
 	return at
@@ -148,14 +148,14 @@ const breath = 250 * time.Millisecond
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
-	position := account.Part[*Position](run, "")
+	position := account.Value[*Position](run, "")
 	rest := rt.GetRestriction().(restriction)
 	if rest.done() {
 		return sdf.StopProcessing(), nil
 	}
 	if fn.reader == nil {
 		var err error
-		fn.reader, err = newReader(fn.Source, account.Part[*slog.Logger](run, ""), account.Part[*Tally](run, ""))
+		fn.reader, err = newReader(fn.Source, account.Value[*slog.Logger](run, ""), account.Value[*Tally](run, ""))
 		if err != nil {
 			return nil, err
 		}

@@ -90,7 +90,7 @@ const band = 2
 func (fn *writeFn) StartBundle(ctx context.Context, _ func(connectors.Refused)) (err error) {
 	fn.waiting = nil
 	if fn.writer == nil {
-		fn.writer, err = newWriter(fn.Sink, account.Part[*slog.Logger](account.From(ctx), ""))
+		fn.writer, err = newWriter(fn.Sink, account.Value[*slog.Logger](account.From(ctx), ""))
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func (w *writer) part(ctx context.Context, all []sample, refused map[string]stri
 // send sends samples in one request, as long as it takes. It returns why the server refuses some
 // of them; empty if it has them all.
 func (w *writer) send(ctx context.Context, all []sample) (why string, err error) {
-	within, end := account.From(ctx).Patiently(ctx)
+	within, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
 	body := snappy.Encode(nil, w.encode(all))
 	var last error

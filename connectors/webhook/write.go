@@ -60,7 +60,7 @@ type writeFn struct {
 }
 
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func(connectors.Refused)) error {
-	box := account.Part[*Outbox](account.From(ctx), fn.Name)
+	box := account.Value[*Outbox](account.From(ctx), fn.Name)
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
 	}

@@ -26,24 +26,24 @@ import (
 	"time"
 )
 
-// A Keeper stores what holds, and hands out what was stored. Fields may be nil. The
+// A StateKeeper stores what holds, and hands out what was stored. Fields may be nil. The
 // functions are called by several goroutines.
-type Keeper struct {
-	// Worked is called whenever nothing is in flight, also if a step keeps something back. It must not
+type StateKeeper struct {
+	// Idle is called whenever nothing is in flight, also if a step keeps something back. It must not
 	// call the Run.
-	Worked func()
-	// Settled is called whenever nothing is in flight and no step keeps anything back, with the
+	Idle func()
+	// Committed is called whenever nothing is in flight and no step keeps anything back, with the
 	// states that were reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
-	Settled func(states map[string]KeyState, since time.Time)
+	Committed func(states map[string]EncodedState, since time.Time)
 	// InMemory says that Settled wants no states of filters: the process has them.
 	InMemory bool
 	// Restore returns the state that a key had in the previous run, nil where it
 	// had none or states are kept elsewhere. The error says why the state cannot be read.
 	Restore func(key string) ([]byte, error)
-	// Passed is the time that a log had passed, by its records, when nothing was in flight last; zero
+	// LogTime is the time that a log had passed, by its records, when nothing was in flight last; zero
 	// if it has passed none. It reports false if it does not know the log. It must not call the Run.
-	Passed func(log string) (time.Time, bool)
+	LogTime func(log string) (time.Time, bool)
 	// Suspends says that Run.Stop suspends the source, rather than ends it: what waits in the
 	// states goes on waiting.
 	Suspends bool
@@ -53,20 +53,20 @@ type Keeper struct {
 type Report struct {
 	Taken int // observations that the bundle took up
 	// States are those of the keys in the bundle.
-	States []KeyState
+	States []EncodedState
 	Counts Counts
 }
 
-// A KeyState is the state of a key, encoded.
-type KeyState struct {
+// An EncodedState is the state of a key, encoded.
+type EncodedState struct {
 	Key   string
 	State []byte
 	// Waiting are the places of observations that wait in the state.
-	Waiting []Place
+	Waiting []Offset
 }
 
-// A Place is the position of an observation in the log that it came from.
-type Place struct {
+// An Offset is the position of an observation in the log that it came from.
+type Offset struct {
 	Log string
 	Seq int64
 }
@@ -74,38 +74,38 @@ type Place struct {
 // A Run is the account of one run. The methods that nodes call do nothing on a nil
 // Run, which is that of a runner that keeps its own books.
 type Run struct {
-	keeper  Keeper
+	keeper  StateKeeper
 	counted bool // whether it keeps the books
-	parts   sync.Map
+	values  sync.Map
 
-	mu       sync.Mutex
-	works    bool          // see Works
-	bundle   *Bundle       // that has handed over, and has not ended
-	since    time.Time     // when something came in flight
-	idle     chan struct{} // closed while nothing is in flight
-	moved    time.Time     // when something came in flight last
-	handed   int           // records since something was settled
-	held     string        // see Rests
-	next     time.Time     // see Rests
-	staged   map[string]KeyState
-	taken    int64
-	counts   Counts
-	matched  map[int]bool     // exceptions that some key has
-	deleted  map[string]int64 // see Deleted
-	advanced time.Time        // see Advance
-	beyond   bool             // records were handed over after that
-	latest   time.Time        // see Saw
-	ahead    time.Time        // likewise, of times ahead of the clock
-	patient  atomic.Int32     // see Patiently
+	mu        sync.Mutex
+	works     bool          // see Works
+	bundle    *Bundle       // that has handed over, and has not ended
+	since     time.Time     // when something came in flight
+	idle      chan struct{} // closed while nothing is in flight
+	moved     time.Time     // when something came in flight last
+	handed    int           // records since something was settled
+	buffering string        // see Rests
+	next      time.Time     // see Rests
+	staged    map[string]EncodedState
+	taken     int64
+	counts    Counts
+	matched   map[int]bool     // exceptions that some key has
+	deleted   map[string]int64 // see Deleted
+	advanced  time.Time        // see Advance
+	beyond    bool             // records were handed over after that
+	latest    time.Time        // see Saw
+	ahead     time.Time        // likewise, of times ahead of the clock
+	patient   atomic.Int32     // see Patiently
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
 }
 
 // Open opens the books of a run. Nodes find it if the runner has a context of Run.In.
-func Open(k Keeper) *Run {
+func Open(k StateKeeper) *Run {
 	r := Watch()
-	r.keeper, r.counted, r.idle, r.staged = k, true, make(chan struct{}), map[string]KeyState{}
+	r.keeper, r.counted, r.idle, r.staged = k, true, make(chan struct{}), map[string]EncodedState{}
 	close(r.idle)
 	return r
 }
@@ -140,17 +140,17 @@ func From(ctx context.Context) *Run {
 // Close closes the run. A source that waits in HandOver fails.
 func (r *Run) Close() { r.over() }
 
-// part is the key of what a run carries.
-type part[T any] struct{ name string }
+// valueKey is the key of what a run carries.
+type valueKey[T any] struct{ name string }
 
-// Attach has the run carry v for those who look for a T of that name.
-func Attach[T any](r *Run, name string, v T) { r.parts.Store(part[T]{name}, v) }
+// WithValue has the run carry v for those who look for a T of that name.
+func WithValue[T any](r *Run, name string, v T) { r.values.Store(valueKey[T]{name}, v) }
 
-// Part is the T of that name that the run carries. The zero T is returned where
+// Value is the T of that name that the run carries. The zero T is returned where
 // there is none.
-func Part[T any](r *Run, name string) (v T) {
+func Value[T any](r *Run, name string) (v T) {
 	if r != nil {
-		if p, ok := r.parts.Load(part[T]{name}); ok {
+		if p, ok := r.values.Load(valueKey[T]{name}); ok {
 			v = p.(T)
 		}
 	}
@@ -159,11 +159,11 @@ func Part[T any](r *Run, name string) (v T) {
 
 var errOver = errors.New("the run is over")
 
-// A Runner says what it does. A Run carries the one that its pipeline has, see Attach.
+// A Runner says what it does. A Run carries the one that its pipeline has, see WithValue.
 type Runner interface {
-	// Stands names the step at which an element has waited for the longest time, and since when, as far
+	// Stalled names the step at which an element has waited for the longest time, and since when, as far
 	// as that is known from the calls before; none if nothing waits. A source that reads is none.
-	Stands() (step string, since time.Time)
+	Stalled() (step string, since time.Time)
 }
 
 // A Bundle is one of a source.
@@ -223,7 +223,7 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		}
 	}
 	if n == 0 || !r.counted {
-		r.settle()
+		r.commitIfIdle()
 		return nil
 	}
 	r.beyond = true
@@ -235,9 +235,9 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	return nil
 }
 
-// Works is called by the runner before a bundle begins that is not a source's. It may report states, and
+// SetBusy is called by the runner before a bundle begins that is not a source's. It may report states, and
 // put something out.
-func (r *Run) Works() {
+func (r *Run) SetBusy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.works = true
@@ -253,28 +253,28 @@ func (r *Run) begin() {
 
 func (r *Run) inFlight() bool { return r.works || r.bundle != nil }
 
-// Rests is called by the runner when no bundle runs, and no element waits, but at a source. held names the
+// SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. held names the
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
 // reports; empty: none does. A restart would lose that, and nothing is settled. next is the first time that
 // a watermark has to pass for something to happen; zero: there is none.
-func (r *Run) Rests(held string, next time.Time) {
+func (r *Run) SetIdle(held string, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.works, r.held, r.next = false, held, next
-	r.settle()
+	r.works, r.buffering, r.next = false, held, next
+	r.commitIfIdle()
 }
 
-// settle tells the keeper what holds, if nothing is in flight.
-func (r *Run) settle() {
+// commitIfIdle tells the keeper what holds, if nothing is in flight.
+func (r *Run) commitIfIdle() {
 	if !r.counted || r.inFlight() {
 		return
 	}
-	if r.keeper.Worked != nil {
-		r.keeper.Worked()
+	if r.keeper.Idle != nil {
+		r.keeper.Idle()
 	}
-	if r.held == "" {
-		if r.keeper.Settled != nil {
-			r.keeper.Settled(r.staged, r.since)
+	if r.buffering == "" {
+		if r.keeper.Committed != nil {
+			r.keeper.Committed(r.staged, r.since)
 		}
 		clear(r.staged)
 		r.handed = 0
@@ -285,20 +285,20 @@ func (r *Run) settle() {
 	}
 }
 
-// Held is the step that keeps something back, since when nothing has moved, and how many records were
+// Buffering is the step that keeps something back, since when nothing has moved, and how many records were
 // handed over since something was settled. It is none while something is in flight.
-func (r *Run) Held() (step string, since time.Time, records int) {
+func (r *Run) Buffering() (step string, since time.Time, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inFlight() {
 		return "", time.Time{}, 0
 	}
-	return r.held, r.moved, r.handed
+	return r.buffering, r.moved, r.handed
 }
 
 // WantsStates reports whether filters are to report the states of keys.
 func (r *Run) WantsStates() bool {
-	return r != nil && r.counted && r.keeper.Settled != nil && !r.keeper.InMemory
+	return r != nil && r.counted && r.keeper.Committed != nil && !r.keeper.InMemory
 }
 
 // reporters are the types of functions that Report their states.
@@ -322,7 +322,7 @@ func (r *Run) Report(b Report) {
 	defer r.mu.Unlock()
 	r.taken += int64(b.Taken)
 	r.counts.Add(b.Counts)
-	if r.counted && r.keeper.Settled != nil {
+	if r.counted && r.keeper.Committed != nil {
 		for _, s := range b.States {
 			r.staged[s.Key] = s
 		}
@@ -390,16 +390,16 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 // Counted reports whether the run keeps the books, and not the runner.
 func (r *Run) Counted() bool { return r != nil && r.counted }
 
-// Awaits reports whether something happens when the watermark passes a time, as far as the runner has said
+// HasTimerBy reports whether something happens when the watermark passes a time, as far as the runner has said
 // when it rested last.
-func (r *Run) Awaits(to time.Time) bool {
+func (r *Run) HasTimerBy(to time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.next.IsZero() && !r.next.After(to)
 }
 
-// Rest waits until nothing is in flight. It reports false if ctx ends before.
-func (r *Run) Rest(ctx context.Context) bool {
+// WaitIdle waits until nothing is in flight. It reports false if ctx ends before.
+func (r *Run) WaitIdle(ctx context.Context) bool {
 	select {
 	case <-r.Idle():
 		return true
@@ -441,9 +441,9 @@ func (r *Run) Watermark() time.Time {
 	return r.advanced
 }
 
-// Saw notes the latest time of some observations, as a node has taken them, and the latest of
+// SetLatest notes the latest time of some observations, as a node has taken them, and the latest of
 // those that are ahead of the clock.
-func (r *Run) Saw(latest, ahead time.Time) {
+func (r *Run) SetLatest(latest, ahead time.Time) {
 	if r == nil {
 		return
 	}
@@ -483,15 +483,15 @@ func (r *Run) Stopped() <-chan struct{} {
 	return r.stopped
 }
 
-// Patience is how long an output that takes nothing is waited for, once its run was stopped.
-const Patience = 6 * time.Second
+// StopTimeout is how long an output that takes nothing is waited for, once its run was stopped.
+const StopTimeout = 6 * time.Second
 
 // ErrStopped ends what a run that was stopped waits for no longer.
 var ErrStopped = errors.New("the run was stopped")
 
-// Patiently returns a context for one attempt of an output, which says itself what it waits for. It ends
-// with ctx, and by ErrStopped once the attempt has lasted for Patience in a run that was stopped.
-func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()) {
+// WithStopTimeout returns a context for one attempt of an output, which says itself what it waits for. It ends
+// with ctx, and by ErrStopped once the attempt has lasted for StopTimeout in a run that was stopped.
+func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
 	if r != nil {
 		r.patient.Add(1)
@@ -503,7 +503,7 @@ func (r *Run) Patiently(ctx context.Context) (within context.Context, end func()
 			return
 		}
 		select {
-		case <-time.After(Patience):
+		case <-time.After(StopTimeout):
 			cancel(ErrStopped)
 		case <-within.Done():
 		}
@@ -532,12 +532,12 @@ func (r *Run) IsStopped() bool {
 // goes on waiting there. It is false on a nil Run.
 func (r *Run) Suspended() bool { return r != nil && r.IsStopped() && r.keeper.Suspends }
 
-// Passed is Keeper.Passed; it knows no log without one.
-func (r *Run) Passed(log string) (time.Time, bool) {
-	if r == nil || r.keeper.Passed == nil {
+// LogTime is StateKeeper.LogTime; it knows no log without one.
+func (r *Run) LogTime(log string) (time.Time, bool) {
+	if r == nil || r.keeper.LogTime == nil {
 		return time.Time{}, false
 	}
-	return r.keeper.Passed(log)
+	return r.keeper.LogTime(log)
 }
 
 // Restore returns the state that a key had in the previous run, or nil. The error says why the

@@ -12,7 +12,7 @@ import (
 // time.
 func books(t *testing.T) (*Run, *[]map[string]string) {
 	var settled []map[string]string
-	r := Open(Keeper{Settled: func(states map[string]KeyState, since time.Time) {
+	r := Open(StateKeeper{Committed: func(states map[string]EncodedState, since time.Time) {
 		m := map[string]string{}
 		for key, s := range states {
 			m[key] = string(s.State)
@@ -23,21 +23,21 @@ func books(t *testing.T) (*Run, *[]map[string]string) {
 	return r, &settled
 }
 
-func state(key, text string) []KeyState { return []KeyState{{Key: key, State: []byte(text)}} }
+func state(key, text string) []EncodedState { return []EncodedState{{Key: key, State: []byte(text)}} }
 
 // TestSettled: what was reported settles when the runner rests and keeps nothing back, and not before.
 func TestSettled(t *testing.T) {
 	r, settled := books(t)
-	r.Works()
+	r.SetBusy()
 	r.Report(Report{States: state("a", "0")})
-	r.Rests("", time.Time{})
+	r.SetIdle("", time.Time{})
 	ctx, source := r.Begins(t.Context())
 	_, other := r.Begins(t.Context())
 	expect.OK(t, r.HandOver(ctx, 3, nil))
 	if r.Busy() <= 0 {
 		t.Error("with three records in flight it is not busy")
 	}
-	r.Rests("", time.Time{}) // what the source has handed over is not there yet
+	r.SetIdle("", time.Time{}) // what the source has handed over is not there yet
 	r.Ends(other)
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
 	r.Ends(source)
@@ -46,16 +46,16 @@ func TestSettled(t *testing.T) {
 	if want := []map[string]string{{"a": "0"}}; len(*settled) != 1 {
 		t.Errorf("in flight: settled %v, not %v", *settled, want)
 	}
-	r.Rests("a grouping", time.Unix(10, 0))
-	if len(*settled) != 1 || r.Busy() != 0 || r.Awaits(time.Unix(9, 0)) || !r.Awaits(time.Unix(10, 0)) {
+	r.SetIdle("a grouping", time.Unix(10, 0))
+	if len(*settled) != 1 || r.Busy() != 0 || r.HasTimerBy(time.Unix(9, 0)) || !r.HasTimerBy(time.Unix(10, 0)) {
 		t.Errorf("while a step keeps something back: settled %v, busy for %v", *settled, r.Busy())
 	}
-	r.Works()
+	r.SetBusy()
 	r.Report(Report{States: state("b", "1")})
-	r.Rests("", time.Time{})
+	r.SetIdle("", time.Time{})
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
 	expect.Same(t, []map[string]string{{"a": "0"}, {"a": "1", "b": "1"}, {}}, *settled)
-	if _, taken := r.Counts(); taken != 3 || r.Awaits(time.Unix(1e9, 0)) {
+	if _, taken := r.Counts(); taken != 3 || r.HasTimerBy(time.Unix(1e9, 0)) {
 		t.Errorf("%d taken up", taken)
 	}
 }
@@ -75,7 +75,7 @@ func TestHandOver(t *testing.T) {
 	}
 	over := make(chan error)
 	go func() { over <- r.HandOver(t.Context(), 1, nil) }()
-	r.Rests("", time.Time{})
+	r.SetIdle("", time.Time{})
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
@@ -89,10 +89,10 @@ func TestHandOver(t *testing.T) {
 // TestParts: a run carries one thing for each type and name.
 func TestParts(t *testing.T) {
 	r, _ := books(t)
-	Attach(r, "a", 1)
-	Attach(r, "b", 2)
-	Attach(r, "a", "text")
-	if Part[int](r, "a") != 1 || Part[int](r, "b") != 2 || Part[string](From(r.In(t.Context())), "a") != "text" || Part[string](r, "b") != "" || Part[int](From(t.Context()), "a") != 0 {
+	WithValue(r, "a", 1)
+	WithValue(r, "b", 2)
+	WithValue(r, "a", "text")
+	if Value[int](r, "a") != 1 || Value[int](r, "b") != 2 || Value[string](From(r.In(t.Context())), "a") != "text" || Value[string](r, "b") != "" || Value[int](From(t.Context()), "a") != 0 {
 		t.Error("parts are mixed up")
 	}
 }

@@ -5,7 +5,7 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, TurnedBack, Unchanged, Drifting, Skipped                int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped                   int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key.
 	Behind time.Duration
@@ -31,7 +31,7 @@ var Counters = []Counter{
 	{"expired_keys", "keys that were forgotten, as they had no observation for so long", func(c *Counts) *int64 { return &c.ExpiredKeys }},
 	{"forgotten_keys", "keys that were forgotten because somebody asked for it", func(c *Counts) *int64 { return &c.Forgotten }},
 	{"reset_keys", "keys that began again, as their states could not be read or could learn nothing", func(c *Counts) *int64 { return &c.Reset }},
-	{"turned_back", "how often a key went back from a wrong time", func(c *Counts) *int64 { return &c.TurnedBack }},
+	{"turned_back", "how often a key went back from a wrong time", func(c *Counts) *int64 { return &c.Rewound }},
 	{"panics", "how often the mathematics of a key panicked", func(c *Counts) *int64 { return &c.Panics }},
 	{"outliers", "observations that were believed to be outliers", func(c *Counts) *int64 { return &c.Outliers }},
 	{"changes", "changes that were found", func(c *Counts) *int64 { return &c.Changes }},

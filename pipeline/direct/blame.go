@@ -11,7 +11,7 @@ import (
 
 // A blame knows which step of a plan has the control. A step calls those that take what it
 // emits, and gets the control back, so that a panic is that of the step that has it.
-type blame struct {
+type stepTracker struct {
 	first string // step of the stage, which has it when nobody else has
 	step  atomic.Pointer[string]
 	calls atomic.Int64 // in which a step was given the control
@@ -20,8 +20,8 @@ type blame struct {
 // watch has the units of a plan of the stage say when they have the control. A plan exports no
 // units (Beam 2.77.0, exec/plan.go), so they are read by reflection. Without that field the
 // blame is the first step's.
-func watch(plan *exec.Plan, s *stage) *blame {
-	b := &blame{first: s.id}
+func watch(plan *exec.Plan, s *stage) *stepTracker {
+	b := &stepTracker{first: s.id}
 	field := reflect.ValueOf(plan).Elem().FieldByName("units")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[[]exec.Unit]() {
 		return b
@@ -60,7 +60,7 @@ func (s *stage) takerOf(pcollection string) string {
 
 // taker is a node that has the control while it is called. step is what is known if the node
 // does not say which step it is; "" leaves the control where it is.
-func (b *blame) taker(n exec.Node, step string) exec.Node {
+func (b *stepTracker) taker(n exec.Node, step string) exec.Node {
 	if n, ok := n.(stepped); ok {
 		step = n.GetPID()
 	}
@@ -75,7 +75,7 @@ func (b *blame) taker(n exec.Node, step string) exec.Node {
 }
 
 // during gives a step the control while f runs. A step that fails or panics keeps it.
-func (b *blame) during(step *string, f func() error) error {
+func (b *stepTracker) during(step *string, f func() error) error {
 	b.calls.Add(1)
 	was := b.step.Swap(step)
 	err := f()
@@ -86,7 +86,7 @@ func (b *blame) during(step *string, f func() error) error {
 }
 
 // id is the step that has the control.
-func (b *blame) id() string {
+func (b *stepTracker) id() string {
 	if step := b.step.Load(); step != nil {
 		return *step
 	}
@@ -96,7 +96,7 @@ func (b *blame) id() string {
 // A watchedNode has the control while it is called.
 type watchedNode struct {
 	exec.Node
-	blame *blame
+	blame *stepTracker
 	step  *string
 }
 
@@ -115,7 +115,7 @@ func (n *watchedNode) FinishBundle(ctx context.Context) error {
 // A watchedUnit has the control while a plan sets it up, or tears it down.
 type watchedUnit struct {
 	exec.Unit
-	blame *blame
+	blame *stepTracker
 	step  string
 }
 

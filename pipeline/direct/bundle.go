@@ -89,7 +89,7 @@ type bundle struct {
 	set     []*timer
 	err     error // of a timer that a function has set; the SDK passes over it
 
-	rest []element // of restrictions
+	residuals []element // of restrictions
 }
 
 // An output is an element that a bundle has put out.
@@ -124,7 +124,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 	if b.err != nil {
 		return b.err
 	}
-	if err := b.keepRest(plan.Checkpoint()); err != nil {
+	if err := b.keepResiduals(plan.Checkpoint()); err != nil {
 		return err
 	}
 	e.totals.add(metrics.GetStore(ctx))
@@ -154,8 +154,8 @@ func (sh *shard) down(ctx context.Context) error {
 	return err
 }
 
-// keepRest keeps what is left of the restrictions of the bundle.
-func (b *bundle) keepRest(checkpoints []*exec.Checkpoint) error {
+// keepResiduals keeps what is left of the restrictions of the bundle.
+func (b *bundle) keepResiduals(checkpoints []*exec.Checkpoint) error {
 	for _, c := range checkpoints {
 		hold := mtime.MaxTimestamp
 		for _, w := range c.SR.OW {
@@ -172,7 +172,7 @@ func (b *bundle) keepRest(checkpoints []*exec.Checkpoint) error {
 			if c.Reapply > 0 {
 				e.ready = time.Now().Add(c.Reapply)
 			}
-			b.rest = append(b.rest, e)
+			b.residuals = append(b.residuals, e)
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func panicOf(err error) *Panic {
 // stepError finds the step and its error in an error of package exec. The error of a panic does
 // not say which step it is of: that is the one that is to blame. names are those of the steps, by
 // id.
-func stepError(err error, names map[string]string, b *blame) error {
+func stepError(err error, names map[string]string, b *stepTracker) error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if id, inner := doFnError(e); inner != nil {
 			return &Error{names[id], inner}

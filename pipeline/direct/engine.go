@@ -49,16 +49,16 @@ type engine struct {
 
 // A shard holds a share of the keys of a stage. It runs one bundle at a time.
 type shard struct {
-	stage   *stage
-	queue   []element  // ready to be processed
-	blocked []element  // whose side inputs are not ready
-	least   mtime.Time // hold of both
-	busy    bool
-	held    mtime.Time // hold of the bundle that runs
-	at      mtime.Time // watermark
+	stage      *stage
+	queue      []element  // ready to be processed
+	blocked    []element  // whose side inputs are not ready
+	least      mtime.Time // hold of both
+	busy       bool
+	bundleHold mtime.Time // hold of the bundle that runs
+	at         mtime.Time // watermark
 
-	plan   *exec.Plan            // nil before the first bundle
-	blame  atomic.Pointer[blame] // of the plan
+	plan   *exec.Plan                  // nil before the first bundle
+	blame  atomic.Pointer[stepTracker] // of the plan
 	timers *timerSet
 	states *states
 	groups *groups
@@ -74,8 +74,8 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	if r := account.From(ctx); r.Counted() {
 		e.books = r
-		account.Attach[account.Runner](r, "", e)
-		r.Works()
+		account.WithValue[account.Runner](r, "", e)
+		r.SetBusy()
 	}
 	for _, s := range e.stages {
 		n := 1
@@ -87,7 +87,7 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 		}
 		for range n {
 			s.shards = append(s.shards, &shard{
-				stage: s, least: mtime.MaxTimestamp, held: mtime.MaxTimestamp, at: mtime.MinTimestamp,
+				stage: s, least: mtime.MaxTimestamp, bundleHold: mtime.MaxTimestamp, at: mtime.MinTimestamp,
 				timers: newTimerSet(), states: newStates(), groups: newGroups(),
 			})
 		}
@@ -154,7 +154,7 @@ func (e *engine) fail(err error) {
 func (e *engine) end() {
 	if !e.over {
 		if e.err == nil && e.books != nil {
-			e.books.Rests("", time.Time{}) // what is kept back now, nobody will ask for
+			e.books.SetIdle("", time.Time{}) // what is kept back now, nobody will ask for
 		}
 		e.over = true
 		if e.alarm != nil {
@@ -170,7 +170,7 @@ func (e *engine) schedule() {
 	for e.err == nil {
 		e.advance()
 		next := e.startReady(time.Now().Add(e.ahead))
-		e.rest()
+		e.setIdle()
 		if e.busy == 0 && e.nextEvent() {
 			continue
 		}
@@ -236,7 +236,7 @@ func (e *engine) advance() {
 		for _, sh := range s.shards {
 			hold := sh.least
 			if sh.busy {
-				hold = min(hold, sh.held)
+				hold = min(hold, sh.bundleHold)
 			}
 			sh.at = max(sh.at, min(s.in, hold))
 			hold = min(hold, sh.timers.hold(sh.at))
@@ -405,7 +405,7 @@ func (e *engine) start(sh *shard, now time.Time) {
 	e.busy++
 	e.begun++
 	if e.books != nil && !sh.stage.source {
-		e.books.Works()
+		e.books.SetBusy()
 	}
 	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
 	sh.busy = true
@@ -413,15 +413,15 @@ func (e *engine) start(sh *shard, now time.Time) {
 	e.take(b, now)
 	window := func(t *timer) *windowStates { return sh.states.windows[t.window] }
 	b.fired = append(sh.timers.due(&sh.timers.event, sh.at, window), sh.timers.due(&sh.timers.clock, mtime.FromTime(now), window)...)
-	sh.held = mtime.MaxTimestamp
+	sh.bundleHold = mtime.MaxTimestamp
 	for _, el := range b.elements {
-		sh.held = min(sh.held, el.hold)
+		sh.bundleHold = min(sh.bundleHold, el.hold)
 	}
 	for _, t := range b.fired {
-		sh.held = min(sh.held, t.hold, t.fire)
+		sh.bundleHold = min(sh.bundleHold, t.hold, t.fire)
 	}
 	_, end, _ := sh.groups.due.top()
-	sh.held = min(sh.held, end)
+	sh.bundleHold = min(sh.bundleHold, end)
 	ctx := e.ctx
 	if e.books != nil && sh.stage.source {
 		ctx, b.books = e.books.Begins(ctx)
@@ -501,7 +501,7 @@ func (e *engine) finish(b *bundle, err error) {
 		e.fail(err)
 		return
 	}
-	for _, el := range b.rest {
+	for _, el := range b.residuals {
 		e.enqueue(sh, el)
 	}
 	if b.books != nil {

@@ -10,9 +10,9 @@ import (
 	"hafvf/internal/account"
 )
 
-// rest tells the account of the run, if it has one, when no bundle runs and no element waits but at a
+// setIdle tells the account of the run, if it has one, when no bundle runs and no element waits but at a
 // source.
-func (e *engine) rest() {
+func (e *engine) setIdle() {
 	if e.books == nil {
 		return
 	}
@@ -25,7 +25,7 @@ func (e *engine) rest() {
 			if sh.busy || len(sh.queue) > 0 {
 				return
 			}
-			keeps, until := sh.keeps()
+			keeps, until := sh.buffers()
 			if next = min(next, until); keeps && held == "" {
 				held = s.name
 			}
@@ -35,11 +35,11 @@ func (e *engine) rest() {
 	if next < mtime.EndOfGlobalWindowTime {
 		at = next.ToTime()
 	}
-	e.books.Rests(held, at)
+	e.books.SetIdle(held, at)
 }
 
-// Stands implements account.Runner.
-func (e *engine) Stands() (step string, since time.Time) {
+// Stalled implements account.Runner.
+func (e *engine) Stalled() (step string, since time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -66,9 +66,9 @@ func (e *engine) Stands() (step string, since time.Time) {
 	return step, since
 }
 
-// keeps reports whether a shard at rest keeps something back, and the first time that the watermark has to
+// buffers reports whether a shard at rest keeps something back, and the first time that the watermark has to
 // pass for the shard to do something.
-func (sh *shard) keeps() (keeps bool, next mtime.Time) {
+func (sh *shard) buffers() (keeps bool, next mtime.Time) {
 	_, next, _ = sh.timers.event.top()
 	if _, end, unsent := sh.groups.due.top(); unsent {
 		keeps, next = true, min(next, end+1)

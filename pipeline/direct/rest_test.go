@@ -51,7 +51,7 @@ func came(n int) int {
 // asks notes whether the account of the run awaits that the watermark passes the end of the first second.
 func asks(ctx context.Context, n int) int {
 	run, end := account.From(ctx), time.Unix(1, 0)
-	happens(fmt.Sprint(n, " ", run.Awaits(end.Add(-time.Millisecond)), " ", run.Awaits(end)))
+	happens(fmt.Sprint(n, " ", run.HasTimerBy(end.Add(-time.Millisecond)), " ", run.HasTimerBy(end)))
 	return n
 }
 
@@ -130,7 +130,7 @@ func TestSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			events.all = nil
-			run := account.Open(account.Keeper{Settled: func(map[string]account.KeyState, time.Time) { happens("settled") }})
+			run := account.Open(account.StateKeeper{Committed: func(map[string]account.EncodedState, time.Time) { happens("settled") }})
 			defer run.Close()
 			stream := teststream.NewConfig()
 			for i := range 3 {
@@ -152,7 +152,7 @@ func TestSettled(t *testing.T) {
 // grouping waits for it. A source that moves its watermark in steps goes by that.
 func TestAwaited(t *testing.T) {
 	events.all = nil
-	run := account.Open(account.Keeper{})
+	run := account.Open(account.StateKeeper{})
 	defer run.Close()
 	stream := teststream.NewConfig()
 	for i := range 2 {

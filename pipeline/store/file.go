@@ -75,7 +75,7 @@ func ReadFile(path string, cfg Config) (*File, error) {
 // In returns a context in which a runner of this process finds the states.
 func (f *File) In(ctx context.Context) context.Context {
 	run := account.Watch()
-	account.Attach(run, "", f.Memory)
+	account.WithValue(run, "", f.Memory)
 	return run.In(ctx)
 }
 

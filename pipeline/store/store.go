@@ -109,18 +109,18 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		}
-		runner := account.Part[account.Runner](run, "")
+		runner := account.Value[account.Runner](run, "")
 		if runner == nil || run.Waits() {
 			continue
 		}
-		step, since := runner.Stands()
+		step, since := runner.Stalled()
 		if due(step, since) {
 			log.Warn("nothing moves: records wait at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
 		}
 		if step != "" {
 			continue
 		}
-		if step, since, records := run.Held(); due(step, since) {
+		if step, since, records := run.Buffering(); due(step, since) {
 			log.Warn("records wait, and are not committed: a step keeps back what came of them", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
 		}
 	}

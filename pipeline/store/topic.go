@@ -45,7 +45,7 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 		return nil, err
 	}
 	t.run = account.From(t.Ledger.In(ctx))
-	account.Attach(t.run, "", t.Memory)
+	account.WithValue(t.run, "", t.Memory)
 	t.Ledger.Take(func(key string, state []byte) bool {
 		if key == stored.FleetKey {
 			return false
@@ -127,7 +127,7 @@ func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struc
 		if t.Stop(); !t.Suspends() {
 			return
 		}
-		if t.run.Rest(ctx) {
+		if t.run.WaitIdle(ctx) {
 			suspend()
 		}
 	})

@@ -87,14 +87,14 @@ func TestNothingMoves(t *testing.T) {
 	defer func(was time.Duration) { stands = was }(stands)
 	stands = 300 * time.Millisecond
 	gate = make(chan struct{})
-	run := account.Open(account.Keeper{})
+	run := account.Open(account.StateKeeper{})
 	defer run.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	var log syncLog
 	p, s := beam.NewPipelineWithRoot()
 	all := beam.ParDo(s.Scope("in"), waitIn, beam.ParDo(s, &endlessFn{}, beam.Impulse(s)))
 	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("of"), all))
-	_, patient := run.Patiently(ctx)
+	_, patient := run.WithStopTimeout(ctx)
 	ended := make(chan error)
 	go func() {
 		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
