@@ -154,12 +154,12 @@ func TestLogOfTurns(t *testing.T) {
 func TestManyTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var turns turnLog
+		var turns rewindLog
 		for minute, want := range []string{"key=k9", "key=k0 from=1970-01-01T00:00:00.000Z to=1970-01-01T00:00:00.000Z others=990\n"} {
 			for i := range 1000 {
-				turns.tell(slog.New(slog.NewTextHandler(&log, nil)), fmt.Sprint("k", i), time.Unix(0, 0).UTC(), time.Unix(0, 0).UTC())
+				turns.log(slog.New(slog.NewTextHandler(&log, nil)), fmt.Sprint("k", i), time.Unix(0, 0).UTC(), time.Unix(0, 0).UTC())
 			}
-			if n := strings.Count(log.String(), "\n"); n != turnsTold*(minute+1) || !strings.Contains(log.String(), want) {
+			if n := strings.Count(log.String(), "\n"); n != rewindsLogged*(minute+1) || !strings.Contains(log.String(), want) {
 				t.Errorf("%d lines in minute %d, without %q:\n%s", n, minute, want, log.String())
 			}
 			time.Sleep(time.Minute)

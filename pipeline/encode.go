@@ -110,19 +110,19 @@ func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimat
 	if e.As != records.Nothing {
 		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
 	}
-	e.tell(to, key, of, of.Alerts(key))
+	e.appendAlerts(to, key, of, of.Alerts(key))
 }
 
 func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	e.tell(to, key, nil, s.Alerts(key))
+	e.appendAlerts(to, key, nil, s.Alerts(key))
 }
 
 func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	e.tell(to, key, nil, of.Alerts(key))
+	e.appendAlerts(to, key, nil, of.Alerts(key))
 }
 
-// tell appends the alerts of an estimate, which is nil where there is no record of it.
-func (e *encoder) tell(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
+// appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
+func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
 	if e.Layout.Incidents {
 		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
@@ -238,48 +238,48 @@ func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
 	}
 }
 
-func (e *encoder) TurnedBack(key string, from, to time.Time) { e.run.turnedBack(key, from, to) }
+func (e *encoder) TurnedBack(key string, from, to time.Time) { e.run.rewound(key, from, to) }
 
-// turnedBack notes that a key has turned back, also without a run.
-func (r *run) turnedBack(key string, from, to time.Time) {
+// rewound notes that a key has turned back, also without a run.
+func (r *run) rewound(key string, from, to time.Time) {
 	if r == nil {
-		workerTurns.tell(slog.Default(), key, from, to)
+		workerRewinds.log(slog.Default(), key, from, to)
 		return
 	}
-	r.turns.tell(r.log, key, from, to)
+	r.rewinds.log(r.log, key, from, to)
 }
 
-// A turnLog says in the log which keys have turned back from wrong times. After the first
+// A rewindLog says in the log which keys have turned back from wrong times. After the first
 // few of a minute it counts them for the next minute, as thousands may turn back at once.
-type turnLog struct {
-	mu     sync.Mutex
-	minute reminder.Reminder
-	told   int // in this minute
-	untold int // since the last line
+type rewindLog struct {
+	mu       sync.Mutex
+	minute   reminder.Reminder
+	logged   int // in this minute
+	unlogged int // since the last line
 }
 
-// turnsTold is how many keys a turnLog names in a minute.
-const turnsTold = 10
+// rewindsLogged is how many keys a rewindLog names in a minute.
+const rewindsLogged = 10
 
-// workerTurns is that of a process without a run: a worker of a cluster.
-var workerTurns turnLog
+// workerRewinds is that of a process without a run: a worker of a cluster.
+var workerRewinds rewindLog
 
-func (l *turnLog) tell(log *slog.Logger, key string, from, to time.Time) {
+func (l *rewindLog) log(log *slog.Logger, key string, from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.minute.Due(time.Minute) {
-		l.told = 0
+		l.logged = 0
 	}
-	if l.told == turnsTold {
-		l.untold++
+	if l.logged == rewindsLogged {
+		l.unlogged++
 		return
 	}
 	about := []any{"key", key, "from", from, "to", to}
-	if l.untold > 0 {
-		about = append(about, "others", l.untold)
+	if l.unlogged > 0 {
+		about = append(about, "others", l.unlogged)
 	}
 	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", about...)
-	l.told, l.untold = l.told+1, 0
+	l.logged, l.unlogged = l.logged+1, 0
 }
 
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
@@ -287,34 +287,34 @@ func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 // panicked notes that the mathematics of a key have panicked, also without a run.
 func (r *run) panicked(key string, p *keyed.PanicError) {
 	if r == nil {
-		workerPanics.tell(slog.Default(), key, p)
+		workerPanics.log(slog.Default(), key, p)
 		return
 	}
-	r.panics.tell(r.log, key, p)
+	r.panics.log(r.log, key, p)
 }
 
 // A panicLog says in the log, once for each key, where its mathematics have panicked.
 type panicLog struct {
-	mu   sync.Mutex
-	told map[string]bool
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
-// panicsTold is how many keys a panicLog names.
-const panicsTold = 1000
+// panicsLogged is how many keys a panicLog names.
+const panicsLogged = 1000
 
 // workerPanics is that of a process without a run.
 var workerPanics panicLog
 
-func (l *panicLog) tell(log *slog.Logger, key string, p *keyed.PanicError) {
+func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.told[key] || len(l.told) == panicsTold {
+	if l.logged[key] || len(l.logged) == panicsLogged {
 		return
 	}
-	if l.told == nil {
-		l.told = map[string]bool{}
+	if l.logged == nil {
+		l.logged = map[string]bool{}
 	}
-	l.told[strings.Clone(key)] = true
+	l.logged[strings.Clone(key)] = true
 	log.Error("the mathematics of a key panicked, which is a fault of hafvf: please report it; the records are in the dead letter, all other keys go on", "key", key, "panic", p.Value, "stack", p.Stack)
 }
 

@@ -13,21 +13,21 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// findings are what a run has found: what its summary and its metrics say beside counts. The methods
+// runFindings are what a run has found: what its summary and its metrics say beside counts. The methods
 // that note something do nothing on nil findings, which are those of no run in this process.
-type findings struct {
+type runFindings struct {
 	lost    refusals // alerts that were not delivered
 	refused refusals // estimates that the sink did not take
 
-	mu        sync.Mutex
-	written   int64
-	opened    int                        // incidents
-	incidents map[string]incidents.Event // by id, as last told
-	named     map[string]bool            // groups that had one, at most namedGroups
-	largest   []Break
-	rejects   records.Rejections
-	keys      map[string]seen
-	breaking  map[string]bool // keys with a break, at most countedKeys
+	mu            sync.Mutex
+	written       int64
+	opened        int                        // incidents
+	incidents     map[string]incidents.Event // by id, as last told
+	named         map[string]bool            // groups that had one, at most namedGroups
+	largest       []LargestAlarm
+	rejects       records.Rejections
+	keys          map[string]seen
+	largestAlarms map[string]bool // keys with a break, at most countedKeys
 	// uncounted says that more keys have one.
 	uncounted bool
 }
@@ -56,7 +56,7 @@ func (r *refusals) count() int64 {
 }
 
 // findings are those of the run; nil if there is no run in this process.
-func (r *run) findings() *findings {
+func (r *run) findings() *runFindings {
 	if r == nil {
 		return nil
 	}
@@ -64,19 +64,19 @@ func (r *run) findings() *findings {
 }
 
 // records is how many were written.
-func (f *findings) records() int64 {
+func (f *runFindings) records() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.written
 }
 
 // summarise puts the findings into a summary.
-func (f *findings) summarise(s *Summary) {
+func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
-	s.Largest, s.Rejections, s.Misfits = f.largest, f.rejects.Commonest(), misfits(f.keys)
-	s.Breaking, s.uncounted = len(f.breaking), f.uncounted
+	s.Largest, s.Rejections, s.PoorFits = f.largest, f.rejects.Commonest(), poorFits(f.keys)
+	s.LargestAlarms, s.uncounted = len(f.largestAlarms), f.uncounted
 	for _, e := range f.incidents {
 		s.Incidents = append(s.Incidents, e)
 	}
@@ -86,7 +86,7 @@ func (f *findings) summarise(s *Summary) {
 }
 
 // incident notes what became of an incident.
-func (f *findings) incident(e *incidents.Event) {
+func (f *runFindings) incident(e *incidents.Event) {
 	if f == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (f *findings) incident(e *incidents.Event) {
 }
 
 // countIncidents is how many incidents have opened, and how many of them have not closed.
-func (f *findings) countIncidents() (opened, open int) {
+func (f *runFindings) countIncidents() (opened, open int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.incidents {
@@ -137,7 +137,7 @@ func groupLabel(group string) string {
 }
 
 // openByGroup is 1 of groups with an open incident, 0 of those that had one.
-func (f *findings) openByGroup() map[string]float64 {
+func (f *runFindings) openByGroup() map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := map[string]float64{}
@@ -158,7 +158,7 @@ func (f *findings) openByGroup() map[string]float64 {
 }
 
 // note adds a tally to the summary.
-func (f *findings) note(t *tally) {
+func (f *runFindings) note(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.written += t.records
@@ -166,13 +166,13 @@ func (f *findings) note(t *tally) {
 		f.largest = keepLargest(f.largest, b)
 	}
 	if f.keys == nil {
-		f.keys, f.breaking = map[string]seen{}, map[string]bool{}
+		f.keys, f.largestAlarms = map[string]seen{}, map[string]bool{}
 	}
 	for key, n := range t.keys {
 		switch {
-		case !n.breaks || f.breaking[key]:
-		case len(f.breaking) < countedKeys:
-			f.breaking[key] = true
+		case !n.largestAlarms || f.largestAlarms[key]:
+		case len(f.largestAlarms) < countedKeys:
+			f.largestAlarms[key] = true
 		default:
 			f.uncounted = true
 		}
@@ -188,7 +188,7 @@ func (f *findings) note(t *tally) {
 }
 
 // reject adds a rejected record of n observations to the summary.
-func (f *findings) reject(reason, place, raw string, n int) {
+func (f *runFindings) reject(reason, place, raw string, n int) {
 	if f == nil {
 		return
 	}

@@ -46,7 +46,7 @@ type Graph struct {
 // A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
-	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) built
+	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
 	// table returns the columns of its records, with values of that kind, and their schema in Avro.
 	table(x connectors.Kind) (columns []connectors.Column, schema string)
 	steps() []Step
@@ -54,10 +54,10 @@ type graphTransform interface {
 	name() string
 }
 
-// built is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
+// transformOutputs is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
 // for the dead letter, and a PCollection<Rejected> of what came late or was not learned. alerts
 // are invalid if the transform has none.
-type built struct{ lines, alerts, undecoded, late beam.PCollection }
+type transformOutputs struct{ lines, alerts, undecoded, late beam.PCollection }
 
 // A Step is one node of a graph, with where its outputs go.
 type Step struct {
@@ -100,7 +100,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
-		s.maxAge, s.held = r.MaxAge, c.Runner.Name == config.Flink
+		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
 		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil})
 	}
@@ -144,7 +144,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		{"reject", "reason, place, raw input to " + g.dead.describe(), nil},
 	})
 	for i, s := range g.alerts {
-		g.Steps = append(g.Steps, Step{"alert", strings.Join(toldKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
+		g.Steps = append(g.Steps, Step{"alert", strings.Join(receivedKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
 }
@@ -197,8 +197,8 @@ func hostOf(c *config.Config) transforms.Host {
 	return h
 }
 
-// toldKinds names what goes to a receiver.
-func toldKinds(c *config.Config, r *config.Receiver) []string {
+// receivedKinds names what goes to a receiver.
+func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	var all []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
@@ -352,7 +352,7 @@ type filtering struct {
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 }
 
-func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b built) {
+func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	records := transforms.Registered{Name: asRecords, Setting: settingText(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
@@ -410,7 +410,7 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b built) {
+func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
 		Layout: m.layout, As: as,
 	})}, batches)

@@ -41,38 +41,38 @@ func metric(name, doc string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	readDesc     = metric("hafvf_records_in_total", "records read")
-	outDesc      = metric("hafvf_records_out_total", "estimates made")
-	rejectedDesc = metric("hafvf_records_rejected_total", "records in the dead letter")
-	lateDesc     = metric("hafvf_records_late_total", "those among them that came after their turn")
-	turnedDesc   = metric("hafvf_keys_turned_back_total", "how often a key went back from a time ahead of the clock")
-	eventLagDesc = metric("hafvf_event_lag_seconds", "by how much 99 % of the last records were behind the clock when they came. It is there if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
-	refusedDesc  = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` did not take. They are in the dead letter")
-	partialDesc  = metric("hafvf_partial_answers_total", "answers of a source `prometheus` that the server said to be partial. They were asked for again, or with `partial: take` taken")
-	droppedDesc  = metric("hafvf_points_dropped_total", "points of a source `prometheus` that the server was not asked for, or gave twice")
-	missingDesc  = metric("hafvf_records_missing_total", "records without a value")
-	failedDesc   = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
-	alarmsDesc   = metric("hafvf_alarms_total", "alarms raised", "kind")
-	mutedDesc    = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
-	restingDesc  = metric("hafvf_alarms_resting_total", "deviations that came back while an alarm of their key lasted. If you want them, give a shorter `detect.rest`")
-	heldDesc     = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
-	openedDesc   = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
-	openDesc     = metric("hafvf_incidents_open", "incidents that have not closed")
-	incidentDesc = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run have their names, `others` are all further ones", "group")
-	changesDesc  = metric("hafvf_changes_total", "detected changes, alarm or not")
-	outliersDesc = metric("hafvf_outliers_total", "detected outliers, alarm or not")
-	resetDesc    = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
-	panicsDesc   = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a fault of hafvf. The records are in the dead letter")
-	keysDesc     = metric("hafvf_keys", "keys seen since the start, less those that were forgotten since")
-	expiredKeys  = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
-	sentDesc     = metric("hafvf_alerts_sent_total", "alerts that the receiver took", receiverLabels...)
-	failedToDesc = metric("hafvf_alerts_failed_total", "alerts that went to the dead letter", receiverLabels...)
-	expiredDesc  = metric("hafvf_alerts_expired_total", "alerts that were not sent, because they were older than `max_age`", receiverLabels...)
-	waitingDesc  = metric("hafvf_alerts_waiting", "alerts that are pending for the receiver", receiverLabels...)
-	oldestDesc   = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest of them", receiverLabels...)
-	deletedDesc  = metric("hafvf_records_deleted_total", "records that were deleted (retention) before they were read, at most", "topic")
-	lagAgeDesc   = metric("hafvf_lag_age_seconds", "time since the brokers last reported where the partitions end")
-	lagDesc      = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
+	readDesc       = metric("hafvf_records_in_total", "records read")
+	outDesc        = metric("hafvf_records_out_total", "estimates made")
+	rejectedDesc   = metric("hafvf_records_rejected_total", "records in the dead letter")
+	lateDesc       = metric("hafvf_records_late_total", "those among them that came after their turn")
+	rewoundDesc    = metric("hafvf_keys_turned_back_total", "how often a key went back from a time ahead of the clock")
+	eventLagDesc   = metric("hafvf_event_lag_seconds", "by how much 99 % of the last records were behind the clock when they came. It is there if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
+	refusedDesc    = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` did not take. They are in the dead letter")
+	partialDesc    = metric("hafvf_partial_answers_total", "answers of a source `prometheus` that the server said to be partial. They were asked for again, or with `partial: take` taken")
+	droppedDesc    = metric("hafvf_points_dropped_total", "points of a source `prometheus` that the server was not asked for, or gave twice")
+	missingDesc    = metric("hafvf_records_missing_total", "records without a value")
+	failedDesc     = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
+	alarmsDesc     = metric("hafvf_alarms_total", "alarms raised", "kind")
+	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
+	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that came back while an alarm of their key lasted. If you want them, give a shorter `detect.rest`")
+	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
+	openedDesc     = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
+	openDesc       = metric("hafvf_incidents_open", "incidents that have not closed")
+	incidentDesc   = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run have their names, `others` are all further ones", "group")
+	changesDesc    = metric("hafvf_changes_total", "detected changes, alarm or not")
+	outliersDesc   = metric("hafvf_outliers_total", "detected outliers, alarm or not")
+	resetDesc      = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
+	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a fault of hafvf. The records are in the dead letter")
+	keysDesc       = metric("hafvf_keys", "keys seen since the start, less those that were forgotten since")
+	expiredKeys    = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
+	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver took", receiverLabels...)
+	failedToDesc   = metric("hafvf_alerts_failed_total", "alerts that went to the dead letter", receiverLabels...)
+	expiredDesc    = metric("hafvf_alerts_expired_total", "alerts that were not sent, because they were older than `max_age`", receiverLabels...)
+	waitingDesc    = metric("hafvf_alerts_waiting", "alerts that are pending for the receiver", receiverLabels...)
+	oldestDesc     = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest of them", receiverLabels...)
+	deletedDesc    = metric("hafvf_records_deleted_total", "records that were deleted (retention) before they were read, at most", "topic")
+	lagAgeDesc     = metric("hafvf_lag_age_seconds", "time since the brokers last reported where the partitions end")
+	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
 )
 
 // stageMetric is a histogram.
@@ -97,25 +97,25 @@ func NewMetrics() *Metrics {
 // not check the metrics, which depend on the run.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
-// A Reading is what a run tells that goes on, for its metrics and for the live page.
-type Reading struct {
+// A Status is what a run tells that goes on, for its metrics and for the live page.
+type Status struct {
 	account.Counts
 	Taken     int64            // records taken up
 	Known     int64            // keys, without those that were forgotten
 	Lags      map[string]int64 // records that are not yet read, by partition, as the brokers said LagAge ago
 	LagAge    time.Duration
 	EventLags map[string]kafkaio.EventLag // by partition
-	Receivers []Receiver
+	Receivers []ReceiverStatus
 }
 
-// A Receiver is what became of the alerts for one.
-type Receiver struct {
+// A ReceiverStatus is what became of the alerts for one.
+type ReceiverStatus struct {
 	webhook.Stats
 	Place string // what may be said of its URL
 }
 
 // Waited is how long the oldest alert waits; zero if none does.
-func (r *Receiver) Waited() time.Duration {
+func (r *ReceiverStatus) Waited() time.Duration {
 	if r.Oldest.IsZero() {
 		return 0
 	}
@@ -123,10 +123,10 @@ func (r *Receiver) Waited() time.Duration {
 }
 
 // Alarms is how many the run has raised.
-func (r *Reading) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
+func (r *Status) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
 
-// Reading reads the run that the metrics follow. All is zero before it has begun.
-func (m *Metrics) Reading() Reading { return m.current().reading() }
+// Status reads the run that the metrics follow. All is zero before it has begun.
+func (m *Metrics) Reading() Status { return m.current().reading() }
 
 // current is the run that the metrics follow; nil before one has begun.
 func (m *Metrics) current() *run {
@@ -135,14 +135,14 @@ func (m *Metrics) current() *run {
 	return m.run
 }
 
-func (r *run) reading() (all Reading) {
+func (r *run) reading() (all Status) {
 	if r == nil {
 		return all
 	}
 	all.Counts, all.Taken = r.account.Counts()
 	all.Known = max(0, all.Keys-all.ExpiredKeys-all.Forgotten)
 	for _, box := range r.receivers() {
-		all.Receivers = append(all.Receivers, Receiver{box.Stats(), box.Place()})
+		all.Receivers = append(all.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
 	lag, eventLags := kafkaio.Lag, kafkaio.EventLags // of a worker's sources
 	if r.ledger != nil {
@@ -164,7 +164,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {turnedDesc, n.Rewound}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
+	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {rewoundDesc, n.Rewound}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.refused.count()))
@@ -172,7 +172,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(alarmsDesc, prometheus.CounterValue, float64(n), kind)
 	}
 	for why, score := range map[string]float64{"muted": n.MutedScore, "resting": n.RestingScore} {
-		c <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, score, why)
+		c <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.GaugeValue, score, why)
 	}
 	if r.groups {
 		opened, open := r.found.countIncidents()

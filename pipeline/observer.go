@@ -69,9 +69,9 @@ func (g *Graph) Filter() (c keyed.Config, ok bool) {
 // Groups reports whether the graph makes incidents of alarms.
 func (g *Graph) Groups() bool { return g.groups }
 
-// Tells reports whether an alert is of a kind that goes to a receiver, or if there is none whether it
+// Sends reports whether an alert is of a kind that goes to a receiver, or if there is none whether it
 // is an alarm.
-func (g *Graph) Tells(t keyed.AlertEvent) bool {
+func (g *Graph) Sends(t keyed.AlertEvent) bool {
 	f, _ := g.transform.(filtering)
 	var all receiver
 	if len(f.receivers) == 0 {
@@ -88,7 +88,7 @@ func (g *Graph) Tells(t keyed.AlertEvent) bool {
 // Trial returns the graph without its outputs and its file of states: its filters begin anew, its
 // input ends, and what it smooths has the Origin.
 func (g *Graph) Trial() *Graph {
-	here := *g.past()
+	here := *g.history()
 	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
 	if f, ok := g.transform.(filtering); ok {
 		f.receivers, f.host.Live, f.host.AtEnd = nil, false, f.cfg.Aggregate != nil || f.cfg.Silence != nil

@@ -33,7 +33,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 			Alert: func(key string, told keyed.AlertEvent, incident string) {
 				mu.Lock()
 				defer mu.Unlock()
-				if !g.Tells(told) {
+				if !g.Sends(told) {
 					return
 				}
 				n := name{told.Kind, key, told.Of.ID}
@@ -51,7 +51,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 					estimates++
 				}
 				for _, t := range alerts {
-					if g.Tells(t) {
+					if g.Sends(t) {
 						heard[name{t.Kind, key, t.Of.ID}] = ""
 					}
 				}

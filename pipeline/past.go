@@ -50,15 +50,15 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 }
 
 // A past is what a run of the same states has read, opened to be read again.
-type past struct {
-	where   string // the place of the states
-	what    string // the past
-	adopted stored.Migrated
-	begin   func(*run)                                          // has a run read it
-	reached func() bool                                         // of one that does not end by itself; nil if it does
-	learned func() *stored.Memory                               // what that run has learned
-	keep    func(learned *stored.Memory) (*learnedTopic, error) // replaces the states
-	close   func()
+type history struct {
+	where         string // the place of the states
+	what          string // the past
+	migrated      stored.Migrated
+	begin         func(*run)                                          // has a run read it
+	caughtUp      func() bool                                         // of one that does not end by itself; nil if it does
+	learned       func() *stored.Memory                               // what that run has learned
+	replaceStates func(learned *stored.Memory) (*learnedTopic, error) // replaces the states
+	close         func()
 }
 
 // A learnedTopic is what a run begins with that has learned from topics, in place of the states of its
@@ -68,14 +68,14 @@ type learnedTopic struct {
 	to     map[string]int64 // the offsets up to which they hold
 }
 
-// openPast opens the past of a graph's states. It is nil if they can be carried over whole or there is no
+// openHistory opens the past of a graph's states. It is nil if they can be carried over whole or there is no
 // past. Errors of states that cannot be opened are left to the run.
-func (g *Graph) openPast(ctx context.Context, to *clients, log *slog.Logger) (*past, error) {
+func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) (*history, error) {
 	if t, ok := g.source.(topicSource); ok {
 		if t.Changelog == "" || g.Runner.Name == config.Flink {
 			return nil, nil
 		}
-		return g.pastOfTopic(ctx, t, to, log)
+		return g.historyOfTopic(ctx, t, to, log)
 	}
 	if g.states == "" {
 		return nil, nil
@@ -91,11 +91,11 @@ func (g *Graph) openPast(ctx context.Context, to *clients, log *slog.Logger) (*p
 		file.Close()
 		return nil, nil
 	}
-	p := &past{
-		where: g.states, what: what, adopted: file.Adopted, close: file.Close,
+	p := &history{
+		where: g.states, what: what, migrated: file.Adopted, close: file.Close,
 		begin:   func(r *run) { r.states = again },
 		learned: func() *stored.Memory { return again.Memory },
-		keep: func(learned *stored.Memory) (*learnedTopic, error) {
+		replaceStates: func(learned *stored.Memory) (*learnedTopic, error) {
 			for key, b := range learned.All() {
 				file.Memory.Put(key, b)
 			}
@@ -107,13 +107,13 @@ func (g *Graph) openPast(ctx context.Context, to *clients, log *slog.Logger) (*p
 		},
 	}
 	if g.endless() {
-		p.reached = again.position.Reached
+		p.caughtUp = again.position.Reached
 	}
 	return p, nil
 }
 
-// pastOfTopic is openPast for topics with a changelog.
-func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log *slog.Logger) (*past, error) {
+// historyOfTopic is openHistory for topics with a changelog.
+func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, log *slog.Logger) (*history, error) {
 	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
 	cfg.Leave = true
 	topic, err := store.OpenTopic(ctx, kafkaio.LedgerConfig{
@@ -126,14 +126,14 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 	if topic.Adopted.Reset == 0 || err != nil || there == 0 {
 		return nil, errors.Join(err, topic.Close(ctx, false))
 	}
-	p := &past{
-		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), adopted: topic.Adopted,
+	p := &history{
+		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Adopted,
 		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
 		learned: func() *stored.Memory {
 			topic.Memory.Fleet = topic.LearnedState(stored.FleetKey)
 			return topic.Memory
 		},
-		keep: func(learned *stored.Memory) (*learnedTopic, error) {
+		replaceStates: func(learned *stored.Memory) (*learnedTopic, error) {
 			states := maps.Collect(learned.All())
 			if learned.Fleet != nil {
 				states[stored.FleetKey] = learned.Fleet
@@ -146,20 +146,20 @@ func (g *Graph) pastOfTopic(ctx context.Context, t topicSource, to *clients, log
 		p.what += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
 	}
 	if !t.Bounded {
-		p.reached = topic.CaughtUp
+		p.caughtUp = topic.CaughtUp
 	}
 	return p, nil
 }
 
-// pastOf says what a run with Migrate would read again for the states at a place, if that is where the
+// historyOf says what a run with Migrate would read again for the states at a place, if that is where the
 // graph's runs keep them; empty for nothing. source is what a file of states says of the source.
-func (g *Graph) pastOf(ctx context.Context, where string, source []byte, log *slog.Logger) (what string, err error) {
+func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log *slog.Logger) (what string, err error) {
 	t, topics := g.source.(topicSource)
 	switch {
 	case topics && t.Changelog != "" && where == changelogPlace(t.Changelog) && g.Runner.Name != config.Flink:
 		var to clients
 		defer to.close()
-		p, err := g.pastOfTopic(ctx, t, &to, log)
+		p, err := g.historyOfTopic(ctx, t, &to, log)
 		if p == nil || err != nil {
 			return "", err
 		}
@@ -181,15 +181,15 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	}
 	var to clients
 	defer to.close()
-	p, err := g.openPast(ctx, &to, log)
+	p, err := g.openHistory(ctx, &to, log)
 	if p == nil || err != nil {
 		return nil, false, err
 	}
 	defer p.close()
-	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.adopted.String(), "past", p.what)
+	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.migrated.String(), "past", p.what)
 	var mu sync.Mutex
 	var since time.Time
-	state := &run{log: log, stopping: stop, past: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
+	state := &run{log: log, stopping: stop, history: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e != nil && !e.Time.IsZero() && (since.IsZero() || e.Time.Before(since)) {
@@ -205,8 +205,8 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	if err := r.through(ctx, quiet, state, stop); err != nil {
 		return nil, false, err
 	}
-	if stopped = state.isStopped(); p.reached != nil {
-		stopped = !p.reached()
+	if stopped = state.isStopped(); p.caughtUp != nil {
+		stopped = !p.caughtUp()
 	}
 	if stopped {
 		return nil, true, nil
@@ -217,12 +217,12 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 		return nil, false, nil
 	}
 	lost := 0
-	for _, key := range p.adopted.Lost {
+	for _, key := range p.migrated.Lost {
 		if learned.Cell(stored.CellName(key, learned.Names())).Get(key) == nil {
 			lost++
 		}
 	}
-	if topic, err = p.keep(learned); err != nil {
+	if topic, err = p.replaceStates(learned); err != nil {
 		return nil, false, err
 	}
 	about := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}

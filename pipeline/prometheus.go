@@ -43,18 +43,18 @@ func (q querySource) read(s beam.Scope) (batches beam.PCollection, decoder trans
 	return promio.Read(s, q.Source), decodesSeries(decoding{Fields: config.Fields{Zone: "UTC"}})
 }
 
-// lookAttempts is how often who looks at the past asks a server that answers in part.
-const lookAttempts = 3
+// snifferAttempts is how often who looks at the past asks a server that answers in part.
+const snifferAttempts = 3
 
-// past returns the graph, or if it asks Prometheus, that of what is final now, which waits for no
+// history returns the graph, or if it asks Prometheus, that of what is final now, which waits for no
 // rest of a partial answer.
-func (g *Graph) past() *Graph {
+func (g *Graph) history() *Graph {
 	q, ok := g.source.(querySource)
 	if !ok {
 		return g
 	}
 	here := *g
-	q.Bounded, q.Attempts = true, lookAttempts
+	q.Bounded, q.Attempts = true, snifferAttempts
 	here.source = q
 	return &here
 }
@@ -72,7 +72,7 @@ var saveEvery = time.Minute
 // A saver replaces the file of states while the run goes on, as soon as the sinks have what came
 // before. A run that is killed therefore repeats outputs, and its states are those of a run that
 // was not.
-type saver struct {
+type periodicSaver struct {
 	file *stateFile
 	run  *run
 	last time.Time // when a file was prepared
@@ -85,7 +85,7 @@ type saver struct {
 
 // keeper is that of the file of states of a run without an end. It holds the states apart from the
 // memory, in which the next bundle may have begun.
-func (s *saver) keeper() account.StateKeeper {
+func (s *periodicSaver) keeper() account.StateKeeper {
 	k := s.file.keeper()
 	settled := k.Committed
 	k.Suspends, k.InMemory = true, false
@@ -93,12 +93,12 @@ func (s *saver) keeper() account.StateKeeper {
 		settled(all, since)
 		for key, state := range all {
 			if key == stored.FleetKey {
-				s.file.held.Fleet = state.State
+				s.file.committed.Fleet = state.State
 			} else {
-				s.file.held.Put(key, state.State)
+				s.file.committed.Put(key, state.State)
 			}
 		}
-		s.file.hold()
+		s.file.commit()
 		if time.Since(s.last) >= saveEvery {
 			s.last = time.Now()
 			s.prepare()
@@ -108,7 +108,7 @@ func (s *saver) keeper() account.StateKeeper {
 }
 
 // prepare writes the states that hold, unless others still wait for the receivers of alerts.
-func (s *saver) prepare() {
+func (s *periodicSaver) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replace != nil {
@@ -123,7 +123,7 @@ func (s *saver) prepare() {
 }
 
 // commit replaces the file by what was prepared, if the receivers have the alerts from before.
-func (s *saver) commit() {
+func (s *periodicSaver) commit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replace == nil {
@@ -145,12 +145,12 @@ func (s *saver) commit() {
 	s.replace = nil
 }
 
-func (s *saver) failed(err error) {
+func (s *periodicSaver) failed(err error) {
 	s.run.log.Warn("the states are not stored; a run that is killed now goes on from those of before", "reason", err.Error())
 }
 
 // close gives up what waits.
-func (s *saver) close() {
+func (s *periodicSaver) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replace != nil {

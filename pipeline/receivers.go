@@ -34,13 +34,13 @@ func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
 	kept := map[int][]webhook.Alert{}
 	if r.durable() {
-		kept = keptAlerts(r.ledger.StoredValues())
+		kept = storedAlerts(r.ledger.StoredValues())
 	}
 	for i, s := range g.alerts {
 		if s.hook == nil {
 			continue
 		}
-		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Delivered: r.settle}
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Delivered: r.finishAlerts}
 		if r.durable() {
 			n := 0
 			cfg.Store = func(a webhook.Alert) string {
@@ -66,7 +66,7 @@ func (r *run) openOutboxes(g *Graph) error {
 		for _, a := range all {
 			given = append(given, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
 		}
-		r.settle(given)
+		r.finishAlerts(given)
 	}
 	return nil
 }
@@ -77,9 +77,9 @@ func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, w
 // durable reports whether the changelog holds what waits in the outboxes.
 func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
 
-// keptAlerts are what a changelog holds, by receiver, in the order in which they were put there:
+// storedAlerts are what a changelog holds, by receiver, in the order in which they were put there:
 // their ids have the receiver, the beginning of the run, and a number.
-func keptAlerts(stored map[string][]byte) map[int][]webhook.Alert {
+func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 	all := map[int][]webhook.Alert{}
 	for _, id := range slices.Sorted(maps.Keys(stored)) {
 		var receiver int
@@ -146,7 +146,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 			lost = append(lost, box.GiveUp(left[i])...)
 		}
 	}
-	r.settle(lost)
+	r.finishAlerts(lost)
 	for i, box := range r.outboxes {
 		stats := box.Stats()
 		due := stats.Failed
@@ -154,7 +154,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 			due += int64(len(left[i]))
 		}
 		if due > 0 && stats.Sent == 0 {
-			r.deaf = append(r.deaf, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
+			r.failedReceivers = append(r.failedReceivers, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
 		}
 	}
 	return r.buried
@@ -168,9 +168,9 @@ func (r *run) expired() (n int64) {
 	return n
 }
 
-// settle notes what became of alerts: those that were refused go to the dead letter, and the
+// finishAlerts notes what became of alerts: those that were refused go to the dead letter, and the
 // changelog holds none of them any more.
-func (r *run) settle(all []webhook.Delivery) {
+func (r *run) finishAlerts(all []webhook.Delivery) {
 	var chunk connectors.Chunk
 	for _, a := range webhook.Refusals(all) {
 		r.undelivered(a)

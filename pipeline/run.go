@@ -68,7 +68,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
-			s.Partial, _ = state.keep() // what cannot be kept is less than what err says
+			s.Partial, _ = state.keepPartial() // what cannot be kept is less than what err says
 		}
 		err = errors.Join(advised(err), advised(state.close(ctx, err == nil && !s.part)))
 	}()
@@ -89,7 +89,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	err = state.open(ctx, graph)
-	if errors.Is(err, errAnew) {
+	if errors.Is(err, errResetChoice) {
 		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
 			return s, err
 		}
@@ -118,24 +118,24 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
-		s.deaf = state.deaf
+		s.failedReceivers = state.failedReceivers
 	}
 	s.Elapsed = time.Since(start)
 	if state.states != nil {
 		s.resumes = true
 		if state.states.marks != nil {
-			s.Passed = state.states.marks.Skipped()
+			s.Skipped = state.states.marks.Skipped()
 		}
 	}
 	if s.part = state.isPart(graph, s); s.part {
-		s.Partial, err = state.keep()
+		s.Partial, err = state.keepPartial()
 		return s, err
 	}
 	return s, state.commit()
 }
 
-// errAnew says that states of a topic begin anew, at least in part, unless they are learned from the past.
-var errAnew = errors.New("states begin anew")
+// errResetChoice says that states of a topic begin anew, at least in part, unless they are learned from the past.
+var errResetChoice = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
@@ -208,7 +208,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			if state.saver != nil {
 				state.saver.commit()
 			}
-			if state.past != nil && state.past.reached != nil && state.past.reached() && end() {
+			if state.history != nil && state.history.caughtUp != nil && state.history.caughtUp() && end() {
 				return
 			}
 		case <-ctx.Done():
@@ -228,22 +228,22 @@ type run struct {
 	outboxes []*webhook.Outbox
 	dead     graphSink
 
-	stopping  <-chan struct{} // closed when the run is to stop
-	delivered bool            // the outboxes are closed
-	deaf      []string        // receivers that took none of the alerts that were due, in words
-	states    *stateFile      // of a run of files or queries; nil without one
-	saver     *saver          // of a run of queries without an end
-	memory    *stored.Memory  // of the states; nil if the run smooths
-	release   []func()
+	stopping        <-chan struct{} // closed when the run is to stop
+	delivered       bool            // the outboxes are closed
+	failedReceivers []string        // receivers that took none of the alerts that were due, in words
+	states          *stateFile      // of a run of files or queries; nil without one
+	saver           *periodicSaver  // of a run of queries without an end
+	memory          *stored.Memory  // of the states; nil if the run smooths
+	release         []func()
 
 	beginAnew bool          // see Run
 	migrate   bool          // see Run
-	past      *past         // that this run learns from; nil for none
+	history   *history      // that this run learns from; nil for none
 	learned   *learnedTopic // that it begins with; nil for none
-	asked     bool          // what the past gives; else errAnew of states of topics that begin anew
+	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
 	observed  *Observer     // nil for none
 	folds     observe.Folds // of the source
-	turns     turnLog
+	rewinds   rewindLog
 	panics    panicLog
 	answers   promio.Tally // of a server that is asked
 
@@ -251,7 +251,7 @@ type run struct {
 	buried  error // of the dead letter
 	stopped bool
 	groups  bool // alarms into incidents
-	found   findings
+	found   runFindings
 }
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
@@ -266,7 +266,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	partitions := 0
 	if t, ok := g.source.(topicSource); ok {
 		var err error
-		if r.past == nil {
+		if r.history == nil {
 			partitions, err = r.openLedger(ctx, g, t)
 		}
 		if err != nil {
@@ -302,7 +302,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
 // the account.
 func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
-	if r.past != nil {
+	if r.history != nil {
 		r.memory = r.states.Memory
 		k = r.states.keeper()
 		k.Suspends = g.endless()
@@ -330,7 +330,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if !g.endless() {
 		return r.states.keeper(), nil
 	}
-	r.saver = &saver{file: r.states, run: r, last: time.Now()}
+	r.saver = &periodicSaver{file: r.states, run: r, last: time.Now()}
 	r.release = append(r.release, r.saver.close)
 	return r.saver.keeper(), nil
 }
@@ -380,7 +380,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
 			states.Leave, states.Look = true, func(a stored.Migrated) error {
 				if a.Reset > 0 {
-					return errAnew
+					return errResetChoice
 				}
 				return nil
 			}
@@ -486,8 +486,8 @@ func (r *run) warmUps() (keys []string) {
 	return keys
 }
 
-// keep keeps what was written beside the outputs. It returns the names of these files.
-func (r *run) keep() (names []string, err error) {
+// keepPartial keeps what was written beside the outputs. It returns the names of these files.
+func (r *run) keepPartial() (names []string, err error) {
 	for _, w := range r.writers {
 		name, e := w.KeepPartial()
 		if name != "" {

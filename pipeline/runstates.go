@@ -46,10 +46,10 @@ type stateFile struct {
 	*store.File
 	marks    *connectors.FileMarks // of files
 	position *promio.Position      // of a query; nil for files
-	// held are the states that hold, and heldAt is the position then, of a run without an end;
+	// held are the states that hold, and committedAt is the position then, of a run without an end;
 	// nil if those of the memory do.
-	held   *stored.Memory
-	heldAt []byte
+	committed   *stored.Memory
+	committedAt []byte
 
 	mu sync.Mutex // of Damaged
 }
@@ -67,12 +67,12 @@ func openStateFile(g *Graph, open func(string, store.Config) (*store.File, error
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
 	if g.endless() {
-		file.held = stored.NewMemory()
+		file.committed = stored.NewMemory()
 		for key, b := range of.Memory.All() {
-			file.held.Put(key, b)
+			file.committed.Put(key, b)
 		}
-		file.held.Fleet = of.Memory.Fleet
-		file.hold()
+		file.committed.Fleet = of.Memory.Fleet
+		file.commit()
 	}
 	return file, nil
 }
@@ -95,8 +95,8 @@ func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error
 // begins there again.
 func (f *stateFile) begin(at time.Time) error {
 	f.position.Start(at)
-	if f.held != nil {
-		f.hold()
+	if f.committed != nil {
+		f.commit()
 	}
 	replace, discard, err := f.prepare(time.Time{})
 	if err != nil {
@@ -106,8 +106,8 @@ func (f *stateFile) begin(at time.Time) error {
 	return replace()
 }
 
-// hold notes the position up to which the states hold.
-func (f *stateFile) hold() { f.heldAt, _ = f.position.AppendBinary(nil) } // which never fails
+// commit notes the position up to which the states hold.
+func (f *stateFile) commit() { f.committedAt, _ = f.position.AppendBinary(nil) } // which never fails
 
 // keeper says which states cannot be read, and keeps that of the fleet; those of keys are in the
 // memory.
@@ -137,8 +137,8 @@ func (f *stateFile) prepare(latest time.Time) (replace func() error, discard fun
 	memory := f.Memory
 	var source []byte
 	switch {
-	case f.held != nil:
-		memory, source = f.held, f.heldAt
+	case f.committed != nil:
+		memory, source = f.committed, f.committedAt
 	case f.position != nil:
 		source, _ = f.position.AppendBinary(nil) // which never fails
 	default:

@@ -24,8 +24,8 @@ type graphSink struct {
 	hook  *webhook.Sink
 	store *promio.Sink // of series
 
-	maxAge time.Duration // of alerts
-	held   bool          // the runner keeps the alerts that wait
+	maxAge       time.Duration // of alerts
+	runnerStores bool          // the runner keeps the alerts that wait
 }
 
 // newSink makes a sink of a graph with that source. Its files grow while records come. schema is
@@ -92,7 +92,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 		return nil
 	case s.hook != nil:
 		var refused beam.PCollection
-		if s.held {
+		if s.runnerStores {
 			refused = webhook.WriteStored(scope, *s.hook, s.maxAge, chunks)
 		} else {
 			refused = webhook.Write(scope, name, chunks)

@@ -276,7 +276,7 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 		}
 	}
 	migrate := stored.Carry
-	past, err := g.pastOf(ctx, where, source, log)
+	past, err := g.historyOf(ctx, where, source, log)
 	if err != nil {
 		return "", err
 	}

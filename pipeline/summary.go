@@ -24,7 +24,7 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Passed      int64 // records that were passed over: with a file of states, those that the run before has read
+	Skipped     int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
 	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
@@ -40,10 +40,10 @@ type Summary struct {
 	Partial []string
 	// Deleted are, by topic, at most how many records were deleted before they were read.
 	Deleted map[string]int64
-	Largest []Break // per key, the largest; a few keys, largest first
-	// Breaking is how many keys had an alarm, or a change that the smoother found. It counts no
+	Largest []LargestAlarm // per key, the largest; a few keys, largest first
+	// LargestAlarms is how many keys had an alarm, or a change that the smoother found. It counts no
 	// further than 100,000.
-	Breaking int
+	LargestAlarms int
 
 	// Incidents are those that opened, the least probable by chance first, each as it was told last.
 	Incidents []incidents.Event
@@ -51,13 +51,13 @@ type Summary struct {
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
 	Unmatched  []string            // patterns of exceptions that matched no key
-	Misfits    []Misfit            // keys whose values the family does not fit, the worst first; a few
+	PoorFits   []PoorFit           // keys whose values the family does not fit, the worst first; a few
 
 	uncounted bool // more keys than Breaking had one
 
-	taken  int64    // observations, rejected ones among them
-	buried string   // what the dead letter is
-	deaf   []string // receivers that took none of the alerts of a bounded run, in words
+	taken           int64    // observations, rejected ones among them
+	buried          string   // what the dead letter is
+	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
 
 	groups  bool // alarms into incidents
 	part    bool // outputs and file of states stay as they were
@@ -75,8 +75,8 @@ func (s Summary) Err() error {
 		return nil
 	}
 	var undelivered error
-	if len(s.deaf) > 0 {
-		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.deaf, ", "), s.buried)
+	if len(s.failedReceivers) > 0 {
+		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.buried)
 	}
 	return errors.Join(s.rejected(), undelivered)
 }
@@ -113,10 +113,10 @@ func (s Summary) useless() bool { return s.Rejected > 0 && s.Rejected >= s.read(
 // read is how many observations the run has read: an interval is one record, and has several.
 func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.taken) }
 
-// A Break is where something of a key came to an end: an alarm, a change that the
+// A LargestAlarm is where something of a key came to an end: an alarm, a change that the
 // smoother found, or without them a step at which the filter let go of what it
 // remembered.
-type Break struct {
+type LargestAlarm struct {
 	Key  string
 	ID   string
 	Time time.Time // of a change, its start
@@ -128,8 +128,8 @@ type Break struct {
 	n int64 // which record of the key, or of its session, it is
 }
 
-// heldBack says how many alarms were held back, and the largest score of them.
-func heldBack(n int64, why string, score float64) string {
+// suppressed says how many alarms were held back, and the largest score of them.
+func suppressed(n int64, why string, score float64) string {
 	if score == 0 {
 		return fmt.Sprintf("%d %s", n, why)
 	}
@@ -147,7 +147,7 @@ func (s Summary) String() string {
 	case s.detects:
 		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
 		fmt.Fprintf(&b, "%s, %s (%s, %s), %s, %s, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
-			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), heldBack(s.Muted, "muted", s.MutedScore), heldBack(s.Resting, "resting", s.RestingScore), count(s.Changes, "change"), count(s.Outliers, "outlier"))
+			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), suppressed(s.Muted, "muted", s.MutedScore), suppressed(s.Resting, "resting", s.RestingScore), count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
 		fmt.Fprintf(&b, "%s, ", count(s.Keys, "key"))
 	}
@@ -158,8 +158,8 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
 	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
-	if s.Passed > 0 {
-		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Passed, "record"))
+	if s.Skipped > 0 {
+		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Skipped, "record"))
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")
@@ -191,7 +191,7 @@ func (s Summary) String() string {
 		b.WriteString(strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), ", "))
 		b.WriteByte('\n')
 	}
-	if more := s.Breaking - len(s.Largest); more > 0 {
+	if more := s.LargestAlarms - len(s.Largest); more > 0 {
 		b.WriteString("  and ")
 		if s.uncounted {
 			b.WriteString("over ")
@@ -313,7 +313,7 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 	}
-	for _, m := range s.Misfits {
+	for _, m := range s.PoorFits {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
 	}
 	for _, pattern := range s.Unmatched {
@@ -333,8 +333,8 @@ func roundLag(d time.Duration) time.Duration {
 // wrong, and no lateness helps.
 const farBehind = 365 * 24 * time.Hour
 
-// A Misfit is a key of whose records more than misfitShare are outliers.
-type Misfit struct {
+// A PoorFit is a key of whose records more than poorFitShare are outliers.
+type PoorFit struct {
 	Key             string
 	Share           float64 // of the key's records
 	Whole, Positive bool    // all values are whole; all are above zero
@@ -362,7 +362,7 @@ func adviceOf(c *config.Config) advice {
 }
 
 // of is the advice for a key, empty if there is nothing left to try.
-func (a advice) of(m Misfit) string {
+func (a advice) of(m PoorFit) string {
 	var try []string
 	if a.family && m.Whole && !m.Negative {
 		try = append(try, "model.family: poisson")
@@ -384,10 +384,10 @@ func (a advice) of(m Misfit) string {
 }
 
 const (
-	misfitShare   = 0.05
-	misfitRecords = 200     // of a key, below which the share says little
-	misfitKeys    = 5       // that a summary names
-	countedKeys   = 100_000 // whose outliers are counted; and with a break, as many
+	poorFitShare   = 0.05
+	poorFitRecords = 200     // of a key, below which the share says little
+	poorFitKeys    = 5       // that a summary names
+	countedKeys    = 100_000 // whose outliers are counted; and with a break, as many
 )
 
 // seen counts the records of a key with detection, and says whether some of its values are
@@ -395,11 +395,11 @@ const (
 type seen struct {
 	records, outliers         int64
 	fractions, zero, negative bool
-	breaks                    bool
+	largestAlarms             bool
 }
 
 func (n seen) and(m seen) seen {
-	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative, n.breaks || m.breaks}
+	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative, n.largestAlarms || m.largestAlarms}
 }
 
 func (n *seen) values(step [][]float64) {
@@ -411,21 +411,21 @@ func (n *seen) values(step [][]float64) {
 	}
 }
 
-// misfits returns the keys with most outliers.
-func misfits(keys map[string]seen) (all []Misfit) {
+// poorFits returns the keys with most outliers.
+func poorFits(keys map[string]seen) (all []PoorFit) {
 	for key, n := range keys {
-		if share := float64(n.outliers) / float64(n.records); n.records >= misfitRecords && share > misfitShare {
-			all = append(all, Misfit{Key: key, Share: share, Whole: !n.fractions, Positive: !n.zero && !n.negative, Negative: n.negative})
+		if share := float64(n.outliers) / float64(n.records); n.records >= poorFitRecords && share > poorFitShare {
+			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.fractions, Positive: !n.zero && !n.negative, Negative: n.negative})
 		}
 	}
-	slices.SortFunc(all, func(a, b Misfit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
-	return all[:min(len(all), misfitKeys)]
+	slices.SortFunc(all, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	return all[:min(len(all), poorFitKeys)]
 }
 
 // A tally is a part of the summary, counted without a lock.
 type tally struct {
 	records int64
-	largest []Break
+	largest []LargestAlarm
 	keys    map[string]seen // with detection, and of smoothed ones those with changes
 }
 
@@ -440,10 +440,10 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		if e.Detection.Kind == hafvf.Outlier {
 			n.outliers++
 		}
-		n.breaks = n.breaks || e.Alarm != nil
+		n.largestAlarms = n.largestAlarms || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
-			t.add(Break{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
+			t.add(LargestAlarm{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
@@ -454,7 +454,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		// memory = E[w]·before + J: what went is (1 − E[w])·before.
 		kept := e.Memory - float64(len(e.X))
 		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
-			t.add(Break{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
+			t.add(LargestAlarm{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
 		}
 	}
 }
@@ -462,10 +462,10 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.Change {
-		if !t.of(key).breaks {
-			t.keys[strings.Clone(key)] = seen{breaks: true}
+		if !t.of(key).largestAlarms {
+			t.keys[strings.Clone(key)] = seen{largestAlarms: true}
 		}
-		t.add(Break{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
+		t.add(LargestAlarm{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
 			if g := s.Segment; g != nil && len(g.Before) == 1 {
 				return fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
 			}
@@ -484,7 +484,7 @@ func (t *tally) of(key string) seen {
 
 // add adds b, of which about says what else there is to say, if it is among the largest.
 // The estimate that b is of is valid for the time of the call.
-func (t *tally) add(b Break, about func() string) {
+func (t *tally) add(b LargestAlarm, about func() string) {
 	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.compare(t.largest[largestKeys-1]) > 0 {
 		return
 	}
@@ -493,7 +493,7 @@ func (t *tally) add(b Break, about func() string) {
 }
 
 // flush adds the tally to the findings of the run, if there is one, and begins anew.
-func (t *tally) flush(f *findings) {
+func (t *tally) flush(f *runFindings) {
 	if f != nil && t.records > 0 {
 		f.note(t)
 	}
@@ -505,19 +505,19 @@ const largestKeys = 10
 
 // compare orders breaks, the largest first, of equal ones the first of the key. So it does
 // not matter in which order several goroutines find them.
-func (b Break) compare(o Break) int {
+func (b LargestAlarm) compare(o LargestAlarm) int {
 	return cmp.Or(cmp.Compare(o.Size, b.Size), cmp.Compare(b.Key, o.Key), b.Time.Compare(o.Time), cmp.Compare(b.n, o.n))
 }
 
 // keepLargest adds b to the largest few, one per key.
-func keepLargest(list []Break, b Break) []Break {
-	if i := slices.IndexFunc(list, func(o Break) bool { return o.Key == b.Key }); i >= 0 {
+func keepLargest(list []LargestAlarm, b LargestAlarm) []LargestAlarm {
+	if i := slices.IndexFunc(list, func(o LargestAlarm) bool { return o.Key == b.Key }); i >= 0 {
 		if list[i].compare(b) <= 0 {
 			return list
 		}
 		list = slices.Delete(list, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(list, b, Break.compare)
+	at, _ := slices.BinarySearchFunc(list, b, LargestAlarm.compare)
 	list = slices.Insert(list, at, b)
 	return list[:min(len(list), largestKeys)]
 }

@@ -103,8 +103,8 @@ func TestOneBadKey(t *testing.T) {
 	}
 	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n")...)
 	s, out = run("in.jsonl", "out3.jsonl")
-	if s.Err() != nil || s.Passed != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
-		t.Errorf("grown: %d passed over, %v\n%s", s.Passed, s.Err(), out)
+	if s.Err() != nil || s.Skipped != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
+		t.Errorf("grown: %d passed over, %v\n%s", s.Skipped, s.Err(), out)
 	}
 	// Of a run that could use nothing all stays.
 	before := readFile(t, path("s.bin"))
@@ -184,9 +184,9 @@ func TestSummaryOfMisfits(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", at, x))
 	}
 	s, _, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
-	if len(s.Misfits) != 1 || s.Misfits[0].Key != "bad" || s.Misfits[0].Share < misfitShare ||
+	if len(s.PoorFits) != 1 || s.PoorFits[0].Key != "bad" || s.PoorFits[0].Share < poorFitShare ||
 		!strings.Contains(s.String(), " % of the records of bad are outliers: the family does not fit; try model.season\n") {
-		t.Errorf("%+v\n%s", s.Misfits, s)
+		t.Errorf("%+v\n%s", s.PoorFits, s)
 	}
 }
 
@@ -195,17 +195,17 @@ func TestSummaryOfMisfits(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {
 		model string
-		of    Misfit
+		of    PoorFit
 		want  string
 	}{
-		{"{family: normal}", Misfit{Positive: true}, "; try model.scale: log, or model.season"},
-		{"{family: normal}", Misfit{}, "; try model.scale: log1p, or model.season"},
-		{"{family: normal}", Misfit{Negative: true}, "; try model.season"},
-		{"{family: normal}", Misfit{Whole: true}, "; try model.family: poisson, or model.scale: log1p, or model.season"},
-		{"{family: normal, scale: log}", Misfit{Positive: true}, "; try model.season"},
-		{"{family: normal, scale: log, season: [24h]}", Misfit{Positive: true}, ""},
-		{"{family: poisson}", Misfit{Whole: true}, "; try model.season"},
-		{"{family: poisson, season: [24h]}", Misfit{Whole: true}, ""},
+		{"{family: normal}", PoorFit{Positive: true}, "; try model.scale: log, or model.season"},
+		{"{family: normal}", PoorFit{}, "; try model.scale: log1p, or model.season"},
+		{"{family: normal}", PoorFit{Negative: true}, "; try model.season"},
+		{"{family: normal}", PoorFit{Whole: true}, "; try model.family: poisson, or model.scale: log1p, or model.season"},
+		{"{family: normal, scale: log}", PoorFit{Positive: true}, "; try model.season"},
+		{"{family: normal, scale: log, season: [24h]}", PoorFit{Positive: true}, ""},
+		{"{family: poisson}", PoorFit{Whole: true}, "; try model.season"},
+		{"{family: poisson, season: [24h]}", PoorFit{Whole: true}, ""},
 	} {
 		cfg := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil))(t)
 		equal(t, c.want, adviceOf(cfg).of(c.of))
@@ -243,7 +243,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 func TestSummaryInAZone(t *testing.T) {
 	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
 	s := Summary{
-		Largest:   []Break{{Key: "a", Time: first, Size: 2}, {Key: "b", Time: first.Add(time.Hour), Size: 1}},
+		Largest:   []LargestAlarm{{Key: "a", Time: first, Size: 2}, {Key: "b", Time: first.Add(time.Hour), Size: 1}},
 		Incidents: []incidents.Event{{Start: first, Page: true, Message: "2 keys."}},
 	}
 	for _, c := range []struct {
@@ -274,7 +274,7 @@ func TestSummaryOfDeletedRecords(t *testing.T) {
 // What a summary says is true of odd data too: of times far ahead, of alarms without a size, of
 // keys that are no text for a terminal, and of a run that has seen nothing.
 func TestSummaryOfOddData(t *testing.T) {
-	s := Summary{Largest: []Break{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
+	s := Summary{Largest: []LargestAlarm{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
 	s.Late, s.Behind, s.detects, s.warmUp = 3, math.MaxInt64, true, 50
 	text := s.String()
 	for _, want := range []string{
@@ -384,8 +384,8 @@ func TestSummaryOfManyChanges(t *testing.T) {
 			}
 		}
 		s, _, _ := runConfig(t, "{transform: smooth, model: {family: normal, prior: auto}, session: {gap: 1h}, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
-		if text := s.String(); s.Breaking != c.keys || !strings.HasSuffix(text, c.want) || c.want == "" && strings.Contains(text, "more key") {
-			t.Errorf("%d keys with changes, %d counted:\n%s", c.keys, s.Breaking, text)
+		if text := s.String(); s.LargestAlarms != c.keys || !strings.HasSuffix(text, c.want) || c.want == "" && strings.Contains(text, "more key") {
+			t.Errorf("%d keys with changes, %d counted:\n%s", c.keys, s.LargestAlarms, text)
 		}
 	}
 }
@@ -413,22 +413,22 @@ func TestSummaryOfDrift(t *testing.T) {
 
 // The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
-	f := &findings{}
+	f := &runFindings{}
 	for i := range countedKeys + 5 {
 		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {records: 1}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, breaks: true}}})
+			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, largestAlarms: true}}})
 		}
 	}
-	equal(t, 30, len(f.breaking))
+	equal(t, 30, len(f.largestAlarms))
 	equal(t, false, f.uncounted)
 	for i := range countedKeys - 29 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {breaks: true}}})
+		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {largestAlarms: true}}})
 	}
-	equal(t, countedKeys, len(f.breaking))
-	s := Summary{Largest: []Break{{Key: "a", Size: 1}}, Breaking: len(f.breaking), uncounted: f.uncounted}
+	equal(t, countedKeys, len(f.largestAlarms))
+	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.largestAlarms), uncounted: f.uncounted}
 	if text := s.String(); !strings.HasSuffix(text, "\n  and over 99999 more keys\n") {
 		t.Error(text)
 	}

@@ -87,7 +87,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // of a value that is rejected
 			k.Budget.Spent++
 		}
-		if !c.graph.Tells(a) {
+		if !c.graph.Sends(a) {
 			continue
 		}
 		k.Told[a.Kind]++

@@ -287,7 +287,7 @@ func (l *Live) Facts() []Fact {
 	return l.facts.all
 }
 
-func (l *Live) told(r pipeline.Reading) []Fact {
+func (l *Live) told(r pipeline.Status) []Fact {
 	seconds := func(d time.Duration) string { return message.Duration(d.Round(time.Second)) }
 	health := "ok"
 	if err := l.metrics.Health(); err != nil {

@@ -48,7 +48,7 @@ func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEven
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, a := range alerts {
-		if t.graph.Tells(a) {
+		if t.graph.Sends(a) {
 			t.alerts = append(t.alerts, alertOf(key, a))
 		}
 	}
