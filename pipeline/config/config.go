@@ -157,11 +157,11 @@ type KeyRule struct {
 
 // A Source is where records come from.
 type Source struct {
-	Origins []Origin // what is set: one, but for a mistake
+	Origins []SourceKind // what is set: one, but for a mistake
 }
 
-// An Origin is a kind of source: Files, Kafka or Prometheus.
-type Origin interface {
+// A SourceKind is a kind of source: Files, Kafka or Prometheus.
+type SourceKind interface {
 	fields() (f *Fields, path string) // what is in a record, by the keys at path; nil if it has a form of its own
 	shaped() bool                     // a record brings its own shape
 	unending() bool                   // the source goes on until it is stopped
@@ -179,10 +179,10 @@ func (s *Source) keys() (all []key) {
 	return all
 }
 
-func (s *Source) set(o Origin) func() { return func() { s.Origins = append(s.Origins, o) } }
+func (s *Source) set(o SourceKind) func() { return func() { s.Origins = append(s.Origins, o) } }
 
 // originOf returns the origin of a type, nil if the source has none.
-func originOf[O Origin](s *Source) (of O) {
+func originOf[O SourceKind](s *Source) (of O) {
 	for _, o := range s.Origins {
 		if o, is := o.(O); is {
 			return o
@@ -191,10 +191,10 @@ func originOf[O Origin](s *Source) (of O) {
 	return of
 }
 
-func (s *Source) is(what func(Origin) bool) bool { return slices.ContainsFunc(s.Origins, what) }
+func (s *Source) is(what func(SourceKind) bool) bool { return slices.ContainsFunc(s.Origins, what) }
 
 // Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.is(Origin.unending) }
+func (s *Source) Unending() bool { return s.is(SourceKind.unending) }
 
 // fields returns what the source says of its records, and the key of it.
 func (s *Source) fields() (f *Fields, path string) {
@@ -210,7 +210,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // source whose records bring their own shape.
 func (s *Source) columns() (values []string, path string) {
 	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(Origin.shaped) {
+	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(SourceKind.shaped) {
 		return nil, ""
 	}
 	return f.Values, path + ".values"

@@ -55,7 +55,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Zone:           "UTC",
 		Order:          "event_time",
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Source: Source{[]Origin{&Files{
+		Source: Source{[]SourceKind{&Files{
 			Format:    "csv",
 			Path:      "in.csv",
 			Fields:    Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
@@ -225,7 +225,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
 		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
-		Source: Source{[]Origin{&Files{
+		Source: Source{[]SourceKind{&Files{
 			Format:    "csv",
 			Path:      "data/*.csv",
 			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Layout: Long, Zone: "UTC", Decimal: '.'},

@@ -93,7 +93,7 @@ func (f *Fields) layout(what string, rows string) key {
 }
 
 // A place is a file that a config names.
-type place struct {
+type namedFile struct {
 	key  string      // of the config
 	path string      // clean; stdio, or one of the streams below
 	info fs.FileInfo // nil if there is no regular file yet
@@ -111,13 +111,13 @@ const (
 
 // placeOf returns the place of a file. Two places are one if their files are, whatever their
 // paths.
-func placeOf(key, path string) place {
+func placeOf(key, path string) namedFile {
 	path = filepath.Clean(path)
-	return place{key, path, regular(os.Stat(path))}
+	return namedFile{key, path, regular(os.Stat(path))}
 }
 
 // streamOf returns the place of a stream of the process, which may be a file.
-func streamOf(key, name string, f *os.File) place { return place{key, name, regular(f.Stat())} }
+func streamOf(key, name string, f *os.File) namedFile { return namedFile{key, name, regular(f.Stat())} }
 
 // regular is the info of a regular file, nil of what is none.
 func regular(info fs.FileInfo, err error) fs.FileInfo {
@@ -127,12 +127,12 @@ func regular(info fs.FileInfo, err error) fs.FileInfo {
 	return info
 }
 
-func (p place) stream() bool {
+func (p namedFile) stream() bool {
 	return p.path == standardInput || p.path == standardOutput || p.path == standardError
 }
 
 // String names the place in errors.
-func (p place) String() string {
+func (p namedFile) String() string {
 	if p.stream() {
 		return p.path
 	}
@@ -140,7 +140,7 @@ func (p place) String() string {
 }
 
 // is reports whether both places are one file.
-func (p place) is(o place) bool {
+func (p namedFile) is(o namedFile) bool {
 	switch {
 	case p.info != nil && o.info != nil:
 		return os.SameFile(p.info, o.info)
@@ -161,16 +161,16 @@ func sameFolder(a, b string) bool {
 }
 
 // An input is what a source reads.
-type input struct {
-	place
-	matches []place // if the path is a pattern, its files
+type sourceInput struct {
+	namedFile
+	matches []namedFile // if the path is a pattern, its files
 }
 
-func inputOf(key, path string) input {
+func inputOf(key, path string) sourceInput {
 	if path == stdio {
-		return input{place: streamOf(key, standardInput, os.Stdin)}
+		return sourceInput{namedFile: streamOf(key, standardInput, os.Stdin)}
 	}
-	in := input{place: placeOf(key, path)}
+	in := sourceInput{namedFile: placeOf(key, path)}
 	// A malformed pattern matches nothing; the source will say so.
 	matches, _ := filepath.Glob(path)
 	for _, m := range matches {
@@ -180,7 +180,7 @@ func inputOf(key, path string) input {
 }
 
 // reads reports whether the input has the file of a place, or will have it once there is one.
-func (in input) reads(out place) bool {
+func (in sourceInput) reads(out namedFile) bool {
 	if in.is(out) || slices.ContainsFunc(in.matches, out.is) {
 		return true
 	}
@@ -200,11 +200,11 @@ func (in input) reads(out place) bool {
 // checkFiles refuses a file that would be overwritten while it is read or written by another
 // part. Files are compared as such: a link or another path to one is the same.
 func (d *decoder) checkFiles(c *Config) {
-	var in []input
+	var in []sourceInput
 	if s := c.Source.Files(); s != nil {
 		in = append(in, inputOf("source."+s.Format+".path", s.Path))
 	}
-	var out []place
+	var out []namedFile
 	standardOut := ""
 	add := func(at string, f *File) {
 		if f == nil {

@@ -54,7 +54,7 @@ func TestParseKafka(t *testing.T) {
 		})},
 	} {
 		got := parse(t, topics(test.keys)).Source
-		expect.Same(t, Source{[]Origin{test.want}}, got, test.keys)
+		expect.Same(t, Source{[]SourceKind{test.want}}, got, test.keys)
 	}
 }
 

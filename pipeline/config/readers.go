@@ -495,8 +495,8 @@ func budget(dst *keyed.AlarmConfig) reader {
 	return r
 }
 
-// rest reads a duration, or a number of observations.
-func rest(dst *keyed.AlarmConfig) reader {
+// remainder reads a duration, or a number of observations.
+func remainder(dst *keyed.AlarmConfig) reader {
 	r := timeOrNumber("7h", func(d *decoder, path string, n *yaml.Node) { d.whole(path, n, 0, &dst.Rest) },
 		func(d *decoder, path string, n *yaml.Node, v time.Duration) {
 			switch {

@@ -28,7 +28,7 @@ func (c *Config) As(transform string) *Config {
 	var of *Fields
 	if files := c.Source.Files(); files != nil {
 		copied := *files
-		to.Source.Origins, of = []Origin{&copied}, &copied.Fields
+		to.Source.Origins, of = []SourceKind{&copied}, &copied.Fields
 	}
 	if transform == Smooth {
 		to.smooth(of)
