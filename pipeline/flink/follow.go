@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// settled is how long all tasks have to run until a job counts as started.
-	settled = 2 * time.Second
+	// stableAfter is how long all tasks have to run until a job counts as started.
+	stableAfter = 2 * time.Second
 	// startTimeout is how long a job may take to start.
 	startTimeout = time.Minute
 	// outage is how long a JobManager may be unreachable for Follow.
@@ -38,7 +38,7 @@ func (j *Job) Start(ctx context.Context) error {
 			since = time.Time{}
 		case since.IsZero():
 			since = time.Now()
-		case time.Since(since) > settled:
+		case time.Since(since) > stableAfter:
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -90,7 +90,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		if s.State != last.State {
 			log.Info("the job's state", "job", j.Name, "state", s.State)
 		}
-		final := said(s.Cause, j.final)
+		final := contains(s.Cause, j.final)
 		if s.CausedAt.After(last.CausedAt) && !final {
 			log.Warn("the job failed and is restarted", "job", j.Name, "reason", s.Cause)
 		}

@@ -136,12 +136,12 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return fmt.Errorf("the JobManager at %s stopped answering: %w", to.Place(), err)
 	}
 	if res.StatusCode/100 == 3 {
-		return c.foreign(fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, message.Line(string(b))))
+		return c.otherServer(fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, message.Line(string(b))))
 	}
 	if res.StatusCode >= 300 {
 		var refusal struct{ Errors []string }
 		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
-			return c.foreign(fmt.Sprintf("%s %s: %s", method, path, res.Status))
+			return c.otherServer(fmt.Sprintf("%s %s: %s", method, path, res.Status))
 		}
 		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
 	}
@@ -149,13 +149,13 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return c.foreign(err.Error())
+		return c.otherServer(err.Error())
 	}
 	return nil
 }
 
-// foreign is the error of an answer that no JobManager gives.
-func (c *Cluster) foreign(why string) error {
+// otherServer is the error of an answer that no JobManager gives.
+func (c *Cluster) otherServer(why string) error {
 	return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s", c.place(), why)
 }
 
@@ -189,7 +189,7 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 		return nil, err
 	}
 	if config.Version == "" {
-		return nil, c.foreign("the answer has no flink-version")
+		return nil, c.otherServer("the answer has no flink-version")
 	}
 	if !strings.HasPrefix(config.Version, Flink+".") {
 		return nil, fmt.Errorf("the cluster at %s has Flink %s, and the job server is for Flink %s", c.place(), config.Version, Flink)
@@ -284,7 +284,7 @@ func (j *Job) status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	if job.State == "" {
-		return s, j.cluster.foreign("the answer has no state of a job")
+		return s, j.cluster.otherServer("the answer has no state of a job")
 	}
 	s.State, s.Since, s.Vertices = job.State, time.UnixMilli(job.Timestamps[job.State]), job.Vertices
 	var points struct {
@@ -416,7 +416,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 		}
 		switch {
 		case is.Status.ID == "":
-			return "", j.cluster.foreign("the answer has no status of a savepoint")
+			return "", j.cluster.otherServer("the answer has no status of a savepoint")
 		case is.Operation.Failure != nil:
 			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", words(is.Operation.Failure.Trace))
 		case is.Status.ID == "COMPLETED":

@@ -12,14 +12,14 @@ var ErrOtherSteps = errors.New("the savepoint is of another job: it has the stat
 // says so.
 func because(text string, final error) error {
 	for _, is := range []error{ErrOtherSteps, final} {
-		if said(text, is) {
+		if contains(text, is) {
 			return &failure{text, is}
 		}
 	}
 	return errors.New(text)
 }
 
-func said(text string, err error) bool { return err != nil && strings.Contains(text, err.Error()) }
+func contains(text string, err error) bool { return err != nil && strings.Contains(text, err.Error()) }
 
 // A failure is an error of which the cluster has passed on the text only.
 type failure struct {
