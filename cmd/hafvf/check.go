@@ -67,9 +67,9 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			if noData {
 				return nil
 			}
-			look, err := inspect.LookAt(cfg)
+			look, err := inspect.Inspect(cfg)
 			switch {
-			case errors.Is(err, inspect.ErrNotLookedAt):
+			case errors.Is(err, inspect.ErrNoData):
 				return nil
 			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, promio.ErrAway):
 				// A config may be checked where its data is not.

@@ -40,17 +40,17 @@ func Draft(path string) (Drafted, error) {
 	if d.values == nil && d.aggregate.every == "" {
 		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
-	return d.settled()
+	return d.result()
 }
 
 // DraftQuery is Draft for a query to the Prometheus at a URL, of the last points that it returns.
 func DraftQuery(url, query string) (Drafted, error) {
-	d := &draft{table: &table{path: url}, family: "normal", query: query, said: map[string]Suggestion{}}
-	return d.settled()
+	d := &draft{table: &table{path: url}, family: "normal", query: query, suggestions: map[string]Suggestion{}}
+	return d.result()
 }
 
-// settled is the config that a look at the data leaves.
-func (d *draft) settled() (Drafted, error) {
+// result is the config that a look at the data leaves.
+func (d *draft) result() (Drafted, error) {
 	// A look reads the data with the guess, and finds what a guess cannot. It may find more
 	// once that is said.
 	path := d.path
@@ -66,14 +66,14 @@ func (d *draft) settled() (Drafted, error) {
 		if err != nil {
 			return Drafted{}, fmt.Errorf("%s: no config could be made of what it holds: %w", path, err)
 		}
-		if seen, err = lookAt(c); err != nil {
+		if seen, err = sniffRecords(c); err != nil {
 			return Drafted{}, err
 		}
-		if !d.settle(seen.look) {
+		if !d.adopt(seen.result) {
 			break
 		}
 	}
-	look := seen.look
+	look := seen.result
 	if d.query != "" && look.Parsed == 0 {
 		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, look)
 	}
@@ -83,7 +83,7 @@ func (d *draft) settled() (Drafted, error) {
 		}
 	}
 	var missing []string
-	if err := yaml.Unmarshal([]byte(d.said["missing"].Value), &missing); err != nil {
+	if err := yaml.Unmarshal([]byte(d.suggestions["missing"].Value), &missing); err != nil {
 		panic("inspect: " + err.Error())
 	}
 	if i := slices.IndexFunc(missing, func(s string) bool { return !observe.Absent(s) && !observe.IsSwitch(s) }); i >= 0 {
@@ -96,18 +96,18 @@ func (d *draft) settled() (Drafted, error) {
 // A draft is a guess of what a config says.
 type draft struct {
 	*table
-	layout     string
-	key        []string
-	times      []string
-	timeFormat string
-	values     []string
-	numbers    observe.Numbers // of the values
-	others     []string        // numeric columns that are left out
-	family     string
-	query      string                // of a server, whose URL is the path; empty for a file
-	aggregate  interval              // zero of observations
-	said       map[string]Suggestion // of looks, by the last part of the key
-	remarks    []Remark
+	layout      string
+	key         []string
+	times       []string
+	timeFormat  string
+	values      []string
+	numbers     observe.Numbers // of the values
+	others      []string        // numeric columns that are left out
+	family      string
+	query       string                // of a server, whose URL is the path; empty for a file
+	aggregate   interval              // zero of observations
+	suggestions map[string]Suggestion // of looks, by the last part of the key
+	remarks     []Remark
 	// season is one that helps, and seasonNote says why; empty for none.
 	season, seasonNote string
 	// formatNote says which other time_format fits.
@@ -120,7 +120,7 @@ func (d *draft) remark(doubt bool, setting, format string, args ...any) {
 
 // guess guesses what the columns are.
 func (t *table) guess() *draft {
-	d := &draft{table: t, family: "normal", layout: config.Long, said: map[string]Suggestion{}}
+	d := &draft{table: t, family: "normal", layout: config.Long, suggestions: map[string]Suggestion{}}
 	if d.exported() {
 		return d
 	}
@@ -215,7 +215,7 @@ func (d *draft) timed(at *column, keys []*column) {
 		if at.parts != nil {
 			d.times = at.parts
 		}
-		either := d.settleStamp(at, keys)
+		either := d.chooseTimeForm(at, keys)
 		if d.timeFormat = at.stamp().format; either != "" {
 			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
 			d.remark(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
@@ -300,11 +300,11 @@ func (t *table) runs(c *column) (n int) {
 	return n
 }
 
-// settle takes over what a look found. It reports whether that is something new.
-func (d *draft) settle(l *Look) (changed bool) {
+// adopt takes over what a look found. It reports whether that is something new.
+func (d *draft) adopt(l *Result) (changed bool) {
 	for _, s := range l.Suggestions {
-		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(taken, name) && d.said[name] != s {
-			d.said[name], changed = s, true
+		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(taken, name) && d.suggestions[name] != s {
+			d.suggestions[name], changed = s, true
 			if name == "family" {
 				d.family = s.Value
 			}
@@ -314,7 +314,7 @@ func (d *draft) settle(l *Look) (changed bool) {
 }
 
 // yaml writes the config, with comments if there is a look.
-func (d *draft) yaml(l *Look) []byte {
+func (d *draft) yaml(l *Result) []byte {
 	var b bytes.Buffer
 	line := func(text, comment string) {
 		if comment != "" && l != nil {
@@ -323,7 +323,7 @@ func (d *draft) yaml(l *Look) []byte {
 		b.WriteString(text + "\n")
 	}
 	say := func(indent, name, why string) {
-		if s, told := d.said[name]; told {
+		if s, told := d.suggestions[name]; told {
 			line(indent+name+": "+s.Value, why+s.Why)
 		}
 	}
@@ -347,7 +347,7 @@ func (d *draft) yaml(l *Look) []byte {
 	if d.season != "" {
 		line("  # season: "+d.season, d.seasonNote)
 	}
-	if _, told := d.said["detect"]; !told {
+	if _, told := d.suggestions["detect"]; !told {
 		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
 	}
 	say("", "detect", "tells outliers from changes; ")
@@ -368,7 +368,7 @@ func (d *draft) yaml(l *Look) []byte {
 	}
 	if a := d.aggregate; a.every != "" {
 		more := ""
-		if s, told := d.said["wait"]; told {
+		if s, told := d.suggestions["wait"]; told {
 			more = ", wait: " + s.Value
 		}
 		line("aggregate: {every: "+a.every+", value: "+a.value+more+"}", a.why)
@@ -397,7 +397,7 @@ func (d *draft) yaml(l *Look) []byte {
 }
 
 // asks writes a source that asks a server, with a state: it has no end.
-func (d *draft) asks(l *Look, line func(text, comment string)) {
+func (d *draft) asks(l *Result, line func(text, comment string)) {
 	line("state: hafvf.states", "a run goes on where the one before has stopped")
 	line("source:", "")
 	line("  prometheus:", "")
@@ -411,7 +411,7 @@ func (d *draft) asks(l *Look, line func(text, comment string)) {
 }
 
 // reads writes a source that reads a file.
-func (d *draft) reads(l *Look, line func(text, comment string)) {
+func (d *draft) reads(l *Result, line func(text, comment string)) {
 	line("source:", "")
 	line("  "+d.table.format.Name+":", "")
 	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
@@ -460,7 +460,7 @@ func (d *draft) reads(l *Look, line func(text, comment string)) {
 	if d.values != nil {
 		at("values", config.YAMLList(d.values), others)
 	}
-	if s, told := d.said["missing"]; told {
+	if s, told := d.suggestions["missing"]; told {
 		at("missing", s.Value, "")
 	}
 }
@@ -482,7 +482,7 @@ func (d *draft) keyless() (n int) {
 }
 
 // found says which keys a look found.
-func found(l *Look) string {
+func found(l *Result) string {
 	switch {
 	case l == nil:
 		return ""

@@ -29,7 +29,7 @@ type forms struct {
 	present   int     // texts that are not missing
 	longest   int     // bytes
 	empty     int     // texts that are empty
-	stamps    []stamp
+	stamps    []timeForm
 	clock     bool // a time of day
 	numbers   observe.Numbers
 	values    []float64 // see column.values; nil until it is asked for
@@ -91,7 +91,7 @@ func (c *column) whole() bool {
 func (c *column) timed() bool { return len(c.forms().stamps) > 0 }
 
 // A stamp is a form of times that the texts of a column have.
-type stamp struct {
+type timeForm struct {
 	format string  // time_format; empty of those that need none
 	at     []int64 // nanoseconds since 1970 by record; never where there is none
 	dates  bool    // each is the beginning of a day
@@ -100,9 +100,9 @@ type stamp struct {
 const never = math.MinInt64
 
 // stampsOf returns the forms that texts of times have, of which there are different ones.
-func stampsOf(texts, different []string) (all []stamp) {
+func stampsOf(texts, different []string) (all []timeForm) {
 	add := func(format string, read func(string) (time.Time, bool)) {
-		s := stamp{format: format, at: make([]int64, len(texts)), dates: true}
+		s := timeForm{format: format, at: make([]int64, len(texts)), dates: true}
 		for i, text := range texts {
 			s.at[i] = never
 			if t, ok := read(text); ok {

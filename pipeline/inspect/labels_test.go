@@ -113,7 +113,7 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %v\n%s", c.name, err, draft.Config)
 			continue
 		}
-		look, err := LookAt(cfg)
+		look, err := Inspect(cfg)
 		if err != nil {
 			t.Fatal(c.name, err)
 		}

@@ -25,12 +25,12 @@ import (
 	"hafvf/pipeline/trial"
 )
 
-// ErrNotLookedAt says that a source cannot be looked at without using it up or connecting
+// ErrNoData says that a source cannot be looked at without using it up or connecting
 // to it.
-var ErrNotLookedAt = errors.New("topics and standard input are not looked at")
+var ErrNoData = errors.New("topics and standard input are not looked at")
 
-// A Look is what the first records of files show, read as a config says.
-type Look struct {
+// A Result is what the first records of files show, read as a config says.
+type Result struct {
 	Path    string // or the query
 	Queried bool   // the records are the last points of a query
 	Places  int    // in the file, that the records are of
@@ -71,30 +71,30 @@ type Suggestion struct {
 	Why        string
 }
 
-// LookAt reads the first records of the config's source, or the last points of its query. It
-// returns ErrNotLookedAt for topics and standard input. Other errors are those of a run.
-func LookAt(c *config.Config) (*Look, error) {
-	s, err := lookAt(c)
+// Inspect reads the first records of the config's source, or the last points of its query. It
+// returns ErrNoData for topics and standard input. Other errors are those of a run.
+func Inspect(c *config.Config) (*Result, error) {
+	s, err := sniffRecords(c)
 	if err != nil {
 		return nil, err
 	}
 	if season, why := s.season(c); season != "" {
-		s.look.Suggestions = append(s.look.Suggestions, Suggestion{"model.season", season, why})
+		s.result.Suggestions = append(s.result.Suggestions, Suggestion{"model.season", season, why})
 	}
-	return s.look, nil
+	return s.result, nil
 }
 
-// lookAt is LookAt without the season, which takes its time.
-func lookAt(c *config.Config) (*sample, error) {
+// sniffRecords is Inspect without the season, which takes its time.
+func sniffRecords(c *config.Config) (*sample, error) {
 	switch {
 	case c.Source.Prometheus() != nil:
-		return lookAtQuery(c)
+		return sniffQuery(c)
 	case c.Source.Files() == nil:
-		return nil, ErrNotLookedAt
+		return nil, ErrNoData
 	}
 	file, fields := observe.Files(c)
 	if file.Path == "-" {
-		return nil, ErrNotLookedAt
+		return nil, ErrNoData
 	}
 	p, err := observe.NewParser(fields)
 	if err != nil {
@@ -103,11 +103,11 @@ func lookAt(c *config.Config) (*sample, error) {
 	if err := observe.CheckTimes(file, p); err != nil {
 		return nil, err
 	}
-	found, err := connectors.Sample(file, lookRecords)
+	found, err := connectors.Sample(file, sampleRecords)
 	if err != nil {
 		return nil, err
 	}
-	l := &Look{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
+	l := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
 	s := newSample(p, l)
 	if s.lateness = c.Lateness; c.Aggregate != nil {
 		s.lateness += c.Aggregate.Wait
@@ -117,7 +117,7 @@ func lookAt(c *config.Config) (*sample, error) {
 		clear(s.last)
 		clear(s.seen)
 		for _, r := range records {
-			if l.Records >= lookObservations {
+			if l.Records >= sampleObservations {
 				break
 			}
 			d.File([]connectors.Record{r}, func(found []observe.Decoded) {
@@ -135,15 +135,15 @@ func lookAt(c *config.Config) (*sample, error) {
 	return s, nil
 }
 
-// lookAtQuery is lookAt for a query.
-func lookAtQuery(c *config.Config) (*sample, error) {
+// sniffQuery is sniffRecords for a query.
+func sniffQuery(c *config.Config) (*sample, error) {
 	p, err := observe.NewParser(config.Fields{Zone: "UTC"})
 	if err != nil {
 		return nil, err
 	}
-	l := &Look{Path: c.Source.Prometheus().Query, Queried: true}
+	l := &Result{Path: c.Source.Prometheus().Query, Queried: true}
 	s := newSample(p, l)
-	all, err := promio.Last(context.Background(), c.Source.Prometheus().Source, lookObservations)
+	all, err := promio.Last(context.Background(), c.Source.Prometheus().Source, sampleObservations)
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +156,13 @@ func lookAtQuery(c *config.Config) (*sample, error) {
 	return s, nil
 }
 
-func newSample(p *observe.Parser, l *Look) *sample {
-	return &sample{parser: p, look: l, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
+func newSample(p *observe.Parser, l *Result) *sample {
+	return &sample{parser: p, result: l, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
 // finish says what all records together show.
 func (s *sample) finish(c *config.Config, format string) {
-	l := s.look
+	l := s.result
 	l.Rejections = s.rejects.Commonest()
 	tied := 0
 	for _, key := range l.Keys {
@@ -203,32 +203,32 @@ func (s *sample) recurring() bool {
 	for _, v := range s.keys {
 		pairs += float64(v.n) * float64(v.n-1) / 2
 	}
-	n := float64(s.look.Parsed)
+	n := float64(s.result.Parsed)
 	return pairs > 0 && n*n/(2*pairs) < 4*n
 }
 
-// A sample is what a Look gathers on the way.
+// A sample is what a Result gathers on the way.
 type sample struct {
 	parser   *observe.Parser
-	look     *Look
+	result   *Result
 	lateness time.Duration
 	keys     map[string]*visits
 	timed    map[string][]keyed.Observation // by key
 	last     map[string]time.Time           // of the record before, by key, in one place of the file
 	seen     map[moment]bool
 	steps    []time.Duration
-	times    []placed
+	times    []timedPlace
 	rejects  records.Rejections
 
 	read       []byte // the JSON object that texts has read last, of which there may be many observations
 	readAt     string
 	readValues []string
 
-	words   map[string]int // texts in place of numbers
-	badTime []string       // texts in place of times
-	oddTime []string       // numbers that are times before 1973
-	ahead   bool           // some of the far times are in the future
-	early   placed         // the first record that comes after a later one of its key
+	words       map[string]int // texts in place of numbers
+	badTime     []string       // texts in place of times
+	suspectTime []string       // numbers that are times before 1973
+	ahead       bool           // some of the far times are in the future
+	early       timedPlace     // the first record that comes after a later one of its key
 }
 
 // visits are the records of a key.
@@ -245,8 +245,8 @@ type moment struct {
 	at  int64
 }
 
-// placed is the time of an observation and where it stands.
-type placed struct {
+// timedPlace is the time of an observation and where it stands.
+type timedPlace struct {
 	at    time.Time
 	place string
 }
@@ -260,7 +260,7 @@ func (s *sample) findFar(now time.Time) {
 	if len(s.times) < few {
 		return
 	}
-	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b placed) int { return a.at.Compare(b.at) })
+	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b timedPlace) int { return a.at.Compare(b.at) })
 	end := sorted[(len(sorted)-1)*95/100].at
 	span := min(end.Sub(sorted[0].at), century/10)
 	far := end.Add(max(24*time.Hour, 10*span))
@@ -273,8 +273,8 @@ func (s *sample) findFar(now time.Time) {
 		if !t.at.After(far) {
 			continue
 		}
-		if s.look.Far++; s.look.Far == 1 {
-			s.look.FirstFar = t.place
+		if s.result.Far++; s.result.Far == 1 {
+			s.result.FirstFar = t.place
 		}
 		s.ahead = s.ahead || t.at.After(now.Add(time.Hour))
 	}
@@ -282,7 +282,7 @@ func (s *sample) findFar(now time.Time) {
 
 // add adds a record and what it became.
 func (s *sample) add(r connectors.Record, d *observe.Decoded) {
-	l := s.look
+	l := s.result
 	if l.Records == 0 && r.Reason == "" && len(l.Columns) == 0 {
 		// A line that is no object has no fields.
 		_ = observe.Leaves(r.Raw, func(path, _ string, _ bool) { l.Columns = append(l.Columns, path) })
@@ -323,10 +323,10 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 			o.X[i] = slices.Clone(x)
 		}
 		s.timed[d.Key] = append(s.timed[d.Key], o)
-		s.times = append(s.times, placed{t, d.ID})
+		s.times = append(s.times, timedPlace{t, d.ID})
 		if t.Year() < 1973 {
 			at, _ := s.textsOf(r)
-			s.oddTime = append(s.oddTime, at)
+			s.suspectTime = append(s.suspectTime, at)
 		}
 		m := moment{d.Key, t.UnixNano()}
 		last, stepped := s.last[d.Key]
@@ -336,7 +336,7 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 		}
 		if v.n > 1 && t.Before(v.end) {
 			if l.Early++; l.Early == 1 {
-				s.early = placed{t, d.ID}
+				s.early = timedPlace{t, d.ID}
 			}
 			l.Behind = max(l.Behind, v.end.Sub(t))
 			if t.Add(s.lateness).Before(v.end) {
@@ -370,7 +370,7 @@ func (s *sample) add(r connectors.Record, d *observe.Decoded) {
 }
 
 // number adds a number.
-func (l *Look) number(v float64) {
+func (l *Result) number(v float64) {
 	l.Components++
 	if math.IsNaN(v) {
 		l.Missing++
@@ -422,7 +422,7 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 
 // suggestions says what the config might say besides.
 func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion) {
-	l := s.look
+	l := s.result
 	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
 	source := "source." + format + "."
 	// Texts that are numbers in another form call for it; others may stand for missing values.
@@ -456,7 +456,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	}
 	odd := s.badTime
 	if len(odd) == 0 {
-		odd = s.oddTime
+		odd = s.suspectTime
 	}
 	if formats := times.FormatsOf(odd); len(formats) > 0 {
 		why := "the times have this form"
@@ -521,14 +521,14 @@ func (s *sample) scale() (scale hafvf.Scale, why string) {
 	if scale := hafvf.ScaleOf(series); scale != hafvf.Linear {
 		return scale, "the values scatter by factors: their upper tail is the long one"
 	}
-	if mean, dispersion, sd := hafvf.Dispersion(series, hours); s.look.Negative == 0 && s.look.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
+	if mean, dispersion, sd := hafvf.Dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
 		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
 	}
 	return "", ""
 }
 
 // String is the look as a person reads it.
-func (l *Look) String() string {
+func (l *Result) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
@@ -591,14 +591,14 @@ func (l *Look) String() string {
 
 // season returns the season that the observations call for, and why; both are empty if there is none.
 func (s *sample) season(c *config.Config) (season, why string) {
-	if c.Aggregate != nil && s.look.Places > 1 {
+	if c.Aggregate != nil && s.result.Places > 1 {
 		return "", "" // intervals have gaps
 	}
-	return trial.Season(c, s.timed, s.look.Last.Sub(s.look.First), s.look.Step)
+	return trial.Season(c, s.timed, s.result.Last.Sub(s.result.First), s.result.Step)
 }
 
 // read says which records were read.
-func (l *Look) read() string {
+func (l *Result) read() string {
 	switch {
 	case l.Whole:
 		return fmt.Sprintf("all %d records", l.Records)

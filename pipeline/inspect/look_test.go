@@ -35,10 +35,10 @@ func tableOf(header string, n int, line func(i int) string) []string {
 }
 
 // look looks at a table by a config with the model.
-func look(t *testing.T, model, path string) *Look {
+func look(t *testing.T, model, path string) *Result {
 	t.Helper()
 	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
-	l := expect.Get(LookAt(c))(t)
+	l := expect.Get(Inspect(c))(t)
 	return l
 }
 

@@ -32,7 +32,7 @@ func (r Remark) String() string {
 
 // remarks says what the records do not bear out.
 func (s *sample) remarks(c *config.Config) []Remark {
-	l := s.look
+	l := s.result
 	all := l.Remarks
 	add := func(doubt bool, setting, format string, args ...any) {
 		all = append(all, Remark{fmt.Sprintf(format, args...), setting, doubt})
@@ -80,7 +80,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 func (s *sample) autumn() string {
 	at := s.early.at
 	back := at.Month() == time.October && at.Day() > 24 || at.Month() == time.November && at.Day() < 8 || at.Month() == time.April && at.Day() < 8
-	if s.look.Early == 0 || s.look.Behind > time.Hour || !back || at.Weekday() != time.Sunday || at.Hour() < 1 || at.Hour() > 3 || s.parser.Zone != "UTC" || s.look.Step > time.Hour {
+	if s.result.Early == 0 || s.result.Behind > time.Hour || !back || at.Weekday() != time.Sunday || at.Hour() < 1 || at.Hour() > 3 || s.parser.Zone != "UTC" || s.result.Step > time.Hour {
 		return ""
 	}
 	return at.Format("2006-01-02 15:04")
@@ -121,7 +121,7 @@ func (s *sample) sentinel() (v float64, n int) {
 // family returns that which the values seem to have.
 func (s *sample) family() string {
 	const few = 20
-	l := s.look
+	l := s.result
 	n := l.Components - l.Missing
 	switch {
 	case n == 0 || l.Fractions > 0 || l.Negative > 0 || l.Max == 0:
@@ -144,7 +144,7 @@ func (s *sample) family() string {
 
 // series are the numbers of the keys, with the hours of their times.
 func (s *sample) series() (numbers [][]float64, hours [][]int8) {
-	for _, key := range s.look.Keys {
+	for _, key := range s.result.Keys {
 		numbers, hours = append(numbers, s.keys[key].numbers), append(hours, s.keys[key].hours)
 	}
 	return numbers, hours
@@ -160,7 +160,7 @@ func (s *sample) length(c *config.Config) (span time.Duration, n int) {
 	for _, v := range s.keys {
 		spans, counts = append(spans, v.end.Sub(v.from)), append(counts, v.n)
 	}
-	if len(spans) == 0 || !s.look.Whole {
+	if len(spans) == 0 || !s.result.Whole {
 		return 0, math.MaxInt
 	}
 	slices.Sort(spans)
@@ -184,7 +184,7 @@ func (s *sample) warmUp(c *config.Config) (value, why string) {
 // detect is what a config says of alarms that fit the step and the length of the series, and why; empty
 // if the defaults do.
 func (s *sample) detect(c *config.Config) (value, why string) {
-	l := s.look
+	l := s.result
 	d := c.Detect
 	// The usual length of a series.
 	span, n := s.length(c)
@@ -229,7 +229,7 @@ func (s *sample) detect(c *config.Config) (value, why string) {
 
 // missingKey suggests a key if times do not advance under the one that there is.
 func (s *sample) missingKey(c *config.Config, file connectors.Source, fields config.Fields) (found Suggestion, ok bool) {
-	l := s.look
+	l := s.result
 	if l.Timed == 0 || float64(l.Tied) < tiedKeys*float64(l.Timed) || c.Aggregate != nil || fields.Layout != config.Long {
 		return found, false
 	}

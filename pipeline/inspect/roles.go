@@ -14,14 +14,14 @@ import (
 
 // A recogniser says what speaks for a column, or against it: its score, times how far it holds.
 type recogniser struct {
-	score float64
-	holds func(*column) float64
+	score   float64
+	applies func(*column) float64
 }
 
 // sum is what speaks for a column.
 func sum(of []recogniser, c *column) (all float64) {
 	for _, r := range of {
-		all += r.score * r.holds(c)
+		all += r.score * r.applies(c)
 	}
 	return all
 }
@@ -390,11 +390,11 @@ func (t *table) explains(without, with fit) bool {
 }
 
 // stamp is the form of the times that is taken.
-func (c *column) stamp() stamp { return c.forms().stamps[0] }
+func (c *column) stamp() timeForm { return c.forms().stamps[0] }
 
-// settleStamp puts that form of the times first under which the steps of the keys are the steadiest.
+// chooseTimeForm puts that form of the times first under which the steps of the keys are the steadiest.
 // It returns another one that fits as well, empty without one.
-func (t *table) settleStamp(at *column, key []*column) (either string) {
+func (t *table) chooseTimeForm(at *column, key []*column) (either string) {
 	all := at.forms().stamps
 	steady := make([]float64, len(all))
 	for i := range all {

@@ -1,5 +1,5 @@
 // Package inspect looks at the first records of a file: Draft writes a config for them, which
-// is what hafvf init does, and LookAt says what a config gets of them, as hafvf check does.
+// is what hafvf init does, and Inspect says what a config gets of them, as hafvf check does.
 package inspect
 
 import (
@@ -13,12 +13,12 @@ import (
 	"hafvf/pipeline/observe"
 )
 
-// lookRecords is how many records a look reads: of the beginning of a file, and of nine places spread
+// sampleRecords is how many records a look reads: of the beginning of a file, and of nine places spread
 // over it. Of records that hold several observations, such as the lines of an export, it takes as
-// many as hold lookObservations.
+// many as hold sampleObservations.
 const (
-	lookRecords      = 10_000
-	lookObservations = 100_000
+	sampleRecords      = 10_000
+	sampleObservations = 100_000
 )
 
 // A table is what is read of a file: columns, or the fields of JSON objects.
@@ -47,7 +47,7 @@ func readTable(path string) (*table, error) {
 		t.Preamble = connectors.PreambleOf(head, observe.IsData, observe.Absent)
 		src.Delimiter, src.Skip, src.Comment = t.Delimiter, t.Skip, t.Comment
 	}
-	found, err := connectors.Sample(src, lookRecords)
+	found, err := connectors.Sample(src, sampleRecords)
 	if err != nil {
 		return nil, err
 	}
