@@ -8,8 +8,8 @@ import (
 	"hafvf/internal/times"
 )
 
-// lookedAt is how many records CheckTimes looks at in a file.
-const lookedAt = 100
+// sampleRecords is how many records CheckTimes looks at in a file.
+const sampleRecords = 100
 
 // CheckTimes looks at the first records of each file of a source. The error says that their
 // times are numbers that seem to be days of a spreadsheet, and that the config does not say what
@@ -18,7 +18,7 @@ func CheckTimes(src connectors.Source, p *Parser) error {
 	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
 		return nil
 	}
-	return connectors.Heads(src, lookedAt, p.checkTimes)
+	return connectors.Heads(src, sampleRecords, p.checkTimes)
 }
 
 func (p *Parser) checkTimes(path string, records []connectors.Record) error {

@@ -26,8 +26,8 @@ type Decoder struct {
 	tables bool // records are rows
 	parser *Parser
 	found  []Decoded
-	texts  [][]byte // one for each goroutine
-	parts  []part   // of JSON objects that hold several observations
+	texts  [][]byte     // one for each goroutine
+	parts  []objectPart // of JSON objects that hold several observations
 }
 
 // NewDecoder makes a decoder of records as the parser describes them, of files of a format of

@@ -10,14 +10,14 @@ import (
 // there the order of all records. The zero Folds has seen none. It is safe for concurrent use.
 type Folds struct {
 	mu     sync.Mutex
-	keys   map[string]pass // that were last seen near a moment at which a clock goes back
-	second bool            // the record before was in the second pass, or later
+	keys   map[string]foldPass // that were last seen near a moment at which a clock goes back
+	second bool                // the record before was in the second pass, or later
 
 	quiet [2]time.Time // a time in which no clock goes back
 }
 
 // A pass is where a key is.
-type pass struct {
+type foldPass struct {
 	back   time.Time     // when the clock goes back
 	last   time.Time     // latest of the key
 	step   time.Duration // to it, from the time before; 0 if there was none
@@ -40,7 +40,7 @@ func (f *Folds) resolve(key string, t time.Time) time.Time {
 	}
 	p, seen := f.keys[key]
 	if seen && !p.back.Equal(back) {
-		p, seen = pass{}, false
+		p, seen = foldPass{}, false
 	}
 	p.back = back
 	first := t // of the moments that it can be
@@ -65,14 +65,14 @@ func (f *Folds) resolve(key string, t time.Time) time.Time {
 		p.last = t
 	}
 	if f.keys == nil {
-		f.keys = map[string]pass{}
+		f.keys = map[string]foldPass{}
 	}
 	f.keys[key] = p
 	return t.UTC()
 }
 
 // inSecond reports whether a time is in the second pass, that could be first or, by later, there.
-func (p *pass) inSecond(seen, others bool, first time.Time, by time.Duration) bool {
+func (p *foldPass) inSecond(seen, others bool, first time.Time, by time.Duration) bool {
 	behind := p.last.Sub(first)
 	switch {
 	case !seen:

@@ -351,7 +351,7 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 		return p.ParseTime(s)
 	case jsonNumber:
 		t, err := p.times.ParseLocalNumber(string(raw))
-		return p.told(string(raw), t, err)
+		return p.checkDays(string(raw), t, err)
 	case jsonObject:
 		date, is := extended(raw, "$date")
 		inner := extendedNumber(date)

@@ -16,7 +16,7 @@ import (
 
 // A part is one observation of an object: the raw values of key, time and value, in the order
 // of a parser's names.
-type part struct {
+type objectPart struct {
 	record int // of those that are decoded together
 	fields [][]byte
 	number int    // in a series, from 0; −1 otherwise
@@ -29,7 +29,7 @@ type part struct {
 func (p *Parser) splits() bool { return p.Layout == config.Wide || p.Layout == config.Series }
 
 // split appends the observations of a JSON object to parts, or the reason why there are none.
-func (p *Parser) split(parts []part, record int, line []byte) []part {
+func (p *Parser) split(parts []objectPart, record int, line []byte) []objectPart {
 	n := len(parts)
 	var err error
 	if p.Layout == config.Wide {
@@ -38,7 +38,7 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 		for _, series := range answered(line) {
 			own := len(parts)
 			if parts, err = p.splitSeries(parts, record, own-n, series); err != nil {
-				parts = append(parts[:own], part{record: record, number: -1, err: err})
+				parts = append(parts[:own], objectPart{record: record, number: -1, err: err})
 			}
 		}
 		return parts
@@ -52,13 +52,13 @@ func (p *Parser) split(parts []part, record int, line []byte) []part {
 
 // lost stands for a record of which nothing can be read. A wide one would have had an observation in each
 // column, or as many as the record before if the columns are patterns.
-func (p *Parser) lost(record int, err error) part {
-	return part{record: record, number: -1, err: err, lost: max(len(p.columns), p.width)}
+func (p *Parser) lost(record int, err error) objectPart {
+	return objectPart{record: record, number: -1, err: err, lost: max(len(p.columns), p.width)}
 }
 
 // splitWide makes an observation of each field of values, whose name is the last part of the
 // key. A pattern takes fields of numbers; null is a missing one.
-func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error) {
+func (p *Parser) splitWide(parts []objectPart, record int, line []byte) ([]objectPart, error) {
 	keys := p.TimeAt() - 1          // with the session's, before the name of the field
 	given := make([][]byte, keys+1) // key and time
 	n := len(parts)
@@ -88,7 +88,7 @@ func (p *Parser) splitWide(parts []part, record int, line []byte) ([]part, error
 		seen[string(quoted)] = len(parts)
 		fields := make([][]byte, keys+3)
 		fields[keys], fields[keys+2] = quoted, value
-		parts = append(parts, part{record: record, fields: fields, number: -1, raw: raw})
+		parts = append(parts, objectPart{record: record, fields: fields, number: -1, raw: raw})
 	})
 	if err == nil && len(seen) > connectors.MaxColumns {
 		err = fmt.Errorf("more than %d fields of values; split the record, or write one for each value", connectors.MaxColumns)
@@ -131,7 +131,7 @@ func answered(line []byte) (series [][]byte) {
 // splitSeries makes an observation of each element of the lists of times and values, or of
 // each pair of a time and a value. A value may be a number in quotes. The first observation
 // is number first of its line.
-func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]part, error) {
+func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte) ([]objectPart, error) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
 		return parts, err
@@ -164,7 +164,7 @@ func (p *Parser) splitSeries(parts []part, record, first int, line []byte) ([]pa
 	for i := range values {
 		own := append(slices.Clone(fields[:keys]), times[i], values[i])
 		raw := slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
-		parts = append(parts, part{record: record, fields: own, number: first + i, raw: raw})
+		parts = append(parts, objectPart{record: record, fields: own, number: first + i, raw: raw})
 	}
 	return parts, nil
 }

@@ -268,11 +268,11 @@ func (p *Parser) ParseTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := p.times.ParseLocal(s)
-	return p.told(s, t, err)
+	return p.checkDays(s, t, err)
 }
 
-// told is the time t that the text s has been read as, unless it seems to be days.
-func (p *Parser) told(s string, t time.Time, err error) (time.Time, error) {
+// checkDays is the time t that the text s has been read as, unless it seems to be days.
+func (p *Parser) checkDays(s string, t time.Time, err error) (time.Time, error) {
 	const day = 24 * 60 * 60
 	if p.unseen && err == nil && t.Unix() >= 0 && t.Unix() < day && times.MaybeDays(s) {
 		return time.Time{}, fmt.Errorf("the time %s seems to be days of a spreadsheet: say time_format: %s in the source if it is, and time_format: %s if it is seconds since 1970", strings.TrimSpace(s), times.Spreadsheet, times.Unix)
