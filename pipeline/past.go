@@ -87,12 +87,12 @@ func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) 
 		return nil, fmt.Errorf("state: %w", err)
 	}
 	again, what, err := g.readAgain(file.Source, log)
-	if file.Adopted.Reset == 0 || err != nil || again == nil {
+	if file.Migrated.Reset == 0 || err != nil || again == nil {
 		file.Close()
 		return nil, nil
 	}
 	p := &history{
-		where: g.states, what: what, migrated: file.Adopted, close: file.Close,
+		where: g.states, what: what, migrated: file.Migrated, close: file.Close,
 		begin:   func(r *run) { r.states = again },
 		learned: func() *stored.Memory { return again.Memory },
 		replaceStates: func(learned *stored.Memory) (*learnedTopic, error) {
@@ -123,11 +123,11 @@ func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, 
 		return nil, err
 	}
 	there, deleted, err := topic.HistoryLen(ctx)
-	if topic.Adopted.Reset == 0 || err != nil || there == 0 {
+	if topic.Migrated.Reset == 0 || err != nil || there == 0 {
 		return nil, errors.Join(err, topic.Close(ctx, false))
 	}
 	p := &history{
-		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Adopted,
+		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Migrated,
 		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
 		learned: func() *stored.Memory {
 			topic.Memory.Fleet = topic.LearnedState(stored.FleetKey)

@@ -378,7 +378,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		states := f.store(r.migrate, r.log)
 		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
-			states.Leave, states.Look = true, func(a stored.Migrated) error {
+			states.Leave, states.Check = true, func(a stored.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
 				}

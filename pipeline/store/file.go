@@ -21,8 +21,8 @@ type File struct {
 	// Source says how far the source was read, in a form that the run knows. The file has it beside
 	// the states.
 	Source []byte
-	// Adopted says what has become of the states that were read.
-	Adopted stored.Migrated
+	// Migrated says what has become of the states that were read.
+	Migrated stored.Migrated
 	// Damaged says of keys whose states cannot be read why. They begin anew.
 	Damaged map[string]error
 
@@ -64,7 +64,7 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	f.Adopted = a
+	f.Migrated = a
 	if cfg.Migrate && f.Memory.Len() > 0 {
 		cfg.log().Info("states are carried over to this config", "file", path, "states", a.String())
 	}

@@ -30,10 +30,10 @@ type Config struct {
 	// Leave has states left out, with Migrate, of which nothing means the same. Otherwise they are an
 	// error.
 	Leave bool
-	// Look, if set, is told of the states of a topic what becomes of them. Its error is that of OpenTopic, which
+	// Check, if set, is told of the states of a topic what becomes of them. Its error is that of OpenTopic, which
 	// has taken nothing over then.
-	Look func(stored.Migrated) error
-	Log  *slog.Logger // default: none
+	Check func(stored.Migrated) error
+	Log   *slog.Logger // default: none
 }
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
@@ -84,24 +84,24 @@ func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, log *slog.
 	return err
 }
 
-// stands is for how long nothing moves before the log says so, and again is when it says so once more.
+// stallLogAfter is for how long nothing moves before the log says so, and again is when it says so once more.
 // Tests have less.
-var stands, again = 30 * time.Second, time.Hour
+var stallLogAfter, stallLogEvery = 30 * time.Second, time.Hour
 
 // watch warns of what does not move until ctx ends. What an output waits for, that says itself.
 func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
-	tick := time.NewTicker(stands / 10)
+	tick := time.NewTicker(stallLogAfter / 10)
 	defer tick.Stop()
 	var told reminder.Reminder
 	var of string
 	due := func(step string, since time.Time) bool {
-		if step == "" || time.Since(since) < stands {
+		if step == "" || time.Since(since) < stallLogAfter {
 			return false
 		}
 		if step != of {
 			of, told = step, reminder.Reminder{}
 		}
-		return told.Due(again)
+		return told.Due(stallLogEvery)
 	}
 	for {
 		select {

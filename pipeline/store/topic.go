@@ -19,10 +19,10 @@ import (
 type Topic struct {
 	*kafkaio.Ledger
 	Memory *stored.Memory
-	// Adopted says what has become of the states that were read.
-	Adopted stored.Migrated
-	run     *account.Run
-	log     *slog.Logger
+	// Migrated says what has become of the states that were read.
+	Migrated stored.Migrated
+	run      *account.Run
+	log      *slog.Logger
 }
 
 // OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
@@ -38,7 +38,7 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 		if !to.History {
 			t.Memory.Expect(keys, bytes)
 		}
-		return t.adopt(to, unsealer.Open, found, cfg)
+		return t.migrate(to, unsealer.Open, found, cfg)
 	}
 	var err error
 	if t.Ledger, err = kafkaio.OpenLedger(ctx, to); err != nil {
@@ -56,11 +56,11 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	return t, nil
 }
 
-// adopt opens what a changelog holds for a run of this configuration, and puts the states of keys
+// migrate opens what a changelog holds for a run of this configuration, and puts the states of keys
 // into the memory. It returns the last record of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
 // their own. Those that are left out are deleted.
-func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included []kafkaio.Position, err error) {
+func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte) stored.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included []kafkaio.Position, err error) {
 	var at *kafkaio.StoredState
 	topic := to.Changelog
 	kept := false
@@ -90,12 +90,12 @@ func (t *Topic) adopt(to kafkaio.LedgerConfig, open func(key string, b []byte) s
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Look != nil {
-		if err := cfg.Look(a); err != nil {
+	if cfg.Check != nil {
+		if err := cfg.Check(a); err != nil {
 			return nil, err
 		}
 	}
-	t.Adopted = a
+	t.Migrated = a
 	a.ResetDamaged(topic, cfg.log())
 	if cfg.Migrate && to.Learned == nil && !to.History {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())

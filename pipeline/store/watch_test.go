@@ -84,8 +84,8 @@ func (l *syncLog) says(text string) bool {
 // A run in which nothing moves says where: a step that does not come back, unless it is an output that
 // says so itself, and one that keeps something back. It is said once.
 func TestNothingMoves(t *testing.T) {
-	defer func(was time.Duration) { stands = was }(stands)
-	stands = 300 * time.Millisecond
+	defer func(was time.Duration) { stallLogAfter = was }(stallLogAfter)
+	stallLogAfter = 300 * time.Millisecond
 	gate = make(chan struct{})
 	run := account.Open(account.StateKeeper{})
 	defer run.Close()
@@ -99,7 +99,7 @@ func TestNothingMoves(t *testing.T) {
 	go func() {
 		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
-	time.Sleep(3 * stands)
+	time.Sleep(3 * stallLogAfter)
 	if log.says("nothing moves") {
 		t.Error("the log says it while an output waits")
 	}
@@ -107,7 +107,7 @@ func TestNothingMoves(t *testing.T) {
 	expect.Soon(t, "a warning of the step", func() bool { return log.says("step=in/store.waitIn") })
 	close(gate)
 	expect.Soon(t, "a warning of the grouping", func() bool { return log.says("step=of/CoGBK records=1") })
-	time.Sleep(2 * stands)
+	time.Sleep(2 * stallLogAfter)
 	cancel()
 	<-ended
 	for _, once := range []string{"step=in/store.waitIn", "step=of/CoGBK"} {
