@@ -238,7 +238,7 @@ func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
 	}
 }
 
-func (e *encoder) TurnedBack(key string, from, to time.Time) { e.run.rewound(key, from, to) }
+func (e *encoder) Rewound(key string, from, to time.Time) { e.run.rewound(key, from, to) }
 
 // rewound notes that a key has turned back, also without a run.
 func (r *run) rewound(key string, from, to time.Time) {

@@ -19,7 +19,7 @@ import (
 
 // The tags of a cell's timers: for the key that has to be looked at next, for the last observation
 // that waits, and for the end of the input. A timer may be too early, and never late.
-const lookTag, lastTag, endTag = "look", "last", "end"
+const timerTag, lastTag, endTag = "look", "last", "end"
 
 // An agenda is when keys of a cell have to be looked at: because an observation that waits is due,
 // because the key becomes silent, or because it expires. It has the keys that come first. A map of
@@ -70,16 +70,16 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// tells reports whether the node tells of keys that are silent, and expires whether it forgets keys.
-func (fn *encodeFn) tells() bool   { return fn.cfg.Live && fn.cfg.Silence != nil }
-func (fn *encodeFn) expires() bool { return fn.cfg.Live && fn.cfg.Expire > 0 }
+// emitsSilences reports whether the node tells of keys that are silent, and expires whether it forgets keys.
+func (fn *encodeFn) emitsSilences() bool { return fn.cfg.Live && fn.cfg.Silence != nil }
+func (fn *encodeFn) expires() bool       { return fn.cfg.Live && fn.cfg.Expire > 0 }
 
 // next is when a key of a cell has to be looked at, of what is known of it; zero: not before it speaks.
-func (fn *encodeFn) next(c *opened, waits, deadline, expiry time.Time) (at time.Time) {
+func (fn *encodeFn) next(c *openCell, waits, deadline, expiry time.Time) (at time.Time) {
 	if fn.cfg.waits() && !waits.IsZero() {
 		at = waits.Add(fn.workers[0].MaxDelay())
 	}
-	if fn.tells() {
+	if fn.emitsSilences() {
 		at = earlier(at, deadline)
 	}
 	if fn.expires() && !expiry.IsZero() {
@@ -89,7 +89,7 @@ func (fn *encodeFn) next(c *opened, waits, deadline, expiry time.Time) (at time.
 	return at
 }
 
-func (fn *encodeFn) nextOf(e *held) time.Time {
+func (fn *encodeFn) nextOf(e *openKey) time.Time {
 	waits, _ := e.Waiting()
 	return fn.next(e.of, waits, e.Deadline(), e.Expiry())
 }
@@ -107,7 +107,7 @@ func (fn *encodeFn) onGrid(t time.Time) time.Time {
 }
 
 // plan makes the agenda of a cell, at least of all keys that have to be looked at by now.
-func (fn *encodeFn) plan(c *opened, now time.Time) error {
+func (fn *encodeFn) plan(c *openCell, now time.Time) error {
 	c.agenda = agenda{first: map[string]time.Time{}}
 	n, w := c.Len(), fn.workers[0]
 	for key, b := range c.All() {
@@ -116,7 +116,7 @@ func (fn *encodeFn) plan(c *opened, now time.Time) error {
 		}
 		waits, last := keyed.Waiting(b)
 		deadline, err := w.Deadline(key, b)
-		if fn.tells() && errors.Is(err, keyed.ErrOtherConfig) {
+		if fn.emitsSilences() && errors.Is(err, keyed.ErrOtherConfig) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
 		c.agenda.set(key, fn.next(c, waits, deadline, w.Expiry(b)), n, now)
@@ -135,10 +135,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// speaks sets the timer of a cell in which a key speaks. What it should be set for is known when the
+// planBlock sets the timer of a cell in which a key speaks. What it should be set for is known when the
 // block is processed. Until then all its observations may wait, and the key may be silent as soon as
 // it has spoken. A key that is known to be looked at later only puts that off.
-func (fn *encodeFn) speaks(tp timers.Provider, c *opened, cell, key string, times wait) {
+func (fn *encodeFn) planBlock(tp timers.Provider, c *openCell, cell, key string, times waitSpan) {
 	var at time.Time
 	if fn.cfg.waits() {
 		at = fn.workers[0].IntervalEnd(times.first).Add(fn.workers[0].MaxDelay())
@@ -147,7 +147,7 @@ func (fn *encodeFn) speaks(tp timers.Provider, c *opened, cell, key string, time
 			fn.set(tp, cell, last.Add(fn.workers[0].MaxDelay()), lastTag)
 		}
 	}
-	if fn.tells() && !fn.deadline(c, key).After(times.first) {
+	if fn.emitsSilences() && !fn.deadline(c, key).After(times.first) {
 		at = earlier(at, times.first)
 		c.agenda.set(key, times.first, c.Len(), time.Time{})
 	}
@@ -162,14 +162,14 @@ func (fn *encodeFn) speaks(tp timers.Provider, c *opened, cell, key string, time
 		return
 	}
 	// If its time is long past, another instance of the node may have seen the timer fire.
-	set, known := fn.looks[cell]
+	set, known := fn.timersSet[cell]
 	if !known || at.Before(set) || fn.memory == nil && fn.expires() && times.first.After(set.Add(fn.cfg.Expire)) {
-		fn.look(tp, cell, at)
+		fn.setTimer(tp, cell, at)
 	}
 }
 
 // deadline is when a key of a cell becomes silent, zero if that is not known.
-func (fn *encodeFn) deadline(c *opened, key string) (at time.Time) {
+func (fn *encodeFn) deadline(c *openCell, key string) (at time.Time) {
 	if e := fn.keys[key]; e != nil {
 		return e.Deadline()
 	}
@@ -179,11 +179,11 @@ func (fn *encodeFn) deadline(c *opened, key string) (at time.Time) {
 	return at
 }
 
-// look sets the timer by which a cell is looked at.
-func (fn *encodeFn) look(tp timers.Provider, cell string, at time.Time) {
+// setTimer sets the timer by which a cell is looked at.
+func (fn *encodeFn) setTimer(tp timers.Provider, cell string, at time.Time) {
 	if !at.IsZero() {
-		fn.set(tp, cell, at, lookTag)
-		fn.looks[cell] = at
+		fn.set(tp, cell, at, timerTag)
+		fn.timersSet[cell] = at
 	}
 }
 
@@ -195,7 +195,7 @@ func (fn *encodeFn) awaitEnd(tp timers.Provider) {
 // due are the keys of a cell that have to be looked at by now, sorted: the output has one order.
 // At the end of the input they are those of which something waits, or that are silent by now, and
 // with intervals all.
-func (fn *encodeFn) dueIn(c *opened, now time.Time, ends bool) ([]string, error) {
+func (fn *encodeFn) dueIn(c *openCell, now time.Time, ends bool) ([]string, error) {
 	var due []string
 	if ends {
 		silent := func(at time.Time) bool { return !at.IsZero() && !at.After(now) }
@@ -228,8 +228,8 @@ func (fn *encodeFn) dueIn(c *opened, now time.Time, ends bool) ([]string, error)
 	return due, c.readable()
 }
 
-// tell tells of a key that is silent by now.
-func (fn *encodeFn) tell(now time.Time, e *held) {
+// emitSilence tells of a key that is silent by now.
+func (fn *encodeFn) emitSilence(now time.Time, e *openKey) {
 	s, silent := e.ReportSilence(now)
 	if !silent {
 		return
@@ -244,7 +244,7 @@ func (fn *encodeFn) tell(now time.Time, e *held) {
 // expired reports whether a key has expired, by the time that its logs have passed, and in a run
 // that does not know them by the watermark. A watermark that follows the clock has passed what the
 // logs have not.
-func (fn *encodeFn) expired(e *held, now time.Time) bool {
+func (fn *encodeFn) expired(e *openKey, now time.Time) bool {
 	at := e.Expiry()
 	if !fn.expires() || at.IsZero() || !at.Before(now) {
 		return false
@@ -259,7 +259,7 @@ func (fn *encodeFn) expired(e *held, now time.Time) bool {
 
 // drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys
 // of a topic may expire in one bundle: what is decoded of them must not wait for its end.
-func (fn *encodeFn) drop(c *opened, e *held) {
+func (fn *encodeFn) drop(c *openCell, e *openKey) {
 	w := fn.workers[0]
 	w.encoder.Forgotten(&w.encoded, e.key)
 	fn.put(w.encoded, Encoded{}, w.encoded)

@@ -89,7 +89,7 @@ func (fn *aggregateFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.P
 	if err != nil {
 		return err
 	}
-	e.Release(ts.ToTime().Add(fn.held())) // the SDK calls with the time that the timer holds
+	e.Release(ts.ToTime().Add(fn.span())) // the SDK calls with the time that the timer holds
 	return fn.write(sp, tp, key, &e, emit)
 }
 
@@ -104,10 +104,10 @@ func (fn *aggregateFn) read(sp state.Provider, key string) (keyed.KeyState, erro
 	return fn.est.Open(key, b)
 }
 
-// held is how long before the end of an interval a timer holds the watermark of the output, since
+// span is how long before the end of an interval a timer holds the watermark of the output, since
 // what it emits has the time at which the interval begins. A clock that goes back makes an
 // interval longer by an hour.
-func (fn *aggregateFn) held() time.Duration { return fn.every + time.Hour }
+func (fn *aggregateFn) span() time.Duration { return fn.every + time.Hour }
 
 // write emits what is due, and keeps the rest.
 func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, e *keyed.KeyState, emit func(beam.EventTime, string, keyed.Observation)) error {
@@ -115,7 +115,7 @@ func (fn *aggregateFn) write(sp state.Provider, tp timers.Provider, key string, 
 		emit(mtime.FromTime(o.Time), key, o)
 	}
 	if first, _ := e.Waiting(); !first.IsZero() {
-		fn.Due.Set(tp, first.Add(fn.est.MaxDelay()+time.Millisecond-1), timers.WithOutputTimestamp(first.Add(-fn.held()))) // timers count milliseconds
+		fn.Due.Set(tp, first.Add(fn.est.MaxDelay()+time.Millisecond-1), timers.WithOutputTimestamp(first.Add(-fn.span()))) // timers count milliseconds
 	}
 	b, _ := e.AppendBinary(nil)
 	return fn.Open.Write(sp, b)

@@ -26,7 +26,7 @@ type cell struct {
 	last   time.Time // of the observations that wait, or waited
 	woken  time.Time // the latest time at which its keys were looked at
 
-	share *share // of what copies take; nil if it does not count
+	share *memoryShare // of what copies take; nil if it does not count
 }
 
 // size is about what the cell takes in memory.
@@ -52,10 +52,10 @@ func mapSize[K comparable, V any](m map[K]V) int {
 }
 
 // A wait spans the times of observations that wait; zero where none does.
-type wait struct{ first, last time.Time }
+type waitSpan struct{ first, last time.Time }
 
 // add extends the span by another.
-func (w *wait) add(o wait) {
+func (w *waitSpan) add(o waitSpan) {
 	if w.first.IsZero() || !o.first.IsZero() && o.first.Before(w.first) {
 		w.first = o.first
 	}
@@ -104,7 +104,7 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	logged := false
 	c, err := stored.ReadCell(s.in(p), alone, func(v stored.Version) *stored.Cell {
 		logged = true
-		if copied = kept.take(v); copied == nil {
+		if copied = cellCache.take(v); copied == nil {
 			return nil
 		}
 		return copied.Cell
@@ -112,14 +112,14 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	if copied == nil {
 		copied = &cell{Cell: c}
 		if err == nil && logged {
-			kept.use(copied)
+			cellCache.use(copied)
 		}
 	}
 	return copied, err
 }
 
 // write writes the cell with the changed entities in it. alone is as for read.
-func (s cellState) write(p state.Provider, c *cell, alone string, changed []*held) error {
+func (s cellState) write(p state.Provider, c *cell, alone string, changed []*openKey) error {
 	if alone != "" {
 		if len(changed) == 0 {
 			return nil // a timer fired for nothing
@@ -138,25 +138,25 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*hel
 		}
 	})
 	if err == nil && v != (stored.Version{}) {
-		kept.put(v, c)
+		cellCache.put(v, c)
 	}
 	return err
 }
 
-// kept are the copies of cells of this process: 512 MB of them in memory, or a quarter of
+// cellCache are the copies of cells of this process: 512 MB of them in memory, or a quarter of
 // GOMEMLIMIT where that is set.
-var kept = newCopies(copiesBound(debug.SetMemoryLimit(-1)))
+var cellCache = newCache(cacheBound(debug.SetMemoryLimit(-1)))
 
-func copiesBound(limit int64) int {
+func cacheBound(limit int64) int {
 	if limit == math.MaxInt64 {
 		return 512 << 20
 	}
 	return int(limit / 4)
 }
 
-// copies are those cells that are kept for the next bundle: in memory, and beyond the bound in a
+// cache are those cells that are kept for the next bundle: in memory, and beyond the bound in a
 // file, as single entities. Of each cell there is one copy, the last.
-type copies struct {
+type cache struct {
 	mu     sync.Mutex
 	of     map[stored.CellID]*list.Element // of used, whose values are copies
 	used   list.List                       // the last used copy first
@@ -168,17 +168,17 @@ type copies struct {
 }
 
 // A copied is a cell that is kept.
-type copied struct {
+type cachedCell struct {
 	*cell
 	version stored.Version
 }
 
 // A share is what a cell takes in memory. A bundle that fails does not say that it has done with its
 // cells: they count until the garbage collector finds them.
-type share struct{ bytes int }
+type memoryShare struct{ bytes int }
 
-func newCopies(bound int) *copies {
-	return &copies{of: map[stored.CellID]*list.Element{}, bound: bound, create: temporary}
+func newCache(bound int) *cache {
+	return &cache{of: map[stored.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
 // temporary creates a file without a name, where the system allows that: it ends with the process.
@@ -193,14 +193,14 @@ func temporary() (table.ReaderWriterAt, error) {
 
 // take removes and returns the copy, nil where there is none. If there is one of another version,
 // it is dropped.
-func (k *copies) take(v stored.Version) *cell {
+func (k *cache) take(v stored.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.of[v.Cell()]
 	if e == nil {
 		return nil
 	}
-	c := e.Value.(copied)
+	c := e.Value.(cachedCell)
 	if err := c.Err(); err != nil {
 		k.failed(err)
 	} else if c.version == v {
@@ -211,16 +211,16 @@ func (k *copies) take(v stored.Version) *cell {
 }
 
 // remove removes a copy, which goes on counting.
-func (k *copies) remove(e *list.Element) *cell {
-	c := k.used.Remove(e).(copied)
+func (k *cache) remove(e *list.Element) *cell {
+	c := k.used.Remove(e).(cachedCell)
 	delete(k.of, c.version.Cell())
 	return c.cell
 }
 
-func (k *copies) drop(e *list.Element) { k.count(k.remove(e), 0) }
+func (k *cache) drop(e *list.Element) { k.count(k.remove(e), 0) }
 
 // put keeps the copy, unless its file has failed. A copy that is dropped costs a reading of the log.
-func (k *copies) put(v stored.Version, c *cell) {
+func (k *cache) put(v stored.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.of[v.Cell()]; e != nil {
@@ -231,22 +231,22 @@ func (k *copies) put(v stored.Version, c *cell) {
 		k.failed(err)
 		return
 	}
-	k.of[v.Cell()] = k.used.PushFront(copied{c, v})
+	k.of[v.Cell()] = k.used.PushFront(cachedCell{c, v})
 	k.fit(c)
 }
 
 // use counts a cell that is in use, and was no copy.
-func (k *copies) use(c *cell) {
+func (k *cache) use(c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fit(c)
 }
 
 // count has a cell count so many bytes.
-func (k *copies) count(c *cell, bytes int) {
+func (k *cache) count(c *cell, bytes int) {
 	if c.share == nil {
-		c.share = &share{}
-		runtime.AddCleanup(c, func(was *share) {
+		c.share = &memoryShare{}
+		runtime.AddCleanup(c, func(was *memoryShare) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
 			k.bytes -= was.bytes
@@ -259,25 +259,25 @@ func (k *copies) count(c *cell, bytes int) {
 // fit counts a cell, and makes all fit into the bound: it spills the copies that were not used for
 // longest, then the cell itself. If what is left of spilled copies in memory is too much, it drops
 // them, but not the cell. Other bundles wait meanwhile: most copies are spilled once.
-func (k *copies) fit(c *cell) {
+func (k *cache) fit(c *cell) {
 	k.count(c, c.size())
 	for e := k.used.Back(); e != nil && k.bytes > k.bound; {
 		least := e
 		e = e.Prev()
-		if !k.spill(least.Value.(copied).cell) {
+		if !k.spill(least.Value.(cachedCell).cell) {
 			k.drop(least)
 		}
 	}
 	if k.bytes > k.bound {
 		k.spill(c)
 	}
-	for e := k.used.Back(); e != nil && e.Value.(copied).cell != c && k.bytes > k.bound; e = k.used.Back() {
+	for e := k.used.Back(); e != nil && e.Value.(cachedCell).cell != c && k.bytes > k.bound; e = k.used.Back() {
 		k.drop(e)
 	}
 }
 
 // spill moves a cell to the file, and reports whether it is there.
-func (k *copies) spill(c *cell) bool {
+func (k *cache) spill(c *cell) bool {
 	if c.Spilled() {
 		return true
 	}
@@ -299,7 +299,7 @@ func (k *copies) spill(c *cell) bool {
 }
 
 // failed says that copies are dropped because the file cannot have them.
-func (k *copies) failed(err error) {
+func (k *cache) failed(err error) {
 	k.warn.Do(func() {
 		slog.Warn("copies of states do not fit into memory, and not into a temporary file: they are dropped, and read from the runner again, which is slow; give the worker memory, or a TMPDIR with room", "error", err)
 	})

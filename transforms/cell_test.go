@@ -102,8 +102,8 @@ func (d disk) WriteAt(b []byte, at int64) (int, error) {
 }
 
 // copiesOn are copies that are spilled to such a disk.
-func copiesOn(bound int, fails func() bool) *copies {
-	k := newCopies(bound)
+func copiesOn(bound int, fails func() bool) *cache {
+	k := newCache(bound)
 	k.create = func() (table.ReaderWriterAt, error) {
 		f, err := temporary()
 		return disk{f, fails}, err
@@ -117,9 +117,9 @@ func TestCell(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			defer func(all *copies) { kept = all }(kept)
+			defer func(all *cache) { cellCache = all }(cellCache)
 			rarely := func() bool { return rng.IntN(500) == 0 }
-			workers := []*copies{newCopies(1 << 20), newCopies(5000), newCopies(0), copiesOn(5000, rarely)}
+			workers := []*cache{newCache(1 << 20), newCache(5000), newCache(0), copiesOn(5000, rarely)}
 			r := &runner{rng: rng}
 			of := statesOfCells()
 			want := map[string]string{}
@@ -133,7 +133,7 @@ func TestCell(t *testing.T) {
 			for bundle := range 300 {
 				if bundle%3 == 0 {
 					at := rng.IntN(len(workers))
-					if kept = workers[at]; kept.file != nil && kept.file.Err() != nil {
+					if cellCache = workers[at]; cellCache.file != nil && cellCache.file.Err() != nil {
 						workers[at] = copiesOn(5000, rarely) // another worker's, whose disk is whole
 					}
 				}
@@ -157,13 +157,13 @@ func TestCell(t *testing.T) {
 				if c.Spilled() {
 					spilled++
 				}
-				var changed []*held
+				var changed []*openKey
 				for range 1 + rng.IntN(20) {
-					e := &held{key: fmt.Sprint(rng.IntN(keys)), state: make([]byte, rng.IntN(size))}
+					e := &openKey{key: fmt.Sprint(rng.IntN(keys)), state: make([]byte, rng.IntN(size))}
 					for i := range e.state {
 						e.state[i] = byte(rng.IntN(256))
 					}
-					if !slices.ContainsFunc(changed, func(o *held) bool { return o.key == e.key }) {
+					if !slices.ContainsFunc(changed, func(o *openKey) bool { return o.key == e.key }) {
 						changed = append(changed, e)
 						if want[e.key] = string(e.state); len(e.state) == 0 { // it is forgotten
 							delete(want, e.key)
@@ -195,9 +195,9 @@ func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &stored.Cell{}}
 	for i := range 3 {
-		expect.OK(t, of.write(r, c, "", []*held{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
+		expect.OK(t, of.write(r, c, "", []*openKey{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
 	}
-	kept.take(stored.Version(r.value.([]byte)[10:]))
+	cellCache.take(stored.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
@@ -215,12 +215,12 @@ func TestCellLacksPieces(t *testing.T) {
 func TestCellOfNobody(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &stored.Cell{}}
-	var all, none []*held
+	var all, none []*openKey
 	for i := range 100 {
-		all = append(all, &held{key: fmt.Sprint(i), state: make([]byte, small)})
-		none = append(none, &held{key: fmt.Sprint(i)})
+		all = append(all, &openKey{key: fmt.Sprint(i), state: make([]byte, small)})
+		none = append(none, &openKey{key: fmt.Sprint(i)})
 	}
-	for _, changed := range [][]*held{all, none, all[:1], all, none} {
+	for _, changed := range [][]*openKey{all, none, all[:1], all, none} {
 		expect.OK(t, of.write(r, c, "", changed))
 		want := 0
 		for _, e := range changed {
@@ -229,7 +229,7 @@ func TestCellOfNobody(t *testing.T) {
 			}
 		}
 		if v := r.value.([]byte)[10:]; len(v) == len(stored.Version{}) {
-			kept.take(stored.Version(v)) // the log is to be read
+			cellCache.take(stored.Version(v)) // the log is to be read
 		}
 		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
@@ -253,12 +253,12 @@ func TestCellWithoutSettings(t *testing.T) {
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}
 	c := &cell{Cell: &stored.Cell{}}
-	expect.OK(f, of.write(r, c, "", []*held{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
+	expect.OK(f, of.write(r, c, "", []*openKey{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
 	whole := r.value.([]byte)
 	for i := range whole {
 		f.Add(whole[:i], []byte{})
 	}
-	expect.OK(f, of.write(r, c, "", []*held{{key: "c", state: make([]byte, small)}}))
+	expect.OK(f, of.write(r, c, "", []*openKey{{key: "c", state: make([]byte, small)}}))
 	f.Add(whole[9:], []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
 	f.Add(slices.Concat(whole[:9], []byte{3}), r.bag[0].([]byte)[:10])
@@ -272,7 +272,7 @@ func FuzzCell(f *testing.F) {
 			for _, b := range c.All() {
 				keyed.Waiting(b)
 			}
-			_ = of.write(r, c, "", []*held{{key: "a", state: []byte("1")}})
+			_ = of.write(r, c, "", []*openKey{{key: "a", state: []byte("1")}})
 		}
 		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(stored.Version{})))
 		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
@@ -282,7 +282,7 @@ func FuzzCell(f *testing.F) {
 // Copies take no more memory than their bound. Those that were not used for longest go to the file,
 // and then, if there are too many even there, away.
 func TestCopies(t *testing.T) {
-	k := newCopies(4000)
+	k := newCache(4000)
 	var all []stored.Version
 	for i := range 200 {
 		c := &cell{Cell: &stored.Cell{}}
@@ -298,7 +298,7 @@ func TestCopies(t *testing.T) {
 		if i == 20 {
 			var inMemory, want []int
 			for e := k.used.Front(); e != nil; e = e.Next() {
-				if c := e.Value.(copied); !c.Spilled() {
+				if c := e.Value.(cachedCell); !c.Spilled() {
 					inMemory = append(inMemory, int(c.version[0]))
 				}
 			}

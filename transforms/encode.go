@@ -21,15 +21,15 @@ type Decoder interface {
 
 // decoding is what a bundle has decoded.
 type decoding struct {
-	decoder  Decoder
-	rejected int // observations
-	said     rejections
+	decoder    Decoder
+	rejected   int // observations
+	rejections rejections
 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
 		err := take(key, o)
-		d.said.observation(err)
+		d.rejections.observation(err)
 		return err
 	}, func(line []byte, observations int) {
 		d.rejected += observations
@@ -48,9 +48,9 @@ type Encoder interface {
 	// Outside appends what is to be written of an estimate of Entity.Outside, which has an alarm and
 	// is not that of a record.
 	Outside(to *Encoded, key string, e *keyed.Estimate)
-	// TurnedBack is called when a key has turned back from a wrong time, before its next
+	// Rewound is called when a key has turned back from a wrong time, before its next
 	// estimate. A runner that repeats a bundle calls it again.
-	TurnedBack(key string, from, to time.Time)
+	Rewound(key string, from, to time.Time)
 	// Forgotten is called when a key was forgotten, and may append what others have to know.
 	Forgotten(to *Encoded, key string)
 	// Flush is called now and then, and after the last of a bundle.
@@ -87,21 +87,21 @@ type Registered struct{ Name, Setting string }
 
 var makers sync.Map // of func(context.Context, string) T, by made[T]
 
-// made is the key of what makes a T.
-type made[T any] struct{ name string }
+// registeredMaker is the key of what makes a T.
+type registeredMaker[T any] struct{ name string }
 
 // Register registers under a name what makes a Decoder of a setting, in the context of the node that
 // it is for; or an Encoder, a SmoothedEncoder or an IncidentEncoder. Call it in an init function, so
 // that workers that run the same program know it too. It panics if another T has the name.
 func Register[T any](name string, of func(ctx context.Context, setting string) T) {
-	if _, taken := makers.LoadOrStore(made[T]{name}, of); taken {
+	if _, taken := makers.LoadOrStore(registeredMaker[T]{name}, of); taken {
 		panic("transforms: " + name + " is registered already")
 	}
 }
 
 // registered makes a T. It panics where none has that name.
 func registered[T any](ctx context.Context, what Registered) T {
-	of, ok := makers.Load(made[T]{what.Name})
+	of, ok := makers.Load(registeredMaker[T]{what.Name})
 	if !ok {
 		panic("transforms: " + what.Name + " is not registered in this program")
 	}

@@ -96,8 +96,8 @@ func (encoder) Outside(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	to.Alerts = fmt.Appendf(to.Alerts, "%s %s\n", key, e.Alarm.Message)
 }
 
-func (encoder) Forgotten(*transforms.Encoded, string)   {}
-func (encoder) TurnedBack(string, time.Time, time.Time) {}
+func (encoder) Forgotten(*transforms.Encoded, string) {}
+func (encoder) Rewound(string, time.Time, time.Time)  {}
 
 func (encoder) Flush() {}
 

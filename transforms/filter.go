@@ -50,20 +50,20 @@ type Host struct {
 	GoesOn bool
 }
 
-// hosted is the configuration of the steps of a filter.
-type hosted struct {
+// stepConfig is the configuration of the steps of a filter.
+type stepConfig struct {
 	keyed.Config
 	Host
 }
 
 // resumes reports whether cells have timers that a run takes over.
-func (c *hosted) resumes() bool {
+func (c *stepConfig) resumes() bool {
 	return c.Live && (c.Silence != nil || c.InProcess && c.Expire > 0) || c.waits() || c.AtEnd
 }
 
 // waits reports whether observations can wait for earlier ones, or for the end of an interval.
 // With AtEnd an interval that does not wait for the watermark waits for the end of the input.
-func (c *hosted) waits() bool {
+func (c *stepConfig) waits() bool {
 	if c.Aggregate != nil {
 		return !c.AtEnd || c.Aggregate.Watermark
 	}
@@ -107,7 +107,7 @@ func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (e
 // which in has rejected. The PCollection<keyed.Rejected> late has the observations that came
 // late.
 func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
-	of := hosted{cfg.Config, host}
+	of := stepConfig{cfg.Config, host}
 	_, err := keyed.NewEstimator(cfg.Config)
 	text := textOf("Filter", of, err)
 	checkGlobal("Filter", "a filter's state", col)
@@ -151,7 +151,7 @@ func checkGlobal(transform, whole string, col beam.PCollection) {
 // parseEstimator makes the estimator of a configuration that Filter put into a DoFn, and returns
 // both. It travels as text, so that numbers, maps, and nil or empty lists come back as they
 // were.
-func parseEstimator(text string) (est *keyed.Estimator, cfg hosted, err error) {
+func parseEstimator(text string) (est *keyed.Estimator, cfg stepConfig, err error) {
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		return nil, cfg, err
 	}

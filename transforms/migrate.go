@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// carrying carries cells over that were written with other settings.
-type carrying struct {
+// migratingCells carries cells over that were written with other settings.
+type migratingCells struct {
 	mu        sync.Mutex
 	migrators []*keyed.Migrator // one per goroutine
 	outcomes  map[string]int    // the number of keys of the bundle, by what was carried over
@@ -21,7 +21,7 @@ type carrying struct {
 
 // over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
 // cannot go on as they are.
-func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
+func (a *migratingCells) over(of cellState, c *openCell, cfg stepConfig) error {
 	if c.Settings == of.own || c.Len() == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (a *carrying) over(of cellState, c *opened, cfg hosted) error {
 }
 
 // report reports what was carried over in a bundle that is written.
-func (a *carrying) report(ctx context.Context) {
+func (a *migratingCells) report(ctx context.Context) {
 	for carried, n := range a.outcomes {
 		migratedCounter.Inc(ctx, int64(n))
 		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)

@@ -29,7 +29,7 @@ type job struct {
 // bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
 // the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
 // fails leaves the cells as they were.
-func (j *job) bundle(t *testing.T, cfg hosted, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
+func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
 	t.Helper()
 	pack, filter := stepsOf(t, cfg)
 	type sent struct {
@@ -84,7 +84,7 @@ func (j *job) bundle(t *testing.T, cfg hosted, calls bool, in map[string][]keyed
 }
 
 // stepsOf are the steps of a filter of objects, set up.
-func stepsOf(t testing.TB, cfg hosted) (*packFn, *encodeFn) {
+func stepsOf(t testing.TB, cfg stepConfig) (*packFn, *encodeFn) {
 	text, err := json.Marshal(cfg)
 	of, cells := Registered{Name: objects}, statesOfCells()
 	pack := &packFn{Config: string(text), Decoder: of}
@@ -108,10 +108,10 @@ func jumping() (all []keyed.Observation) {
 }
 
 // restart forgets the copies that this process has of cells.
-func restart() { kept = newCopies(1 << 30) }
+func restart() { cellCache = newCache(1 << 30) }
 
 // others are the names of cells that have other settings than cfg.
-func (j *job) others(cfg hosted) (all []string) {
+func (j *job) others(cfg stepConfig) (all []string) {
 	own := keyed.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
 		if head := r.value.([]byte); keyed.Fingerprint(head[1:9]) != own {
@@ -124,7 +124,7 @@ func (j *job) others(cfg hosted) (all []string) {
 // A loop is the plain loop over the observations of one key.
 type loop struct{ state []byte }
 
-func (l *loop) learn(t *testing.T, cfg hosted, key string, in []keyed.Observation) (out [][]byte) {
+func (l *loop) learn(t *testing.T, cfg stepConfig, key string, in []keyed.Observation) (out [][]byte) {
 	t.Helper()
 	est, err := keyed.NewEstimator(cfg.Config)
 	expect.OK(t, err)
@@ -141,7 +141,7 @@ func (l *loop) learn(t *testing.T, cfg hosted, key string, in []keyed.Observatio
 	return out
 }
 
-func (l *loop) migrate(t *testing.T, from, to hosted, key string) {
+func (l *loop) migrate(t *testing.T, from, to stepConfig, key string) {
 	t.Helper()
 	m, err := keyed.NewMigrator(to.Config)
 	expect.OK(t, err)
@@ -154,10 +154,10 @@ func (l *loop) migrate(t *testing.T, from, to hosted, key string) {
 var threeCells = []string{"0", "1", "2"}
 
 // changed are three configs, each with rules of its own for some keys.
-var changed = func() (all [3]hosted) {
+var changed = func() (all [3]stepConfig) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
 		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Member: &hafvf.Member{Top: .9}}
-		all[i] = hosted{Config: keyed.Config{
+		all[i] = stepConfig{Config: keyed.Config{
 			Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: levels, Top: .8}, Bank: nil},
 			Keys:   []keyed.Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}},
 		}, Host: Host{Cells: threeCells}}
@@ -168,7 +168,7 @@ var changed = func() (all [3]hosted) {
 // Cells that were written under one config, some of them under a second one since, go on
 // under a third as a plain loop over each key whose states a Migrator has carried over.
 func TestCellsAreCarriedOver(t *testing.T) {
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	for _, n := range []int{12, 300} { // whole cells, and logs
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d keys, restarts %t", n, restarts), func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 				in := jumping()
 				first, loops := map[string][]keyed.Observation{}, map[string]*loop{}
-				same := func(when string, cfg hosted, in map[string][]keyed.Observation, got map[string][][]byte) {
+				same := func(when string, cfg stepConfig, in map[string][]keyed.Observation, got map[string][][]byte) {
 					t.Helper()
 					for key, l := range loops {
 						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
@@ -263,9 +263,9 @@ func TestCellsAreCarriedOver(t *testing.T) {
 
 // What a change leaves as it is needs no Migrate: a rule for other keys.
 func TestCellsThatFit(t *testing.T) {
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	restart()
-	from := hosted{Config: keyed.Config{
+	from := stepConfig{Config: keyed.Config{
 		TimeUnit: time.Second,
 		Filter:   hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
 	}, Host: Host{Cells: threeCells}}
@@ -286,7 +286,7 @@ func TestCellsThatFit(t *testing.T) {
 
 // Settings that are not those of the head are an error, and no others are taken for them.
 func TestCellLacksSettings(t *testing.T) {
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	restart()
 	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 	in := map[string][]keyed.Observation{"k5": jumping()[:10]}

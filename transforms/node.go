@@ -36,18 +36,18 @@ type encodeFn struct {
 	Settings state.Value[[]byte] // of Cells
 	Due      timers.EventTime
 
-	cfg     hosted
-	states  cellState
-	memory  *stored.Memory       // of the run, in place of the runner's states; nil without one
-	own     map[string]*opened   // with memory, the cells that this node has used
-	looks   map[string]time.Time // by cell, what this node has set the timer for
-	woken   time.Time            // the latest time at which it has looked at keys of any cell
-	workers []*worker            // one per goroutine
-	carry   carrying
-	account *account.Run
-	free    []*held // of bundles before
-	late    error   // of an observation that was late, the last that is known
-	said    rejections
+	cfg        stepConfig
+	states     cellState
+	memory     *stored.Memory       // of the run, in place of the runner's states; nil without one
+	own        map[string]*openCell // with memory, the cells that this node has used
+	timersSet  map[string]time.Time // by cell, what this node has set the timer for
+	woken      time.Time            // the latest time at which it has looked at keys of any cell
+	workers    []*worker            // one per goroutine
+	carry      migratingCells
+	account    *account.Run
+	free       []*openKey // of bundles before
+	late       error      // of an observation that was late, the last that is known
+	rejections rejections
 	bundle
 }
 
@@ -56,10 +56,10 @@ type bundle struct {
 	// Beam hands a bundle's emitters to each call; those of StartBundle serve until FinishBundle.
 	record, alert   func([]byte)
 	reject          func(keyed.Rejected)
-	queue           []arrival
-	cells           map[string]*opened
-	order           []*opened
-	keys            map[string]*held // that are open
+	queue           []queuedBlock
+	cells           map[string]*openCell
+	order           []*openCell
+	keys            map[string]*openKey // that are open
 	report          account.Report
 	records, alerts chunk // that are encoded and not emitted yet
 }
@@ -78,31 +78,31 @@ type worker struct {
 	state      []byte // that goes to the memory
 }
 
-// arrival is a block in the queue, with access to its cell's state.
-type arrival struct {
+// queuedBlock is a block in the queue, with access to its cell's state.
+type queuedBlock struct {
 	cell  string
 	key   string
-	block piece
+	block blockBytes
 	state state.Provider
 }
 
 // A piece is a block's bytes, and the same as text.
-type piece struct {
+type blockBytes struct {
 	bytes []byte
 	text  string
 }
 
-// opened is a cell during a bundle, with access to its state.
-type opened struct {
+// openCell is a cell during a bundle, with access to its state.
+type openCell struct {
 	*cell
 	name  string
 	to    state.Provider
-	order []*held // its keys that are open, and those that were dropped
-	first int     // place of its first entity among all that are open
+	order []*openKey // its keys that are open, and those that were dropped
+	first int        // place of its first entity among all that are open
 }
 
 // alone names the only key of the cell, where it has but one.
-func (c *opened) alone(cfg hosted) string {
+func (c *openCell) alone(cfg stepConfig) string {
 	if len(cfg.Cells) == 0 {
 		return c.name
 	}
@@ -110,27 +110,27 @@ func (c *opened) alone(cfg hosted) string {
 }
 
 // readable returns the error after which what was not found in the cell may be there.
-func (c *opened) readable() error {
+func (c *openCell) readable() error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("state %q: %w", c.name, err)
 	}
 	return nil
 }
 
-// held is an entity that is open: until the end of the bundle, as the runner's states are written
+// openKey is an entity that is open: until the end of the bundle, as the runner's states are written
 // there, or until the end of a batch if the run has a memory, which costs little.
-type held struct {
+type openKey struct {
 	keyed.KeyState
-	key    string
-	of     *opened
-	state  []byte // before it was opened, and then after
-	found  bool   // the key had a state
-	met    bool   // from this run
-	forgot bool   // the key was forgotten, and nothing of it has come since
+	key     string
+	of      *openCell
+	state   []byte // before it was opened, and then after
+	found   bool   // the key had a state
+	touched bool   // from this run
+	forgot  bool   // the key was forgotten, and nothing of it has come since
 	// counted says that the key is among those that were seen, and not forgotten since.
 	counted bool
 
-	blocks  []piece            // of the batch, that are not begun yet
+	blocks  []blockBytes       // of the batch, that are not begun yet
 	reading keyed.Observations // of the block before these
 	more    bool               // there may be outputs for another round
 
@@ -157,7 +157,7 @@ const (
 
 func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.looks = map[string]*opened{}, map[string]time.Time{}
+	fn.own, fn.timersSet = map[string]*openCell{}, map[string]time.Time{}
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -178,9 +178,9 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
 	if fn.cells != nil {
-		clear(fn.looks) // the bundle before has failed
+		clear(fn.timersSet) // the bundle before has failed
 	}
-	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*opened{}, keys: map[string]*held{}}
+	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*openCell{}, keys: map[string]*openKey{}}
 	fn.carry.outcomes = nil
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
@@ -191,7 +191,7 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 // ProcessElement takes the blocks of an element into the queue. Without one the cell is called.
 func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if len(packed) == 0 {
-		if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
+		if err := fn.read([]queuedBlock{{cell: cell, state: sp}}); err != nil {
 			return err
 		}
 		return fn.resume(tp, fn.cells[cell])
@@ -201,14 +201,14 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	}
 	text := string(packed) // once for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
-		key, times := r.Text(), wait{r.Time(), r.Time()}
+		key, times := r.Text(), waitSpan{r.Time(), r.Time()}
 		size := r.Count(1)
 		if r.Bad {
 			return compact.ErrCut
 		}
 		from := len(packed) - len(r.B)
-		b := piece{r.B[:size:size], text[from : from+size]}
-		if err := fn.enqueue(tp, arrival{cell, key, b, sp}, times); err != nil {
+		b := blockBytes{r.B[:size:size], text[from : from+size]}
+		if err := fn.enqueue(tp, queuedBlock{cell, key, b, sp}, times); err != nil {
 			return err
 		}
 		r.B = r.B[size:]
@@ -217,15 +217,15 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 }
 
 // enqueue takes a block of those times into the queue.
-func (fn *encodeFn) enqueue(tp timers.Provider, a arrival, times wait) error {
+func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) error {
 	fn.queue = append(fn.queue, a)
 	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
-		if fn.tells() || fn.cfg.waits() {
+		if fn.emitsSilences() || fn.cfg.waits() {
 			if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
 				return err
 			}
 		}
-		fn.speaks(tp, fn.cells[a.cell], a.cell, a.key, times)
+		fn.planBlock(tp, fn.cells[a.cell], a.cell, a.key, times)
 	}
 	if len(fn.queue) < batchBlocks {
 		return nil
@@ -238,9 +238,9 @@ func (fn *encodeFn) drain() error {
 	if err := fn.read(fn.queue); err != nil {
 		return err
 	}
-	var unopened, active []*held
+	var unopened, active []*openKey
 	for _, a := range fn.queue {
-		e, known := fn.hold(fn.cells[a.cell], a.key)
+		e, known := fn.openState(fn.cells[a.cell], a.key)
 		if !known {
 			unopened = append(unopened, e)
 		}
@@ -260,19 +260,19 @@ func (fn *encodeFn) drain() error {
 	}
 	clear(fn.queue)
 	fn.queue = fn.queue[:0]
-	fn.settle()
+	fn.storeStates()
 	return nil
 }
 
-// hold returns the entity of the key, and whether it was open already.
-func (fn *encodeFn) hold(c *opened, key string) (e *held, known bool) {
+// openState returns the entity of the key, and whether it was open already.
+func (fn *encodeFn) openState(c *openCell, key string) (e *openKey, known bool) {
 	if e = fn.keys[key]; e != nil {
 		return e, true
 	}
 	if n := len(fn.free); n > 0 {
 		e, fn.free = fn.free[n-1], fn.free[:n-1]
 	} else {
-		e = &held{}
+		e = &openKey{}
 	}
 	e.key, e.of = key, c
 	fn.keys[key] = e
@@ -281,8 +281,8 @@ func (fn *encodeFn) hold(c *opened, key string) (e *held, known bool) {
 }
 
 // openIn are the entities of a cell that are open, without those that were dropped.
-func (fn *encodeFn) openIn(c *opened) iter.Seq[*held] {
-	return func(yield func(*held) bool) {
+func (fn *encodeFn) openIn(c *openCell) iter.Seq[*openKey] {
+	return func(yield func(*openKey) bool) {
 		for _, e := range c.order {
 			if fn.keys[e.key] == e && !yield(e) {
 				return
@@ -295,7 +295,7 @@ func (fn *encodeFn) openIn(c *opened) iter.Seq[*held] {
 // outputs, groups of them in parallel; then these are emitted, key by key in the order of
 // active. That order does not depend on the number of goroutines, and a key with most of
 // the observations comes last.
-func (fn *encodeFn) work(active []*held) error {
+func (fn *encodeFn) work(active []*openKey) error {
 	for len(active) > 0 {
 		rest := active[:0]
 		for group := range slices.Chunk(active, groupKeys*len(fn.workers)) {
@@ -326,7 +326,7 @@ func (fn *encodeFn) flush() {
 		w.encoded.reset()
 		w.encoder.Flush()
 		if w.late != nil {
-			sayLate(w.late)
+			logLate(w.late)
 			fn.late, w.late = w.late, nil
 		}
 	}
@@ -338,8 +338,8 @@ var lates struct {
 	reminder.Reminder
 }
 
-// sayLate says of an observation that it is late, at first and then once a minute.
-func sayLate(why error) {
+// logLate says of an observation that it is late, at first and then once a minute.
+func logLate(why error) {
 	lates.Lock()
 	defer lates.Unlock()
 	if lates.Due(time.Minute) {
@@ -348,13 +348,13 @@ func sayLate(why error) {
 }
 
 // read reads the cells of arrivals that the bundle has not got.
-func (fn *encodeFn) read(queue []arrival) error {
-	var unread []*opened
+func (fn *encodeFn) read(queue []queuedBlock) error {
+	var unread []*openCell
 	for _, a := range queue {
 		if fn.cells[a.cell] == nil {
 			c := fn.own[a.cell]
 			if c == nil {
-				c = &opened{name: a.cell}
+				c = &openCell{name: a.cell}
 			}
 			c.to = a.state
 			fn.cells[a.cell] = c
@@ -366,7 +366,7 @@ func (fn *encodeFn) read(queue []arrival) error {
 	if err != nil {
 		return err
 	}
-	if !fn.tells() && !fn.cfg.waits() {
+	if !fn.emitsSilences() && !fn.cfg.waits() {
 		return nil
 	}
 	for _, c := range unread {
@@ -380,9 +380,9 @@ func (fn *encodeFn) read(queue []arrival) error {
 }
 
 // fetch gets cells from the memory, or else from the runner.
-func (fn *encodeFn) fetch(unread []*opened) error {
+func (fn *encodeFn) fetch(unread []*openCell) error {
 	if fn.memory == nil {
-		return roundTrip(unread, func(c *opened) (err error) {
+		return roundTrip(unread, func(c *openCell) (err error) {
 			if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
 				return err
 			}
@@ -399,7 +399,7 @@ func (fn *encodeFn) fetch(unread []*opened) error {
 }
 
 // open gets and decodes the states of entities, or those of the previous run where they have none.
-func (fn *encodeFn) open(unopened []*held) error {
+func (fn *encodeFn) open(unopened []*openKey) error {
 	readers := len(fn.workers)
 	if fn.memory == nil {
 		readers = roundTrips // some are on a disk
@@ -408,7 +408,7 @@ func (fn *encodeFn) open(unopened []*held) error {
 		e := unopened[i]
 		e.state = e.of.Get(e.key)
 		e.found = e.state != nil
-		e.met = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+		e.touched = e.found && (fn.memory == nil || !e.of.Marked(e.key))
 	})
 	for _, e := range unopened {
 		if err := e.of.readable(); err != nil {
@@ -431,7 +431,7 @@ func (fn *encodeFn) open(unopened []*held) error {
 		if e.err != nil {
 			return fmt.Errorf("key %q: %w", e.key, e.err)
 		}
-		if e.counted = true; !e.met {
+		if e.counted = true; !e.touched {
 			fn.report.Counts.Keys++
 		}
 		matched(fn.account, fn.cfg.Keys, e.key)
@@ -440,10 +440,10 @@ func (fn *encodeFn) open(unopened []*held) error {
 }
 
 // opened returns the entities of keys of a cell, open.
-func (fn *encodeFn) opened(c *opened, keys []string) ([]*held, error) {
-	var all, unopened []*held
+func (fn *encodeFn) opened(c *openCell, keys []string) ([]*openKey, error) {
+	var all, unopened []*openKey
 	for _, key := range keys {
-		e, known := fn.hold(c, key)
+		e, known := fn.openState(c, key)
 		if !known {
 			unopened = append(unopened, e)
 		}
@@ -454,7 +454,7 @@ func (fn *encodeFn) opened(c *opened, keys []string) ([]*held, error) {
 
 // reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
 // state must not stop the others.
-func (e *held) reset(w *worker) {
+func (e *openKey) reset(w *worker) {
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
 	w.counts.Reset++
 	e.KeyState, e.err = w.Open(e.key, nil)
@@ -469,7 +469,7 @@ func matched(a *account.Run, rules []keyed.Rule, key string) {
 
 // roundTrip calls f for every cell, roundTrips at a time, and returns the first error
 // with its cell.
-func roundTrip(list []*opened, f func(*opened) error) error {
+func roundTrip(list []*openCell, f func(*openCell) error) error {
 	errs := make([]error, len(list))
 	parallel.Do(len(list), roundTrips, func(_, i int) { errs[i] = f(list[i]) })
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
@@ -479,13 +479,13 @@ func roundTrip(list []*opened, f func(*opened) error) error {
 }
 
 // step makes the key's next outputs, about roundSteps of them.
-func (e *held) step(w *worker) {
+func (e *openKey) step(w *worker) {
 	e.Bind(w.Estimator)
 	e.by, e.from, e.more = w, w.encoded, true
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
 		o, due := e.Due()
-		e.tellEnded(w)
+		e.emitEndedSilences(w)
 		switch {
 		case due:
 			e.learn(w, &o)
@@ -514,8 +514,8 @@ func (e *held) step(w *worker) {
 	}
 }
 
-// tellEnded tells of silences that are over, and then that the key has begun anew.
-func (e *held) tellEnded(w *worker) {
+// emitEndedSilences tells of silences that are over, and then that the key has begun anew.
+func (e *openKey) emitEndedSilences(w *worker) {
 	for _, s := range e.EndedSilences() {
 		e.outputs++
 		if !s.Reported || s.Until.IsZero() {
@@ -530,14 +530,14 @@ func (e *held) tellEnded(w *worker) {
 }
 
 // forget forgets the key, and what waits of it.
-func (e *held) forget(w *worker) {
+func (e *openKey) forget(w *worker) {
 	e.forgot = true
 	e.KeyState, e.err = w.Open(e.key, nil)
 	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
 // takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
-func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
+func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
 	e.taken++
 	if e.found || !e.IsNew() {
 		w.counts.Forgotten++
@@ -555,7 +555,7 @@ func (e *held) takeTombstone(w *worker, o *keyed.Observation) {
 
 // takeOutside tells of an observation that was rejected for its numbers, if that is an alarm. If
 // nothing is known of the key, no state begins with it.
-func (e *held) takeOutside(w *worker, o *keyed.Observation) {
+func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 	e.taken++
 	if e.IsNew() {
 		if e.forgot = true; e.counted {
@@ -576,7 +576,7 @@ func (e *held) takeOutside(w *worker, o *keyed.Observation) {
 }
 
 // take learns an observation, or has it wait, or rejects it.
-func (e *held) take(w *worker, o *keyed.Observation) {
+func (e *openKey) take(w *worker, o *keyed.Observation) {
 	if e.taken++; !e.counted {
 		e.counted = true
 		w.counts.Keys++
@@ -598,10 +598,10 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 		e.reject(w, o, err.Error())
 		return
 	}
-	e.tellEnded(w)
+	e.emitEndedSilences(w)
 	if from, turned := e.Rewound(); turned {
 		w.counts.Rewound++
-		w.encoder.TurnedBack(e.key, from, o.Time)
+		w.encoder.Rewound(e.key, from, o.Time)
 	}
 	if now {
 		e.learn(w, o)
@@ -609,13 +609,13 @@ func (e *held) take(w *worker, o *keyed.Observation) {
 }
 
 // reject rejects an observation.
-func (e *held) reject(w *worker, o *keyed.Observation, why string) {
+func (e *openKey) reject(w *worker, o *keyed.Observation, why string) {
 	w.counts.Rejected++
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
 }
 
 // learn makes the estimate of one observation: predict, then learn.
-func (e *held) learn(w *worker, o *keyed.Observation) {
+func (e *openKey) learn(w *worker, o *keyed.Observation) {
 	e.outputs++
 	out := &w.estimate
 	e.Learn(&w.memory, out, o)
@@ -638,7 +638,7 @@ func (e *held) learn(w *worker, o *keyed.Observation) {
 }
 
 // emit emits the outputs of the key's round.
-func (fn *encodeFn) emit(e *held) {
+func (fn *encodeFn) emit(e *openKey) {
 	fn.put(e.by.encoded, e.from, e.end)
 	for _, r := range e.rejected {
 		fn.reject(r)
@@ -656,7 +656,7 @@ func (fn *encodeFn) put(all, from, end Encoded) {
 }
 
 // note notes when a key of the cell has to be looked at again.
-func (fn *encodeFn) note(c *opened, e *held) {
+func (fn *encodeFn) note(c *openCell, e *openKey) {
 	if c.agenda.first != nil {
 		c.agenda.set(e.key, fn.nextOf(e), c.Len(), time.Time{})
 	}
@@ -686,7 +686,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	if err := fn.drain(); err != nil {
 		return err
 	}
-	if err := fn.read([]arrival{{cell: cell, state: sp}}); err != nil {
+	if err := fn.read([]queuedBlock{{cell: cell, state: sp}}); err != nil {
 		return err
 	}
 	c, now := fn.cells[cell], later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
@@ -722,8 +722,8 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			return err
 		}
 		for _, e := range active {
-			if !stopped && (ends || fn.tells()) {
-				fn.tell(now, e)
+			if !stopped && (ends || fn.emitsSilences()) {
+				fn.emitSilence(now, e)
 			}
 		}
 		if ends && aggregates {
@@ -743,17 +743,17 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 				fn.note(c, e)
 			}
 		}
-		fn.settle()
+		fn.storeStates()
 	}
 	if !stopped {
-		delete(fn.looks, cell)
-		fn.look(tp, cell, c.agenda.next())
+		delete(fn.timersSet, cell)
+		fn.setTimer(tp, cell, c.agenda.next())
 	}
 	return c.readable()
 }
 
 // resume sets the timers of a cell of a run before.
-func (fn *encodeFn) resume(tp timers.Provider, c *opened) error {
+func (fn *encodeFn) resume(tp timers.Provider, c *openCell) error {
 	if fn.memory == nil {
 		return nil // the runner has them
 	}
@@ -765,7 +765,7 @@ func (fn *encodeFn) resume(tp timers.Provider, c *opened) error {
 			return err
 		}
 	}
-	fn.look(tp, c.name, c.agenda.next())
+	fn.setTimer(tp, c.name, c.agenda.next())
 	if fn.cfg.waits() && !c.last.IsZero() {
 		fn.set(tp, c.name, c.last.Add(fn.workers[0].MaxDelay()), lastTag)
 	}
@@ -782,7 +782,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	var err error
 	if fn.memory == nil {
 		fn.encode()
-		err = roundTrip(fn.order, func(c *opened) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+		err = roundTrip(fn.order, func(c *openCell) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
 		fn.release()
 	}
 	for _, w := range fn.workers {
@@ -792,7 +792,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 		w.iterations = w.iterations[:0]
 	}
 	addMetrics(ctx, fn.report.Counts)
-	fn.said.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
+	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.carry.report(ctx)
@@ -804,8 +804,8 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	return err
 }
 
-// settle puts the states of the entities that are open into the memory, if there is one.
-func (fn *encodeFn) settle() {
+// storeStates puts the states of the entities that are open into the memory, if there is one.
+func (fn *encodeFn) storeStates() {
 	if fn.memory != nil {
 		fn.encode()
 		fn.release()
@@ -854,7 +854,7 @@ func (fn *encodeFn) encode() {
 func (fn *encodeFn) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
-			*e = held{rejected: e.rejected[:0]}
+			*e = openKey{rejected: e.rejected[:0]}
 			if len(fn.free) < mostFree {
 				fn.free = append(fn.free, e)
 			}

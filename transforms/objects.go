@@ -115,7 +115,7 @@ func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
 	to.Alerts = appendObject(to.Alerts, "", e)
 }
 
-func (objectEncoder) TurnedBack(string, time.Time, time.Time)               {}
+func (objectEncoder) Rewound(string, time.Time, time.Time)                  {}
 func (objectEncoder) Forgotten(*Encoded, string)                            {}
 func (objectEncoder) Alert(*Encoded, string, keyed.AlertEvent, string, int) {}
 func (objectEncoder) Assigned(incidents.Assignment)                         {}

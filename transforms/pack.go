@@ -34,7 +34,7 @@ type packFn struct {
 	Decoder Registered
 
 	in        decoding
-	cfg       hosted
+	cfg       stepConfig
 	cells     []string // by which keys go to states
 	estimator *keyed.Estimator
 	data      []byte   // the observations of the bundle, encoded, in the order of arrival
@@ -60,7 +60,7 @@ type block struct {
 	key         string
 	check       func(*keyed.Observation) error
 	at          mtime.Time // earliest event time
-	times       wait       // of all observations
+	times       waitSpan   // of all observations
 	first, last int        // in extents
 	size        int        // of all observations, encoded
 }
@@ -144,7 +144,7 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	b.last = last
 	b.at = min(b.at, at)
 	if refused == nil { // else the key has not spoken
-		b.times.add(wait{o.Time, o.Time})
+		b.times.add(waitSpan{o.Time, o.Time})
 		if o.Time.After(p.now) {
 			p.ahead = later(p.ahead, o.Time)
 		} else {
@@ -208,7 +208,7 @@ func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 
 // beginBlock appends the beginning of a block of the key, of those times, whose observations take
 // so many bytes. They follow, and then the next block of the cell.
-func beginBlock(to []byte, key string, times wait, size int) []byte {
+func beginBlock(to []byte, key string, times waitSpan, size int) []byte {
 	const header = 64 // bytes at most, but for the key
 	b := compact.AppendString(slices.Grow(to, header+len(key)+size), key)
 	b = compact.AppendTime(b, times.first)

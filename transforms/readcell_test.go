@@ -22,21 +22,21 @@ func (r *runner) stored() map[string][][]byte {
 
 // ReadCell gives what the cell holds, of one that is rewritten whole and of a log.
 func TestReadCell(t *testing.T) {
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	for _, keys := range []int{1, 20, 400} {
 		r, of := &runner{rng: rand.New(rand.NewPCG(3, 4))}, statesOfCells()
 		want := map[string][]byte{}
 		for bundle := range 6 {
 			c := expect.Get(of.read(r, ""))(t)
-			var changed []*held
+			var changed []*openKey
 			for k := bundle % 2; k < keys; k += 2 {
-				e := &held{key: fmt.Sprint(k), state: fmt.Appendf(nil, "state %d of %d", bundle, k)}
+				e := &openKey{key: fmt.Sprint(k), state: fmt.Appendf(nil, "state %d of %d", bundle, k)}
 				changed = append(changed, e)
 				want[e.key] = e.state
 			}
 			expect.OK(t, of.write(r, c, "", changed))
 		}
-		kept = newCopies(0) // the log is read
+		cellCache = newCache(0) // the log is read
 		got := expect.Get(entities(stored.ReadFound("", r.stored())))(t)
 		expect.Same(t, want, got)
 		if logged := len(r.bag) > 0; logged != (keys == 400) {

@@ -265,9 +265,9 @@ type reviseFn struct {
 }
 
 const (
-	// lookAgain is the factor of time after which a session that its logs have not passed is looked at
+	// recheckFactor is the factor of time after which a session that its logs have not passed is looked at
 	// again.
-	lookAgain = 64
+	recheckFactor = 64
 	// century is after a session in milliseconds where the watermark only is at the end of the input.
 	century = 100 * 365 * 24 * 60 * 60 * 1000
 )
@@ -331,10 +331,10 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Se
 		end := mtime.FromTime(s.End())
 		at := end.Add(fn.grace())
 		if end <= horizon {
-			if horizon-end > century || fn.passed(&s) {
+			if horizon-end > century || fn.logsPassed(&s) {
 				continue
 			}
-			at = end + lookAgain*(horizon.Add(fn.grace())-end)
+			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
 		}
 		session, _ := s.AppendBinary(nil)
 		b = compact.AppendString(b, string(session))
@@ -347,9 +347,9 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Se
 	return fn.Kept.Write(sp, b)
 }
 
-// passed reports whether all logs of a session have passed it. It is true of logs that the run does not
+// logsPassed reports whether all logs of a session have passed it. It is true of logs that the run does not
 // know.
-func (fn *reviseFn) passed(s *keyed.SessionRevision) bool {
+func (fn *reviseFn) logsPassed(s *keyed.SessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {

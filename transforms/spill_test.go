@@ -30,7 +30,7 @@ func (j *job) reads() (n int) {
 // fails. Logs of cells are read again only without copies.
 func TestSpilledCells(t *testing.T) {
 	expect.Long(t, "cells that memory does not hold")
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	const keys = 240
 	bundles := 15
 	if testing.Short() {
@@ -38,18 +38,18 @@ func TestSpilledCells(t *testing.T) {
 	}
 	cfg := changed[0]
 	var transfers atomic.Int64
-	failing := func() *copies { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
+	failing := func() *cache { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
 	for name, c := range map[string]struct {
-		copies *copies
+		copies *cache
 		again  bool // logs are read again
 	}{
-		"in memory": {newCopies(1 << 30), false},
-		"spilled":   {newCopies(10_000), false},
+		"in memory": {newCache(1 << 30), false},
+		"spilled":   {newCache(10_000), false},
 		"nowhere":   {noCopies(), true},
 		"failing":   {failing(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept = c.copies
+			cellCache = c.copies
 			rng := rand.New(rand.NewPCG(36, 1))
 			j := &job{map[string]*runner{}, rng}
 			loops := map[string]*loop{}
@@ -64,8 +64,8 @@ func TestSpilledCells(t *testing.T) {
 				for ; errors.Is(err, errDisk); out, err = j.bundle(t, cfg, false, in) {
 					failed++
 				}
-				if kept.file != nil && kept.file.Err() != nil {
-					kept = failing() // another worker's
+				if cellCache.file != nil && cellCache.file.Err() != nil {
+					cellCache = failing() // another worker's
 				}
 				expect.OK(t, err)
 				for key, observations := range in {
@@ -80,8 +80,8 @@ func TestSpilledCells(t *testing.T) {
 			if read := j.reads(); (read > 0) != c.again {
 				t.Errorf("logs were read %d times", read)
 			}
-			if name == "spilled" && (kept.file == nil || kept.used.Len() != len(threeCells)) {
-				t.Errorf("%d copies", kept.used.Len())
+			if name == "spilled" && (cellCache.file == nil || cellCache.used.Len() != len(threeCells)) {
+				t.Errorf("%d copies", cellCache.used.Len())
 			}
 			if name == "failing" && failed == 0 {
 				t.Errorf("%d bundles failed", failed)
@@ -91,8 +91,8 @@ func TestSpilledCells(t *testing.T) {
 }
 
 // noCopies keeps one copy at most: there is no disk, and no memory.
-func noCopies() *copies {
-	k := newCopies(0)
+func noCopies() *cache {
+	k := newCache(0)
 	k.create = func() (table.ReaderWriterAt, error) { return nil, errDisk }
 	return k
 }
@@ -101,7 +101,7 @@ func noCopies() *copies {
 // memory, in a file, or nowhere, so that logs are read. The logs come from this process: a runner
 // that sends them takes longer.
 func BenchmarkSpilledCells(b *testing.B) {
-	defer func(all *copies) { kept = all }(kept)
+	defer func(all *cache) { cellCache = all }(cellCache)
 	const keys, size = 200_000, 1000
 	cfg := changed[0]
 	cfg.Cells = nil
@@ -117,10 +117,10 @@ func BenchmarkSpilledCells(b *testing.B) {
 	reject := func(r keyed.Rejected) { b.Errorf("rejected: %+v", r) }
 	for _, c := range []struct {
 		name   string
-		copies *copies
-	}{{"memory", newCopies(1 << 30)}, {"file", newCopies(4 << 20)}, {"nowhere", noCopies()}} {
+		copies *cache
+	}{{"memory", newCache(1 << 30)}, {"file", newCache(4 << 20)}, {"nowhere", noCopies()}} {
 		b.Run(c.name, func(b *testing.B) {
-			kept = c.copies
+			cellCache = c.copies
 			rng := rand.New(rand.NewPCG(36, 2))
 			cells := map[string]*runner{}
 			for _, name := range cfg.Cells {
@@ -154,7 +154,7 @@ func BenchmarkSpilledCells(b *testing.B) {
 				bundle(some)
 			}
 			b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "observations/s")
-			b.ReportMetric(float64(kept.bytes)/keys, "bytes/key")
+			b.ReportMetric(float64(cellCache.bytes)/keys, "bytes/key")
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 // they were.
 func TestConfigTravels(t *testing.T) {
 	third := 1 / 3.
-	full := hosted{Config: keyed.Recommended("normal"), Host: Host{Cells: []string{"a", "b"}, Migrate: true}}
+	full := stepConfig{Config: keyed.Recommended("normal"), Host: Host{Cells: []string{"a", "b"}, Migrate: true}}
 	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}
 	full.Lateness, full.TimeUnit, full.Interval = 3, time.Hour, .9
 	full.Values, full.Silence = []string{"x"}, &keyed.SilenceConfig{After: time.Minute}
@@ -26,7 +26,7 @@ func TestConfigTravels(t *testing.T) {
 	alarms.Seasons = []usual.Season{}
 	none.Alarms = &alarms
 	none.Silence, none.Cells, none.Values = &keyed.SilenceConfig{}, []string{}, []string{}
-	for name, want := range map[string]hosted{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
+	for name, want := range map[string]stepConfig{"full": full, "empty lists": none, "nil": {Config: keyed.Config{Filter: hafvf.Config{Family: "poisson"}}}} {
 		text := expect.Get(json.Marshal(want))(t)
 		_, got, err := parseEstimator(string(text))
 		expect.OK(t, err)

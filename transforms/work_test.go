@@ -28,7 +28,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	// late, and a key may have two blocks.
 	rng := rand.New(rand.NewPCG(5, 6))
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var batches [2][]arrival
+	var batches [2][]queuedBlock
 	for n := range batches {
 		for i := range 30 {
 			size := 20
@@ -43,7 +43,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 				}
 				block, _ = o.AppendBinary(block)
 			}
-			batches[n] = append(batches[n], arrival{key: fmt.Sprintf("k%d", i%20), block: piece{block, string(block)}})
+			batches[n] = append(batches[n], queuedBlock{key: fmt.Sprintf("k%d", i%20), block: blockBytes{block, string(block)}})
 		}
 	}
 	run := func(goroutines int) (all []string) {
@@ -54,13 +54,13 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
 			fn.workers = append(fn.workers, &worker{Estimator: est, encoder: objectEncoder{}})
 		}
-		entities := map[string]*held{}
+		entities := map[string]*openKey{}
 		for _, batch := range batches {
-			var active []*held
+			var active []*openKey
 			for i, a := range batch {
 				e := entities[a.key]
 				if e == nil {
-					e = &held{key: a.key}
+					e = &openKey{key: a.key}
 					e.KeyState, e.err = fn.workers[i%goroutines].Open(e.key, nil)
 					entities[a.key] = e
 				}
