@@ -331,7 +331,7 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 	} else if run != nil {
 		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
 	}
-	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.Place{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
+	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 
 // encodeRefusedFn turns what a webhook did not take into dead-letter records.
@@ -356,5 +356,5 @@ func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r connectors.Re
 
 // appendRefused appends the dead-letter record of what a receiver did not take.
 func appendRefused(to connectors.Chunk, r connectors.Refused) connectors.Chunk {
-	return records.AppendReject(to.Begin(r.Key, r.ID), records.Place{ID: r.ID}, string(r.Text), r.Reason)
+	return records.AppendReject(to.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
 }

@@ -110,7 +110,7 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 	d.each(d.Decoder, batch.(B), func(found []observe.Decoded) {
 		for i := range found {
 			e := &found[i]
-			key, place, reason := e.RecordKey, records.Place{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err
+			key, place, reason := e.RecordKey, records.SourcePlace{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err
 			if reason == nil {
 				if reason = take(e.Key, &e.Observation); reason == nil {
 					continue

@@ -123,8 +123,8 @@ func TestAvroOfIncidents(t *testing.T) {
 			populated(&l, 1, Object)["alert"],
 		},
 		RejectSchema(): {
-			AppendReject(nil, Place{ID: "in-0-7", Log: "in-0", Seq: 7}, "raw\x00", "why"),
-			AppendReject(nil, Place{ID: "in.csv:7"}, "raw", "why"),
+			AppendReject(nil, SourcePlace{ID: "in-0-7", Log: "in-0", Seq: 7}, "raw\x00", "why"),
+			AppendReject(nil, SourcePlace{ID: "in.csv:7"}, "raw", "why"),
 		},
 	} {
 		for _, line := range lines {

@@ -121,7 +121,7 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 // one with an event.
 type alert struct {
 	estimate
-	told     *keyed.Alert
+	alert    *keyed.Alert
 	incident string
 	event    *incidents.Event
 }
@@ -129,21 +129,21 @@ type alert struct {
 var alerts = []field[alert]{
 	text("key", "Key of the observation.", func(a alert) string { return a.key }),
 	instant("time", "Time of the observation at which the alert was raised; of silent, when the bound was passed.", func(a alert) time.Time { return a.Time }),
-	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.told.Kind }),
+	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.alert.Kind }),
 	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
-	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.told.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.told.Start }),
-	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.told.Delay, true }),
-	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.told.LogOdds }),
-	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.told.Score }),
-	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.told.Threshold }),
+	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.alert.Corrects }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.alert.Start }),
+	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.alert.Delay, true }),
+	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.alert.LogOdds }),
+	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.alert.Score }),
+	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.alert.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
-	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.told.Usual }),
-	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.told.Size }),
-	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.told.Before }),
-	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.told.After }),
-	text("message", "All that in a sentence.", func(a alert) string { return a.told.Message }),
+	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.alert.Usual }),
+	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.alert.Size }),
+	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.alert.Before }),
+	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.alert.After }),
+	text("message", "All that in a sentence.", func(a alert) string { return a.alert.Message }),
 	only(text("incident", "id of the incident that it belongs to, if it belongs to one; with incidents only.", func(a alert) string { return a.incident }),
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
 }
@@ -191,7 +191,7 @@ var incidentFields = []field[incident]{
 // AppendAlert appends the record of an alert of an estimate, and of the incident that it belongs
 // to, empty for none. A JSON object has the labels.
 func (l *Layout) AppendAlert(b []byte, as Form, key string, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
-	of := alert{estimate: estimate{key, t.Of}, told: t.Alert, incident: incident}
+	of := alert{estimate: estimate{key, t.Of}, alert: t.Alert, incident: incident}
 	if as == Row {
 		return l.appendAlertRow(b, of)
 	}
@@ -212,7 +212,7 @@ func rowOf(e *incidents.Event, kind string) alert {
 	none := keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
 	return alert{
 		estimate: estimate{e.Group, &keyed.Estimate{Time: e.Time, ID: e.ID, Predicted: none}},
-		told: &keyed.Alert{
+		alert: &keyed.Alert{
 			Kind: kind, Start: e.Start, LogOdds: nan, Size: nan, Score: e.Score, Threshold: e.Threshold,
 			Before: none, After: none, Usual: none, Message: e.Message,
 		},

@@ -272,7 +272,7 @@ func TestReference(t *testing.T) {
 		}
 		lines := map[string][][]byte{
 			"Estimate": {records["estimate"]}, "Alert": {records["alert"]}, "Smoothed estimate": {records["smoothed"], segmented},
-			"Reject": {AppendReject(nil, Place{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")},
+			"Reject": {AppendReject(nil, SourcePlace{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")},
 		}[k.Name]
 		got := map[string]connectors.Kind{}
 		for _, line := range lines {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Place is where a record stands in its source.
-type Place struct {
+// A SourcePlace is where a record stands in its source.
+type SourcePlace struct {
 	ID  string // file:line or topic-partition-offset
 	Log string // topic-partition, of a topic
 	Seq int64  // offset
@@ -14,7 +14,7 @@ type Place struct {
 
 // A reject is what could not be used.
 type reject struct {
-	Place
+	SourcePlace
 	raw, reason string
 }
 
@@ -37,6 +37,6 @@ func ofTopic(f field[reject]) field[reject] {
 
 // AppendReject appends the dead-letter record of what could not be used, a JSON
 // object and a line end.
-func AppendReject(b []byte, p Place, raw, reason string) []byte {
+func AppendReject(b []byte, p SourcePlace, raw, reason string) []byte {
 	return append(appendObject(b, nil, reject{p, raw, reason}, rejects), '\n')
 }
