@@ -70,7 +70,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 	if live {
 		page := report.NewLive(o.config, zone, metrics)
 		mux.Handle("/", page.Handler(host))
-		hears, serves = page.Hears(), "serving the page of this run, /metrics and /healthz"
+		hears, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
 		done = func() {
 			page.Close() // readers hear of the end
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -26,7 +26,7 @@ func runCommand() *cobra.Command {
 	var explain bool
 	var o operation
 	var sub submission
-	var again resumption
+	var again resumeFlags
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
@@ -119,18 +119,18 @@ job running. See hafvf status and hafvf stop.`,
 
 // A resumption holds the flags by which a run over Kafka does not resume exactly where the
 // run before has ended.
-type resumption struct {
+type resumeFlags struct {
 	anew    bool
 	migrate bool
 }
 
-func (r *resumption) flags(cmd *cobra.Command) {
+func (r *resumeFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
 	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; the rest is learned again from the past of the source, of which nothing is written or told, but not on Flink; accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 }
 
 // check refuses flags that are not for the graph; nil is the demo's.
-func (r *resumption) check(graph *pipeline.Graph) error {
+func (r *resumeFlags) check(graph *pipeline.Graph) error {
 	switch {
 	case r.migrate && r.anew:
 		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))

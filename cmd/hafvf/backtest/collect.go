@@ -79,18 +79,18 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	k := c.keys[key]
 	if k == nil {
 		nan := Number(math.NaN())
-		k = &Key{Key: key, Told: Counts{}, PerWeek: nan, ObservationsPerAlarm: nan}
+		k = &Key{Key: key, Alerts: Counts{}, PerWeek: nan, ObservationsPerAlarm: nan}
 		c.keys[key] = k
 	}
 	for _, a := range alerts {
-		c.told(key, a)
+		c.add(key, a)
 		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // of a value that is rejected
 			k.Budget.Spent++
 		}
 		if !c.graph.Sends(a) {
 			continue
 		}
-		k.Told[a.Kind]++
+		k.Alerts[a.Kind]++
 		k.events = append(k.events, Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
@@ -122,7 +122,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	if e.Alarm != nil {
 		k.Budget.Spent++
 	}
-	one := HeldBack{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}
+	one := Suppressed{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}
 	switch {
 	case e.Detection.Muted:
 		k.Muted.add(one)

@@ -25,8 +25,8 @@ type single struct {
 	at   time.Time
 }
 
-// told notes what a receiver might be told of an alert.
-func (c *Collector) told(key string, t keyed.AlertEvent) {
+// add notes what a receiver might be told of an alert.
+func (c *Collector) add(key string, t keyed.AlertEvent) {
 	switch {
 	case t.Basis != keyed.AlarmBasis || t.BackToUsual():
 		return

@@ -26,7 +26,7 @@ func (r *Report) Picture() (f *chart.Figure, left int, err error) {
 		return nil, 0, ErrNoPicture
 	}
 	timed := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.first.IsZero() })
-	shown := slices.DeleteFunc(slices.Clone(timed), func(k Key) bool { return k.Told.total() == 0 && len(k.windows) == 0 })
+	shown := slices.DeleteFunc(slices.Clone(timed), func(k Key) bool { return k.Alerts.total() == 0 && len(k.windows) == 0 })
 	if len(shown) == 0 {
 		shown = timed
 	}

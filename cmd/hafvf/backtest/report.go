@@ -55,11 +55,11 @@ type Report struct {
 
 	Messages Messages `json:"messages"`
 
-	Told    Counts   `json:"told"`
-	Weeks   []Week   `json:"weeks"` // those with alerts
-	Budget  Budget   `json:"budget"`
-	Muted   HeldBack `json:"muted"`
-	Resting HeldBack `json:"resting"`
+	Alerts  Counts     `json:"told"`
+	Weeks   []Week     `json:"weeks"` // those with alerts
+	Budget  Budget     `json:"budget"`
+	Muted   Suppressed `json:"muted"`
+	Resting Suppressed `json:"resting"`
 	// ByKey are the keys from the noisiest, which has most alerts.
 	ByKey   []Key   `json:"by_key"`
 	Largest []Event `json:"largest"` // the largest few, from the largest
@@ -85,21 +85,21 @@ func (c Counts) total() (n int) {
 // A Week counts the alerts of a week from Monday at midnight on, by the clock of the config.
 type Week struct {
 	Monday time.Time `json:"monday"`
-	Told   Counts    `json:"told"`
+	Alerts Counts    `json:"told"`
 }
 
 // A Key is what the run would have told of a key.
 type Key struct {
 	Key     string `json:"key"`
 	Records int64  `json:"records"`
-	Told    Counts `json:"told"`
+	Alerts  Counts `json:"told"`
 	PerWeek Number `json:"per_week"` // alerts; null where the records have no times
 	Weeks   []Week `json:"weeks"`
 	// ObservationsPerAlarm is the budget; null in the warm-up.
-	ObservationsPerAlarm Number   `json:"observations_per_alarm"`
-	Budget               Budget   `json:"budget"`
-	Muted                HeldBack `json:"muted"`
-	Resting              HeldBack `json:"resting"`
+	ObservationsPerAlarm Number     `json:"observations_per_alarm"`
+	Budget               Budget     `json:"budget"`
+	Muted                Suppressed `json:"muted"`
+	Resting              Suppressed `json:"resting"`
 
 	first, last time.Time // zero for records without times
 	events      []Event
@@ -154,9 +154,9 @@ type Budget struct {
 	Spent   int     `json:"spent"`
 }
 
-// HeldBack counts how often the debt of earlier alarms, or the last alarm, alone stood against an
+// Suppressed counts how often the debt of earlier alarms, or the last alarm, alone stood against an
 // alarm: Muted and Resting of keyed.Detection. The rest says which of these had the largest score.
-type HeldBack struct {
+type Suppressed struct {
 	Count int       `json:"count"`
 	Key   string    `json:"key,omitempty"`
 	Score Number    `json:"score,omitempty"` // null of a change without a score
@@ -165,7 +165,7 @@ type HeldBack struct {
 }
 
 // add adds o. Of equal scores the earlier one stays.
-func (m *HeldBack) add(o HeldBack) {
+func (m *Suppressed) add(o Suppressed) {
 	n := m.Count + o.Count
 	if o.Count > 0 && (m.Count == 0 || o.Score.magnitude() > m.Score.magnitude()) {
 		*m = o
@@ -187,7 +187,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		Units:  units,
 		Config: config, Keys: len(c.keys), Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Stopped: s.Stopped,
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
-		Told: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
+		Alerts: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
 	}
 	for name, k := range c.keys {
 		if !k.first.IsZero() {
@@ -199,8 +199,8 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 			}
 		}
 		k.Weeks, k.windows = weeksOf(k.events, r.zone), labels[name]
-		for kind, n := range k.Told {
-			r.Told[kind] += n
+		for kind, n := range k.Alerts {
+			r.Alerts[kind] += n
 		}
 		if span := k.last.Sub(k.first); span > 0 {
 			k.PerWeek = Number(float64(len(k.events)) / (span.Hours() / week.Hours()))
@@ -213,7 +213,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		r.events = append(r.events, k.events...)
 	}
 	slices.SortFunc(r.ByKey, func(a, b Key) int {
-		return cmp.Or(cmp.Compare(b.Told.total(), a.Told.total()), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Alerts.total(), a.Alerts.total()), cmp.Compare(a.Key, b.Key))
 	})
 	for _, k := range r.ByKey { // in a fixed order, for the last digit of the sum
 		r.Budget.Allowed += k.Budget.Allowed
@@ -314,13 +314,13 @@ func (r *Report) Compare(other *Report) {
 	slices.SortFunc(a.Only.Other, byTime)
 	counts := map[string]*KeyDifference{}
 	for _, k := range r.ByKey {
-		counts[k.Key] = &KeyDifference{Key: k.Key, This: k.Told.total()}
+		counts[k.Key] = &KeyDifference{Key: k.Key, This: k.Alerts.total()}
 	}
 	for _, k := range other.ByKey {
 		if counts[k.Key] == nil {
 			counts[k.Key] = &KeyDifference{Key: k.Key}
 		}
-		counts[k.Key].Other = k.Told.total()
+		counts[k.Key].Other = k.Alerts.total()
 	}
 	for _, d := range counts {
 		if d.This != d.Other {

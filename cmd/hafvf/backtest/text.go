@@ -29,12 +29,12 @@ func (r *Report) String() string {
 		b.WriteString("stopped before the end of the input\n")
 	}
 	shown := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
-		return kind != kinds[0] && kind != kinds[1] && r.Told[kind] == 0
+		return kind != kinds[0] && kind != kinds[1] && r.Alerts[kind] == 0
 	})
-	fmt.Fprintf(&b, "\ntold: %s\n", r.Told.text(shown))
+	fmt.Fprintf(&b, "\ntold: %s\n", r.Alerts.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
-	r.writeHeldBack(&b, r.Muted, "muted", "of keys that had spent their budget")
-	r.writeHeldBack(&b, r.Resting, "resting", "that came back while one lasted")
+	r.writeSuppressed(&b, r.Muted, "muted", "of keys that had spent their budget")
+	r.writeSuppressed(&b, r.Resting, "resting", "that came back while one lasted")
 	r.writeIncidents(&b)
 	r.writeLabels(&b)
 
@@ -45,29 +45,29 @@ func (r *Report) String() string {
 			for _, week := range r.Weeks {
 				fmt.Fprint(w, week.Monday.In(r.zone).Format(time.DateOnly))
 				for _, kind := range shown {
-					fmt.Fprintf(w, "\t%d", week.Told[kind])
+					fmt.Fprintf(w, "\t%d", week.Alerts[kind])
 				}
 				fmt.Fprintln(w)
 			}
 		})
 	}
-	if r.Told.total() == 0 {
+	if r.Alerts.total() == 0 {
 		return r.Against.append(&b, r)
 	}
 	fmt.Fprintf(&b, "\nthe noisiest keys\n")
 	table(&b, func(w io.Writer) {
 		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tmuted\tresting\tby week\n", strings.Join(shown, "\t"))
 		for _, k := range r.ByKey[:min(len(r.ByKey), most)] {
-			if k.Told.total() == 0 {
+			if k.Alerts.total() == 0 {
 				break
 			}
 			fmt.Fprint(w, message.Printable(k.Key))
 			for _, kind := range shown {
-				fmt.Fprintf(w, "\t%d", k.Told[kind])
+				fmt.Fprintf(w, "\t%d", k.Alerts[kind])
 			}
 			var weeks []string
 			for _, week := range k.Weeks {
-				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.In(r.zone).Format(time.DateOnly), week.Told.total()))
+				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.In(r.zone).Format(time.DateOnly), week.Alerts.total()))
 			}
 			if n := len(weeks); n > shownWeeks {
 				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
@@ -141,8 +141,8 @@ func (r *Report) writeIncidents(b *strings.Builder) {
 	}
 }
 
-// writeHeldBack writes how many alarms were held back, and why, if some were.
-func (r *Report) writeHeldBack(b *strings.Builder, m HeldBack, name, why string) {
+// writeSuppressed writes how many alarms were held back, and why, if some were.
+func (r *Report) writeSuppressed(b *strings.Builder, m Suppressed, name, why string) {
 	if m.Count == 0 {
 		return
 	}
@@ -217,8 +217,8 @@ func (a *Against) append(b *strings.Builder, r *Report) string {
 			fmt.Fprintf(w, "%s\t%v\t%v\n", name, value(r), value(other))
 		}
 		for _, kind := range kinds {
-			if r.Told[kind]+other.Told[kind] > 0 {
-				row(kind, func(r *Report) any { return r.Told[kind] })
+			if r.Alerts[kind]+other.Alerts[kind] > 0 {
+				row(kind, func(r *Report) any { return r.Alerts[kind] })
 			}
 		}
 		row("budget", func(r *Report) any { return decimal(r.Budget.Allowed) })

@@ -37,7 +37,7 @@ type Fit struct {
 // A key is what one key has shown.
 type key struct {
 	name      string
-	stretches [][]keyed.Observation // a key that was forgotten begins anew
+	intervals [][]keyed.Observation // a key that was forgotten begins anew
 	trials    int                   // that are not missing
 	filter    hafvf.Config
 	standing  float64 // evidence of the config as it stands
@@ -105,10 +105,10 @@ func (f *Fit) Observer() *pipeline.Observer {
 			f.keys[k.name] = k
 		}
 		if e.N == 1 {
-			k.stretches = append(k.stretches, nil)
+			k.intervals = append(k.intervals, nil)
 		}
-		last := len(k.stretches) - 1
-		k.stretches[last] = append(k.stretches[last], o)
+		last := len(k.intervals) - 1
+		k.intervals[last] = append(k.intervals[last], o)
 		if !e.Missing {
 			k.trials++
 		}
@@ -145,7 +145,7 @@ func (f *Fit) evidence(k *key, at []float64) (nats float64) {
 	if err != nil { // numbers of a prior that do not go together
 		return math.Inf(-1)
 	}
-	for _, all := range k.stretches {
+	for _, all := range k.intervals {
 		nats += est.Evidence(k.name, all)
 	}
 	return nats

@@ -37,17 +37,17 @@ func (f *fit) see(e *Estimate) {
 	f.zero, f.negative = f.zero || e.X == 0, f.negative || e.X < 0
 }
 
-// A family does not fit if more than misfitShare of misfitValues or more are outliers, as the
+// A family does not fit if more than poorFitShare of poorFitValues or more are outliers, as the
 // summary of a run has it.
 const (
-	misfitShare  = 0.05
-	misfitValues = 200
+	poorFitShare  = 0.05
+	poorFitValues = 200
 )
 
 // advice says whether the family does not fit, and what may fit better.
 func (f *fit) advice() string {
 	share := float64(f.outliers) / float64(f.values)
-	if f.values < misfitValues || share < misfitShare {
+	if f.values < poorFitValues || share < poorFitShare {
 		return ""
 	}
 	try := "model.season"

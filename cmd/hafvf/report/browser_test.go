@@ -97,7 +97,7 @@ func TestLiveInABrowser(t *testing.T) {
 	do(holds(`document.querySelector("#table td a.key").textContent === "rack/<b>1</b>"`), holds(`!document.querySelector("#table b")`))
 	event := &incidents.Event{ID: "rack@1", State: incidents.Opened, Page: true, Group: "rack", Keys: 40, NumMembers: 2, Time: begun, Start: begun, Message: "2 keys of rack have alarmed.",
 		Members: []incidents.Member{{Key: "rack/<b>1</b>", Time: begun.Add(time.Second), Score: 7}}}
-	appears(func() { l.Hears().Incident(event) }, `document.querySelector("#incidents li.page .says")?.textContent === "2 keys of rack have alarmed."`)
+	appears(func() { l.Observer().Incident(event) }, `document.querySelector("#incidents li.page .says")?.textContent === "2 keys of rack have alarmed."`)
 	appears(func() {
 		for i := range 60 {
 			l.raise(fmt.Sprintf("rack/%d", 10+i), 60+i)
@@ -116,7 +116,7 @@ func TestLiveInABrowser(t *testing.T) {
 		l.raise("rack/09", 501)
 		event.Message, event.State = "41 keys of rack have alarmed.", incidents.Update
 		event.Keys = 41
-		l.Hears().Incident(event)
+		l.Observer().Incident(event)
 	}, rows+` === 123 && document.querySelector("#incidents .says").textContent.startsWith("41")`)
 	do(holds(shown+`.join() === `+shown+`.sort().join() && `+shown+`.length === 11`), // rack/1 and rack/10 … rack/19
 		holds(`document.getElementById("filter").value === "rack/1"`),

@@ -165,8 +165,8 @@ type key struct {
 	silentAt, recoveredAt int64
 	silentSince           time.Time
 
-	muted, resting int
-	held           float64 // the largest score of these
+	muted, resting  int
+	suppressedScore float64 // the largest score of these
 	habits
 	fit
 	series *series
@@ -365,8 +365,8 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	}
 	k.fit.see(e)
 	if e.Muted || e.Resting {
-		if k.muted+k.resting == 0 || e.Score > k.held {
-			k.held = e.Score
+		if k.muted+k.resting == 0 || e.Score > k.suppressedScore {
+			k.suppressedScore = e.Score
 		}
 		if e.Muted {
 			k.muted++

@@ -34,11 +34,11 @@ type Live struct {
 	metrics *pipeline.Metrics
 
 	mu        sync.Mutex
-	alerts    []heard
+	alerts    []liveAlert
 	gone      int // alerts that were let go
 	at        map[alertName]int
-	incidents map[string]*heardIncident
-	passed    int      // incidents that were let go
+	incidents map[string]*liveIncident
+	dropped   int      // incidents that were let go
 	news      [][]byte // the last of them, as events
 	version   int64    // number of all news
 	changed   chan struct{}
@@ -58,13 +58,13 @@ type Live struct {
 
 type alertName struct{ key, id, kind string }
 
-// heard is an alert with the time at which it came.
-type heard struct {
+// liveAlert is an alert with the time at which it came.
+type liveAlert struct {
 	Alert
 	came time.Time
 }
 
-type heardIncident struct {
+type liveIncident struct {
 	Alert
 	records int64
 	came    time.Time
@@ -81,15 +81,15 @@ type recent struct {
 func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Live {
 	l := &Live{
 		config: config, zone: zone, began: time.Now(), metrics: metrics,
-		at: map[alertName]int{}, incidents: map[string]*heardIncident{}, changed: make(chan struct{}), ended: make(chan struct{}),
+		at: map[alertName]int{}, incidents: map[string]*liveIncident{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.followed.Store(&map[string]*recent{})
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	return l
 }
 
-// Hears is what the run is to tell.
-func (l *Live) Hears() *pipeline.Observer {
+// Observer is what the run is to tell.
+func (l *Live) Observer() *pipeline.Observer {
 	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident}
 }
 
@@ -116,11 +116,11 @@ func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
 		before.Incident = incident
 	} else {
 		l.at[name] = l.gone + len(l.alerts)
-		l.alerts = append(l.alerts, heard{a, now})
+		l.alerts = append(l.alerts, liveAlert{a, now})
 		l.forget(now)
 		l.follow(a.Key, now)
 	}
-	l.tell(a)
+	l.notify(a)
 }
 
 // forget lets the oldest alerts go.
@@ -128,7 +128,7 @@ func (l *Live) forget(now time.Time) {
 	for len(l.alerts) > liveAlerts || len(l.alerts) > 0 && now.Sub(l.alerts[0].came) > liveAge {
 		old := &l.alerts[0]
 		delete(l.at, alertName{old.Key, old.ID, old.Kind})
-		*old = heard{} // the array still has it
+		*old = liveAlert{} // the array still has it
 		l.alerts, l.gone = l.alerts[1:], l.gone+1
 	}
 }
@@ -178,26 +178,26 @@ func (l *Live) incident(e *incidents.Event) {
 	now := time.Now()
 	one := l.incidents[a.ID]
 	if one == nil {
-		one = &heardIncident{}
+		one = &liveIncident{}
 		l.incidents[a.ID] = one
 	}
 	one.Alert, one.records, one.came = a, one.records+1, now
 	if len(l.incidents) > liveIncidents {
 		// Those that are over go first, then those of which nothing has been heard for longest.
-		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *heardIncident) int {
+		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *liveIncident) int {
 			if a.over() != b.over() {
 				return map[bool]int{true: -1, false: 1}[a.over()]
 			}
 			return a.came.Compare(b.came)
 		})
 		delete(l.incidents, old.ID)
-		l.passed++
+		l.dropped++
 	}
-	l.tell(a)
+	l.notify(a)
 }
 
-// tell wakes the readers. None of them is waited for: one that is too far behind misses some.
-func (l *Live) tell(a Alert) {
+// notify wakes the readers. None of them is waited for: one that is too far behind misses some.
+func (l *Live) notify(a Alert) {
 	l.version++
 	if len(l.news) == 2*liveNews {
 		l.news = append(l.news[:0], l.news[liveNews:]...)
@@ -240,7 +240,7 @@ func (l *Live) Page() (p *Page, version int64) {
 	l.mu.Lock()
 	l.forget(time.Now())
 	state := &State{Since: l.began, Version: l.name(l.version)}
-	alerts, all, gone, passed := slices.Clone(l.alerts), []heardIncident{}, l.gone, l.passed
+	alerts, all, gone, passed := slices.Clone(l.alerts), []liveIncident{}, l.gone, l.dropped
 	version = l.version
 	for _, id := range slices.Sorted(maps.Keys(l.incidents)) {
 		all = append(all, *l.incidents[id])
@@ -272,7 +272,7 @@ func (l *Live) Page() (p *Page, version int64) {
 	p = c.Page()
 	p.Live, p.Config = state, l.config
 	known := l.metrics.Reading()
-	state.Facts, state.Made = l.told(known), time.Now()
+	state.Facts, state.Made = l.readFacts(known), time.Now()
 	p.Keys, p.Estimates = max(p.Keys, int(known.Known)), known.Records
 	return p, version
 }
@@ -282,12 +282,12 @@ func (l *Live) Facts() []Fact {
 	l.facts.Lock()
 	defer l.facts.Unlock()
 	if time.Since(l.facts.at) >= time.Second {
-		l.facts.all, l.facts.at = l.told(l.metrics.Reading()), time.Now()
+		l.facts.all, l.facts.at = l.readFacts(l.metrics.Reading()), time.Now()
 	}
 	return l.facts.all
 }
 
-func (l *Live) told(r pipeline.Status) []Fact {
+func (l *Live) readFacts(r pipeline.Status) []Fact {
 	seconds := func(d time.Duration) string { return message.Duration(d.Round(time.Second)) }
 	health := "ok"
 	if err := l.metrics.Health(); err != nil {

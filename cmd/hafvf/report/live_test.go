@@ -52,7 +52,7 @@ func TestLiveInAZone(t *testing.T) {
 	if at := await(t, events, "alarm").data["time"]; at != "2026-03-01T00:00:00Z" {
 		t.Errorf("the time of an event is %v", at)
 	}
-	l.Hears().Incident(&incidents.Event{ID: "@1", State: incidents.Opened, Keys: 4, NumMembers: 1, Time: begun, Start: begun, Message: "pump has alarmed."})
+	l.Observer().Incident(&incidents.Event{ID: "@1", State: incidents.Opened, Keys: 4, NumMembers: 1, Time: begun, Start: begun, Message: "pump has alarmed."})
 	_, text := get(t, s.URL+"/incidents")
 	since, _, _ := strings.Cut(strings.TrimPrefix(text, "hafvf of pump.yaml, since "), ": ")
 	at, err := time.Parse(time.RFC3339, since)
@@ -88,7 +88,7 @@ func (l *Live) raise(key string, i int) {
 	e := &keyed.Estimate{Time: at, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
 	e.Predicted.Mean, e.Predicted.SD = []float64{1}, []float64{1}
 	e.Alarm = &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}
-	l.Hears().Estimate(key, e, e.Alerts(key))
+	l.Observer().Estimate(key, e, e.Alerts(key))
 }
 
 // client makes requests of a URL.
@@ -220,7 +220,7 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
-	l.Hears().Incident(&incidents.Event{ID: "i", State: incidents.Opened, Group: "pump", Time: begun, Message: "2 keys of pump have alarmed."})
+	l.Observer().Incident(&incidents.Event{ID: "i", State: incidents.Opened, Group: "pump", Time: begun, Message: "2 keys of pump have alarmed."})
 	_, text := get(t, s.URL+"/incidents")
 	if _, same := get(t, s.URL, "Accept", "text/plain"); same != text || !strings.Contains(text, "2 keys of pump have alarmed.") || strings.Contains(text, "<") {
 		t.Errorf("%s, and as plain text %s", text, same)
@@ -248,9 +248,9 @@ func TestLiveIsBounded(t *testing.T) {
 	}
 	for i := range 3000 {
 		e := incidents.Event{ID: fmt.Sprint(i), State: incidents.Opened, Group: "rack", Time: begun.Add(time.Duration(i) * time.Second), Message: "m", Members: make([]incidents.Member, 20)}
-		l.Hears().Incident(&e)
+		l.Observer().Incident(&e)
 		e.State = incidents.Closed
-		l.Hears().Incident(&e)
+		l.Observer().Incident(&e)
 	}
 	for i := range 100_000 { // of the key that alarmed last
 		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}}, nil)

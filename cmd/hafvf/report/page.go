@@ -165,10 +165,10 @@ type KeyRow struct {
 }
 
 // A Strip is cells in a row, as the path of each class.
-type Strip struct{ Cells []Cells }
+type Strip struct{ Cells []ClassPath }
 
-// Cells are those of a class.
-type Cells struct{ Class, Path string }
+// ClassPath are those of a class.
+type ClassPath struct{ Class, Path string }
 
 // Limits of the page.
 const (
@@ -366,7 +366,7 @@ func (c *Collector) addSilent(p *Page) {
 func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
 	noisy := func(k *key) Noisy {
-		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.held, Advice: k.advice(c.zone)}
+		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.suppressedScore, Advice: k.advice(c.zone)}
 		if weeks >= 1 {
 			n.PerWeek = float64(k.alarms) / weeks
 		}
@@ -525,7 +525,7 @@ func stripOf(cells []uint8) (s Strip) {
 			at = end - 1
 		}
 		if b != nil {
-			s.Cells = append(s.Cells, Cells{"h" + strconv.Itoa(int(class)), string(b)})
+			s.Cells = append(s.Cells, ClassPath{"h" + strconv.Itoa(int(class)), string(b)})
 		}
 	}
 	return s

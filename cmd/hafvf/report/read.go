@@ -97,7 +97,7 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 				}
 			}
 			if r.alert {
-				c.AddAlert(r.told)
+				c.AddAlert(r.alertRecord)
 			} else {
 				c.AddEstimate(&r.estimate)
 			}
@@ -139,9 +139,9 @@ type line struct {
 	alert bool
 	cut   error // of a line that ends too early, which the last one may
 
-	parsed   bool
-	told     *Alert
-	estimate Estimate // where told is nil
+	parsed      bool
+	alertRecord *Alert
+	estimate    Estimate // where told is nil
 }
 
 // each calls f with every record of a file, in order. Of those that begin as run writes them, so that
@@ -174,7 +174,7 @@ func (r *line) read(raw connectors.Record, wants func(*line) bool) error {
 	switch b := raw.Raw; {
 	case raw.Reason != "":
 		return NoRecords{raw.Path, raw.Position, raw.Reason}
-	case !r.look(b):
+	case !r.scan(b):
 		err := r.parse(raw)
 		if err != nil && b[0] == '{' && !json.Valid(b) {
 			r.cut, err = err, nil
@@ -196,9 +196,9 @@ var (
 	countNext = []byte(`","n":`)
 )
 
-// look reads key, time and kind of a record that begins as run writes it. It reports false for
+// scan reads key, time and kind of a record that begins as run writes it. It reports false for
 // any other one.
-func (r *line) look(raw []byte) bool {
+func (r *line) scan(raw []byte) bool {
 	rest, ok := bytes.CutPrefix(raw, keyFirst)
 	if !ok {
 		return false
@@ -252,10 +252,10 @@ func (r *line) parse(raw connectors.Record) error {
 	}
 	r.key, r.time, r.alert, r.parsed = []byte(*of.Key), of.Time, of.Kind != nil, true
 	if r.alert {
-		r.told = &of.Alert
-		r.told.Key, r.told.Kind = *of.Key, *of.Kind
+		r.alertRecord = &of.Alert
+		r.alertRecord.Key, r.alertRecord.Kind = *of.Key, *of.Kind
 		if len(of.X) > 0 {
-			r.told.X = Number(output.First(of.X[0]))
+			r.alertRecord.X = Number(output.First(of.X[0]))
 		}
 		return nil
 	}

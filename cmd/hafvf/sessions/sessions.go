@@ -34,7 +34,7 @@ type id struct {
 
 // A segment is a row of the table.
 type segment struct {
-	start, end place
+	start, end recordPoint
 	n          int64
 	mean, sd   average // of the records; sd is empty with levels
 	change     *output.Record
@@ -61,25 +61,25 @@ func (a *average) add(v []float64) {
 
 // A place is the point of a record, if that is known: where trials are missing, records tell the points
 // of their session and segment alone.
-type place struct {
+type recordPoint struct {
 	keyed.Point
 	known bool
 }
 
-func placeOf(r *output.Record) place {
+func placeOf(r *output.Record) recordPoint {
 	switch s := r.Session; {
 	case r.Time != nil:
-		return place{keyed.Point{Time: *r.Time}, true}
+		return recordPoint{keyed.Point{Time: *r.Time}, true}
 	case s.End != nil && s.End.Trial-s.Start.Trial == s.N-1:
-		return place{keyed.Point{Trial: s.Start.Trial + r.N - 1}, true}
+		return recordPoint{keyed.Point{Trial: s.Start.Trial + r.N - 1}, true}
 	case s.End != nil && r.N == s.N:
-		return place{s.End.Point, true}
+		return recordPoint{s.End.Point, true}
 	case r.N == 1:
-		return place{s.Start.Point, true}
+		return recordPoint{s.Start.Point, true}
 	case r.Segment != nil && r.Segment.Start != nil && r.Change:
-		return place{r.Segment.Start.Point, true}
+		return recordPoint{r.Segment.Start.Point, true}
 	}
-	return place{}
+	return recordPoint{}
 }
 
 // A Tally is what a table holds.
@@ -198,7 +198,7 @@ func (s *session) add(r *output.Record) {
 	at := placeOf(r)
 	if k := len(s.segments) - 1; r.Change || k < 0 {
 		if at.known && k >= 0 && !s.segments[k].end.known {
-			s.segments[k].end = place{keyed.Point{Trial: at.Trial - 1}, true}
+			s.segments[k].end = recordPoint{keyed.Point{Trial: at.Trial - 1}, true}
 		}
 		g := &segment{start: at}
 		if r.Change {
@@ -240,10 +240,10 @@ type column = output.Column[row]
 // either side. Without times places are numbers of trials.
 func columnsOf(outputs int, z float64, untimed bool) []column {
 	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return r.session.start.Time }}
-	of, point := connectors.Time, func(p place) any { return p.Time }
+	of, point := connectors.Time, func(p recordPoint) any { return p.Time }
 	if untimed {
 		session = column{Name: "session", Kind: connectors.String, Cell: func(r row) any { return r.name }}
-		of, point = connectors.Number, func(p place) any {
+		of, point = connectors.Number, func(p recordPoint) any {
 			if !p.known {
 				return nil
 			}
