@@ -496,8 +496,8 @@ func (e *openKey) step(w *worker) {
 				return
 			}
 			w.x = o.X
-			switch e.forgot = e.forgot && o.Outside || o.Shape == keyed.Forget; {
-			case o.Outside:
+			switch e.forgot = e.forgot && o.OutOfDomain || o.Shape == keyed.Forget; {
+			case o.OutOfDomain:
 				e.takeOutside(w, &o)
 			case e.forgot:
 				e.takeTombstone(w, &o)

@@ -123,11 +123,11 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 				return refused
 			}
 			p.outside++
-			kept.Outside = true
+			kept.OutOfDomain = true
 		}
 	}
 	from := len(p.data)
-	if p.cfg.Order == keyed.Arrival || kept.Outside {
+	if p.cfg.Order == keyed.Arrival || kept.OutOfDomain {
 		kept.Raw = "" // only a rejection as late would need it
 	}
 	p.data, _ = kept.AppendBinary(p.data)

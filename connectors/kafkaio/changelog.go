@@ -73,7 +73,7 @@ type changelogHead struct {
 	Ended bool `json:"ended,omitempty"`
 	// Use is what the changelog is used for.
 	Use changelogUse `json:"use"`
-	// StoredState says that states have been stored. If there are none now, their keys were forgotten.
+	// Stored says that states have been stored. If there are none now, their keys were forgotten.
 	Stored bool `json:"stored,omitempty"`
 	// Watermark is that of the last step that is settled, in Unix milliseconds; 0 before the first. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`

@@ -50,7 +50,7 @@ type Ledger struct {
 	restored          lastValues
 	damaged           map[string]error            // by key, StoredState.Err
 	ready             map[string][]byte           // states to be committed, by key
-	pendingValues     map[string][]byte           // of Keep, to be committed
+	pendingValues     map[string][]byte           // of StoreValue, to be committed
 	restoredValues    map[string][]byte           // that the changelog held at the beginning
 	storedIDs         map[string]bool             // ids that the changelog has
 	waiting           map[string][]account.Offset // by key, observations that are in no output yet
@@ -885,7 +885,7 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 // Durable reports whether there is a changelog, which Keep needs.
 func (l *Ledger) Durable() bool { return l.owner != nil }
 
-// StoreValue has the changelog hold a value under an id from the next commit on, until Keep is called
+// StoreValue has the changelog hold a value under an id from the next commit on, until it is called
 // with nil. It does nothing without a changelog.
 func (l *Ledger) StoreValue(id string, value []byte) {
 	if l.owner == nil {
@@ -900,7 +900,7 @@ func (l *Ledger) StoreValue(id string, value []byte) {
 	l.pendingValues[id] = value
 }
 
-// StoredValues is what the changelog held of Keep when the run began, by id.
+// StoredValues is what the changelog held of StoreValue when the run began, by id.
 func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
 
 // entries yields those of states, by key, and of deletions, which are nil. Each is made

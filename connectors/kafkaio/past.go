@@ -27,7 +27,7 @@ func (l *Ledger) OpeningOffsets() map[string]int64 {
 	return at
 }
 
-// HistoryLen is how many offsets there are before Found in the topics, and how many were deleted before
+// HistoryLen is how many offsets there are before OpeningOffsets in the topics, and how many were deleted before
 // these.
 func (l *Ledger) HistoryLen(ctx context.Context) (there, deleted int64, err error) {
 	firsts, err := l.cfg.Client.offsets(ctx, partitionsOf(l.topics), atFirst, true)

@@ -28,7 +28,7 @@ type OutboxConfig struct {
 	MaxAge time.Duration
 	// Store, if set, stores an alert that waits, and returns the id under which it does so.
 	Store func(Alert) (id string)
-	// Delivery is called with the alerts that do not wait any more, because the receiver has taken
+	// Delivered is called with the alerts that do not wait any more, because the receiver has taken
 	// or refused them.
 	Delivered func([]Delivery)
 	Log       *slog.Logger

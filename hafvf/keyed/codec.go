@@ -104,7 +104,7 @@ func appendObservation(b []byte, o *Observation) []byte {
 	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
 	b = compact.AppendString(b, o.Raw)
-	if o.Outside {
+	if o.OutOfDomain {
 		b[at] |= outsideBit
 	}
 	if !o.LogTime.IsZero() {
@@ -124,7 +124,7 @@ func appendObservation(b []byte, o *Observation) []byte {
 
 // aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
 // time of the log stands at the end of an observation, trialBit that trial and session do, carriedBit
-// that MigratedParts does, and outsideBit that it is Outside.
+// that Carried does, and outsideBit that it is OutOfDomain.
 const (
 	aggregatedBit = 0x80
 	logTimeBit    = 0x40
@@ -155,7 +155,7 @@ func (r *reader) observationIn(x [][]float64) Observation {
 	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
 	o.Shape, o.Aggregated, o.Events = r.shape()
 	o.X, o.Raw = r.Vectors(x), r.Text()
-	o.Outside = o.Shape&outsideBit != 0
+	o.OutOfDomain = o.Shape&outsideBit != 0
 	o.Shape &^= outsideBit
 	if o.Shape&logTimeBit != 0 {
 		o.Shape &^= logTimeBit

@@ -59,8 +59,8 @@ type Observation struct {
 	// means nothing.
 	Partial bool
 	// OutOfDomain marks an observation for KeyState.OutOfDomain, on its way to that.
-	Outside bool
-	// MigratedParts is a JSON object of what else the source had beside the value, or empty.
+	OutOfDomain bool
+	// Carried is a JSON object of what else the source had beside the value, or empty.
 	Carried string
 	// Raw is the input that the observation was read from, for the record of its
 	// rejection. It may be empty.
@@ -143,7 +143,7 @@ type Estimate struct {
 	// SkipReason says why the observation was not learned: its key is as before, and the numbers
 	// of the estimate are NaN. It is empty if the observation was learned.
 	SkipReason string
-	// PanicError is the reason where the mathematics of the key panicked; else nil.
+	// Panic is the reason where the mathematics of the key panicked; else nil.
 	Panic *PanicError
 	// Reset reports that the key began anew with this observation, because it could not learn
 	// those before.

@@ -74,7 +74,7 @@ const (
 	atAlarm // with an alarm
 	atMuted // muted
 	atLoud  // with a score that is unusual enough for a change
-	// Context an alarm that lasts, see Follow:
+	// Of an alarm that lasts, see Follow:
 	atUnusual // the last observation that was not usual; 0 where none lasts
 	atAlerted // the highest score of what the last alarm has told
 	atRising  // 1 until an observation after it is usual
@@ -108,7 +108,7 @@ type Decision struct {
 	// observation is resting, and those that follow such ones by the rest or more.
 	Resting   bool
 	Threshold float64 // T
-	// Context an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
+	// Of an alarm that lasts, as Follow has it: whether the observation is unusual, and whether
 	// the alarm has ended with it.
 	Unusual, Ended bool
 }

@@ -107,7 +107,7 @@ func (s gapSlot) hours() float64 { return float64(s.exposure) * exposureUnit }
 type Gaps struct {
 	slots [gapSlots]gapSlot
 
-	// Context the hour that the last event lies in: events, and hours that the stream was seen.
+	// Of the hour that the last event lies in: events, and hours that the stream was seen.
 	events, seen float32
 
 	n                  uint8 // gaps, up to leastGaps
