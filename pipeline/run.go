@@ -124,7 +124,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if state.states != nil {
 		s.resumes = true
 		if state.states.marks != nil {
-			s.Skipped = state.states.marks.Skipped()
+			s.AlreadyRead = state.states.marks.Skipped()
 		}
 	}
 	if s.part = state.isPart(graph, s); s.part {

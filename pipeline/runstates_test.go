@@ -111,7 +111,7 @@ func TestStateFileOfAGrowingFile(t *testing.T) {
 			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, a tenth is new
 				file.put(t, lines[:n])
 				s, estimates, _ := runConfig(t, text+"\n")
-				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.Skipped, s.Rejected})
+				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
 				if n > read {
 					all = append(all, estimates...)
 				}
@@ -152,7 +152,7 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 					t.Fatal(err, s.Err())
 				}
 			}
-			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.Skipped, s.Rejected})
+			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
 			if !strings.Contains(told.String(), test.log) {
 				t.Errorf("the log has no %q: %s", test.log, &told)
 			}

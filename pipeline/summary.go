@@ -24,7 +24,7 @@ import (
 // A Summary is what a run did.
 type Summary struct {
 	account.Counts
-	Skipped     int64 // records that were passed over: with a file of states, those that the run before has read
+	AlreadyRead int64 // records that were passed over: with a file of states, those that the run before has read
 	Elapsed     time.Duration
 	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
 	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
@@ -158,8 +158,8 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
 	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
-	if s.Skipped > 0 {
-		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.Skipped, "record"))
+	if s.AlreadyRead > 0 {
+		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.AlreadyRead, "record"))
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")

@@ -103,8 +103,8 @@ func TestOneBadKey(t *testing.T) {
 	}
 	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n")...)
 	s, out = run("in.jsonl", "out3.jsonl")
-	if s.Err() != nil || s.Skipped != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
-		t.Errorf("grown: %d passed over, %v\n%s", s.Skipped, s.Err(), out)
+	if s.Err() != nil || s.AlreadyRead != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
+		t.Errorf("grown: %d passed over, %v\n%s", s.AlreadyRead, s.Err(), out)
 	}
 	// Of a run that could use nothing all stays.
 	before := readFile(t, path("s.bin"))
