@@ -16,8 +16,8 @@ import (
 
 	"hafvf/internal/account"
 	"hafvf/internal/atomicfile"
+	"hafvf/internal/deadlinewriter"
 	"hafvf/internal/message"
-	"hafvf/internal/outlet"
 )
 
 // A Kind is the type of a Parquet column. A CSV has no use for it.
@@ -84,8 +84,8 @@ type Writer struct {
 
 	mu       sync.Mutex
 	file     *os.File
-	out      *outlet.Writer   // of file; nil if it is a regular one
-	whole    *atomicfile.File // file, nil when written directly
+	out      *deadlinewriter.Writer // of file; nil if it is a regular one
+	whole    *atomicfile.File       // file, nil when written directly
 	buf      *bufio.Writer
 	zip      io.WriteCloser
 	enc      encoder
@@ -143,7 +143,7 @@ func Create(sink Sink) (*Writer, error) {
 	}
 	var to io.Writer = w.file
 	if info, err := w.file.Stat(); err == nil && !info.Mode().IsRegular() {
-		w.out = outlet.New(w.file, account.StopTimeout)
+		w.out = deadlinewriter.New(w.file, account.StopTimeout)
 		to = w.out
 	}
 	w.buf = bufio.NewWriterSize(to, 256<<10)
@@ -303,7 +303,7 @@ func (w *Writer) Write(lines []byte) error {
 	if err == nil && w.direct {
 		err = w.flush()
 	}
-	if errors.Is(err, outlet.ErrStuck) {
+	if errors.Is(err, deadlinewriter.ErrStuck) {
 		err = fmt.Errorf("%w: not all of the last %s are written, and none after them", err, message.Count(bytes.Count(lines, []byte("\n")), "record", "records"))
 	}
 	w.fail(err)

@@ -14,7 +14,7 @@ import (
 	"unicode/utf16"
 
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/inspect"
+	"hafvf/pipeline/sniff"
 )
 
 // A found file is one as people have it, with events that were put into it. Draft makes a config of it,
@@ -391,7 +391,7 @@ func TestFoundFiles(t *testing.T) {
 	for _, c := range slices.Concat(panels(t), influx(), documents(), meters(), twoColumns(), constants(), eventful(), labelled(), families(), calendars()) {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()
-			draft := expect.Get(inspect.Draft(write(t, c.file, c.lines...)))(t)
+			draft := expect.Get(sniff.Draft(write(t, c.file, c.lines...)))(t)
 			text := string(draft.Config)
 			for _, want := range c.wants {
 				if !strings.Contains(text, want) {
@@ -402,7 +402,7 @@ func TestFoundFiles(t *testing.T) {
 				t.Errorf("there is %q", append(c.not, "lateness:")[i])
 			}
 			said := func(part string, doubt bool) bool {
-				return slices.ContainsFunc(draft.Remarks, func(r inspect.Remark) bool { return r.Doubt == doubt && strings.Contains(r.Text, part) })
+				return slices.ContainsFunc(draft.Remarks, func(r sniff.Remark) bool { return r.Doubt == doubt && strings.Contains(r.Text, part) })
 			}
 			if draft.Sure() != (c.doubt == "") || c.doubt != "" && !said(c.doubt, true) || slices.ContainsFunc(c.remarks, func(part string) bool { return !said(part, false) }) {
 				t.Errorf("remarks %+v", draft.Remarks)
@@ -430,7 +430,7 @@ func (c found) run(t *testing.T, text string) {
 		if line == "" {
 			continue
 		}
-		a := decode[struct{ Key, Time string }](t, line)
+		a := unmarshalled[struct{ Key, Time string }](t, line)
 		i := slices.IndexFunc(c.events, func(e planted) bool {
 			return strings.Contains(a.Key, e.key) && a.Time >= e.from && (e.to == "" || a.Time < e.to)
 		})

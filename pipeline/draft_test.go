@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/inspect"
+	"hafvf/pipeline/sniff"
 )
 
 // tableOf returns the lines of a file: a header and n records.
@@ -73,7 +73,7 @@ func TestDraft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := write(t, test.name, test.lines...)
-			text := expect.Get(inspect.Draft(path))(t).Config
+			text := expect.Get(sniff.Draft(path))(t).Config
 			for _, want := range test.wants {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("no %q in\n%s", want, text)
@@ -93,11 +93,11 @@ func TestDraftRejects(t *testing.T) {
 		"begins with the numbers 1, 2":              "1,2\n3,4\n",
 		"is empty":                                  "",
 	} {
-		if text, err := inspect.Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
+		if text, err := sniff.Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: %s, %v", lines, text.Config, err)
 		}
 	}
-	if _, err := inspect.Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := sniff.Draft(filepath.Join(t.TempDir(), "no.csv")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

@@ -66,7 +66,7 @@ func eventOf(t *testing.T, line string) (e event) {
 		Key  string
 		Time time.Time
 	}
-	r := decode[record](t, line)
+	r := unmarshalled[record](t, line)
 	return event{key: r.Key, at: r.Time}
 }
 
@@ -221,7 +221,7 @@ func TestExpireOverRestarts(t *testing.T) {
 	byID := func(topic string) map[string]string {
 		all := map[string]string{}
 		for _, line := range b.values(t, topic) {
-			e := decode[struct{ ID string }](t, line)
+			e := unmarshalled[struct{ ID string }](t, line)
 			if was, twice := all[e.ID]; twice && was != line {
 				t.Fatalf("%s, and then %s", was, line)
 			}

@@ -8,12 +8,12 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/observe"
+	"hafvf/pipeline/decode"
 	"hafvf/transforms"
 )
 
-var decodesFiles = registerDecoder("files", func(d *observe.Decoder, b connectors.Batch, pass func([]observe.Decoded)) {
-	for part := range slices.Chunk(b.Records, observe.Together) {
+var decodesFiles = registerDecoder("files", func(d *decode.Decoder, b connectors.Batch, pass func([]decode.Decoded)) {
+	for part := range slices.Chunk(b.Records, decode.Together) {
 		d.File(part, pass)
 	}
 })
@@ -27,7 +27,7 @@ type fileSource struct {
 }
 
 func newFileSource(c *config.Config) fileSource {
-	source, fields := observe.Files(c)
+	source, fields := decode.Files(c)
 	f := fileSource{source, fields, connectors.String, c.Source.Files().Carry} // the x of JSON has any shape
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		f.column = connectors.Number
@@ -39,7 +39,7 @@ func (f fileSource) check(context.Context, *clients) error {
 	if err := connectors.Check(f.Source); err != nil {
 		return err
 	}
-	return observe.CheckTimes(f.Source, parserOfFields(f.fields))
+	return decode.CheckTimes(f.Source, parserOfFields(f.fields))
 }
 
 // carrying returns the graph that carries what its source has, once that is known.
@@ -48,7 +48,7 @@ func (g *Graph) carrying() (*Graph, error) {
 	if !ok || len(f.carry) == 0 {
 		return g, nil
 	}
-	found, err := observe.Carried(f.Source, f.fields, f.carry)
+	found, err := decode.Carried(f.Source, f.fields, f.carry)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/message"
-	"hafvf/pipeline/store"
+	"hafvf/pipeline/statebackend"
 )
 
 // A Forgotten says which keys were forgotten.
@@ -52,7 +52,7 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, errNoStateFile(path)
 	}
-	unlock, err := store.Lock(path, "wait for its end, or stop it", log)
+	unlock, err := statebackend.Lock(path, "wait for its end, or stop it", log)
 	if err != nil {
 		return f, fmt.Errorf("state: %w", err)
 	}
@@ -65,7 +65,7 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 	if err != nil {
 		return f, err
 	}
-	file, err := stored.PrepareFile(path, source, func(yield func(stored.State) bool) {
+	file, err := statestore.PrepareFile(path, source, func(yield func(statestore.State) bool) {
 		for _, s := range all {
 			now, is := changed[s.Key]
 			switch {
@@ -92,7 +92,7 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 	var to clients
 	defer to.close()
 	err = kafkaio.Amend(ctx, to.of(t.Cluster), t.Changelog, log, func(held []kafkaio.StoredState) (map[string][]byte, error) {
-		var changed map[string]*stored.State
+		var changed map[string]*statestore.State
 		if f, changed, err = without(openStored(held), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err
 		}
@@ -109,15 +109,15 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 
 // without returns which states there are in place of others, by key, when the keys that match are
 // forgotten; nil is none. Among them is that of the fleet, which knows keys too.
-func without(all []stored.State, where string, patterns []string) (f Forgotten, changed map[string]*stored.State, err error) {
+func without(all []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
 	matches := func(key string) bool {
-		return key != stored.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
+		return key != statestore.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
 			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
 		})
 	}
-	changed, gone := map[string]*stored.State{}, map[string]bool{}
+	changed, gone := map[string]*statestore.State{}, map[string]bool{}
 	for _, s := range all {
-		if s.Key != stored.FleetKey {
+		if s.Key != statestore.FleetKey {
 			f.Of++
 		}
 		if matches(s.Key) {
@@ -125,7 +125,7 @@ func without(all []stored.State, where string, patterns []string) (f Forgotten, 
 		}
 	}
 	for _, s := range all {
-		if s.Key != stored.FleetKey {
+		if s.Key != statestore.FleetKey {
 			continue
 		}
 		var names map[string]bool

@@ -13,9 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf/keyed/fleet"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/store"
+	"hafvf/pipeline/statebackend"
 )
 
 // A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
@@ -111,7 +111,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	path := filepath.Join(dir, "forgets")
 
 	// What does not succeed leaves the file.
-	unlock := expect.Get(store.Lock(path, "", quiet))(t)
+	unlock := expect.Get(statebackend.Lock(path, "", quiet))(t)
 	_, err := ForgetKeysIn(path, []string{gone}, quiet)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
 		t.Error(err)
@@ -120,7 +120,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	for want, patterns := range map[string][]string{
 		`no key matches "s9/*" in ` + path:              {"s9/*"},
 		`no key matches one of "[" and "k" in ` + path:  {"[", "k"},
-		`no key matches "\x00\xffincidents" in ` + path: {stored.FleetKey},
+		`no key matches "\x00\xffincidents" in ` + path: {statestore.FleetKey},
 	} {
 		if _, err := ForgetKeysIn(path, patterns, quiet); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -136,16 +136,16 @@ func TestForgetKeysOfFile(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	is, after := held("forgets")
-	known := stored.Open(stored.FleetKey, []byte(was[stored.FleetKey]))
+	known := statestore.Open(statestore.FleetKey, []byte(was[statestore.FleetKey]))
 	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
 		t.Fatalf("the fleet before: %v %v", names, err)
 	}
-	known = stored.Open(stored.FleetKey, []byte(is[stored.FleetKey]))
+	known = statestore.Open(statestore.FleetKey, []byte(is[statestore.FleetKey]))
 	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
 		t.Errorf("the fleet has %v, %v", names, err)
 	}
 	for _, all := range []map[string]string{was, is} {
-		delete(all, stored.FleetKey)
+		delete(all, statestore.FleetKey)
 		delete(all, gone)
 	}
 	equal(t, was, is)
@@ -187,8 +187,8 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	}
 	damaged := all[1].Seal()
 	damaged[len(damaged)-1] ^= 1
-	all[1] = stored.Open(all[1].Key, damaged)
-	file, err := stored.PrepareFile(path, source, slices.Values(all))
+	all[1] = statestore.Open(all[1].Key, damaged)
+	file, err := statestore.PrepareFile(path, source, slices.Values(all))
 	if err == nil {
 		err = file.Commit()
 	}

@@ -302,7 +302,7 @@ func TestSessionsOfAPause(t *testing.T) {
 				ID       string
 				Revision int
 			}
-			s := decode[record](t, line)
+			s := unmarshalled[record](t, line)
 			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
 				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
 			}
@@ -325,7 +325,7 @@ func TestTrialsOfATopic(t *testing.T) {
 	expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: g, time_format: trial", "transform: smooth\nsession: {by: at.block}"))}.Execute(t.Context(), nil))(t)
 	var got []string
 	for _, line := range b.values(t, "out") {
-		r := decode[struct {
+		r := unmarshalled[struct {
 			ID   string
 			Time any
 			X    float64

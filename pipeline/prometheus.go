@@ -10,15 +10,15 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/observe"
+	"hafvf/pipeline/decode"
 	"hafvf/transforms"
 )
 
-var decodesSeries = registerDecoder("series", func(d *observe.Decoder, b promio.Batch, pass func([]observe.Decoded)) {
+var decodesSeries = registerDecoder("series", func(d *decode.Decoder, b promio.Batch, pass func([]decode.Decoded)) {
 	d.Series(b.Series, pass)
 })
 
@@ -92,7 +92,7 @@ func (s *periodicSaver) keeper() account.StateKeeper {
 	k.Committed = func(all map[string]account.EncodedState, since time.Time) {
 		settled(all, since)
 		for key, state := range all {
-			if key == stored.FleetKey {
+			if key == statestore.FleetKey {
 				s.file.committed.Fleet = state.State
 			} else {
 				s.file.committed.Put(key, state.State)

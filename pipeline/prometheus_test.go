@@ -233,7 +233,7 @@ func TestQueryGoesOn(t *testing.T) {
 	_, want, _ := runConfig(t, strings.Replace(strings.Replace(text, "query: load", "query: load, bounded: true", 1), "state: "+state, "", 1))
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
-		r := decode[struct{ ID string }](t, line)
+		r := unmarshalled[struct{ ID string }](t, line)
 		if other, twice := got[r.ID]; twice && other != line {
 			t.Errorf("repeated with another content:\n%s\n%s", other, line)
 		} else if twice && i < stopped {
@@ -246,7 +246,7 @@ func TestQueryGoesOn(t *testing.T) {
 			ID   string
 			Time time.Time
 		}
-		r := decode[record](t, line)
+		r := unmarshalled[record](t, line)
 		if got[r.ID] != line && !r.Time.After(end) {
 			t.Fatalf("%s\ninstead of\n%s", got[r.ID], line)
 		}
@@ -287,7 +287,7 @@ func TestQueryLookback(t *testing.T) {
 		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), more))
 		var got []string
 		for _, line := range readLines(t, path) {
-			if a := decode[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "equal values in a row") && !slices.Contains(got, a.Key) {
+			if a := unmarshalled[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "equal values in a row") && !slices.Contains(got, a.Key) {
 				got = append(got, a.Key)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/observe"
+	"hafvf/pipeline/decode"
 )
 
 // readingsAvro and readingsProto are schemas of the same readings.
@@ -276,7 +276,7 @@ func BenchmarkFormats(b *testing.B) {
 	for _, f := range formats {
 		g := compose(b, fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: ['b:1'], topics: [in], %s, format: %s, registry: {url: %s}}}\nsink: {kafka: {topic: out}}\n", readingFields, f.name, url))
 		source := g.source.(topicSource)
-		read, decoder := source.Form.Reading(), observe.NewDecoder("", parserOfFields(source.Fields))
+		read, decoder := source.Form.Reading(), decode.NewDecoder("", parserOfFields(source.Fields))
 		values := make([][]byte, together)
 		for i, r := range all {
 			values[i] = f.value(r)

@@ -18,11 +18,11 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/connectors/webhook"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
+	"hafvf/pipeline/decode"
 	"hafvf/pipeline/direct"
-	"hafvf/pipeline/observe"
-	"hafvf/pipeline/store"
+	"hafvf/pipeline/statebackend"
 )
 
 // Progress is how far a run has come.
@@ -139,7 +139,7 @@ var errResetChoice = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
-	err := store.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
+	err := statebackend.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
 	step, crash := new(direct.Error), new(direct.Panic)
@@ -228,12 +228,12 @@ type run struct {
 	outboxes []*webhook.Outbox
 	dead     graphSink
 
-	stopping        <-chan struct{} // closed when the run is to stop
-	delivered       bool            // the outboxes are closed
-	failedReceivers []string        // receivers that took none of the alerts that were due, in words
-	states          *stateFile      // of a run of files or queries; nil without one
-	saver           *periodicSaver  // of a run of queries without an end
-	memory          *stored.Memory  // of the states; nil if the run smooths
+	stopping        <-chan struct{}    // closed when the run is to stop
+	delivered       bool               // the outboxes are closed
+	failedReceivers []string           // receivers that took none of the alerts that were due, in words
+	states          *stateFile         // of a run of files or queries; nil without one
+	saver           *periodicSaver     // of a run of queries without an end
+	memory          *statestore.Memory // of the states; nil if the run smooths
 	release         []func()
 
 	beginAnew bool          // see Run
@@ -242,7 +242,7 @@ type run struct {
 	learned   *learnedTopic // that it begins with; nil for none
 	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
 	observed  *Observer     // nil for none
-	folds     observe.Folds // of the source
+	folds     decode.Folds  // of the source
 	rewinds   rewindLog
 	panics    panicLog
 	answers   promio.Tally // of a server that is asked
@@ -310,11 +310,11 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	}
 	if g.states == "" {
 		if _, filters := g.transform.(filtering); filters {
-			r.memory = stored.NewMemory()
+			r.memory = statestore.NewMemory()
 		}
 		return k, nil
 	}
-	if r.states, err = openStateFile(g, store.OpenFile, r.migrate, r.log); err != nil {
+	if r.states, err = openStateFile(g, statebackend.OpenFile, r.migrate, r.log); err != nil {
 		return k, err
 	}
 	r.release = append(r.release, r.states.Close)
@@ -361,13 +361,13 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
 	if g.states != "" {
-		given, err := openStateFile(g, store.ReadFile, r.migrate, r.log)
+		given, err := openStateFile(g, statebackend.ReadFile, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}
 		cfg.First = maps.Collect(given.Memory.All())
 		if given.Memory.Fleet != nil {
-			cfg.First[stored.FleetKey] = given.Memory.Fleet
+			cfg.First[statestore.FleetKey] = given.Memory.Fleet
 		}
 	}
 	for _, s := range g.sinks() {
@@ -378,7 +378,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		states := f.store(r.migrate, r.log)
 		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
-			states.Leave, states.Check = true, func(a stored.Migrated) error {
+			states.Leave, states.Check = true, func(a statestore.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
 				}
@@ -389,7 +389,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.to
 			r.learned = nil // which the ledger has
 		}
-		topic, err := store.OpenTopic(ctx, cfg, states)
+		topic, err := statebackend.OpenTopic(ctx, cfg, states)
 		if err != nil {
 			return 0, migrates(err, "take another changelog", t.Changelog)
 		}

@@ -80,7 +80,7 @@ func save(t testing.TB, path string, lines ...string) {
 }
 
 // decode reads a line of JSON.
-func decode[T any](t testing.TB, line string) (v T) {
+func unmarshalled[T any](t testing.TB, line string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(line), &v); err != nil {
 		t.Fatalf("%v in %q", err, line)
@@ -93,7 +93,7 @@ func parse[T any](t testing.TB, lines []string) []T {
 	t.Helper()
 	all := make([]T, len(lines))
 	for i, line := range lines {
-		all[i] = decode[T](t, line)
+		all[i] = unmarshalled[T](t, line)
 	}
 	return all
 }
@@ -138,7 +138,7 @@ func byKey(t testing.TB, lines []string) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, line := range lines {
-		key := decode[struct{ Key string }](t, line).Key
+		key := unmarshalled[struct{ Key string }](t, line).Key
 		out[key] = append(out[key], strings.TrimSuffix(line, "\n"))
 	}
 	return out
@@ -210,7 +210,7 @@ func TestRunRejects(t *testing.T) {
 			s, estimates, rejected := runConfig(t, "model: "+c.model+"\nsource: {csv: {path: "+path+"}}\n")
 			equal(t, int64(1), s.Rejected)
 			equal(t, 2, len(estimates))
-			r := decode[struct{ Reason, Place, Raw string }](t, rejected[0])
+			r := unmarshalled[struct{ Reason, Place, Raw string }](t, rejected[0])
 			equal(t, "in.csv:3", r.Place)
 			equal(t, strings.ToValidUTF8(c.line, "\ufffd"), r.Raw)
 			if !strings.Contains(r.Reason, c.reason) {

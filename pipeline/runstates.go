@@ -10,31 +10,31 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
-	"hafvf/pipeline/store"
+	"hafvf/pipeline/statebackend"
 )
 
 // What a run begins with, and what it leaves: in a changelog, or in a file of states.
 
 // openStored opens what a changelog holds.
-func openStored(found []kafkaio.StoredState) []stored.State {
-	all := make([]stored.State, len(found))
+func openStored(found []kafkaio.StoredState) []statestore.State {
+	all := make([]statestore.State, len(found))
 	for i, s := range found {
-		all[i] = stored.Open(s.Key, s.Bytes)
+		all[i] = statestore.Open(s.Key, s.Bytes)
 		all[i].Place = s.Position.String()
 	}
 	return all
 }
 
 // store says which states runs of the graph keep.
-func (f filtering) store(migrate bool, log *slog.Logger) store.Config {
-	return store.Config{Filter: f.cfg.Config, Migrate: migrate, Log: log}
+func (f filtering) store(migrate bool, log *slog.Logger) statebackend.Config {
+	return statebackend.Config{Filter: f.cfg.Config, Migrate: migrate, Log: log}
 }
 
 // migrates adds to an error of states of another config what can be done about it.
 func migrates(err error, others, place string) error {
-	if !errors.As(err, new(*stored.MismatchError)) {
+	if !errors.As(err, new(*statestore.MismatchError)) {
 		return err
 	}
 	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, others, place)
@@ -43,12 +43,12 @@ func migrates(err error, others, place string) error {
 // A stateFile is where a run's states come from and go to, and with them how far the source was
 // read.
 type stateFile struct {
-	*store.File
+	*statebackend.File
 	marks    *connectors.FileMarks // of files
 	position *promio.Position      // of a query; nil for files
 	// held are the states that hold, and committedAt is the position then, of a run without an end;
 	// nil if those of the memory do.
-	committed   *stored.Memory
+	committed   *statestore.Memory
 	committedAt []byte
 
 	mu sync.Mutex // of Damaged
@@ -56,7 +56,7 @@ type stateFile struct {
 
 // openStateFile opens the file of a graph's states for a run. The error says that states belong
 // to another configuration, or cannot be read.
-func openStateFile(g *Graph, open func(string, store.Config) (*store.File, error), migrate bool, log *slog.Logger) (*stateFile, error) {
+func openStateFile(g *Graph, open func(string, statebackend.Config) (*statebackend.File, error), migrate bool, log *slog.Logger) (*stateFile, error) {
 	of, err := open(g.states, g.transform.(filtering).store(migrate, log))
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", migrates(err, "give another file", g.states))
@@ -67,7 +67,7 @@ func openStateFile(g *Graph, open func(string, store.Config) (*store.File, error
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
 	if g.endless() {
-		file.committed = stored.NewMemory()
+		file.committed = statestore.NewMemory()
 		for key, b := range of.Memory.All() {
 			file.committed.Put(key, b)
 		}
@@ -117,7 +117,7 @@ func (f *stateFile) keeper() account.StateKeeper {
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if key == stored.FleetKey {
+			if key == statestore.FleetKey {
 				return f.Memory.Fleet, f.Damaged[key]
 			}
 			err := f.Damaged[key]
@@ -125,14 +125,14 @@ func (f *stateFile) keeper() account.StateKeeper {
 			return nil, err
 		},
 		Committed: func(settled map[string]account.EncodedState, _ time.Time) {
-			if s, ok := settled[stored.FleetKey]; ok {
+			if s, ok := settled[statestore.FleetKey]; ok {
 				f.Memory.Fleet = s.State
 			}
 		},
 	}
 }
 
-// prepare writes the states that hold, see store.File.Prepare.
+// prepare writes the states that hold, see statebackend.File.Prepare.
 func (f *stateFile) prepare(latest time.Time) (replace func() error, discard func(), err error) {
 	memory := f.Memory
 	var source []byte

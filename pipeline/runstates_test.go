@@ -17,7 +17,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/store"
+	"hafvf/pipeline/statebackend"
 )
 
 // withoutID leaves out what differs between two files and one.
@@ -231,7 +231,7 @@ func TestStateFileIsLocked(t *testing.T) {
 		t.Skip(err)
 	}
 	before := readFile(t, state)
-	unlock := expect.Get(store.Lock(state, "stop it", quiet))(t)
+	unlock := expect.Get(statebackend.Lock(state, "stop it", quiet))(t)
 	for _, path := range []string{state, link} {
 		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
 		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {

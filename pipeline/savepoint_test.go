@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 )
 
@@ -117,7 +117,7 @@ func TestStatesWithoutSettings(t *testing.T) {
 	for want, err := range map[string]error{
 		"it does not say which config it was written with":                                              listStates(all, "here", nil, "", &out),
 		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(all, "here", &other.cfg.Config, "k0", &out),
-		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(stored.Migrate(other.cfg.Config, slices.Values(all), stored.Carry, "here", func(stored.State, bool) {})),
+		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(statestore.Migrate(other.cfg.Config, slices.Values(all), statestore.Carry, "here", func(statestore.State, bool) {})),
 	} {
 		expect.Error(t, err, want)
 	}

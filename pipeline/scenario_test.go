@@ -145,7 +145,7 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 		o.ids = append(o.ids, at[line])
 	}
 	for _, r := range b.Consume(t, "out") {
-		e := decode[struct{ Key, ID string }](t, string(r.Value))
+		e := unmarshalled[struct{ Key, ID string }](t, string(r.Value))
 		if string(r.Key) != e.Key || len(r.Headers) != 1 || r.Headers[0].Key != "id" || string(r.Headers[0].Value) != e.ID {
 			t.Fatalf("key %s, headers %v of %s", r.Key, r.Headers, r.Value)
 		}
@@ -168,7 +168,7 @@ func observationOf(t testing.TB, line, id string) given {
 		Time time.Time
 		X    float64
 	}
-	f := decode[fields](t, line)
+	f := unmarshalled[fields](t, line)
 	return given{f.Key, keyed.Value(f.Time, id, f.X)}
 }
 
@@ -357,11 +357,11 @@ func TestBoundedEqualsEndless(t *testing.T) {
 	r.halt(t)
 	ofID := map[string]string{}
 	for _, line := range b.values(t, "out") {
-		ofID[decode[struct{ ID string }](t, line).ID] = line
+		ofID[unmarshalled[struct{ ID string }](t, line).ID] = line
 	}
 	both := 0
 	for _, line := range bounded {
-		if other, ok := ofID[decode[struct{ ID string }](t, line).ID]; ok {
+		if other, ok := ofID[unmarshalled[struct{ ID string }](t, line).ID]; ok {
 			both++
 			equal(t, other, strings.TrimSuffix(line, "\n")+"\n")
 		}

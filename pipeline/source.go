@@ -9,16 +9,16 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/observe"
+	"hafvf/pipeline/decode"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
 // parserOf returns the parser of fields that settingText has written.
-func parserOf(text string) *observe.Parser { return parserOfFields(settingOf[config.Fields](text)) }
+func parserOf(text string) *decode.Parser { return parserOfFields(settingOf[config.Fields](text)) }
 
-func parserOfFields(f config.Fields) *observe.Parser {
-	p, err := observe.NewParser(f)
+func parserOfFields(f config.Fields) *decode.Parser {
+	p, err := decode.NewParser(f)
 	if err != nil {
 		panic("pipeline: the config was not checked: " + err.Error())
 	}
@@ -73,19 +73,19 @@ func newSource(c *config.Config) graphSource {
 type decoding struct {
 	Format string // of files
 	Fields config.Fields
-	Unseen bool // nobody can look at the times before: see observe.Parser.RefuseDays
+	Unseen bool // nobody can look at the times before: see decode.Parser.RefuseDays
 }
 
 // A decoder decodes batches B of records: it passes observations on, and rejects records that are
 // none.
 type decoder[B any] struct {
-	*observe.Decoder
+	*decode.Decoder
 	run  *run
 	each batchDecode[B]
 }
 
 // A batchDecode passes on what the records of a batch become, in one call or several.
-type batchDecode[B any] func(d *observe.Decoder, batch B, pass func([]observe.Decoded))
+type batchDecode[B any] func(d *decode.Decoder, batch B, pass func([]decode.Decoded))
 
 // registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
 func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
@@ -95,7 +95,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 		if setting.Unseen {
 			p.RefuseDays()
 		}
-		d := &decoder[B]{observe.NewDecoder(setting.Format, p), runOf(ctx), each}
+		d := &decoder[B]{decode.NewDecoder(setting.Format, p), runOf(ctx), each}
 		if d.run != nil {
 			d.Folds = &d.run.folds
 		}
@@ -107,7 +107,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 }
 
 func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) {
-	d.each(d.Decoder, batch.(B), func(found []observe.Decoded) {
+	d.each(d.Decoder, batch.(B), func(found []decode.Decoded) {
 		for i := range found {
 			e := &found[i]
 			key, place, reason := e.RecordKey, records.SourcePlace{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err

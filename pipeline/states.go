@@ -14,7 +14,7 @@ import (
 
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink/savepoint"
@@ -51,7 +51,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
 // of a job with cells: 0, which do not say what they were written with, cannot be read.
 func ListStatesIn(path, key string, w io.Writer) (err error) {
-	var all []stored.State
+	var all []statestore.State
 	if savepoint.Is(path) {
 		all, err = savepointStates(path)
 	} else {
@@ -78,11 +78,11 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
-func HasStates(path string) bool { return stored.IsFile(path) || savepoint.Is(path) }
+func HasStates(path string) bool { return statestore.IsFile(path) || savepoint.Is(path) }
 
 // readStateFile reads the states in a file of them, and how far the source of its run was read.
-func readStateFile(path string) (all []stored.State, source []byte, err error) {
-	source, err = stored.ReadFile(path, func(s stored.State) bool {
+func readStateFile(path string) (all []statestore.State, source []byte, err error) {
+	source, err = statestore.ReadFile(path, func(s statestore.State) bool {
 		all = append(all, s)
 		return true
 	})
@@ -93,8 +93,8 @@ func readStateFile(path string) (all []stored.State, source []byte, err error) {
 }
 
 // savepointStates returns the states of filters in a savepoint, by key.
-func savepointStates(path string) (all []stored.State, err error) {
-	found, err := savepoint.Read(path, stored.HeadState, stored.LogState, stored.SettingsState)
+func savepointStates(path string) (all []statestore.State, err error) {
+	found, err := savepoint.Read(path, statestore.HeadState, statestore.LogState, statestore.SettingsState)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func savepointStates(path string) (all []stored.State, err error) {
 		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		in, err := stored.ReadFound(name, cells[name])
+		in, err := statestore.ReadFound(name, cells[name])
 		if err != nil {
 			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
 		}
@@ -119,19 +119,19 @@ func savepointStates(path string) (all []stored.State, err error) {
 	return all, nil
 }
 
-func sortByKey(all []stored.State) {
-	slices.SortFunc(all, func(a, b stored.State) int { return strings.Compare(a.Key, b.Key) })
+func sortByKey(all []statestore.State) {
+	slices.SortFunc(all, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // listStates reads each state under the settings that it was written with. One that does
 // not say is read under cfg, where that is not nil.
-func listStates(all []stored.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
+func listStates(all []statestore.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
 	for _, s := range all {
-		if key != "" && s.Key != key || s.Key == stored.FleetKey {
+		if key != "" && s.Key != key || s.Key == statestore.FleetKey {
 			continue
 		}
 		found++
@@ -171,7 +171,7 @@ type stateReader struct {
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, s stored.State, cfg *keyed.Config) (*stateReader, error) {
+func readerOf(all map[string]*stateReader, s statestore.State, cfg *keyed.Config) (*stateReader, error) {
 	if r := all[s.Settings]; r != nil {
 		return r, nil
 	}
@@ -204,7 +204,7 @@ func readerOf(all map[string]*stateReader, s stored.State, cfg *keyed.Config) (*
 // statesAt returns the stored states by key, and names their place: a file of states, a
 // savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
 // that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []stored.State, source []byte, where string, err error) {
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []statestore.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
@@ -212,7 +212,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	case savepoint.Is(place):
 		all, err = savepointStates(place)
 		return all, nil, "the savepoint " + place, err
-	case stored.IsFile(place):
+	case statestore.IsFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
@@ -275,15 +275,15 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	migrate := stored.Carry
+	migrate := statestore.Carry
 	past, err := g.historyOf(ctx, where, source, log)
 	if err != nil {
 		return "", err
 	}
 	if past != "" {
-		migrate = stored.Leave
+		migrate = statestore.Leave
 	}
-	a, err := stored.Migrate(f.cfg.Config, slices.Values(all), migrate, where, func(stored.State, bool) {})
+	a, err := statestore.Migrate(f.cfg.Config, slices.Values(all), migrate, where, func(statestore.State, bool) {})
 	if err != nil {
 		return "", err
 	}

@@ -85,7 +85,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			outcome := map[string]string{} // of a record, the topic that has it
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
-					e := decode[struct{ ID, Kind, State, Key, Reason string }](t, line)
+					e := unmarshalled[struct{ ID, Kind, State, Key, Reason string }](t, line)
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
 					if was, known := said[name]; known && was != line {
 						t.Fatalf("%s, and then %s", was, line)

@@ -14,13 +14,13 @@ import (
 	"hafvf/connectors/registry"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/decode"
 	"hafvf/pipeline/flink"
-	"hafvf/pipeline/observe"
 	"hafvf/transforms"
 )
 
-var decodesTopics = registerDecoder("topics", func(d *observe.Decoder, b kafkaio.Batch, pass func([]observe.Decoded)) {
-	for part := range slices.Chunk(b.Records, observe.Together) {
+var decodesTopics = registerDecoder("topics", func(d *decode.Decoder, b kafkaio.Batch, pass func([]decode.Decoded)) {
+	for part := range slices.Chunk(b.Records, decode.Together) {
 		pass(d.Topic(part))
 	}
 })

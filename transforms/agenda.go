@@ -13,7 +13,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 )
 
@@ -276,7 +276,7 @@ func (fn *encodeFn) drop(c *openCell, e *openKey) {
 type resumeFn struct{}
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {
-	m := account.Value[*stored.Memory](account.From(ctx), "")
+	m := account.Value[*statestore.Memory](account.From(ctx), "")
 	if m == nil {
 		return // the runner has the timers
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/table"
 )
 
-// A cell is a stored.Cell with what a worker knows of its keys.
+// A cell is a statestore.Cell with what a worker knows of its keys.
 type cell struct {
-	*stored.Cell
+	*statestore.Cell
 
 	agenda agenda
 	last   time.Time // of the observations that wait, or waited
@@ -74,9 +74,9 @@ type cellState struct {
 }
 
 // in returns the store of the cell whose states the provider gives.
-func (s cellState) in(p state.Provider) stored.CellStore { return cellStore{s, p} }
+func (s cellState) in(p state.Provider) statestore.CellStore { return cellStore{s, p} }
 
-// cellStore is a stored.CellStore.
+// cellStore is a statestore.CellStore.
 type cellStore struct {
 	cellState
 	p state.Provider
@@ -102,7 +102,7 @@ func (s cellStore) ReadSettings() (string, error) {
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	var copied *cell
 	logged := false
-	c, err := stored.ReadCell(s.in(p), alone, func(v stored.Version) *stored.Cell {
+	c, err := statestore.ReadCell(s.in(p), alone, func(v statestore.Version) *statestore.Cell {
 		logged = true
 		if copied = cellCache.take(v); copied == nil {
 			return nil
@@ -137,7 +137,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*ope
 			}
 		}
 	})
-	if err == nil && v != (stored.Version{}) {
+	if err == nil && v != (statestore.Version{}) {
 		cellCache.put(v, c)
 	}
 	return err
@@ -158,11 +158,11 @@ func cacheBound(limit int64) int {
 // file, as single entities. Of each cell there is one copy, the last.
 type cache struct {
 	mu     sync.Mutex
-	of     map[stored.CellID]*list.Element // of used, whose values are copies
-	used   list.List                       // the last used copy first
-	bytes  int                             // that cells take in memory, kept or in use
-	bound  int                             // of bytes
-	file   *table.File                     // nil before a copy is spilled
+	of     map[statestore.CellID]*list.Element // of used, whose values are copies
+	used   list.List                           // the last used copy first
+	bytes  int                                 // that cells take in memory, kept or in use
+	bound  int                                 // of bytes
+	file   *table.File                         // nil before a copy is spilled
 	create func() (table.ReaderWriterAt, error)
 	warn   sync.Once
 }
@@ -170,7 +170,7 @@ type cache struct {
 // A copied is a cell that is kept.
 type cachedCell struct {
 	*cell
-	version stored.Version
+	version statestore.Version
 }
 
 // A share is what a cell takes in memory. A bundle that fails does not say that it has done with its
@@ -178,7 +178,7 @@ type cachedCell struct {
 type memoryShare struct{ bytes int }
 
 func newCache(bound int) *cache {
-	return &cache{of: map[stored.CellID]*list.Element{}, bound: bound, create: temporary}
+	return &cache{of: map[statestore.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
 // temporary creates a file without a name, where the system allows that: it ends with the process.
@@ -193,7 +193,7 @@ func temporary() (table.ReaderWriterAt, error) {
 
 // take removes and returns the copy, nil where there is none. If there is one of another version,
 // it is dropped.
-func (k *cache) take(v stored.Version) *cell {
+func (k *cache) take(v statestore.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.of[v.Cell()]
@@ -220,7 +220,7 @@ func (k *cache) remove(e *list.Element) *cell {
 func (k *cache) drop(e *list.Element) { k.count(k.remove(e), 0) }
 
 // put keeps the copy, unless its file has failed. A copy that is dropped costs a reading of the log.
-func (k *cache) put(v stored.Version, c *cell) {
+func (k *cache) put(v statestore.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := k.of[v.Cell()]; e != nil {

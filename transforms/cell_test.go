@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/table"
 	"hafvf/internal/testing/expect"
 
@@ -193,16 +193,16 @@ func TestCell(t *testing.T) {
 // A log that lacks a piece is an error: its keys would begin anew in silence.
 func TestCellLacksPieces(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: &stored.Cell{}}
+	c := &cell{Cell: &statestore.Cell{}}
 	for i := range 3 {
 		expect.OK(t, of.write(r, c, "", []*openKey{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
 	}
-	cellCache.take(stored.Version(r.value.([]byte)[10:]))
+	cellCache.take(statestore.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
 	for _, bag := range [][]any{nil, {r.bag[0], r.bag[2]}, {r.bag[0], r.bag[1], r.bag[1], r.bag[2]}} {
-		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, stored.ErrPieces) {
+		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, statestore.ErrPieces) {
 			t.Errorf("%d pieces: %v", len(bag), err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestCellLacksPieces(t *testing.T) {
 // A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
 func TestCellOfNobody(t *testing.T) {
 	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
-	c := &cell{Cell: &stored.Cell{}}
+	c := &cell{Cell: &statestore.Cell{}}
 	var all, none []*openKey
 	for i := range 100 {
 		all = append(all, &openKey{key: fmt.Sprint(i), state: make([]byte, small)})
@@ -228,8 +228,8 @@ func TestCellOfNobody(t *testing.T) {
 				want++
 			}
 		}
-		if v := r.value.([]byte)[10:]; len(v) == len(stored.Version{}) {
-			cellCache.take(stored.Version(v)) // the log is to be read
+		if v := r.value.([]byte)[10:]; len(v) == len(statestore.Version{}) {
+			cellCache.take(statestore.Version(v)) // the log is to be read
 		}
 		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
@@ -240,9 +240,9 @@ func TestCellOfNobody(t *testing.T) {
 // Cells without settings, which other versions wrote, are refused.
 func TestCellWithoutSettings(t *testing.T) {
 	of := statesOfCells()
-	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(stored.Version{}))...)} {
+	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(statestore.Version{}))...)} {
 		for _, alone := range []string{"", "a"} {
-			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, stored.ErrFormat) {
+			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, statestore.ErrFormat) {
 				t.Errorf("%v: %v", head, err)
 			}
 		}
@@ -252,7 +252,7 @@ func TestCellWithoutSettings(t *testing.T) {
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}
-	c := &cell{Cell: &stored.Cell{}}
+	c := &cell{Cell: &statestore.Cell{}}
 	expect.OK(f, of.write(r, c, "", []*openKey{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
 	whole := r.value.([]byte)
 	for i := range whole {
@@ -274,7 +274,7 @@ func FuzzCell(f *testing.F) {
 			}
 			_ = of.write(r, c, "", []*openKey{{key: "a", state: []byte("1")}})
 		}
-		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(stored.Version{})))
+		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(statestore.Version{})))
 		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
 	})
 }
@@ -283,11 +283,11 @@ func FuzzCell(f *testing.F) {
 // and then, if there are too many even there, away.
 func TestCopies(t *testing.T) {
 	k := newCache(4000)
-	var all []stored.Version
+	var all []statestore.Version
 	for i := range 200 {
-		c := &cell{Cell: &stored.Cell{}}
+		c := &cell{Cell: &statestore.Cell{}}
 		c.Put(fmt.Sprint(i), make([]byte, 50+i))
-		all = append(all, stored.Version{byte(i)})
+		all = append(all, statestore.Version{byte(i)})
 		k.put(all[i], c)
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
@@ -358,7 +358,7 @@ func TestCopySize(t *testing.T) {
 				return int(m.HeapAlloc)
 			}
 			before := heap()
-			c := &cell{Cell: &stored.Cell{}}
+			c := &cell{Cell: &statestore.Cell{}}
 			if timed {
 				c.agenda.first = map[string]time.Time{}
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 )
@@ -35,7 +35,7 @@ type Host struct {
 	// then cost less so, and a worker's memory. The names are the runner's keys. Default
 	// none: every key has a state of its own.
 	Cells []string
-	// InProcess is for a runner in this process. If its account.Run carries a stored.Memory, the states
+	// InProcess is for a runner in this process. If its account.Run carries a statestore.Memory, the states
 	// are there, and the runner has none.
 	InProcess bool
 	// Migrate has states in Cells that were written under another configuration carried over,
@@ -123,9 +123,9 @@ func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col 
 	}
 	records, alerts, late = beam.ParDo3(s, &encodeFn{
 		Config: text, Encoder: out,
-		State:    state.MakeValueState[[]byte](stored.HeadState),
-		Log:      state.MakeBagState[[]byte](stored.LogState),
-		Settings: state.MakeValueState[[]byte](stored.SettingsState),
+		State:    state.MakeValueState[[]byte](statestore.HeadState),
+		Log:      state.MakeBagState[[]byte](statestore.LogState),
+		Settings: state.MakeValueState[[]byte](statestore.SettingsState),
 		Due:      timers.InEventTime("due"),
 	}, blocks)
 	return records, alerts, undecoded, late

@@ -18,7 +18,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/internal/domain"
@@ -233,7 +233,7 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 	}
 	fn.written, fn.isNew = nil, !found
 	if !found {
-		if b, err = fn.account.Restore(stored.FleetKey); err == nil && b == nil {
+		if b, err = fn.account.Restore(statestore.FleetKey); err == nil && b == nil {
 			fn.of, err = fleet.New(fn.fleet, fn)
 			return err
 		}
@@ -263,7 +263,7 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 			return err
 		}
 		fn.written = b
-		fn.account.Report(account.Report{States: []account.EncodedState{{Key: stored.FleetKey, State: b}}})
+		fn.account.Report(account.Report{States: []account.EncodedState{{Key: statestore.FleetKey, State: b}}})
 	}
 	fn.in = nil
 	return nil

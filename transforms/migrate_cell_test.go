@@ -16,7 +16,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 )
 
@@ -216,9 +216,9 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				if others := j.others(changed[1]); len(others) != 2 {
 					t.Fatalf("all but %v are carried over by the record of one key", others)
 				}
-				here := stored.CellName("k5", threeCells)
+				here := statestore.CellName("k5", threeCells)
 				for key, l := range loops {
-					if stored.CellName(key, threeCells) == here {
+					if statestore.CellName(key, threeCells) == here {
 						l.migrate(t, changed[0], changed[1], key)
 					}
 				}
@@ -238,7 +238,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				}
 				for key, l := range loops {
 					from := changed[0]
-					if stored.CellName(key, threeCells) == here {
+					if statestore.CellName(key, threeCells) == here {
 						from = changed[1]
 					}
 					l.migrate(t, from, changed[2], key)
@@ -299,7 +299,7 @@ func TestCellLacksSettings(t *testing.T) {
 		for _, r := range j.cells {
 			r.settings = text
 		}
-		if _, err := j.bundle(t, other, true, in); !errors.Is(err, stored.ErrSettings) {
+		if _, err := j.bundle(t, other, true, in); !errors.Is(err, statestore.ErrSettings) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/portable"
+	"hafvf/internal/pipelineproto"
 	"hafvf/internal/testing/expect"
 )
 
@@ -21,7 +21,7 @@ func TestStepsSayTheFamily(t *testing.T) {
 		col := beam.ParDo(s, func(_ []byte, emit func(string, keyed.Observation)) {}, beam.Impulse(s))
 		Filter(s, Config{Config: keyed.Recommended(family)}, col)
 		Smooth(s, SmoothConfig{SmoothConfig: keyed.RecommendedSmoothing(family, time.Minute)}, col)
-		proto := expect.Get(portable.Marshal(p, "localhost:1", nil))(t)
+		proto := expect.Get(pipelineproto.Marshal(p, "localhost:1", nil))(t)
 		for _, step := range proto.GetComponents().GetTransforms() {
 			all = append(all, step.GetUniqueName())
 		}

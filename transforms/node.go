@@ -16,7 +16,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
@@ -38,7 +38,7 @@ type encodeFn struct {
 
 	cfg        stepConfig
 	states     cellState
-	memory     *stored.Memory       // of the run, in place of the runner's states; nil without one
+	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
 	own        map[string]*openCell // with memory, the cells that this node has used
 	timersSet  map[string]time.Time // by cell, what this node has set the timer for
 	woken      time.Time            // the latest time at which it has looked at keys of any cell
@@ -168,7 +168,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
-	fn.memory = account.Value[*stored.Memory](fn.account, "")
+	fn.memory = account.Value[*statestore.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.own = keyed.FingerprintOf(fn.states.text)

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
@@ -72,7 +72,7 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 	p.in.decoder = registered[Decoder](ctx, p.Decoder)
 	p.estimator, p.cfg, err = parseEstimator(p.Config)
 	p.cells = p.cfg.Cells
-	if m := account.Value[*stored.Memory](account.From(ctx), ""); m != nil {
+	if m := account.Value[*statestore.Memory](account.From(ctx), ""); m != nil {
 		p.cells = m.Names()
 	}
 	return err
@@ -176,7 +176,7 @@ func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 		if p.cfg.Order == keyed.Arrival {
 			b.at = mtime.ZeroTimestamp // a runner may sort by event time
 		}
-		cell := stored.CellName(b.key, p.cells)
+		cell := statestore.CellName(b.key, p.cells)
 		e := open[cell]
 		switch {
 		case e == nil:

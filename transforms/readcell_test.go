@@ -3,7 +3,7 @@ package transforms
 import (
 	"fmt"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 	"math/rand/v2"
 	"slices"
@@ -37,7 +37,7 @@ func TestReadCell(t *testing.T) {
 			expect.OK(t, of.write(r, c, "", changed))
 		}
 		cellCache = newCache(0) // the log is read
-		got := expect.Get(entities(stored.ReadFound("", r.stored())))(t)
+		got := expect.Get(entities(statestore.ReadFound("", r.stored())))(t)
 		expect.Same(t, want, got)
 		if logged := len(r.bag) > 0; logged != (keys == 400) {
 			t.Errorf("%d keys are a log: %v", keys, logged)
@@ -45,7 +45,7 @@ func TestReadCell(t *testing.T) {
 	}
 }
 
-func entities(all []stored.State, err error) (map[string][]byte, error) {
+func entities(all []statestore.State, err error) (map[string][]byte, error) {
 	of := map[string][]byte{}
 	for _, s := range all {
 		of[s.Key] = s.Bytes
@@ -55,27 +55,27 @@ func entities(all []stored.State, err error) (map[string][]byte, error) {
 
 // A state that keys do not share is that of its key.
 func TestReadCellOfOneKey(t *testing.T) {
-	got := expect.Get(entities(stored.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}})))(t)
+	got := expect.Get(entities(statestore.ReadFound("pump", map[string][][]byte{"entity": {{1, 2, 3}}})))(t)
 	expect.Same(t, map[string][]byte{"pump": {1, 2, 3}}, got)
 }
 
 func TestReadCellRefuses(t *testing.T) {
 	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
 	whole := append(slices.Clone(settings), 2, 3, 'a')
-	head := append(append(slices.Clone(settings), 3), make([]byte, len(stored.Version{}))...)
+	head := append(append(slices.Clone(settings), 3), make([]byte, len(statestore.Version{}))...)
 	for _, test := range []struct {
 		states map[string][][]byte
 		want   string
 	}{
-		{map[string][][]byte{"log": {{0}}}, stored.ErrCell.Error()},
-		{map[string][][]byte{"entity": {whole}}, stored.ErrCell.Error()},
-		{map[string][][]byte{"entity": {settings}}, stored.ErrCell.Error()},
-		{map[string][][]byte{"entity": {{2, 1, 'a', 1, 'b'}}}, stored.ErrFormat.Error()},
+		{map[string][][]byte{"log": {{0}}}, statestore.ErrCell.Error()},
+		{map[string][][]byte{"entity": {whole}}, statestore.ErrCell.Error()},
+		{map[string][][]byte{"entity": {settings}}, statestore.ErrCell.Error()},
+		{map[string][][]byte{"entity": {{2, 1, 'a', 1, 'b'}}}, statestore.ErrFormat.Error()},
 		{map[string][][]byte{"entity": {head, head}}, "there are 2 values of entity"},
-		{map[string][][]byte{"entity": {head}}, stored.ErrPieces.Error()},
-		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, stored.ErrPieces.Error()},
+		{map[string][][]byte{"entity": {head}}, statestore.ErrPieces.Error()},
+		{map[string][][]byte{"entity": {head}, "log": {{0}, {2}}}, statestore.ErrPieces.Error()},
 	} {
-		if all, err := stored.ReadFound("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
+		if all, err := statestore.ReadFound("pump", test.states); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, %v\nwant %s", all, err, test.want)
 		}
 	}

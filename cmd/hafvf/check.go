@@ -12,7 +12,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/inspect"
+	"hafvf/pipeline/sniff"
 )
 
 func checkCommand() *cobra.Command {
@@ -67,9 +67,9 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			if noData {
 				return nil
 			}
-			look, err := inspect.Inspect(cfg)
+			look, err := sniff.Inspect(cfg)
 			switch {
-			case errors.Is(err, inspect.ErrNoData):
+			case errors.Is(err, sniff.ErrNoData):
 				return nil
 			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, promio.ErrAway):
 				// A config may be checked where its data is not.

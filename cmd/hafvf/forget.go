@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -69,7 +69,7 @@ const onFlink = "set source.kafka.tombstones: forget, and write a record of the 
 func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Forgotten, err error) {
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	switch {
-	case stored.IsFile(where):
+	case statestore.IsFile(where):
 		return pipeline.ForgetKeysIn(where, keys, log)
 	case pipeline.HasStates(where):
 		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink))

@@ -12,7 +12,7 @@ import (
 
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
-	"hafvf/pipeline/inspect"
+	"hafvf/pipeline/sniff"
 )
 
 func initCommand() *cobra.Command {
@@ -81,15 +81,15 @@ func writeDraft(cmd *cobra.Command, output string, text []byte) error {
 }
 
 // draftOf drafts a config for a file, or for a query to the server at a URL.
-func draftOf(from, query string) (inspect.Drafted, error) {
+func draftOf(from, query string) (sniff.Drafted, error) {
 	isURL := strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
 	switch {
 	case isURL && query == "":
-		return inspect.Drafted{}, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
+		return sniff.Drafted{}, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
 	case !isURL && query != "":
-		return inspect.Drafted{}, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
+		return sniff.Drafted{}, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
 	case isURL:
-		return inspect.DraftQuery(from, query)
+		return sniff.DraftQuery(from, query)
 	}
-	return inspect.Draft(from)
+	return sniff.Draft(from)
 }

@@ -23,11 +23,11 @@ import (
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/account"
 	_ "hafvf/internal/anyuser" // before Beam looks the user up
-	"hafvf/internal/outlet"
+	"hafvf/internal/deadlinewriter"
 )
 
 // stderr is standard error. Once a run is to stop, it waits for nobody who does not read.
-var stderr = outlet.New(os.Stderr, account.StopTimeout)
+var stderr = deadlinewriter.New(os.Stderr, account.StopTimeout)
 
 func main() {
 	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none

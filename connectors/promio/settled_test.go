@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
-	keeping "hafvf/pipeline/store"
+	keeping "hafvf/pipeline/statebackend"
 )
 
 // Of records of which the server refuses some, nothing is in flight when the others are written and these

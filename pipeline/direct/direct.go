@@ -9,7 +9,7 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
-	"hafvf/internal/portable"
+	"hafvf/internal/pipelineproto"
 )
 
 func init() { registerRunner() }
@@ -58,7 +58,7 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	if err := refuseForeign(edges); err != nil {
 		return nil, err
 	}
-	pb, err := portable.Marshal(p, "", nil)
+	pb, err := pipelineproto.Marshal(p, "", nil)
 	if err != nil {
 		return nil, err
 	}

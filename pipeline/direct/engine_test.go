@@ -15,7 +15,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/teststream"
 	"pgregory.net/rapid"
 
-	"hafvf/internal/portable"
+	"hafvf/internal/pipelineproto"
 	"hafvf/internal/testing/expect"
 )
 
@@ -33,7 +33,7 @@ func engineOf(t *testing.T, build func(s beam.Scope)) *engine {
 	t.Helper()
 	p, s := beam.NewPipelineWithRoot()
 	build(s)
-	pb := expect.Get(portable.Marshal(p, "", nil))(t)
+	pb := expect.Get(pipelineproto.Marshal(p, "", nil))(t)
 	translated := expect.Get(translate(pb))(t)
 	return newEngine(t.Context(), translated, Runner{Shards: 2, Grace: time.Minute})
 }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"hafvf/internal/portable"
+	"hafvf/internal/pipelineproto"
 )
 
 // Options say how a pipeline runs on a cluster.
@@ -82,7 +82,7 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 // operator's input. marshal makes that name of the steps' names, which change less often
 // than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
-	pb, err := portable.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
+	pb, err := pipelineproto.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/hafvf/keyed/stored"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
@@ -123,10 +123,10 @@ func BenchmarkStart(b *testing.B) {
 		return total == few*each
 	})
 	d.Stop(b)
-	last, size := map[string]stored.State{}, 0
+	last, size := map[string]statestore.State{}, 0
 	for _, r := range broker.Consume(b, "keys-states") {
 		if strings.HasPrefix(string(r.Key), "key-") {
-			last[string(r.Key)] = stored.Open(string(r.Key), r.Value)
+			last[string(r.Key)] = statestore.Open(string(r.Key), r.Value)
 		}
 	}
 	for _, s := range last {

@@ -1,0 +1,39 @@
+package statestore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A memory finds what was restored and put, and tells them apart.
+func TestMemory(t *testing.T) {
+	m := NewMemory()
+	want := map[string]string{}
+	for i := range 1000 {
+		key := fmt.Sprint("key", i)
+		m.Restore(key, fmt.Append(nil, "state ", i))
+		want[key] = fmt.Sprint("state ", i)
+	}
+	m.Restore(FleetKey, []byte("fleet"))
+	for i := range 100 {
+		key := fmt.Sprint("key", i*7)
+		c := m.Cell(CellName(key, m.names))
+		if !c.Marked(key) {
+			t.Errorf("%s is of this run", key)
+		}
+		c.Put(key, []byte("again"))
+		want[key] = "again"
+		if c.Marked(key) {
+			t.Errorf("%s is not of this run", key)
+		}
+	}
+	got := map[string]string{}
+	for key, b := range m.All() {
+		got[key] = string(b)
+	}
+	if d := cmp.Diff(want, got); d != "" || m.Len() != len(want) || string(m.Fleet) != "fleet" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,55 @@
+package statestore
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// What was sealed for a key is opened for that key alone, and not with any bit changed or
+// any end cut off.
+func TestSeal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key, settings := rapid.String().Draw(t, "key"), rapid.String().Draw(t, "settings")
+		state := rapid.SliceOf(rapid.Byte()).Draw(t, "state")
+		b := State{Key: key, Settings: settings, Bytes: state}.Seal()
+		if got := Open(key, b); got.Err != nil || got.Key != key || got.Settings != settings || !bytes.Equal(got.Bytes, state) {
+			t.Fatalf("%+v", got)
+		}
+		if err := Open(key+"x", b).Err; err == nil || !strings.Contains(err.Error(), "the state of another key") {
+			t.Fatalf("another key: %v", err)
+		}
+		bit := rapid.IntRange(0, 8*len(b)-1).Draw(t, "bit")
+		damaged := bytes.Clone(b)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if Open(key, damaged).Err == nil {
+			t.Fatalf("bit %d is changed, and nobody sees it", bit)
+		}
+		if Open(key, b[:rapid.IntRange(0, len(b)-1).Draw(t, "length")]).Err == nil {
+			t.Fatal("the end is missing, and nobody sees it")
+		}
+	})
+}
+
+func TestOpenUnsealed(t *testing.T) {
+	for _, b := range []string{"", "\x00\x01", "\xff", "state"} {
+		if got := Open("k", []byte(b)); got.Err == nil || got.Bytes != nil || string(got.Seal()) != b || !strings.Contains(got.Err.Error(), "no seal") {
+			t.Errorf("%q: %+v", b, got)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add("k", State{Key: "k", Settings: "order=arrival", Bytes: []byte("state")}.Seal())
+	f.Fuzz(func(t *testing.T, key string, b []byte) {
+		s := Open(key, b)
+		if s.Err != nil {
+			return
+		}
+		if again := Open(key, s.Seal()); again.Err != nil || again.Settings != s.Settings || !bytes.Equal(again.Bytes, s.Bytes) {
+			t.Fatalf("%+v", again)
+		}
+	})
+}

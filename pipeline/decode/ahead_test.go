@@ -1,0 +1,51 @@
+package decode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
+)
+
+// A time that is further ahead of the clock than allowed is rejected, in files and topics alike,
+// and is no clock of a partition.
+func TestTimesAhead(t *testing.T) {
+	for _, test := range []struct {
+		maxAhead time.Duration
+		at       time.Time
+		want     string // of the reason; empty: none
+	}{
+		{time.Hour, time.Now(), ""},
+		{time.Hour, time.Now().Add(59 * time.Minute), ""},
+		{time.Hour, time.Now().Add(2*time.Hour + time.Minute), " is 2.0 h ahead of the clock: max_ahead of the source allows 1h"},
+		{3 * time.Hour, time.Now().Add(2 * time.Hour), ""},
+		{time.Hour, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), "the time 9999-01-01T00:00:00Z is "},
+		{time.Hour, time.Time{}, ""}, // no time
+		{0, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), ""},
+	} {
+		f := config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, MaxAhead: test.maxAhead}
+		p := expect.Get(NewParser(f))(t)
+		at := ""
+		if !test.at.IsZero() {
+			at = test.at.UTC().Format(time.RFC3339Nano)
+		}
+		value := fmt.Appendf(nil, `{"key":"k","time":%q,"x":1}`, at)
+		for name, got := range map[string]Decoded{
+			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", at, "1"}}}),
+			"lines": fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: value}}),
+			"topic": NewDecoder("", p).Topic([]kafkaio.Record{{Value: value}})[0],
+		} {
+			if (got.Err != nil) != (test.want != "") || got.Err != nil && !strings.Contains(got.Err.Error(), test.want) {
+				t.Errorf("%s, %s, at most %v ahead: %v", name, at, test.maxAhead, got.Err)
+			}
+		}
+		if _, ok := p.Clock(value); ok != (at != "" && test.want == "") {
+			t.Errorf("%s, at most %v ahead: a clock is %t", at, test.maxAhead, ok)
+		}
+	}
+}

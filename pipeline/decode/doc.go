@@ -1,0 +1,52 @@
+// Package decode turns records of files and topics into observations of keys, as the source
+// of a config describes them.
+//
+// A Parser reads one record: the row of a table, or a JSON object. A Decoder reads many in
+// parallel, and gives each its ID. Leaves lists what there is in a JSON object.
+package decode
+
+import (
+	"slices"
+
+	"hafvf/connectors"
+	"hafvf/pipeline/config"
+)
+
+// Files returns the source of a config that reads files, and how its records are read.
+func Files(c *config.Config) (connectors.Source, config.Fields) {
+	src, fields := files(c)
+	if c.Aggregate != nil {
+		// An event costs less than the state of its key does, once in a bundle.
+		src.BundleRecords = 8 * connectors.BundleRecords
+	} else if c.Transform == config.Filter {
+		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
+	}
+	return src, fields
+}
+
+func files(c *config.Config) (connectors.Source, config.Fields) {
+	s := c.Source.Files()
+	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment}
+	f := s.Fields
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
+	if connectors.FormatOf(s.Format).Columns {
+		return columns(c, src, f)
+	}
+	if s.Layout != config.Long {
+		// A line may hold very many observations, and a run stops between bundles.
+		src.BundleBytes = 1 << 20
+	}
+	return src, f
+}
+
+// columns has the source read the columns that the fields name.
+func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
+	dates, last := timeNames(f)
+	s.Key, s.Time, s.Values = slices.Concat(dates, f.By, f.Key), last, f.Values
+	s.Carry = f.Carry
+	s.TimeOptional = c.Order == config.Arrival && f.TimeFormat != config.Trial
+	if f.Layout == config.Wide {
+		s.Wide, s.Values = true, f.Columns
+	}
+	return s, f
+}

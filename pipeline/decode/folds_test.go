@@ -1,0 +1,97 @@
+package decode
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
+)
+
+// localSeries decodes records of times without an offset, and returns the moments.
+func localSeries(t *testing.T, zone string, records ...[2]string) (all []time.Time) {
+	t.Helper()
+	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Zone: zone}))(t)
+	d := NewDecoder(connectors.CSV, p)
+	for i, r := range records {
+		// One by one: the decoder remembers.
+		got := fileOf(d, []connectors.Record{{Source: "in", Fields: []string{r[0], r[1], "1"}, Position: int64(i)}})
+		if got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		if got.Time.Location() != time.UTC {
+			t.Errorf("%v is not in UTC", got.Time)
+		}
+		all = append(all, got.Time)
+	}
+	return all
+}
+
+// In the hour that a clock shows twice, the order tells which one it is: a series of any step
+// keeps its step, in each zone.
+func TestFolds(t *testing.T) {
+	for _, test := range []struct {
+		zone string
+		back time.Time // when the clock goes back
+		by   time.Duration
+	}{
+		{"Europe/Berlin", time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC), time.Hour},
+		{"America/New_York", time.Date(2026, 11, 1, 6, 0, 0, 0, time.UTC), time.Hour},
+		{"Australia/Lord_Howe", time.Date(2026, 4, 4, 15, 0, 0, 0, time.UTC), 30 * time.Minute},
+	} {
+		zone := expect.Get(time.LoadLocation(test.zone))(t)
+		for _, step := range []time.Duration{10 * time.Second, time.Minute, 7 * time.Minute, 15 * time.Minute, 20 * time.Minute, 30 * time.Minute, time.Hour} {
+			if step > test.by {
+				continue // in each pass there is at most one
+			}
+			for _, keys := range []int{1, 3} {
+				var records [][2]string
+				var want []time.Time
+				for at := test.back.Add(-3 * time.Hour); at.Before(test.back.Add(3 * time.Hour)); at = at.Add(step) {
+					for k := range keys {
+						records = append(records, [2]string{fmt.Sprint("k", k), at.In(zone).Format("2006-01-02 15:04:05")})
+						want = append(want, at)
+					}
+				}
+				for i, got := range localSeries(t, test.zone, records...) {
+					if !got.Equal(want[i]) {
+						t.Errorf("%s, every %v, %d keys: %s is %v, not %v", test.zone, step, keys, records[i][1], got, want[i])
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// Little disorder and equal times are no second pass, an offset says which one it is, and the
+// order of all records tells of a key that begins there.
+func TestFoldsInDisorder(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		records [][2]string
+		want    []string // in UTC, on 2026-10-25
+	}{
+		{"equal", [][2]string{{"a", "01:59"}, {"a", "02:00"}, {"a", "02:00"}, {"a", "02:01"}}, []string{"23:59", "00:00", "00:00", "00:01"}},
+		{"out of order", [][2]string{{"a", "02:10"}, {"a", "02:12"}, {"a", "02:11"}, {"a", "02:13"}}, []string{"00:10", "00:12", "00:11", "00:13"}},
+		{"out of order at the boundary", [][2]string{{"a", "02:58"}, {"a", "02:00"}, {"a", "02:59"}, {"a", "02:01"}, {"a", "03:00"}}, []string{"00:58", "01:00", "00:59", "01:01", "02:00"}},
+		{"a gap in the second", [][2]string{{"a", "02:58"}, {"a", "02:59"}, {"a", "02:01"}, {"a", "02:45"}, {"a", "03:00"}}, []string{"00:58", "00:59", "01:01", "01:45", "02:00"}},
+		{"another key begins", [][2]string{{"a", "02:58"}, {"b", "02:59"}, {"a", "02:00"}, {"c", "02:01"}}, []string{"00:58", "00:59", "01:00", "01:01"}},
+		{"offsets", [][2]string{{"a", "02:30+01:00"}, {"a", "02:31+01:00"}, {"a", "02:30+02:00"}}, []string{"01:30", "01:31", "00:30"}},
+		{"one key after the other", [][2]string{{"a", "02:30"}, {"a", "02:30:30"}, {"a", "02:00"}, {"a", "03:00"}, {"b", "01:00"}, {"b", "02:00"}}, []string{"00:30", "00:30", "01:00", "02:00", "23:00", "00:00"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			records := make([][2]string, len(test.records))
+			for i, r := range test.records {
+				records[i] = [2]string{r[0], "2026-10-25 " + r[1]}
+			}
+			for i, got := range localSeries(t, "Europe/Berlin", records...) {
+				if is := got.Format("15:04"); is != test.want[i] {
+					t.Errorf("%v is %s, not %s", test.records[i], is, test.want[i])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+)
+
+// Number reads a number as the fields say that it is written: decimal, with a unit or groups of
+// digits, or as one of two choices. A missing one is NaN.
+func (p *Parser) Number(s string) (float64, error) {
+	s = strings.TrimSpace(s)
+	if p.missing(s) {
+		return math.NaN(), nil
+	}
+	if p.ValuesAs != nil {
+		return p.choice(s)
+	}
+	v, err := p.decimal(s)
+	if err == errNotDecimal {
+		return p.written(s)
+	}
+	return v, err
+}
+
+// errNotDecimal is the error of what is no decimal number alone.
+var errNotDecimal = errors.New("no decimal number")
+
+// decimal reads a decimal number.
+func (p *Parser) decimal(s string) (float64, error) {
+	point := byte('.')
+	if p.comma {
+		point = ','
+	}
+	for i := range len(s) {
+		// ParseFloat alone would accept hexadecimal numbers and "inf" too.
+		if c := s[i]; (c < '0' || c > '9') && c != point && c != '-' && c != '+' && c != 'e' && c != 'E' {
+			return 0, errNotDecimal
+		}
+	}
+	if p.comma {
+		s = strings.Replace(s, ",", ".", 1)
+	}
+	return parseNumber(s)
+}
+
+func parseNumber(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err == nil:
+		return v, nil
+	case errors.Is(err, strconv.ErrRange):
+		// The clone keeps the caller's s off the heap.
+		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(message.Shorten(s)))
+	}
+	return 0, errNotDecimal
+}
+
+// written reads a number with a unit or with marks between groups of digits.
+func (p *Parser) written(s string) (float64, error) {
+	number, ok := withoutUnit(s, p.Unit)
+	if !ok && p.Unit == config.AnyUnit {
+		number, _, ok = Unit(s)
+	}
+	if !ok {
+		number = s
+	}
+	number, grouped := p.ungrouped(number)
+	v, err := p.decimal(number)
+	if err == errNotDecimal {
+		return 0, p.whyNot(s, grouped)
+	}
+	return v, err
+}
+
+// whyNot is why a text is no number. grouped says that what is between marks of thousands may be.
+func (p *Parser) whyNot(s string, grouped bool) error {
+	_, unit, has := Unit(s)
+	switch has = has && unit != p.Unit; {
+	case has && p.Unit == "":
+		return fmt.Errorf("%w: say unit: %s in the source", notNumber(s), message.Quote(unit))
+	case has && p.Unit != config.AnyUnit:
+		return fmt.Errorf("the unit %s where %s is due, in %s", message.Quote(unit), message.Quote(p.Unit), message.Quote(s))
+	case !grouped:
+		return fmt.Errorf("%w: thousands: %s stands between groups of three digits", notNumber(s), message.Quote(string(p.Thousands)))
+	case IsSwitch(s):
+		return fmt.Errorf("%w: values_as of the source says which texts are 0 and 1", notNumber(s))
+	}
+	return notNumber(s)
+}
+
+// withoutUnit is a number without the unit that stands behind or before it.
+func withoutUnit(s, unit string) (number string, ok bool) {
+	if unit == "" {
+		return s, false
+	}
+	if number, ok = strings.CutSuffix(s, unit); ok {
+		return strings.TrimSpace(number), true
+	}
+	sign := s[:len(s)-len(strings.TrimLeft(s, "+-"))]
+	number, ok = strings.CutPrefix(strings.TrimSpace(s[len(sign):]), unit)
+	return sign + strings.TrimSpace(number), ok
+}
+
+// ungrouped is a number without the marks between its groups of digits. ok is false if a group but the first
+// has not three digits.
+func (p *Parser) ungrouped(s string) (number string, ok bool) {
+	if p.Thousands == 0 {
+		return s, true
+	}
+	end := strings.IndexRune(s, p.Decimal)
+	if end < 0 {
+		end = len(s)
+	}
+	groups := strings.Split(marks.Replace(s[:end]), string(p.Thousands))
+	for i, g := range groups[1:] {
+		first := len(strings.TrimLeft(groups[0], "+-"))
+		if len(g) != 3 || i == 0 && (first < 1 || first > 3) {
+			return s, false
+		}
+	}
+	return strings.Join(groups, "") + s[end:], true
+}
+
+// marks makes one of those that look alike.
+var marks = strings.NewReplacer("\u00a0", " ", "\u2009", " ", "\u202f", " ", "’", "'")
+
+// choice is 0 or 1, for the first and the second of two texts or numbers.
+func (p *Parser) choice(s string) (float64, error) {
+	v, err := parseNumber(s)
+	for i, is := range p.ValuesAs {
+		same, no := parseNumber(is)
+		if s == is || err == nil && no == nil && v == same {
+			return float64(i), nil
+		}
+	}
+	return 0, fmt.Errorf("the value %s where %s or %s is due, by values_as", message.Quote(s), message.Quote(p.ValuesAs[0]), message.Quote(p.ValuesAs[1]))
+}
+
+// missing reports whether a text stands for a missing value.
+func (p *Parser) missing(s string) bool {
+	return Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
+}
+
+// Missing reports whether a text stands for a missing value everywhere.
+func Missing(s string) bool {
+	return s == "" || strings.EqualFold(s, "nan") || strings.EqualFold(s, "null")
+}
+
+func notNumber(s string) error {
+	if t := strings.ToLower(strings.TrimLeft(s, "+-")); t == "inf" || t == "infinity" {
+		return errInfinite
+	}
+	return fmt.Errorf("the text %s where a number is due", message.Quote(s))
+}
+
+var errInfinite = errors.New("the number is infinite")
+
+// Unit splits a text such as 13.7 °C, $3.20, 45 % or 1.7 MB/s into the number, as it is written, and its unit.
+// ok is false of plain numbers, and of times, dates, versions, ordinals and names with digits. A letter behind
+// a number is a unit.
+func Unit(text string) (number, unit string, ok bool) {
+	if strings.Trim(text, "0123456789.,+- ") == "" {
+		return "", "", false // as most texts, and cheaper than to match it
+	}
+	m := measured.FindStringSubmatch(strings.TrimSpace(text))
+	if m == nil {
+		return "", "", false
+	}
+	sign, before, number, exponent, blank, behind := m[1], m[2], m[3], m[4], m[5], m[6]
+	switch {
+	case (before == "") == (behind == ""):
+		return "", "", false
+	case sign != "" && strings.ContainsAny(number[:1], "+-"):
+		return "", "", false
+	case before != "":
+		return sign + number + exponent, before, true
+	case utf8.RuneCountInString(behind) > 12 || noUnit.MatchString(behind) || strings.HasSuffix(behind, "/"):
+		return "", "", false
+	case blank == "" && (exponent != "" || hexadecimal.MatchString(number+behind)):
+		return "", "", false
+	}
+	return sign + number + exponent, strings.Join(strings.Fields(behind), " "), true
+}
+
+var (
+	// measured is a number with what may be a currency before it, or a unit of one or two words behind it. Of
+	// digits a unit has those of m2 and m3 alone.
+	measured = regexp.MustCompile(`^([-+]?)([\pL]{0,3}\p{Sc})?[\s\x{a0}\x{202f}]*` +
+		`([-+]?(?:\d{1,3}(?:[.,'’ \x{a0}\x{2009}\x{202f}]\d{3})+|\d+)(?:[.,]\d+)?)([eE][-+]?\d+)?` +
+		`([\s\x{a0}\x{202f}]*)((?:(?:m[23]|[\pL\p{Sc}%‰°/²³·])+ ?){1,2})?$`)
+	// noUnit are words behind numbers of ordinals, times of day, dates and versions.
+	noUnit = regexp.MustCompile(`(?i)^(st|nd|rd|th|[ap]m|utc|gmt|z|rc|alpha|beta|jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?)( |$)`)
+	// hexadecimal are names with digits that are no numbers: 0xff, 007a.
+	hexadecimal = regexp.MustCompile(`^[-+]?0([0-9]|[xX])`)
+)

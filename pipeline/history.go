@@ -1,0 +1,244 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"hafvf/connectors/kafkaio"
+	"hafvf/connectors/promio"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/statebackend"
+)
+
+// The past is what a run of the same states has read of its source. A run with Migrate reads it again
+// where the states cannot be carried over whole.
+
+// readAgain returns an empty file of states that reads again what was read up to a position in the source,
+// and says what that is. It is nil if there is nothing that can be read again.
+func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, what string, err error) {
+	file = &stateFile{File: &statebackend.File{Memory: statestore.NewMemory()}}
+	if err := file.resume(g, source, log); err != nil {
+		return nil, "", err
+	}
+	switch s := g.source.(type) {
+	case querySource:
+		from, until := s.Begin(time.Now()), file.position.Begin
+		if !from.Before(until) {
+			return nil, "", nil
+		}
+		file.position = &promio.Position{Until: until}
+		return file, fmt.Sprintf("%s up to %s", message.Duration(until.Sub(from).Round(s.Step)), until.Format(time.RFC3339)), nil
+	case fileSource:
+		n := file.marks.Records(s.Source)
+		if n == 0 {
+			return nil, "", nil
+		}
+		file.marks = file.marks.WasRead()
+		return file, fmt.Sprintf("%s of %s", message.Count(int(n), "record", "records"), s.Path), nil
+	}
+	return nil, "", nil
+}
+
+// A past is what a run of the same states has read, opened to be read again.
+type history struct {
+	where         string // the place of the states
+	what          string // the past
+	migrated      statestore.Migrated
+	begin         func(*run)                                              // has a run read it
+	caughtUp      func() bool                                             // of one that does not end by itself; nil if it does
+	learned       func() *statestore.Memory                               // what that run has learned
+	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the states
+	close         func()
+}
+
+// A learnedTopic is what a run begins with that has learned from topics, in place of the states of its
+// changelog.
+type learnedTopic struct {
+	states map[string][]byte
+	to     map[string]int64 // the offsets up to which they hold
+}
+
+// openHistory opens the past of a graph's states. It is nil if they can be carried over whole or there is no
+// past. Errors of states that cannot be opened are left to the run.
+func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) (*history, error) {
+	if t, ok := g.source.(topicSource); ok {
+		if t.Changelog == "" || g.Runner.Name == config.Flink {
+			return nil, nil
+		}
+		return g.historyOfTopic(ctx, t, to, log)
+	}
+	if g.states == "" {
+		return nil, nil
+	}
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run itself says what it carries over
+	cfg.Leave = true
+	file, err := statebackend.OpenFile(g.states, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	again, what, err := g.readAgain(file.Source, log)
+	if file.Migrated.Reset == 0 || err != nil || again == nil {
+		file.Close()
+		return nil, nil
+	}
+	p := &history{
+		where: g.states, what: what, migrated: file.Migrated, close: file.Close,
+		begin:   func(r *run) { r.states = again },
+		learned: func() *statestore.Memory { return again.Memory },
+		replaceStates: func(learned *statestore.Memory) (*learnedTopic, error) {
+			for key, b := range learned.All() {
+				file.Memory.Put(key, b)
+			}
+			file.Memory.Fleet = learned.Fleet
+			if err := file.Commit(); err != nil {
+				return nil, fmt.Errorf("state: %w", err)
+			}
+			return nil, nil
+		},
+	}
+	if g.endless() {
+		p.caughtUp = again.position.Reached
+	}
+	return p, nil
+}
+
+// historyOfTopic is openHistory for topics with a changelog.
+func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, log *slog.Logger) (*history, error) {
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
+	cfg.Leave = true
+	topic, err := statebackend.OpenTopic(ctx, kafkaio.LedgerConfig{
+		Client: to.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, Drain: t.Bounded, Log: log,
+	}, cfg)
+	if err != nil {
+		return nil, err
+	}
+	there, deleted, err := topic.HistoryLen(ctx)
+	if topic.Migrated.Reset == 0 || err != nil || there == 0 {
+		return nil, errors.Join(err, topic.Close(ctx, false))
+	}
+	p := &history{
+		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Migrated,
+		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
+		learned: func() *statestore.Memory {
+			topic.Memory.Fleet = topic.LearnedState(statestore.FleetKey)
+			return topic.Memory
+		},
+		replaceStates: func(learned *statestore.Memory) (*learnedTopic, error) {
+			states := maps.Collect(learned.All())
+			if learned.Fleet != nil {
+				states[statestore.FleetKey] = learned.Fleet
+			}
+			return &learnedTopic{states, topic.OpeningOffsets()}, nil
+		},
+		close: func() { topic.Close(ctx, false) },
+	}
+	if deleted > 0 {
+		p.what += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
+	}
+	if !t.Bounded {
+		p.caughtUp = topic.CaughtUp
+	}
+	return p, nil
+}
+
+// historyOf says what a run with Migrate would read again for the states at a place, if that is where the
+// graph's runs keep them; empty for nothing. source is what a file of states says of the source.
+func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log *slog.Logger) (what string, err error) {
+	t, topics := g.source.(topicSource)
+	switch {
+	case topics && t.Changelog != "" && where == changelogPlace(t.Changelog) && g.Runner.Name != config.Flink:
+		var to clients
+		defer to.close()
+		p, err := g.historyOfTopic(ctx, t, &to, log)
+		if p == nil || err != nil {
+			return "", err
+		}
+		p.close()
+		return p.what, nil
+	case source != nil && g.states != "" && !topics:
+		_, what, err = g.readAgain(source, log)
+	}
+	return what, err
+}
+
+// learn replaces the states of a graph that cannot be carried over whole by those of a run under its
+// settings over the past. That run writes nothing and tells nobody. It does nothing if the states can be
+// carried over, or if there is no past. It reports whether the run was stopped: then, and if it fails, the
+// states are as they were. Those of topics are returned, for the run to begin with.
+func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (topic *learnedTopic, stopped bool, err error) {
+	if _, filters := g.transform.(filtering); !filters {
+		return nil, false, nil
+	}
+	var to clients
+	defer to.close()
+	p, err := g.openHistory(ctx, &to, log)
+	if p == nil || err != nil {
+		return nil, false, err
+	}
+	defer p.close()
+	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.migrated.String(), "past", p.what)
+	var mu sync.Mutex
+	var since time.Time
+	state := &run{log: log, stopping: stop, history: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e != nil && !e.Time.IsZero() && (since.IsZero() || e.Time.Before(since)) {
+			since = e.Time
+		}
+	}}}
+	defer func() { err = errors.Join(err, state.close(ctx, false)) }()
+	p.begin(state)
+	quiet := g.quiet()
+	if err := state.open(ctx, quiet); err != nil {
+		return nil, false, err
+	}
+	if err := r.through(ctx, quiet, state, stop); err != nil {
+		return nil, false, err
+	}
+	if stopped = state.isStopped(); p.caughtUp != nil {
+		stopped = !p.caughtUp()
+	}
+	if stopped {
+		return nil, true, nil
+	}
+	learned := p.learned()
+	if learned.Len() == 0 {
+		log.Warn("the past has no record that can be learned")
+		return nil, false, nil
+	}
+	lost := 0
+	for _, key := range p.migrated.Lost {
+		if learned.Cell(statestore.CellName(key, learned.Names())).Get(key) == nil {
+			lost++
+		}
+	}
+	if topic, err = p.replaceStates(learned); err != nil {
+		return nil, false, err
+	}
+	about := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}
+	if !since.IsZero() {
+		about = append(about, "since", since)
+	}
+	log.Info("learned from the past", about...)
+	return topic, false, nil
+}
+
+// quiet returns the graph without outputs.
+func (g *Graph) quiet() *Graph {
+	here := *g
+	here.sink, here.dead, here.alerts = graphSink{}, graphSink{}, nil
+	f := g.transform.(filtering)
+	f.receivers = nil
+	here.transform = f
+	return &here
+}

@@ -1,0 +1,128 @@
+// Package seasontrial tries on observations what a config may say besides.
+package seasontrial
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
+	"hafvf/pipeline/config"
+)
+
+// How many keys a trial of a season has, and how many observations of all of them.
+const (
+	triedKeys = 20
+	triedMost = 10_000
+)
+
+// Season returns the season that a config without one may have, and why; both are empty if there is none.
+// With it, the filter predicts the last third of the observations of each key better than without, and
+// raises at most a tenth more alarms on it. The observations span some time, with steps of a usual length.
+func Season(c *config.Config, observations map[string][]keyed.Observation, span, step time.Duration) (season, why string) {
+	if c.Transform != config.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
+		return "", ""
+	}
+	tried := longest(observations)
+	nats, alarms := trial(c, nil, tried)
+	standard := usual.DefaultSeasons()
+	for _, o := range []struct {
+		season, of string
+		seasons    []usual.Season // from the shortest on
+	}{{"[24h, 168h]", "day and week", standard}, {"[24h]", "the day", standard[:1]}, {"[168h]", "the week", standard[1:]}} {
+		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
+			continue
+		}
+		with, more := trial(c, o.seasons, tried)
+		if with > nats && 10*more <= 11*alarms {
+			return o.season, "with the rhythm of " + o.of + " the last third is predicted better"
+		}
+	}
+	return "", ""
+}
+
+// ofKey are observations of a key.
+type ofKey struct {
+	key string
+	all []keyed.Observation
+}
+
+// longest returns the observations of the keys that have most, each in the order of time.
+func longest(observations map[string][]keyed.Observation) (all []ofKey) {
+	keys := slices.SortedFunc(maps.Keys(observations), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(observations[b]), len(observations[a])), cmp.Compare(a, b))
+	})
+	left := triedMost
+	for _, key := range keys[:min(len(keys), triedKeys)] {
+		o := slices.Clone(observations[key])
+		slices.SortStableFunc(o, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
+		o = o[max(len(o)-left, 0):]
+		left -= len(o)
+		all = append(all, ofKey{key, o})
+	}
+	return all
+}
+
+// trial filters observations with a season. It returns the log predictive of the last third of each key
+// and the alarms on it. A filter that cannot be has no probability.
+func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float64, alarms int) {
+	cfg := c.Filter()
+	cfg.Silence, cfg.Expire = nil, 0
+	if seasons != nil {
+		season := &usual.RhythmConfig{Seasons: seasons}
+		cfg.Filter.Season = season
+		for i := range cfg.Keys {
+			if k := &cfg.Keys[i].Filter; k.Season == nil {
+				k.Season = season
+			}
+		}
+	}
+	est, err := keyed.NewEstimator(cfg)
+	if err != nil {
+		return math.Inf(-1), 0
+	}
+	var memory keyed.Memory
+	for _, of := range tried {
+		key, all := of.key, of.all
+		e, _ := est.Open(key, nil) // which begins anew
+		fits := est.CheckOf(key)
+		from := time.Time{}
+		if len(all) > 0 {
+			from = all[2*len(all)/3].Time
+		}
+		learn := func(o *keyed.Observation) {
+			var out keyed.Estimate
+			e.Learn(&memory, &out, o)
+			if o.Time.Before(from) {
+				return
+			}
+			if !math.IsNaN(out.LogPredictive) {
+				nats += out.LogPredictive
+			}
+			if out.Alarm != nil {
+				alarms++
+			}
+		}
+		due := func() {
+			for o, ok := e.Due(); ok; o, ok = e.Due() {
+				learn(&o)
+			}
+		}
+		for _, o := range all {
+			if fits(&o) != nil {
+				continue
+			}
+			now, err := e.Take(&o)
+			if err == nil && now {
+				learn(&o)
+			}
+			due()
+		}
+		e.End(time.Time{})
+		due()
+	}
+	return nats, alarms
+}

@@ -1,0 +1,465 @@
+package sniff
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"hafvf/connectors"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/decode"
+)
+
+// A sheet is a random file whose right reading is known. It is made of parts that are drawn each by
+// itself: delimiter, decimals, form of the times, header, unit, order of the rows, key and the
+// columns beside them.
+type sheet struct {
+	name string
+	text []byte
+	want []string // a series each: its times and values, sorted
+	note string   // the parts
+}
+
+// stampForms are forms of times; a zone is UTC. Those of a date alone and a time alone stand in two columns.
+var stampForms = []struct {
+	form  string // of Go; "ms", "s" and "dotnet" are numbers
+	least time.Duration
+	json  bool // of JSON only
+}{
+	{time.RFC3339, time.Second, false}, {"2006-01-02 15:04:05", time.Second, false}, {"2006-01-02T15:04:05-07:00", time.Second, false},
+	{"02/01/2006 15:04", time.Minute, false}, {"01/02/2006 15:04", time.Minute, false}, {"02.01.2006 15:04:05", time.Second, false},
+	{"s", time.Second, false}, {"ms", time.Second, false}, {"dotnet", time.Second, true},
+	{"Mon, 02 Jan 2006 15:04:05 GMT", time.Second, false}, {"2006-01-02 15:04:05 UTC", time.Second, false},
+	{"02/01/2006|15:04:05", time.Second, false}, {"2006-01-02|15:04", time.Minute, false}, {"01/02/2006 03:04:05 PM", time.Second, false},
+	{time.DateOnly, 24 * time.Hour, false}, {"2006-01", 31 * 24 * time.Hour, false}, {"Jan-06", 31 * 24 * time.Hour, false}, {"Jan 2006", 31 * 24 * time.Hour, false},
+	{"quarter", 92 * 24 * time.Hour, false}, {"02-Jan-2006 15:04", time.Minute, false}, {"2006/01/02 15:04:05", time.Second, false},
+}
+
+func stampText(form string, t time.Time) string {
+	switch form {
+	case "s":
+		return strconv.FormatInt(t.Unix(), 10)
+	case "ms":
+		return strconv.FormatInt(t.UnixMilli(), 10)
+	case "dotnet":
+		return fmt.Sprintf("/Date(%d)/", t.UnixMilli())
+	case "quarter":
+		return fmt.Sprintf("%d-Q%d", t.Year(), (int(t.Month())+2)/3)
+	}
+	return t.Format(form)
+}
+
+// newSheet draws a file.
+func newSheet(seed uint64) sheet {
+	r := rand.New(rand.NewPCG(seed, 54))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	chance := func(p float64) bool { return r.Float64() < p }
+	jsonl := chance(.25)
+	delimiter, comma := pick(",", ",", ";", "\t"), false
+	if delimiter != "," && !jsonl {
+		comma = chance(.5)
+	}
+
+	// The times.
+	stamp := stampForms[r.IntN(len(stampForms))]
+	for stamp.json && !jsonl {
+		stamp = stampForms[r.IntN(len(stampForms))]
+	}
+	steps := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour}
+	step := steps[r.IntN(len(steps))]
+	for step < stamp.least && stamp.least <= 24*time.Hour {
+		step = steps[r.IntN(len(steps))]
+	}
+	n := 60 + r.IntN(500)
+	months := 0
+	if stamp.least > 24*time.Hour {
+		if months = 1; stamp.form == "quarter" {
+			months = 3
+		}
+		n = 40 + r.IntN(60)
+	}
+	begin := time.Date(2010+r.IntN(15), time.Month(1+r.IntN(12)), 1+r.IntN(28), r.IntN(24), 0, 0, 0, time.UTC)
+	if months > 0 {
+		begin = time.Date(begin.Year()-10, 1, 1, 0, 0, 0, 0, time.UTC)
+	} else if step == 24*time.Hour {
+		begin = begin.Truncate(step)
+	}
+	jitter := time.Duration(0)
+	if step >= time.Minute && step < 24*time.Hour && stamp.least == time.Second && chance(.3) {
+		jitter = step / 20
+	}
+
+	// The keys.
+	kind := pick("none", "text", "text", "number", "two", "wide")
+	if jsonl && kind == "wide" {
+		kind = "two"
+	}
+	keys := 1
+	if kind != "none" {
+		keys = 2 + r.IntN(12)
+	}
+	if kind == "wide" {
+		keys = 3 + r.IntN(4)
+	}
+	keyName := pick("device", "sensor_id", "host", "station", "Anlage", "customer", "unit_name", "machine")
+	if kind == "number" {
+		keyName = pick("id", "sensor_id", "device", "subject", "station_no", "imei")
+	}
+	labels := make([]string, keys)
+	for k := range labels {
+		switch kind {
+		case "number":
+			labels[k] = fmt.Sprint(1 + k)
+			if keyName == "imei" {
+				labels[k] = fmt.Sprint(356938035643809 + k*977)
+			}
+		case "wide":
+			labels[k] = []string{"boiler", "pump", "valve", "inlet", "outlet", "tank"}[k%6] + strings.Repeat("2", k/6)
+		default:
+			labels[k] = fmt.Sprintf("%s%c", []string{"north-", "S", "srv/", "Halle "}[seed%4], 'A'+k)
+		}
+	}
+	fieldsOf := []string{"temperature", "humidity", "pressure"}
+
+	// The values.
+	valueName := pick("value", "x", "temperature", "Wert", "reading", "power_w", "pm25")
+	unit := ""
+	if chance(.2) && kind != "two" {
+		unit = pick(" °C", "°C", " %", " kWh", " ms", "$")
+	}
+	number := func(v float64) string {
+		s := strconv.FormatFloat(v, 'f', 2, 64)
+		if comma {
+			s = strings.Replace(s, ".", ",", 1)
+		}
+		return s
+	}
+	cell := func(v float64) string {
+		if unit == "$" {
+			return unit + number(v)
+		}
+		return number(v) + unit
+	}
+	quoted := jsonl && (unit != "" || chance(.2))
+
+	// The columns beside them.
+	extras := map[string]func(i, k int) string{
+		"row":     func(i, k int) string { return fmt.Sprint(i) },
+		"status":  func(i, k int) string { return []string{"ok", "ok", "ok", "warn"}[r.IntN(4)] },
+		"rating":  func(i, k int) string { return fmt.Sprint(1 + r.IntN(5)) },
+		"version": func(i, k int) string { return "3" },
+		"project": func(i, k int) string { return "alpine" },
+		"note":    func(i, k int) string { return fmt.Sprintf("n%x", r.Uint64()) },
+		"empty":   func(i, k int) string { return "" },
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(extras)) {
+		if chance(.2) && kind != "wide" {
+			names = append(names, name)
+		}
+	}
+
+	// The rows.
+	type row struct {
+		at   time.Time
+		key  int
+		text []string
+	}
+	var header []string
+	timeName := pick("time", "timestamp", "Zeit", "ts", "date", "recorded_at")
+	stampNames := []string{timeName}
+	if strings.Contains(stamp.form, "|") {
+		stampNames = []string{"Date", "Time"}
+	}
+	var rows []row
+	series := map[string][]string{}
+	add := func(series_ string, at time.Time, v float64) {
+		series[series_] = append(series[series_], fmt.Sprintf("%d %.6g", at.Unix(), v))
+	}
+	missing := chance(.2)
+	round := func(v float64) float64 { return math.Round(100*v) / 100 }
+	level := pick("20", "400", "3")
+	base, _ := strconv.ParseFloat(level, 64)
+	draw := func(i, k int) float64 {
+		return round(base*(1+.1*float64(k)) + base/20*r.NormFloat64() + base/10*math.Sin(float64(i)/12))
+	}
+	for k := range keys {
+		if kind == "wide" && k > 0 {
+			break
+		}
+		offset := time.Duration(0)
+		if jitter > 0 {
+			offset = time.Duration(r.Int64N(int64(step/time.Second))) * time.Second
+		}
+		for i := range n {
+			at := begin.Add(offset + time.Duration(i)*step)
+			if months > 0 {
+				at = begin.AddDate(0, months*i, 0)
+			}
+			if jitter > 0 {
+				at = at.Add(time.Duration(r.Int64N(int64(jitter))) / time.Second * time.Second)
+			}
+			stamps := strings.Split(stampText(stamp.form, at), "|")
+			var more []string
+			for _, name := range names {
+				more = append(more, extras[name](i, k))
+			}
+			switch kind {
+			case "wide":
+				text := slices.Clone(stamps)
+				for c := range keys {
+					v := draw(i, c)
+					text = append(text, cell(v))
+					add(labels[c], at, v)
+				}
+				rows = append(rows, row{at, 0, text})
+			case "two":
+				for f, field := range fieldsOf {
+					v := draw(i, k+3*f)
+					rows = append(rows, row{at, k*3 + f, slices.Concat(stamps, []string{labels[k], field, cell(v)}, more)})
+					add(labels[k]+field, at, v)
+				}
+			default:
+				v := draw(i, k)
+				text := cell(v)
+				if missing && r.IntN(30) == 0 {
+					v, text = math.NaN(), ""
+				}
+				key := []string{labels[k]}
+				if kind == "none" {
+					key = nil
+				}
+				rows = append(rows, row{at, k, slices.Concat(stamps, key, []string{text}, more)})
+				add(labels[k], at, v)
+			}
+		}
+	}
+	switch kind {
+	case "wide":
+		header = slices.Concat(stampNames, labels)
+	case "two":
+		header = slices.Concat(stampNames, []string{keyName, pick("field", "measure", "kind"), "value"}, names)
+	case "none":
+		header = slices.Concat(stampNames, []string{valueName}, names)
+	default:
+		header = slices.Concat(stampNames, []string{keyName, valueName}, names)
+	}
+	order := pick("time", "time", "series", "late")
+	switch order {
+	case "time":
+		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+	case "late":
+		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+		for range len(rows) / 100 {
+			i := r.IntN(len(rows) - 1)
+			rows[i], rows[i+1] = rows[i+1], rows[i]
+		}
+	}
+
+	// The file.
+	head := "plain"
+	var b bytes.Buffer
+	s := sheet{name: fmt.Sprintf("sheet%d.csv", seed)}
+	if jsonl {
+		s.name = fmt.Sprintf("sheet%d.jsonl", seed)
+		array := chance(.2)
+		if array {
+			head = "array"
+			b.WriteString("[")
+		}
+		for i, row := range rows {
+			if array && i > 0 {
+				b.WriteString(",")
+			}
+			b.WriteString("{")
+			for j, name := range header {
+				text := strconv.Quote(row.text[j])
+				if _, err := strconv.ParseFloat(row.text[j], 64); err == nil && !(quoted && j > len(stampNames)-1) {
+					text = row.text[j]
+				}
+				if row.text[j] == "" {
+					text = "null"
+				}
+				fmt.Fprintf(&b, "%s%q:%s", map[bool]string{true: ",", false: ""}[j > 0], name, text)
+			}
+			b.WriteString("}\n")
+		}
+		if array {
+			b.WriteString("]\n")
+		}
+	} else {
+		head = pick("plain", "plain", "plain", "sep", "comments", "metadata", "rownames", "index")
+		switch head {
+		case "sep":
+			fmt.Fprintf(&b, "sep=%s\n", delimiter)
+		case "comments":
+			b.WriteString("# exported\n# site: 4\n")
+		case "metadata":
+			fmt.Fprintf(&b, "Report of readings\nSite%sHarbour\n\n", delimiter)
+		case "index":
+			header = slices.Concat([]string{""}, header)
+		}
+		write := func(cells []string) {
+			for i, c := range cells {
+				if i > 0 {
+					b.WriteString(delimiter)
+				}
+				if strings.Contains(c, delimiter) {
+					c = `"` + c + `"`
+				}
+				b.WriteString(c)
+			}
+			b.WriteString("\n")
+		}
+		write(header)
+		for i, row := range rows {
+			if head == "rownames" || head == "index" {
+				row.text = slices.Concat([]string{fmt.Sprint(i + 1)}, row.text)
+			}
+			write(row.text)
+		}
+	}
+	s.text = b.Bytes()
+	encoding := "utf-8"
+	if !jsonl {
+		switch encoding = pick("utf-8", "utf-8", "utf-8", "utf-8", "bom", "crlf", "utf-16"); encoding {
+		case "bom":
+			s.text = append([]byte("\ufeff"), s.text...)
+		case "crlf":
+			s.text = bytes.ReplaceAll(s.text, []byte("\n"), []byte("\r\n"))
+		case "utf-16":
+			wide := []byte{0xff, 0xfe}
+			for _, u := range utf16.Encode([]rune(string(s.text))) {
+				wide = append(wide, byte(u), byte(u>>8))
+			}
+			s.text = wide
+		}
+	}
+	for _, all := range series {
+		slices.Sort(all)
+		s.want = append(s.want, strings.Join(all, "\n"))
+	}
+	slices.Sort(s.want)
+	s.note = fmt.Sprintf("key %s (%s), %d × %d, time %q every %s, delimiter %q, decimal comma %t, unit %q, header %s, order %s, %s, beside %v", kind, keyName, keys, n, stamp.form, step, delimiter, comma, unit, head, order, encoding, names)
+	return s
+}
+
+// readSheet is what a run would make of a file with a config: its series.
+func readSheet(path string, draft []byte) (got []string, err error) {
+	c, err := config.Parse(path, draft, nil)
+	if err != nil {
+		return nil, err
+	}
+	if c.Aggregate != nil {
+		return nil, fmt.Errorf("aggregates")
+	}
+	file, fields := decode.Files(c)
+	p, err := decode.NewParser(fields)
+	if err != nil {
+		return nil, err
+	}
+	rd, err := connectors.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	d := decode.NewDecoder(file.Format, p)
+	series := map[string][]string{}
+	for {
+		r, err := rd.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.File([]connectors.Record{r}, func(found []decode.Decoded) {
+			for _, o := range found {
+				if o.Err != nil {
+					series["rejected"] = append(series["rejected"], o.Err.Error())
+					continue
+				}
+				for _, x := range o.X {
+					series[o.Key] = append(series[o.Key], strconv.FormatInt(o.Time.Unix(), 10)+fmt.Sprintf(" %.6g", x[0]))
+				}
+			}
+		})
+	}
+	for _, all := range series {
+		slices.Sort(all)
+		got = append(got, strings.Join(all, "\n"))
+	}
+	slices.Sort(got)
+	return got, nil
+}
+
+var (
+	sheets    = flag.Int("sheets", 200, "random files of BenchmarkSheets")
+	sheetSeed = flag.Uint64("sheet-seed", 1, "seed of the first one")
+)
+
+// BenchmarkSheets prints how many of some random files a draft reads right, how many wrong with a
+// remark, and how many wrong in silence.
+func BenchmarkSheets(b *testing.B) {
+	note := func(format string, args ...any) {
+		if testing.Verbose() {
+			fmt.Printf(format, args...)
+		}
+	}
+	for range b.N {
+		var right, unsure, told, silent int
+		for i := range *sheets {
+			s := newSheet(*sheetSeed + uint64(i))
+			path := filepath.Join(b.TempDir(), s.name)
+			if err := os.WriteFile(path, s.text, 0o666); err != nil {
+				b.Fatal(err)
+			}
+			draft, err := Draft(path)
+			var got []string
+			if err == nil {
+				got, err = readSheet(path, draft.Config)
+			}
+			switch {
+			case err == nil && slices.Equal(got, s.want):
+				right++
+				if !draft.Sure() {
+					unsure++
+					note("%s: right, and not sure: %v\n%s\n\n", s.name, draft.Remarks, s.note)
+				}
+			case err != nil || len(draft.Remarks) > 0:
+				told++
+				note("%s: wrong, and told: %v %v\n%s\n%s\n\n", s.name, err, draft.Remarks, s.note, draft.Config)
+			default:
+				silent++
+				note("%s: wrong in silence, %d series for %d\n%s\n%s\n", s.name, len(got), len(s.want), s.note, draft.Config)
+			}
+		}
+		of := float64(*sheets)
+		b.ReportMetric(float64(right)/of, "right")
+		b.ReportMetric(float64(unsure)/of, "unsure")
+		b.ReportMetric(float64(told)/of, "told")
+		b.ReportMetric(float64(silent)/of, "silent")
+	}
+}
+
+// A random file is the same for the same seed, and holds what it says.
+func TestSheets(t *testing.T) {
+	a, b := newSheet(3), newSheet(3)
+	expect.Same(t, string(a.text), string(b.text))
+	if len(a.want) == 0 {
+		t.Error("no series")
+	}
+}

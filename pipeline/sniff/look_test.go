@@ -1,0 +1,158 @@
+package sniff
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/message"
+	"hafvf/internal/series"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func write(t testing.TB, name string, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	return path
+}
+
+// tableOf returns the lines of a file: a header and n records.
+func tableOf(header string, n int, line func(i int) string) []string {
+	lines := []string{header}
+	for i := range n {
+		lines = append(lines, line(i))
+	}
+	return lines
+}
+
+// look looks at a table by a config with the model.
+func look(t *testing.T, model, path string) *Result {
+	t.Helper()
+	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
+	l := expect.Get(Inspect(c))(t)
+	return l
+}
+
+// A look tells what a config gets wrong of its data, and what mends it.
+func TestLook(t *testing.T) {
+	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
+		x := fmt.Sprint(i%4 - 1)
+		switch {
+		case i%20 == 0:
+			x = "NA"
+		case i%10 == 1:
+			x = ""
+		}
+		minute := i
+		if i == 50 {
+			minute = 45
+		}
+		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
+	})...)
+	l := look(t, "{family: normal}", path)
+	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
+	// i%4 = 1 is zero and i%4 = 0 is negative.
+	zero, negative := 0, 0
+	for i := range 100 {
+		if i%20 != 0 && i%10 != 1 {
+			switch i % 4 {
+			case 0:
+				negative++
+			case 1:
+				zero++
+			}
+		}
+	}
+	want := fmt.Sprintf(`data     %s, all 100 records
+columns  key, time, x
+keys     2: k1, k0
+times    2026-01-02T03:05:05Z to 2026-01-02T04:43:05Z, median step of a key 2m
+values   95 %% of the records parse, 10.5 %% are missing; -1 to 2, %s zero, %s negative
+rejected 5 × the text "NA" where a number is due
+         in.csv:2: k0,2026-01-02T03:04:05Z,NA
+suggest  source.csv.missing: [NA]  # if these texts stand for missing values
+suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
+`, path, message.Percent(zero, 85), message.Percent(negative, 85))
+	expect.Same(t, want, l.String())
+}
+
+// A look names the times that lie far beyond the others, and what rejects those ahead of the
+// clock. It does not take them for a lateness.
+func TestLookFindsFarTimes(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wrong map[int]time.Time
+		want  string // no such line if empty
+		mends bool
+	}{
+		{"none", nil, "", false},
+		{"ahead", map[int]time.Time{40: start.AddDate(100, 0, 0), 60: start.AddDate(7000, 0, 0)}, "2 times lie far beyond the others, the first at in.csv:42\n", true},
+		{"past", map[int]time.Time{99: start.Add(48 * time.Hour)}, "1 time lies far beyond the others, the first at in.csv:101\n", false},
+		{"a gap", map[int]time.Time{99: start.Add(12 * time.Hour)}, "", false},
+	} {
+		path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
+			at, wrong := test.wrong[i]
+			if !wrong {
+				at = start.Add(time.Duration(i) * time.Minute)
+			}
+			return fmt.Sprintf("k,%s,1\n", at.Format(time.RFC3339))
+		})...)
+		text := look(t, "{family: normal}", path).String()
+		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
+			t.Errorf("%s: %s", test.name, text)
+		}
+		if test.want != "" && strings.Contains(text, "suggest  lateness") {
+			t.Errorf("%s: a wrong time is taken for lateness: %s", test.name, text)
+		}
+	}
+}
+
+// Values that scatter by factors get a scale, unless the config has one, and only those.
+func TestLookSuggestsScale(t *testing.T) {
+	for name, c := range map[string]struct {
+		model string
+		x     func(z float64) float64
+		want  string
+	}{
+		"amounts":    {"{family: normal}", func(z float64) float64 { return 30 * math.Exp(z) }, "suggest  model.scale: log  # "},
+		"with zeros": {"{family: normal}", func(z float64) float64 { return max(0, math.Expm1(1+1.2*z)) }, "suggest  model.scale: log1p  # "},
+		"set":        {"{family: normal, scale: log}", func(z float64) float64 { return 30 * math.Exp(z) }, ""},
+		"symmetric":  {"{family: normal}", func(z float64) float64 { return 30 + 3*z }, ""},
+		"heavy":      {"{family: normal}", func(z float64) float64 { return 50 + z*z*z }, ""},
+		"negative":   {"{family: normal}", func(z float64) float64 { return math.Exp(z) - .5 }, ""},
+	} {
+		rng := rand.New(rand.NewPCG(1, 2))
+		path := write(t, "in.csv", tableOf("key,time,x\n", 600, func(i int) string {
+			// Keys of different levels are not skewed by themselves.
+			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
+		})...)
+		text := look(t, c.model, path).String()
+		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// Labels that group series vary, and do not tell each from the others. A check names a label of by that
+// none has.
+func TestLabelsThatGroup(t *testing.T) {
+	lines := []string{"key,time,x\n"}
+	for i := range 48 {
+		lines = append(lines, fmt.Sprintf("\"up{env=\"\"x\"\",zone=\"\"z%d\"\",job=\"\"j%d\"\",rack=\"\"r%d\"\",shard=\"\"s%d\"\",instance=\"\"i%d:80\"\"}\",2026-01-05T00:%02d:00Z,%d\n", i%4, i%3, i%6, i%12, i%24, i/24, i))
+	}
+	path := write(t, "m.csv", lines...)
+	look := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
+	expect.Same(t, []string{"job", "zone", "rack"}, series.Groups(look.Keys))
+	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(look.String(), want) {
+		t.Errorf("%s", look)
+	}
+}

@@ -1,0 +1,251 @@
+package sniff
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/decode"
+)
+
+// A Remark is what a look, or a draft, is not sure of.
+type Remark struct {
+	Text    string // what is seen, of which column, with an example
+	Setting string // what may mend it; empty if no setting does
+	Doubt   bool   // the config is likely wrong, or is one of several that fit
+}
+
+func (r Remark) String() string {
+	if r.Setting == "" {
+		return r.Text
+	}
+	return r.Text + "; see " + r.Setting
+}
+
+// remarks says what the records do not bear out.
+func (s *sample) remarks(c *config.Config) []Remark {
+	l := s.result
+	all := l.Remarks
+	add := func(doubt bool, setting, format string, args ...any) {
+		all = append(all, Remark{fmt.Sprintf(format, args...), setting, doubt})
+	}
+	if lost := l.Late + l.Records - l.Parsed; lost > 0 && l.Records > 0 {
+		doubt := 10*lost > l.Records
+		if n := l.Records - l.Parsed; n > 0 && doubt {
+			r := l.Rejections[0]
+			add(true, "", "%s of the records are rejected, such as %s: %s", message.Percent(n, l.Records), r.Place, r.Reason)
+		}
+		if l.Late > 0 && s.autumn() == "" && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }) {
+			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(l.Late, l.Records), message.Duration(message.RoundUp(l.Behind)), s.early.place)
+		}
+	}
+	if day := s.autumn(); day != "" {
+		add(false, "zone", "times without a zone go back by an hour at %s (%s), as clocks do at the end of summer time", day, s.early.place)
+	}
+	if l.Single > 0 {
+		one := slices.IndexFunc(l.Keys, func(k string) bool { return s.keys[k].n == 1 })
+		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), message.Quote(l.Keys[one]))
+	}
+	if c.Aggregate == nil && l.Tied > 0 && (s.autumn() == "" || l.Tied > 4*l.Early) {
+		text := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
+		if l.TiedKey != "" {
+			text += ", most of " + message.Quote(l.TiedKey)
+		}
+		add(l.TiedKey != "", "key", "%s: a part of the key may be missing, or they are duplicates", text)
+	}
+	if v, n := s.sentinel(); n > 0 {
+		add(false, "missing", "the value %g comes %s, far from all others: if it stands for a missing one, say missing: [%g]", v, message.Count(n, "time", "times"), v)
+	}
+	if len(l.Counters) > 0 && len(l.Counters) < len(l.Keys) {
+		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), message.Some(l.Counters, 4))
+	}
+	for _, pair := range decode.Switches {
+		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
+			add(false, "values_as", "%s and %s count as missing beside numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])
+		}
+	}
+	return all
+}
+
+// autumn is the time at which the times of keys go back by an hour at most, if they do so in a night in
+// which clocks are put back; else it is empty.
+func (s *sample) autumn() string {
+	at := s.early.at
+	back := at.Month() == time.October && at.Day() > 24 || at.Month() == time.November && at.Day() < 8 || at.Month() == time.April && at.Day() < 8
+	if s.result.Early == 0 || s.result.Behind > time.Hour || !back || at.Weekday() != time.Sunday || at.Hour() < 1 || at.Hour() > 3 || s.parser.Zone != "UTC" || s.result.Step > time.Hour {
+		return ""
+	}
+	return at.Format("2006-01-02 15:04")
+}
+
+// sentinel returns the value that is likely no measurement, and how often it comes: it repeats in a key,
+// farther from all others than these are from each other.
+func (s *sample) sentinel() (v float64, n int) {
+	const few = 5 // different others, at least
+	count := map[float64]int{}
+	for _, key := range s.keys {
+		x := slices.Sorted(slices.Values(key.numbers))
+		for _, low := range []bool{true, false} {
+			if !low {
+				slices.Reverse(x)
+			}
+			at := 1
+			for at < len(x) && x[at] == x[0] {
+				at++
+			}
+			rest := slices.Compact(slices.Clone(x[min(at, len(x)):]))
+			if at < 2 || len(rest) < few || at > len(x)-at {
+				continue
+			}
+			if gap, spread := math.Abs(x[0]-rest[0]), math.Abs(rest[0]-rest[len(rest)-1]); gap > 2*spread {
+				count[x[0]] += at
+			}
+		}
+	}
+	for value, times := range count {
+		if times > n || times == n && value < v {
+			v, n = value, times
+		}
+	}
+	return v, n
+}
+
+// family returns that which the values seem to have.
+func (s *sample) family() string {
+	const few = 20
+	l := s.result
+	n := l.Components - l.Missing
+	switch {
+	case n == 0 || l.Fractions > 0 || l.Negative > 0 || l.Max == 0:
+		return "normal"
+	case n < few && l.Max <= 1:
+		return "normal" // shares and rates may be 0 and 1 at first
+	case l.Min == 0 && l.Max == 1:
+		return "bernoulli"
+	}
+	mean, dispersion, _ := hafvf.Dispersion(s.series())
+	zeros := float64(n) * math.Exp(-mean)
+	switch {
+	case zeros >= few/2 && l.Zero == 0: // ratings and choices
+		return "normal"
+	case mean < 2 || dispersion > 1./5 && dispersion < 2:
+		return "poisson"
+	}
+	return "normal"
+}
+
+// series are the numbers of the keys, with the hours of their times.
+func (s *sample) series() (numbers [][]float64, hours [][]int8) {
+	for _, key := range s.result.Keys {
+		numbers, hours = append(numbers, s.keys[key].numbers), append(hours, s.keys[key].hours)
+	}
+	return numbers, hours
+}
+
+// fewRecords are too few to say what fits a key.
+const fewRecords = 10
+
+// length is how long a usual key lasts, 0 if that is not known, and how many observations it has.
+func (s *sample) length(c *config.Config) (span time.Duration, n int) {
+	var spans []time.Duration
+	var counts []int
+	for _, v := range s.keys {
+		spans, counts = append(spans, v.end.Sub(v.from)), append(counts, v.n)
+	}
+	if len(spans) == 0 || !s.result.Whole {
+		return 0, math.MaxInt
+	}
+	slices.Sort(spans)
+	slices.Sort(counts)
+	span, n = spans[len(spans)/2], counts[len(counts)/2]
+	if c.Aggregate != nil {
+		n = int(span / c.Aggregate.Every)
+	}
+	return span, n
+}
+
+// warmUp is the number of first observations that a prior of short keys looks at, and why; empty for the
+// default.
+func (s *sample) warmUp(c *config.Config) (value, why string) {
+	if _, n := s.length(c); c.Model.WarmUp == keyed.DefaultWarmUp && n >= fewRecords && n < 2*keyed.DefaultWarmUp {
+		return strconv.Itoa(max(5, n/4)), fmt.Sprintf("a key has %d observations", n)
+	}
+	return "", ""
+}
+
+// detect is what a config says of alarms that fit the step and the length of the series, and why; empty
+// if the defaults do.
+func (s *sample) detect(c *config.Config) (value, why string) {
+	l := s.result
+	d := c.Detect
+	// The usual length of a series.
+	span, n := s.length(c)
+	if d == nil || n < fewRecords || l.Step <= 0 && l.Timed > 0 {
+		return "", ""
+	}
+	if l.Timed == 0 { // the budget counts observations
+		if float64(n) >= d.BudgetOf(0) {
+			return "", ""
+		}
+		return fmt.Sprintf("{budget: %d, rest: %d, settling: 0}", max(n/2, leastBudget), max(3, min(n/20, 60))),
+			fmt.Sprintf("a key has %d observations; the defaults are for thousands, and hold alarms back at first", n)
+	}
+	const day = 24 * time.Hour
+	budget := time.Duration(d.BudgetOf(l.Step) * float64(l.Step))
+	least := leastBudget * l.Step
+	short := span > 0 && budget > message.RoundUp(max(span, least))
+	switch {
+	case short:
+		budget = max(span/2, least)
+	case budget < least && (span == 0 || budget < span):
+		return fmt.Sprintf("{budget: %s}", message.Duration(message.RoundUp(least))),
+			fmt.Sprintf("about one alarm in %d records of a key, at most ten in the first %d; now one in %.0f", leastBudget, leastBudget, d.BudgetOf(l.Step))
+	default:
+		return "", ""
+	}
+	parts := []string{"budget: " + message.Duration(message.RoundUp(budget))}
+	if n < 20*6 {
+		parts = append(parts, fmt.Sprintf("rest: %d", max(3, n/20)))
+	}
+	switch {
+	case span < 2*day:
+		parts = append(parts, "season: []")
+	case span < 14*day:
+		parts = append(parts, "season: [24h]")
+	}
+	if span < 4*day {
+		parts = append(parts, "settling: 0")
+	}
+	return "{" + strings.Join(parts, ", ") + "}", fmt.Sprintf("a key lasts %s; the defaults are for weeks, and hold alarms back in the first four days", message.Duration(message.RoundUp(span)))
+}
+
+// missingKey suggests a key if times do not advance under the one that there is.
+func (s *sample) missingKey(c *config.Config, file connectors.Source, fields config.Fields) (found Suggestion, ok bool) {
+	l := s.result
+	if l.Timed == 0 || float64(l.Tied) < tiedKeys*float64(l.Timed) || c.Aggregate != nil || fields.Layout != config.Long {
+		return found, false
+	}
+	why := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
+	if t, err := readTable(file.Path); err == nil {
+		if at := t.calendar(); at != nil {
+			names := slices.Clone(fields.Key)
+			for _, name := range namesOf(t.key(at)) {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+			if len(names) > len(fields.Key) {
+				return Suggestion{"source." + file.Format + ".key", config.YAMLNames(names), why}, true
+			}
+		}
+	}
+	return Suggestion{"aggregate", "{every: 1m, value: mean}", why + ", and no column tells them apart; or another interval, or count"}, true
+}

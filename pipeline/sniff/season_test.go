@@ -1,0 +1,46 @@
+package sniff
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A season is suggested where it predicts better, and not of noise, nor of what is shorter than two of its
+// periods.
+func TestSeasonSuggested(t *testing.T) {
+	day := func(i int) float64 { return math.Sin(float64(i) * math.Pi / 12) }
+	for _, c := range []struct {
+		name  string
+		hours int
+		value func(i int) float64
+		want  string
+	}{
+		{"a day", 24 * 12, day, "[24h]"},
+		{"a week", 24 * 7 * 6, func(i int) float64 { return math.Sin(float64(i) * math.Pi / 84) }, "[24h, 168h]"},
+		{"noise", 24 * 7 * 6, func(int) float64 { return 0 }, ""},
+		{"short", 40, day, ""},
+		{"walk", 24 * 7 * 6, func() func(int) float64 {
+			rng, at := rand.New(rand.NewPCG(1, 2)), 0.
+			return func(int) float64 { at += rng.NormFloat64() / 4; return at }
+		}(), ""},
+	} {
+		rng := rand.New(rand.NewPCG(55, 6))
+		lines := []string{"time,x\n"}
+		for i := range c.hours {
+			at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Hour)
+			lines = append(lines, fmt.Sprintf("%s,%.3f\n", at.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
+		}
+		got := ""
+		for _, s := range look(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {
+			if s.Key == "model.season" {
+				got = s.Value
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

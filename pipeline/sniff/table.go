@@ -1,0 +1,119 @@
+// Package sniff looks at the first records of a file: Draft writes a config for them, which
+// is what hafvf init does, and Inspect says what a config gets of them, as hafvf check does.
+package sniff
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"hafvf/connectors"
+	"hafvf/internal/message"
+	"hafvf/pipeline/decode"
+)
+
+// sampleRecords is how many records a look reads: of the beginning of a file, and of nine places spread
+// over it. Of records that hold several observations, such as the lines of an export, it takes as
+// many as hold sampleObservations.
+const (
+	sampleRecords      = 10_000
+	sampleObservations = 100_000
+)
+
+// A table is what is read of a file: columns, or the fields of JSON objects.
+type table struct {
+	connectors.Preamble
+	path    string
+	format  connectors.Format
+	columns []*column
+	index   map[string]int // of the columns, by the path of a JSON field
+	records int            // that were read
+	pieces  []int          // the place in the file that a record is of
+}
+
+// maxCells bounds the texts of all columns: each has one of every record.
+const maxCells = 1 << 24
+
+// readTable reads records of a file, whose format its name tells.
+func readTable(path string) (*table, error) {
+	t := &table{path: path, format: connectors.FormatOfFile(path), index: map[string]int{}}
+	src := connectors.Source{Format: t.format.Name, Path: path}
+	if t.format.Delimited {
+		head, err := connectors.Head(path)
+		if err != nil {
+			return nil, err
+		}
+		t.Preamble = connectors.PreambleOf(head, decode.IsData, decode.Absent)
+		src.Delimiter, src.Skip, src.Comment = t.Delimiter, t.Skip, t.Comment
+	}
+	found, err := connectors.Sample(src, sampleRecords)
+	if err != nil {
+		return nil, err
+	}
+	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { _, err := new(decode.Parser).Number(s); return err != nil }) {
+		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
+	}
+	for piece, records := range found.Records {
+		t.records += len(records)
+		for range records {
+			t.pieces = append(t.pieces, piece)
+		}
+	}
+	for _, name := range found.Columns {
+		t.columns = append(t.columns, &column{name: name, texts: make([]string, t.records)})
+	}
+	n := 0
+	for _, records := range found.Records {
+		for _, r := range records {
+			if !t.format.Columns {
+				t.addObject(n, r.Raw)
+			}
+			for i, text := range r.Fields {
+				t.columns[i].texts[n] = strings.TrimSpace(text)
+			}
+			n++
+		}
+	}
+	// Columns without a name cannot be read.
+	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })
+	return t, nil
+}
+
+// String lists the columns.
+func (t *table) String() string {
+	var names []string
+	for _, c := range t.columns {
+		names = append(names, c.name)
+	}
+	return cmp.Or(message.Some(names, 20), "none")
+}
+
+// named returns the column of a name, nil if there is none.
+func (t *table) named(name string) *column {
+	if i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == name && c.parts == nil }); i >= 0 {
+		return t.columns[i]
+	}
+	return nil
+}
+
+// addObject adds the fields of the JSON object of a record.
+func (t *table) addObject(record int, line []byte) {
+	// A line that is no object is a rejected record for the look.
+	_ = decode.Leaves(line, func(path, text string, scalar bool) {
+		i, there := t.index[path]
+		if !there {
+			i = len(t.columns)
+			if (i+1)*t.records > maxCells {
+				return // records that have nothing in common
+			}
+			t.index[path] = i
+			t.columns = append(t.columns, &column{name: path, texts: make([]string, t.records)})
+		}
+		if c := t.columns[i]; scalar {
+			c.texts[record] = text
+		} else {
+			c.nested++
+		}
+	})
+}

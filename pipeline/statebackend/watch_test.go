@@ -1,0 +1,118 @@
+package statebackend
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/internal/account"
+	"hafvf/internal/testing/expect"
+)
+
+func init() {
+	register.DoFn4x2[context.Context, *sdf.LockRTracker, []byte, func(string, int), sdf.ProcessContinuation, error](&endlessFn{})
+	register.Function2x2(waitIn)
+	register.Function2x0(ignore)
+	register.Emitter2[string, int]()
+	register.Iter1[int]()
+}
+
+// An endlessFn hands one element over, and reads on.
+type endlessFn struct{}
+
+func (*endlessFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
+	return offsetrange.Restriction{End: 1 << 40}
+}
+func (*endlessFn) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
+	return []offsetrange.Restriction{r}
+}
+func (*endlessFn) RestrictionSize([]byte, offsetrange.Restriction) float64 { return 1 }
+func (*endlessFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
+	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
+}
+
+func (*endlessFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(string, int)) (sdf.ProcessContinuation, error) {
+	at := rt.GetRestriction().(offsetrange.Restriction).Start
+	rt.TryClaim(at)
+	n := 0
+	if at == 0 {
+		emit("k", 1)
+		n = 1
+	}
+	if err := account.From(ctx).HandOver(ctx, n, nil); err != nil {
+		return nil, err
+	}
+	return sdf.ResumeProcessingIn(time.Millisecond), nil
+}
+
+var gate chan struct{} // waitIn waits for it
+
+func waitIn(key string, n int) (string, int) {
+	<-gate
+	return key, n
+}
+
+func ignore(string, func(*int) bool) {}
+
+// A syncLog is written to by several goroutines.
+type syncLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *syncLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *syncLog) says(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// A run in which nothing moves says where: a step that does not come back, unless it is an output that
+// says so itself, and one that keeps something back. It is said once.
+func TestNothingMoves(t *testing.T) {
+	defer func(was time.Duration) { stallLogAfter = was }(stallLogAfter)
+	stallLogAfter = 300 * time.Millisecond
+	gate = make(chan struct{})
+	run := account.Open(account.StateKeeper{})
+	defer run.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var log syncLog
+	p, s := beam.NewPipelineWithRoot()
+	all := beam.ParDo(s.Scope("in"), waitIn, beam.ParDo(s, &endlessFn{}, beam.Impulse(s)))
+	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("of"), all))
+	_, patient := run.WithStopTimeout(ctx)
+	ended := make(chan error)
+	go func() {
+		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
+	}()
+	time.Sleep(3 * stallLogAfter)
+	if log.says("nothing moves") {
+		t.Error("the log says it while an output waits")
+	}
+	patient()
+	expect.Soon(t, "a warning of the step", func() bool { return log.says("step=in/store.waitIn") })
+	close(gate)
+	expect.Soon(t, "a warning of the grouping", func() bool { return log.says("step=of/CoGBK records=1") })
+	time.Sleep(2 * stallLogAfter)
+	cancel()
+	<-ended
+	for _, once := range []string{"step=in/store.waitIn", "step=of/CoGBK"} {
+		if text := log.text.String(); strings.Count(text, once) != 1 {
+			t.Errorf("%q: not once %s", text, once)
+		}
+	}
+}
