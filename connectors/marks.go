@@ -245,14 +245,14 @@ func (r *markedReader) passOver(was fileMark) (same bool, err error) {
 	if r.mark.before != was.before {
 		return false, nil
 	}
-	passed := was.records
+	skippedFiles := was.records
 	if r.mark.last != was.last {
 		r.ahead = &rec
-		passed--
+		skippedFiles--
 		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
 	}
 	r.marks.mu.Lock()
-	r.marks.skipped += passed
+	r.marks.skipped += skippedFiles
 	r.marks.mu.Unlock()
 	return true, nil
 }

@@ -467,9 +467,9 @@ func TestWithoutELBO(t *testing.T) {
 				if with.Filter(0).Check(xs) != nil {
 					continue
 				}
-				told, out := with.Update(s, xs...), without.Update(silent, xs...)
+				known, out := with.Update(s, xs...), without.Update(silent, xs...)
 				for i, step := range out.Members {
-					if want := told.Members[i].ELBO; step.ELBO > want+1e-9*(1+math.Abs(want)) {
+					if want := known.Members[i].ELBO; step.ELBO > want+1e-9*(1+math.Abs(want)) {
 						t.Fatalf("%s: %g, and the ELBO is %g", family, step.ELBO, want)
 					} else if step.ELBO < want {
 						lower++

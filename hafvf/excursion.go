@@ -482,14 +482,14 @@ func (dr *detector) decide(l detectorState, regime []float64) Hypotheses {
 		}
 		return d
 	}
-	dropped, told := false, 1.
+	dropped, known := false, 1.
 	if dr.informed != nil {
-		told = dr.informed.Information(regime) / fullyInformed
-		told = math.Max(leastInformed, math.Min(1, told*told))
+		known = dr.informed.Information(regime) / fullyInformed
+		known = math.Max(leastInformed, math.Min(1, known*known))
 	}
 	for j := l.alive() - 1; j >= 0; j-- {
 		e := dr.excursion(l, j)
-		if e[outlier]+e[change] <= negligible*told || e[age]*told >= oldest {
+		if e[outlier]+e[change] <= negligible*known || e[age]*known >= oldest {
 			dr.remove(l, j)
 			dropped = true
 		}

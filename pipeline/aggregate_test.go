@@ -75,16 +75,16 @@ func TestAggregateTable(t *testing.T) {
 		{"last", "16:00 1 of 3, 16:01 null of 0, 16:02 5 of 1"},
 	} {
 		_, records, _ := runConfig(t, "{model: {family: normal}, aggregate: {every: 1m, value: "+c.aggregate+"}, source: {csv: {path: "+table+", key: who, time: at, values: ms}}}")
-		var said []string
+		var quoted []string
 		type record struct {
 			Time   time.Time
 			X      json.RawMessage
 			Events int
 		}
 		for _, r := range parse[record](t, records) {
-			said = append(said, fmt.Sprintf("%s %s of %d", r.Time.Format("15:04"), r.X, r.Events))
+			quoted = append(quoted, fmt.Sprintf("%s %s of %d", r.Time.Format("15:04"), r.X, r.Events))
 		}
-		if got := strings.Join(said, ", "); got != c.want {
+		if got := strings.Join(quoted, ", "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.aggregate, got, c.want)
 		}
 	}

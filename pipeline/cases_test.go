@@ -401,10 +401,10 @@ func TestFoundFiles(t *testing.T) {
 			if i := slices.IndexFunc(append(c.not, "lateness:"), func(not string) bool { return strings.Contains(text, not) }); i >= 0 {
 				t.Errorf("there is %q", append(c.not, "lateness:")[i])
 			}
-			said := func(part string, doubt bool) bool {
+			quoted := func(part string, doubt bool) bool {
 				return slices.ContainsFunc(draft.Remarks, func(r sniff.Remark) bool { return r.Doubt == doubt && strings.Contains(r.Text, part) })
 			}
-			if draft.Sure() != (c.doubt == "") || c.doubt != "" && !said(c.doubt, true) || slices.ContainsFunc(c.remarks, func(part string) bool { return !said(part, false) }) {
+			if draft.Sure() != (c.doubt == "") || c.doubt != "" && !quoted(c.doubt, true) || slices.ContainsFunc(c.remarks, func(part string) bool { return !quoted(part, false) }) {
 				t.Errorf("remarks %+v", draft.Remarks)
 			}
 			if c.keys > 0 {

@@ -92,7 +92,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 		}
 		return withoutID(byKey(t, out))
 	}
-	held := func(state string) (all map[string]string, source []byte) {
+	suppressed := func(state string) (all map[string]string, source []byte) {
 		in, source, err := readStateFile(filepath.Join(dir, state))
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	}
 	const gone = "s0/r1:m2"
 	first := run("forgets", lines[:cut])
-	was, source := held("forgets")
+	was, source := suppressed("forgets")
 	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
 	path := filepath.Join(dir, "forgets")
@@ -135,7 +135,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if err != nil || !slices.Equal(f.Keys, []string{gone}) || f.String() != "forgot 1 key of 30 in "+path {
 		t.Fatal(f, err)
 	}
-	is, after := held("forgets")
+	is, after := suppressed("forgets")
 	known := statestore.Open(statestore.FleetKey, []byte(was[statestore.FleetKey]))
 	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
 		t.Fatalf("the fleet before: %v %v", names, err)
@@ -168,7 +168,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
 		t.Error(f, err)
 	}
-	if is, _ := held("forgets"); len(is) != 1 {
+	if is, _ := suppressed("forgets"); len(is) != 1 {
 		t.Errorf("%d states are left", len(is)-1)
 	}
 	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has ended well yet") {

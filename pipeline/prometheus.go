@@ -87,10 +87,10 @@ type periodicSaver struct {
 // memory, in which the next bundle may have begun.
 func (s *periodicSaver) keeper() account.StateKeeper {
 	k := s.file.keeper()
-	settled := k.Committed
+	committed := k.Committed
 	k.Suspends, k.InMemory = true, false
 	k.Committed = func(all map[string]account.EncodedState, since time.Time) {
-		settled(all, since)
+		committed(all, since)
 		for key, state := range all {
 			if key == statestore.FleetKey {
 				s.file.committed.Fleet = state.State

@@ -124,8 +124,8 @@ func (f *stateFile) keeper() account.StateKeeper {
 			delete(f.Damaged, key) // it begins anew once
 			return nil, err
 		},
-		Committed: func(settled map[string]account.EncodedState, _ time.Time) {
-			if s, ok := settled[statestore.FleetKey]; ok {
+		Committed: func(committed map[string]account.EncodedState, _ time.Time) {
+			if s, ok := committed[statestore.FleetKey]; ok {
 				f.Memory.Fleet = s.State
 			}
 		},

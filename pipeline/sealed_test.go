@@ -106,8 +106,8 @@ func TestStateOfAnotherKey(t *testing.T) {
 		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: value})
 		var log strings.Builder
 		err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil)))
-		if said := log.String(); err != nil || strings.Count(said, "a state cannot be read") != 1 || !strings.Contains(said, "key=k1") || !strings.Contains(said, want) {
-			t.Errorf("%s: %v, %s", want, err, said)
+		if quoted := log.String(); err != nil || strings.Count(quoted, "a state cannot be read") != 1 || !strings.Contains(quoted, "key=k1") || !strings.Contains(quoted, want) {
+			t.Errorf("%s: %v, %s", want, err, quoted)
 		}
 	}
 }

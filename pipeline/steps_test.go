@@ -80,19 +80,19 @@ func TestRepeatsAfterKills(t *testing.T) {
 			b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 			time.Sleep(3 * time.Second) // a step or two
 			r.halt(t)
-			said := map[string]string{} // by topic, kind and id
+			quoted := map[string]string{} // by topic, kind and id
 			repeats, late, silent := 0, 0, 0
 			outcome := map[string]string{} // of a record, the topic that has it
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
 					e := unmarshalled[struct{ ID, Kind, State, Key, Reason string }](t, line)
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
-					if was, known := said[name]; known && was != line {
+					if was, known := quoted[name]; known && was != line {
 						t.Fatalf("%s, and then %s", was, line)
 					} else if known {
 						repeats++
 					}
-					said[name] = line
+					quoted[name] = line
 					if topic == "alerts" {
 						if e.Kind == "silent" {
 							silent++
@@ -108,7 +108,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 					outcome[e.ID] = topic
 				}
 			}
-			t.Logf("%d outputs, %d repeats, %d late, %d silent", len(said), repeats, late, silent)
+			t.Logf("%d outputs, %d repeats, %d late, %d silent", len(quoted), repeats, late, silent)
 			if repeats == 0 || late == 0 || silent == 0 && name == "lateness" {
 				t.Error("the runs do not show what they are to show")
 			}

@@ -184,11 +184,11 @@ func (s Summary) String() string {
 			at = s.stamp(f.Time)
 		}
 		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), at)
-		said := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
+		quoted := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
 		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
-			said = said[1:]
+			quoted = quoted[1:]
 		}
-		b.WriteString(strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), ", "))
+		b.WriteString(strings.Join(slices.DeleteFunc(quoted, func(s string) bool { return s == "" }), ", "))
 		b.WriteByte('\n')
 	}
 	if more := s.LargestAlarms - len(s.Largest); more > 0 {

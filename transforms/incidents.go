@@ -241,10 +241,10 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 	if err != nil {
 		b = nil
 	}
-	var anew error
-	fn.of, anew, err = fleet.Restore(fn.fleet, b, fn)
-	if anew != nil {
-		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", anew)
+	var reset error
+	fn.of, reset, err = fleet.Restore(fn.fleet, b, fn)
+	if reset != nil {
+		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", reset)
 	}
 	if !found && err == nil {
 		for _, e := range fn.of.Open() {

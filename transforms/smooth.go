@@ -331,7 +331,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Se
 		end := mtime.FromTime(s.End())
 		at := end.Add(fn.grace())
 		if end <= horizon {
-			if horizon-end > century || fn.logsPassed(&s) {
+			if horizon-end > century || fn.logsPast(&s) {
 				continue
 			}
 			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
@@ -347,9 +347,9 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Se
 	return fn.Kept.Write(sp, b)
 }
 
-// logsPassed reports whether all logs of a session have passed it. It is true of logs that the run does not
+// logsPast reports whether all logs of a session have passed it. It is true of logs that the run does not
 // know.
-func (fn *reviseFn) logsPassed(s *keyed.SessionRevision) bool {
+func (fn *reviseFn) logsPast(s *keyed.SessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {

@@ -196,14 +196,14 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 
 	program.Well(t, dir, "run", "cloud.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
-	told, byKey := map[string]int{}, map[string]map[string]int{}
+	warned, byKey := map[string]int{}, map[string]map[string]int{}
 	hit, falseAlarms := map[string]time.Duration{}, 0
 	var alerts []alertRecord
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
 		expect.OK(t, json.Unmarshal([]byte(line), &a))
 		alerts = append(alerts, a)
-		told[a.Kind]++
+		warned[a.Kind]++
 		if byKey[a.Key] == nil {
 			byKey[a.Key] = map[string]int{}
 		}
@@ -227,7 +227,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	if n := float64(22174-8*50) / 2016; r.Budget.Allowed < n-.01 || r.Budget.Allowed > n+.01 {
 		t.Errorf("%g alarms are allowed, want %g", r.Budget.Allowed, n)
 	}
-	if diff := cmp.Diff(told, r.Told); diff != "" {
+	if diff := cmp.Diff(warned, r.Told); diff != "" {
 		t.Error(diff)
 	}
 	muted := 0
@@ -297,8 +297,8 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	if a := other.Against; a.Both != len(alerts) || len(a.Only.This)+len(a.Only.Other)+len(a.Keys) != 0 {
 		t.Errorf("a config differs from itself: %+v", a)
 	}
-	if a := backtestJSON(t, dir, "cloud.yaml", "--set", "alerts.kinds=[change]", "--against", "cloud.yaml").Against; a.Both != told["change"] || len(a.Only.This) != 0 || len(a.Only.Other) != told["novelty"] {
-		t.Errorf("without novelties: %d in both, %d and %d in one; want %v", a.Both, len(a.Only.This), len(a.Only.Other), told)
+	if a := backtestJSON(t, dir, "cloud.yaml", "--set", "alerts.kinds=[change]", "--against", "cloud.yaml").Against; a.Both != warned["change"] || len(a.Only.This) != 0 || len(a.Only.Other) != warned["novelty"] {
+		t.Errorf("without novelties: %d in both, %d and %d in one; want %v", a.Both, len(a.Only.This), len(a.Only.Other), warned)
 	}
 }
 

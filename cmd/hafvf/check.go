@@ -67,7 +67,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			if noData {
 				return nil
 			}
-			look, err := sniff.Inspect(cfg)
+			sniffed, err := sniff.Inspect(cfg)
 			switch {
 			case errors.Is(err, sniff.ErrNoData):
 				return nil
@@ -78,7 +78,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			case err != nil:
 				return err
 			}
-			fmt.Fprint(cmd.OutOrStdout(), look)
+			fmt.Fprint(cmd.OutOrStdout(), sniffed)
 			return nil
 		},
 	}

@@ -297,11 +297,11 @@ func TestDataSets(t *testing.T) {
 				fmt.Fprintf(&said, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
 			}
 			for _, e := range d.events {
-				told := false
+				warned := false
 				for _, a := range alerts {
-					told = told || a.Key == e.key && !a.Time.Before(e.from) && !a.Time.After(e.to) && regexp.MustCompile(e.message).MatchString(a.Message)
+					warned = warned || a.Key == e.key && !a.Time.Before(e.from) && !a.Time.After(e.to) && regexp.MustCompile(e.message).MatchString(a.Message)
 				}
-				if !told {
+				if !warned {
 					t.Errorf("%s (%s, from %v) is not told", e.what, e.key, e.from)
 				}
 			}

@@ -44,7 +44,7 @@ func (o operation) logger() (*slog.Logger, error) {
 
 // serve answers Prometheus and health checks until done is called. With live it serves the page of a
 // run, too, with times of the zone.
-func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metrics *pipeline.Metrics, hears *pipeline.Observer, done func(), err error) {
+func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metrics *pipeline.Metrics, observers *pipeline.Observer, done func(), err error) {
 	if o.listen == "" {
 		return nil, nil, func() {}, nil
 	}
@@ -70,7 +70,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 	if live {
 		page := report.NewLive(o.config, zone, metrics)
 		mux.Handle("/", page.Handler(host))
-		hears, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
+		observers, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
 		done = func() {
 			page.Close() // readers hear of the end
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -82,7 +82,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 	}
 	go server.Serve(listener)
 	log.Info(serves, "address", listener.Addr().String())
-	return metrics, hears, done, nil
+	return metrics, observers, done, nil
 }
 
 // listen listens at the address that a flag gives, and returns its host: on loopback where it names

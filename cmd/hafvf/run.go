@@ -105,7 +105,7 @@ job running. See hafvf status and hafvf stop.`,
 			if args[0] != "-" {
 				o.config = filepath.Base(args[0])
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.anew, Migrate: again.migrate})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.beginAnew, Migrate: again.migrate})
 			return err
 		},
 	}
@@ -120,23 +120,23 @@ job running. See hafvf status and hafvf stop.`,
 // A resumption holds the flags by which a run over Kafka does not resume exactly where the
 // run before has ended.
 type resumeFlags struct {
-	anew    bool
-	migrate bool
+	beginAnew bool
+	migrate   bool
 }
 
 func (r *resumeFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&r.anew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
+	cmd.Flags().BoolVar(&r.beginAnew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
 	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; the rest is learned again from the past of the source, of which nothing is written or told, but not on Flink; accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
 }
 
 // check refuses flags that are not for the graph; nil is the demo's.
 func (r *resumeFlags) check(graph *pipeline.Graph) error {
 	switch {
-	case r.migrate && r.anew:
+	case r.migrate && r.beginAnew:
 		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
 	case r.migrate && (graph == nil || !graph.KeepsStates()):
 		return cli.Usage(errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state"))
-	case !r.anew:
+	case !r.beginAnew:
 		return nil
 	}
 	if graph != nil && graph.Runner.Name != config.Flink {
@@ -174,13 +174,13 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 		case s := <-signals:
 			o.signal = s
 			stderr.Hurry()
-			told := make(chan struct{})
+			warned := make(chan struct{})
 			go func() {
-				defer close(told)
+				defer close(warned)
 				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
 			}()
 			select {
-			case <-told:
+			case <-warned:
 			case <-time.After(100 * time.Millisecond): // nobody reads it
 			}
 			close(stop)

@@ -20,11 +20,11 @@ type pace struct {
 // A reach is how far the times of a partition have come, by its records alone. Times are in Unix
 // milliseconds, 0 for none.
 type timeReach struct {
-	Latest int64  `json:"latest,omitempty"`
-	Of     uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
-	Others int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
-	Lag    int64  `json:"lag,omitempty"`    // by which records are behind the topic's timestamps, of late
-	Passed int64  `json:"passed,omitempty"` // see passed
+	Latest  int64  `json:"latest,omitempty"`
+	Of      uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
+	Others  int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
+	Lag     int64  `json:"lag,omitempty"`    // by which records are behind the topic's timestamps, of late
+	LogTime int64  `json:"passed,omitempty"` // see passed
 }
 
 // lagForgetting is the part of reach.Lag, 1/lagForgetting, that a record without so large a lag takes off.
@@ -72,7 +72,7 @@ func (r *timeReach) add(key []byte, ms int64, right bool) {
 		r.Others = max(r.Others, ms)
 	}
 	known := cmp.Or(r.Others, r.Latest) // sessions of a partition with one key end too
-	r.Passed = max(r.Passed, known-r.Lag)
+	r.LogTime = max(r.LogTime, known-r.Lag)
 }
 
 // logTime is the time that the partition has passed: the latest that records of two keys have
@@ -82,7 +82,7 @@ func (r *timeReach) add(key []byte, ms int64, right bool) {
 func (r timeReach) logTime(lags bool) time.Time {
 	ms := r.Others
 	if lags {
-		ms = r.Passed
+		ms = r.LogTime
 	}
 	if ms <= 0 {
 		return time.Time{}

@@ -98,7 +98,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		if c.until = next.At; !next.reached(progress) {
 			return false, nil
 		}
-		if settled, err := l.waitIdle(ctx, func() bool { return true }); !settled {
+		if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
 			return false, err
 		}
 		s.repeat, c.until = s.repeat[1:], nil
@@ -112,7 +112,7 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 	if repeats || !to.After(s.at) || !l.account.HasTimerBy(to) || time.Since(s.when) < commitEvery {
 		return false, nil
 	}
-	if settled, err := l.waitIdle(ctx, func() bool { return true }); !settled {
+	if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
 		return false, err
 	}
 	o := commitOrder{watermark: to.UnixMilli(), at: map[string]int64{}}

@@ -85,7 +85,7 @@ const (
 type reader struct {
 	src      Source
 	place    string
-	hides    func(said string) string // secrets that a server repeats
+	hides    func(quoted string) string // secrets that a server repeats
 	listener *listener
 	api      v1.API
 	log      *slog.Logger
@@ -118,8 +118,8 @@ func (l *listener) Do(ctx context.Context, r *http.Request) (*http.Response, []b
 
 // partial reports whether the answer says so as VictoriaMetrics does.
 func (l *listener) partial() bool {
-	var said struct{ IsPartial bool }
-	return bytes.Contains(l.body, []byte(`"isPartial"`)) && json.Unmarshal(l.body, &said) == nil && said.IsPartial
+	var quoted struct{ IsPartial bool }
+	return bytes.Contains(l.body, []byte(`"isPartial"`)) && json.Unmarshal(l.body, &quoted) == nil && quoted.IsPartial
 }
 
 func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
@@ -239,8 +239,8 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 
 // failure says what the server refuses, or that it does not answer.
 func (r *reader) failure(err error) error {
-	said, code := &v1.Error{}, r.listener.code
-	answered := errors.As(err, &said)
+	quoted, code := &v1.Error{}, r.listener.code
+	answered := errors.As(err, &quoted)
 	switch {
 	case errors.As(err, new(*httpclient.SecretError)):
 		return httpclient.Bare(err)
@@ -248,11 +248,11 @@ func (r *reader) failure(err error) error {
 		return &answerError{error: fmt.Errorf("%s: %w", r.place, httpclient.Bare(err)), shrink: true}
 	case code == 0 || !answered:
 		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
-	case code/100 == 2 && said.Type == v1.ErrBadResponse && !r.answered:
+	case code/100 == 2 && quoted.Type == v1.ErrBadResponse && !r.answered:
 		words := strings.Join(strings.Fields(r.hides(string(r.listener.body[:min(len(r.listener.body), 2*secret.Largest)]))), " ")
 		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
-	text, detail := r.hides(said.Msg), strings.TrimSpace(said.Detail)
+	text, detail := r.hides(quoted.Msg), strings.TrimSpace(quoted.Detail)
 	switch {
 	case detail != "" && code/100 == 3:
 		text = detail
@@ -337,14 +337,14 @@ func (r *reader) outage(why error) {
 	if !r.away.Due(repeats) {
 		return
 	}
-	says := "the server of the source does not answer; the run waits for it"
+	words := "the server of the source does not answer; the run waits for it"
 	switch {
 	case r.partial && r.src.Partial == Take:
-		says = "the server of the source answers in part; the run takes what there is"
+		words = "the server of the source answers in part; the run takes what there is"
 	case r.partial:
-		says = "the server of the source answers in part; the run waits for the rest"
+		words = "the server of the source answers in part; the run waits for the rest"
 	}
-	r.log.Warn(says, "reason", why.Error())
+	r.log.Warn(words, "reason", why.Error())
 }
 
 // keyed are the series of an answer, sorted by key. Points outside of the window that was asked for,

@@ -296,13 +296,13 @@ func (w *writer) post(ctx context.Context, body []byte) error {
 		return &answerError{error: err, again: true}
 	}
 	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
+	quoted, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
 	code := answer.StatusCode
 	if code/100 == 2 {
 		return nil
 	}
 	return &answerError{
-		error: fmt.Errorf("server returned HTTP status %s: %s", answer.Status, message.Line(strings.TrimSpace(string(said)))),
+		error: fmt.Errorf("server returned HTTP status %s: %s", answer.Status, message.Line(strings.TrimSpace(string(quoted)))),
 		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
 	}
 }

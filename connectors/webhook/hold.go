@@ -74,7 +74,7 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	if err != nil {
 		return err
 	}
-	var held []byte
+	var storedAlerts []byte
 	for _, a := range all {
 		a.StoredID = fmt.Sprintf("%016x%016x", time.Now().UnixNano(), rand.Uint64())
 		waits, err := box.Put(a)
@@ -82,14 +82,14 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 		case err != nil:
 			refuse(a.refused(err.Error()))
 		case waits:
-			held = appendStored(held, a)
+			storedAlerts = appendStored(storedAlerts, a)
 		}
 	}
-	if len(held) == 0 {
+	if len(storedAlerts) == 0 {
 		return nil
 	}
 	fn.Next.Set(tp, time.Now().Add(pollInterval))
-	return fn.Waiting.Add(sp, held)
+	return fn.Waiting.Add(sp, storedAlerts)
 }
 
 // OnTimer drops the alerts that wait no more.
@@ -98,20 +98,20 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 	if err != nil {
 		return err
 	}
-	held, _, err := fn.Waiting.Read(sp)
+	storedAlerts, _, err := fn.Waiting.Read(sp)
 	if err != nil {
 		return err
 	}
 	var left []byte
 	dropped, here := false, box.ids()
-	for _, chunk := range held {
+	for _, chunk := range storedAlerts {
 		all, err := storedIn(chunk)
 		if err != nil {
 			return err
 		}
 		for _, a := range all {
-			s, settled := box.delivery(a.StoredID)
-			waits := !settled
+			s, deliveries := box.delivery(a.StoredID)
+			waits := !deliveries
 			if waits && !here[a.StoredID] { // it comes from a process that has gone
 				if waits, err = box.Put(a); err != nil {
 					s.Refused = err.Error()
@@ -130,7 +130,7 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 	if len(left) > 0 {
 		fn.Next.Set(tp, time.Now().Add(pollInterval))
 	}
-	if !dropped && len(held) <= 1 {
+	if !dropped && len(storedAlerts) <= 1 {
 		return nil
 	}
 	if err := fn.Waiting.Clear(sp); err != nil || len(left) == 0 {

@@ -98,13 +98,13 @@ func TestWriteHeld(t *testing.T) {
 
 // What waits in a state survives its process: another one sends it.
 func TestHeldIsWhole(t *testing.T) {
-	var held []byte
+	var storedAlerts []byte
 	for i := range 3 {
 		a := alert(i)
 		a.Key, a.StoredID = []byte("k"), fmt.Sprint("kept ", i)
-		held = appendStored(held, a)
+		storedAlerts = appendStored(storedAlerts, a)
 	}
-	all, err := storedIn(held)
+	all, err := storedIn(storedAlerts)
 	if err != nil || len(all) != 3 || all[2].StoredID != "kept 2" || all[2].ID != "2" || string(all[2].Text) != `{"id":"2"}` || string(all[2].Key) != "k" {
 		t.Errorf("%+v, %v", all, err)
 	}

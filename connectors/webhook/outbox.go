@@ -251,7 +251,7 @@ func (o *Outbox) closing() bool {
 // nil if none does.
 func (o *Outbox) finish(batch []entry, results []error) (again error) {
 	var left []entry
-	var settled []Delivery
+	var deliveries []Delivery
 	bytes, sent, gathered := 0, int64(0), false
 	for i, e := range batch {
 		why := results[i]
@@ -267,10 +267,10 @@ func (o *Outbox) finish(batch []entry, results []error) (again error) {
 		} else {
 			s.Refused = why.Error()
 		}
-		settled = append(settled, s)
+		deliveries = append(deliveries, s)
 	}
-	if len(settled) > 0 {
-		o.cfg.Delivered(settled)
+	if len(deliveries) > 0 {
+		o.cfg.Delivered(deliveries)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -280,7 +280,7 @@ func (o *Outbox) finish(batch []entry, results []error) (again error) {
 	if gathered {
 		o.retryAt = time.Now().Add(gather)
 	}
-	o.stats.Failed += int64(len(settled)) - sent
+	o.stats.Failed += int64(len(deliveries)) - sent
 	o.outage(again)
 	return again
 }

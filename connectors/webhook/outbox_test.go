@@ -23,13 +23,13 @@ func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []conn
 	t.Helper()
 	var mu sync.Mutex
 	var buried []connectors.Refused
-	settled := cfg.Delivered
+	deliveries := cfg.Delivered
 	cfg.Delivered = func(all []Delivery) {
 		mu.Lock()
 		defer mu.Unlock()
 		buried = append(buried, Refusals(all)...)
-		if settled != nil {
-			settled(all)
+		if deliveries != nil {
+			deliveries(all)
 		}
 	}
 	if cfg.Log == nil {

@@ -150,12 +150,12 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 		return &attemptError{error: fmt.Errorf("%s does not answer: %w", c.to.Place(), err), again: true}
 	}
 	defer answer.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
+	quoted, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
 	code := answer.StatusCode
 	if code/100 == 2 {
 		return nil
 	}
-	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(said)))
+	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(quoted)))
 	if code/100 == 3 {
 		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.section)
 	}

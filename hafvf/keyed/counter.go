@@ -17,7 +17,7 @@ type counter struct {
 
 // rise takes in a value of a coordinate, and returns by how much the counter has risen. If it has
 // fallen, or makes up for a fall, odd is by how much the rise may be wrong, else it is negative.
-func (c *counter) rise(i int, v float64) (by, odd float64) {
+func (c *counter) rise(i int, v float64) (by, wrongBy float64) {
 	last, most := c.last[i], c.most[i]
 	c.last[i] = v
 	switch {
@@ -58,14 +58,14 @@ func (a *aggregator) increase(x []float64, c *counter, t *accumulator, start tim
 			share = max(0, min(1, float64(within)/float64(at.Sub(c.at))))
 		}
 		for i := range dim {
-			by, odd := c.rise(i, v[i])
+			by, wrongBy := c.rise(i, v[i])
 			if share < 1 {
 				if by *= share; a.whole {
 					by = math.Round(by)
 				}
 			}
-			if x[i] += by; odd >= 0 {
-				doubt[i] = max(doubt[i], 0) + odd
+			if x[i] += by; wrongBy >= 0 {
+				doubt[i] = max(doubt[i], 0) + wrongBy
 			}
 		}
 		c.at, known = at, true

@@ -20,7 +20,7 @@ import (
 func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) time.Time) (by map[time.Time]float64, doubtful map[time.Time]bool) {
 	sorted = slices.DeleteFunc(slices.Clone(sorted), func(o Observation) bool { return o.X[0][0] != o.X[0][0] })
 	by, doubtful = map[time.Time]float64{}, map[time.Time]bool{}
-	ends, odd := map[time.Time]time.Time{}, map[time.Time]float64{}
+	ends, wrongBy := map[time.Time]time.Time{}, map[time.Time]float64{}
 	for _, o := range sorted {
 		ends[start(o.Time)] = o.Time
 	}
@@ -34,7 +34,7 @@ func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) 
 		before := sorted[i-1]
 		was := before.X[0][0]
 		rise := max(v-most, 0)
-		note := func(by float64) { odd[in] += by; doubtful[in] = true }
+		note := func(by float64) { wrongBy[in] += by; doubtful[in] = true }
 		switch {
 		case was > 0 && v < was/2:
 			rise, most = max(v, 0), v
@@ -52,7 +52,7 @@ func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) 
 		by[in] += rise
 	}
 	for in := range doubtful {
-		doubtful[in] = odd[in] >= by[in]/4
+		doubtful[in] = wrongBy[in] >= by[in]/4
 	}
 	for in := range by {
 		if a.Per > 0 {

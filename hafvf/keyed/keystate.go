@@ -351,8 +351,8 @@ func WarmsUp(state []byte) bool {
 		r.Uvarint()
 	}
 	r.near()
-	settled, _, _ := r.Flags()
-	return !settled && !r.Bad
+	priorIsSet, _, _ := r.Flags()
+	return !priorIsSet && !r.Bad
 }
 
 // IncludedOffsets are the last places of each log that the entity includes.

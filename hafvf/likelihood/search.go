@@ -25,10 +25,10 @@ type axis struct {
 }
 
 // axes are those of the search in which a parameter is held; none is where held is negative.
-func (p Problem) axes(held int, value float64) (all []axis) {
+func (p Problem) axes(fixed int, value float64) (all []axis) {
 	free := make([]bool, len(p.Parameters))
 	for j := range free {
-		free[j] = j != held
+		free[j] = j != fixed
 	}
 	for _, pair := range p.Pairs {
 		a, b := pair[0], pair[1]
@@ -70,11 +70,11 @@ type climb struct {
 }
 
 // from climbs from a place.
-func (c climb) from(p Problem, held int, value float64, place []float64) peak {
-	axes := p.axes(held, value)
+func (c climb) from(p Problem, fixed int, value float64, place []float64) peak {
+	axes := p.axes(fixed, value)
 	at := slices.Clone(place)
-	if held >= 0 {
-		at[held] = value
+	if fixed >= 0 {
+		at[fixed] = value
 	}
 	evidence := func(u []float64) (nats float64, outside float64) {
 		for i, a := range axes {

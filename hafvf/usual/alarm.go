@@ -230,13 +230,13 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	if !(q >= usualScore) {
 		s[atRising] = 0
 	}
-	held, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
+	kept, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
 	if lasting {
-		held = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atAlerted]+muchWorse &&
+		kept = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atAlerted]+muchWorse &&
 			!(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atAlerted]))
 	}
 	switch {
-	case held:
+	case kept:
 		d.Alarm = NoAlarm
 		if due != NoAlarm && (s[atRising] == 0 || turned) {
 			d.Resting = !within(atResting, max(1, p.rest))

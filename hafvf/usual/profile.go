@@ -523,8 +523,8 @@ func (p *Profile) setPrecisions(sums []float64) {
 		for range s.Harmonics {
 			cos, sin := sums[at], sums[at+s.Harmonics]
 			squares := float64(cos*cos) + float64(sin*sin)
-			held := otherPrecision + float64(squares*squares*per)
-			p.precision[at], p.precision[at+s.Harmonics] = held, held
+			kept := otherPrecision + float64(squares*squares*per)
+			p.precision[at], p.precision[at+s.Harmonics] = kept, kept
 			at++
 		}
 		at += s.Harmonics

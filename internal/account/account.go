@@ -257,10 +257,10 @@ func (r *Run) inFlight() bool { return r.works || r.bundle != nil }
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
 // reports; empty: none does. A restart would lose that, and nothing is settled. next is the first time that
 // a watermark has to pass for something to happen; zero: there is none.
-func (r *Run) SetIdle(held string, next time.Time) {
+func (r *Run) SetIdle(buffering string, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.works, r.buffering, r.next = false, held, next
+	r.works, r.buffering, r.next = false, buffering, next
 	r.commitIfIdle()
 }
 

@@ -16,11 +16,11 @@ import (
 // A Lock is a lock that this process holds.
 type Lock struct{ file *os.File }
 
-// HeldError is the error of a lock that another run holds. Holder says which: its process, host, and
+// LockedError is the error of a lock that another run holds. Holder says which: its process, host, and
 // since when; it is empty if the other one has not said so yet.
-type HeldError struct{ Holder string }
+type LockedError struct{ Holder string }
 
-func (h *HeldError) Error() string {
+func (h *LockedError) Error() string {
 	if h.Holder == "" {
 		return "another run holds it"
 	}
@@ -45,7 +45,7 @@ func notOurs(path string) error {
 const maxTries = 1000
 
 // Acquire takes the lock of which path is the file, until Release or the end of the process. It
-// does not wait: the error is a *HeldError if somebody has it, also within this process. It wraps
+// does not wait: the error is a *LockedError if somebody has it, also within this process. It wraps
 // errors.ErrUnsupported if the file system has no locks. It opens no link, and changes no file
 // but a lock's.
 func Acquire(path string) (*Lock, error) {
@@ -73,7 +73,7 @@ func Acquire(path string) (*Lock, error) {
 			if !holders.MatchString(text) {
 				text = ""
 			}
-			err = &HeldError{text}
+			err = &LockedError{text}
 		}
 		if err != nil {
 			f.Close()

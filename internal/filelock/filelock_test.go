@@ -19,7 +19,7 @@ func TestAcquire(t *testing.T) {
 		l, err := Acquire(path)
 		expect.OK(t, err)
 		_, err = Acquire(path)
-		held, ok := errors.AsType[*HeldError](err)
+		held, ok := errors.AsType[*LockedError](err)
 		if !ok || !strings.HasPrefix(held.Holder, fmt.Sprintf("process %d on ", os.Getpid())) || strings.Contains(held.Holder, "killed") {
 			t.Errorf("the second: %v", err)
 		}
@@ -83,7 +83,7 @@ func TestForeignHolder(t *testing.T) {
 			t.Skip("no locks here: ", err)
 		}
 		_, err = Acquire(path)
-		if held, ok := errors.AsType[*HeldError](err); !ok || held.Holder != want {
+		if held, ok := errors.AsType[*LockedError](err); !ok || held.Holder != want {
 			t.Errorf("%q: error %v, want the holder %q", text, err, want)
 		}
 		f.Close()

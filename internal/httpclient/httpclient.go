@@ -286,8 +286,8 @@ func (c *Client) bound(answer *http.Response) {
 	if where, err := answer.Location(); err == nil && answer.StatusCode/100 == 3 {
 		answer.Header.Del("Location")
 		answer.Body.Close()
-		said := fmt.Appendf(nil, "a redirect to %s, which is not followed", message.Printable(place(where)))
-		answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(said)), int64(len(said))
+		text := fmt.Appendf(nil, "a redirect to %s, which is not followed", message.Printable(place(where)))
+		answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 		return
 	}
 	if answer.StatusCode/100 == 2 {
@@ -307,9 +307,9 @@ type refusalBody struct {
 
 func (b *refusalBody) Read(p []byte) (int, error) {
 	if b.text == nil {
-		var said []byte
-		said, b.err = io.ReadAll(io.LimitReader(b.ReadCloser, refusalAnswer))
-		b.text = strings.NewReader(b.hidden(string(said)))
+		var text []byte
+		text, b.err = io.ReadAll(io.LimitReader(b.ReadCloser, refusalAnswer))
+		b.text = strings.NewReader(b.hidden(string(text)))
 	}
 	n, err := b.text.Read(p)
 	if err == io.EOF {

@@ -68,9 +68,9 @@ func TestRedirect(t *testing.T) {
 			for _, of := range []*http.Client{c.HTTP(), {Transport: c}} {
 				answer, err := of.Post(c.Base().String(), "text/plain", strings.NewReader("secret"))
 				expect.OK(t, err)
-				said, err := io.ReadAll(answer.Body)
-				if answer.Body.Close(); err != nil || answer.StatusCode != code || !strings.HasPrefix(string(said), want) || strings.Contains(string(said), "token") || answer.ContentLength != int64(len(said)) {
-					t.Errorf("%d to %s: %d %q, %v", code, to, answer.StatusCode, said, err)
+				text, err := io.ReadAll(answer.Body)
+				if answer.Body.Close(); err != nil || answer.StatusCode != code || !strings.HasPrefix(string(text), want) || strings.Contains(string(text), "token") || answer.ContentLength != int64(len(text)) {
+					t.Errorf("%d to %s: %d %q, %v", code, to, answer.StatusCode, text, err)
 				}
 			}
 		}
@@ -230,8 +230,8 @@ func TestHeaders(t *testing.T) {
 		t.Error(answer, err)
 	}
 	expect.Same(t, []string{"first", "first", "second"}, got)
-	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "sink.headers.X-Token.file") || strings.Contains(said, "secret secret") {
-		t.Error(said)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "sink.headers.X-Token.file") || strings.Contains(text, "secret secret") {
+		t.Error(text)
 	}
 }
 
@@ -259,13 +259,13 @@ func TestSecretsAreHidden(t *testing.T) {
 		{URL: secret.Text{Secret: at("u", url+"/hook/longsecret4")}},
 		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Text: "abc"}}},
 	} {
-		_, said, err := get(t, client(t, s, Bounds{}), "")
+		_, text, err := get(t, client(t, s, Bounds{}), "")
 		secrets := append(secrets, base64.StdEncoding.EncodeToString([]byte("user:longsecret3")))
-		if err != nil || slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(said, s) }) || !strings.Contains(said, "[hidden]") {
-			t.Errorf("%v: %s", err, said)
+		if err != nil || slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(text, s) }) || !strings.Contains(text, "[hidden]") {
+			t.Errorf("%v: %s", err, text)
 		}
-		if s.Headers["X-Tenant"].Text != "" && !strings.Contains(said, "open-tenant") {
-			t.Errorf("an open text is hidden: %s", said)
+		if s.Headers["X-Tenant"].Text != "" && !strings.Contains(text, "open-tenant") {
+			t.Errorf("an open text is hidden: %s", text)
 		}
 	}
 }

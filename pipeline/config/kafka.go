@@ -66,9 +66,9 @@ const (
 )
 
 func tombstones(dst *bool) reader {
-	said := ""
-	return choice(&said, tombstonesReject, tombstonesForget).then(func() error {
-		*dst = said == tombstonesForget
+	quoted := ""
+	return choice(&quoted, tombstonesReject, tombstonesForget).then(func() error {
+		*dst = quoted == tombstonesForget
 		return nil
 	})
 }

@@ -244,8 +244,8 @@ func (e *element) join(other element) bool {
 	return true
 }
 
-// maxHeld is how many elements a bundle holds back for GroupByKeys until it ends.
-const maxHeld = 1 << 12
+// maxPending is how many elements a bundle holds back for GroupByKeys until it ends.
+const maxPending = 1 << 12
 
 // put puts an encoded element out. What only GroupByKeys take goes there while the bundle runs: it
 // holds the watermark, so that no group is complete before it ends, and a group takes less memory
@@ -264,7 +264,7 @@ func (b *bundle) put(e *engine, to *collection, p []byte) error {
 		return nil
 	}
 	// What an account does not know of yet is not shown before it does.
-	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxHeld || b.books != nil {
+	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxPending || b.books != nil {
 		return nil
 	}
 	e.locked(func() { err = e.deliverAll(b.grouped) })

@@ -16,7 +16,7 @@ func (e *engine) setIdle() {
 	if e.books == nil {
 		return
 	}
-	held, next := "", mtime.MaxTimestamp
+	buffering, next := "", mtime.MaxTimestamp
 	for _, s := range e.stages {
 		for _, sh := range s.shards {
 			if s.source {
@@ -26,8 +26,8 @@ func (e *engine) setIdle() {
 				return
 			}
 			keeps, until := sh.buffers()
-			if next = min(next, until); keeps && held == "" {
-				held = s.name
+			if next = min(next, until); keeps && buffering == "" {
+				buffering = s.name
 			}
 		}
 	}
@@ -35,7 +35,7 @@ func (e *engine) setIdle() {
 	if next < mtime.EndOfGlobalWindowTime {
 		at = next.ToTime()
 	}
-	e.books.SetIdle(held, at)
+	e.books.SetIdle(buffering, at)
 }
 
 // Stalled implements account.Runner.

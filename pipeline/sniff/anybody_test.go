@@ -420,7 +420,7 @@ func BenchmarkSheets(b *testing.B) {
 		}
 	}
 	for range b.N {
-		var right, unsure, told, silent int
+		var right, unsure, noted, silent int
 		for i := range *sheets {
 			s := newSheet(*sheetSeed + uint64(i))
 			path := filepath.Join(b.TempDir(), s.name)
@@ -440,7 +440,7 @@ func BenchmarkSheets(b *testing.B) {
 					note("%s: right, and not sure: %v\n%s\n\n", s.name, draft.Remarks, s.note)
 				}
 			case err != nil || len(draft.Remarks) > 0:
-				told++
+				noted++
 				note("%s: wrong, and told: %v %v\n%s\n%s\n\n", s.name, err, draft.Remarks, s.note, draft.Config)
 			default:
 				silent++
@@ -450,7 +450,7 @@ func BenchmarkSheets(b *testing.B) {
 		of := float64(*sheets)
 		b.ReportMetric(float64(right)/of, "right")
 		b.ReportMetric(float64(unsure)/of, "unsure")
-		b.ReportMetric(float64(told)/of, "told")
+		b.ReportMetric(float64(noted)/of, "told")
 		b.ReportMetric(float64(silent)/of, "silent")
 	}
 }

@@ -73,11 +73,11 @@ func (d *draft) result() (Drafted, error) {
 			break
 		}
 	}
-	look := seen.result
-	if d.query != "" && look.Parsed == 0 {
-		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, look)
+	result := seen.result
+	if d.query != "" && result.Parsed == 0 {
+		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, result)
 	}
-	for _, r := range look.Remarks {
+	for _, r := range result.Remarks {
 		if r.Setting == "" || !slices.ContainsFunc(d.remarks, func(known Remark) bool { return known.Setting == r.Setting }) {
 			d.remarks = append(d.remarks, r)
 		}
@@ -90,7 +90,7 @@ func (d *draft) result() (Drafted, error) {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
 	d.season, d.seasonNote = seen.season(c)
-	return Drafted{d.yaml(look), d.remarks}, nil
+	return Drafted{d.yaml(result), d.remarks}, nil
 }
 
 // A draft is a guess of what a config says.
@@ -323,7 +323,7 @@ func (d *draft) yaml(l *Result) []byte {
 		b.WriteString(text + "\n")
 	}
 	say := func(indent, name, why string) {
-		if s, told := d.suggestions[name]; told {
+		if s, noted := d.suggestions[name]; noted {
 			line(indent+name+": "+s.Value, why+s.Why)
 		}
 	}
@@ -347,7 +347,7 @@ func (d *draft) yaml(l *Result) []byte {
 	if d.season != "" {
 		line("  # season: "+d.season, d.seasonNote)
 	}
-	if _, told := d.suggestions["detect"]; !told {
+	if _, noted := d.suggestions["detect"]; !noted {
 		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
 	}
 	say("", "detect", "tells outliers from changes; ")
@@ -368,7 +368,7 @@ func (d *draft) yaml(l *Result) []byte {
 	}
 	if a := d.aggregate; a.every != "" {
 		more := ""
-		if s, told := d.suggestions["wait"]; told {
+		if s, noted := d.suggestions["wait"]; noted {
 			more = ", wait: " + s.Value
 		}
 		line("aggregate: {every: "+a.every+", value: "+a.value+more+"}", a.why)
@@ -460,7 +460,7 @@ func (d *draft) reads(l *Result, line func(text, comment string)) {
 	if d.values != nil {
 		at("values", config.YAMLList(d.values), others)
 	}
-	if s, told := d.suggestions["missing"]; told {
+	if s, noted := d.suggestions["missing"]; noted {
 		at("missing", s.Value, "")
 	}
 }

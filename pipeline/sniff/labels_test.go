@@ -113,14 +113,14 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			t.Errorf("%s: %v\n%s", c.name, err, draft.Config)
 			continue
 		}
-		look, err := Inspect(cfg)
+		result, err := Inspect(cfg)
 		if err != nil {
 			t.Fatal(c.name, err)
 		}
-		if look.Parsed < look.Records || len(look.Rejections) > 0 {
-			t.Errorf("%s: %d of %d records parse", c.name, look.Parsed, look.Records)
+		if result.Parsed < result.Records || len(result.Rejections) > 0 {
+			t.Errorf("%s: %d of %d records parse", c.name, result.Parsed, result.Records)
 		}
-		for _, s := range look.Suggestions {
+		for _, s := range result.Suggestions {
 			if s.Key != "model.season" {
 				t.Errorf("%s: suggests %s: %s, %s", c.name, s.Key, s.Value, s.Why)
 			}
@@ -136,9 +136,9 @@ func TestLookFindsTiedKeys(t *testing.T) {
 	}
 	path := write(t, "m.csv", lines...)
 	for key, want := range map[string]string{"metric": "source.csv.key [metric, instance]", "none": "source.csv.key instance"} {
-		look := look(t, "{family: normal}", path+", key: "+key)
-		if len(look.Suggestions) == 0 || look.Suggestions[0].Key+" "+look.Suggestions[0].Value != want {
-			t.Errorf("key %s: %+v", key, look.Suggestions)
+		result := look(t, "{family: normal}", path+", key: "+key)
+		if len(result.Suggestions) == 0 || result.Suggestions[0].Key+" "+result.Suggestions[0].Value != want {
+			t.Errorf("key %s: %+v", key, result.Suggestions)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func TestLookFindsCounters(t *testing.T) {
 	if len(found.Counters) != 1 || found.Counters[0] != "a" || !strings.Contains(found.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", found.Counters, found)
 	}
-	if look := look(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(look.Counters) > 0 {
-		t.Errorf("increases are taken for counters: %s", look)
+	if result := look(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(result.Counters) > 0 {
+		t.Errorf("increases are taken for counters: %s", result)
 	}
 }
 

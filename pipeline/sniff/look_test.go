@@ -150,9 +150,9 @@ func TestLabelsThatGroup(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("\"up{env=\"\"x\"\",zone=\"\"z%d\"\",job=\"\"j%d\"\",rack=\"\"r%d\"\",shard=\"\"s%d\"\",instance=\"\"i%d:80\"\"}\",2026-01-05T00:%02d:00Z,%d\n", i%4, i%3, i%6, i%12, i%24, i/24, i))
 	}
 	path := write(t, "m.csv", lines...)
-	look := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
-	expect.Same(t, []string{"job", "zone", "rack"}, series.Groups(look.Keys))
-	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(look.String(), want) {
-		t.Errorf("%s", look)
+	result := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
+	expect.Same(t, []string{"job", "zone", "rack"}, series.Groups(result.Keys))
+	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(result.String(), want) {
+		t.Errorf("%s", result)
 	}
 }

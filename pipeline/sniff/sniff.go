@@ -454,11 +454,11 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
 		add(source+"missing", config.YAMLList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
 	}
-	odd := s.badTime
-	if len(odd) == 0 {
-		odd = s.suspectTime
+	suspect := s.badTime
+	if len(suspect) == 0 {
+		suspect = s.suspectTime
 	}
-	if formats := times.FormatsOf(odd); len(formats) > 0 {
+	if formats := times.FormatsOf(suspect); len(formats) > 0 {
 		why := "the times have this form"
 		if len(formats) > 1 {
 			why = "or " + config.YAMLText(formats[1]) + ", which fits the times as well"

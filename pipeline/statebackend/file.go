@@ -136,12 +136,12 @@ func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
 		at = to // two links to one file have one lock
 	}
 	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".lock"))
-	held, isHeld := errors.AsType[*filelock.HeldError](err)
+	locked, isLocked := errors.AsType[*filelock.LockedError](err)
 	switch {
 	case err == nil:
 		return lock.Release, nil
-	case isHeld:
-		return nil, fmt.Errorf("%s: %w; %s", path, held, advice)
+	case isLocked:
+		return nil, fmt.Errorf("%s: %w; %s", path, locked, advice)
 	case errors.Is(err, errors.ErrUnsupported):
 		log.Warn("the file of states cannot be locked: let no two runs use it at a time", "file", path, "error", err)
 		return func() {}, nil

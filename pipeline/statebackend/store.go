@@ -92,16 +92,16 @@ var stallLogAfter, stallLogEvery = 30 * time.Second, time.Hour
 func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 	tick := time.NewTicker(stallLogAfter / 10)
 	defer tick.Stop()
-	var told reminder.Reminder
+	var logged reminder.Reminder
 	var of string
 	due := func(step string, since time.Time) bool {
 		if step == "" || time.Since(since) < stallLogAfter {
 			return false
 		}
 		if step != of {
-			of, told = step, reminder.Reminder{}
+			of, logged = step, reminder.Reminder{}
 		}
-		return told.Due(stallLogEvery)
+		return logged.Due(stallLogEvery)
 	}
 	for {
 		select {

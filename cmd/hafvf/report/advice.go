@@ -94,8 +94,8 @@ func (h *habits) note(a *Alert, kind int, zone *time.Location) {
 // advice says what a key's alarms have in common, and which setting leaves such alarms out.
 func (k *key) advice(zone *time.Location) string {
 	var all []string
-	if misfit := k.fit.advice(); misfit != "" {
-		all = append(all, misfit)
+	if poorFit := k.fit.advice(); poorFit != "" {
+		all = append(all, poorFit)
 	}
 	valued := k.changes + k.noveltyish
 	if k.sized >= 3 && 2*k.small >= k.sized {

@@ -91,9 +91,9 @@ type Row struct {
 
 // A Silent is a key from which nothing has come.
 type Silent struct {
-	Key         string
-	Since, Told time.Time
-	Silences    int
+	Key            string
+	Since, Alerted time.Time
+	Silences       int
 }
 
 // Muted are the alarms that the budgets and the rests kept back. They are known of a run only.
@@ -159,7 +159,7 @@ type KeyRow struct {
 	Short  string // without what all keys of the group have in common
 	ID     int
 	Alarms int
-	Says   string
+	Label  string
 	Series bool
 	Strip
 }
@@ -353,7 +353,7 @@ func (c *Collector) addSilent(p *Page) {
 		}
 		s := Silent{Key: shown(k.name), Since: k.silentSince, Silences: k.silences}
 		if k.silentAt != noTime {
-			s.Told = fromUnix(k.silentAt)
+			s.Alerted = fromUnix(k.silentAt)
 		}
 		p.Silent = append(p.Silent, s)
 	}
@@ -673,7 +673,7 @@ func (c *Collector) addMap(p *Page, happened []*key) {
 		if rest, ok := strings.CutPrefix(name, k.group); ok && k.group != "" {
 			name = rest[1:]
 		}
-		t.Rows = append(t.Rows, KeyRow{Key: shown(name), ID: i, Alarms: k.alarms, Says: says, Series: k.drawn(), Strip: stripOf(cells[k])})
+		t.Rows = append(t.Rows, KeyRow{Key: shown(name), ID: i, Alarms: k.alarms, Label: says, Series: k.drawn(), Strip: stripOf(cells[k])})
 	}
 	all := slices.SortedFunc(maps.Values(groups), func(a, b *tally) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name))

@@ -52,49 +52,49 @@ type waitingAlert struct {
 }
 
 // New returns a fleet without keys. The error is that of incidents.New.
-func New(cfg Config, tell Listener) (f *Fleet, err error) {
-	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: tell, changed: true}
+func New(cfg Config, notify Listener) (f *Fleet, err error) {
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: notify, changed: true}
 	f.of, err = incidents.New(cfg.Config)
 	return f, err
 }
 
 // Restore returns the fleet that AppendBinary has encoded. If it cannot be read, or is of other
 // groups, incidents begin anew, with the alarms that wait, and anew says why.
-func Restore(cfg Config, b []byte, tell Listener) (f *Fleet, anew, err error) {
-	if f, err = New(cfg, tell); err != nil {
+func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error) {
+	if f, err = New(cfg, notify); err != nil {
 		return nil, nil, err
 	}
 	r := compact.Reader{B: b}
-	inner, held := readWaiting(&r)
+	inner, pending := readWaiting(&r)
 	digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 	digests.Read(&r)
 	most := readMost(&r)
 	if r.Bad || len(r.B) > 0 {
 		return f, compact.ErrCut, nil
 	}
-	of, anew := incidents.Restore(cfg.Config, inner)
-	if anew == nil {
-		return &Fleet{of: of, waiting: held, digests: digests, most: max(most, of.Keys()), listener: tell}, nil, nil
+	of, reset := incidents.Restore(cfg.Config, inner)
+	if reset == nil {
+		return &Fleet{of: of, waiting: pending, digests: digests, most: max(most, of.Keys()), listener: notify}, nil, nil
 	}
 	f.most = most
-	for name, h := range held {
+	for name, h := range pending {
 		t, err := keyed.ParseAlertEvent(h.event)
 		if err != nil {
 			return nil, nil, err
 		}
 		f.wait(name, h, t)
 	}
-	return f, anew, nil
+	return f, reset, nil
 }
 
-func readWaiting(r *compact.Reader) (inner []byte, held map[incidents.AlarmName]waitingAlert) {
+func readWaiting(r *compact.Reader) (inner []byte, pending map[incidents.AlarmName]waitingAlert) {
 	inner = []byte(r.Text())
-	held = map[incidents.AlarmName]waitingAlert{}
+	pending = map[incidents.AlarmName]waitingAlert{}
 	for range r.Count(5) {
 		name := incidents.AlarmName{Key: r.Text(), ID: r.Text(), Kind: r.Text()}
-		held[name] = waitingAlert{r.Time(), []byte(r.Text())}
+		pending[name] = waitingAlert{r.Time(), []byte(r.Text())}
 	}
-	return inner, held
+	return inner, pending
 }
 
 // readMost reads the largest number of keys. States from before it was known end without.
@@ -302,19 +302,19 @@ func (f *Fleet) closeDigests(by time.Time, all bool) {
 
 // together makes one event of those that an incident has at one time, as keys that alarm together
 // have it grow several times. The watermark passes them together.
-func together(all []incidents.Event) (told []incidents.Event) {
+func together(all []incidents.Event) (alerted []incidents.Event) {
 	last := map[string]int{} // in told, by id
 	for _, e := range all {
 		i, seen := last[e.ID]
-		if seen && e.State == incidents.Update && told[i].Time.Equal(e.Time) && told[i].State != incidents.Merged {
-			e.State, e.Page = told[i].State, e.Page || told[i].Page
-			told[i] = e
+		if seen && e.State == incidents.Update && alerted[i].Time.Equal(e.Time) && alerted[i].State != incidents.Merged {
+			e.State, e.Page = alerted[i].State, e.Page || alerted[i].Page
+			alerted[i] = e
 			continue
 		}
-		last[e.ID] = len(told)
-		told = append(told, e)
+		last[e.ID] = len(alerted)
+		alerted = append(alerted, e)
 	}
-	return told
+	return alerted
 }
 
 // Forget returns what AppendBinary has encoded without the keys that gone reports, and the names of
@@ -323,8 +323,8 @@ func together(all []incidents.Event) (told []incidents.Event) {
 func Forget(encoded []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
 	r := compact.Reader{B: encoded}
 	f := &Fleet{}
-	inner, held := readWaiting(&r)
-	f.waiting, f.digests, f.most = held, incidents.ReadDigests(&r), readMost(&r)
+	inner, pending := readWaiting(&r)
+	f.waiting, f.digests, f.most = pending, incidents.ReadDigests(&r), readMost(&r)
 	if r.Bad || len(r.B) > 0 {
 		return nil, nil, compact.ErrCut
 	}

@@ -32,9 +32,9 @@ func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte 
 	return appendNotice(nil, key, keyed.AlertEvent{Of: of, Alert: &keyed.Alert{Kind: "novelty", Score: score, Before: m, After: m, Usual: m}}, pace)
 }
 
-func newFleet(t *testing.T, cfg Config, tell Listener) *Fleet {
+func newFleet(t *testing.T, cfg Config, notify Listener) *Fleet {
 	t.Helper()
-	f := expect.Get(New(cfg, tell))(t)
+	f := expect.Get(New(cfg, notify))(t)
 	return f
 }
 
@@ -63,20 +63,20 @@ func TestBeginsAnew(t *testing.T) {
 		anew       bool
 	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-2], false}} {
 		var got heard
-		f, anew, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
-		if err != nil || (anew != nil) != c.anew {
-			t.Fatalf("%s: %v, %v", name, anew, err)
+		f, reset, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
+		if err != nil || (reset != nil) != c.anew {
+			t.Fatalf("%s: %v, %v", name, reset, err)
 		}
 		expect.OK(t, f.Advance(at))
 		expect.Same(t, heard{"a/b f:1 novelty"}, got, name)
 	}
 	expect.OK(t, f.Advance(at))
-	other, anew, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &heard{})
-	if err != nil || anew == nil || other.Keys() != 1 {
-		t.Errorf("%v, %v, %d keys", anew, err, other.Keys())
+	other, reset, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &heard{})
+	if err != nil || reset == nil || other.Keys() != 1 {
+		t.Errorf("%v, %v, %d keys", reset, err, other.Keys())
 	}
-	if _, anew, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || anew == nil {
-		t.Errorf("a state that is cut off: %v, %v", anew, err)
+	if _, reset, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || reset == nil {
+		t.Errorf("a state that is cut off: %v, %v", reset, err)
 	}
 }
 

@@ -220,7 +220,7 @@ func FreePorts(t testing.TB, n int) []int {
 		}
 		port := 20000 + mathrand.IntN(12000)
 		lock, err := filelock.Acquire(filepath.Join(locks, strconv.Itoa(port)))
-		if _, held := errors.AsType[*filelock.HeldError](err); held {
+		if _, held := errors.AsType[*filelock.LockedError](err); held {
 			continue
 		} else if err != nil {
 			t.Fatal(err)
