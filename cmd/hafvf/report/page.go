@@ -165,7 +165,7 @@ type KeyRow struct {
 }
 
 // A Strip is cells in a row, as the path of each class.
-type Strip struct{ Cells []ClassPath }
+type Strip struct{ Paths []ClassPath }
 
 // ClassPath are those of a class.
 type ClassPath struct{ Class, Path string }
@@ -525,7 +525,7 @@ func stripOf(cells []uint8) (s Strip) {
 			at = end - 1
 		}
 		if b != nil {
-			s.Cells = append(s.Cells, ClassPath{"h" + strconv.Itoa(int(class)), string(b)})
+			s.Paths = append(s.Paths, ClassPath{"h" + strconv.Itoa(int(class)), string(b)})
 		}
 	}
 	return s

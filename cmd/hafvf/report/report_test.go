@@ -309,7 +309,7 @@ func TestPageInAZone(t *testing.T) {
 	// The clock shows the second time before the first.
 	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
 	path = file(t, noveltyAt("a", back.Add(-10*time.Minute)), noveltyAt("a", back.Add(10*time.Minute)))
-	if m := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t).Page().Map; m.Columns != 41 || m.Step != "1m" || m.Fleet.Cells[0].Path != "M0 0h1v1h-1zM40 0h1v1h-1z" {
+	if m := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t).Page().Map; m.Columns != 41 || m.Step != "1m" || m.Fleet.Paths[0].Path != "M0 0h1v1h-1zM40 0h1v1h-1z" {
 		t.Errorf("%d cells of %s, %v", m.Columns, m.Step, m.Fleet)
 	}
 }
