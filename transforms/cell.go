@@ -2,6 +2,8 @@ package transforms
 
 import (
 	"container/list"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/parallel"
 	"hafvf/internal/table"
 )
 
@@ -49,6 +52,101 @@ func mapSize[K comparable, V any](m map[K]V) int {
 		slots *= 2
 	}
 	return slots * (int(unsafe.Sizeof(slot)) + 1)
+}
+
+// cellOf returns a cell for the bundle. If its states are the runner's, read has yet to get them.
+func (fn *encodeFn) cellOf(name string, sp state.Provider) *openCell {
+	c := fn.cells[name]
+	if c != nil {
+		return c
+	}
+	if c = fn.own[name]; c == nil {
+		c = &openCell{name: name}
+		if fn.memory == nil {
+			fn.unread = append(fn.unread, c)
+		} else {
+			c.cell = &cell{Cell: fn.memory.Cell(name)}
+			fn.own[name] = c
+		}
+	}
+	c.to = sp
+	fn.cells[name] = c
+	fn.order = append(fn.order, c)
+	return c
+}
+
+// read gets the cells of the bundle that are not there yet from the runner.
+func (fn *encodeFn) read() error {
+	unread := fn.unread
+	fn.unread = nil
+	return roundTrip(unread, func(c *openCell) (err error) {
+		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
+			return err
+		}
+		return fn.carry.over(fn.states, c, fn.cfg)
+	})
+}
+
+// open returns the entities of arrivals, open. Of those that were not, it decodes the states, or those
+// of the previous run if they have none.
+func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
+	if err := fn.read(); err != nil {
+		return nil, err
+	}
+	all := make([]*openKey, len(arrivals))
+	var unopened []*openKey
+	for i, a := range arrivals {
+		e := fn.keys[a.key]
+		if e == nil {
+			if n := len(fn.free); n > 0 {
+				e, fn.free = fn.free[n-1], fn.free[:n-1]
+			} else {
+				e = &openKey{}
+			}
+			e.key, e.of = a.key, a.of
+			fn.keys[a.key] = e
+			a.of.order = append(a.of.order, e)
+			unopened = append(unopened, e)
+		}
+		all[i] = e
+	}
+	readers := len(fn.workers)
+	if fn.memory == nil {
+		readers = roundTrips // some are on a disk
+	}
+	parallel.Do(len(unopened), readers, func(_, i int) {
+		e := unopened[i]
+		e.state = e.of.Get(e.key)
+		e.found = e.state != nil
+		e.touched = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+	})
+	for _, e := range unopened {
+		if err := e.of.readable(); err != nil {
+			return nil, err
+		}
+		if !e.found {
+			e.state, e.err = fn.account.Restore(e.key)
+		}
+	}
+	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
+		e := unopened[i]
+		if e.err == nil {
+			e.KeyState, e.err = fn.workers[worker].Open(e.key, e.state)
+		}
+		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) {
+			e.reset(fn.workers[worker])
+		}
+	})
+	for _, e := range unopened {
+		if e.err != nil {
+			return nil, fmt.Errorf("key %q: %w", e.key, e.err)
+		}
+		if e.counted = true; !e.touched {
+			fn.report.Counts.Keys++
+		}
+		matched(fn.account, fn.cfg.Keys, e.key)
+	}
+	return all, nil
 }
 
 // A wait spans the times of observations that wait; zero where none does.

@@ -366,7 +366,7 @@ func TestCopySize(t *testing.T) {
 				key := fmt.Sprintf("pump-%08d", i)
 				c.Put(key, make([]byte, 100))
 				if timed {
-					c.agenda.set(key, time.Now(), n, time.Time{})
+					c.agenda.Set(key, time.Now(), n, time.Time{})
 				}
 			}
 			takes := heap() - before

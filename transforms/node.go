@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
@@ -37,6 +35,7 @@ type encodeFn struct {
 	Due      timers.EventTime
 
 	cfg        stepConfig
+	schedule   schedule
 	states     cellState
 	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
 	own        map[string]*openCell // with memory, the cells that this node has used
@@ -58,7 +57,7 @@ type bundle struct {
 	reject          func(keyed.Rejected)
 	queue           []queuedBlock
 	cells           map[string]*openCell
-	order           []*openCell
+	order, unread   []*openCell
 	keys            map[string]*openKey // that are open
 	report          account.Report
 	records, alerts chunk // that are encoded and not emitted yet
@@ -78,12 +77,11 @@ type worker struct {
 	state      []byte // that goes to the memory
 }
 
-// queuedBlock is a block in the queue, with access to its cell's state.
+// queuedBlock is a block in the queue, or a key that a timer opens.
 type queuedBlock struct {
-	cell  string
+	of    *openCell
 	key   string
 	block blockBytes
-	state state.Provider
 }
 
 // A piece is a block's bytes, and the same as text.
@@ -167,6 +165,10 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 		fn.cfg = cfg
 		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
 	}
+	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
+	if fn.cfg.Live {
+		fn.schedule.expire = fn.cfg.Expire
+	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
@@ -191,15 +193,12 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 // ProcessElement takes the blocks of an element into the queue. Without one the cell is called.
 func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if len(packed) == 0 {
-		if err := fn.read([]queuedBlock{{cell: cell, state: sp}}); err != nil {
-			return err
-		}
-		return fn.resume(tp, fn.cells[cell])
+		return fn.resume(tp, fn.cellOf(cell, sp))
 	}
 	if fn.cfg.AtEnd {
 		fn.awaitEnd(tp)
 	}
-	text := string(packed) // once for all blocks
+	c, text := fn.cellOf(cell, sp), string(packed) // once for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
 		key, times := r.Text(), waitSpan{r.Time(), r.Time()}
 		size := r.Count(1)
@@ -208,7 +207,7 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 		}
 		from := len(packed) - len(r.B)
 		b := blockBytes{r.B[:size:size], text[from : from+size]}
-		if err := fn.enqueue(tp, queuedBlock{cell, key, b, sp}, times); err != nil {
+		if err := fn.enqueue(tp, queuedBlock{c, key, b}, times); err != nil {
 			return err
 		}
 		r.B = r.B[size:]
@@ -220,12 +219,9 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) error {
 	fn.queue = append(fn.queue, a)
 	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
-		if fn.emitsSilences() || fn.cfg.waits() {
-			if err := fn.read(fn.queue[len(fn.queue)-1:]); err != nil {
-				return err
-			}
+		if err := fn.setTimers(tp, a, times); err != nil {
+			return err
 		}
-		fn.planBlock(tp, fn.cells[a.cell], a.cell, a.key, times)
 	}
 	if len(fn.queue) < batchBlocks {
 		return nil
@@ -235,60 +231,27 @@ func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) e
 
 // drain processes the queue.
 func (fn *encodeFn) drain() error {
-	if err := fn.read(fn.queue); err != nil {
+	all, err := fn.open(fn.queue)
+	if err != nil {
 		return err
 	}
-	var unopened, active []*openKey
-	for _, a := range fn.queue {
-		e, known := fn.openState(fn.cells[a.cell], a.key)
-		if !known {
-			unopened = append(unopened, e)
-		}
+	var active []*openKey
+	for i, e := range all {
 		if len(e.blocks) == 0 {
 			active = append(active, e)
 		}
-		e.blocks = append(e.blocks, a.block)
-	}
-	if err := fn.open(unopened); err != nil {
-		return err
+		e.blocks = append(e.blocks, fn.queue[i].block)
 	}
 	if err := fn.work(active); err != nil {
 		return err
 	}
-	for _, a := range fn.queue {
-		fn.note(fn.cells[a.cell], fn.keys[a.key])
+	for _, e := range all {
+		fn.note(e, time.Time{})
 	}
 	clear(fn.queue)
 	fn.queue = fn.queue[:0]
 	fn.storeStates()
 	return nil
-}
-
-// openState returns the entity of the key, and whether it was open already.
-func (fn *encodeFn) openState(c *openCell, key string) (e *openKey, known bool) {
-	if e = fn.keys[key]; e != nil {
-		return e, true
-	}
-	if n := len(fn.free); n > 0 {
-		e, fn.free = fn.free[n-1], fn.free[:n-1]
-	} else {
-		e = &openKey{}
-	}
-	e.key, e.of = key, c
-	fn.keys[key] = e
-	c.order = append(c.order, e)
-	return e, false
-}
-
-// openIn are the entities of a cell that are open, without those that were dropped.
-func (fn *encodeFn) openIn(c *openCell) iter.Seq[*openKey] {
-	return func(yield func(*openKey) bool) {
-		for _, e := range c.order {
-			if fn.keys[e.key] == e && !yield(e) {
-				return
-			}
-		}
-	}
 }
 
 // work processes the blocks of the keys in rounds. In a round every key makes its next
@@ -345,111 +308,6 @@ func logLate(why error) {
 	if lates.Due(time.Minute) {
 		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", why)
 	}
-}
-
-// read reads the cells of arrivals that the bundle has not got.
-func (fn *encodeFn) read(queue []queuedBlock) error {
-	var unread []*openCell
-	for _, a := range queue {
-		if fn.cells[a.cell] == nil {
-			c := fn.own[a.cell]
-			if c == nil {
-				c = &openCell{name: a.cell}
-			}
-			c.to = a.state
-			fn.cells[a.cell] = c
-			unread = append(unread, c)
-		}
-	}
-	fn.order = append(fn.order, unread...)
-	err := fn.fetch(unread)
-	if err != nil {
-		return err
-	}
-	if !fn.emitsSilences() && !fn.cfg.waits() {
-		return nil
-	}
-	for _, c := range unread {
-		if c.agenda.first == nil {
-			if err := fn.plan(c, time.Time{}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// fetch gets cells from the memory, or else from the runner.
-func (fn *encodeFn) fetch(unread []*openCell) error {
-	if fn.memory == nil {
-		return roundTrip(unread, func(c *openCell) (err error) {
-			if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
-				return err
-			}
-			return fn.carry.over(fn.states, c, fn.cfg)
-		})
-	}
-	for _, c := range unread {
-		if c.cell == nil {
-			c.cell = &cell{Cell: fn.memory.Cell(c.name)}
-			fn.own[c.name] = c
-		}
-	}
-	return nil
-}
-
-// open gets and decodes the states of entities, or those of the previous run where they have none.
-func (fn *encodeFn) open(unopened []*openKey) error {
-	readers := len(fn.workers)
-	if fn.memory == nil {
-		readers = roundTrips // some are on a disk
-	}
-	parallel.Do(len(unopened), readers, func(_, i int) {
-		e := unopened[i]
-		e.state = e.of.Get(e.key)
-		e.found = e.state != nil
-		e.touched = e.found && (fn.memory == nil || !e.of.Marked(e.key))
-	})
-	for _, e := range unopened {
-		if err := e.of.readable(); err != nil {
-			return err
-		}
-		if !e.found {
-			e.state, e.err = fn.account.Restore(e.key)
-		}
-	}
-	parallel.Do(len(unopened), len(fn.workers), func(worker, i int) {
-		e := unopened[i]
-		if e.err == nil {
-			e.KeyState, e.err = fn.workers[worker].Open(e.key, e.state)
-		}
-		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) {
-			e.reset(fn.workers[worker])
-		}
-	})
-	for _, e := range unopened {
-		if e.err != nil {
-			return fmt.Errorf("key %q: %w", e.key, e.err)
-		}
-		if e.counted = true; !e.touched {
-			fn.report.Counts.Keys++
-		}
-		matched(fn.account, fn.cfg.Keys, e.key)
-	}
-	return nil
-}
-
-// opened returns the entities of keys of a cell, open.
-func (fn *encodeFn) opened(c *openCell, keys []string) ([]*openKey, error) {
-	var all, unopened []*openKey
-	for _, key := range keys {
-		e, known := fn.openState(c, key)
-		if !known {
-			unopened = append(unopened, e)
-		}
-		all = append(all, e)
-	}
-	return all, fn.open(unopened)
 }
 
 // reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
@@ -653,123 +511,6 @@ func (fn *encodeFn) emit(e *openKey) {
 func (fn *encodeFn) put(all, from, end Encoded) {
 	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.record)
 	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.alert)
-}
-
-// note notes when a key of the cell has to be looked at again.
-func (fn *encodeFn) note(c *openCell, e *openKey) {
-	if c.agenda.first != nil {
-		c.agenda.set(e.key, fn.nextOf(e), c.Len(), time.Time{})
-	}
-}
-
-// set sets a timer of the cell at hand.
-func (fn *encodeFn) set(tp timers.Provider, cell string, t time.Time, tag string) {
-	fn.Due.Set(tp, fn.account.NextStep(wholeMillis(t)), timers.WithTag(tag))
-}
-
-// wholeMillis is the end of the millisecond that t is in: timers count milliseconds, and are never
-// too early.
-func wholeMillis(t time.Time) time.Time {
-	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
-}
-
-// OnTimer looks at the keys of a cell when a timer fires: it releases the observations that the
-// watermark has passed, tells of the keys that are silent, and forgets those that have expired.
-func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
-	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
-	switch {
-	case fn.account.Suspended(): // asked after IsStopped: it is not a run whose input ends
-		return nil
-	case ends && stopped && !aggregates:
-		return nil // the input ends, and no key is silent for that
-	}
-	if err := fn.drain(); err != nil {
-		return err
-	}
-	if err := fn.read([]queuedBlock{{cell: cell, state: sp}}); err != nil {
-		return err
-	}
-	c, now := fn.cells[cell], later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
-	horizon := now.Add(-fn.workers[0].MaxDelay())
-	if ends {
-		now = fn.account.Latest()
-	}
-	due, err := fn.dueIn(c, now, ends)
-	if err != nil {
-		return err
-	}
-	if !ends {
-		fn.woken, c.woken = later(fn.woken, now), later(c.woken, now) // what is due by now is known
-	}
-	for part := range slices.Chunk(due, batchBlocks) {
-		active, err := fn.opened(c, part)
-		if err != nil {
-			return err
-		}
-		for _, e := range active {
-			switch {
-			case !aggregates || !ends && !stopped:
-				e.Release(horizon)
-			case stopped: // the input ends there, and nothing is known of the time after it
-				e.End(time.Time{})
-			case fn.cfg.GoesOn:
-				e.Release(now.Add(-fn.workers[0].MaxDelay()))
-			default:
-				e.End(now)
-			}
-		}
-		if err := fn.work(slices.Clone(active)); err != nil {
-			return err
-		}
-		for _, e := range active {
-			if !stopped && (ends || fn.emitsSilences()) {
-				fn.emitSilence(now, e)
-			}
-		}
-		if ends && aggregates {
-			// Intervals without events go on after a silence that is not told. In an input without an
-			// end a timer sees to that.
-			if err := fn.work(slices.Clone(active)); err != nil {
-				return err
-			}
-		}
-		for _, e := range active {
-			switch {
-			case stopped:
-				delete(c.agenda.first, e.key)
-			case fn.expired(e, now):
-				fn.drop(c, e)
-			default:
-				fn.note(c, e)
-			}
-		}
-		fn.storeStates()
-	}
-	if !stopped {
-		delete(fn.timersSet, cell)
-		fn.setTimer(tp, cell, c.agenda.next())
-	}
-	return c.readable()
-}
-
-// resume sets the timers of a cell of a run before.
-func (fn *encodeFn) resume(tp timers.Provider, c *openCell) error {
-	if fn.memory == nil {
-		return nil // the runner has them
-	}
-	if fn.cfg.AtEnd {
-		fn.awaitEnd(tp)
-	}
-	if c.agenda.first == nil {
-		if err := fn.plan(c, time.Time{}); err != nil {
-			return err
-		}
-	}
-	fn.setTimer(tp, c.name, c.agenda.next())
-	if fn.cfg.waits() && !c.last.IsZero() {
-		fn.set(tp, c.name, c.last.Add(fn.workers[0].MaxDelay()), lastTag)
-	}
-	return nil
 }
 
 // FinishBundle processes the rest of the queue and writes the cells of the bundle.

@@ -3,6 +3,7 @@ package transforms
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,17 +18,11 @@ func TestDeadlines(t *testing.T) {
 		d := agenda{first: map[string]time.Time{}}
 		now, cuts := time.Unix(0, 0), 0
 		set := func(key string, at time.Time, until time.Time) {
-			if d.set(key, at, n, until); !d.until.IsZero() {
+			if d.Set(key, at, n, until); !d.until.IsZero() {
 				cuts++
 			}
 			if all[key] = at; at.IsZero() {
 				delete(all, key)
-			}
-		}
-		find := func() {
-			d = agenda{first: map[string]time.Time{}}
-			for key, at := range all {
-				d.set(key, at, n, now)
 			}
 		}
 		for range 5 * n {
@@ -41,17 +36,20 @@ func TestDeadlines(t *testing.T) {
 				continue
 			}
 			now = now.Add(time.Duration(rng.IntN(8)) * time.Second)
-			if !d.until.IsZero() && !d.until.After(now) {
-				find()
+			if !d.Covers(now) {
+				d = agenda{first: map[string]time.Time{}}
+				for key, at := range all {
+					d.Set(key, at, n, now)
+				}
 			}
-			next := d.next()
+			next, due := d.Next(), d.Due(now)
 			for key, at := range all {
 				if at.Before(next) {
 					t.Fatalf("%d keys: the next is looked at %v, and %s is due %v", n, next, key, at)
 				}
 				if !at.After(now) {
-					if got := d.first[key]; got != at {
-						t.Fatalf("%d keys: %s is due %v and is not found: %v", n, key, at, got)
+					if !slices.Contains(due, key) {
+						t.Fatalf("%d keys: %s is due %v and is not found by %v", n, key, at, now)
 					}
 					set(key, time.Time{}, time.Time{}) // told
 				}
