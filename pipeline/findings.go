@@ -176,7 +176,7 @@ func (f *runFindings) note(t *tally) {
 		default:
 			f.uncounted = true
 		}
-		if n.records == 0 {
+		if n.Records == 0 {
 			continue
 		}
 		was, known := f.keys[key]

@@ -29,6 +29,7 @@ type Graph struct {
 	Steps  []Step
 	Runner config.Runner
 	Clock  *time.Location // the zone of the times in summaries, tables and reports
+	Value  string         // name and unit of the value that pages show, the first of several
 
 	source    graphSource
 	transform graphTransform
@@ -127,6 +128,12 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.transform = smoothing{layout, cfg}
 	} else {
 		filter.Values, filter.Brief = valueNames(c, g.source.values()), brief
+		if len(filter.Values) > 0 {
+			g.Value = filter.Values[0]
+		}
+		if unit := c.Source.Unit(); unit != "" && c.Aggregate == nil {
+			g.Value += " (" + unit + ")"
+		}
 		g.transform = filtering{layout, transforms.Config{Config: filter}, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)

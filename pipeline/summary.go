@@ -390,32 +390,49 @@ const (
 	countedKeys    = 100_000 // whose outliers are counted; and with a break, as many
 )
 
-// seen counts the records of a key with detection, and says whether some of its values are
-// fractions, zero or negative. Breaks says that the key had a break, also without detection.
+// Values counts the records of a key with detection, and says whether some of its values are fractions,
+// zero or negative.
+type Values struct {
+	Records, Outliers         int64
+	Fractions, Zero, Negative bool
+}
+
+// Add counts a record.
+func (n *Values) Add(outlier bool, values ...float64) {
+	n.Records++
+	if outlier {
+		n.Outliers++
+	}
+	for _, v := range values {
+		n.Fractions = n.Fractions || v != math.Trunc(v)
+		n.Zero = n.Zero || v == 0
+		n.Negative = n.Negative || v < 0
+	}
+}
+
+// PoorFit is the share of outliers if it is so large that the family does not fit, else 0.
+func (n Values) Misfit() float64 {
+	if share := float64(n.Outliers) / float64(n.Records); n.Records >= poorFitRecords && share > poorFitShare {
+		return share
+	}
+	return 0
+}
+
+// seen is what a tally has of a key. Breaks says that it had a break, also without detection.
 type seen struct {
-	records, outliers         int64
-	fractions, zero, negative bool
-	largestAlarms             bool
+	Values
+	largestAlarms bool
 }
 
 func (n seen) and(m seen) seen {
-	return seen{n.records + m.records, n.outliers + m.outliers, n.fractions || m.fractions, n.zero || m.zero, n.negative || m.negative, n.largestAlarms || m.largestAlarms}
-}
-
-func (n *seen) values(step [][]float64) {
-	for _, x := range step {
-		v := x[len(x)-1]
-		n.fractions = n.fractions || v != math.Trunc(v)
-		n.zero = n.zero || v == 0
-		n.negative = n.negative || v < 0
-	}
+	return seen{Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative}, n.largestAlarms || m.largestAlarms}
 }
 
 // poorFits returns the keys with most outliers.
 func poorFits(keys map[string]seen) (all []PoorFit) {
 	for key, n := range keys {
-		if share := float64(n.outliers) / float64(n.records); n.records >= poorFitRecords && share > poorFitShare {
-			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.fractions, Positive: !n.zero && !n.negative, Negative: n.negative})
+		if share := n.Misfit(); share > 0 {
+			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
 		}
 	}
 	slices.SortFunc(all, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
@@ -434,12 +451,11 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
-		n := t.of(key)
-		n.records++
-		n.values(e.X)
-		if e.Detection.Kind == hafvf.Outlier {
-			n.outliers++
+		n, values := t.of(key), make([]float64, 0, 1)
+		for _, x := range e.X {
+			values = append(values, x[len(x)-1])
 		}
+		n.Add(e.Detection.Kind == hafvf.Outlier, values...)
 		n.largestAlarms = n.largestAlarms || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {

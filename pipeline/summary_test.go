@@ -415,11 +415,11 @@ func TestSummaryOfDrift(t *testing.T) {
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
 	for i := range countedKeys + 5 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {records: 1}}})
+		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {records: 1, largestAlarms: true}}})
+			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {Values: Values{Records: 1}, largestAlarms: true}}})
 		}
 	}
 	equal(t, 30, len(f.largestAlarms))

@@ -6,22 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/cmd/hafvf/output"
-	"hafvf/cmd/hafvf/plot"
+	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
-	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
 
 func backtestCommand() *cobra.Command {
 	var set []string
-	var against, labelFile, picture string
+	var against, labelFile, out string
 	var asJSON bool
 	var o operation
 	cmd := &cobra.Command{
@@ -45,8 +43,7 @@ window to its first alert.
 event if key and kind are the same, and the stretches from start to alert overlap.
 --set overrides CONFIG alone, so that a config can be compared with itself.
 
---plot draws the alarms of the noisiest keys, by week, against the budget, with windows
-that were hit and missed. With --against it draws the alarms of both configs.
+-o writes the page of hafvf report CONFIG, too, of the same run.
 
 The budget of a key is in observations: n observations allow n/P alarms. A key may be
 ahead of that by nine alarms. An alarm of a key that has spent its budget is muted if its
@@ -58,29 +55,31 @@ Exit: 0 done, also when records were rejected; 1 the run failed, or more than ha
 the records were rejected; 2 usage or config.`,
 		Example: `  hafvf backtest pump.yaml
   hafvf backtest pump.yaml --labels incidents.csv --json
-  hafvf backtest pump.yaml --labels incidents.csv --plot pump.svg
+  hafvf backtest pump.yaml --labels incidents.csv -o pump.html
   hafvf backtest pump.yaml --set 'detect={budget: 336h}' --against pump.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against == "-" && args[0] == "-" {
 				return cli.Usage(errors.New("standard input holds one config: give the other one as a file"))
 			}
-			if picture != "" {
-				if err := plot.CheckFile(picture); err != nil {
-					return cli.Usage(err)
-				}
-				if err := output.CheckFolder(picture); err != nil {
-					return err
-				}
+			if cmd.Flags().Changed("plot") {
+				return cli.Usage(errors.New("backtest draws no picture: -o FILE.html writes a page of its alarms, and hafvf plot draws the records of a run"))
 			}
 			b := backtester{operation: o}
-			graph, err := loadBacktest(args[0], set)
+			cfg, graph, err := loadBacktest(args[0], set)
 			if err != nil {
 				return err
 			}
+			var page *report.Collector
+			if out != "" {
+				if err := checkPage(cfg, out); err != nil {
+					return err
+				}
+				page = report.NewCollector(time.Time{}, graph.Clock)
+			}
 			var other *pipeline.Graph
 			if against != "" {
-				if other, err = loadBacktest(against, nil); err != nil {
+				if _, other, err = loadBacktest(against, nil); err != nil {
 					return err
 				}
 				if graph.StandardInput() && other.StandardInput() {
@@ -96,19 +95,19 @@ the records were rejected; 2 usage or config.`,
 			if len(set) > 0 {
 				name += " with --set"
 			}
-			report, err := b.run(cmd.Context(), name, graph)
+			tested, err := b.run(cmd.Context(), name, graph, page)
 			if err != nil {
 				return err
 			}
-			if other != nil && !report.Stopped {
-				there, err := b.run(cmd.Context(), against, other)
+			if other != nil && !tested.Stopped {
+				there, err := b.run(cmd.Context(), against, other, nil)
 				if err != nil {
 					return fmt.Errorf("%s: %w", against, err)
 				}
-				report.Compare(there)
+				tested.Compare(there)
 			}
-			if picture != "" {
-				if err := draw(report, picture); err != nil {
+			if page != nil {
+				if err := writePage(page, out); err != nil {
 					return err
 				}
 			}
@@ -116,9 +115,9 @@ the records were rejected; 2 usage or config.`,
 				to := json.NewEncoder(cmd.OutOrStdout())
 				to.SetIndent("", "  ")
 				to.SetEscapeHTML(false)
-				return cmp.Or(to.Encode(report), b.rejected)
+				return cmp.Or(to.Encode(tested), b.rejected)
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), report)
+			_, err = fmt.Fprint(cmd.OutOrStdout(), tested)
 			return cmp.Or(err, b.rejected)
 		},
 	}
@@ -126,21 +125,11 @@ the records were rejected; 2 usage or config.`,
 	o.flags(cmd)
 	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to list the alerts that differ")
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents: CSV or NAB's JSON")
-	cmd.Flags().StringVar(&picture, "plot", "", "also draw the alarms by key and week, with budget and labels, to `FILE`.svg or .png")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "also write a page of the alarms, as hafvf report does, to `FILE`.html")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
+	cmd.Flags().String("plot", "", "")
+	cmd.Flags().MarkHidden("plot")
 	return cmd
-}
-
-// draw draws the report to a file.
-func draw(report *backtest.Report, to string) error {
-	figure, left, err := report.Picture()
-	if err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	if left > 0 {
-		fmt.Fprintf(os.Stderr, "hafvf: %s leaves out %s with fewer alarms\n", to, message.Count(left, "key", "keys"))
-	}
-	return figure.Write(to)
 }
 
 // A backtester runs graphs and reports on them.
@@ -149,8 +138,9 @@ type backtester struct {
 	labels backtest.Labels // nil without --labels
 }
 
-func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph) (*backtest.Report, error) {
-	c := backtest.NewCollector(graph)
+// run runs a graph, of which the page may be nil.
+func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph, page *report.Collector) (*backtest.Report, error) {
+	c := backtest.NewCollector(graph, page)
 	s, err := b.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Observer()})
 	if err != nil {
 		return nil, err
@@ -159,9 +149,8 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 }
 
 // loadBacktest composes a config, and refuses what cannot be tested.
-func loadBacktest(path string, set []string) (*pipeline.Graph, error) {
-	_, graph, err := loadTrial(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
-	return graph, err
+func loadBacktest(path string, set []string) (*config.Config, *pipeline.Graph, error) {
+	return loadTrial(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 }
 
 // loadTrial is loadPast of a config that raises alarms.

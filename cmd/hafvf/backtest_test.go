@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -81,22 +82,21 @@ func withoutSpeeds(report string) string {
 	return regexp.MustCompile(`(?m)^  records/s .*$`).ReplaceAllString(report, "  records/s (speeds)")
 }
 
-// The bundled series against NAB's own windows, in words and in a picture.
+// The bundled series against NAB's own windows, in words and on a page.
 func TestBacktestOfBundled(t *testing.T) {
 	nab := expect.Get(filepath.Abs("../../testdata/nab"))(t)
-	picture := filepath.Join(t.TempDir(), "nab.svg")
+	page := filepath.Join(t.TempDir(), "nab.html")
 	var all strings.Builder
 	for _, args := range [][]string{
 		{"cloud.yaml"},
 		{"tweets.yaml", "--set", "model={family: normal, scale: log1p, prior: auto}", "--set", "detect=true"},
 	} {
-		stdout, _ := program.Well(t, nab, append([]string{"backtest", "--labels", "windows.json", "--plot", picture}, args...)...)
+		stdout, _ := program.Well(t, nab, append([]string{"backtest", "--labels", "windows.json", "-o", page}, args...)...)
 		all.WriteString(withoutSpeeds(stdout) + "\n")
-		text := expect.Get(os.ReadFile(picture))(t)
-		for _, want := range []string{">novelty<", ">alarms a week<", ">budget a week<", ">window, hit<", ">window, missed<"} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%v: the picture has no %s", args, want)
-			}
+		tested := bytes.ReplaceAll(expect.Get(os.ReadFile(page))(t), []byte(".yaml with --set"), []byte(".yaml"))
+		program.Well(t, nab, append([]string{"report", "-o", page}, args...)...)
+		if reported := expect.Get(os.ReadFile(page))(t); !bytes.Equal(tested, reported) {
+			t.Errorf("%v: the pages of backtest and of report differ, %d and %d bytes", args, len(tested), len(reported))
 		}
 	}
 	compareGolden(t, filepath.Join("testdata", "backtest-nab.txt"), all.String())
@@ -334,8 +334,10 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"half a window", "ok.yaml --labels labels.json", 2, "a/b.csv, window 1 has 1 entries"},
 		{"two paths of one key", "ok.yaml --labels twice.json", 2, "a/b.csv and c/b.csv have the same base name"},
 		{"labels without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --labels good.csv", 1, "the records have no times"},
-		{"picture without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --plot p.svg", 1, "the records have no times"},
-		{"picture of another kind", "ok.yaml --plot p.pdf", 2, "an .svg or a .png file"},
+		{"picture", "ok.yaml --plot p.svg", 2, "backtest draws no picture: -o FILE.html"},
+		{"page", "ok.yaml -o p.html --against ok.yaml", 0, "0 alarms of 0 keys: p.html"},
+		{"page of another kind", "ok.yaml -o p.svg", 2, "a page is an .html file"},
+		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
 		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
 	})
 }

@@ -81,10 +81,8 @@ number if a signal ended it, and the table is as it was.`,
 			if err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
 			}
-			for _, read := range []string{args[0], against, cfg.Source.Files().Path} {
-				if read != "" && output.Reads(read, out) {
-					return cli.Usage(fmt.Errorf("%s is what is read: give another file to write", out))
-				}
+			if err := output.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
+				return cli.Usage(err)
 			}
 			var earlier *fit.Earlier
 			if against != "" {

@@ -59,7 +59,10 @@ others by name.
 
 Values that are zeros and ones are drawn as rates: the estimate with a band of two
 standard deviations inside [0, 1], on an axis of its own range, and arrows at the
-observations of the rarer value.`,
+observations of the rarer value.
+
+The title is the name of the file, or --title. Records do not have the name and the unit
+of the value: its axis is x, as their field is.`,
 		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2\n  hafvf plot out.jsonl -o hall.svg --keys 'hall-3/*'\n  hafvf plot out.jsonl -o week.png --last 7d\n  hafvf plot out.jsonl -o worst.png --alarm 1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,6 +82,7 @@ observations of the rarer value.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
+	cmd.Flags().StringVar(&c.Title, "title", "", "the title of the picture, as `TEXT`, in place of the name of the file")
 	cmd.Flags().StringArrayVar(&c.Keys, "key", nil, "draw only this key; may be repeated")
 	cmd.Flags().StringVar(&c.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
 	cmd.Flags().String("from", "", "draw the records from this `TIME`: a date, or RFC 3339")

@@ -21,7 +21,7 @@ import (
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
-	"hafvf/pipeline"
+	"hafvf/pipeline/config"
 )
 
 func reportCommand() *cobra.Command {
@@ -31,16 +31,22 @@ func reportCommand() *cobra.Command {
 	var zone *time.Location
 	var o operation
 	cmd := &cobra.Command{
-		Use:   "report (ALERTS [ESTIMATES…] | CONFIG) -o FILE",
-		Short: "Write a page of what happened to all keys: incidents, alarms, silent keys",
+		Use:   "report (RESULTS… | CONFIG) -o FILE",
+		Short: "Write a page of what happened to all keys: incidents, alarms, silent keys, smoothed sessions",
 		Long: `Report writes one HTML page that needs no other file: it opens from a mail, and
 prints. It has the incidents in order of weight; a map of keys and times, whose cells are
 alarms; single alarms; silent keys; the noisiest keys, and what to do about them; and a
 table of alarms that sorts and filters. A click on a key shows its alarms, and its series
 if estimates are given.
 
-ALERTS and ESTIMATES are JSON Lines as run writes them, in any order. A file may be
-compressed (.gz, .zst), and "-" is standard input.
+RESULTS are alerts, estimates and smoothed records as run writes them, in JSON Lines, CSV
+or Parquet, in any order. A file may be compressed (.gz, .zst), and "-" is standard input
+in JSON Lines. The incidents of a table have no members.
+
+Of smoothed records the page has the changes of all sessions, and for a click on a key its
+series with the estimate and its band of 95 %, the level of each segment, outliers, the
+changes with the intervals of their places, and the evidence of a change. Of several
+revisions of a session it has the latest. Records without times are left out.
 
 CONFIG, a file that ends with .yaml, .yml or .json, is run over its file, as backtest
 does: none of its outputs is written, and filters begin without a state. The page then
@@ -53,13 +59,14 @@ Times of the page, hours and days of its map are those of --zone. By default tha
 and of CONFIG aggregate.zone, or without aggregate detect.zone.
 
 The page is bounded: at most 1000 alarms in the table, 1000 keys on the map, and 200
-series, of which extremes and alarms are kept. What is not shown is counted on the page.
+series, of which extremes, alarms and changes are kept. What is not shown is counted on the page.
 All counts are of all records.
 
 Exit: 0 done; 1 a file is missing or holds something else, or the run failed; 2 usage or
 config.`,
 		Example: `  hafvf report alerts.jsonl -o week.html --since 7d
   hafvf report alerts.jsonl estimates.jsonl -o week.html
+  hafvf report smoothed.jsonl -o sessions.html
   hafvf report pump.yaml -o pump.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +95,7 @@ config.`,
 			var err error
 			switch {
 			case configs > 0 && len(args) > 1:
-				return cli.Usage(errors.New("report takes either one config, or files of alerts and estimates"))
+				return cli.Usage(errors.New("report takes either one config, or files of records"))
 			case configs > 0:
 				c, err = reportRun(cmd.Context(), args[0], out, set, since, zone, &o)
 			case since.Last > 0 && slices.Contains(args, "-"):
@@ -101,14 +108,7 @@ config.`,
 			if err != nil {
 				return err
 			}
-			page := c.Page()
-			size, err := page.WriteFile(out)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "%s, %s of %s: %s, %.1f MB\n", message.Count(page.IncidentCount, "incident", "incidents"),
-				message.Count(page.Alarms, "alarm", "alarms"), message.Count(page.Alarmed, "key", "keys"), out, float64(size)/1e6)
-			return o.rejected
+			return cmp.Or(writePage(c, out), o.rejected)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
@@ -160,16 +160,13 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
 	graph.Clock = cmp.Or(zone, graph.Clock)
-	var read []string
-	if cfg.Source.Files() != nil {
-		read = []string{cfg.Source.Files().Path}
+	if err := checkPage(cfg, out); err != nil {
+		return nil, err
 	}
-	if err := report.Check(read, out); err != nil {
-		return nil, cli.Usage(err)
-	}
+	b := backtester{operation: *o}
 	if since.Last > 0 {
 		// The period ends with the last record, which a first run finds.
-		first, err := (&backtester{operation: *o}).run(ctx, path, graph)
+		first, err := b.run(ctx, path, graph, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -178,10 +175,38 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		}
 	}
 	c := report.NewCollector(since.From, graph.Clock)
-	trial := report.NewTrial(c, graph)
-	summary, err := o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: trial.Observer()})
-	if err != nil {
-		return nil, err
+	_, err = b.run(ctx, filepath.Base(path), graph, c)
+	o.rejected = b.rejected
+	return c, err
+}
+
+// checkPage says why out is no file for a page of what the config reads.
+func checkPage(cfg *config.Config, out string) error {
+	if err := report.Check([]string{inputOf(cfg)}, out); err != nil {
+		return cli.Usage(err)
 	}
-	return c, trial.End(filepath.Base(path), summary)
+	return output.CheckFolder(out)
+}
+
+// inputOf is the file, or the pattern of files, that a config reads; empty if it reads none.
+func inputOf(cfg *config.Config) string {
+	if files := cfg.Source.Files(); files != nil {
+		return files.Path
+	}
+	return ""
+}
+
+// writePage writes the page to a file, and says on standard error what is on it.
+func writePage(c *report.Collector, out string) error {
+	page := c.Page()
+	size, err := page.WriteFile(out)
+	if err != nil {
+		return err
+	}
+	if all := page.Sessions; all != nil {
+		fmt.Fprintf(os.Stderr, "%s of %s, %s; ", message.Count(all.Count, "session", "sessions"), message.Count(all.Keys, "key", "keys"), message.Count(all.Found, "change", "changes"))
+	}
+	fmt.Fprintf(os.Stderr, "%s, %s of %s: %s, %.1f MB\n", message.Count(page.IncidentCount, "incident", "incidents"),
+		message.Count(page.Alarms, "alarm", "alarms"), message.Count(page.Alarmed, "key", "keys"), out, float64(size)/1e6)
+	return nil
 }

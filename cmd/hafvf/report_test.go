@@ -176,9 +176,9 @@ func TestReportExitCodes(t *testing.T) {
 		{"", "topics.yaml -o a.html", 2, "not over Kafka"},
 		{"", "none.yaml -o a.html", 2, "none.yaml"},
 		{"", "none.jsonl -o a.html", 1, "none.jsonl"},
-		{"", "text.jsonl -o a.html", 1, "text.jsonl, line 1 is neither an alert nor an estimate"},
-		{"", "notes.txt -o a.html", 1, "notes.txt, line 1 is neither an alert nor an estimate"},
-		{"", "in.csv -o a.html", 1, "read from JSON Lines, not csv"},
+		{"", "text.jsonl -o a.html", 1, "text.jsonl, line 1 is no record of a run"},
+		{"", "notes.txt -o a.html", 1, "notes.txt, line 1 is no record of a run"},
+		{"", "in.csv -o a.html", 1, "in.csv, line 2 is no record of a run: it has neither"},
 		{"", "alerts.jsonl -o none/a.html", 1, "none/a.html cannot be written"},
 	})
 	if text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl")); err != nil || string(text) != alert {

@@ -282,7 +282,7 @@ func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	if _, err := o.execute(ctx, pipeline.Run{Graph: graph}); err != nil {
 		return err
 	}
-	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys, Odds: defaultOdds}); err != nil {
+	if err := plot.Results(ctx, demoResults, demoPicture, plot.Choice{Keys: demoKeys, Odds: defaultOdds, Title: "CPU utilisation of cloud servers, in percent"}); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)

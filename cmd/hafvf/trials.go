@@ -118,11 +118,8 @@ func checkTrials(path string, cfg *config.Config, out, keys string) error {
 		if table == "" {
 			continue
 		}
-		if err := output.CheckTable(table); err != nil {
+		if err := cmp.Or(output.CheckTable(table), output.CheckInputs(table, path, inputOf(cfg))); err != nil {
 			return err
-		}
-		if files := cfg.Source.Files(); files != nil && output.Reads(files.Path, table) || output.Reads(path, table) {
-			return fmt.Errorf("%s is what is read: give another file to write", table)
 		}
 	}
 	if out == keys {

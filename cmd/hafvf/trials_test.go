@@ -93,7 +93,7 @@ func TestTrials(t *testing.T) {
 				out := c.name + "." + format
 				program.Well(t, dir, "run", c.name+".yaml", "--set", fmt.Sprintf("sink={%s: {path: %s}}", format, out))
 				program.Well(t, dir, "sessions", out, "-o", "table.csv")
-				program.Well(t, dir, "plot", out, "-o", "picture.svg", "--key", "=s2")
+				program.Well(t, dir, "plot", out, "-o", "picture.svg", "--key", "=s2", "--title", "run")
 				tables[read("table.csv")], pictures[read("picture.svg")] = format, format
 			}
 			if len(tables) != 1 || len(pictures) != 1 {
@@ -187,8 +187,8 @@ func TestTrialsOfObjects(t *testing.T) {
 	})
 }
 
-// A picture of estimates is the same from CSV and Parquet as from JSON Lines.
-func TestPlotOfTables(t *testing.T) {
+// A picture of estimates, and the page of alerts and estimates, are the same from CSV and Parquet as from JSON Lines.
+func TestPicturesOfTables(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("key,time,x\n")
 	for i := range 300 {
@@ -198,13 +198,16 @@ func TestPlotOfTables(t *testing.T) {
 		"in.csv": b.String(),
 		"c.yaml": "model: {family: normal, prior: auto}\ndetect: true\nrecords: full\ninterval: 0.9\nsource: {csv: {path: in.csv}}\n",
 	})
-	pictures := map[string]string{}
+	pictures, pages := map[string]string{}, map[string]string{}
 	for _, format := range []string{"jsonl", "csv", "parquet"} {
-		program.Well(t, dir, "run", "c.yaml", "--set", fmt.Sprintf("sink={%s: {path: out.%[1]s}}", format))
-		program.Well(t, dir, "plot", "out."+format, "-o", "picture.svg")
+		program.Well(t, dir, "run", "c.yaml", "--set", fmt.Sprintf("sink={%s: {path: out.%[1]s}}", format), "--set", fmt.Sprintf("alerts={%s: {path: alerts.%[1]s}}", format))
+		program.Well(t, dir, "plot", "out."+format, "-o", "picture.svg", "--title", "run")
+		program.Well(t, dir, "report", "alerts."+format, "out."+format, "-o", "page.html")
 		pictures[string(expect.Get(os.ReadFile(filepath.Join(dir, "picture.svg")))(t))] = format
+		page := string(expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t))
+		pages[strings.NewReplacer("alerts."+format, "alerts", "out."+format, "out").Replace(page)] = format
 	}
-	if len(pictures) != 1 {
-		t.Errorf("%d pictures of one run", len(pictures))
+	if len(pictures) != 1 || len(pages) != 1 {
+		t.Errorf("%d pictures and %d pages of one run", len(pictures), len(pages))
 	}
 }

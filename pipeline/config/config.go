@@ -216,6 +216,14 @@ func (s *Source) columns() (values []string, path string) {
 	return f.Values, path + ".values"
 }
 
+// Unit is that of the values; empty if none is known.
+func (s *Source) Unit() string {
+	if f, _ := s.fields(); f.Unit != AnyUnit {
+		return f.Unit
+	}
+	return ""
+}
+
 // A Sink is where records go; exactly one field is set.
 type Sink struct {
 	File  *File

@@ -5,10 +5,13 @@ package backtest
 import (
 	"cmp"
 	"math"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/report"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
@@ -26,15 +29,19 @@ type Event struct {
 	Delay   int64     `json:"delay"` // observations since the start
 	Size    Number    `json:"size"`  // standard deviations, signed
 	Message string    `json:"message"`
+
+	alert *output.Alert // for a page; nil without
 }
 
 // A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
 type Collector struct {
 	graph *pipeline.Graph
+	page  *report.Collector // nil without
 
 	mu       sync.Mutex
 	keys     map[string]*Key
 	assigned map[[3]string]string // the incident of each alarm, by its key, id and kind
+	merged   map[string]string    // the incident that another one became a part of
 	messages int                  // of incidents
 	pages    int                  // of these, those that are pages
 	alarms   int
@@ -42,9 +49,10 @@ type Collector struct {
 	singles  []single
 }
 
-// NewCollector returns a collector for runs of a graph that raises alarms.
-func NewCollector(g *pipeline.Graph) *Collector {
-	return &Collector{graph: g, keys: map[string]*Key{}, assigned: map[[3]string]string{}, silent: map[int64]bool{}}
+// NewCollector returns a collector for a run of a graph that raises alarms. It gathers also what the page
+// shows, which may be nil.
+func NewCollector(g *pipeline.Graph, page *report.Collector) *Collector {
+	return &Collector{graph: g, page: page, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
 }
 
 // Observer is what sees the run.
@@ -58,22 +66,39 @@ func (c *Collector) assign(a incidents.Assignment) {
 	c.assigned[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
 }
 
-// IncidentOf returns the id of the incident that an alarm of a run that is over belongs to, empty if it
-// belongs to none.
-func (c *Collector) IncidentOf(key, id, kind string) string {
-	return c.assigned[[3]string{key, id, kind}]
-}
-
 func (c *Collector) incident(e *incidents.Event) {
+	if c.page != nil {
+		c.page.AddIncident(e)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.messages++
 	if e.Page {
 		c.pages++
 	}
+	if e.State == incidents.Merged {
+		c.merged[e.ID] = e.Into
+	}
+}
+
+// finishPage adds the alerts to the page. Only when the run is over it is known which incident an alarm
+// belongs to.
+func (c *Collector) finishPage(r *Report) {
+	for i := range r.events {
+		a := r.events[i].alert
+		a.Incident = c.assigned[[3]string{a.Key, a.ID, a.Kind}]
+		for c.merged[a.Incident] != "" {
+			a.Incident = c.merged[a.Incident]
+		}
+		c.page.AddAlert(a)
+	}
+	c.page.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: c.graph.Value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
 }
 
 func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
+	if c.page != nil && e != nil {
+		c.page.AddObserved(key, e)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.keys[key]
@@ -91,10 +116,15 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 			continue
 		}
 		k.Alerts[a.Kind]++
-		k.events = append(k.events, Event{
+		one := Event{
 			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
-		})
+		}
+		if c.page != nil {
+			alert := report.AlertOf(key, a)
+			one.alert = &alert
+		}
+		k.events = append(k.events, one)
 	}
 	if e == nil {
 		return
@@ -141,7 +171,7 @@ func medianStep(times []time.Time) time.Duration {
 
 // bySize orders events from the largest; those of an unknown size come last.
 func bySize(a, b Event) int {
-	return cmp.Or(cmp.Compare(b.Size.magnitude(), a.Size.magnitude()), byTime(a, b))
+	return cmp.Or(cmp.Compare(magnitude(b.Size), magnitude(a.Size)), byTime(a, b))
 }
 
 func byTime(a, b Event) int {

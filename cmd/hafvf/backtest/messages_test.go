@@ -18,7 +18,7 @@ import (
 func TestMessagesOfAWeek(t *testing.T) {
 	const text = "model: {family: normal}\ndetect: true\nincidents: true\nsource: {jsonl: {path: a}}\n"
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
-		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t))
+		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t), nil)
 		at := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
 		tell := func(id, kind string, at time.Time, role keyed.Basis) {
 			c.add("k", keyed.AlertEvent{Of: &keyed.Estimate{ID: id, Time: at}, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: role})

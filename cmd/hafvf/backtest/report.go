@@ -2,29 +2,21 @@ package backtest
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/pipeline"
 )
 
 // A Number is written as null in JSON where it is not finite.
-type Number float64
-
-// MarshalJSON implements json.Marshaler.
-func (v Number) MarshalJSON() ([]byte, error) {
-	if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
-		return json.Marshal(f)
-	}
-	return []byte("null"), nil
-}
+type Number = output.Scalar
 
 // magnitude is below that of every other number where v is not finite.
-func (v Number) magnitude() float64 {
+func magnitude(v Number) float64 {
 	if f := math.Abs(float64(v)); f < math.Inf(1) {
 		return f
 	}
@@ -103,7 +95,6 @@ type Key struct {
 
 	first, last time.Time // zero for records without times
 	events      []Event
-	windows     []Window    // of the labels
 	scored      int64       // observations that could raise an alarm
 	warmUp      []time.Time // while it goes on
 }
@@ -167,7 +158,7 @@ type Suppressed struct {
 // add adds o. Of equal scores the earlier one stays.
 func (m *Suppressed) add(o Suppressed) {
 	n := m.Count + o.Count
-	if o.Count > 0 && (m.Count == 0 || o.Score.magnitude() > m.Score.magnitude()) {
+	if o.Count > 0 && (m.Count == 0 || magnitude(o.Score) > magnitude(m.Score)) {
 		*m = o
 	}
 	m.Count = n
@@ -189,7 +180,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
 		Alerts: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
 	}
-	for name, k := range c.keys {
+	for _, k := range c.keys {
 		if !k.first.IsZero() {
 			if r.First.IsZero() || k.first.Before(r.First) {
 				r.First = k.first
@@ -198,7 +189,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 				r.Last = k.last
 			}
 		}
-		k.Weeks, k.windows = weeksOf(k.events, r.zone), labels[name]
+		k.Weeks = weeksOf(k.events, r.zone)
 		for kind, n := range k.Alerts {
 			r.Alerts[kind] += n
 		}
@@ -234,6 +225,9 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		}
 		score := labels.score(c.keys)
 		r.Labels = &score
+	}
+	if c.page != nil {
+		c.finishPage(r)
 	}
 	return r, nil
 }

@@ -133,7 +133,6 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 			Band{Name: "third", X: x, Low: y, High: y, Color: Blue},
 			Arrows{Points: Points(x, y), Color: Black},
 			Rules{Name: "fourth", X: []float64{-5, 1, math.NaN()}, Color: Purple},
-			Threshold{Name: "fifth", Y: 7, Color: Gray},
 			Rings{Name: "sixth", Points: Points(x, y), Color: Orange},
 			Spans{Name: "seventh", X: [][2]float64{{math.Inf(-1), 1}, {math.NaN(), 2}, {2, math.Inf(1)}, {7, 8}}, Color: Gray},
 			Flags{Name: "ninth", X: []float64{-5, 1, math.NaN()}, Color: Vermilion},
@@ -150,7 +149,7 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 			continue
 		}
 		at := 0
-		for _, name := range []string{"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "ninth", "eighth"} {
+		for _, name := range []string{"first", "second", "third", "fourth", "sixth", "seventh", "ninth", "eighth"} {
 			i := strings.Index(string(text), ">"+name+"<")
 			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < at {
 				t.Errorf("%q stands %d times in the legend, at %d after %d", name, n, i, at)

@@ -137,13 +137,6 @@ type Labels struct {
 	Colors []color.NRGBA // as many
 }
 
-// A Threshold is a dashed horizontal line.
-type Threshold struct {
-	Name  string
-	Y     float64
-	Color color.NRGBA
-}
-
 func (d Dots) entry() entry {
 	return entry{d.Name, 2, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(d.Color)
@@ -220,12 +213,6 @@ func box(left, lower, right, upper vg.Length) []vg.Point {
 func (r Rules) entry() entry {
 	return entry{r.Name, 1, func(c draw.Canvas, at vg.Point) {
 		c.StrokeLine2(r.style(), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
-	}}
-}
-
-func (h Threshold) entry() entry {
-	return entry{h.Name, 1, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(lineStyle(h.Color, ruleWidth, true), at.X, at.Y, at.X+swatch, at.Y)
 	}}
 }
 
@@ -552,14 +539,6 @@ func Shade(at float64) color.NRGBA {
 var cividis = [...]color.NRGBA{
 	{0x00, 0x22, 0x4e, 0xff}, {0x0c, 0x33, 0x70, 0xff}, {0x35, 0x45, 0x6c, 0xff}, {0x52, 0x57, 0x6d, 0xff}, {0x6b, 0x6a, 0x71, 0xff},
 	{0x82, 0x7d, 0x77, 0xff}, {0x9b, 0x91, 0x76, 0xff}, {0xb6, 0xa6, 0x6e, 0xff}, {0xd1, 0xbb, 0x60, 0xff}, {0xee, 0xd1, 0x48, 0xff},
-}
-
-// Plot implements plot.Plotter.
-func (h Threshold) Plot(c draw.Canvas, p *plot.Plot) {
-	_, y := p.Transforms(&c)
-	if h.Y >= p.Y.Min && h.Y <= p.Y.Max {
-		c.StrokeLine2(lineStyle(h.Color, ruleWidth, true), c.Min.X, y(h.Y), c.Max.X, y(h.Y))
-	}
 }
 
 // onScale reports whether p's y axis has a place for v.

@@ -20,12 +20,20 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Record is an estimate or a smoothed record, as far as it is read.
+// A Record is what a run writes of a key or of an incident, as far as it is read.
 type Record struct {
 	Key  *string
 	Time *time.Time
-	N    int64
-	X    Vectors
+	Kind *string // nil of estimates and smoothed records
+	// Alert is an alert or an incident, of which the fields above are read and no others; nil without Kind.
+	Alert *Alert `json:"-"`
+	// Unread says that only the fields above have been read, and nothing of an alert.
+	Unread bool   `json:"-"`
+	Path   string `json:"-"` // of the file
+	Line   int64  `json:"-"`
+
+	N int64
+	X Vectors
 
 	// Of an estimate.
 	Predicted *Moments
@@ -133,10 +141,51 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &p.Trial)
 }
 
-// Each calls f with every record of a file, which has records of one kind.
-func Each(ctx context.Context, path string, f func(Record) error) error {
+// A NotRecord is the error of a line that is no record of a run.
+type NotRecord struct {
+	Path   string
+	Line   int64
+	Reason string
+	// Cut says that it is the last line, behind others, and ends too early, as in a file that still grows.
+	Cut bool
+}
+
+func (e NotRecord) Error() string {
+	return fmt.Sprintf("%s, line %d is no record of a run: %s; records are read as run writes them, in JSON Lines, CSV or Parquet", e.Path, e.Line, e.Reason)
+}
+
+// Each calls f with every record of a file, in order. Those for which wants is false are not read in full
+// if they begin as run writes them: f gets them with Unread. Several goroutines call wants.
+func Each(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
+	var ends *NotRecord
+	n := 0
+	err := lines(ctx, path, func(raw connectors.Record, r *parsed) error { return r.parse(raw, wants) }, func(r *parsed) error {
+		if ends != nil {
+			return *ends
+		}
+		if ends = r.cut; ends != nil {
+			return nil
+		}
+		n++
+		return f(&r.Record)
+	})
+	if ends != nil && (err == nil || n == 0) {
+		ends.Cut = n > 0
+		return *ends
+	}
+	return err
+}
+
+// Results calls f with the estimates or the smoothed records of a file, which has records of one kind.
+func Results(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
 	kind := ""
-	return Lines(ctx, path, parseRecord, func(raw connectors.Record, r *Record) error {
+	return Each(ctx, path, wants, func(r *Record) error {
+		if r.Kind != nil {
+			return NotRecord{Path: r.Path, Line: r.Line, Reason: "it is an alert, or an incident; hafvf report makes a page of those"}
+		}
+		if r.Unread {
+			return nil
+		}
 		is := "an estimate"
 		switch {
 		case r.Smoothed() && r.Untimed():
@@ -148,39 +197,124 @@ func Each(ctx context.Context, path string, f func(Record) error) error {
 			kind = is
 		}
 		if is != kind {
-			return fmt.Errorf("%s, line %d is %s and line 1 %s: a file has records of one kind", raw.Path, raw.Position, is, kind)
+			return fmt.Errorf("%s, line %d is %s and line 1 %s: a file has records of one kind", r.Path, r.Line, is, kind)
 		}
-		return f(*r)
+		return f(r)
 	})
 }
 
-func parseRecord(raw connectors.Record, r *Record) error {
-	reason := raw.Reason
-	if reason == "" {
-		if err := json.Unmarshal(raw.Raw, r); err != nil {
-			reason = Reason(raw.Raw, err)
+// Last is the latest time of the records of a file for whose keys takes is true; zero without any.
+func Last(ctx context.Context, path string, takes func(key string) bool) (last time.Time, err error) {
+	err = Each(ctx, path, func(*Record) bool { return false }, func(r *Record) error {
+		if r.Time != nil && r.Time.After(last) && takes(*r.Key) {
+			last = *r.Time
+		}
+		return nil
+	})
+	return last, err
+}
+
+// parsed is a record with what is wrong with it.
+type parsed struct {
+	Record
+	cut *NotRecord // of a line that ends too early, which the last one may
+}
+
+// parse reads as much of the line as is wanted.
+func (r *parsed) parse(raw connectors.Record, wants func(*Record) bool) error {
+	r.Path, r.Line = raw.Path, raw.Position
+	not := NotRecord{Path: raw.Path, Line: raw.Position, Reason: raw.Reason}
+	if not.Reason != "" {
+		return not
+	}
+	looked := r.look(raw.Raw)
+	if looked && raw.Raw[len(raw.Raw)-1] != '}' && !json.Valid(raw.Raw) {
+		not.Reason = "it is cut off"
+		r.cut = &not
+		return nil
+	}
+	if looked && wants != nil && !wants(&r.Record) {
+		r.Unread = true
+		return nil
+	}
+	if not.Reason = r.read(raw.Raw); not.Reason == "" {
+		return nil
+	}
+	if !looked && raw.Raw[0] == '{' && !json.Valid(raw.Raw) {
+		r.cut = &not
+		return nil
+	}
+	return not
+}
+
+// read reads all of the record. It says why it is none.
+func (r *Record) read(raw []byte) (reason string) {
+	if r.Kind == nil {
+		if err := json.Unmarshal(raw, r); err != nil {
+			return reasonOf(raw, err)
 		}
 	}
 	switch {
-	case reason != "":
 	case r.Key == nil:
-		reason = "it has no key"
+		return "it has no key"
+	case r.Kind != nil:
+		r.Alert = NewAlert()
+		if err := json.Unmarshal(raw, r.Alert); err != nil {
+			return reasonOf(raw, err)
+		}
 	case r.Smoothed() && (r.Session.Start == nil || r.Time == nil && !r.Untimed()):
-		reason = "it has no time"
+		return "it has no time"
 	case r.Smoothed() && r.Estimate == nil:
-		reason = "it has no estimate"
+		return "it has no estimate"
 	case !r.Smoothed() && r.Predicted == nil:
-		reason = "it has neither prediction nor session"
-	case !r.Smoothed() && r.N == 0 && r.Estimate == nil:
-		reason = "it has neither n nor estimate, as an alert; hafvf report makes a page of those"
-	default:
-		return nil
+		return "it has neither kind, prediction nor session"
 	}
-	return fmt.Errorf("%s, line %d is neither an estimate nor a smoothed record: %s; the records of a run are read as it writes them, in JSON Lines, CSV or Parquet", raw.Path, raw.Position, reason)
+	return ""
 }
 
-// Reason is an error of encoding/json at a record, without the types of Go.
-func Reason(raw []byte, err error) string {
+var (
+	keyFirst  = []byte(`{"key":"`)
+	timeNext  = []byte(`","time":"`)
+	kindNext  = []byte(`","kind":"`)
+	idNext    = []byte(`","id":`)
+	countNext = []byte(`","n":`)
+)
+
+// look reads key, time and kind of a record that begins as run writes it. It reports false for
+// any other one.
+func (r *Record) look(raw []byte) bool {
+	rest, ok := bytes.CutPrefix(raw, keyFirst)
+	if !ok {
+		return false
+	}
+	name, rest, ok := bytes.Cut(rest, timeNext)
+	if !ok || bytes.ContainsAny(name, `"\`) {
+		return false
+	}
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 || end > 40 {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339, string(rest[:end]))
+	if err != nil {
+		return false
+	}
+	rest = rest[end:]
+	kind, _, alert := bytes.Cut(bytes.TrimPrefix(rest, kindNext), []byte(`"`))
+	switch alert = alert && bytes.HasPrefix(rest, kindNext); {
+	case alert:
+		text := string(kind)
+		r.Kind = &text
+	case !bytes.HasPrefix(rest, idNext) && !bytes.HasPrefix(rest, countNext):
+		return false
+	}
+	key := string(name)
+	r.Key, r.Time = &key, &at
+	return true
+}
+
+// reasonOf is an error of encoding/json at a record, without the types of Go.
+func reasonOf(raw []byte, err error) string {
 	if bytes.Contains(raw, []byte(`"learning_rate":`)) && bytes.Contains(raw, []byte(`"trial":`)) {
 		return "it is a row of the table that hafvf trials writes, which has no picture and no page: give the records of hafvf run"
 	}
@@ -193,8 +327,16 @@ func Reason(raw []byte, err error) string {
 	return "it is no JSON object: " + err.Error()
 }
 
-// Reads reports whether out is the file of an input, by whatever path.
-func Reads(input, out string) bool {
+// CheckInputs says why out cannot be written, if it is one of the inputs. Empty ones are none.
+func CheckInputs(out string, inputs ...string) error {
+	if slices.ContainsFunc(inputs, func(in string) bool { return in != "" && reads(in, out) }) {
+		return fmt.Errorf("%s is what is read: give another file to write", out)
+	}
+	return nil
+}
+
+// reads reports whether out is the file of an input, by whatever path.
+func reads(input, out string) bool {
 	old, err := os.Stat(out)
 	if err != nil {
 		return false

@@ -110,8 +110,8 @@ func (c *cell) append(b []byte, fields []string) (_ []byte, some bool) {
 
 // texts and flags are the columns of these.
 var (
-	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm"}
-	flags = []string{"change", "warm_up"}
+	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm", "kind", "message", "incident", "state"}
+	flags = []string{"change", "warm_up", "page"}
 )
 
 func (c *cell) appendValue(b []byte, v string) (_ []byte, some bool) {

@@ -2,6 +2,7 @@ package output
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strconv"
 )
@@ -75,6 +76,17 @@ func OrNaN(v *float64) float64 {
 		return math.NaN()
 	}
 	return *v
+}
+
+// Percent is a probability to be read beside others, empty where there is none.
+func Percent(p float64) string {
+	switch {
+	case p != p:
+		return ""
+	case p > .99:
+		return "> 99 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
 // shareOf returns k/n of a vector of successes and trials. Records do not name the family: two whole

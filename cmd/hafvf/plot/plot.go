@@ -28,8 +28,9 @@ type Choice struct {
 	Keys    []string
 	Pattern string // as match of a config's keys
 	Window
-	Band Band    // of filtered records; default Usual
-	Odds float64 // of smoothed records: the threshold of the evidence of a change
+	Band  Band    // of filtered records; default Usual
+	Odds  float64 // of smoothed records: the threshold of the evidence of a change
+	Title string  // of the picture; by default the name of the file
 }
 
 // A Window is the part of the records that is drawn. Its zero value is all of them.
@@ -145,13 +146,7 @@ const (
 // out. One key is drawn large, with all its panels; several are drawn small.
 func Results(ctx context.Context, results, out string, c Choice) error {
 	if c.Last > 0 {
-		var latest time.Time
-		err := output.Each(ctx, results, func(r output.Record) error {
-			if r.Time != nil && r.Time.After(latest) && c.takes(*r.Key) {
-				latest = *r.Time
-			}
-			return nil
-		})
+		latest, err := output.Last(ctx, results, c.takes)
 		if err != nil {
 			return err
 		}
@@ -173,16 +168,23 @@ func Results(ctx context.Context, results, out string, c Choice) error {
 	large := len(all) == 1
 	var stacks []chart.Stack
 	for _, h := range all {
+		var s chart.Stack
 		if h.records[0].Smoothed() {
-			stacks = append(stacks, newSmoothed(h, c.Odds).stack(large))
+			s = newSmoothed(h, c.Odds).stack(large)
 		} else {
-			stacks = append(stacks, newEstimates(h, c.Band).stack(large))
+			s = newEstimates(h, c.Band).stack(large)
 		}
+		s.Panels[0].Label = "x" // as records name the value
+		stacks = append(stacks, s)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return figure(stacks).Write(out)
+	f := figure(stacks)
+	if f.Title = cmp.Or(c.Title, filepath.Base(results)); f.Title == "-" {
+		f.Title = "standard input"
+	}
+	return f.Write(out)
 }
 
 // figure lays the stacks of the keys out.

@@ -52,15 +52,15 @@ func TestPlotErrors(t *testing.T) {
 	}{
 		{"missing", "/no/such.jsonl", out, nil, "no such file"},
 		{"empty", results(t), out, nil, "no records"},
-		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is neither an estimate nor"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is no record of a run: it has no key"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
 		{"smoothed behind", results(t, estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")), out, nil, "line 2 is a smoothed record and line 1 an estimate"},
 		{"smoothed before", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")), out, nil, "line 2 is an estimate and line 1 a smoothed record"},
-		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is neither"},
-		{"an alert", results(t, `{"key":"k","time":"2026-01-02T00:00:00Z","kind":"novelty","x":5,"predicted":{"mean":1,"sd":1},"usual":{"mean":1,"sd":1}}`+"\n"), out, nil, "as an alert; hafvf report makes a page of those"},
-		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is neither an estimate nor"},
+		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is no record of a run: it has no estimate"},
+		{"an alert", results(t, `{"key":"k","time":"2026-01-02T00:00:00Z","kind":"novelty","x":5,"predicted":{"mean":1,"sd":1},"usual":{"mean":1,"sd":1}}`+"\n"), out, nil, "it is an alert, or an incident; hafvf report makes a page of those"},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is no record of a run: it is no JSON object"},
 		{"a table of trials", results(t, `{"key":"k","trial":1,"time":"2026-01-01T00:00:00Z","x":1,"learning_rate":0.5,"segment":1}`+"\n"), out, nil, "it is a row of the table that hafvf trials writes"},
-		{"rows of another kind", other, out, nil, "line 2 is neither an estimate nor a smoothed record: it has no key"},
+		{"rows of another kind", other, out, nil, "line 2 is no record of a run: it has no key"},
 		{"smoothed without times", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), `{"key":"b","id":"b/1","session":{"start":1,"end":1,"n":1},"estimate":{}}`), out, nil, "line 2 is a smoothed record without times and line 1 a smoothed record"},
 		{"key", good, out, []string{"q"}, `no key "q"; the nearest is "k"`},
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
@@ -478,17 +478,16 @@ func TestPlotBriefRecords(t *testing.T) {
 	if e := all[0]; len(e.changes) != 1 || e.changes[0].start != e.at[2] || e.low[2] != -1 || e.high[2] != 3 {
 		t.Errorf("%+v", e)
 	}
-	shows(t, path, Choice{Odds: 10}, []string{"change, where it was found", "predicted, lower to upper"}, []string{"until it is found", "+0"})
+	shows(t, path, Choice{Odds: 10}, []string{"change, where it was found", "predicted, lower to upper", ">out.jsonl<", ">x<"}, []string{"until it is found", "+0"})
+	shows(t, path, Choice{Odds: 10, Title: "pump 1"}, []string{">pump 1<", ">k<"}, []string{">out.jsonl<"})
 }
 
 // Every field that a picture reads is one that runs write.
 func TestPlotReadsWhatRunsWrite(t *testing.T) {
 	written := map[string]bool{}
 	for _, k := range records.Kinds() {
-		if strings.Contains(k.Name, "stimate") {
-			for _, f := range k.Fields {
-				written[strings.ToLower(f.Path)] = true
-			}
+		for _, f := range k.Fields {
+			written[strings.ToLower(f.Path)] = true
 		}
 	}
 	n := 0
@@ -497,7 +496,10 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 		for i := range r.NumField() {
 			f := r.Field(i)
 			name := strings.ToLower(cmp.Or(strings.Split(f.Tag.Get("json"), ",")[0], f.Name))
-			if f.Anonymous {
+			switch {
+			case name == "-":
+				continue
+			case f.Anonymous:
 				check(prefix, f.Type)
 				continue
 			}
@@ -518,6 +520,7 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 		}
 	}
 	check("", reflect.TypeFor[output.Record]())
+	check("", reflect.TypeFor[output.Alert]())
 	if n < 30 {
 		t.Errorf("only %d fields were compared", n)
 	}

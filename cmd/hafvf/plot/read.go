@@ -27,8 +27,8 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 	// for those that rank first. Standard input cannot be, so all of it is kept.
 	sizes := map[string]*size{}
 	records := map[string][]output.Record{}
-	err = output.Each(ctx, path, func(r output.Record) error {
-		if !c.holds(&r) {
+	err = output.Results(ctx, path, nil, func(r *output.Record) error {
+		if !c.holds(r) {
 			return nil
 		}
 		key := *r.Key
@@ -40,9 +40,9 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 		if !c.takes(key) {
 			return nil
 		}
-		s.add(&r)
+		s.add(r)
 		if records[key] != nil || len(c.Keys) > 0 || len(records) < maxKeys || path == "-" {
-			records[key] = append(records[key], r)
+			records[key] = append(records[key], *r)
 		}
 		return nil
 	})
@@ -75,9 +75,10 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 	}
 	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
 		records = map[string][]output.Record{}
-		err := output.Each(ctx, path, func(r output.Record) error {
-			if slices.Contains(names, *r.Key) && c.holds(&r) {
-				records[*r.Key] = append(records[*r.Key], r)
+		drawn := func(r *output.Record) bool { return slices.Contains(names, *r.Key) && c.holds(r) }
+		err := output.Results(ctx, path, drawn, func(r *output.Record) error {
+			if drawn(r) {
+				records[*r.Key] = append(records[*r.Key], *r)
 			}
 			return nil
 		})

@@ -1,7 +1,6 @@
 package plot
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
 	"math"
@@ -38,14 +37,8 @@ type smoothed struct {
 
 func newSmoothed(h history, odds float64) *smoothed {
 	s := &smoothed{key: h.key}
-	records := latest(h.records)
+	records := output.Latest(h.records)
 	s.timed = !records[0].Untimed()
-	slices.SortStableFunc(records, func(a, b output.Record) int {
-		if !s.timed {
-			return cmp.Or(a.Session.Start.Compare(b.Session.Start.Point), output.CompareNames(a.SessionName(), b.SessionName()), cmp.Compare(a.N, b.N))
-		}
-		return cmp.Or(a.Session.Start.Compare(b.Session.Start.Point), cmp.Compare(seconds(*a.Time), seconds(*b.Time)), cmp.Compare(a.N, b.N))
-	})
 	nan := math.NaN()
 	var names []string
 	sessions, cut, outputs := 1, map[int]bool{}, 1
@@ -58,7 +51,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 		return before + float64(r.N)
 	}
 	for i, r := range records {
-		first := i == 0 || !sameSession(&r, &records[i-1])
+		first := i == 0 || !r.SameSession(&records[i-1])
 		if first && !s.timed {
 			// Sessions stand one behind the other, where their trials do not say where.
 			if before = float64(r.Session.Start.Trial - 1); i > 0 {
@@ -95,7 +88,7 @@ func newSmoothed(h history, odds float64) *smoothed {
 			}
 		}
 		if r.Change {
-			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, percent(output.OrNaN(r.Probability)))
+			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, output.Percent(output.OrNaN(r.Probability)))
 			if p := r.Interval; p != nil && !s.timed {
 				s.places = append(s.places, [2]float64{before + float64(p.FromN), before + float64(p.ToN)})
 			} else if p != nil && p.From != nil && p.To != nil {
@@ -134,24 +127,6 @@ func newSmoothed(h history, odds float64) *smoothed {
 // maxNames is how many sessions a picture names.
 const maxNames = 8
 
-// percent is a probability to be read beside a line.
-func percent(p float64) string {
-	switch {
-	case p != p:
-		return ""
-	case p > .99:
-		return "> 99 %"
-	}
-	return fmt.Sprintf("%.0f %%", 100*p)
-}
-
-func sameSession(r, other *output.Record) bool {
-	if r.Untimed() {
-		return r.SessionName() == other.SessionName()
-	}
-	return r.Session.Start.Compare(other.Session.Start.Point) == 0
-}
-
 func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence, enough float64) {
 	s.at, s.mean, s.sd = append(s.at, at), append(s.mean, mean), append(s.sd, sd)
 	s.evidence, s.enough = append(s.evidence, evidence), append(s.enough, enough)
@@ -163,28 +138,13 @@ func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float
 	}
 }
 
-// latest keeps of the records with one id that of the highest revision. Sessions
-// that have grown together may have the same; then the larger one is the later.
-func latest(records []output.Record) []output.Record {
-	at := map[string]int{}
-	var kept []output.Record
-	for _, r := range records {
-		i, known := at[r.ID]
-		switch {
-		case !known:
-			at[r.ID] = len(kept)
-			kept = append(kept, r)
-		case cmp.Or(cmp.Compare(r.Revision, kept[i].Revision), cmp.Compare(r.Session.N, kept[i].Session.N)) >= 0:
-			kept[i] = r
-		}
-	}
-	return kept
-}
-
 // stack is the panels of a key: all of them, or where the picture is small, only
 // data and evidence.
 func (s *smoothed) stack(large bool) chart.Stack {
 	panels := []chart.Panel{s.dataPanel()}
+	if large {
+		panels[0].Max += 0.06 * (panels[0].Max - panels[0].Min) // the place of the probabilities
+	}
 	passes := some(s.weights[0]) // not in brief records
 	if large && passes {
 		panels = append(panels, s.weightPanel())

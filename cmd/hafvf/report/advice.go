@@ -3,10 +3,13 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/message"
+	"hafvf/pipeline"
 )
 
 // habits are how the alarms of a key come.
@@ -19,43 +22,18 @@ type habits struct {
 	noveltyish int // novelties and outliers
 }
 
-// fit is how well the family of a key fits its values.
-type fit struct {
-	values, outliers          int
-	fractions, zero, negative bool
-}
-
-func (f *fit) see(e *Estimate) {
-	if math.IsNaN(e.X) {
-		return
-	}
-	f.values++
-	if e.Outlier {
-		f.outliers++
-	}
-	f.fractions = f.fractions || e.X != math.Trunc(e.X)
-	f.zero, f.negative = f.zero || e.X == 0, f.negative || e.X < 0
-}
-
-// A family does not fit if more than poorFitShare of poorFitValues or more are outliers, as the
-// summary of a run has it.
-const (
-	poorFitShare  = 0.05
-	poorFitValues = 200
-)
-
-// advice says whether the family does not fit, and what may fit better.
-func (f *fit) advice() string {
-	share := float64(f.outliers) / float64(f.values)
-	if f.values < poorFitValues || share < poorFitShare {
+// misfitAdvice says whether the family does not fit, and what may fit better.
+func misfitAdvice(f *pipeline.Values) string {
+	share := f.Misfit()
+	if share == 0 {
 		return ""
 	}
 	try := "model.season"
 	switch {
-	case f.negative:
-	case !f.fractions:
+	case f.Negative:
+	case !f.Fractions:
 		try = "model.family: poisson, model.scale: log1p or " + try
-	case f.zero:
+	case f.Zero:
 		try = "model.scale: log1p or " + try
 	default:
 		try = "model.scale: log or " + try
@@ -63,15 +41,15 @@ func (f *fit) advice() string {
 	return fmt.Sprintf("%.0f %% of its records are outliers, so the family does not fit: look whether %s does.", 100*share, try)
 }
 
-func (h *habits) note(a *Alert, kind int, zone *time.Location) {
+func (h *habits) note(a *output.Alert, kind int, zone *time.Location) {
 	if hour := a.Time.In(zone).Hour(); !a.Time.IsZero() && h.hours[hour] < math.MaxUint16 {
 		h.hours[hour]++
 	}
-	from, to := float64(a.Usual.Mean), float64(a.X)
+	from, to := output.First(a.Usual.Mean), output.First(slices.Concat(a.X...))
 	switch kind {
 	case change:
 		h.changes++
-		from, to = float64(a.Before.Mean), float64(a.After.Mean)
+		from, to = output.First(a.Before.Mean), output.First(a.After.Mean)
 	case silent:
 		return
 	default:
@@ -94,7 +72,7 @@ func (h *habits) note(a *Alert, kind int, zone *time.Location) {
 // advice says what a key's alarms have in common, and which setting leaves such alarms out.
 func (k *key) advice(zone *time.Location) string {
 	var all []string
-	if poorFit := k.fit.advice(); poorFit != "" {
+	if poorFit := misfitAdvice(&k.values); poorFit != "" {
 		all = append(all, poorFit)
 	}
 	valued := k.changes + k.noveltyish

@@ -11,66 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
+	"hafvf/pipeline"
 )
-
-// An Alert is an alert or an incident, as far as a page shows it.
-type Alert struct {
-	Key       string
-	Kind      string
-	Time      time.Time // zero for a record without a time
-	ID        string
-	Start     time.Time
-	Score     Number
-	Threshold Number
-	Size      Number
-	X         Number
-	Usual     Moments
-	Before    Moments
-	After     Moments
-	Message   string
-	Incident  string // id of the incident that the alarm belongs to
-
-	// Of an incident.
-	State    string
-	Page     bool
-	End      time.Time
-	Group    string
-	Keys     int // of the group
-	Alarmed  int // of these; 0 where the record does not say
-	Members  []Member
-	Expected Number
-}
-
-// A Member is an alarm of an incident.
-type Member struct {
-	Key            string
-	Time           time.Time
-	Score, Size, P Number
-}
-
-// A Number is a number of a record, of a list the first. NaN stands for none.
-type Number float64
-
-// UnmarshalJSON takes whatever stands there.
-func (n *Number) UnmarshalJSON(b []byte) error {
-	var v output.Values
-	err := v.UnmarshalJSON(b)
-	*n = Number(output.First(v))
-	return err
-}
-
-// Moments are a mean and a standard deviation, of vectors those of the first coordinate.
-type Moments struct{ Mean, SD Number }
-
-var none = Number(math.NaN())
-
-// newAlert returns an alert without numbers.
-func newAlert() Alert {
-	no := Moments{none, none}
-	return Alert{Score: none, Threshold: none, Size: none, X: none, Usual: no, Before: no, After: no, Expected: none}
-}
 
 // An Estimate is an observation of a key, as far as a page shows it. NaN stands for no number.
 type Estimate struct {
@@ -168,8 +111,9 @@ type key struct {
 	muted, resting  int
 	suppressedScore float64 // the largest score of these
 	habits
-	fit
-	series *series
+	values   pipeline.Values
+	series   *series
+	smoothed []output.Record // with times
 }
 
 // Limits of a page and of the memory for it. What is beyond is counted, and the page says so.
@@ -199,7 +143,7 @@ type Collector struct {
 	last       time.Time
 	rows       top
 	singles    top
-	incidents  map[string]*Alert // the last record of each id
+	incidents  map[string]*output.Alert // the last record of each id
 	ids        map[uint64]uint64
 	repeats    int64
 	differ     int64
@@ -208,16 +152,18 @@ type Collector struct {
 	points     int
 	pointLimit int // of a key
 
+	smoothed, smoothedLeft, untimed int64 // records of sessions that are kept, that are not, and that have no times
+
 	sources []string
 	notes   []string
-	run     *backtest.Report // of a run, which tells more than files do
-	live    bool             // has the last estimates of keys that alarmed of late, and no others
+	trial   *Trial // of a run, which tells more than files do
+	live    bool   // has the last estimates of keys that alarmed of late, and no others
 }
 
 // NewCollector returns a collector that leaves out what is before from, for a page with the times of a zone.
 func NewCollector(from time.Time, zone *time.Location) *Collector {
 	return &Collector{
-		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*Alert{}, ids: map[uint64]uint64{},
+		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*output.Alert{}, ids: map[uint64]uint64{},
 		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
 	}
 }
@@ -258,7 +204,7 @@ func (c *Collector) seen(t time.Time) bool {
 }
 
 // AddAlert takes the next alert.
-func (c *Collector) AddAlert(a *Alert) {
+func (c *Collector) AddAlert(a *output.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.seen(a.Time) {
@@ -306,7 +252,7 @@ func (c *Collector) AddAlert(a *Alert) {
 
 // repeated counts alerts that came before: the same once more, as delivery at least once has it,
 // or another one of the same observation.
-func (c *Collector) repeated(a *Alert) {
+func (c *Collector) repeated(a *output.Alert) {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, s := range []string{a.Key, a.Kind, a.ID} {
@@ -315,7 +261,7 @@ func (c *Collector) repeated(a *Alert) {
 	}
 	maphash.WriteComparable(&h, a.Time.UnixNano())
 	id := h.Sum64()
-	for _, v := range []Number{a.Score, a.Threshold, a.Size} {
+	for _, v := range []output.Scalar{a.Score, a.Threshold, a.Size} {
 		maphash.WriteComparable(&h, math.Float64bits(float64(v)))
 	}
 	content := h.Sum64()
@@ -331,12 +277,12 @@ func (c *Collector) repeated(a *Alert) {
 
 var seed = maphash.MakeSeed()
 
-func (c *Collector) addIncident(a *Alert) {
+func (c *Collector) addIncident(a *output.Alert) {
 	// The last record stands for all. Several may have one time: the end is the last of them, and
 	// an incident only grows.
 	if was := c.incidents[a.ID]; was != nil {
 		order := a.Time.Compare(was.Time)
-		if order < 0 || order == 0 && (was.over() && !a.over() || was.over() == a.over() && a.Alarmed < was.Alarmed) {
+		if order < 0 || order == 0 && (over(was) && !over(a) || over(was) == over(a) && a.Alarmed < was.Alarmed) {
 			return
 		}
 	}
@@ -348,7 +294,7 @@ func (c *Collector) addIncident(a *Alert) {
 }
 
 // over reports whether an incident has ended.
-func (a *Alert) over() bool { return a.State == "closed" || a.State == "merged" }
+func over(a *output.Alert) bool { return a.State == "closed" || a.State == "merged" }
 
 // AddEstimate takes the next estimate.
 func (c *Collector) AddEstimate(e *Estimate) {
@@ -363,7 +309,9 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	if e.Alarm {
 		c.marked++
 	}
-	k.fit.see(e)
+	if isNumber(e.X) {
+		k.values.Add(e.Outlier, e.X)
+	}
 	if e.Muted || e.Resting {
 		if k.muted+k.resting == 0 || e.Score > k.suppressedScore {
 			k.suppressedScore = e.Score
@@ -406,18 +354,15 @@ func (c *Collector) countPoints() {
 	}
 }
 
-// skip counts an estimate of a key that no series is kept of. It reports false where the estimate
-// has to be added in full.
-func (c *Collector) skip(name []byte, at time.Time) bool {
-	k := c.keys[string(name)]
-	if !c.narrowed || k == nil || k.series != nil {
-		return false
-	}
+// skip counts a record that has not been read: one before the period, or an estimate of a key that no
+// series is kept of.
+func (c *Collector) skip(name string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.seen(at) {
 		c.estimates++
-		k.estimates++
+		c.keyOf(name).estimates++
 	}
-	return true
 }
 
 // Narrow keeps series of the keys to which most has happened so far, and of no other one: for

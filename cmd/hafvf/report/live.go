@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
@@ -37,7 +38,7 @@ type Live struct {
 	alerts    []liveAlert
 	gone      int // alerts that were let go
 	at        map[alertName]int
-	incidents map[string]*liveIncident
+	incidents map[string]*liveAlert
 	dropped   int      // incidents that were let go
 	news      [][]byte // the last of them, as events
 	version   int64    // number of all news
@@ -58,16 +59,11 @@ type Live struct {
 
 type alertName struct{ key, id, kind string }
 
-// liveAlert is an alert with the time at which it came.
+// liveAlert is an alert, or an incident as it was told last, with the time at which that came.
 type liveAlert struct {
-	Alert
-	came time.Time
-}
-
-type liveIncident struct {
-	Alert
-	records int64
+	output.Alert
 	came    time.Time
+	records int64 // of the incident
 }
 
 // recent are the last estimates of a key.
@@ -81,7 +77,7 @@ type recent struct {
 func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Live {
 	l := &Live{
 		config: config, zone: zone, began: time.Now(), metrics: metrics,
-		at: map[alertName]int{}, incidents: map[string]*liveIncident{}, changed: make(chan struct{}), ended: make(chan struct{}),
+		at: map[alertName]int{}, incidents: map[string]*liveAlert{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.followed.Store(&map[string]*recent{})
 	l.end = sync.OnceFunc(func() { close(l.ended) })
@@ -102,7 +98,7 @@ func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
 		return
 	}
 	// A part of a longer text would keep all of that.
-	a := alertOf(strings.Clone(key), t)
+	a := AlertOf(strings.Clone(key), t)
 	a.ID, a.Incident = strings.Clone(a.ID), incident
 	now := time.Now()
 	l.mu.Lock()
@@ -116,7 +112,7 @@ func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
 		before.Incident = incident
 	} else {
 		l.at[name] = l.gone + len(l.alerts)
-		l.alerts = append(l.alerts, liveAlert{a, now})
+		l.alerts = append(l.alerts, liveAlert{Alert: a, came: now})
 		l.forget(now)
 		l.follow(a.Key, now)
 	}
@@ -178,15 +174,15 @@ func (l *Live) incident(e *incidents.Event) {
 	now := time.Now()
 	one := l.incidents[a.ID]
 	if one == nil {
-		one = &liveIncident{}
+		one = &liveAlert{}
 		l.incidents[a.ID] = one
 	}
 	one.Alert, one.records, one.came = a, one.records+1, now
 	if len(l.incidents) > liveIncidents {
 		// Those that are over go first, then those of which nothing has been heard for longest.
-		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *liveIncident) int {
-			if a.over() != b.over() {
-				return map[bool]int{true: -1, false: 1}[a.over()]
+		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *liveAlert) int {
+			if over(&a.Alert) != over(&b.Alert) {
+				return map[bool]int{true: -1, false: 1}[over(&a.Alert)]
 			}
 			return a.came.Compare(b.came)
 		})
@@ -197,7 +193,7 @@ func (l *Live) incident(e *incidents.Event) {
 }
 
 // notify wakes the readers. None of them is waited for: one that is too far behind misses some.
-func (l *Live) notify(a Alert) {
+func (l *Live) notify(a output.Alert) {
 	l.version++
 	if len(l.news) == 2*liveNews {
 		l.news = append(l.news[:0], l.news[liveNews:]...)
@@ -240,7 +236,7 @@ func (l *Live) Page() (p *Page, version int64) {
 	l.mu.Lock()
 	l.forget(time.Now())
 	state := &State{Since: l.began, Version: l.name(l.version)}
-	alerts, all, gone, passed := slices.Clone(l.alerts), []liveIncident{}, l.gone, l.dropped
+	alerts, all, gone, passed := slices.Clone(l.alerts), []liveAlert{}, l.gone, l.dropped
 	version = l.version
 	for _, id := range slices.Sorted(maps.Keys(l.incidents)) {
 		all = append(all, *l.incidents[id])

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/message"
 )
 
@@ -53,6 +54,8 @@ type Page struct {
 	SeriesNone    int // of these, keys that the estimates do not have
 	Points        int64
 	Seen          int64 // observations that the series were thinned from
+
+	Sessions *Sessions // nil without smoothed records
 
 	Data template.JS // what a click shows
 
@@ -267,7 +270,7 @@ func (c *Collector) idOf(name string, ids map[*key]int) int {
 
 func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool {
 	members := map[membership]bool{}
-	var all []*Alert
+	var all []*output.Alert
 	for _, one := range c.incidents {
 		for _, m := range one.Members {
 			members[membership{m.Key, unix(m.Time)}] = true
@@ -278,7 +281,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *Alert) int {
+	slices.SortFunc(all, func(a, b *output.Alert) int {
 		if a.Page != b.Page {
 			if a.Page {
 				return -1
@@ -289,7 +292,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 	})
 	p.IncidentCount = len(all)
 	for _, one := range all {
-		if !one.over() {
+		if !over(one) {
 			p.OpenCount++
 		}
 		if one.Page {
@@ -299,7 +302,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 	for _, one := range all[:min(len(all), shownIncidents)] {
 		i := Incident{
 			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
-			Open: !one.over(), Page: one.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
+			Open: !over(one), Page: one.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
 		}
 		if i.Group == "" {
 			i.Group = one.Key
@@ -380,11 +383,11 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 		}
 	}
 	p.Muted = &Muted{}
-	if c.run == nil {
+	if c.trial == nil {
 		return
 	}
-	p.Config, p.Keys = c.run.Config, max(p.Keys, c.run.Keys)
-	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.run.Budget.Allowed, c.run.Budget.Spent
+	p.Config, p.Keys = c.trial.Config, max(p.Keys, c.trial.Keys)
+	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.trial.Allowed, c.trial.Raised
 	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted+k.resting == 0 })
 	slices.SortFunc(muted, func(a, b *key) int {
 		return cmp.Or(cmp.Compare(b.muted+b.resting, a.muted+a.resting), cmp.Compare(a.name, b.name))
@@ -742,7 +745,7 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	b := []byte(`{"kinds":`)
 	names, _ := json.Marshal(kinds)
 	b = append(b, names...)
-	if p.Map != nil {
+	if p.Map != nil || c.smoothed > 0 {
 		g := c.grid()
 		b = fmt.Appendf(b, `,"first":%d,"step":%d,"columns":%d`, g.first.Unix(), int64(g.step.Seconds()), g.columns)
 	}
@@ -750,35 +753,34 @@ func (c *Collector) addData(p *Page, happened []*key) {
 		offsets, _ := json.Marshal(c.offsets())
 		b = fmt.Appendf(b, `,"zone":%q,"offsets":%s`, c.zone, offsets)
 	}
-	b = append(b, `,"keys":[`...)
+	if c.trial != nil && c.trial.Value != "" {
+		name, _ := json.Marshal(message.Printable(c.trial.Value))
+		b = fmt.Appendf(b, `,"value":%s`, name)
+	}
+	b = append(b, `,"keys":`...)
 	drawn := 0
-	for i, k := range rows {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		name, _ := json.Marshal(shown(k.name)) // escapes <, > and &
-		b = fmt.Appendf(b, `{"key":%s,"alarms":[`, name)
+	b = appendList(b, len(rows), func(b []byte, i int) []byte {
+		k := rows[i]
 		list := recent[k]
 		slices.SortStableFunc(list, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
-		for j, a := range list[max(0, len(list)-keyAlarms):] {
-			if j > 0 {
-				b = append(b, ',')
-			}
-			b = fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
-		}
-		b = append(b, ']')
-		if n := len(list) - keyAlarms; n > 0 {
-			b = fmt.Appendf(b, `,"left":%d`, n)
+		left := max(0, len(list)-keyAlarms)
+		b = appendName(b, k)
+		b = appendList(b, len(list)-left, func(b []byte, j int) []byte {
+			a := list[left+j]
+			return fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
+		})
+		if left > 0 {
+			b = fmt.Appendf(b, `,"left":%d`, left)
 		}
 		if k.drawn() && drawn < p.SeriesKeys {
 			drawn++
-			b = append(b, `,"series":`...)
-			b = k.series.append(b, perKey)
+			b = k.series.append(append(b, `,"series":`...), perKey)
 			p.Points += int64(len(k.series.points))
 			p.Seen += int64(k.series.seen)
 		}
-		b = append(b, '}')
-	}
+		return append(b, '}')
+	})
+	b = append(b[:len(b)-1], c.addSessions(p, len(rows))...)
 	p.Data = template.JS(append(b, "]}"...))
 	p.SeriesLeft = len(happened) - p.SeriesKeys
 	if c.estimates > 0 && !c.live {
@@ -788,6 +790,12 @@ func (c *Collector) addData(p *Page, happened []*key) {
 			}
 		}
 	}
+}
+
+// appendName begins the data of a key, up to its alarms.
+func appendName(b []byte, k *key) []byte {
+	name, _ := json.Marshal(shown(k.name)) // escapes <, > and &
+	return fmt.Appendf(b, `{"key":%s,"alarms":`, name)
 }
 
 // drawn reports whether there are points of the key to draw.
@@ -805,6 +813,8 @@ func (c *Collector) addNotes(p *Page) {
 	note(c.differ, "%s alert has key, kind, time and id of another one, and other numbers: the files seem to hold the alerts of two configs.",
 		"%s alerts have key, kind, time and id of other ones, and other numbers: the files seem to hold the alerts of two configs.")
 	note(c.repeats, "%s alert came twice. It is counted twice.", "%s alerts came more than once. All are counted.")
+	note(c.untimed, "%s smoothed record has no time, and is left out: hafvf plot draws it.", "%s smoothed records have no times, and are left out: hafvf plot draws them.")
+	note(c.smoothedLeft, "%s smoothed record is left out: the page is of the first "+grouped(maxSmoothed)+".", "%s smoothed records are left out: the page is of the first "+grouped(maxSmoothed)+".")
 	note(c.undated, "%s alert has no time, and no place on the map.", "%s alerts have no time, and no place on the map.")
 	note(c.early, "%s record is before the period, and left out.", "%s records are before the period, and left out.")
 	if c.marked > 0 && c.counts["novelty"]+c.counts["change"] == 0 {
@@ -812,9 +822,9 @@ func (c *Collector) addNotes(p *Page) {
 			"The estimates have %s alarms, and no file of alerts was given: alerts: {jsonl: {path: alerts.jsonl}} writes one.")
 	}
 	note(int64(p.SeriesNone), "The estimates lack %s key that has alarms.", "The estimates lack %s keys that have alarms.")
-	if c.run != nil {
-		note(c.run.Rejected, "%s record was rejected.", "%s records were rejected.")
-		if c.run.Stopped {
+	if c.trial != nil {
+		note(c.trial.Rejected, "%s record was rejected.", "%s records were rejected.")
+		if c.trial.Stopped {
 			p.Notes = append(p.Notes, "The run was stopped before the end of the input: the page has a part of it.")
 		}
 	}

@@ -70,7 +70,8 @@
     open = { button, panel, plots: [], key };
     if (key.series) draw(key, panel, bar);
     else panel.append(make("p", { class: "about" }, "No series of this key is on the page. Its alarms:"));
-    const list = make("ul", { "aria-label": "alarms" });
+    const list = make("ul", { "aria-label": key.changes ? "changes" : "alarms" });
+    for (const c of key.changes || []) list.append(make("li", {}, make("time", { datetime: iso(c[0]) }, stamp(c[0])), " ", c[3]));
     for (const a of key.alarms.slice().reverse()) {
       const words = messageOf(id, a) || data.kinds[a[1]] + (a[3] == null ? "" : ", " + text(a[3]) + " sd") + (a[2] == null ? "" : ", score " + text(a[2]));
       list.append(make("li", {}, make("time", { datetime: iso(a[0]) }, stamp(a[0])), " ", words));
@@ -85,11 +86,12 @@
     const times = [];
     for (let i = 0, at = 0; i < n; i++) times.push((at += s.t[i]));
     const none = () => new Array(n).fill(null);
+    const smoothed = key.changes, wide = smoothed ? 1.96 : 2;
     const columns = { x: s.x || none(), score: s.score || none(), from: s.from || null };
     for (const b of ["u", "p"]) {
       const mean = s[b + "m"], sd = s[b + "s"];
       if (!mean || !sd) continue;
-      columns[b] = [mean, mean.map((m, i) => (m == null || sd[i] == null ? null : m + 2 * sd[i])), mean.map((m, i) => (m == null || sd[i] == null ? null : m - 2 * sd[i]))];
+      columns[b] = [mean, mean.map((m, i) => (m == null || sd[i] == null ? null : m + wide * sd[i])), mean.map((m, i) => (m == null || sd[i] == null ? null : m - wide * sd[i]))];
     }
     // A stretch in which nothing came breaks the lines.
     const gaps = new Set(s.gaps);
@@ -117,9 +119,35 @@
       });
       bar.lastChild.before(make("label", {}, "band of ", select, " ± 2 sd"));
     }
-    if (s.seen > n) panel.append(make("p", { class: "about" }, grouped(n) + " of " + grouped(s.seen) + " observations: extremes and alarms are kept."));
+    if (s.seen > n) panel.append(make("p", { class: "about" }, grouped(n) + " of " + grouped(s.seen) + " observations: extremes and " + (smoothed ? "changes" : "alarms") + " are kept."));
 
     const alarms = key.alarms.filter((a) => a[0] >= times[0] && a[0] <= times[n - 1]);
+    // The changes of sessions, each with the interval of its place.
+    const places = (u) => {
+      const c = u.ctx, { left, top, width, height } = u.bbox, clamp = (t) => Math.max(left, Math.min(left + width, u.valToPos(t, "x", true)));
+      c.save();
+      for (const [t, from, to] of smoothed) {
+        c.fillStyle = color("--place");
+        c.fillRect(clamp(from), top, clamp(to) - clamp(from), height);
+        c.fillStyle = color("--strong");
+        if (clamp(t) > left && clamp(t) < left + width) c.fillRect(clamp(t), top, devicePixelRatio, height);
+      }
+      c.restore();
+    };
+    const rings = (u) => {
+      const c = u.ctx, r = devicePixelRatio, { left, top, width, height } = u.bbox;
+      c.save();
+      c.strokeStyle = color("--h2");
+      c.lineWidth = 1.5 * r;
+      for (const [t, v] of key.outliers) {
+        const x = u.valToPos(t, "x", true), y = u.valToPos(v, "y", true);
+        if (x < left || x > left + width || y < top || y > top + height) continue;
+        c.beginPath();
+        c.arc(x, y, 4 * r, 0, 2 * Math.PI);
+        c.stroke();
+      }
+      c.restore();
+    };
     const marks = (u) => {
       const c = u.ctx, bottom = u.bbox.top + u.bbox.height, r = devicePixelRatio;
       c.save();
@@ -159,30 +187,31 @@
       const when = { label: data.zone || "UTC", value: (u, t) => (t == null ? "–" : stamp(Math.round(t))) };
       const value = (u, v) => text(v);
       const fill = band ? columns[band] : [none(), none(), none()];
-      const name = band === "p" ? "predicted" : "usual";
+      const name = smoothed ? "estimate" : band === "p" ? "predicted" : "usual";
+      const level = smoothed && s.um ? [{ label: "level of the segment", stroke: color("--h2"), width: 2, value, points: { show: false } }] : [];
       const rows = broken(columns.x);
       open.plots = [
         new uPlot(
           {
-            ...shared, height: Math.min(260, 140 + width / 6), axes,
-            series: [when, { label: "value", stroke: color("--value"), width: 1.2, value, points: { show: n < 120 } }, { label: name, stroke: color("--accent"), width: 1, value, points: { show: false } },
-              { label: "+2 sd", stroke: "transparent", value, points: { show: false } }, { label: "−2 sd", stroke: "transparent", value, points: { show: false } }],
+            ...shared, height: Math.min(260, 140 + width / 6), axes: [axes[0], { ...axes[1], label: data.value || "x", labelSize: 18, labelGap: 0 }],
+            series: [when, smoothed ? { label: "value", stroke: "transparent", value, points: { show: true, size: 3, width: 0, fill: color("--value"), filter: null } } : { label: "value", stroke: color("--value"), width: 1.2, value, points: { show: n < 120 } }, { label: name, stroke: color("--accent"), width: 1, value, points: { show: false } },
+              { label: "+" + wide + " sd", stroke: "transparent", value, points: { show: false } }, { label: "−" + wide + " sd", stroke: "transparent", value, points: { show: false } }, ...level],
             bands: [{ series: [3, 4], fill: color("--band") }],
             scales: { y: { range } },
-            hooks: { draw: [marks] },
+            hooks: smoothed ? { drawAxes: [places], draw: [rings] } : { draw: [marks] },
           },
-          [at, rows, broken(fill[0]), broken(fill[1]), broken(fill[2])], box),
+          [at, rows, broken(fill[0]), broken(fill[1]), broken(fill[2]), ...(level.length ? [broken(s.um)] : [])], box),
         new uPlot(
           {
-            ...shared, height: 130, axes,
-            series: [when, { label: "score", stroke: color("--h3"), width: 1.2, value, points: { show: false } }, ...(columns.from ? [{ label: "alarm from", stroke: color("--strong"), dash: [4, 4], width: 1, value, points: { show: false } }] : [])],
-            hooks: { draw: [marks] },
+            ...shared, height: 130, axes: [axes[0], { ...axes[1], label: smoothed ? "nats" : "score", labelSize: 18, labelGap: 0 }],
+            series: [when, { label: smoothed ? "evidence of a change (nats)" : "score", stroke: color("--h3"), width: 1.2, value, points: { show: false } }, ...(columns.from ? [{ label: smoothed ? "a change takes, at odds of 10" : "alarm from", stroke: color("--strong"), dash: [4, 4], width: 1, value, points: { show: false } }] : [])],
+            hooks: smoothed ? { drawAxes: [places] } : { draw: [marks] },
           },
           [at, broken(columns.score), ...(columns.from ? [broken(columns.from)] : [])], box),
       ];
       open.plots.forEach((p) => p.root.setAttribute("role", "img"));
       open.plots[0].root.setAttribute("aria-label", "value of " + key.key + " with the band, over time");
-      open.plots[1].root.setAttribute("aria-label", "score of " + key.key + " over time");
+      open.plots[1].root.setAttribute("aria-label", (smoothed ? "evidence of changes of " : "score of ") + key.key + " over time");
       open.redraw = plot;
     }
     plot();
@@ -240,8 +269,8 @@
     let words = data.zone ? iso(from).slice(0, -1) + " " + data.zone : iso(from) + " UTC"; // cells are of the clock
     const button = strip.parentElement.querySelector("button.name");
     if (button) {
-      const here = data.keys[button.dataset.k].alarms.filter((a) => wall(a[0]) >= from && wall(a[0]) < from + data.step);
-      words += here.length ? ": " + here.map((a) => data.kinds[a[1]] + (a[2] == null ? "" : ", score " + text(a[2]))).slice(0, 4).join("; ") : "";
+      const key = data.keys[button.dataset.k], here = (key.changes || key.alarms).filter((a) => wall(a[0]) >= from && wall(a[0]) < from + data.step);
+      words += here.length ? ": " + here.map((a) => (key.changes ? a[3] : data.kinds[a[1]] + (a[2] == null ? "" : ", score " + text(a[2])))).slice(0, 4).join("; ") : "";
     }
     tip.textContent = words;
     tip.style.left = Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 8) + "px";

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/message"
 )
@@ -38,6 +39,7 @@ var (
 		"grouped": func(n any) string { return grouped(asInt(n)) },
 		"count":   func(n any, one, many string) template.HTML { return counted(asInt(n), one, many) },
 		"span":    span,
+		"percent": output.Percent,
 		"list":    message.List,
 	}).ParseFS(files, "page.html"))
 )
@@ -76,6 +78,9 @@ func (p *Page) WriteFile(path string) (int, error) {
 	}
 	return b.Len(), atomicfile.Write(path, b.Bytes())
 }
+
+// Raises reports whether the page is of what may raise alarms, and not of smoothed sessions alone.
+func (p *Page) Raises() bool { return p.Sessions == nil || p.Alerts > 0 || p.Estimates > 0 }
 
 // Stamp is a time as the page writes it.
 func (p *Page) Stamp(t time.Time) string { return t.In(p.Zone).Format(time.RFC3339) }

@@ -363,14 +363,14 @@ func TestNotesOnTheInput(t *testing.T) {
 
 func TestWhatIsNoRecord(t *testing.T) {
 	for name, c := range map[string]struct{ line, says string }{
-		"text":       {"hello", "line 1 is neither an alert nor an estimate: it is no JSON object"},
-		"a list":     {"[1]", "line 1 is neither"},
-		"an object":  {`{"key":"a","value":1}`, "it has neither kind nor prediction"},
+		"text":       {"hello", "line 1 is no record of a run: it is no JSON object"},
+		"a list":     {"[1]", "line 1 is no record of a run: it is a number"},
+		"an object":  {`{"key":"a","value":1}`, "it has neither kind, prediction nor session"},
 		"no key":     {`{"kind":"novelty"}`, "it has no key"},
 		"a number":   {`{"key":7,"kind":"novelty"}`, "key is a number"},
 		"a cut line": {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"nov`, "it is "},
 		"wrong time": {`{"key":"a","time":"yesterday","kind":"novelty"}`, `the time "yesterday" is not RFC 3339`},
-		"smoothed":   {`{"key":"a","time":"2026-01-05T00:00:00Z","id":"a/1","session":{"start":"2026-01-05T00:00:00Z"}}`, "smoothed record"},
+		"smoothed":   {`{"key":"a","time":"2026-01-05T00:00:00Z","id":"a/1","session":{"start":"2026-01-05T00:00:00Z"}}`, "it has no estimate"},
 		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
 	} {
 		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{}, time.UTC)
@@ -384,6 +384,53 @@ func TestWhatIsNoRecord(t *testing.T) {
 	}
 	_, page := pageOf(t, Since{}, file(t, alertLine("a", "novelty", "1", 1, 5), `{"key":"a","time":"2026-01-05T00:0`))
 	says(t, page, "The last line of in.jsonl is cut off, and left out", "1 alarm on 1 key")
+}
+
+// sessionLines are smoothed records of two keys, each with two sessions, of which the first changes.
+func sessionLines() []string {
+	record := func(key string, minute, n, revision int, mean float64, more string) string {
+		at := began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+		start := began.Add(time.Duration(minute-n+1) * time.Minute).Format(time.RFC3339)
+		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":%g,"estimate":{"mean":%g,"sd":0.5},"memory":9,"session":{"start":%q,"n":4},"revision":%d%s}`,
+			key, at, key, at, n, mean, mean, start, revision, more)
+	}
+	segment := func(mean float64) string {
+		return fmt.Sprintf(`,"change_evidence":-3,"outlier":0.1,"segment":{"n":2,"mean":%g,"sd":1}`, mean)
+	}
+	found := fmt.Sprintf(`,"change":true,"change_evidence":12.5,"change_probability":0.9,"change_interval":{"from":%q,"to":%q},"outlier":0.7,"segment":{"n":2,"mean":8,"sd":1}`,
+		began.Format(time.RFC3339), began.Add(2*time.Minute).Format(time.RFC3339))
+	lines := []string{record("b", 2, 3, 0, 5, segment(5))}
+	for _, key := range []string{"a", "b"} {
+		lines = append(lines, record(key, 0, 1, 1, 5, segment(5)), record(key, 1, 2, 1, 5, segment(5)), record(key, 2, 3, 1, 8, found), record(key, 3, 4, 1, 8, segment(8)), record(key, 600, 1, 0, 8, segment(8)))
+	}
+	return lines
+}
+
+// Smoothed sessions have a row for each key, a table of changes and a series, also beside alerts of other keys.
+// The latest revision counts.
+func TestPageOfSessions(t *testing.T) {
+	for _, alerts := range [][]string{nil, {file(t, alertLine("c", "novelty", "1", 1, 5))}} {
+		p, page := pageOf(t, Since{}, append(alerts, file(t, sessionLines()...))...)
+		s := p.Sessions
+		if s.Count != 4 || s.Keys != 2 || s.Found != 2 || s.Outliers != 2 || len(s.Map.Groups[0].Rows) != 2 || p.Estimates != 0 {
+			t.Errorf("%+v, %d estimates", s, p.Estimates)
+		}
+		says(t, page, "4 sessions of 2 keys, 2 changes", "5.08.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
+		if alone := alerts == nil; strings.Contains(page, `id="incidents"`) == alone {
+			t.Errorf("the page has incidents, or lacks them; alerts %v", alerts)
+		}
+		var data struct {
+			Keys []struct {
+				Series            struct{ T, X, Um, Pm, Ps, Score, From []float64 }
+				Changes, Outliers [][]any
+			}
+		}
+		expect.OK(t, json.Unmarshal([]byte(p.Data), &data))
+		k := data.Keys[s.Map.Groups[0].Rows[1].ID]
+		if got := fmt.Sprint(k.Series.X, k.Series.Um, k.Series.Score, k.Changes[0][3], len(k.Outliers)); got != "[5 5 8 8 8] [5 5 8 8 8] [-3 -3 12.5 -3 -3]5.0 → 8.0 for 2 observations; probability 90 %, evidence 12.5 nats1" {
+			t.Error(got)
+		}
+	}
 }
 
 // A series keeps its extremes and its alarms, and breaks where nothing came.

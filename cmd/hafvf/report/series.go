@@ -130,30 +130,17 @@ func (s *series) append(b []byte, n int) []byte {
 	}
 	b = append(b, `{"seen":`...)
 	b = strconv.AppendInt(b, int64(s.seen), 10)
-	b = append(b, `,"t":[`...)
 	last := 0.0
-	for i, p := range s.points {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendNumber(b, p.at-last, 3)
-		last = p.at
-	}
-	b = append(b, ']')
+	b = appendList(append(b, `,"t":`...), len(s.points), func(b []byte, i int) []byte {
+		step := s.points[i].at - last
+		last = s.points[i].at
+		return appendNumber(b, step, 3)
+	})
 	column := func(name string, get func(*point) float64, write func([]byte, float64) []byte) {
-		if !slices.ContainsFunc(s.points, func(p point) bool { return isNumber(get(&p)) }) {
-			return
+		if slices.ContainsFunc(s.points, func(p point) bool { return isNumber(get(&p)) }) {
+			b = append(append(append(b, `,"`...), name...), `":`...)
+			b = appendList(b, len(s.points), func(b []byte, i int) []byte { return write(b, get(&s.points[i])) })
 		}
-		b = append(b, `,"`...)
-		b = append(b, name...)
-		b = append(b, `":[`...)
-		for i := range s.points {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = write(b, get(&s.points[i]))
-		}
-		b = append(b, ']')
 	}
 	short := func(b []byte, v float64) []byte { return appendNumber(b, v, 1) }
 	column("x", func(p *point) float64 { return p.x }, value)
@@ -163,17 +150,26 @@ func (s *series) append(b []byte, n int) []byte {
 	column("ps", func(p *point) float64 { return p.predicted.sd }, value)
 	column("score", func(p *point) float64 { return float64(p.score) }, short)
 	column("from", func(p *point) float64 { return float64(p.threshold) }, short)
-	b = append(b, `,"gaps":[`...)
-	gaps := 0
+	var gaps []int
 	for i, p := range s.points {
 		if p.afterSilent {
-			if gaps++; gaps > 1 {
-				b = append(b, ',')
-			}
-			b = strconv.AppendInt(b, int64(i), 10)
+			gaps = append(gaps, i)
 		}
 	}
-	return append(b, "]}"...)
+	b = appendList(append(b, `,"gaps":`...), len(gaps), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(gaps[i]), 10) })
+	return append(b, '}')
+}
+
+// appendList appends a list of n entries as JSON.
+func appendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
+	b = append(b, '[')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = entry(b, i)
+	}
+	return append(b, ']')
 }
 
 func isNumber(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/incidents"
 	"hafvf/internal/message"
 )
@@ -142,26 +143,20 @@ func (l *Live) text(to http.ResponseWriter) {
 
 // news is an alarm or an incident as an event tells it.
 type news struct {
-	Key      string     `json:"key"`
-	Time     *time.Time `json:"time"`
-	Kind     string     `json:"kind"`
-	ID       string     `json:"id"`
-	Score    *float64   `json:"score"`
-	Size     *float64   `json:"size,omitempty"`
-	Incident string     `json:"incident,omitempty"`
-	State    string     `json:"state,omitempty"`
-	Page     *bool      `json:"page,omitempty"`
-	Message  string     `json:"message"`
+	Key      string        `json:"key"`
+	Time     *time.Time    `json:"time"`
+	Kind     string        `json:"kind"`
+	ID       string        `json:"id"`
+	Score    output.Scalar `json:"score"`
+	Size     output.Scalar `json:"size,omitzero"`
+	Incident string        `json:"incident,omitempty"`
+	State    string        `json:"state,omitempty"`
+	Page     *bool         `json:"page,omitempty"`
+	Message  string        `json:"message"`
 }
 
-func newsOf(a *Alert) (kind string, n news) {
-	finite := func(v Number) *float64 {
-		if f := float64(v); isNumber(f) {
-			return &f
-		}
-		return nil
-	}
-	n = news{Key: a.Key, Kind: a.Kind, ID: a.ID, Score: finite(a.Score), Size: finite(a.Size), Incident: a.Incident, State: a.State, Message: a.Message}
+func newsOf(a *output.Alert) (kind string, n news) {
+	n = news{Key: a.Key, Kind: a.Kind, ID: a.ID, Score: a.Score, Size: a.Size, Incident: a.Incident, State: a.State, Message: a.Message}
 	if !a.Time.IsZero() {
 		n.Time = &a.Time
 	}

@@ -1,81 +1,36 @@
 package report
 
 import (
-	"sync"
+	"math"
 
-	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/pipeline"
 )
 
-// A Trial gathers what a run finds. It holds its alerts back until the run is over: only then is
-// known which incident an alarm belongs to.
+// A Trial is what a page tells of a run of a config that is over, beside its alerts and estimates.
 type Trial struct {
-	page   *Collector
-	graph  *pipeline.Graph
-	tested *backtest.Collector
-
-	mu     sync.Mutex
-	alerts []Alert
-	into   map[string]string // of incidents that were merged
+	Config   string
+	Value    string // its name and unit; empty if there are several
+	Keys     int
+	Allowed  float64 // alarms, by the budgets
+	Raised   int     // of these
+	Rejected int64   // records
+	Stopped  bool    // before the end of the input
 }
 
-// NewTrial returns what gathers a trial of the graph for a page.
-func NewTrial(page *Collector, g *pipeline.Graph) *Trial {
-	return &Trial{page: page, graph: g, tested: backtest.NewCollector(g), into: map[string]string{}}
+// SetTrial says that the page is of a trial, whose estimates tell what was muted and what was resting.
+func (c *Collector) SetTrial(t Trial) { c.trial = &t }
+
+// AddObserved takes the next estimate of a run.
+func (c *Collector) AddObserved(key string, e *keyed.Estimate) {
+	one := estimateOf(key, e)
+	c.AddEstimate(&one)
 }
 
-// Observer is what sees the run.
-func (t *Trial) Observer() *pipeline.Observer {
-	tested := t.tested.Observer()
-	return &pipeline.Observer{
-		Estimate: func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
-			tested.Estimate(key, e, alerts)
-			t.estimate(key, e, alerts)
-		},
-		Assigned: tested.Assigned, Incident: t.incident,
-	}
-}
-
-func (t *Trial) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
-	if e != nil {
-		one := estimateOf(key, e)
-		t.page.AddEstimate(&one)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, a := range alerts {
-		if t.graph.Sends(a) {
-			t.alerts = append(t.alerts, alertOf(key, a))
-		}
-	}
-}
-
-func (t *Trial) incident(e *incidents.Event) {
-	t.page.AddAlert(incidentOf(e))
-	if e.State == incidents.Merged {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.into[e.ID] = e.Into
-	}
-}
-
-// End adds the alerts to the page, and what is known of the run of the config, which is over.
-func (t *Trial) End(config string, s pipeline.Summary) (err error) {
-	for i := range t.alerts {
-		a := &t.alerts[i]
-		a.Incident = t.tested.IncidentOf(a.Key, a.ID, a.Kind)
-		for t.into[a.Incident] != "" {
-			a.Incident = t.into[a.Incident]
-		}
-		t.page.AddAlert(a)
-	}
-	t.page.run, err = t.tested.Report(config, s, nil)
-	return err
-}
+// AddIncident takes what becomes of an incident of a run.
+func (c *Collector) AddIncident(e *incidents.Event) { c.AddAlert(incidentOf(e)) }
 
 // estimateOf is an estimate of a run as a record tells it.
 func estimateOf(name string, e *keyed.Estimate) Estimate {
@@ -92,25 +47,27 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 	return one
 }
 
-// alertOf is an alert as a record tells it.
-func alertOf(name string, t keyed.AlertEvent) Alert {
-	return Alert{
-		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: Number(t.Score), Threshold: Number(t.Threshold), Size: Number(t.Size),
-		X: Number(estimateOf(name, t.Of).X), Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: none,
+// AlertOf is an alert as a record tells it.
+func AlertOf(name string, t keyed.AlertEvent) output.Alert {
+	return output.Alert{
+		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: output.Scalar(t.Score), Threshold: output.Scalar(t.Threshold), Size: output.Scalar(t.Size),
+		X: output.Vectors{{estimateOf(name, t.Of).X}}, Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: output.Scalar(math.NaN()),
 	}
 }
 
 // incidentOf is an event as a record tells it.
-func incidentOf(e *incidents.Event) *Alert {
-	a := newAlert()
+func incidentOf(e *incidents.Event) *output.Alert {
+	a := output.NewAlert()
 	a.Key, a.Kind, a.ID, a.State, a.Page, a.Time, a.Start, a.End = e.Group, incidents.Kind, e.ID, string(e.State), e.Page, e.Time, e.Start, e.End
-	a.Group, a.Keys, a.Alarmed, a.Expected, a.Score, a.Threshold, a.Message = e.Group, e.Keys, e.NumMembers, Number(e.Expected), Number(e.Score), Number(e.Threshold), e.Message
+	a.Group, a.Keys, a.Alarmed, a.Message = e.Group, e.Keys, e.NumMembers, e.Message
+	a.Expected, a.Score, a.Threshold = output.Scalar(e.Expected), output.Scalar(e.Score), output.Scalar(e.Threshold)
 	for _, m := range e.Members {
-		a.Members = append(a.Members, Member{Key: m.Key, Time: m.Time, Score: Number(m.Score), Size: Number(m.Size), P: Number(m.P)})
+		a.Members = append(a.Members, output.Member{Key: m.Key, Time: m.Time, Score: output.Scalar(m.Score), Size: output.Scalar(m.Size), P: output.Scalar(m.P)})
 	}
-	return &a
+	return a
 }
 
-func momentsOf(m keyed.Moments) Moments {
-	return Moments{Number(output.First(m.Mean)), Number(output.First(m.SD))}
+// momentsOf are those of the first coordinate.
+func momentsOf(m keyed.Moments) output.Moments {
+	return output.Moments{Mean: output.Values{output.First(m.Mean)}, SD: output.Values{output.First(m.SD)}}
 }

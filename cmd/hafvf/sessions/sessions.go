@@ -99,11 +99,8 @@ func (e NotSmoothed) Error() string {
 
 // Check says why out is no file for a table of results.
 func Check(results, out string, interval float64) error {
-	if err := output.CheckTable(out); err != nil {
+	if err := cmp.Or(output.CheckTable(out), output.CheckInputs(out, results)); err != nil {
 		return err
-	}
-	if output.Reads(results, out) {
-		return fmt.Errorf("%s is what is read: give another file to write", out)
 	}
 	if !(interval > 0 && interval < 1) {
 		return fmt.Errorf("--interval %g: a probability is above 0 and below 1", interval)
@@ -148,7 +145,7 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 // read returns the sessions of results, by key and start: of several revisions of one the last.
 func read(ctx context.Context, results string) (all []*session, err error) {
 	sessions := map[id]*session{}
-	err = output.Each(ctx, results, func(r output.Record) error {
+	err = output.Results(ctx, results, nil, func(r *output.Record) error {
 		if !r.Smoothed() {
 			return NotSmoothed{results}
 		}
@@ -162,7 +159,7 @@ func read(ctx context.Context, results string) (all []*session, err error) {
 			sessions[is] = s
 			all = append(all, s)
 		}
-		s.add(&r)
+		s.add(r)
 		return nil
 	})
 	if err != nil {

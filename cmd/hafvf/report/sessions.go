@@ -1,0 +1,169 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"hafvf/cmd/hafvf/output"
+	"hafvf/hafvf/segments"
+	"hafvf/internal/message"
+)
+
+// maxSmoothed is how many smoothed records are gathered.
+const maxSmoothed = 500_000
+
+// odds are those of a change for which the page draws the evidence that it takes.
+const odds = 10
+
+// Sessions are those that were smoothed, as the page shows them.
+type Sessions struct {
+	Count, Keys, Outliers int
+	Map                   *Map // of one group
+	Changes               []ChangeRow
+	Found                 int // changes, of which Changes are the clearest
+}
+
+// A ChangeRow is a change that was found in a session.
+type ChangeRow struct {
+	Key                   string
+	ID                    int
+	Time, From, To        time.Time // of the change, and the interval of its place; zero where it is not known
+	Probability, Evidence float64   // nats
+	Before, After         float64   // levels
+	N                     int64     // observations of the new segment; 0 where it is not known
+}
+
+// says is the change in words.
+func (r *ChangeRow) says() string {
+	words := fmt.Sprintf("%s → %s", number(r.Before), number(r.After))
+	if r.N > 0 {
+		words += " for " + message.Count(r.N, "observation", "observations")
+	}
+	return fmt.Sprintf("%s; probability %s, evidence %s nats", words, cmp.Or(output.Percent(r.Probability), "–"), number(r.Evidence))
+}
+
+// AddSmoothed takes the next smoothed record.
+func (c *Collector) AddSmoothed(r *output.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.Untimed():
+		c.untimed++
+	case !c.seen(*r.Time):
+	case c.smoothed == maxSmoothed:
+		c.smoothedLeft++
+	default:
+		c.smoothed++
+		k := c.keyOf(*r.Key)
+		k.smoothed = append(k.smoothed, *r)
+	}
+}
+
+// addSessions adds the smoothed sessions to the page. It returns the data of a click on their keys, whose
+// ids follow those of so many others.
+func (c *Collector) addSessions(p *Page, others int) (data []byte) {
+	if c.smoothed == 0 {
+		return nil
+	}
+	clearest := map[*key]float64{}
+	var keys []*key
+	for _, k := range c.order {
+		if len(k.smoothed) == 0 {
+			continue
+		}
+		k.smoothed = output.Latest(k.smoothed)
+		keys = append(keys, k)
+		for i := range k.smoothed {
+			if r := &k.smoothed[i]; r.Change {
+				clearest[k] = max(clearest[k], output.OrNaN(r.Evidence))
+			}
+		}
+	}
+	slices.SortFunc(keys, func(a, b *key) int {
+		return cmp.Or(cmp.Compare(clearest[b], clearest[a]), cmp.Compare(a.name, b.name))
+	})
+	g, s, rows := c.grid(), &Sessions{Keys: len(keys)}, []KeyRow{}
+	for i, k := range keys {
+		line, changes, outliers := c.smoothedSeries(s, k)
+		cells, id := make([]uint8, g.columns), others+i
+		if i >= maxFollowed {
+			id = -1
+		}
+		for j := range changes {
+			r := &changes[j]
+			r.Key, r.ID = shown(k.name), id
+			column := g.column(c.wall(r.Time).Unix())
+			cells[column] = max(cells[column], classOf(r.Evidence, scoreClasses, 1))
+		}
+		s.Changes = append(s.Changes, changes...)
+		if id < 0 {
+			continue
+		}
+		rows = append(rows, KeyRow{Key: shown(k.name), Short: shown(k.name), ID: id, Alarms: len(changes), Label: message.Count(len(changes), "change", "changes"), Series: true, Strip: stripOf(cells)})
+		if id > 0 {
+			data = append(data, ',')
+		}
+		data = append(appendName(data, k), `[],"series":`...)
+		data = line.append(data, min(max(pagePoints/min(len(keys), maxFollowed), 300), 3000))
+		data = appendList(append(data, `,"changes":`...), len(changes), func(b []byte, j int) []byte {
+			r := &changes[j]
+			says, _ := json.Marshal(r.says())
+			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), says)
+		})
+		data = appendList(append(data, `,"outliers":`...), min(len(outliers), maxRows), func(b []byte, j int) []byte {
+			return fmt.Appendf(b, "[%s,%.6g]", appendNumber(nil, outliers[j][0], 3), outliers[j][1])
+		})
+		data = append(data, '}')
+	}
+	slices.SortStableFunc(s.Changes, func(a, b ChangeRow) int { return cmp.Compare(b.Evidence, a.Evidence) })
+	s.Found = len(s.Changes)
+	s.Changes = s.Changes[:min(s.Found, maxRows)]
+	s.Map = &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Groups: []Group{{Rows: rows}}, Left: len(keys) - len(rows)}
+	p.Sessions = s
+	return data
+}
+
+// smoothedSeries is the series of a key, with its changes and outliers. In its points the prediction is the
+// smoothed estimate, what is usual the level of the segment, the score the evidence of a change with what
+// it takes, and an alarm a change.
+func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []ChangeRow, outliers [][2]float64) {
+	for i := range k.smoothed {
+		r := &k.smoothed[i]
+		begins := i == 0 || !r.SameSession(&k.smoothed[i-1])
+		if begins {
+			s.Count++
+		}
+		e := newEstimate("", *r.Time, r.X, r.Estimate.Moments)
+		one := point{at: float64(r.Time.UnixMilli()) / 1e3, x: e.X, score: float32(output.OrNaN(r.Evidence)), threshold: float32(math.Log(odds)), alarm: r.Change, afterSilent: begins && i > 0}
+		one.predicted.mean, one.predicted.sd = e.Predicted.Mean, e.Predicted.SD
+		one.usual.mean, one.usual.sd = math.NaN(), math.NaN()
+		if r.Segment != nil {
+			one.usual.mean, one.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
+		}
+		line.seen++
+		line.points = append(line.points, one)
+		if output.OrNaN(r.Outlier) > .5 && isNumber(e.X) {
+			s.Outliers++
+			outliers = append(outliers, [2]float64{one.at, e.X})
+		}
+		if !r.Change {
+			continue
+		}
+		row := ChangeRow{Time: *r.Time, Probability: output.OrNaN(r.Probability), Evidence: output.OrNaN(r.Evidence), Before: math.NaN(), After: r.Level()}
+		if !begins {
+			row.Before = k.smoothed[i-1].Level()
+		}
+		if r.Segment != nil {
+			row.N = r.Segment.N
+		}
+		if in := r.Interval; in != nil && in.From != nil && in.To != nil {
+			row.From, row.To = *in.From, *in.To
+		}
+		changes = append(changes, row)
+	}
+	return line, changes, outliers
+}
