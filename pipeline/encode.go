@@ -137,7 +137,7 @@ func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Est
 func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
-			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.Of.ID), r.As, key, t, incident, r.Labels)
+			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.ID), r.As, t, incident, r.Labels)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 						silent++
 					}
 					if a.Kind != keyed.RecoveredAlarm {
-						fleet.Add(incidents.Alarm{ID: a.Of.ID, Key: key, Kind: a.Kind, Time: a.Of.Time, Score: a.Score, Size: a.Size})
+						fleet.Add(incidents.Alarm{ID: a.ID, Key: key, Kind: a.Kind, Time: a.Time, Score: a.Score, Size: a.Size})
 					}
 				}
 			},

@@ -36,7 +36,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 				if !g.Sends(told) {
 					return
 				}
-				n := name{told.Kind, key, told.Of.ID}
+				n := name{told.Kind, key, told.ID}
 				if _, there := heard[n]; !there || assigned[n] != incident {
 					t.Errorf("%+v is of incident %q, and assigned to %q", n, incident, assigned[n])
 				}
@@ -52,7 +52,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 				}
 				for _, t := range alerts {
 					if g.Sends(t) {
-						heard[name{t.Kind, key, t.Of.ID}] = ""
+						heard[name{t.Kind, key, t.ID}] = ""
 					}
 				}
 			},

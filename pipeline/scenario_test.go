@@ -238,11 +238,11 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		}
 		if a := e.Alarm; a != nil {
 			fleet.Add(incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
-			told[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Of: &e, Alert: a}
+			told[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Key: o.key, Time: e.Time, ID: e.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a}
 		}
 	}
 	alert := func(n name, incident string) {
-		alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, n.key, told[n], incident, nil)))
+		alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, told[n], incident, nil)))
 		delete(told, n)
 	}
 	if !g.groups {
@@ -253,7 +253,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	}
 	step := fleet.Advance(slices.MaxFunc(all, byTime).Time)
 	for _, a := range step.Assigned {
-		if n := (name{a.Key, a.ID, a.Kind}); told[n].Of != nil { // later ones are of incidents that were found later
+		if n := (name{a.Key, a.ID, a.Kind}); told[n].Alert != nil { // later ones are of incidents that were found later
 			alert(n, a.Incident)
 		}
 	}

@@ -72,7 +72,7 @@ func TestSilenceIsTold(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, a := range alerts {
-			heard = append(heard, key+" "+a.Kind+" "+a.Of.ID)
+			heard = append(heard, key+" "+a.Kind+" "+a.ID)
 		}
 	}}}.Execute(t.Context(), nil)
 	var all []string

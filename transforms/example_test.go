@@ -103,7 +103,7 @@ func reading(minute int) (string, keyed.Observation) {
 func tell(key string, e keyed.Estimate, emit func(string)) {
 	for _, t := range e.Alerts(key) {
 		if t.Basis == keyed.AlarmBasis {
-			emit(fmt.Sprintf("%s, %s: %s", t.Of.ID, t.Kind, t.Message))
+			emit(fmt.Sprintf("%s, %s: %s", t.ID, t.Kind, t.Message))
 		}
 	}
 }

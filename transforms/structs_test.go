@@ -43,7 +43,7 @@ func usersOf() users {
 	nan := math.NaN()
 	alert := keyed.Alert{Kind: "change", LogOdds: nan, Size: math.Inf(1), Message: "m"}
 	e := keyed.Estimate{Time: at(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.EndedAlarm{ID: "a", Alert: &alert}}
-	return users{"n", o, e, alert, keyed.AlertEvent{Of: &e, Alert: &alert}, keyed.SilenceEvent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
+	return users{"n", o, e, alert, e.Alerts("k")[1], keyed.SilenceEvent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
 }
 
 func emitUsers(_ []byte, emit func(users)) { emit(usersOf()) }

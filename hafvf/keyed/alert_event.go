@@ -1,9 +1,16 @@
 package keyed
 
-// AlertEvent is an alert with the estimate that it is told of, which gives it time, id and
-// values.
+import "time"
+
+// An AlertEvent is an alert with what its record has of the observation that it is about.
 type AlertEvent struct {
-	Of *Estimate
+	Key  string
+	Time time.Time
+	ID   string
+	N    int64 // position among the key's observations, from 1
+	X    [][]float64
+	Shape
+	Predicted Moments
 	*Alert
 	Basis Basis
 }
@@ -11,33 +18,36 @@ type AlertEvent struct {
 // A Basis is what an alert rests on.
 type Basis byte
 
-// The roles of alerts.
+// The bases of alerts.
 const (
 	AlarmBasis     Basis = iota // an alarm, or the end of one
 	BeliefBasis                 // what AlertConfig.Beliefs asks for
 	DuplicateBasis              // a belief of an estimate that has an alarm of the same kind
 )
 
-// Alerts are all that an estimate of the key tells, in this order: the silence that it ends, the
+// event is an alert of the estimate of a key, with another id if it is the end of an alarm.
+func (e *Estimate) event(key, id string, a *Alert, basis Basis) AlertEvent {
+	return AlertEvent{Key: key, Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a, Basis: basis}
+}
+
+// Alerts are all alerts of an estimate of the key, in this order: the silence that it ends, the
 // end of an alarm that has lasted, its alarm, and what AlertConfig.Beliefs asks for.
 func (e *Estimate) Alerts(key string) (all []AlertEvent) {
 	if s := e.Silence; s != nil {
 		all = s.ended(key, e.Time, e.ID, e.N, len(e.Predicted.Mean))
 	}
 	if e.Recovered != nil {
-		// It has the ID of the alarm.
-		of := &Estimate{Time: e.Time, ID: e.Recovered.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted}
-		all = append(all, AlertEvent{Of: of, Alert: e.Recovered.Alert})
+		all = append(all, e.event(key, e.Recovered.ID, e.Recovered.Alert, AlarmBasis))
 	}
 	if e.Alarm != nil {
-		all = append(all, AlertEvent{Of: e, Alert: e.Alarm})
+		all = append(all, e.event(key, e.ID, e.Alarm, AlarmBasis))
 	}
 	if e.Belief != nil {
-		role := BeliefBasis
+		basis := BeliefBasis
 		if e.Alarm != nil && e.Alarm.Kind == e.Belief.Kind {
-			role = DuplicateBasis
+			basis = DuplicateBasis
 		}
-		all = append(all, AlertEvent{e, e.Belief, role})
+		all = append(all, e.event(key, e.ID, e.Belief, basis))
 	}
 	return all
 }

@@ -34,17 +34,17 @@ func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
 	return err
 }
 
-// AppendBinary appends the alert to b, with what its record has of the estimate.
+// AppendBinary appends the alert to b, without its key and basis.
 func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
-	of := Estimate{Time: t.Of.Time, ID: t.Of.ID, N: t.Of.N, X: t.Of.X, Shape: t.Of.Shape, Predicted: t.Of.Predicted}
+	of := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
 	return appendAlert(appendEstimate(b, of), t.Alert), nil
 }
 
-// ParseAlertEvent decodes what AppendBinary has appended of an alert.
-func ParseAlertEvent(b []byte) (AlertEvent, error) {
+// ParseAlertEvent decodes what AppendBinary has appended of an alert of the key.
+func ParseAlertEvent(key string, b []byte) (AlertEvent, error) {
 	return decodeAll(b, func(r *reader) AlertEvent {
 		of := r.estimate()
-		return AlertEvent{Of: &of, Alert: r.alert()}
+		return of.event(key, of.ID, r.alert(), AlarmBasis)
 	})
 }
 

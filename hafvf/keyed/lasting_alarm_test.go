@@ -74,7 +74,7 @@ func TestLasting(t *testing.T) {
 					continue
 				}
 				ends = append(ends, r.ID+" "+r.Message)
-				if !(math.Abs(r.Size) > 3 && r.Score > 3) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Of.Time.Equal(e.Time) {
+				if !(math.Abs(r.Size) > 3 && r.Score > 3) || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Time.Equal(e.Time) {
 					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, e.Time)
 				}
 				b, _ := e.AppendBinary(nil)

@@ -205,13 +205,12 @@ func (s *Silence) ended(key string, at time.Time, id string, n int64, outputs in
 	return append(all, s.alert(RecoveredAlarm, key, at, id, n, outputs))
 }
 
-// alert is one of a silence. What it is told of has no value.
+// alert is one of a silence. It has no value.
 func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outputs int) AlertEvent {
 	none, nan := unknown(outputs), math.NaN()
-	e := &Estimate{Time: at, ID: id, N: n, Predicted: none, Detection: &Detection{Score: nan, Usual: none}}
 	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: none}
 	a.Message = s.message(kind, key, at)
-	return AlertEvent{Of: e, Alert: a}
+	return AlertEvent{Key: key, Time: at, ID: id, N: n, Predicted: none, Alert: a}
 }
 
 func (c *SilenceConfig) validate(order Order) error {

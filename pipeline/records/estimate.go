@@ -117,33 +117,32 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 	return columnsOf("", l, x, estimates)
 }
 
-// An alert is a keyed.Alert with its estimate, and the id of its incident. The row of an incident is
-// one with an event.
+// An alert is a keyed.AlertEvent with the id of its incident. The row of an incident is one with an
+// event.
 type alert struct {
-	estimate
-	alert    *keyed.Alert
+	keyed.AlertEvent
 	incident string
 	event    *incidents.Event
 }
 
 var alerts = []field[alert]{
-	text("key", "Key of the observation.", func(a alert) string { return a.key }),
+	text("key", "Key of the observation.", func(a alert) string { return a.Key }),
 	instant("time", "Time of the observation at which the alert was raised; of silent, when the bound was passed.", func(a alert) time.Time { return a.Time }),
-	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.alert.Kind }),
+	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
 	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
-	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.alert.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.alert.Start }),
-	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.alert.Delay, true }),
-	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.alert.LogOdds }),
-	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.alert.Score }),
-	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.alert.Threshold }),
+	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.Corrects }),
+	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.Start }),
+	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.Delay, true }),
+	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.LogOdds }),
+	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.Score }),
+	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
-	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.alert.Usual }),
-	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.alert.Size }),
-	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.alert.Before }),
-	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.alert.After }),
-	text("message", "All that in a sentence.", func(a alert) string { return a.alert.Message }),
+	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.Usual }),
+	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.Size }),
+	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.Before }),
+	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.After }),
+	text("message", "All that in a sentence.", func(a alert) string { return a.Message }),
 	only(text("incident", "id of the incident that it belongs to, if it belongs to one; with incidents only.", func(a alert) string { return a.incident }),
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
 }
@@ -190,8 +189,8 @@ var incidentFields = []field[incident]{
 
 // AppendAlert appends the record of an alert of an estimate, and of the incident that it belongs
 // to, empty for none. A JSON object has the labels.
-func (l *Layout) AppendAlert(b []byte, as Form, key string, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
-	of := alert{estimate: estimate{key, t.Of}, alert: t.Alert, incident: incident}
+func (l *Layout) AppendAlert(b []byte, as Form, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
+	of := alert{AlertEvent: t, incident: incident}
 	if as == Row {
 		return l.appendAlertRow(b, of)
 	}
@@ -211,11 +210,10 @@ func rowOf(e *incidents.Event, kind string) alert {
 	nan := math.NaN()
 	none := keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
 	return alert{
-		estimate: estimate{e.Group, &keyed.Estimate{Time: e.Time, ID: e.ID, Predicted: none}},
-		alert: &keyed.Alert{
+		AlertEvent: keyed.AlertEvent{Key: e.Group, Time: e.Time, ID: e.ID, Predicted: none, Alert: &keyed.Alert{
 			Kind: kind, Start: e.Start, LogOdds: nan, Size: nan, Score: e.Score, Threshold: e.Threshold,
 			Before: none, After: none, Usual: none, Message: e.Message,
-		},
+		}},
 		event: e,
 	}
 }

@@ -77,7 +77,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Time, s.Session.Start, s.Session.End, s.Segment.Start = time.Time{}, trial, trial, trial
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, "k", keyed.AlertEvent{Of: &told, Alert: told.Belief}, "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, told.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
 	}
 }
 
@@ -114,12 +114,12 @@ func TestIncidents(t *testing.T) {
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
 	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"})))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
-	told := keyed.AlertEvent{Of: &keyed.Estimate{Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m}, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
-	if got := row(l.AppendAlert(nil, Row, "a/b", told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
+	told := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
+	if got := row(l.AppendAlert(nil, Row, told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
 		t.Error(got)
 	}
 	for _, incident := range []string{"", "a@1"} {
-		if got := string(l.AppendAlert(nil, Object, "a/b", told, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
+		if got := string(l.AppendAlert(nil, Object, told, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
 			t.Error(got)
 		}
 	}

@@ -117,7 +117,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 		}
 		k.Alerts[a.Kind]++
 		one := Event{
-			Key: key, Time: a.Of.Time, N: a.Of.N, ID: a.Of.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
+			Key: key, Time: a.Time, N: a.N, ID: a.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
 		}
 		if c.page != nil {

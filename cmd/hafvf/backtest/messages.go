@@ -31,9 +31,9 @@ func (c *Collector) add(key string, t keyed.AlertEvent) {
 	case t.Basis != keyed.AlarmBasis || t.BackToUsual():
 		return
 	case t.Kind == keyed.SilentAlarm || t.Kind == keyed.RecoveredAlarm:
-		c.silent[t.Of.Time.Unix()/60] = true
+		c.silent[t.Time.Unix()/60] = true
 	default:
-		c.singles = append(c.singles, single{[3]string{key, t.Of.ID, t.Kind}, t.Of.Time})
+		c.singles = append(c.singles, single{[3]string{key, t.ID, t.Kind}, t.Time})
 	}
 	c.alarms++
 }

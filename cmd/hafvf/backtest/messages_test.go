@@ -21,7 +21,7 @@ func TestMessagesOfAWeek(t *testing.T) {
 		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t), nil)
 		at := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
 		tell := func(id, kind string, at time.Time, role keyed.Basis) {
-			c.add("k", keyed.AlertEvent{Of: &keyed.Estimate{ID: id, Time: at}, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: role})
+			c.add("k", keyed.AlertEvent{ID: id, Time: at, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: role})
 		}
 		for id, kind := range map[string]string{"1": "silent", "2": "silent"} {
 			tell(id, kind, at, keyed.AlarmBasis)

@@ -50,8 +50,8 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 // AlertOf is an alert as a record tells it.
 func AlertOf(name string, t keyed.AlertEvent) output.Alert {
 	return output.Alert{
-		Key: name, Kind: t.Kind, Time: t.Of.Time, ID: t.Of.ID, Start: t.Start, Score: output.Scalar(t.Score), Threshold: output.Scalar(t.Threshold), Size: output.Scalar(t.Size),
-		X: output.Vectors{{estimateOf(name, t.Of).X}}, Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: output.Scalar(math.NaN()),
+		Key: name, Kind: t.Kind, Time: t.Time, ID: t.ID, Start: t.Start, Score: output.Scalar(t.Score), Threshold: output.Scalar(t.Threshold), Size: output.Scalar(t.Size),
+		X: output.Vectors{{newEstimate(name, t.Time, t.X, output.Moments{Mean: t.Predicted.Mean, SD: t.Predicted.SD}).X}}, Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: output.Scalar(math.NaN()),
 	}
 }
 

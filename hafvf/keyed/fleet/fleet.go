@@ -78,7 +78,7 @@ func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error)
 	}
 	f.most = most
 	for name, h := range pending {
-		t, err := keyed.ParseAlertEvent(h.event)
+		t, err := keyed.ParseAlertEvent(name.Key, h.event)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -151,15 +151,15 @@ func (f *Fleet) Take(notices []byte) error {
 		if of.event == nil {
 			return nil
 		}
-		t, err := keyed.ParseAlertEvent(of.event)
+		t, err := keyed.ParseAlertEvent(of.key, of.event)
 		if err != nil {
 			return err
 		}
-		if t.Basis = of.role; t.Basis != keyed.AlarmBasis || t.Of.Time.IsZero() {
+		if t.Basis = of.role; t.Basis != keyed.AlarmBasis || t.Time.IsZero() {
 			f.listener.Alert(of.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: of.key, ID: t.Of.ID, Kind: t.Kind}, waitingAlert{t.Of.Time, of.event}, t)
+		f.wait(incidents.AlarmName{Key: of.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, of.event}, t)
 		return nil
 	})
 }
@@ -193,7 +193,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		return cmp.Or(f.waiting[a].at.Compare(f.waiting[b].at), a.Compare(b))
 	})
 	for _, name := range names {
-		t, err := keyed.ParseAlertEvent(f.waiting[name].event)
+		t, err := keyed.ParseAlertEvent(name.Key, f.waiting[name].event)
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			continue
 		}
 		delete(f.waiting, name)
-		t, err := keyed.ParseAlertEvent(h.event)
+		t, err := keyed.ParseAlertEvent(name.Key, h.event)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type heard []string
 
 func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
-	*h = append(*h, key+" "+t.Of.ID+" "+t.Kind)
+	*h = append(*h, key+" "+t.ID+" "+t.Kind)
 }
 func (*heard) Assigned(incidents.Assignment) {}
 func (*heard) Incident(*incidents.Event)     {}
@@ -28,8 +28,7 @@ func (*heard) Digest(*incidents.Digest)      {}
 // alarm is the notice of an alarm of a key.
 func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte {
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
-	of := &keyed.Estimate{Time: at, ID: id, X: [][]float64{{1}}, Predicted: m}
-	return appendNotice(nil, key, keyed.AlertEvent{Of: of, Alert: &keyed.Alert{Kind: "novelty", Score: score, Before: m, After: m, Usual: m}}, pace)
+	return appendNotice(nil, key, keyed.AlertEvent{Key: key, Time: at, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Before: m, After: m, Usual: m}}, pace)
 }
 
 func newFleet(t *testing.T, cfg Config, notify Listener) *Fleet {

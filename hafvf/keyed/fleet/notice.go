@@ -12,7 +12,7 @@ import (
 // silent, and of its alerts.
 func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.AlertEvent) []byte {
 	if e != nil && e.Pace != (keyed.Pace{}) {
-		b = appendNotice(b, key, keyed.AlertEvent{Of: e}, e.Pace)
+		b = appendNotice(b, key, keyed.AlertEvent{Time: e.Time}, e.Pace)
 	}
 	for _, t := range alerts {
 		b = appendNotice(b, key, t, keyed.Pace{})
@@ -25,7 +25,7 @@ const forgotten = keyed.DuplicateBasis + 1
 
 // AppendForgotten appends that a key was forgotten.
 func AppendForgotten(b []byte, key string) []byte {
-	return appendNotice(b, key, keyed.AlertEvent{Of: &keyed.Estimate{}, Basis: forgotten}, keyed.Pace{})
+	return appendNotice(b, key, keyed.AlertEvent{Basis: forgotten}, keyed.Pace{})
 }
 
 // appendNotice appends an alert of a key, or none where t has no Alert,
@@ -33,7 +33,7 @@ func AppendForgotten(b []byte, key string) []byte {
 func appendNotice(b []byte, key string, t keyed.AlertEvent, pace keyed.Pace) []byte {
 	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(t.Basis))
 	n = compact.AppendString(n, key)
-	n = compact.AppendTime(n, t.Of.Time)
+	n = compact.AppendTime(n, t.Time)
 	n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
 	if t.Alert != nil {
 		n, _ = t.AppendBinary(n) // which never fails

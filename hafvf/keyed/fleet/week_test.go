@@ -27,7 +27,7 @@ func (p perWeek) add(t time.Time) { p[int(t.Sub(at)/(168*time.Hour))]++ }
 
 func (p perWeek) Alert(_ string, t keyed.AlertEvent, incident string) {
 	if incident == "" {
-		p.add(t.Of.Time)
+		p.add(t.Time)
 	}
 }
 
