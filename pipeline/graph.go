@@ -134,7 +134,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		if unit := c.Source.Unit(); unit != "" && c.Aggregate == nil {
 			g.Value += " (" + unit + ")"
 		}
-		g.transform = filtering{layout, transforms.Config{Config: filter}, hostOf(c), receivers, groupingOf(c)}
+		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -353,7 +353,7 @@ func named(step string, state any) string {
 // filtering is transform: filter.
 type filtering struct {
 	layout    records.Layout
-	cfg       transforms.Config
+	cfg       keyed.Config
 	host      transforms.Host
 	receivers []receiver                  // of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped

@@ -63,7 +63,7 @@ func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 // Filter returns the settings of the filter; ok is false if the graph smooths.
 func (g *Graph) Filter() (c keyed.Config, ok bool) {
 	f, ok := g.transform.(filtering)
-	return f.cfg.Config, ok
+	return f.cfg, ok
 }
 
 // Groups reports whether the graph makes incidents of alarms.

@@ -34,7 +34,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		g := compose(t, "model: {family: "+family+", "+model+"}\ndetect: true\nsource: {jsonl: {path: in.jsonl}}\n")
 		want := keyed.Recommended(family)
 		set(&want.Filter)
-		got := g.transform.(filtering).cfg.Config
+		got := g.transform.(filtering).cfg
 		want.Values, want.NameKeys = got.Values, true // of the source, and of a config
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+): %s", family, diff)

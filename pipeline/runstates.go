@@ -29,7 +29,7 @@ func openStored(found []kafkaio.StoredState) []statestore.State {
 
 // store says which states runs of the graph keep.
 func (f filtering) store(migrate bool, log *slog.Logger) statebackend.Config {
-	return statebackend.Config{Filter: f.cfg.Config, Migrate: migrate, Log: log}
+	return statebackend.Config{Filter: f.cfg, Migrate: migrate, Log: log}
 }
 
 // migrates adds to an error of states of another config what can be done about it.

@@ -110,14 +110,14 @@ func TestStatesWithoutSettings(t *testing.T) {
 	of := func(text string) filtering { return compose(t, text+fromSomewhere).transform.(filtering) }
 	own, other := of(ofSavepoints), of(ofSavepoints+"top: 0.5\n")
 	var out bytes.Buffer
-	if err := listStates(all, "here", &own.cfg.Config, "", &out); err != nil || strings.Count(out.String(), `"written_with":null`) != 115 {
+	if err := listStates(all, "here", &own.cfg, "", &out); err != nil || strings.Count(out.String(), `"written_with":null`) != 115 {
 		t.Errorf("%v, %.2000s", err, out.String())
 	}
 	out.Reset()
 	for want, err := range map[string]error{
 		"it does not say which config it was written with":                                              listStates(all, "here", nil, "", &out),
-		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(all, "here", &other.cfg.Config, "k0", &out),
-		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(statestore.Migrate(other.cfg.Config, slices.Values(all), statestore.Carry, "here", func(statestore.State, bool) {})),
+		`the state of the key "k0" in here cannot be read: state belongs to another configuration`:      listStates(all, "here", &other.cfg, "k0", &out),
+		`the state of the key "k0" in here cannot be carried over: it is of a job with cells: 0, whose`: second(statestore.Migrate(other.cfg, slices.Values(all), statestore.Carry, "here", func(statestore.State, bool) {})),
 	} {
 		expect.Error(t, err, want)
 	}

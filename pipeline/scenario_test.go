@@ -226,7 +226,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	if f.cfg.Order != keyed.Arrival {
 		slices.SortStableFunc(all, byTime)
 	}
-	loop := newLoop(t, f.cfg.Config)
+	loop := newLoop(t, f.cfg)
 	loop.layout = f.layout
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	type name struct{ key, id, kind string }

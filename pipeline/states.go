@@ -45,7 +45,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	if err != nil {
 		return err
 	}
-	return listStates(all, where, &f.cfg.Config, key, w)
+	return listStates(all, where, &f.cfg, key, w)
 }
 
 // ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
@@ -74,7 +74,7 @@ func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return listStates(all, "the savepoint "+path, &f.cfg.Config, key, w)
+	return listStates(all, "the savepoint "+path, &f.cfg, key, w)
 }
 
 // HasStates reports whether a path looks like a file of states, or a savepoint.
@@ -283,7 +283,7 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if past != "" {
 		migrate = statestore.Leave
 	}
-	a, err := statestore.Migrate(f.cfg.Config, slices.Values(all), migrate, where, func(statestore.State, bool) {})
+	a, err := statestore.Migrate(f.cfg, slices.Values(all), migrate, where, func(statestore.State, bool) {})
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
 )
 
 // What crosses stages does so in the binary form of package keyed: the runner's default for
@@ -19,9 +20,17 @@ func init() {
 	beam.RegisterCoder(reflect.TypeFor[keyed.Estimate](),
 		func(v keyed.Estimate) ([]byte, error) { return v.AppendBinary(nil) },
 		func(b []byte) (v keyed.Estimate, err error) { err = v.UnmarshalBinary(b); return v, err })
-	beam.RegisterCoder(reflect.TypeFor[keyed.SilenceEvent](),
-		func(v keyed.SilenceEvent) ([]byte, error) { return v.AppendBinary(nil) },
-		func(b []byte) (v keyed.SilenceEvent, err error) { err = v.UnmarshalBinary(b); return v, err })
+	beam.RegisterCoder(reflect.TypeFor[keyed.AlertEvent](),
+		func(v keyed.AlertEvent) ([]byte, error) {
+			return v.AppendBinary(append(compact.AppendString(nil, v.Key), byte(v.Basis)))
+		},
+		func(b []byte) (v keyed.AlertEvent, err error) {
+			r := compact.Reader{B: b}
+			key, basis := r.Text(), keyed.Basis(r.Byte())
+			err = v.UnmarshalBinary(r.B)
+			v.Key, v.Basis = key, basis
+			return v, err
+		})
 	beam.RegisterCoder(reflect.TypeFor[keyed.Smoothed](),
 		func(v keyed.Smoothed) ([]byte, error) { return v.AppendBinary(nil) },
 		func(b []byte) (v keyed.Smoothed, err error) { err = v.UnmarshalBinary(b); return v, err })

@@ -73,7 +73,6 @@ func (n tally) outputs(c *testCase) {
 			}
 			n.count("records", true)
 			n.count("missing", e.Missing)
-			n.count("silences", e.Silence != nil && !e.Silence.Reported)
 			if d := e.Detection; d != nil {
 				n.count("outliers", d.Kind == hafvf.Outlier)
 				n.count("changes", d.Kind == hafvf.Change)
@@ -201,11 +200,12 @@ func TestCounts(t *testing.T) {
 				col = beam.ParDo(s, &numberedFn{}, streamOf(t, s, c.live...))
 			}
 			if c.smooth != nil {
-				smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{SmoothConfig: *c.smooth}, col)
+				smoothed, rejected := transforms.SmoothPairs(s, transforms.SmoothConfig{SmoothConfig: *c.smooth}, col)
 				collect(rejected, smoothed)
 			} else {
-				estimates, silent, rejected := transforms.FilterIn(s, transforms.Config{Config: c.cfg}, transforms.Host{InProcess: true, Live: c.live != nil}, col)
-				collect(rejected, estimates, silent)
+				out := transforms.FilterIn(s, c.cfg, transforms.Host{InProcess: true, Live: c.live != nil}, col)
+				collect(out.Rejected, out.Estimates)
+				beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Alarms)
 			}
 			result := expect.Get(direct.Execute(run.In(t.Context()), p))(t)
 

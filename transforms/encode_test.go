@@ -145,13 +145,13 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 // Filter emits; and what it rejects as late is the same.
 func TestFilterEncodedIsFilter(t *testing.T) {
 	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
-	for name, cfg := range map[string]transforms.Config{
-		"arrival":  {Config: keyed.Config{Filter: twoLevels, Order: keyed.Arrival}},
-		"in order": {Config: keyed.Config{Filter: twoLevels, Interval: .9}},
-		"lateness": {Config: keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second}},
-		"detects":  {Config: keyed.Config{Filter: detects, Lateness: 3 * time.Second, Keys: []keyed.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}}},
-		"season":   {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: time.Hour, Harmonics: 2}}}}}},
-		"silence":  {Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 30 * time.Second}}},
+	for name, cfg := range map[string]keyed.Config{
+		"arrival":  keyed.Config{Filter: twoLevels, Order: keyed.Arrival},
+		"in order": keyed.Config{Filter: twoLevels, Interval: .9},
+		"lateness": keyed.Config{Filter: twoLevels, Lateness: 20 * time.Second},
+		"detects":  keyed.Config{Filter: detects, Lateness: 3 * time.Second, Keys: []keyed.Rule{{Match: "k1", Filter: hafvf.Config{Family: "normal"}}}},
+		"season":   keyed.Config{Filter: hafvf.Config{Family: "normal", WarmUp: 20, Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: time.Hour, Harmonics: 2}}}}},
+		"silence":  keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 30 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(3000, 12)

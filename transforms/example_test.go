@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
-	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
 
@@ -26,10 +25,9 @@ type weighing struct {
 	Grams float64
 }
 
-// toObservation makes an observation of it.
-func toObservation(w weighing, emit func(beam.EventTime, string, keyed.Observation)) {
-	t := time.Unix(w.Unix, 0)
-	emit(mtime.FromTime(t), w.Scale, keyed.Value(t, fmt.Sprint(w.Scale, "@", w.Unix), w.Grams))
+// weigh makes an observation of it.
+func weigh(w weighing) (string, keyed.Observation) {
+	return w.Scale, keyed.Value(time.Unix(w.Unix, 0), fmt.Sprint(w.Scale, "@", w.Unix), w.Grams)
 }
 
 // report is the user's own end of the pipeline.
@@ -37,7 +35,7 @@ func report(scale string, e keyed.Estimate) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
-func printLine(line string) { fmt.Println(line) }
+func printAlarm(a keyed.AlertEvent) { fmt.Printf("%s, %s: %s\n", a.ID, a.Kind, a.Message) }
 
 // reportChange tells where a finished session changed.
 func reportChange(scale string, e keyed.Smoothed) {
@@ -47,13 +45,11 @@ func reportChange(scale string, e keyed.Smoothed) {
 }
 
 func init() {
-	register.Function2x0(toObservation)
+	register.Function1x2(weigh)
 	register.Function2x0(report)
 	register.Function2x0(reportChange)
-	register.Function1x2(reading)
-	register.Function3x0(tell)
-	register.Function1x0(printLine)
-	register.Emitter1[string]()
+	register.Function1x2(observe)
+	register.Function1x0(printAlarm)
 	// Priors come by name, so that a worker in another process can read them.
 	expfam.Register("known-noise", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		m := knownNoise{Natural: expfam.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
@@ -69,12 +65,10 @@ func ExampleFilter() {
 		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100}, weighing{"kitchen", 180, 98},
 		weighing{"kitchen", 240, 131}, weighing{"kitchen", 300, 130}, weighing{"kitchen", 360, 129})
 
-	estimates, rejected := transforms.Filter(s, transforms.Config{Config: keyed.Config{
+	out := transforms.Filter(s, keyed.Config{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3
-	}}, beam.ParDo(s, toObservation, weighings))
-
-	beam.ParDo0(s, report, estimates)
-	_ = rejected // late, or not an observation of the model
+	}, weigh, weighings)
+	beam.ParDo0(s, report, out.Estimates) // out.Rejected: late, or not an observation of the model
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
@@ -89,36 +83,26 @@ func ExampleFilter() {
 	// kitchen 7: predicted 127.9, is 129.0, now 128.9 ± 3.3
 }
 
-// reading makes an observation of a pump: every minute a value around 20, which rises by 10 after an
-// hour and a half.
-func reading(minute int) (string, keyed.Observation) {
-	x := 20 + float64(minute*7%5)/2
-	if minute >= 90 {
-		x += 10
-	}
-	return "pump", keyed.Value(time.Unix(60*int64(minute), 0), fmt.Sprint("reading ", minute), x)
+// A reading is what a pump shows at one time.
+type reading struct {
+	Pump string
+	At   time.Time
+	Bar  float64
 }
 
-// tell makes a line of each alarm, and none of a belief.
-func tell(key string, e keyed.Estimate, emit func(string)) {
-	for _, t := range e.Alerts(key) {
-		if t.Basis == keyed.AlarmBasis {
-			emit(fmt.Sprintf("%s, %s: %s", t.ID, t.Kind, t.Message))
-		}
-	}
+func observe(r reading) (string, keyed.Observation) {
+	return r.Pump, keyed.Value(r.At, fmt.Sprint("reading ", r.At.Unix()/60), r.Bar)
 }
 
-// alarms is a pipeline of one's own, from observations to lines of alarms.
-func alarms(s beam.Scope, observations beam.PCollection) beam.PCollection {
-	estimates, _ := transforms.Filter(s, transforms.Config{Config: keyed.Recommended("normal")}, observations)
-	return beam.ParDo(s, tell, estimates)
-}
-
-// minutes are those of two hours.
-func minutes(s beam.Scope) beam.PCollection {
-	var all []int
+// readings are those of a pump: every minute a value around 20, which rises by 10 after an hour and a half.
+func readings(s beam.Scope) beam.PCollection {
+	var all []reading
 	for minute := range 120 {
-		all = append(all, minute)
+		r := reading{"pump", time.Unix(60*int64(minute), 0).UTC(), 20 + float64(minute*7%5)/2}
+		if minute >= 90 {
+			r.Bar += 10
+		}
+		all = append(all, r)
 	}
 	return beam.CreateList(s, all)
 }
@@ -126,7 +110,8 @@ func minutes(s beam.Scope) beam.PCollection {
 // A pipeline with detection, from a source of one's own to a sink of one's own, which takes alarms.
 func ExampleFilter_alarms() {
 	p, s := beam.NewPipelineWithRoot()
-	beam.ParDo0(s, printLine, alarms(s, beam.ParDo(s, reading, minutes(s))))
+	out := transforms.Filter(s, keyed.Recommended("normal"), observe, readings(s))
+	beam.ParDo0(s, printAlarm, out.Alarms)
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
 	}
@@ -134,11 +119,15 @@ func ExampleFilter_alarms() {
 	// reading 90, novelty: pump: x is 30 at 01:30, usual at this hour 21.01 ± 0.72; score 25.3, an alarm from 6.0.
 }
 
-// A test of a pipeline: passert looks at what it makes.
+// A test of a pipeline: passert looks at what it makes. Within a process observe may be a closure.
 func TestAlarms(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
-	lines := alarms(s, beam.ParDo(s, reading, minutes(s)))
-	passert.Count(s, lines, "alarms", 1)
+	const kPa = 100. // of a bar
+	out := transforms.Filter(s, keyed.Recommended("normal"), func(r reading) (string, keyed.Observation) {
+		return r.Pump, keyed.Value(r.At, "", kPa*r.Bar)
+	}, readings(s))
+	passert.Count(s, out.Alarms, "alarms", 1)
+	passert.Count(s, out.Estimates, "estimates", 120)
 	if _, err := direct.Execute(t.Context(), p); err != nil {
 		t.Error(err)
 	}
@@ -155,19 +144,16 @@ func ExampleSmooth() {
 		}
 		weighings = append(weighings, weighing{"kitchen", 60 * i, grams})
 	}
-	observations := beam.ParDo(s, toObservation, beam.CreateList(s, weighings))
 
-	smoothed, rejected := transforms.Smooth(s, transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
+	out := transforms.Smooth(s, keyed.SmoothConfig{
 		Filter: hafvf.Config{
 			Family: "normal",
 			WarmUp: 1, // location and scale from the whole session
 			Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1},
 		},
 		Gap: time.Hour,
-	}}, observations)
-
-	beam.ParDo0(s, reportChange, smoothed)
-	_ = rejected
+	}, weigh, beam.CreateList(s, weighings))
+	beam.ParDo0(s, reportChange, out.Smoothed)
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)
@@ -261,16 +247,14 @@ func ExampleFilter_ownFamily() {
 		weighing{"kitchen", 0, 101}, weighing{"kitchen", 60, 99}, weighing{"kitchen", 120, 100},
 		weighing{"kitchen", 180, 131}, weighing{"kitchen", 240, 130}, weighing{"kitchen", 300, 129})
 
-	estimates, rejected := transforms.Filter(s, transforms.Config{Config: keyed.Config{
+	out := transforms.Filter(s, keyed.Config{
 		Filter: hafvf.Config{
 			Family: "known-noise",
 			Prior:  expfam.Params{"mean": 100.0, "precision": 1e-4, "noise": 2.0},
 			Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}, // w, b
 		},
-	}}, beam.ParDo(s, toObservation, weighings))
-
-	beam.ParDo0(s, report, estimates)
-	_ = rejected
+	}, weigh, weighings)
+	beam.ParDo0(s, report, out.Estimates)
 
 	if _, err := direct.Execute(context.Background(), p); err != nil {
 		fmt.Println(err)

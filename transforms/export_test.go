@@ -1,4 +1,46 @@
 package transforms
 
-// FilterIn is Filter as a host runs it.
-var FilterIn = filterObjects
+import (
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/hafvf/keyed"
+)
+
+// A Given is an observation of a key.
+type Given struct {
+	Key         string
+	Observation keyed.Observation
+}
+
+func init() {
+	register.Function2x1(given)
+	register.Function1x2(observeGiven)
+	observers.Store("given", observer(func(element any) (string, keyed.Observation) { return observeGiven(element.(Given)) }))
+}
+
+func given(key string, o keyed.Observation) Given      { return Given{key, o} }
+func observeGiven(g Given) (string, keyed.Observation) { return g.Key, g.Observation }
+func paired(s beam.Scope, col beam.PCollection) (Registered, beam.PCollection) {
+	pairs := beam.ParDo(s, given, col)
+	return observing("Filter", observeGiven, pairs), pairs
+}
+
+// FilterIn is Filter of a PCollection<KV<string, keyed.Observation>>, as a host runs it.
+func FilterIn(s beam.Scope, cfg keyed.Config, host Host, col beam.PCollection) FilterOutput {
+	in, pairs := paired(s, col)
+	return filterObserved(s, cfg, host, in, pairs)
+}
+
+// FilterPairs is Filter of a PCollection<KV<string, keyed.Observation>>.
+func FilterPairs(s beam.Scope, cfg keyed.Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
+	out := FilterIn(s, cfg, Host{InProcess: true}, col)
+	return out.Estimates, out.Rejected
+}
+
+// SmoothPairs is Smooth of a PCollection<KV<string, keyed.Observation>>, with what a host sets.
+func SmoothPairs(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
+	in, pairs := paired(s, col)
+	out := smoothObserved(s, cfg, in, pairs)
+	return out.Smoothed, out.Rejected
+}

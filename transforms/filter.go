@@ -24,9 +24,6 @@ func init() {
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
 }
 
-// Config is the configuration of Filter.
-type Config struct{ keyed.Config }
-
 // A Host says how a run hosts the filter of FilterEncoded.
 type Host struct {
 	// Live says that the input has no end: keys are told that are silent, and forgotten that expire.
@@ -70,45 +67,59 @@ func (c *stepConfig) waits() bool {
 	return c.Order != keyed.Arrival && c.Lateness > 0
 }
 
-// Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
-// returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
-// model takes, and a PCollection<keyed.Rejected> with the others. One of these may have an estimate
-// too, of Entity.Outside. An estimate has the event time of its observation, and the epoch where that
-// has none. A state that was written under another configuration fails the pipeline.
+// A FilterOutput is what Filter makes of a collection.
+type FilterOutput struct {
+	// Estimates is a PCollection<KV<string, keyed.Estimate>>, one for every observation that the model
+	// takes, by key. An estimate has the event time of its observation, and the epoch if that has none.
+	Estimates beam.PCollection
+	// Alarms is a PCollection<keyed.AlertEvent>: of every estimate its alarm and the end of one, and of keys
+	// their silences. Beliefs are in Estimates alone.
+	Alarms beam.PCollection
+	// Rejected is a PCollection<keyed.Rejected> of the other observations. One of these may have an
+	// estimate too, of keyed.KeyState.OutOfDomain.
+	Rejected beam.PCollection
+}
+
+// An Option changes how Filter runs.
+type Option func(*Host)
+
+// Live is for an input without an end, whose watermark goes on while nothing comes. A key that
+// keyed.Config.Silence asks for alarms once the watermark has passed its bound, and a key that expires is
+// forgotten. An input that ends makes all keys silent at its end.
+func Live() Option { return func(h *Host) { h.Live = true } }
+
+// Filter filters the observations that observe makes of the elements of a collection in the global
+// window, each with its key. observe has to be registered in an init function, by register.Function1x2,
+// if the pipeline runs in other processes: within this one it may be a closure, too. A state that
+// was written under another configuration fails the pipeline.
 //
-// Filter panics where the configuration is impossible, or the input is not in the
-// global window.
-func Filter(s beam.Scope, cfg Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
-	estimates, _, rejected = filterObjects(s, cfg, Host{InProcess: true}, col)
-	return estimates, rejected
+// Filter panics if the configuration is impossible, if observe does not take the elements, or if the
+// input is not in the global window.
+func Filter[T any](s beam.Scope, cfg keyed.Config, observe func(T) (string, keyed.Observation), col beam.PCollection, options ...Option) FilterOutput {
+	host := Host{InProcess: true}
+	for _, set := range options {
+		set(&host)
+	}
+	return filterObserved(s, cfg, host, observing("Filter", observe, col), col)
 }
 
-// FilterLive is Filter for an input without an end, the watermark of which goes on while
-// nothing comes. It also returns a PCollection<KV<string, keyed.SilenceEvent>> of the keys that
-// Config.Silence asks for, each told once the watermark has passed its bound. The estimate
-// that ends such a silence has Silence.Told. At its end, an input that ends makes all keys
-// silent.
-func FilterLive(s beam.Scope, cfg Config, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
-	return filterObjects(s, cfg, Host{InProcess: true, Live: true}, col)
+func filterObserved(s beam.Scope, cfg keyed.Config, host Host, in Registered, col beam.PCollection) FilterOutput {
+	records, alarms, early, late := FilterEncoded(s, cfg, host, in, Registered{Name: objects}, col)
+	return FilterOutput{
+		Estimates: beam.ParDo(found(s, cfg.Filter.Family), unpackEstimates, records),
+		Alarms:    beam.ParDo(s, unpackAlarms, alarms),
+		Rejected:  beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late),
+	}
 }
 
-func filterObjects(s beam.Scope, cfg Config, host Host, col beam.PCollection) (estimates, silent, rejected beam.PCollection) {
-	of := Registered{Name: objects}
-	packed := beam.ParDo(s, packObservation, col)
-	records, silences, early, late := FilterEncoded(s, cfg, host, of, of, packed)
-	estimates, silent = beam.ParDo(found(s, cfg.Filter.Family), unpackEstimates, records), beam.ParDo(s, unpackSilences, silences)
-	return estimates, silent, beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late)
-}
-
-// FilterEncoded is Filter, or with host.Live FilterLive, of the elements of a source, which in
-// decodes, and with out for what it finds. It takes a PCollection of what the decoder
+// FilterEncoded is Filter of the elements of a source, which in decodes, and with out for what it finds. It takes a PCollection of what the decoder
 // takes, in the global window. It returns PCollections<[]byte>: records and alerts, in
 // chunks of what out has appended, each of whole keys or parts of them, and undecoded,
 // which in has rejected. The PCollection<keyed.Rejected> late has the observations that came
 // late.
-func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
-	of := stepConfig{cfg.Config, host}
-	_, err := keyed.NewEstimator(cfg.Config)
+func FilterEncoded(s beam.Scope, cfg keyed.Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
+	of := stepConfig{cfg, host}
+	_, err := keyed.NewEstimator(cfg)
 	text := textOf("Filter", of, err)
 	checkGlobal("Filter", "a filter's state", col)
 	s = s.Scope("hafvf.Filter")

@@ -103,10 +103,6 @@ func (fn *collectFn) ProcessElement(k beam.X, v beam.Y, _ func([]byte)) {
 		c.out[key] = append(c.out[key], v)
 	case keyed.Smoothed:
 		c.smoothed[key] = append(c.smoothed[key], v)
-	case keyed.SilenceEvent:
-		c.texts = append(c.texts, fmt.Sprintf("%s since %d, %v, n %d, %d outputs", key, int(v.Since.Sub(begin).Seconds()), v.Bound, v.N, v.Outputs))
-	case keyed.Observation:
-		c.texts = append(c.texts, fmt.Sprintf("%s %s %g of %d", key, v.ID, v.X[0][0], v.Events))
 	}
 }
 
@@ -117,6 +113,10 @@ func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 	switch v := v.(type) {
 	case keyed.Rejected:
 		c.rejected = append(c.rejected, v)
+	case keyed.AlertEvent:
+		if v.Kind == keyed.SilentAlarm {
+			c.texts = append(c.texts, fmt.Sprintf("%s since %d, %v, n %d, %d outputs", v.Key, int(v.Start.Sub(begin).Seconds()), v.Time.Sub(v.Start), v.N, len(v.Predicted.Mean)))
+		}
 	case incidents.Event:
 		c.texts = append(c.texts, eventText(v))
 	case []byte: // a chunk of lines
@@ -126,14 +126,14 @@ func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 
 // runFilter runs the node over the observations in this process, unless execute says otherwise. They
 // reach the node as they are emitted.
-func runFilter(ctx context.Context, t *testing.T, cfg transforms.Config, in []given, cells ...string) *testCase {
+func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []given, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
 	p, s := beam.NewPipelineWithRoot()
-	estimates, _, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
-	beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
-	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
+	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Cells: cells}, beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s)))
+	beam.ParDo(s, &collectFn{Case: t.Name()}, out.Estimates)
+	beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Rejected)
 	expect.Get(execute(ctx, p))(t)
 	return c
 }
@@ -145,9 +145,9 @@ func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.
 var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
 // loop is the node's work as a plain loop over each key's observations.
-func loop(t *testing.T, cfg transforms.Config, in []given) map[string][]keyed.Estimate {
+func loop(t *testing.T, cfg keyed.Config, in []given) map[string][]keyed.Estimate {
 	t.Helper()
-	est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
+	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	out := map[string][]keyed.Estimate{}
 	tracks := map[string]*keyed.Track{}
 	for _, k := range in {
@@ -196,7 +196,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Filter = twoLevels
-			cfg := transforms.Config{Config: c.cfg}
+			cfg := c.cfg
 			want := loop(t, cfg, c.loop)
 			eachCells(t, func(t *testing.T, cells []string) {
 				got := runFilter(t.Context(), t, cfg, c.in, cells...)
@@ -229,9 +229,9 @@ func TestFilterStateIsATrack(t *testing.T) {
 			}})
 			defer books.Close()
 			expect.OK(t, books.HandOver(t.Context(), len(in), nil))
-			cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}}
+			cfg := keyed.Config{Filter: hafvf.Config{Family: "normal"}, Order: order}
 			runFilter(books.In(t.Context()), t, cfg, in)
-			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
+			est := expect.Get(keyed.NewEstimator(cfg))(t)
 			same(t, len(states), 3)
 			for key, state := range states {
 				track := est.NewTrack(key)
@@ -254,12 +254,12 @@ func TestFilterStateIsATrack(t *testing.T) {
 
 func TestPanicsAtConstruction(t *testing.T) {
 	filter := func(cfg keyed.Config) func(beam.Scope, beam.PCollection) {
-		return func(s beam.Scope, c beam.PCollection) { transforms.Filter(s, transforms.Config{Config: cfg}, c) }
+		return func(s beam.Scope, c beam.PCollection) { transforms.FilterPairs(s, cfg, c) }
 	}
 	smooth := func(change func(*transforms.SmoothConfig)) func(beam.Scope, beam.PCollection) {
 		cfg := sessions
 		change(&cfg)
-		return func(s beam.Scope, c beam.PCollection) { transforms.Smooth(s, cfg, c) }
+		return func(s beam.Scope, c beam.PCollection) { transforms.SmoothPairs(s, cfg, c) }
 	}
 	for name, build := range map[string]func(beam.Scope, beam.PCollection){
 		"Filter/top":    filter(keyed.Config{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 2}}}),

@@ -74,7 +74,7 @@ func TestIncidents(t *testing.T) {
 		cases.Store(name, c)
 		p, s := beam.NewPipelineWithRoot()
 		observations := beam.ParDo(s, &emitFn{Case: name}, beam.Impulse(s))
-		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, observations)
+		estimates, _ := transforms.FilterPairs(s, cfg, observations)
 		events := transforms.Incidents(s, transforms.IncidentsConfig{AtEnd: atEnd}, estimates)
 		beam.ParDo(s, &collectOneFn{Case: name}, events)
 		expect.Get(execute(t.Context(), p))(t)

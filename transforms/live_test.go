@@ -43,15 +43,15 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	cases.Store(name, c)
 	events := []any{event{0, 1}, event{0, 2}, mark(1), event{1, 1}, event{4, 3}, mark(12 + lateness), event{20, 1}, event{18, 3}, mark(40)}
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
-	estimates, silent, rejected := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
-	beam.ParDo(s, &collectFn{Case: name}, estimates)
-	beam.ParDo(s, &collectFn{Case: name}, silent)
-	beam.ParDo(s, &collectOneFn{Case: name}, rejected)
+	cfg := keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}
+	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
+	beam.ParDo(s, &collectFn{Case: name}, out.Estimates)
+	beam.ParDo(s, &collectOneFn{Case: name}, out.Alarms)
+	beam.ParDo(s, &collectOneFn{Case: name}, out.Rejected)
 	expect.Get(direct.Execute(context.Background(), p))(t)
 	slices.Sort(c.texts)
 	same(t, c.texts, []string{
-		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs",
+		"k1 since 1, 10s, n 2, 1 outputs", "k1 since 20, 10s, n 3, 1 outputs", "k2 since 0, 10s, n 1, 1 outputs", "k3 since 18, 10s, n 2, 1 outputs", "k3 since 4, 10s, n 2, 1 outputs",
 	})
 	same(t, len(c.rejected), 0)
 	for key, want := range map[string][]*keyed.Silence{
@@ -101,10 +101,10 @@ func TestFilterLiveManyKeys(t *testing.T) {
 			tell(k)
 		}
 		p, s := beam.NewPipelineWithRoot()
-		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}}
-		estimates, silent, _ := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
-		beam.ParDo(s, &collectFn{Case: t.Name()}, estimates)
-		beam.ParDo(s, &collectFn{Case: t.Name()}, silent)
+		cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}
+		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
+		beam.ParDo(s, &collectFn{Case: t.Name()}, out.Estimates)
+		beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Alarms)
 		expect.Get(direct.Execute(context.Background(), p))(t)
 		slices.Sort(want)
 		slices.Sort(c.texts)

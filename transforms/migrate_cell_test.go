@@ -42,7 +42,7 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 	pack.StartBundle(send, refuse)
 	for key, all := range in {
 		for _, o := range all {
-			pack.ProcessElement(t.Context(), packObservation(key, o), send, refuse)
+			pack.ProcessElement(t.Context(), Given{key, o}, send, refuse)
 		}
 	}
 	pack.flush(send)
@@ -87,7 +87,7 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 func stepsOf(t testing.TB, cfg stepConfig) (*packFn, *encodeFn) {
 	text, err := json.Marshal(cfg)
 	of, cells := Registered{Name: objects}, statesOfCells()
-	pack := &packFn{Config: string(text), Decoder: of}
+	pack := &packFn{Config: string(text), Decoder: Registered{observed, "given"}}
 	filter := &encodeFn{Config: string(text), Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
 	expect.OK(t, errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())))
 	return pack, filter

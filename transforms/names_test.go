@@ -18,9 +18,9 @@ import (
 func TestStepsSayTheFamily(t *testing.T) {
 	names := func(family string) (all []string) {
 		p, s := beam.NewPipelineWithRoot()
-		col := beam.ParDo(s, func(_ []byte, emit func(string, keyed.Observation)) {}, beam.Impulse(s))
-		Filter(s, Config{Config: keyed.Recommended(family)}, col)
-		Smooth(s, SmoothConfig{SmoothConfig: keyed.RecommendedSmoothing(family, time.Minute)}, col)
+		observe := func([]byte) (string, keyed.Observation) { return "", keyed.Observation{} }
+		Filter(s, keyed.Recommended(family), observe, beam.Impulse(s))
+		Smooth(s, keyed.RecommendedSmoothing(family, time.Minute), observe, beam.Impulse(s))
 		proto := expect.Get(pipelineproto.Marshal(p, "localhost:1", nil))(t)
 		for _, step := range proto.GetComponents().GetTransforms() {
 			all = append(all, step.GetUniqueName())

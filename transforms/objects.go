@@ -15,22 +15,19 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Nodes work on bytes. Filter, Smooth and Incidents are nodes between steps that pack the objects of
-// a pipeline into bytes, and unpack what nodes emit.
+// Nodes work on bytes. Behind those of Filter, Smooth and Incidents are steps that unpack what they emit.
 
 func init() {
-	Register(objects, func(context.Context, string) Decoder { return objectDecoder{} })
 	Register(objects, func(context.Context, string) Encoder { return objectEncoder{} })
 	Register(objects, func(context.Context, string) SmoothedEncoder { return objectEncoder{} })
 	Register(objects, func(context.Context, string) IncidentEncoder { return objectEncoder{} })
-	register.Function2x1(packObservation)
 	register.Function2x1(unpackEstimates)
-	register.Function2x1(unpackSilences)
+	register.Function2x1(unpackAlarms)
 	register.Function2x1(unpackSmoothed)
 	register.Function2x1(unpackEvents)
 	register.Function2x1(unpackRejected)
 	register.Emitter3[beam.EventTime, string, keyed.Estimate]()
-	register.Emitter3[beam.EventTime, string, keyed.SilenceEvent]()
+	register.Emitter2[beam.EventTime, keyed.AlertEvent]()
 	register.Emitter3[beam.EventTime, string, keyed.Smoothed]()
 	register.Emitter2[beam.EventTime, incidents.Event]()
 }
@@ -78,31 +75,24 @@ func unpack[T any, P interface {
 	return nil
 }
 
-// An objectDecoder decodes what packObservation has packed.
-type objectDecoder struct{}
-
-func packObservation(key string, o keyed.Observation) []byte { return appendObject(nil, key, &o) }
-
-func (objectDecoder) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte, int)) {
-	err := unpack(element.([]byte), func(key string, o keyed.Observation) {
-		if err := take(key, &o); err != nil {
-			reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}), 1)
-		}
-	})
-	if err != nil {
-		panic("transforms: " + err.Error()) // the bytes are those of the step before
-	}
-}
-
-// An objectEncoder appends estimates and events to the records, and silences to the alerts.
+// An objectEncoder appends estimates and the smoothed to the records, and alarms and incidents to the alerts.
 type objectEncoder struct{}
 
 func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
 	to.Records = appendObject(to.Records, key, e)
+	appendAlarms(to, e.Alerts(key))
 }
 
 func (objectEncoder) Silent(to *Encoded, key string, s keyed.SilenceEvent) {
-	to.Alerts = appendObject(to.Alerts, key, &s)
+	appendAlarms(to, s.Alerts(key))
+}
+
+func appendAlarms(to *Encoded, all []keyed.AlertEvent) {
+	for i := range all {
+		if all[i].Basis == keyed.AlarmBasis {
+			to.Alerts = appendObject(to.Alerts, all[i].Key, &all[i])
+		}
+	}
 }
 
 func (o objectEncoder) Outside(to *Encoded, key string, e *keyed.Estimate) { o.Estimate(to, key, e) }
@@ -125,21 +115,22 @@ func (objectEncoder) Flush()                                                {}
 
 func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)) error {
 	return unpack(b, func(key string, e keyed.Estimate) {
-		at := mtime.ZeroTimestamp
-		if !e.Time.IsZero() {
-			at = mtime.FromTime(e.Time)
-		}
-		emit(at, key, e)
+		emit(eventTime(e.Time), key, e)
 	})
 }
 
-func unpackSilences(b []byte, emit func(beam.EventTime, string, keyed.SilenceEvent)) error {
-	return unpack(b, func(key string, s keyed.SilenceEvent) {
-		at := s.Until
-		if at.IsZero() { // it goes on
-			at = s.Since.Add(s.Bound)
-		}
-		emit(mtime.FromTime(at), key, s)
+// eventTime is the epoch of what has no time.
+func eventTime(t time.Time) mtime.Time {
+	if t.IsZero() {
+		return mtime.ZeroTimestamp
+	}
+	return mtime.FromTime(t)
+}
+
+func unpackAlarms(b []byte, emit func(beam.EventTime, keyed.AlertEvent)) error {
+	return unpack(b, func(key string, a keyed.AlertEvent) {
+		a.Key = key
+		emit(eventTime(a.Time), a)
 	})
 }
 

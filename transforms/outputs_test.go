@@ -11,7 +11,8 @@ import (
 
 // What is cut anywhere is an error, not fewer objects.
 func TestUnpackOfACut(t *testing.T) {
-	b := packObservation("key", keyed.Value(time.Unix(60, 0), "id", 1))
+	o := keyed.Value(time.Unix(60, 0), "id", 1)
+	b := appendObject(nil, "key", &o)
 	for n := 1; n <= len(b); n++ {
 		objects := 0
 		err := unpack(b[:n], func(string, keyed.Observation) { objects++ })

@@ -9,7 +9,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	_ "hafvf/internal/testing/brittle"
-	"hafvf/transforms"
 )
 
 // brittleStream has two keys in turn, of which "bad" breaks at some values.
@@ -31,7 +30,7 @@ func brittleStream(n int) (in []given, breaks int) {
 // A panic of one key's mathematics costs no other key: its observation is rejected with the
 // place, and all others are learned.
 func TestFilterOfPanics(t *testing.T) {
-	cfg := transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}}
+	cfg := keyed.Config{Filter: hafvf.Config{Family: "brittle"}}
 	in, breaks := brittleStream(100)
 	c := runFilter(t.Context(), t, cfg, in)
 	if len(c.out["good"]) != 100 || len(c.out["bad"]) != 100-breaks || len(c.rejected) != breaks {

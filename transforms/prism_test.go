@@ -25,10 +25,10 @@ func TestPrism(t *testing.T) {
 	execute = prism.Execute
 	*jobopts.Experiments = "prism_disable_sdf_split"
 	defer func() { execute, *jobopts.Experiments = direct.Execute, "" }()
-	for name, cfg := range map[string]transforms.Config{
-		"in order":  {Config: keyed.Config{Filter: twoLevels}},
-		"late":      {Config: keyed.Config{Filter: twoLevels, Lateness: time.Hour}},
-		"detection": {Config: keyed.Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}}},
+	for name, cfg := range map[string]keyed.Config{
+		"in order":  keyed.Config{Filter: twoLevels},
+		"late":      keyed.Config{Filter: twoLevels, Lateness: time.Hour},
+		"detection": keyed.Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .999, Detect: &hafvf.Detect{}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := randomStream(2000, 7)

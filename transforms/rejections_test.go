@@ -8,7 +8,6 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/transforms"
 )
 
 // Who does not look at what is rejected hears of the first one, and of it that most are.
@@ -37,7 +36,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 			for i := range 300 {
 				in = append(in, given{"k", keyed.Value(at(int(c.time(i))), fmt.Sprint(i), c.x(i))})
 			}
-			runFilter(t.Context(), t, transforms.Config{Config: keyed.Config{Filter: hafvf.Config{Family: c.family}}}, in)
+			runFilter(t.Context(), t, keyed.Config{Filter: hafvf.Config{Family: c.family}}, in)
 			if count(one) != c.first || count(most) != c.most || !strings.Contains(log.String(), c.reason) {
 				t.Errorf("%s", &log)
 			}

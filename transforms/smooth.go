@@ -36,7 +36,7 @@ func init() {
 	register.Iter1[[]byte]()
 }
 
-// SmoothConfig is the configuration of Smooth.
+// SmoothConfig is the configuration of SmoothEncoded.
 type SmoothConfig struct {
 	keyed.SmoothConfig
 	// Logs says that the observations have logs, whose times the watermark may pass: a session grows
@@ -51,22 +51,32 @@ type SmoothConfig struct {
 // late is how far an observation may be behind its log.
 func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
 
-// Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
-// PCollection<KV<string, keyed.Smoothed>> in the global window, one for every observation
-// that the model takes, at the observation's own time, and a PCollection<keyed.Rejected>
-// with the others, in the global window.
+// A SmoothOutput is what Smooth makes of a collection, in the global window.
+type SmoothOutput struct {
+	// Smoothed is a PCollection<KV<string, keyed.Smoothed>>, one for every observation that the model
+	// takes, by key, at the observation's own time.
+	Smoothed beam.PCollection
+	// Rejected is a PCollection<keyed.Rejected> of the other observations.
+	Rejected beam.PCollection
+}
+
+// Smooth smooths sessions of the observations that observe makes of the elements of a collection in any
+// window, each with its key; observe is as for Filter.
 //
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
 // again, whole, with the next revision. The runner drops later ones. Of a log those come too
 // late whose LogTime says so. Sessions without times are smoothed when the input has ended.
 //
-// Smooth panics where the configuration is impossible.
-func Smooth(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
-	of := Registered{Name: objects}
-	records, early, late := SmoothEncoded(s, cfg, of, of, beam.ParDo(s, packObservation, col))
+// Smooth panics if the configuration is impossible, or if observe does not take the elements.
+func Smooth[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (string, keyed.Observation), col beam.PCollection) SmoothOutput {
+	return smoothObserved(s, SmoothConfig{SmoothConfig: cfg}, observing("Smooth", observe, col), col)
+}
+
+func smoothObserved(s beam.Scope, cfg SmoothConfig, in Registered, col beam.PCollection) SmoothOutput {
+	records, early, late := SmoothEncoded(s, cfg, in, Registered{Name: objects}, col)
 	early = beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, unpackRejected, early))
-	return beam.ParDo(found(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)
+	return SmoothOutput{beam.ParDo(found(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)}
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for

@@ -45,7 +45,7 @@ func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source fun
 			return beam.ParDo(s, &emitFn{Case: t.Name()}, beam.Impulse(s))
 		}
 	}
-	smoothed, rejected := transforms.Smooth(s, cfg, source(s))
+	smoothed, rejected := transforms.SmoothPairs(s, cfg, source(s))
 	beam.ParDo(s, &collectFn{Case: t.Name()}, smoothed)
 	beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
 	expect.Get(execute(context.Background(), p))(t)

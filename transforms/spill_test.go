@@ -132,7 +132,7 @@ func BenchmarkSpilledCells(b *testing.B) {
 				send := func(_ beam.EventTime, cell string, block []byte) { blocks[cell] = append(blocks[cell], block) }
 				pack.StartBundle(send, refuse)
 				for _, key := range keys {
-					pack.ProcessElement(b.Context(), packObservation(key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64())), send, refuse)
+					pack.ProcessElement(b.Context(), Given{key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64())}, send, refuse)
 				}
 				pack.flush(send)
 				filter.StartBundle(ignore, nil, reject)

@@ -62,7 +62,7 @@ func TestRestOfTimers(t *testing.T) {
 	defer books.Close()
 	expect.OK(t, books.HandOver(t.Context(), 1, nil))
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}}
+	cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}
 	records, alerts, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: []string{"c"}},
 		transforms.Registered{Name: "timers"}, transforms.Registered{Name: "slow"}, streamOf(t, s, event{0, 1}, mark(20)))
 	c := &testCase{lines: map[string][]string{}}
@@ -102,7 +102,7 @@ func TestRecordsAfterStep(t *testing.T) {
 	books.Advance(at(20), false)
 	expect.OK(t, books.HandOver(t.Context(), 2, nil))
 	p, s := beam.NewPipelineWithRoot()
-	cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: time.Second}}}
+	cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: time.Second}}
 	_, alerts, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: []string{"c"}},
 		transforms.Registered{Name: "timers"}, transforms.Registered{Name: "test"}, streamOf(t, s, mark(20), event{0, 0}, event{5, 5000}, mark(21)))
 	beam.ParDo(s, &collectOneFn{t.Name(), "alerts"}, alerts)
@@ -130,7 +130,7 @@ func TestExpiryOfAllCells(t *testing.T) {
 		expect.OK(t, books.HandOver(t.Context(), keys+1, nil))
 		books.Advance(at(step), false)
 		p, s := beam.NewPipelineWithRoot()
-		cfg := transforms.Config{Config: keyed.Config{Filter: twoLevels, Expire: expire * time.Second}}
+		cfg := keyed.Config{Filter: twoLevels, Expire: expire * time.Second}
 		of := transforms.Registered{Name: "timers"}
 		records, _, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, of, of, streamOf(t, s, events...))
 		beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)

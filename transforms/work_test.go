@@ -19,10 +19,10 @@ import (
 // What the node emits of a batch does not depend on the number of goroutines: neither
 // the estimates nor their order.
 func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	cfg := Config{Config: keyed.Config{
+	cfg := keyed.Config{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
-	}}
+	}
 	text := expect.Get(json.Marshal(cfg))(t)
 	// Two batches of twenty keys, one of which has most of the observations; some are
 	// late, and a key may have two blocks.
@@ -51,7 +51,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		expect.OK(t, fn.Setup(t.Context()))
 		fn.workers = nil
 		for range goroutines {
-			est := expect.Get(keyed.NewEstimator(cfg.Config))(t)
+			est := expect.Get(keyed.NewEstimator(cfg))(t)
 			fn.workers = append(fn.workers, &worker{Estimator: est, encoder: objectEncoder{}})
 		}
 		entities := map[string]*openKey{}

@@ -141,7 +141,8 @@ func init() {
 	register.Function2x0((&dropFn{}).ProcessElement)
 	dofn.Register(func(f *dropFn) any { return f.ProcessElement })
 	register.Emitter1[int]()
-	register.Emitter2[string, keyed.Observation]()
+	register.Emitter1[draw]()
+	register.Function1x2(observeDraw)
 }
 
 // drawn is how many observations come of a seed.
@@ -157,10 +158,20 @@ func (fn *seedFn) ProcessElement(_ []byte, emit func(int)) {
 
 type drawFn struct{ Keys int }
 
-func (fn *drawFn) ProcessElement(seed int, emit func(string, keyed.Observation)) {
+// draw is a value of a key.
+type draw struct {
+	Key string
+	X   float64
+}
+
+func observeDraw(d draw) (string, keyed.Observation) {
+	return d.Key, keyed.Observation{X: [][]float64{{d.X}}}
+}
+
+func (fn *drawFn) ProcessElement(seed int, emit func(draw)) {
 	rng := rand.New(rand.NewPCG(5, uint64(seed)))
 	for range drawn {
-		emit(fmt.Sprint("k", rng.IntN(fn.Keys)), keyed.Observation{X: [][]float64{{rng.NormFloat64()}}})
+		emit(draw{fmt.Sprint("k", rng.IntN(fn.Keys)), rng.NormFloat64()})
 	}
 }
 
@@ -174,8 +185,8 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	t.Helper()
 	p, root := beam.NewPipelineWithRoot()
 	seeds := beam.Reshuffle(root, beam.ParDo(root, &seedFn{max(n/drawn, 1)}, beam.Impulse(root)))
-	estimates, _ := transforms.Filter(root, transforms.Config{Config: keyed.Config{Filter: cfg, Order: keyed.Arrival}}, beam.ParDo(root, &drawFn{keys}, seeds))
-	beam.ParDo0(root, &dropFn{}, estimates)
+	out := transforms.Filter(root, keyed.Config{Filter: cfg, Order: keyed.Arrival}, observeDraw, beam.ParDo(root, &drawFn{keys}, seeds))
+	beam.ParDo0(root, &dropFn{}, out.Estimates)
 	version, _ := versions()
 	job, err := s.Jobs.Submit(t.Context(), func() (*beam.Pipeline, error) { return p, nil }, flink.Options{
 		Name: "blocks", Parallelism: parallelism, MaxParallelism: 128, CheckpointInterval: 10 * time.Second,

@@ -40,12 +40,13 @@ func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
 	return appendAlert(appendEstimate(b, of), t.Alert), nil
 }
 
-// ParseAlertEvent decodes what AppendBinary has appended of an alert of the key.
-func ParseAlertEvent(key string, b []byte) (AlertEvent, error) {
-	return decodeAll(b, func(r *reader) AlertEvent {
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (t *AlertEvent) UnmarshalBinary(b []byte) (err error) {
+	*t, err = decodeAll(b, func(r *reader) AlertEvent {
 		of := r.estimate()
-		return of.event(key, of.ID, r.alert(), AlarmBasis)
+		return of.event("", of.ID, r.alert(), AlarmBasis)
 	})
+	return err
 }
 
 // AppendBinary appends the encoded rejection to b.

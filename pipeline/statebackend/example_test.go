@@ -38,6 +38,47 @@ func init() {
 	register.Function1x0(showRecord)
 }
 
+// A pipeline from Kafka through a filter to Kafka. Its states are in a topic: the second run goes on
+// where the first has ended, with what that has learned.
+func ExampleKafka() {
+	ctx := context.Background()
+	broker, stop, err := embedded.Start("", "readings", "estimates")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer stop()
+	cluster := kafkaio.Cluster{Brokers: []string{broker}}
+	cfg := keyed.Recommended("normal")
+	job := statebackend.Kafka{
+		Cluster: cluster, Topics: []string{"readings"}, Group: "example", States: "states", Config: statebackend.Config{Filter: cfg},
+		Bounded: true, // a service leaves this out, and cancels ctx when it is to end
+	}
+	for _, readings := range [][]string{{"0,10", "60,11", "120,9"}, {"180,10", "240,10.5"}} {
+		err := errors.Join(send(ctx, cluster, readings...), job.Run(ctx, func(s beam.Scope, records beam.PCollection) {
+			out := transforms.Filter(s, cfg, observe, records)
+			kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "estimates"}, beam.ParDo(s, describe, out.Estimates))
+		}))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, showRecord, kafkaio.Read(s, kafkaio.Source{
+		Cluster: cluster, Topics: []string{"estimates"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
+	}))
+	if _, err := direct.Execute(ctx, p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// pump n 2: predicted 10.0, is 11
+	// pump n 3: predicted 10.4, is 9
+	// pump n 4: predicted 10.6, is 10
+	// pump n 5: predicted 10.1, is 10
+}
+
 // observe makes an observation of a record "time,value". Its place lets a filter know repeats.
 func observe(r kafkaio.Record) (string, keyed.Observation) {
 	at, value, _ := strings.Cut(string(r.Value), ",")
@@ -56,59 +97,6 @@ func describe(key string, e keyed.Estimate, emit func(k, message []byte)) {
 }
 
 func showRecord(r kafkaio.Record) { fmt.Printf("%s %s\n", r.Key, r.Value) }
-
-// A pipeline from Kafka through a filter to Kafka. Its states are in a topic: the second run goes on
-// where the first has ended, with what that has learned.
-func ExampleOpenTopic() {
-	ctx := context.Background()
-	broker, stop, err := embedded.Start("", "readings", "estimates")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer stop()
-	cluster := kafkaio.Cluster{Brokers: []string{broker}}
-	client := kafkaio.NewClient(cluster)
-	defer client.Close()
-
-	run := func(readings ...string) error {
-		if err := send(ctx, cluster, readings...); err != nil {
-			return err
-		}
-		cfg := keyed.Recommended("normal")
-		states, err := statebackend.OpenTopic(ctx, kafkaio.LedgerConfig{
-			Client: client, Topics: []string{"readings"}, Group: "example", Changelog: "states",
-		}, statebackend.Config{Filter: cfg})
-		if err != nil {
-			return err
-		}
-		p, s := beam.NewPipelineWithRoot()
-		records := kafkaio.Read(s, kafkaio.Source{
-			Cluster: cluster, Topics: []string{"readings"}, Group: "example", Start: kafkaio.Start{At: kafkaio.Committed},
-			Bounded: true, // a service leaves this out, and closes stop when it is to end
-		})
-		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, beam.ParDo(s, observe, records))
-		kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "estimates"}, beam.ParDo(s, describe, estimates))
-		return states.Execute(ctx, p, nil)
-	}
-	if err := errors.Join(run("0,10", "60,11", "120,9"), run("180,10", "240,10.5")); err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	p, s := beam.NewPipelineWithRoot()
-	beam.ParDo0(s, showRecord, kafkaio.Read(s, kafkaio.Source{
-		Cluster: cluster, Topics: []string{"estimates"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
-	}))
-	if _, err := direct.Execute(ctx, p); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// pump n 2: predicted 10.0, is 11
-	// pump n 3: predicted 10.4, is 9
-	// pump n 4: predicted 10.6, is 10
-	// pump n 5: predicted 10.1, is 10
-}
 
 // send writes readings of a pump.
 func send(ctx context.Context, cluster kafkaio.Cluster, readings ...string) error {
@@ -152,8 +140,7 @@ func ExampleOpenFile() {
 		}
 		defer states.Close()
 		p, s := beam.NewPipelineWithRoot()
-		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg}, beam.ParDo(s, reading, beam.CreateList(s, minutes)))
-		beam.ParDo0(s, show, estimates)
+		beam.ParDo0(s, show, transforms.Filter(s, cfg, reading, beam.CreateList(s, minutes)).Estimates)
 		if _, err := direct.Execute(states.In(context.Background()), p); err != nil {
 			return err
 		}
@@ -188,8 +175,7 @@ func ExampleConfig_migrate() {
 		}
 		defer states.Close()
 		p, s := beam.NewPipelineWithRoot()
-		estimates, _ := transforms.Filter(s, transforms.Config{Config: cfg.Filter}, beam.ParDo(s, reading, beam.CreateList(s, minutes)))
-		beam.ParDo0(s, show, estimates)
+		beam.ParDo0(s, show, transforms.Filter(s, cfg.Filter, reading, beam.CreateList(s, minutes)).Estimates)
 		if _, err = direct.Execute(states.In(context.Background()), p); err == nil {
 			err = states.Commit()
 		}

@@ -113,8 +113,7 @@ func (fn *countFn) ProcessElement(r kafkaio.Record, emit func(kafkaio.Record)) {
 func TestStepsOfAUser(t *testing.T) {
 	expect.Waits(t, "commits")
 	estimates := func(s beam.Scope, records beam.PCollection) beam.PCollection {
-		all, _ := transforms.Filter(s, transforms.Config{Config: keyed.Recommended("normal")}, beam.ParDo(s, observe, records))
-		return all
+		return transforms.Filter(s, keyed.Recommended("normal"), observe, records).Estimates
 	}
 	for name, c := range map[string]struct {
 		build func(s beam.Scope, records beam.PCollection) []beam.PCollection // of messages

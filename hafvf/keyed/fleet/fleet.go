@@ -78,13 +78,20 @@ func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error)
 	}
 	f.most = most
 	for name, h := range pending {
-		t, err := keyed.ParseAlertEvent(name.Key, h.event)
+		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return nil, nil, err
 		}
 		f.wait(name, h, t)
 	}
 	return f, reset, nil
+}
+
+// eventOf decodes an alert of a key.
+func eventOf(key string, b []byte) (t keyed.AlertEvent, err error) {
+	err = t.UnmarshalBinary(b)
+	t.Key = key
+	return t, err
 }
 
 func readWaiting(r *compact.Reader) (inner []byte, pending map[incidents.AlarmName]waitingAlert) {
@@ -151,7 +158,7 @@ func (f *Fleet) Take(notices []byte) error {
 		if of.event == nil {
 			return nil
 		}
-		t, err := keyed.ParseAlertEvent(of.key, of.event)
+		t, err := eventOf(of.key, of.event)
 		if err != nil {
 			return err
 		}
@@ -193,7 +200,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		return cmp.Or(f.waiting[a].at.Compare(f.waiting[b].at), a.Compare(b))
 	})
 	for _, name := range names {
-		t, err := keyed.ParseAlertEvent(name.Key, f.waiting[name].event)
+		t, err := eventOf(name.Key, f.waiting[name].event)
 		if err != nil {
 			return err
 		}
@@ -275,7 +282,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			continue
 		}
 		delete(f.waiting, name)
-		t, err := keyed.ParseAlertEvent(name.Key, h.event)
+		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
