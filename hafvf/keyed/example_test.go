@@ -46,6 +46,39 @@ func Example() {
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }
 
+// A plain loop over records that come in any order within a minute. Estimates come by time, and one that is
+// too late is an error.
+func ExampleKeyState_Estimates() {
+	cfg := keyed.Recommended("normal")
+	cfg.Lateness = time.Minute
+	est, err := keyed.NewEstimator(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	key, _ := est.Open("pump-1", nil) // nil: nothing is known of it
+	show := func(e keyed.Estimate) { fmt.Printf("%d: %s %v\n", e.N, e.Time.Format("15:04:05"), e.X[0][0]) }
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for i, seconds := range []int{0, 40, 20, 130, 30} {
+		for e, err := range key.Estimates(keyed.Value(start.Add(time.Duration(seconds)*time.Second), "", float64(i))) {
+			if err != nil {
+				fmt.Println(err)
+				continue
+			}
+			show(e)
+		}
+	}
+	for e := range key.Rest() {
+		show(e)
+	}
+	// Output:
+	// 1: 00:00:00 0
+	// 2: 00:00:20 2
+	// 3: 00:00:40 1
+	// late: 2026-01-05T00:00:30Z is before 2026-01-05T00:00:40Z, which this key has already released
+	// 4: 00:02:10 3
+}
+
 // A plain loop, without a pipeline: half of a series, save, restore in another
 // process, and go on as if nothing had happened.
 func ExampleEstimator_RestoreTrack() {

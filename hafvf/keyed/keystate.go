@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,7 +73,7 @@ func (e *KeyState) Bind(est *Estimator) {
 // A wrong time must not make a key late for ever. If the key has released a time more than a
 // minute ahead of the clock, and five observations in a row are late, not ahead of the clock,
 // and in order among themselves, then the released time was wrong, and the key goes back to the
-// fifth: see TurnedBack. What is late has to be nearer to the clock than the released time,
+// fifth: see Rewound. What is late has to be nearer to the clock than the released time,
 // unless that is more than an hour ahead. So a device whose clock is fast can send what it has
 // buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
 // device that sends its last observation first: the key stays where it is.
@@ -156,12 +157,54 @@ func (e *KeyState) Expired() bool {
 
 // Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
 // estimate out has its slices in the memory m, until m is used again. They are its own where
-// m is nil. If out.Unlearned is set, the observation was not learned.
+// m is nil. If out.SkipReason is set, the observation was not learned.
 func (e *KeyState) Learn(m *Memory, out *Estimate, o *Observation) {
 	if m == nil {
 		m = &Memory{}
 	}
 	e.est.EstimateIn(m, out, e.Track, o)
+}
+
+// Estimates takes an observation of the key, in any order within the lateness, and yields the estimates of
+// those that are due by now, in the order of their times. An error says why the observation cannot be
+// used: it is that of Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
+func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
+	return func(yield func(Estimate, error) bool) {
+		err := e.est.CheckOf(e.key)(&o)
+		now := false
+		if err == nil {
+			now, err = e.Take(&o)
+		}
+		if err != nil && !yield(Estimate{}, err) || now && !yield(e.learned(&o), nil) {
+			return
+		}
+		for out := range e.due() {
+			if !yield(out, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Rest yields the estimates of the observations that wait, if nothing is to come any more.
+func (e *KeyState) Rest() iter.Seq[Estimate] {
+	e.End(time.Time{})
+	return e.due()
+}
+
+func (e *KeyState) due() iter.Seq[Estimate] {
+	return func(yield func(Estimate) bool) {
+		for o, ok := e.Due(); ok; o, ok = e.Due() {
+			if !yield(e.learned(&o)) {
+				return
+			}
+		}
+	}
+}
+
+func (e *KeyState) learned(o *Observation) (out Estimate) {
+	e.Learn(nil, &out, o)
+	return out
 }
 
 // IsNew reports whether nothing is known of the key.

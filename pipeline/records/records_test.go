@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -78,6 +79,48 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	}
 	return map[string][]byte{
 		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, told.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+	}
+}
+
+// An estimate and an alert of a user's program say in JSON what the records of the program say.
+func TestJSONOfTheLibrary(t *testing.T) {
+	for name, outputs := range map[string]int{"bank, detection": 1, "vector": 2} {
+		l := expect.Get(NewLayout(layouts[name]))(t)
+		m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
+		m.SD[0] = math.Inf(1)
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		e := keyed.Estimate{
+			Time: at, ID: "f:1", N: 2, X: [][]float64{floats(outputs)}, Shape: keyed.Shape(outputs - 1), Predicted: m, Estimate: m, Regime: m,
+			LogPredictive: math.NaN(), ELBO: 2, Weight: .5, Memory: 7, WarmUp: l.WarmUp, Posterior: floats(9), Levels: floats(2 * l.Levels),
+			Alarm: &keyed.Alert{Kind: "change", Start: at, Delay: 2, LogOdds: 3, Size: 4, Score: 5, Threshold: 6, Before: m, After: m, Usual: m, Message: "it has changed"},
+		}
+		if l.Detect {
+			e.Detection = &keyed.Detection{Kind: hafvf.Change, Stay: .25, Outlier: .25, Change: .5, Start: at, StartN: 1, Age: 3, Usual: m, Score: 8, Threshold: math.NaN()}
+		}
+		a := e.Alerts("k")[0]
+		for _, pair := range [][2][]byte{
+			{expect.Get(json.Marshal(e))(t), l.AppendEstimate(nil, Object, "k", &e)},
+			{expect.Get(json.Marshal(a))(t), l.AppendAlert(nil, Object, a, "", nil)},
+		} {
+			var got, want map[string]any
+			expect.OK(t, errors.Join(json.Unmarshal(pair[0], &got), json.Unmarshal(pair[1], &want)))
+			contains(t, got, want)
+		}
+	}
+}
+
+// contains checks that want has every field of got, with its value.
+func contains(t *testing.T, got, want map[string]any) {
+	t.Helper()
+	for name, v := range got {
+		if inner, ok := v.(map[string]any); ok && want[name] != nil {
+			contains(t, inner, want[name].(map[string]any))
+			continue
+		}
+		expect.Same(t, want[name], v, name)
+		if _, ok := want[name]; !ok {
+			t.Errorf("a record has no %s", name)
+		}
 	}
 }
 

@@ -84,45 +84,33 @@ func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float6
 	if err != nil {
 		return math.Inf(-1), 0
 	}
-	var memory keyed.Memory
 	for _, of := range tried {
-		key, all := of.key, of.all
-		e, _ := est.Open(key, nil) // which begins anew
-		fits := est.CheckOf(key)
-		from := time.Time{}
-		if len(all) > 0 {
-			from = all[2*len(all)/3].Time
+		if len(of.all) == 0 {
+			continue
 		}
-		learn := func(o *keyed.Observation) {
-			var out keyed.Estimate
-			e.Learn(&memory, &out, o)
-			if o.Time.Before(from) {
+		key, _ := est.Open(of.key, nil) // which begins anew
+		from := of.all[2*len(of.all)/3].Time
+		count := func(e keyed.Estimate) {
+			if e.Time.Before(from) {
 				return
 			}
-			if !math.IsNaN(out.LogPredictive) {
-				nats += out.LogPredictive
+			if !math.IsNaN(e.LogPredictive) {
+				nats += e.LogPredictive
 			}
-			if out.Alarm != nil {
+			if e.Alarm != nil {
 				alarms++
 			}
 		}
-		due := func() {
-			for o, ok := e.Due(); ok; o, ok = e.Due() {
-				learn(&o)
+		for _, o := range of.all {
+			for e, err := range key.Estimates(o) {
+				if err == nil {
+					count(e)
+				}
 			}
 		}
-		for _, o := range all {
-			if fits(&o) != nil {
-				continue
-			}
-			now, err := e.Take(&o)
-			if err == nil && now {
-				learn(&o)
-			}
-			due()
+		for e := range key.Rest() {
+			count(e)
 		}
-		e.End(time.Time{})
-		due()
 	}
 	return nats, alarms
 }

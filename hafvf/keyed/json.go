@@ -1,0 +1,143 @@
+package keyed
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"hafvf/hafvf"
+)
+
+// A jsonNumber is null if it is not finite.
+type jsonNumber float64
+
+func (v jsonNumber) MarshalJSON() ([]byte, error) {
+	if f := float64(v); !math.IsNaN(f) && !math.IsInf(f, 0) {
+		return json.Marshal(f)
+	}
+	return []byte("null"), nil
+}
+
+func jsonNumbers(v []float64) (all []jsonNumber) {
+	for _, f := range v {
+		all = append(all, jsonNumber(f))
+	}
+	return all
+}
+
+// jsonOutputs is a number if the model has one output, else a list.
+func jsonOutputs(v []float64) any {
+	if len(v) == 1 {
+		return jsonNumber(v[0])
+	}
+	return jsonNumbers(v)
+}
+
+// jsonValue is x as it was given, null if it is missing.
+func jsonValue(x [][]float64, shape Shape) any {
+	switch {
+	case shape == List:
+		all := [][]jsonNumber{}
+		for _, row := range x {
+			all = append(all, jsonNumbers(row))
+		}
+		return all
+	case len(x) != 1:
+		return nil
+	case shape == Vector:
+		return jsonNumbers(x[0])
+	}
+	return jsonOutputs(x[0])
+}
+
+func jsonTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+type jsonMoments struct {
+	Mean   any          `json:"mean"`
+	SD     any          `json:"sd"`
+	Regime *jsonMoments `json:"regime,omitempty"`
+}
+
+func jsonMomentsOf(m Moments) *jsonMoments {
+	return &jsonMoments{Mean: jsonOutputs(m.Mean), SD: jsonOutputs(m.SD)}
+}
+
+type jsonDetection struct {
+	Kind      hafvf.Kind   `json:"kind"`
+	Stay      jsonNumber   `json:"p_stay"`
+	Outlier   jsonNumber   `json:"p_outlier"`
+	Change    jsonNumber   `json:"p_change"`
+	Start     *time.Time   `json:"start"`
+	Age       int64        `json:"age"`
+	Usual     *jsonMoments `json:"usual"`
+	Score     jsonNumber   `json:"score"`
+	Threshold jsonNumber   `json:"threshold"`
+	Alarm     *string      `json:"alarm"`
+}
+
+// MarshalJSON has the names of the program's records. What is not finite is null. Of a full record it
+// has neither key, which an estimate has not, nor posterior, whose names the model has.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	estimate := jsonMomentsOf(e.Estimate)
+	var detect *jsonDetection
+	if d := e.Detection; d != nil {
+		estimate.Regime = jsonMomentsOf(e.Regime)
+		detect = &jsonDetection{d.Kind, jsonNumber(d.Stay), jsonNumber(d.Outlier), jsonNumber(d.Change), jsonTime(d.Start), d.Age, jsonMomentsOf(d.Usual), jsonNumber(d.Score), jsonNumber(d.Threshold), nil}
+		if e.Alarm != nil {
+			detect.Alarm = &e.Alarm.Kind
+		}
+	}
+	return json.Marshal(struct {
+		Time          *time.Time     `json:"time"`
+		ID            string         `json:"id"`
+		N             int64          `json:"n"`
+		X             any            `json:"x"`
+		Predicted     *jsonMoments   `json:"predicted"`
+		Estimate      *jsonMoments   `json:"estimate"`
+		LogPredictive jsonNumber     `json:"log_predictive"`
+		ELBO          jsonNumber     `json:"elbo"`
+		Weight        jsonNumber     `json:"weight"`
+		Memory        jsonNumber     `json:"memory"`
+		WarmUp        bool           `json:"warm_up,omitempty"`
+		Detect        *jsonDetection `json:"detect,omitempty"`
+	}{
+		jsonTime(e.Time), e.ID, e.N, jsonValue(e.X, e.Shape), jsonMomentsOf(e.Predicted), estimate,
+		jsonNumber(e.LogPredictive), jsonNumber(e.ELBO), jsonNumber(e.Weight), jsonNumber(e.Memory), e.WarmUp, detect,
+	})
+}
+
+// MarshalJSON is the program's record of the alert. What is not finite is null.
+func (a AlertEvent) MarshalJSON() ([]byte, error) {
+	var corrects *string
+	if a.Corrects != "" {
+		corrects = &a.Corrects
+	}
+	return json.Marshal(struct {
+		Key       string       `json:"key"`
+		Time      *time.Time   `json:"time"`
+		Kind      string       `json:"kind"`
+		ID        string       `json:"id"`
+		Corrects  *string      `json:"corrects"`
+		Start     *time.Time   `json:"start"`
+		Delay     int64        `json:"delay"`
+		Odds      jsonNumber   `json:"odds"`
+		Score     jsonNumber   `json:"score"`
+		Threshold jsonNumber   `json:"threshold"`
+		X         any          `json:"x"`
+		Predicted *jsonMoments `json:"predicted"`
+		Usual     *jsonMoments `json:"usual"`
+		Size      jsonNumber   `json:"size"`
+		Before    *jsonMoments `json:"before"`
+		After     *jsonMoments `json:"after"`
+		Message   string       `json:"message"`
+	}{
+		a.Key, jsonTime(a.Time), a.Kind, a.ID, corrects, jsonTime(a.Start), a.Delay, jsonNumber(a.LogOdds), jsonNumber(a.Score), jsonNumber(a.Threshold),
+		jsonValue(a.X, a.Shape), jsonMomentsOf(a.Predicted), jsonMomentsOf(a.Usual), jsonNumber(a.Size), jsonMomentsOf(a.Before), jsonMomentsOf(a.After), a.Message,
+	})
+}
