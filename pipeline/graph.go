@@ -110,7 +110,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		layout.Trials = c.SessionOrder() != keyed.EventTime
 		layout.Levels = 0
 		for _, f := range all {
-			if keyed.Segments(f) {
+			if (keyed.SmoothConfig{Filter: f}).Segments() {
 				layout.Segments = true
 			} else {
 				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Members()[0].Levels))
@@ -239,7 +239,7 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	var b strings.Builder
 	b.WriteString(c.Family)
 	var members []hafvf.Member
-	if keyed.Segments(c) {
+	if (keyed.SmoothConfig{Filter: c}).Segments() {
 		b.WriteString(", in segments")
 	} else {
 		members = c.Members()
@@ -446,7 +446,7 @@ func (m smoothing) steps() []Step {
 	}
 	return []Step{
 		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
-			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, keyed.DefaultOdds(m.cfg.Filter))), []string{"encode", "reject"}},
+			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

@@ -478,7 +478,7 @@ func (r *run) warmUps() (keys []string) {
 		return nil
 	}
 	for key, b := range r.memory.All() {
-		if keyed.WarmsUp(b) && r.memory.Touched(key) {
+		if keyed.StateBytes(b).WarmsUp() && r.memory.Touched(key) {
 			keys = append(keys, key)
 		}
 	}

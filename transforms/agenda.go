@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"hafvf/hafvf/keyed"
 )
 
 // An agenda is when keys of a cell have to be looked at. It has the keys that come first: a map of all
@@ -71,6 +69,7 @@ type schedule struct {
 	patience time.Duration
 	silences bool          // keys that are silent are reported
 	expire   time.Duration // after which keys are forgotten; zero: never
+	part     time.Duration // of that, to which the time of a log is known
 }
 
 // ofKey is when a key has to be looked at, of the first observation that waits, the time at which it
@@ -97,7 +96,7 @@ func (s schedule) ofBlock(first, end, silent, watermark, clock time.Time) (at ti
 		at = end.Add(s.patience)
 	}
 	if at = earlier(at, silent); s.expire > 0 {
-		at = earlier(at, s.onGrid(later(earlier(first, clock), watermark).Add(s.expire/keyed.ExpiryParts)))
+		at = earlier(at, s.onGrid(later(earlier(first, clock), watermark).Add(s.part)))
 	}
 	return at
 }
@@ -106,7 +105,7 @@ func (s schedule) ofBlock(first, end, silent, watermark, clock time.Time) (at ti
 // expires begins anew in any case, see keyed.KeyState.Expiry. What a look gives back is the room of its
 // state, within a part of that time: so keys are looked at together.
 func (s schedule) onGrid(t time.Time) time.Time {
-	step := max(s.expire/keyed.ExpiryParts, time.Millisecond)
+	step := s.part
 	on := t.Truncate(step)
 	if on.Before(t) {
 		on = on.Add(step)

@@ -17,6 +17,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
 	"hafvf/internal/table"
 )
@@ -167,8 +168,8 @@ type cellState struct {
 	head     *state.Value[[]byte]
 	log      *state.Bag[[]byte]
 	settings *state.Value[[]byte]
-	text     string            // of the job's settings; empty if keys share no states
-	own      keyed.Fingerprint // of text
+	text     string              // of the job's settings; empty if keys share no states
+	own      compact.Fingerprint // of text
 }
 
 // in returns the store of the cell whose states the provider gives.

@@ -12,6 +12,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/compact"
 	"hafvf/internal/table"
 	"hafvf/internal/testing/expect"
 
@@ -73,7 +74,7 @@ func (r *runner) bytes() (n int) {
 func statesOfCells() cellState {
 	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
 	text := changed[0].Config.AllSettings().String()
-	return cellState{head: &head, log: &log, settings: &settings, text: text, own: keyed.FingerprintOf(text)}
+	return cellState{head: &head, log: &log, settings: &settings, text: text, own: compact.FingerprintOf(text)}
 }
 
 // small is the size up to which a cell is rewritten whole.
@@ -270,11 +271,11 @@ func FuzzCell(f *testing.F) {
 				continue
 			}
 			for _, b := range c.All() {
-				keyed.Waiting(b)
+				keyed.StateBytes(b).Waiting()
 			}
 			_ = of.write(r, c, "", []*openKey{{key: "a", state: []byte("1")}})
 		}
-		logged := slices.Concat([]byte{5}, make([]byte, len(keyed.Fingerprint{})), []byte{3}, make([]byte, len(statestore.Version{})))
+		logged := slices.Concat([]byte{5}, make([]byte, len(compact.Fingerprint{})), []byte{3}, make([]byte, len(statestore.Version{})))
 		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
 	})
 }

@@ -10,7 +10,7 @@
 // returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
 // model takes, and a PCollection<keyed.Rejected> with the others:
 //
-//   - those of an empty key, of a key above keyed.MaxKey or outside of the model's domain,
+//   - those of an empty key, of a key above 64 kB or outside of the model's domain,
 //   - without a time, if the order is keyed.EventTime or the key has a season,
 //   - late ones: before an observation of the key that is already released.
 //

@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/compact"
 	"hafvf/internal/testing/expect"
 )
 
@@ -112,9 +113,9 @@ func restart() { cellCache = newCache(1 << 30) }
 
 // others are the names of cells that have other settings than cfg.
 func (j *job) others(cfg stepConfig) (all []string) {
-	own := keyed.FingerprintOf(cfg.Config.AllSettings().String())
+	own := compact.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
-		if head := r.value.([]byte); keyed.Fingerprint(head[1:9]) != own {
+		if head := r.value.([]byte); compact.Fingerprint(head[1:9]) != own {
 			all = append(all, name)
 		}
 	}

@@ -167,13 +167,13 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
 	if fn.cfg.Live {
-		fn.schedule.expire = fn.cfg.Expire
+		fn.schedule.expire, fn.schedule.part = fn.cfg.Expire, fn.cfg.ExpiryPart()
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
-		fn.states.own = keyed.FingerprintOf(fn.states.text)
+		fn.states.own = compact.FingerprintOf(fn.states.text)
 	}
 	return nil
 }

@@ -2,13 +2,14 @@ package transforms
 
 import (
 	"fmt"
-	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/statestore"
-	"hafvf/internal/testing/expect"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/compact"
+	"hafvf/internal/testing/expect"
 )
 
 // stored is what the runner keeps, as ReadCell takes it.
@@ -60,7 +61,7 @@ func TestReadCellOfOneKey(t *testing.T) {
 }
 
 func TestReadCellRefuses(t *testing.T) {
-	settings := append([]byte{5}, make([]byte, len(keyed.Fingerprint{}))...)
+	settings := append([]byte{5}, make([]byte, len(compact.Fingerprint{}))...)
 	whole := append(slices.Clone(settings), 2, 3, 'a')
 	head := append(append(slices.Clone(settings), 3), make([]byte, len(statestore.Version{}))...)
 	for _, test := range []struct {

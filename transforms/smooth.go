@@ -183,7 +183,7 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 	}
 	ts := came
 	if a.cfg.untimed() {
-		key = string(keyed.SessionKeyOf(key, o))
+		key = string(sessionKeyOf(key, o))
 		if kept.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
 			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
 		} else {
@@ -245,14 +245,14 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	var b []byte
 	for values(&b) {
 		var err error
-		if all, err = keyed.AppendObservations(all, b); err != nil {
+		if all, err = appendObservations(all, b); err != nil {
 			return err
 		}
 	}
 	if fn.Groups {
-		key = keyed.SessionKey(key).Key()
+		key = sessionKey(key).Key()
 	}
-	for _, s := range keyed.SplitSessions(all, fn.Gap) {
+	for _, s := range splitSessions(all, fn.Gap) {
 		b, _ := s.AppendBinary(nil)
 		emit(mtime.FromTime(s.End()), key, b)
 	}
@@ -285,7 +285,7 @@ const (
 func (fn *reviseFn) Setup(ctx context.Context) { fn.account = account.From(ctx) }
 
 func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
-	var s keyed.SessionRevision
+	var s sessionRevision
 	if err := s.UnmarshalBinary(b); err != nil {
 		return err
 	}
@@ -315,13 +315,13 @@ func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Prov
 	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
 }
 
-func (fn *reviseFn) read(sp state.Provider) (kept []keyed.SessionRevision, err error) {
+func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) {
 	b, _, err := fn.Kept.Read(sp)
 	if err != nil {
 		return nil, err
 	}
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
-		var s keyed.SessionRevision
+		var s sessionRevision
 		if err := s.UnmarshalBinary([]byte(r.Text())); err != nil {
 			return nil, err
 		}
@@ -334,7 +334,7 @@ func (fn *reviseFn) read(sp state.Provider) (kept []keyed.SessionRevision, err e
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
 // write keeps the sessions that end after horizon, and those that their logs have not passed.
-func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.SessionRevision, horizon mtime.Time) error {
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionRevision, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
 	for _, s := range kept {
@@ -359,7 +359,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []keyed.Se
 
 // logsPast reports whether all logs of a session have passed it. It is true of logs that the run does not
 // know.
-func (fn *reviseFn) logsPast(s *keyed.SessionRevision) bool {
+func (fn *reviseFn) logsPast(s *sessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
 		if log := s.Observations[i].Log; log != last {
@@ -470,7 +470,7 @@ func (fn *encodeSmoothedFn) drain() error {
 
 // smooth smooths the session, and calls emit for each record.
 func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
-	var s keyed.SessionRevision
+	var s sessionRevision
 	if err := s.UnmarshalBinary(p.session); err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return

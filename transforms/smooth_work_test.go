@@ -33,7 +33,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	sessions := make([][]byte, 100)
 	batched, records := 0, 0
 	for i := range sessions {
-		s := keyed.SessionRevision{Revision: int64(i % 3)}
+		s := sessionRevision{Revision: int64(i % 3)}
 		n := 1 + rng.IntN(800)
 		if i == alone {
 			n = 15_000

@@ -32,7 +32,7 @@ func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
 		if fn.keys[key] != nil {
 			continue
 		}
-		waits, last := keyed.Waiting(b)
+		waits, last := keyed.StateBytes(b).Waiting()
 		deadline, err := w.Deadline(key, b)
 		if fn.schedule.silences && errors.Is(err, keyed.ErrOtherConfig) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
@@ -230,7 +230,7 @@ func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (all []queuedBloc
 			if fn.keys[key] != nil {
 				continue
 			}
-			waits, _ := keyed.Waiting(b)
+			waits, _ := keyed.StateBytes(b).Waiting()
 			at, _ := fn.workers[0].Deadline(key, b)
 			if fn.cfg.Aggregate != nil || !waits.IsZero() || !at.IsZero() && !at.After(now) {
 				due = append(due, key)

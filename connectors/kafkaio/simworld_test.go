@@ -329,7 +329,7 @@ func (n *learner) encode(key string) []byte {
 // lastIn is the offset of the last record that a state includes, −1 if there is none.
 func lastIn(state []byte) int64 {
 	last := int64(-1)
-	included, _ := keyed.IncludedOffsets(state) // of a state that cannot be read, prefix says so
+	included, _ := keyed.StateBytes(state).IncludedOffsets() // of a state that cannot be read, prefix says so
 	for _, p := range included {
 		last = max(last, p.Seq)
 	}

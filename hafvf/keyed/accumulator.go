@@ -27,11 +27,11 @@ type accumulator struct {
 	times    []time.Time // of Increase: those of values
 }
 
-// QuantileError is the largest relative error of a Median or a percentile.
-const QuantileError = 0.001
+// quantileError is the largest relative error of a Median or a percentile.
+const quantileError = 0.001
 
 // buckets are those of the sketches.
-var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(QuantileError))
+var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(quantileError))
 
 // add takes in an event.
 func (t *accumulator) add(of Aggregate, o *Observation) {

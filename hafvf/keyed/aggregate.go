@@ -13,7 +13,7 @@ import (
 
 // An Aggregation makes one observation of the events of an interval.
 type Aggregation struct {
-	// Every is the length of an interval, LeastEvery to MostEvery. Intervals begin at multiples
+	// Every is the length of an interval, leastEvery to mostEvery. Intervals begin at multiples
 	// of it on the clock of Zone, counted from a Monday at midnight.
 	Every time.Duration `json:"every"`
 	Value Aggregate     `json:"value"`
@@ -50,7 +50,7 @@ const (
 	Max   Aggregate = "max"
 	Last  Aggregate = "last" // by time
 	// Median and the percentiles are values of a DDSketch: that of rank ⌊q·(n−1)⌋, from 0, to
-	// within QuantileError of it.
+	// within quantileError of it.
 	Median Aggregate = "median"
 	P90    Aggregate = "p90"
 	P95    Aggregate = "p95"
@@ -83,8 +83,8 @@ func (a Aggregate) EmptyIsZero() bool { return a.Counts() || a == Sum }
 
 // Bounds of Aggregation.Every.
 const (
-	LeastEvery = time.Second
-	MostEvery  = 31 * 24 * time.Hour
+	leastEvery = time.Second
+	mostEvery  = 31 * 24 * time.Hour
 )
 
 // mostEmpty is how many intervals without events a key has in a row at most. It bounds what one
@@ -93,7 +93,7 @@ const mostEmpty = 100_000
 
 // Check says what is wrong with the aggregation.
 func (a *Aggregation) Check() error {
-	if err := CheckEvery(a.Every); err != nil {
+	if err := a.CheckEvery(); err != nil {
 		return fmt.Errorf("every %w", err)
 	}
 	if !slices.Contains(Aggregates(), a.Value) {
@@ -109,17 +109,17 @@ func (a *Aggregation) Check() error {
 	return err
 }
 
-// CheckEvery says why a duration is no length of an interval.
-func CheckEvery(every time.Duration) error {
-	if every < LeastEvery || every > MostEvery {
-		return fmt.Errorf("must be within %s and %s (31 days), not %s", message.Duration(LeastEvery), message.Duration(MostEvery), message.Duration(every))
+// CheckEvery says why Every is no length of an interval.
+func (a *Aggregation) CheckEvery() error {
+	if a.Every < leastEvery || a.Every > mostEvery {
+		return fmt.Errorf("must be within %s and %s (31 days), not %s", message.Duration(leastEvery), message.Duration(mostEvery), message.Duration(a.Every))
 	}
 	return nil
 }
 
-// CheckAggregate says why there are no intervals under an order of observations.
-func CheckAggregate(order Order) error {
-	if order != EventTime {
+// CheckIntervals says why there are no intervals under the order.
+func (o Order) CheckIntervals() error {
+	if o != EventTime {
 		return fmt.Errorf("intervals are by the times of events: order must be %s", EventTime)
 	}
 	return nil
@@ -132,5 +132,5 @@ func (a *AggregateConfig) validate(order Order) error {
 	case a.Wait < 0:
 		return fmt.Errorf("wait %v is negative", a.Wait)
 	}
-	return cmp.Or(CheckAggregate(order), a.Check())
+	return cmp.Or(order.CheckIntervals(), a.Check())
 }

@@ -102,7 +102,7 @@ func plainly(key string, a *Aggregation, events []Observation, last time.Time) (
 // Events in any order, with restarts between any two of them, make the observations that a
 // plain loop over the sorted events makes.
 func TestEntityAggregates(t *testing.T) {
-	within := cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateApprox(QuantileError, 0)}
+	within := cmp.Options{cmpopts.EquateNaNs(), cmpopts.EquateApprox(quantileError, 0)}
 	for _, value := range Aggregates() {
 		if value == Share {
 			continue
@@ -277,11 +277,11 @@ func TestAggregateRefuses(t *testing.T) {
 	for want, a := range map[string]AggregateConfig{
 		"wait -1s is negative":              {Aggregation: Aggregation{Every: time.Minute, Value: Mean}, Wait: -time.Second},
 		"every must be within":              {Aggregation: Aggregation{Every: time.Second - 1, Value: Mean}},
-		"(31 days), not 744h":               {Aggregation: Aggregation{Every: MostEvery + 1, Value: Mean}},
-		`value "middle" is none of [`:       {Aggregation: Aggregation{Every: MostEvery, Value: "middle"}},
+		"(31 days), not 744h":               {Aggregation: Aggregation{Every: mostEvery + 1, Value: Mean}},
+		`value "middle" is none of [`:       {Aggregation: Aggregation{Every: mostEvery, Value: "middle"}},
 		"an increase that is not known is":  {Aggregation: Aggregation{Every: time.Minute, Value: Increase, Zero: true}},
 		"per 1s is not a positive time, or": {Aggregation: Aggregation{Every: time.Minute, Value: Sum, Per: time.Second}},
-		`"Nowhere" is not a time zone; an`:  {Aggregation: Aggregation{Every: LeastEvery, Value: Mean, Zone: "Nowhere"}},
+		`"Nowhere" is not a time zone; an`:  {Aggregation: Aggregation{Every: leastEvery, Value: Mean, Zone: "Nowhere"}},
 	} {
 		_, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
 		expect.Error(t, err, want, a)

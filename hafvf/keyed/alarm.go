@@ -110,9 +110,9 @@ type decider struct {
 	lookback    time.Duration // see Config
 	warmUp      int           // first observations of a key, which standardise its values and tell whether it has times
 	outputs     int
-	timed       *usual.Profile // of keys with times
-	untimed     *usual.Profile // of keys without
-	fingerprint Fingerprint    // of the settings of the profiles
+	timed       *usual.Profile      // of keys with times
+	untimed     *usual.Profile      // of keys without
+	fingerprint compact.Fingerprint // of the settings of the profiles
 	y, standard []float64
 	zone        *time.Location // of the times in messages
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
@@ -136,7 +136,7 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
-		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
+		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)},

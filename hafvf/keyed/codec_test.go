@@ -99,8 +99,6 @@ func FuzzDecode(f *testing.F) {
 	o := Value(time.Unix(1, 2), "id", 3)
 	f.Add(appendObservation(nil, &o))
 	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))
-	g := &SessionRevision{Revision: 1, Observations: []Observation{o}, Earlier: []SessionRevision{{Observations: []Observation{o}}}}
-	f.Add(must(g.AppendBinary(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if o, err := decodeAll(b, (*reader).observation); err == nil {
 			again, err := decodeAll(appendObservation(nil, &o), (*reader).observation)
@@ -110,7 +108,6 @@ func FuzzDecode(f *testing.F) {
 		}
 		decodeAll(b, (*reader).estimate)
 		decodeAll(b, (*reader).smoothed)
-		_ = new(SessionRevision).UnmarshalBinary(b)
 	})
 }
 

@@ -116,7 +116,7 @@ func (c Config) validate() error {
 	if err := c.Silence.validate(c.Order); err != nil {
 		return fmt.Errorf("silence: %w", err)
 	}
-	if err := CheckExpire(c.Expire, c.Lateness, c.Aggregate, c.Order); err != nil {
+	if err := c.CheckExpire(); err != nil {
 		return fmt.Errorf("expire: %w", err)
 	}
 	if err := c.Alerts.validate(); err != nil {
@@ -125,19 +125,19 @@ func (c Config) validate() error {
 	return checkRules(c.Filter, c.Keys)
 }
 
-// CheckExpire says why keys cannot be forgotten after such a time; 0 forgets none.
-func CheckExpire(expire, lateness time.Duration, a *AggregateConfig, order Order) error {
+// CheckExpire says why keys cannot be forgotten after Expire; 0 forgets none.
+func (c *Config) CheckExpire() error {
 	switch {
-	case expire < 0:
-		return fmt.Errorf("%v is negative", expire)
-	case expire == 0:
+	case c.Expire < 0:
+		return fmt.Errorf("%v is negative", c.Expire)
+	case c.Expire == 0:
 		return nil
-	case order != EventTime:
-		return CheckTimed(order)
-	case expire <= lateness:
-		return fmt.Errorf("%s is not longer than lateness", message.Duration(expire))
-	case a != nil && expire <= a.Every:
-		return fmt.Errorf("%s is not longer than aggregate.every", message.Duration(expire))
+	case c.Order != EventTime:
+		return c.Order.CheckTimes()
+	case c.Expire <= c.Lateness:
+		return fmt.Errorf("%s is not longer than lateness", message.Duration(c.Expire))
+	case c.Aggregate != nil && c.Expire <= c.Aggregate.Every:
+		return fmt.Errorf("%s is not longer than aggregate.every", message.Duration(c.Expire))
 	}
 	return nil
 }

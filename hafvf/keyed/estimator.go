@@ -3,12 +3,12 @@ package keyed
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/domain"
 )
 
 // An Estimator makes the estimates of the keys of a configuration, from their observations in
@@ -89,24 +89,9 @@ func (est *Estimator) IntervalEnd(t time.Time) time.Time {
 	return end
 }
 
-// MaxKey is the length in bytes of the longest key. A state, an estimate and an alarm each hold
-// their key.
-const MaxKey = 64 << 10
-
-// CheckKey says why a text is not a key.
-func CheckKey(key string) error {
-	switch {
-	case key == "":
-		return errEmptyKey
-	case len(key) > MaxKey:
-		return fmt.Errorf("the key has %d bytes; at most %d are allowed", len(key), MaxKey)
-	}
-	return nil
-}
-
 // Check says why o is not an observation of the key.
 func (est *Estimator) Check(key string, o Observation) error {
-	if err := CheckKey(key); err != nil {
+	if err := domain.CheckKey(key); err != nil {
 		return err
 	}
 	return est.chains.of(key).check(&o)
@@ -115,7 +100,7 @@ func (est *Estimator) Check(key string, o Observation) error {
 // CheckOf returns the function that says why an observation of the key is none that
 // KeyState.Take takes: Check, and whether it has the time that the order needs.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
-	if err := CheckKey(key); err != nil {
+	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
 	}
 	return est.chains.of(key).admits
@@ -130,8 +115,7 @@ func (c *Config) timed(o *Observation) error {
 }
 
 var (
-	errEmptyKey = errors.New("empty key")
-	errNoTime   = errors.New("no time; observations without one need order: arrival")
+	errNoTime = errors.New("no time; observations without one need order: arrival")
 )
 
 // Estimate predicts the next observation of the track's key, which Check has

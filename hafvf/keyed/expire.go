@@ -16,24 +16,22 @@ func (est *Estimator) Expiry(state []byte) time.Time {
 // The key is forgotten if its log has passed that time when the next observation comes, or its own
 // time has come so far: the records of the log decide, and no clock. A log may have been ahead of
 // the key when it spoke last, as of keys that are written one after the other; the time counts from
-// there, to 1/ExpiryParts. Whoever forgets the key earlier must know that the log has passed the
+// there, to Config.ExpiryPart. Whoever forgets the key earlier must know that the log has passed the
 // time. Then nobody sees it: the key would begin anew with its next observation in any case.
 func (e *KeyState) Expiry() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Expire == 0 || e.clock.IsZero() {
 		return time.Time{}
 	}
-	at := e.clock.Add(time.Duration(e.lead)*cfg.expiryPart() + cfg.Expire + e.est.MaxDelay())
+	at := e.clock.Add(time.Duration(e.lead)*cfg.ExpiryPart() + cfg.Expire + e.est.MaxDelay())
 	if cfg.Aggregate != nil {
 		at = at.Add(cfg.Aggregate.Every) // the last interval without events is over
 	}
 	return at
 }
 
-// ExpiryParts is the number of parts of Config.Expire to which the time of a log is known.
-const ExpiryParts = 16
-
-func (c *Config) expiryPart() time.Duration { return max(c.Expire/ExpiryParts, time.Millisecond) }
+// ExpiryPart is the part of Expire to which the time of a log is known: a sixteenth.
+func (c *Config) ExpiryPart() time.Duration { return max(c.Expire/16, time.Millisecond) }
 
 // leadOf is how far the log of an observation was ahead of the key when it came, in whole parts of
 // Config.Expire.
@@ -41,7 +39,7 @@ func (e *KeyState) leadOf(o *Observation) int {
 	if e.est.cfg.Expire == 0 || !o.LogTime.After(e.clock) {
 		return 0
 	}
-	return int(o.LogTime.Sub(e.clock) / e.est.cfg.expiryPart())
+	return int(o.LogTime.Sub(e.clock) / e.est.cfg.ExpiryPart())
 }
 
 // overdue reports whether the key was forgotten before an observation, by the time of its log.

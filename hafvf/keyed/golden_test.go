@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/compact"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -339,7 +340,7 @@ func TestGoldenMigrations(t *testing.T) {
 			_, differ := m.Check("pump/1", state, written)
 			b, carried, err := m.Migrate("pump/1", state, written)
 			if carried.String() != "" && err == nil {
-				fmt.Fprintf(&text, "%s to %s: %v: %s: %d bytes, %x\n", from.name, to.name, differ, carried, len(b), FingerprintOf(string(b)))
+				fmt.Fprintf(&text, "%s to %s: %v: %s: %d bytes, %x\n", from.name, to.name, differ, carried, len(b), compact.FingerprintOf(string(b)))
 			}
 		}
 	}

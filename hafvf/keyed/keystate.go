@@ -376,18 +376,21 @@ func (e *KeyState) Waiting() (first, last time.Time) {
 	return e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time
 }
 
-// Waiting is KeyState.Waiting of an encoded entity.
-func Waiting(state []byte) (first, last time.Time) {
-	r := read(state)
+// StateBytes is an encoded KeyState, of which the methods decode the beginning alone.
+type StateBytes []byte
+
+// Waiting is KeyState.Waiting of the state.
+func (b StateBytes) Waiting() (first, last time.Time) {
+	r := read(b)
 	if e := r.buffer(); r.waiting == (span{}) {
 		return e.Waiting()
 	}
 	return r.waiting.first, r.waiting.last
 }
 
-// WarmsUp reports whether the first observations are still setting the prior of an encoded entity.
-func WarmsUp(state []byte) bool {
-	r := read(state)
+// WarmsUp reports whether the first observations are still setting the prior of the key.
+func (b StateBytes) WarmsUp() bool {
+	r := read(b)
 	r.buffer()
 	r.offsets()
 	for range 3 { // the counts of a track
@@ -401,10 +404,9 @@ func WarmsUp(state []byte) bool {
 // IncludedOffsets are the last places of each log that the entity includes.
 func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 
-// IncludedOffsets returns the last place of each log that an encoded entity includes. It does not decode
-// the rest.
-func IncludedOffsets(state []byte) ([]Offset, error) {
-	r := read(state)
+// IncludedOffsets returns the last place of each log that the state includes.
+func (b StateBytes) IncludedOffsets() ([]Offset, error) {
+	r := read(b)
 	r.buffer()
 	if all := r.offsets(); !r.Bad {
 		return all, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/domain"
 )
 
 // taken are the ids of the observations that an entity has learned when it has taken all of
@@ -145,7 +146,7 @@ func TestCheckOf(t *testing.T) {
 	}{
 		{"k", Value(dated, "", 1), ""},
 		{"", Value(dated, "", 1), "empty key"},
-		{strings.Repeat("k", MaxKey+1), Value(dated, "", 1), "the key has 65537 bytes; at most 65536 are allowed"},
+		{strings.Repeat("k", domain.MaxKey+1), Value(dated, "", 1), "the key has 65537 bytes; at most 65536 are allowed"},
 		{"", Value(time.Time{}, "", 1), "no time; observations without one need order: arrival"},
 		{"k", Value(time.Time{}, "", 1), "no time; observations without one need order: arrival"},
 		{"k", Value(dated, "", 2), "x = 2 is neither 0 nor 1"},

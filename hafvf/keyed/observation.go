@@ -286,9 +286,9 @@ const (
 	Trials Order = "trials"
 )
 
-// CheckTimed says why nothing goes by the times of observations under an order.
-func CheckTimed(order Order) error {
-	if order != EventTime {
+// CheckTimes says why nothing goes by the times of observations under the order.
+func (o Order) CheckTimes() error {
+	if o != EventTime {
 		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
 	}
 	return nil

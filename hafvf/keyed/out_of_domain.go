@@ -10,13 +10,14 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/domain"
 )
 
 // OutOfDomain reports whether an observation that CheckOf refuses has all but its numbers, which are
 // outside of what the family of the key has, or its scale. With detection such a one is for
 // KeyState.OutOfDomain.
 func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
-	if CheckKey(key) != nil || est.cfg.timed(o) != nil {
+	if domain.CheckKey(key) != nil || est.cfg.timed(o) != nil {
 		return false
 	}
 	c := est.chains.of(key)

@@ -109,7 +109,7 @@ func TestDefaultOdds(t *testing.T) {
 	member := hafvf.DefaultMember()
 	var got []float64
 	for _, filter := range []hafvf.Config{{Family: "poisson"}, {Family: "normal"}, {Family: "bernoulli", Member: &member}} {
-		got = append(got, DefaultOdds(filter))
+		got = append(got, SmoothConfig{Filter: filter}.DefaultOdds())
 	}
 	expect.Same(t, []float64{4, 10, 10}, got)
 }

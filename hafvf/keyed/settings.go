@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,24 +9,13 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/compact"
 )
 
 // ErrOtherConfig means that a state was written under another configuration.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
 
-// A Fingerprint tells settings apart: it is the beginning of the SHA-256 of their text. Each
-// state carries that of the settings that it was written with, so that it is not read under
-// others.
-type Fingerprint [8]byte
-
-// FingerprintOf returns the fingerprint of settings, given as text.
-func FingerprintOf(text string) (f Fingerprint) {
-	sum := sha256.Sum256([]byte(text))
-	copy(f[:], sum[:])
-	return f
-}
-
-func (r *reader) fingerprint() (f Fingerprint) {
+func (r *reader) fingerprint() (f compact.Fingerprint) {
 	r.Take(f[:])
 	return f
 }

@@ -7,11 +7,12 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/compact"
 )
 
 func fingerprint(c keyed.Config) string {
 	_, text := c.Settings()("k")
-	return fmt.Sprintf("%x", keyed.FingerprintOf(text))
+	return fmt.Sprintf("%x", compact.FingerprintOf(text))
 }
 
 // TestFingerprint: settings under which a state means something else have another

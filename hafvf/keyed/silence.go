@@ -220,5 +220,5 @@ func (c *SilenceConfig) validate(order Order) error {
 	case c.After < 0:
 		return fmt.Errorf("after %v is negative", c.After)
 	}
-	return CheckTimed(order)
+	return order.CheckTimes()
 }

@@ -52,7 +52,7 @@ type SmoothConfig struct {
 func (c SmoothConfig) withDefaults() SmoothConfig {
 	c.Order = cmp.Or(c.Order, EventTime)
 	c.Max = cmp.Or(c.Max, DefaultMax)
-	c.Odds = cmp.Or(c.Odds, DefaultOdds(c.Filter))
+	c.Odds = cmp.Or(c.Odds, c.DefaultOdds())
 	return c
 }
 
@@ -66,11 +66,11 @@ func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
 // DefaultMax is what zero stands for in SmoothConfig.Max.
 const DefaultMax = 10_000_000
 
-// DefaultOdds are 10, and 4 for segments of a family without a scale: there about two sessions in
+// DefaultOdds are those of a configuration without Odds: 10, and 4 for segments of a family without a scale: there about two sessions in
 // a hundred without a change are said to have one if they are short, and fewer if they are long. At 3
 // they are three.
-func DefaultOdds(filter hafvf.Config) float64 {
-	if m, err := expfam.New(filter.Family, filter.Prior, filter.Dim); err == nil && Segments(filter) {
+func (c SmoothConfig) DefaultOdds() float64 {
+	if m, err := expfam.New(c.Filter.Family, c.Filter.Prior, c.Filter.Dim); err == nil && findsSegments(c.Filter) {
 		if _, scaleless := m.(expfam.Scaleless); scaleless {
 			return 4
 		}
@@ -249,7 +249,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
 		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
-	if cfg.Season != nil && !Segments(cfg) {
+	if cfg.Season != nil && !findsSegments(cfg) {
 		return nil, errors.New("season: smoothing with levels has none; without levels it has segments, which have one")
 	}
 	bank, err := cfg.NewBank()
@@ -260,7 +260,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	if cfg.Season != nil {
 		z.season = newSessionSeason(cfg, bank)
 	}
-	if Segments(cfg) {
+	if findsSegments(cfg) {
 		z.smoother = segments.NewSegmenter(z.model, odds)
 	} else {
 		z.filter = bank.Filter(0)
@@ -271,11 +271,11 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	return z, nil
 }
 
-// Segments reports whether Smooth looks for segments: whether the configuration gives no
-// filter.
-func Segments(cfg hafvf.Config) bool {
-	return cfg.Member == nil && len(cfg.Bank) == 0
-}
+// Segments reports whether Smooth finds segments in the sessions of keys that match no rule: the configuration
+// gives no filter.
+func (c SmoothConfig) Segments() bool { return findsSegments(c.Filter) }
+
+func findsSegments(cfg hafvf.Config) bool { return cfg.Member == nil && len(cfg.Bank) == 0 }
 
 // fitted is the model with the prior that the steps set, or as configured.
 func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
@@ -295,14 +295,14 @@ func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
 
 // Check says why o is not an observation of the key that Smooth takes.
 func (sm *Smoother) Check(key string, o Observation) error {
-	if err := CheckKey(key); err != nil {
+	if err := domain.CheckKey(key); err != nil {
 		return err
 	}
 	switch {
 	case sm.cfg.Order == EventTime && o.Time.IsZero():
 		return errors.New("no time; a session needs one")
-	case len(o.Session) > MaxKey:
-		return fmt.Errorf("the name of its session has %d bytes; at most %d are allowed", len(o.Session), MaxKey)
+	case len(o.Session) > domain.MaxKey:
+		return fmt.Errorf("the name of its session has %d bytes; at most %d are allowed", len(o.Session), domain.MaxKey)
 	}
 	if sm.aggregator != nil && sm.aggregator.Value.Counts() {
 		return nil

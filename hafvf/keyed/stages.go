@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/compact"
 )
 
 // A chain is what the values of a key pass on their way into its state, and what the bank says
@@ -24,8 +25,8 @@ import (
 // One chain serves the keys of a rule. What it has learned of a key is in the key's Track.
 type stages struct {
 	cfg         hafvf.Config
-	fingerprint Fingerprint   // of the settings
-	checks      *hafvf.Filter // of observations as they come
+	fingerprint compact.Fingerprint // of the settings
+	checks      *hafvf.Filter       // of observations as they come
 	params      int
 	brief       bool // see Config
 	row         []float64
@@ -47,7 +48,7 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &stages{cfg: cfg, fingerprint: FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
+	c := &stages{cfg: cfg, fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}

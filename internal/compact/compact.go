@@ -3,6 +3,7 @@
 package compact
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -227,4 +228,16 @@ func (r *Reader) Numbers(to ...*float64) {
 	for i, p := range to {
 		*p = v[i]
 	}
+}
+
+// A Fingerprint tells settings apart: it is the beginning of the SHA-256 of their text. Each
+// state carries that of the settings that it was written with, so that it is not read under
+// others.
+type Fingerprint [8]byte
+
+// FingerprintOf returns the fingerprint of settings, given as text.
+func FingerprintOf(text string) (f Fingerprint) {
+	sum := sha256.Sum256([]byte(text))
+	copy(f[:], sum[:])
+	return f
 }

@@ -3,6 +3,7 @@
 package domain
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -81,6 +82,23 @@ func Matches(pattern, text string) bool {
 func CheckGap(d time.Duration) error {
 	if d < time.Millisecond || d%time.Millisecond != 0 {
 		return fmt.Errorf("must be a number of milliseconds above zero, not %v", d)
+	}
+	return nil
+}
+
+// MaxKey is the length in bytes of the longest key. A state, an estimate and an alarm each hold
+// their key.
+const MaxKey = 64 << 10
+
+var errEmptyKey = errors.New("empty key")
+
+// CheckKey says why a text is not a key.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return errEmptyKey
+	case len(key) > MaxKey:
+		return fmt.Errorf("the key has %d bytes; at most %d are allowed", len(key), MaxKey)
 	}
 	return nil
 }

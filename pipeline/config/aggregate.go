@@ -64,10 +64,10 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 		a.Zone = ""
 	}
 	a.Watermark, a.Endless = c.Source.Kafka() != nil || c.Source.Unending(), c.Source.Unending()
-	if err := keyed.CheckEvery(a.Every); err != nil && a.Every != 0 && !d.failed("aggregate.every") {
+	if err := a.CheckEvery(); err != nil && a.Every != 0 && !d.failed("aggregate.every") {
 		d.fail("aggregate.every", "%v", err)
 	}
-	if err := keyed.CheckAggregate(keyed.Order(c.Order)); err != nil {
+	if err := keyed.Order(c.Order).CheckIntervals(); err != nil {
 		d.fail("aggregate", "%v", err)
 	}
 	switch log := c.Model.Scale == hafvf.Log; {

@@ -329,7 +329,7 @@ func (d *decoder) checkExpire(c *Config) {
 	case !written && c.Transform == Filter && c.Order == EventTime && c.Source.Unending():
 		c.Expire = defaultExpire
 	}
-	if err := keyed.CheckExpire(c.Expire, c.Lateness, c.Aggregate, keyed.Order(c.Order)); err != nil {
+	if err := (&keyed.Config{Expire: c.Expire, Lateness: c.Lateness, Aggregate: c.Aggregate, Order: keyed.Order(c.Order)}).CheckExpire(); err != nil {
 		always := ""
 		if c.Order == EventTime {
 			always = "; never keeps all keys"
@@ -355,7 +355,7 @@ func (d *decoder) checkTransform(c *Config) {
 		}
 		d.checkIncidents(c)
 		if c.Silence != nil {
-			if err := keyed.CheckTimed(keyed.Order(c.Order)); err != nil {
+			if err := keyed.Order(c.Order).CheckTimes(); err != nil {
 				d.fail("silence", "%v", err)
 			}
 		}

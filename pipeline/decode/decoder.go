@@ -15,6 +15,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/parallel"
 )
 
@@ -67,8 +68,8 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 			to := &part[i]
 			*to = Decoded{Observation: keyed.Observation{X: to.X}}
 			text = each(from+i, to, text)
-			if to.Err == nil && len(to.Key) > keyed.MaxKey {
-				to.Key, to.Err = "", keyed.CheckKey(to.Key) // before others keep it
+			if to.Err == nil && len(to.Key) > domain.MaxKey {
+				to.Key, to.Err = "", domain.CheckKey(to.Key) // before others keep it
 			}
 			to.id = len(text)
 			text = append(text, to.raw...)

@@ -10,7 +10,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -140,7 +140,7 @@ func TestVeryWideObjects(t *testing.T) {
 
 // A key that is too long is the reason for a rejection, wherever it comes from.
 func TestLongKeys(t *testing.T) {
-	longest := strings.Repeat("k", keyed.MaxKey)
+	longest := strings.Repeat("k", domain.MaxKey)
 	want := "the key has 65537 bytes; at most 65536 are allowed"
 	reason := func(d Decoded) string {
 		if d.Err == nil {
@@ -165,7 +165,7 @@ func TestLongKeys(t *testing.T) {
 			t.Errorf("the key of a topic's record: %v", d.Err)
 		}
 		NewDecoder("", p).Series([]promio.Series{{Key: key, Points: []model.SamplePair{{Value: 1}}}}, func(found []Decoded) {
-			if d := found[0]; reason(d) != want || len(d.ID) > keyed.MaxKey+100 {
+			if d := found[0]; reason(d) != want || len(d.ID) > domain.MaxKey+100 {
 				t.Errorf("Prometheus: %v, an id of %d bytes", d.Err, len(d.ID))
 			}
 		})

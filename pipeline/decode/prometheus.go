@@ -12,6 +12,7 @@ import (
 
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
@@ -85,6 +86,6 @@ func decodePoint(p *point, to *Decoded, text []byte) []byte {
 	} else {
 		to.raw = strconv.AppendFloat(nil, v, 'g', -1, 64)
 	}
-	text = append(append(text, p.of.Key[:min(len(p.of.Key), keyed.MaxKey)]...), '/')
+	text = append(append(text, p.of.Key[:min(len(p.of.Key), domain.MaxKey)]...), '/')
 	return to.Time.AppendFormat(text, "2006-01-02T15:04:05.999999999Z07:00")
 }

@@ -26,7 +26,7 @@ import (
 type Cell struct {
 	// Settings are those that the entities were written with; zero if the cell has one key
 	// alone.
-	Settings keyed.Fingerprint
+	Settings compact.Fingerprint
 
 	table.Table
 	logged bool   // the runner has the cell as a log
@@ -97,7 +97,7 @@ func ReadCell(s CellStore, alone string, known func(Version) *Cell) (*Cell, erro
 	case len(head) > 0 && head[0] >= headWhole && head[0] < headSettings:
 		return c, ErrFormat
 	case len(head) > n && head[0] == headSettings:
-		c.Settings, head = keyed.Fingerprint(head[1:n]), head[n:]
+		c.Settings, head = compact.Fingerprint(head[1:n]), head[n:]
 	case alone == "" || len(head) > 0 && head[0] == headSettings:
 		return c, ErrCell
 	default:
@@ -124,7 +124,7 @@ func (c *Cell) ReadSettings(s CellStore) (written keyed.AllSettings, err error) 
 	switch {
 	case err != nil:
 		return written, err
-	case keyed.FingerprintOf(text) != c.Settings:
+	case compact.FingerprintOf(text) != c.Settings:
 		return written, ErrSettings
 	}
 	return keyed.ParseSettings[keyed.AllSettings](text)
@@ -169,7 +169,7 @@ func (c *Cell) loadLog(s CellStore) error {
 // the job's settings, whose fingerprint is own. It returns the version that the store has now;
 // zero if it has no log. If the cell is spilled and its file does not take the changes, the store
 // takes them all the same; Err says then that the cell is of no use any more.
-func (c *Cell) Write(s CellStore, settings string, own keyed.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
+func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
 	if err := c.Err(); err != nil {
 		return v, err // what was read is not all
 	}

@@ -87,7 +87,7 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		var included []keyed.Offset
 		if fits := decoded[s.Settings] && migrator.Fits(s.Key, s.Settings); fits {
 			a.outcomes[unchanged]++
-			included, err = keyed.IncludedOffsets(s.Bytes)
+			included, err = keyed.StateBytes(s.Bytes).IncludedOffsets()
 		} else {
 			decoded[s.Settings] = true
 			if changed, err = a.carry(migrator, &s, migrate, where); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
 )
 
 // The names of the states that a runner keeps for a cell, as ReadFound takes them.
@@ -21,7 +22,7 @@ func ReadFound(key string, found map[string][][]byte) ([]State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Settings == (keyed.Fingerprint{}) {
+	if c.Settings == (compact.Fingerprint{}) {
 		return c.States(func(string) (s keyed.Settings, text string) { return s, "" }), nil
 	}
 	written, err := c.ReadSettings(s)

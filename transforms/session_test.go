@@ -1,4 +1,4 @@
-package keyed_test
+package transforms
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// at are observations at these seconds.
-func at(seconds ...int64) (all []keyed.Observation) {
+// atSeconds are observations at these seconds.
+func atSeconds(seconds ...int64) (all []keyed.Observation) {
 	for i, s := range seconds {
 		all = append(all, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
 	}
@@ -27,8 +27,8 @@ func seconds(all []keyed.Observation) (of []int64) {
 
 // Sessions end at gaps, and a late observation that closes a gap joins the sessions before and
 // after it to their next revision.
-func TestGather(t *testing.T) {
-	sessions := keyed.SplitSessions(at(20, 1, 3, 12, 21), 9*time.Second)
+func TestSplitSessions(t *testing.T) {
+	sessions := splitSessions(atSeconds(20, 1, 3, 12, 21), 9*time.Second)
 	var got [][]int64
 	for _, s := range sessions {
 		got = append(got, seconds(s.Observations))
@@ -37,15 +37,22 @@ func TestGather(t *testing.T) {
 		t.Fatal(diff)
 	}
 	sessions[1].Revision = 4
-	late := keyed.SplitSessions(at(7), 9*time.Second)[0]
-	far := keyed.SplitSessions(at(100), 9*time.Second)[0]
+	late := splitSessions(atSeconds(7), 9*time.Second)[0]
+	far := splitSessions(atSeconds(100), 9*time.Second)[0]
 	rest := late.Join(append(sessions, far), 9*time.Second)
 	expect.Same(t, []int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations))
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
 		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
 	}
 	b, _ := late.AppendBinary(nil)
-	var read keyed.SessionRevision
+	var read sessionRevision
 	expect.OK(t, read.UnmarshalBinary(b))
 	expect.Same(t, late, read)
+}
+
+func FuzzSession(f *testing.F) {
+	s := sessionRevision{Revision: 1, Observations: atSeconds(1), Earlier: []sessionRevision{{Observations: atSeconds(1)}}}
+	b, _ := s.AppendBinary(nil)
+	f.Add(b)
+	f.Fuzz(func(_ *testing.T, b []byte) { _ = new(sessionRevision).UnmarshalBinary(b) })
 }

@@ -1,4 +1,4 @@
-package keyed
+package transforms
 
 import (
 	"encoding/binary"
@@ -7,45 +7,46 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
 )
 
-// SessionRevision are the observations of one session of a key, by time, as they are held until a
-// Smoother gets them.
-type SessionRevision struct {
-	Observations []Observation
+// sessionRevision are the observations of one session of a key, by time, as they are held until a
+// smoother gets them.
+type sessionRevision struct {
+	Observations []keyed.Observation
 	// Revision is how often the session was emitted before, with less in it, and Earlier are
 	// the sessions that it takes the place of.
 	Revision int64
-	Earlier  []SessionRevision
+	Earlier  []sessionRevision
 }
 
-// A SessionKey names the session of observations without times, for those who group by it.
-type SessionKey string
+// A sessionKey names the session of observations without times, for those who group by it.
+type sessionKey string
 
-// SessionKeyOf returns the group of an observation of the key.
-func SessionKeyOf(key string, o *Observation) SessionKey {
-	return SessionKey(strconv.Itoa(len(key)) + "/" + key + o.Session)
+// sessionKeyOf returns the group of an observation of the key.
+func sessionKeyOf(key string, o *keyed.Observation) sessionKey {
+	return sessionKey(strconv.Itoa(len(key)) + "/" + key + o.Session)
 }
 
 // Key is that of the group's observations.
-func (g SessionKey) Key() string {
+func (g sessionKey) Key() string {
 	length, rest, _ := strings.Cut(string(g), "/")
 	n, err := strconv.Atoi(length)
 	if err != nil || n > len(rest) {
-		panic("keyed: not a group: " + string(g))
+		panic("transforms: not a group: " + string(g))
 	}
 	return rest[:n]
 }
 
-// SplitSessions sorts observations of a key, and divides them into sessions at every gap. It counts
+// splitSessions sorts observations of a key, and divides them into sessions at every gap. It counts
 // in whole milliseconds, as Beam does. With a gap of zero they are one session.
-func SplitSessions(observations []Observation, gap time.Duration) (sessions []SessionRevision) {
-	slices.SortStableFunc(observations, Observation.Compare)
+func splitSessions(observations []keyed.Observation, gap time.Duration) (sessions []sessionRevision) {
+	slices.SortStableFunc(observations, keyed.Observation.Compare)
 	from := 0
 	for i := 1; i <= len(observations); i++ {
 		if i == len(observations) || !joins(observations[i-1].Time, observations[i].Time, gap) {
-			sessions = append(sessions, SessionRevision{Observations: observations[from:i]})
+			sessions = append(sessions, sessionRevision{Observations: observations[from:i]})
 			from = i
 		}
 	}
@@ -58,14 +59,14 @@ func joins(a, b time.Time, gap time.Duration) bool {
 }
 
 // Start is the time of the first observation.
-func (g *SessionRevision) Start() time.Time { return g.Observations[0].Time }
+func (g *sessionRevision) Start() time.Time { return g.Observations[0].Time }
 
 // End is the time of the last observation.
-func (g *SessionRevision) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
+func (g *sessionRevision) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
 
 // Join takes sessions from those that were kept into g, if no gap lies between them: g is then
 // their next revision. It returns the sessions that are left.
-func (g *SessionRevision) Join(kept []SessionRevision, gap time.Duration) (rest []SessionRevision) {
+func (g *sessionRevision) Join(kept []sessionRevision, gap time.Duration) (rest []sessionRevision) {
 	for _, k := range kept {
 		if !joins(k.End(), g.Start(), gap) || !joins(g.End(), k.Start(), gap) {
 			rest = append(rest, k)
@@ -75,13 +76,13 @@ func (g *SessionRevision) Join(kept []SessionRevision, gap time.Duration) (rest 
 		g.Earlier = append(g.Earlier, k)
 		// Equal times keep their order: the earlier revision's come first.
 		g.Observations = slices.Concat(k.Observations, g.Observations)
-		slices.SortStableFunc(g.Observations, Observation.Compare)
+		slices.SortStableFunc(g.Observations, keyed.Observation.Compare)
 	}
 	return rest
 }
 
 // AppendBinary appends the encoded session to b. The error is always nil.
-func (g *SessionRevision) AppendBinary(b []byte) ([]byte, error) {
+func (g *sessionRevision) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(len(g.Earlier)))
 	for _, e := range g.Earlier {
 		b = compact.AppendString(b, string(e.append(nil)))
@@ -90,7 +91,7 @@ func (g *SessionRevision) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // append encodes the session without the earlier ones.
-func (g *SessionRevision) append(b []byte) []byte {
+func (g *sessionRevision) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(g.Revision))
 	for i := range g.Observations {
 		b, _ = g.Observations[i].AppendBinary(b)
@@ -99,11 +100,11 @@ func (g *SessionRevision) append(b []byte) []byte {
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (g *SessionRevision) UnmarshalBinary(b []byte) error {
+func (g *sessionRevision) UnmarshalBinary(b []byte) error {
 	r := &compact.Reader{B: b}
-	*g = SessionRevision{}
+	*g = sessionRevision{}
 	for range r.Count(1) {
-		var e SessionRevision
+		var e sessionRevision
 		if err := e.read([]byte(r.Text())); err != nil {
 			return err
 		}
@@ -116,19 +117,19 @@ func (g *SessionRevision) UnmarshalBinary(b []byte) error {
 }
 
 // read reads what append wrote.
-func (g *SessionRevision) read(b []byte) error {
+func (g *sessionRevision) read(b []byte) error {
 	r := &compact.Reader{B: b}
 	g.Revision = int64(r.Uvarint())
 	var err error
-	if g.Observations, err = AppendObservations(nil, r.B); err == nil && len(g.Observations) == 0 {
+	if g.Observations, err = appendObservations(nil, r.B); err == nil && len(g.Observations) == 0 {
 		err = compact.ErrCut
 	}
 	return err
 }
 
-// AppendObservations appends the observations of b to all.
-func AppendObservations(all []Observation, b []byte) ([]Observation, error) {
-	for in := ReadObservations(b, ""); in.More(); {
+// appendObservations appends the observations of b to all.
+func appendObservations(all []keyed.Observation, b []byte) ([]keyed.Observation, error) {
+	for in := keyed.ReadObservations(b, ""); in.More(); {
 		o, err := in.Next(nil)
 		if err != nil {
 			return all, err
