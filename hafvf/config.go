@@ -16,7 +16,7 @@ type Config struct {
 	Family string `json:"family"`
 	Prior  Params `json:"prior,omitempty"`
 	Dim    int    `json:"dim,omitempty"` // only where the prior leaves it open
-	// Member is the filter. If it is nil and there is no Bank, DefaultMembers are the filters.
+	// Member is the filter. If it is nil and there is no Bank, Members are the filters of the family.
 	Member *Member `json:"member,omitempty"`
 
 	Bank       []Member `json:"bank,omitempty"`            // in place of Member, see DefaultBank
@@ -50,17 +50,17 @@ func (c Config) withDefaults() Config {
 		c.Scale = ""
 	}
 	if c.Member == nil && len(c.Bank) == 0 {
-		if c.Bank = DefaultMembers(c.Family); len(c.Bank) == 1 {
+		if c.Bank = defaultMembers(c.Family); len(c.Bank) == 1 {
 			c.Member, c.Bank = &c.Bank[0], nil
 		}
 	}
 	return c
 }
 
-// DefaultMembers are the filters of a family without detection: DefaultMember, and for single outcomes,
+// defaultMembers are the filters of a family without detection: DefaultMember, and for single outcomes,
 // of which each tells little, two. One remembers about five and learns how fast to forget. The other hardly
 // forgets: it is for rates that stay.
-func DefaultMembers(family string) []Member {
+func defaultMembers(family string) []Member {
 	switch family {
 	case "bernoulli", "categorical":
 		return []Member{{Levels: []Beta{{8, 2}}, Top: 1}, {Top: .9998}}

@@ -170,10 +170,10 @@ func (s *Posteriors) Sample(t int) []float64 {
 // backward memory, less the observations of the step, which both count.
 func (s *Posteriors) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
 
-// ChangeIntervals are those of changes, in order, as the function ChangeIntervals has them.
-func (s *Posteriors) ChangeIntervals(changes []int) []ChangeInterval {
+// ChangeIntervals are those of changes, in order, as expfam.ChangeIntervals has them.
+func (s *Posteriors) ChangeIntervals(changes []int) []expfam.ChangeInterval {
 	f := s.filter
-	return ChangeIntervals(f.model, s.Len(), changes, func(d []float64, t int) {
+	return expfam.ChangeIntervals(f.model, s.Len(), changes, func(d []float64, t int) {
 		for _, row := range f.session.At(nil, s.steps, t) {
 			if !expfam.Incomplete(row) {
 				f.model.Observe(d, row, 1)

@@ -187,7 +187,7 @@ type ChangeInterval struct {
 }
 
 // changeIntervalOf is a place of steps, of which the first is observation from.
-func changeIntervalOf(observations []Observation, from int, p hafvf.ChangeInterval) ChangeInterval {
+func changeIntervalOf(observations []Observation, from int, p expfam.ChangeInterval) ChangeInterval {
 	first, last := from+p.From, from+p.To
 	return ChangeInterval{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }

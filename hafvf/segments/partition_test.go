@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
@@ -119,7 +118,7 @@ func TestPartsAreSearchedAsOne(t *testing.T) {
 				}
 				from = 0
 				var changes []int
-				var places []hafvf.ChangeInterval
+				var places []expfam.ChangeInterval
 				var regular []float64
 				for _, g := range s.Segment(parts...) {
 					for _, c := range g.Changes() {

@@ -41,7 +41,7 @@ type placeScore struct {
 	}
 }
 
-func (c *placeScore) add(places []hafvf.ChangeInterval, changes, truth []int) {
+func (c *placeScore) add(places []expfam.ChangeInterval, changes, truth []int) {
 	for k, p := range places {
 		far, within := math.MaxInt, false
 		for _, at := range truth {
@@ -118,17 +118,17 @@ func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int
 	return c
 }
 
-func bySegments(m expfam.Model) func(x []float64) ([]int, []hafvf.ChangeInterval) {
+func bySegments(m expfam.Model) func(x []float64) ([]int, []expfam.ChangeInterval) {
 	s := segments.NewSegmenter(m, 10)
-	return func(x []float64) ([]int, []hafvf.ChangeInterval) {
+	return func(x []float64) ([]int, []expfam.ChangeInterval) {
 		g := s.Smooth(familytest.Single(x))
 		return g.Changes(), g.Places()
 	}
 }
 
-func byLevels(m expfam.Model) func(x []float64) ([]int, []hafvf.ChangeInterval) {
+func byLevels(m expfam.Model) func(x []float64) ([]int, []expfam.ChangeInterval) {
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
-	return func(x []float64) ([]int, []hafvf.ChangeInterval) {
+	return func(x []float64) ([]int, []expfam.ChangeInterval) {
 		s := f.Smooth(familytest.Single(x))
 		changes := hafvf.Changes(s.Evidence, 10)
 		return changes, s.ChangeIntervals(changes)
@@ -163,7 +163,7 @@ func TestPlacesInParts(t *testing.T) {
 	s := segments.NewSegmenter(familytest.OfStreams(t, "normal"), 10)
 	whole := s.Smooth(familytest.Single(x))
 	parts := s.Segment(familytest.Single(x[:300]), nil, familytest.Single(x[300:600]), familytest.Single(x[600:]))
-	var got []hafvf.ChangeInterval
+	var got []expfam.ChangeInterval
 	offset := 0
 	for _, g := range parts {
 		for _, p := range g.Places() {

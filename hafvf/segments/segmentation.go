@@ -3,7 +3,6 @@ package segments
 import (
 	"math"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
@@ -328,7 +327,7 @@ func (g *Segmentation) Changes() (all []int) {
 
 // Places are those of the Changes, in steps: below zero, or from Len on, where they are in
 // another part of the session.
-func (g *Segmentation) Places() []hafvf.ChangeInterval { return g.places }
+func (g *Segmentation) Places() []expfam.ChangeInterval { return g.places }
 
 // Drifts reports whether there is no change, but a lane of memory 40 or less that predicts the
 // steps better than the longest one does, by three nats.

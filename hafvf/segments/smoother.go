@@ -131,9 +131,9 @@ type Segmentation struct {
 	begun, goesOn bool // whether there are parts before it, and observations after it
 	opens         bool // whether it begins with an edge
 
-	mean, sd []float64              // by step
-	samples  []float64              // by observation, of the heaviest lane
-	places   []hafvf.ChangeInterval // of the changes
+	mean, sd []float64               // by step
+	samples  []float64               // by observation, of the heaviest lane
+	places   []expfam.ChangeInterval // of the changes
 }
 
 // A Span is a regime of a session.
@@ -222,7 +222,7 @@ func (s *Segmenter) finish(g *Segmentation) {
 		return
 	}
 	l := s.workers[0]
-	g.places = hafvf.ChangeIntervals(l.model, len(g.at), g.edges, func(d []float64, i int) { l.observe(d, l.rows(g, i), g.regular[i]) })
+	g.places = expfam.ChangeIntervals(l.model, len(g.at), g.edges, func(d []float64, i int) { l.observe(d, l.rows(g, i), g.regular[i]) })
 	for i, p := range g.places {
 		// A change is after the observation before, perhaps in a gap.
 		g.places[i].From, g.places[i].To = g.at[p.From-1]+1, g.at[p.To]

@@ -95,7 +95,7 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 
 // defaultFilter is the filter of a family without levels and detection, or a bank in its place.
 func (c *Config) defaultFilter() (levels []hafvf.Beta, top float64, bank []hafvf.Member) {
-	all := hafvf.DefaultMembers(c.Model.Family)
+	all := hafvf.Config{Family: c.Model.Family}.Members()
 	if len(all) > 1 {
 		return nil, hafvf.DefaultMember().Top, all
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -131,7 +130,7 @@ func (s *sample) family() string {
 	case l.Min == 0 && l.Max == 1:
 		return "bernoulli"
 	}
-	mean, dispersion, _ := hafvf.Dispersion(s.series())
+	mean, dispersion, _ := dispersion(s.series())
 	zeros := float64(n) * math.Exp(-mean)
 	switch {
 	case zeros >= few/2 && l.Zero == 0: // ratings and choices

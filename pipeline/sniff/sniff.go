@@ -518,10 +518,10 @@ const leastBudget = 100
 // scale returns that on which the values are to be learned, and why; empty for their own.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
 	series, hours := s.series()
-	if scale := hafvf.ScaleOf(series); scale != hafvf.Linear {
+	if scale := scaleOf(series); scale != hafvf.Linear {
 		return scale, "the values scatter by factors: their upper tail is the long one"
 	}
-	if mean, dispersion, sd := hafvf.Dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
+	if mean, dispersion, sd := dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
 		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
 	}
 	return "", ""

@@ -1,9 +1,8 @@
-package hafvf
+package expfam
 
 import (
 	"math"
 
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
 
@@ -30,7 +29,7 @@ type ChangeInterval struct {
 // posterior q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are
 // Evidence − log(n − 1): by its prior it is at any observation but the first. Its
 // Probability is that of a change times the sum of q over the interval.
-func ChangeIntervals(m expfam.Model, n int, changes []int, observe func(d []float64, i int)) []ChangeInterval {
+func ChangeIntervals(m Model, n int, changes []int, observe func(d []float64, i int)) []ChangeInterval {
 	p := placing{line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
 	all := make([]ChangeInterval, len(changes))
 	for k, c := range changes {
@@ -48,7 +47,7 @@ func ChangeIntervals(m expfam.Model, n int, changes []int, observe func(d []floa
 
 // A placing is scratch of ChangeIntervals.
 type placing struct {
-	line         expfam.Line
+	line         Line
 	zero, sample []float64
 	observe      func(d []float64, i int)
 	evidence     []float64 // by place

@@ -1,17 +1,16 @@
-package hafvf_test
+package expfam_test
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/testing/familytest"
 )
 
 // ChangeIntervals are those of a plain sum over the places of every change, for every family.
-func TestPlaces(t *testing.T) {
+func TestChangeIntervals(t *testing.T) {
 	const n = 50
 	changes := []int{12, 30, 31}
 	for _, c := range familytest.All() {
@@ -39,7 +38,7 @@ func TestPlaces(t *testing.T) {
 				line.Set(make([]float64, m.Len()), d)
 				return line.Gain(1)
 			}
-			got := hafvf.ChangeIntervals(m, n, changes, observe)
+			got := expfam.ChangeIntervals(m, n, changes, observe)
 			for k, at := range changes {
 				from, end := 0, n
 				if k > 0 {
