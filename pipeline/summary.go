@@ -411,7 +411,7 @@ func (n *Values) Add(outlier bool, values ...float64) {
 }
 
 // PoorFit is the share of outliers if it is so large that the family does not fit, else 0.
-func (n Values) Misfit() float64 {
+func (n Values) PoorFit() float64 {
 	if share := float64(n.Outliers) / float64(n.Records); n.Records >= poorFitRecords && share > poorFitShare {
 		return share
 	}
@@ -431,7 +431,7 @@ func (n seen) and(m seen) seen {
 // poorFits returns the keys with most outliers.
 func poorFits(keys map[string]seen) (all []PoorFit) {
 	for key, n := range keys {
-		if share := n.Misfit(); share > 0 {
+		if share := n.PoorFit(); share > 0 {
 			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
 		}
 	}

@@ -1,7 +1,12 @@
 package documents
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,14 +29,84 @@ var (
 func TestContributing(t *testing.T) {
 	for section := range strings.SplitSeq(read(t, "CONTRIBUTING.md"), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
-		blocks := []string{section}
-		if strings.Contains(section, "\n| folder |") { // a row is of the folder in its first cell
-			blocks = strings.Split(section, "\n| ")
-		}
-		for _, block := range blocks {
-			checkSection(t, title, block)
+		if title != "Glossary" {
+			checkSection(t, title, section)
 		}
 	}
+}
+
+// TestFolders: the table of folders in CONTRIBUTING has the first sentence of each package's comment: go test
+// ./internal/documents -run Folders -update writes it.
+func TestFolders(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| folder | what it is |\n|---|---|\n")
+	list := exec.Command("go", "list", "-f", "{{if .Doc}}| `{{.ImportPath}}/` | {{.Doc}} |{{end}}", "./...")
+	list.Dir = root
+	for row := range strings.Lines(string(expect.Get(list.Output())(t))) {
+		row = regexp.MustCompile(`\| Package \w+ `).ReplaceAllString(strings.Replace(row, "`hafvf/", "`", 1), "| ")
+		if !strings.Contains(row, "`internal/testing/") {
+			table.WriteString(row)
+		}
+	}
+	expectTable(t, "CONTRIBUTING.md", "folders", table.String())
+}
+
+// gone are identifiers that were private words of this module: what they named has a term of the glossary.
+var gone = []string{
+	"told", "tell", "tells", "untold", "held", "calm", "look", "looks", "lapse", "lapsed", "lapses", "pulse", "odd", "settle", "settles", "settled", "unsettled",
+	"anew", "met", "passed", "speak", "speaks", "hear", "hears", "heard", "deaf", "misfit", "misfits", "adopted", "stretch", "stretches",
+}
+
+// TestGlossary: no type, function, method, field or constant of the module is called by a word that is gone.
+func TestGlossary(t *testing.T) {
+	words := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z0-9]+`)
+	check := func(name *ast.Ident) {
+		for _, word := range words.FindAllString(name.Name, -1) {
+			if slices.Contains(gone, strings.ToLower(word)) && name.Name != "BeginAnew" && name.Name != "beginAnew" { // the flag's
+				t.Errorf("%s has the word %q, which is gone: see CONTRIBUTING, Glossary", name.Name, word)
+			}
+		}
+	}
+	eachFile(t, func(path string, f *ast.File) {
+		for _, d := range f.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				check(f.Name)
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				return false // locals are free
+			case *ast.TypeSpec:
+				check(n.Name)
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					check(name)
+				}
+			case *ast.Field:
+				for _, name := range n.Names {
+					check(name)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// eachFile calls f with the product's Go files.
+func eachFile(t *testing.T, f func(path string, file *ast.File)) {
+	t.Helper()
+	expect.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{"testdata", "testing", "hafvf-lab", ".git"}, d.Name()):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			f(path, expect.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t))
+		}
+		return nil
+	}))
 }
 
 func checkSection(t *testing.T, title, section string) {

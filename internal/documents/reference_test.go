@@ -16,7 +16,7 @@ import (
 	"hafvf/pipeline/records"
 )
 
-var update = flag.Bool("update", false, "write CONFIG.md")
+var update = flag.Bool("update", false, "write CONFIG.md, and the tables that are made from code")
 
 // CONFIG.md is the reference: go test ./internal/documents -run ConfigMD -update writes it. Its cells
 // have to stay short.
@@ -39,7 +39,6 @@ func TestConfigMD(t *testing.T) {
 // The table of metrics in deploy/reference.md is the program's: go test ./internal/documents -run
 // MetricsMD -update writes it.
 func TestMetricsMD(t *testing.T) {
-	const name, begin, end = "deploy/reference.md", "<!--metrics-->\n", "<!--/metrics-->"
 	var table strings.Builder
 	table.WriteString("| metric | labels | meaning |\n|---|---|---|\n")
 	for _, m := range pipeline.MetricTable {
@@ -49,15 +48,22 @@ func TestMetricsMD(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m.Name, labels, m.Doc)
 	}
+	expectTable(t, "deploy/reference.md", "metrics", table.String())
+}
+
+// expectTable checks the table between two marks of a document, or writes it.
+func expectTable(t *testing.T, name, mark, table string) {
+	t.Helper()
+	begin, end := "<!--"+mark+"-->\n", "<!--/"+mark+"-->"
 	before, rest, _ := strings.Cut(read(t, name), begin)
 	was, after, ok := strings.Cut(rest, end)
 	switch {
 	case !ok:
 		t.Fatalf("%s has no place for the table", name)
 	case *update:
-		expect.OK(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+table.String()+end+after), 0o644))
-	case was != table.String():
-		t.Errorf("%s has another table: go test ./internal/documents -run MetricsMD -update", name)
+		expect.OK(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+table+end+after), 0o644))
+	case was != table:
+		t.Errorf("%s has another table: go test ./internal/documents -run %s -update", name, t.Name())
 	}
 }
 

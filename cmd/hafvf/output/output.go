@@ -227,7 +227,7 @@ func (r *parsed) parse(raw connectors.Record, wants func(*Record) bool) error {
 	if not.Reason != "" {
 		return not
 	}
-	looked := r.look(raw.Raw)
+	looked := r.scan(raw.Raw)
 	if looked && raw.Raw[len(raw.Raw)-1] != '}' && !json.Valid(raw.Raw) {
 		not.Reason = "it is cut off"
 		r.cut = &not
@@ -280,9 +280,9 @@ var (
 	countNext = []byte(`","n":`)
 )
 
-// look reads key, time and kind of a record that begins as run writes it. It reports false for
+// scan reads key, time and kind of a record that begins as run writes it. It reports false for
 // any other one.
-func (r *Record) look(raw []byte) bool {
+func (r *Record) scan(raw []byte) bool {
 	rest, ok := bytes.CutPrefix(raw, keyFirst)
 	if !ok {
 		return false

@@ -22,9 +22,9 @@ type habits struct {
 	noveltyish int // novelties and outliers
 }
 
-// misfitAdvice says whether the family does not fit, and what may fit better.
-func misfitAdvice(f *pipeline.Values) string {
-	share := f.Misfit()
+// poorFitAdvice says whether the family does not fit, and what may fit better.
+func poorFitAdvice(f *pipeline.Values) string {
+	share := f.PoorFit()
 	if share == 0 {
 		return ""
 	}
@@ -72,7 +72,7 @@ func (h *habits) note(a *output.Alert, kind int, zone *time.Location) {
 // advice says what a key's alarms have in common, and which setting leaves such alarms out.
 func (k *key) advice(zone *time.Location) string {
 	var all []string
-	if poorFit := misfitAdvice(&k.values); poorFit != "" {
+	if poorFit := poorFitAdvice(&k.values); poorFit != "" {
 		all = append(all, poorFit)
 	}
 	valued := k.changes + k.noveltyish
