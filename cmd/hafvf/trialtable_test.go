@@ -135,12 +135,7 @@ func TestTrialTable(t *testing.T) {
 		before = step.Memory
 	}
 	t.Run("pandas", func(t *testing.T) {
-		if err := exec.Command("python3", "-c", "import pandas, pyarrow").Run(); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatal("python3 has no pandas with pyarrow")
-			}
-			t.Skip("SKIPPED: python3 has no pandas with pyarrow, which reads the tables in this test: pip install pandas pyarrow")
-		}
+		needPandas(t)
 		text, err := exec.Command("python3", "-c", `
 import pandas, sys
 for t in pandas.read_csv(sys.argv[1]), pandas.read_parquet(sys.argv[2]):
@@ -166,6 +161,31 @@ stopifnot(nrow(t) == 60, is.numeric(t$learning_rate), sum(is.na(t$surprise)) == 
 			t.Errorf("%v: %s", err, text)
 		}
 	})
+}
+
+// The program of GUIDE in Python runs as it stands, and finds the alarm.
+func TestGuideInPython(t *testing.T) {
+	needPandas(t)
+	_, block, _ := strings.Cut(string(expect.Get(os.ReadFile("../../GUIDE.md"))(t)), "```python\n")
+	block, _, _ = strings.Cut(block, "```")
+	dir := t.TempDir()
+	expect.OK(t, os.Symlink(program.Path, filepath.Join(dir, "hafvf")))
+	cmd := exec.Command("python3", "-c", block)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), program.Env...), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "26.0      novelty") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// needPandas skips a test if python3 cannot read tables.
+func needPandas(t *testing.T) {
+	t.Helper()
+	if err := exec.Command("python3", "-c", "import pandas, pyarrow").Run(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("python3 has no pandas with pyarrow")
+		}
+		t.Skip("SKIPPED: python3 has no pandas with pyarrow, which reads the tables in this test: pip install pandas pyarrow")
+	}
 }
 
 // Estimates and smoothed records are of one observation, whatever the sessions and their order. Segments
