@@ -2,10 +2,13 @@
 // (Moens 2018): a Bayesian filter that follows the distribution of a stream and
 // learns how fast to forget it.
 //
-// To raise alarms on the values of keys, begin with keyed.Recommended(family), the set-up
-// that package keyed runs. This package is the mathematics below it:
-// Config{Family: "normal"}.Filter() makes the filter of the paper, Filter.NewState the state
-// of one stream, and Filter.Update predicts an observation and learns it.
+//	f, err := hafvf.Config{Family: "normal"}.Filter()
+//	state := f.NewState()        // of one stream
+//	step := f.Update(state, []float64{20.1})
+//	fmt.Println(step.Memory)     // how many observations the posterior rests on
+//
+// To raise alarms on the values of keys, begin with keyed.Recommended(family), the set-up that package
+// keyed runs. This package is the mathematics below it.
 //
 // # Families
 //

@@ -1,37 +1,36 @@
-// Package transforms provides the filter of package hafvf as Beam transforms on
-// keyed observations. Filter follows unbounded or bounded streams, one observation
-// after another. Smooth looks back on finished sessions. The work on one key is
-// package keyed, which does the same in a plain loop, without a pipeline: here are the
-// bundles, timers, states and windows of a runner.
+// Package transforms says of each key in a Beam pipeline whether it has changed: Filter as
+// observations come, Smooth over finished sessions.
+//
+//	func observe(r Reading) (string, keyed.Observation) { return r.Pump, keyed.Value(r.At, "", r.Bar) }
+//
+//	out := transforms.Filter(s, keyed.Recommended("normal"), observe, readings)
+//	beam.ParDo0(s, send, out.Alarms) // each a keyed.AlertEvent
+//
+// The work on one key is package keyed, which does the same in a plain loop, without a pipeline.
+// Here are the bundles, timers, states and windows of a runner.
 //
 // # Filter
 //
-// Filter takes a PCollection<KV<string, keyed.Observation>> in the global window. It
-// returns a PCollection<KV<string, keyed.Estimate>>, one for every observation that the
-// model takes, and a PCollection<keyed.Rejected> with the others:
+// Filter takes a collection in the global window, and a function that makes an observation of an
+// element, with its key. Every observation that the model takes has an estimate. Rejected are
 //
 //   - those of an empty key, of a key above 64 kB or outside of the model's domain,
 //   - without a time, if the order is keyed.EventTime or the key has a season,
 //   - late ones: before an observation of the key that is already released.
 //
-// Each estimate holds the prediction before the observation and the posterior after
-// it, and with detection outliers, changes and alarms. Outliers and changes are
-// beliefs. An alarm is a decision, by what is usual for the key and within a budget,
-// see keyed.AlarmConfig and keyed.AlertConfig. With a Season in the configuration the bank follows
-// the values less their season. Estimates are on the scale of the values all the same,
-// but for the textbook parameters of Posterior. The node keeps the state of a key until
-// keyed.Config.Expire; its size does not grow with the number of observations. A state is read
-// when a bundle first sees the key, and written when the bundle ends.
+// An estimate holds the prediction before the observation and the posterior after it, and with
+// detection outliers, changes and alarms. Outliers and changes are beliefs. An alarm is a decision, by
+// what is usual for the key and within a budget, see keyed.AlarmConfig and keyed.AlertConfig. The
+// node keeps the state of a key until keyed.Config.Expire; its size does not grow with the number of
+// observations. A state is read when a bundle first sees the key, and written when the bundle ends.
 //
 // The name of the step behind the node says the family, such as hafvf.Found of normal.
 //
 // # Smooth
 //
-// Smooth takes a PCollection<KV<string, keyed.Observation>> in any window. It returns a
-// PCollection<KV<string, keyed.Smoothed>> in the global window and a
-// PCollection<keyed.Rejected>. A session of a key ends at a gap of keyed.SmoothConfig.Gap, unless
+// A session of a key ends at a gap of keyed.SmoothConfig.Gap, unless
 // keyed.SmoothConfig.Order says that sessions have no times. Each of its observations comes out
-// once, with the posterior given the whole session and the evidence of a change before it. Where the configuration has no levels, a
+// once, with the posterior given the whole session and the evidence of a change before it. If the configuration has no levels, a
 // segments.Segmenter finds segments, which also go on over the cuts of sessions longer
 // than keyed.SmoothConfig.Max.
 //

@@ -2,6 +2,10 @@
 // kafkaio for Go calls Java's transforms and needs an expansion service; this is the
 // only native one that we know of. It speaks to Kafka 2.1 and newer.
 //
+//	cluster := kafkaio.Cluster{Brokers: []string{"localhost:9092"}}
+//	records := kafkaio.Read(s, kafkaio.Source{Cluster: cluster, Topics: []string{"readings"}})
+//	kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "results"}, beam.ParDo(s, work, records))
+//
 // Read takes no collection and returns a PCollection<Record> of keys, values and
 // headers as bytes, with their positions. Within a partition the records come in the
 // order of their offsets, at the event times that Source.Clock gives them. A bounded

@@ -1,5 +1,6 @@
-// Package keyed is what one key is, does and remembers: a stream of observations that a bank
-// of filters follows, with alarms, in a plain loop. It needs no pipeline and no broker.
+// Package keyed says of one key whether it has changed, or whether that was one odd value, in a plain
+// loop: a bank of filters follows its observations, and what is unusual for it raises alarms. It
+// needs no pipeline and no broker.
 //
 // Begin with Recommended. An Estimator holds what the keys of a configuration have in common,
 // and a Track what is remembered of one key:
@@ -7,6 +8,9 @@
 //	est, err := keyed.NewEstimator(keyed.Recommended("normal"))
 //	track := est.NewTrack("pump-1")
 //	e := est.Estimate(track, keyed.Value(time.Now(), "", 20.1))
+//	if e.Alarm != nil {
+//		fmt.Println(e.Alarm.Message)
+//	}
 //
 // The estimate has the prediction before the observation and the posterior after it, and
 // Alarm if the observation raises one.
