@@ -26,7 +26,7 @@ const required = "required"
 // c, priors into nodes. Defaults are what c holds before.
 func (c *Config) keys(nodes *priorNodes) []key {
 	return []key{
-		{name: "transform", doc: "filter makes an estimate of every observation as it comes, smooth when a session has ended, from the whole session.",
+		{name: "transform", doc: "filter: one estimate per observation, at once. smooth: one per observation, at the end of its session.",
 			read: choice(&c.Transform, Filter, Smooth)},
 		{name: "model", doc: "The assumptions about the values.", keys: []key{
 			{name: "family", doc: "Family of distributions.", initial: required, read: choice(&c.Model.Family, expfam.Families()...)},
@@ -160,7 +160,7 @@ func detect(dst **Detect) reader {
 			{name: "min_rel", doc: "As min_change, relative to what was usual: 0.1 is ten percent.", read: number(&v.MinRel, domain.MinChange)},
 			{name: "direction", doc: "up raises alarms of rises alone, down of falls alone.", read: choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Without times 2000 observations by default.", read: budget(&v.AlarmConfig)},
-			{name: "rest", doc: "How long a key raises no other alarm after one, if that is not much worse, on the other side, or as far again. Others count as resting. A time is observations at the median step; without times a 24th of the budget.", read: remainder(&v.AlarmConfig)},
+			{name: "rest", doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", read: remainder(&v.AlarmConfig)},
 			{name: "settling", doc: "The first time of a key, in which its threshold is higher. 0 is none.", read: duration(&v.Settling)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", read: zone(&v.Zone)},
