@@ -13,7 +13,6 @@ import (
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
-	keeping "hafvf/pipeline/statebackend"
 )
 
 // Of records of which the server refuses some, nothing is in flight when the others are written and these
@@ -34,7 +33,7 @@ func TestRefusedIsSettled(t *testing.T) {
 	expect.OK(t, run.HandOver(t.Context(), len(all), nil))
 	p, scope := beam.NewPipelineWithRoot()
 	to := Sink{Server: httpclient.Server{URL: secret.Text{Text: server.URL}, Timeout: time.Minute}}
-	keeping.Drop(scope, Write(scope, to, beam.Create(scope, []byte(chunk))))
+	Write(scope, to, beam.Create(scope, []byte(chunk)))
 	expect.Get(direct.Execute(run.In(t.Context()), p))(t)
 	if !settled || len(s.samples) != 5*2 { // there are no scores
 		t.Errorf("settled %t, %d samples", settled, len(s.samples))

@@ -39,13 +39,6 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
-	silent := SilenceEvent{*e.Silence, 7, 2, time.Unix(9, 0).UTC()}
-	var gotL SilenceEvent
-	b, _ = silent.AppendBinary(nil)
-	err = gotL.UnmarshalBinary(b)
-	if diff := cmp.Diff(silent, gotL); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
 	gotE, err := decodeAll(appendEstimate(nil, e), (*reader).estimate)
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)

@@ -161,22 +161,6 @@ func (r *reader) silence() *Silence {
 	return s
 }
 
-// AppendBinary appends the encoded silence to b. The error is always nil.
-func (s *SilenceEvent) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendVarint(appendSilence(b, &s.Silence), s.N)
-	return compact.AppendTime(binary.AppendVarint(b, int64(s.Outputs)), s.Until), nil
-}
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *SilenceEvent) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).silent)
-	return err
-}
-
-func (r *reader) silent() SilenceEvent {
-	return SilenceEvent{*r.silence(), r.Varint(), int(r.Varint()), r.Time()}
-}
-
 // silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the
 // date is the next whole millisecond, as timers have it.
 func (s *Silence) silent(key string, n int64, outputs int) AlertEvent {
