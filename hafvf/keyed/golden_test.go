@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -198,7 +199,8 @@ func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator)
 			learn(&o)
 		}
 		for _, s := range e.EndedSilences() {
-			said, _ = s.AppendBinary(said)
+			said = binary.AppendVarint(appendSilence(said, &s.Silence), s.N)
+			said = compact.AppendTime(binary.AppendVarint(said, int64(s.Outputs)), s.Until)
 		}
 		said = fmt.Append(said, e.Expired())
 		if reads != nil {
