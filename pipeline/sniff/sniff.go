@@ -323,7 +323,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	}
 }
 
-// addTime adds the time of a record that is the latest of the visits to its key.
+// addTime adds the time of a record. v are the visits to its key, this one among them.
 func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	l, t := s.result, d.Time
 	if l.Timed == 0 || t.Before(l.First) {
