@@ -29,7 +29,7 @@ func encodeBatch(b Batch) (out []byte) {
 		}
 		out = binary.AppendVarint(out, r.Position)
 		out = binary.AppendVarint(out, r.Index)
-		out = compact.AppendFlags(out, r.NoTime)
+		out = binary.AppendVarint(out, r.After)
 		out = binary.AppendUvarint(out, uint64(len(r.Fields)))
 		for _, text := range r.Fields {
 			out = compact.AppendString(out, text)
@@ -40,8 +40,7 @@ func encodeBatch(b Batch) (out []byte) {
 
 func decodeBatch(b []byte) (out Batch, err error) {
 	for c := (&compact.Reader{B: b}); len(c.B) > 0; {
-		r := Record{Source: c.Text(), Path: c.Text(), Raw: []byte(c.Text()), Reason: c.Text(), Position: c.Varint(), Index: c.Varint()}
-		r.NoTime, _, _ = c.Flags()
+		r := Record{Source: c.Text(), Path: c.Text(), Raw: []byte(c.Text()), Reason: c.Text(), Position: c.Varint(), Index: c.Varint(), After: c.Varint()}
 		for range c.Count(1) {
 			r.Fields = append(r.Fields, c.Text())
 		}

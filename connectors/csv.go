@@ -37,11 +37,9 @@ var csvFormat = Format{
 type csvReader struct {
 	*lines
 	delimiter string
-	comment   []byte   // begins lines that are passed over; empty for none
-	header    []string // of this table
-	index     []int    // of the fields that are wanted, in the header
-	noTime    bool
-	every     bool         // only a look, see Source.every
+	comment   []byte       // begins lines that are passed over; empty for none
+	header    []string     // of this table
+	index     []int        // of the fields that are wanted, in the header
 	watch     columnFilter // what the next record may be
 	spans     []fieldSpan  // of the fields of one record, in a string
 	text      []byte       // the fields of one record with quotes, unquoted
@@ -50,6 +48,7 @@ type csvReader struct {
 	fields []string
 
 	src     Source
+	skipped *skippedLines   // nil if nobody counts
 	first   []string        // the header of the first table
 	names   map[string]bool // of that, and those that are wanted, which are true
 	wanted  int             // how many are
@@ -67,18 +66,18 @@ const (
 	refusing                             // all, as their table is not read
 )
 
-func newCSVReader(r io.ReadCloser, path string, src Source) (*csvReader, error) {
+func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLines) (*csvReader, error) {
 	d, err := delimiter(src.Delimiter)
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{lines: newLines(r, path), src: src, delimiter: string(d), comment: []byte(src.Comment), every: src.every}
+	c := &csvReader{lines: newLines(r, path), src: src, skipped: skipped, delimiter: string(d), comment: []byte(src.Comment)}
 	c.begin()
 	for range src.Skip {
 		if !c.passLine() {
 			break
 		}
-		c.src.skipped.add(1)
+		c.skipped.add(1)
 	}
 	text, rec, err := c.read()
 	switch {
@@ -126,7 +125,7 @@ func (c *csvReader) table(names []string) error {
 	src := c.src
 	switch {
 	case c.header == nil:
-	case c.every:
+	case src.allColumns:
 		c.header, c.index = names, nil
 		for _, name := range c.first {
 			c.index = append(c.index, slices.Index(names, name))
@@ -151,7 +150,6 @@ func (c *csvReader) table(names []string) error {
 		return err
 	}
 	c.header, c.index, c.watch = names, index, belowHeader
-	c.noTime = !c.every && index[len(src.Key)] < 0
 	if c.first == nil {
 		c.first, c.names, c.wanted = names, setOf(names), 0
 		maps.DeleteFunc(c.names, func(name string, _ bool) bool { return name == "" })
@@ -168,7 +166,7 @@ func (c *csvReader) table(names []string) error {
 
 // named are the columns that every table has to have, by their names.
 func (src Source) named() []string {
-	if src.every {
+	if src.allColumns {
 		return nil
 	}
 	if src.TimeOptional {
@@ -201,7 +199,7 @@ func (c *csvReader) attend(text string, rec *Record) (header bool) {
 	was := c.watch
 	c.watch &= refusing
 	if was&behindGap != 0 && c.isHeader(text) {
-		c.src.skipped.add(1)
+		c.skipped.add(1)
 		names := c.cells(text)
 		c.watch, c.refused = belowHeader, ""
 		if err := c.table(names); err != nil {
@@ -271,7 +269,6 @@ func (c *csvReader) next() (Record, error) {
 	if err != nil || rec.Reason != "" {
 		return rec, err
 	}
-	rec.NoTime = c.noTime
 	if n := len(c.index); len(c.fields) < n {
 		c.fields = make([]string, max(n, shared/100))
 	}
@@ -282,7 +279,7 @@ func (c *csvReader) next() (Record, error) {
 		}
 		f := text[c.spans[at].from:c.spans[at].to]
 		if len(f) > MaxField {
-			if !c.every {
+			if !c.src.allColumns {
 				rec.Fields, rec.Reason = nil, tooLong(c.header[at], len(f))
 				return rec, nil
 			}
@@ -306,7 +303,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 		line := chomp(c.buf[c.start : c.start+n])
 		if len(line) == 0 || len(c.comment) > 0 && bytes.HasPrefix(line, c.comment) {
 			if len(line) > 0 {
-				c.src.skipped.add(1)
+				c.skipped.add(1)
 			}
 			c.watch |= behindGap
 			c.consume(n, 1)

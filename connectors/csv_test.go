@@ -40,7 +40,7 @@ func drain(t expect.T, next func() (Record, error)) ([]got, error) {
 
 func readCSV(t expect.T, text string, src Source) ([]got, error) {
 	t.Helper()
-	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", src)
+	c, err := newCSVReader(io.NopCloser(strings.NewReader(text)), "f.csv", src, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -181,20 +181,19 @@ func TestCSVWithoutTime(t *testing.T) {
 		name   string
 		src    Source
 		text   string
-		noTime bool
 		fields []string
 	}{
-		{"none asked for", none, "key,x\na,1\n", true, []string{"a", "", "1"}},
-		{"none asked for, one there", none, "key,time,x\na,t,1\n", true, []string{"a", "", "1"}},
-		{"optional, not there", optional, "key,x\na,1\n", true, []string{"a", "", "1"}},
-		{"optional, there", optional, "key,time,x\na,t,1\n", false, []string{"a", "t", "1"}},
+		{"none asked for", none, "key,x\na,1\n", []string{"a", "", "1"}},
+		{"none asked for, one there", none, "key,time,x\na,t,1\n", []string{"a", "", "1"}},
+		{"optional, not there", optional, "key,x\na,1\n", []string{"a", "", "1"}},
+		{"optional, there", optional, "key,time,x\na,t,1\n", []string{"a", "t", "1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := newCSVReader(io.NopCloser(strings.NewReader(tt.text)), "f.csv", tt.src)
+			c, err := newCSVReader(io.NopCloser(strings.NewReader(tt.text)), "f.csv", tt.src, nil)
 			expect.OK(t, err)
 			rec, err := c.next()
-			if err != nil || rec.NoTime != tt.noTime || !cmp.Equal(rec.Fields, tt.fields) {
-				t.Errorf("got %v, NoTime %v, %v", rec.Fields, rec.NoTime, err)
+			if err != nil || !cmp.Equal(rec.Fields, tt.fields) {
+				t.Errorf("got %v, %v", rec.Fields, err)
 			}
 		})
 	}
@@ -210,7 +209,7 @@ func TestLongLine(t *testing.T) {
 			var next func() (Record, error)
 			var l *lines
 			if format == CSV {
-				c := expect.Get(newCSVReader(io.NopCloser(long), "f.csv", ktx))(t)
+				c := expect.Get(newCSVReader(io.NopCloser(long), "f.csv", ktx, nil))(t)
 				next, l = c.next, c.lines
 			} else {
 				j := newJSONLReader(io.NopCloser(long), "f.jsonl")

@@ -28,7 +28,7 @@ type Format struct {
 	// Whole says that a file is of use when it is complete, and compressed inside. It cannot be piped.
 	Whole bool
 
-	open   func(path string, src Source) (recordReader, error)
+	open   func(path string, src Source, skipped *skippedLines) (recordReader, error)
 	encode func(out io.Writer, sink Sink, fresh bool) (encoder, error)
 }
 
@@ -38,13 +38,13 @@ var Formats []Format
 func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // what opens them asks for rows
 
 // ofText opens a file of text, which may be compressed, for what reads its records.
-func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source) (R, error)) func(string, Source) (recordReader, error) {
-	return func(path string, src Source) (recordReader, error) {
+func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
+	return func(path string, src Source, skipped *skippedLines) (recordReader, error) {
 		r, err := openText(path)
 		if err != nil {
 			return nil, err
 		}
-		rr, err := reader(r, path, src)
+		rr, err := reader(r, path, src, skipped)
 		if err != nil {
 			r.Close()
 			return nil, err

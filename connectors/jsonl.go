@@ -10,7 +10,7 @@ var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
 	Of:      "JSON Lines, or a JSON array.",
 	Written: "One JSON object per line.",
-	open: ofText(func(r io.ReadCloser, path string, _ Source) (*jsonlReader, error) {
+	open: ofText(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
 		return newJSONLReader(r, path), nil
 	}),
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },

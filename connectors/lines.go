@@ -20,8 +20,9 @@ var errTooLong = errors.New("record too long")
 type lines struct {
 	r          io.ReadCloser
 	path, name string
-	longest    int // MaxRecord
-	line       int64
+	longest    int   // MaxRecord
+	line       int64 // behind after
+	after      int64 // see Record.After
 	buf        []byte
 	start, end int   // unread: buf[start:end]
 	read       int64 // bytes of r
@@ -183,7 +184,7 @@ func (l *lines) tooLong() Record {
 }
 
 func (l *lines) record() Record {
-	return Record{Source: l.name, Path: l.path, Position: l.line}
+	return Record{Source: l.name, Path: l.path, Position: l.line, After: l.after}
 }
 
 func (l *lines) close() error { return l.r.Close() }

@@ -124,17 +124,17 @@ func (m *FileMarks) Skipped() int64 {
 
 // open opens a file of src behind what the run before has read of it. A file that does not begin
 // as it did then is read whole.
-func (m *FileMarks) open(src Source, path string) (recordReader, error) {
+func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (recordReader, error) {
 	id := idOf(path)
 	m.mu.Lock()
 	was, known := m.files[id]
 	m.mu.Unlock()
 	if m.wasRead {
-		return m.openMarked(src, path, was)
+		return m.openMarked(src, path, was, skipped)
 	}
 	for {
-		src.skipped.wasRead(known)
-		cur, err := src.open(path)
+		skipped.wasRead(known)
+		cur, err := src.open(path, skipped)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (m *FileMarks) open(src Source, path string) (recordReader, error) {
 			return r, nil
 		}
 		same, err := r.passOver(was)
-		src.skipped.wasRead(false)
+		skipped.wasRead(false)
 		if err != nil {
 			cur.close()
 			return nil, err
@@ -167,8 +167,8 @@ func (m *FileMarks) reader(cur recordReader, id string) *markedReader {
 
 // openMarked opens a file for what was read of it: nothing, if it does not begin so any more. The
 // file is read twice, as nobody can tell that before the end.
-func (m *FileMarks) openMarked(src Source, path string, was fileMark) (recordReader, error) {
-	cur, err := src.open(path)
+func (m *FileMarks) openMarked(src Source, path string, was fileMark, skipped *skippedLines) (recordReader, error) {
+	cur, err := src.open(path, skipped)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (m *FileMarks) openMarked(src Source, path string, was fileMark) (recordRea
 	case r.ahead != nil:
 		left--
 	}
-	cur, err = src.open(path)
+	cur, err = src.open(path, skipped)
 	return &partReader{cur, left}, err
 }
 

@@ -36,7 +36,7 @@ type parquetReader struct {
 	row        int64
 	cols       []*parquetColumn // nil for a time that is not there
 	raw        rowText
-	every      bool // only a look, see Source.every
+	allColumns bool // see Source.all
 }
 
 // parquetColumn is the cursor in one column.
@@ -51,7 +51,7 @@ type parquetColumn struct {
 	have   []parquet.Value // read, not yet returned: the tail of buf
 }
 
-func openParquet(path string, src Source) (_ recordReader, err error) {
+func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err error) {
 	switch filepath.Ext(path) {
 	case ".gz", ".zst":
 		return nil, fmt.Errorf("%s: parquet is compressed inside the file and cannot be read from a compressed one: decompress it first", path)
@@ -73,12 +73,12 @@ func openParquet(path string, src Source) (_ recordReader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), every: src.every, file: f, all: pf.RowGroups(), groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, all: pf.RowGroups(), groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
 	if err := checkWidth(path, len(columns)); err != nil {
 		return nil, err
 	}
-	if src.every || src.Wide {
+	if src.allColumns || src.Wide {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
 	}
 	for _, col := range columns {
@@ -237,7 +237,6 @@ func (p *parquetReader) next() (Record, error) {
 		rec.Fields = make([]string, len(p.cols))
 		for i, col := range p.cols {
 			if col == nil {
-				rec.NoTime = true
 				continue
 			}
 			v, err := col.next()
@@ -245,7 +244,7 @@ func (p *parquetReader) next() (Record, error) {
 				return err
 			}
 			f, n := col.textOf(v)
-			if n > MaxField && !p.every && rec.Reason == "" {
+			if n > MaxField && !p.allColumns && rec.Reason == "" {
 				rec.Reason = tooLong(col.name, n)
 			}
 			rec.Fields[i] = f

@@ -156,9 +156,7 @@ func (fn *readFn) resume(at int64, marks *FileMarks) *input {
 		}
 		in.close()
 	}
-	src := fn.Source
-	src.marks = marks
-	return newInput(src, at)
+	return newInput(fn.Source, at, marks)
 }
 
 // An input reads a source ahead in a goroutine. A caller that waits for a record can
@@ -184,29 +182,28 @@ const (
 	aheadBytes   = 4 << 20
 )
 
-func newInput(src Source, at int64) *input {
+func newInput(src Source, at int64, marks *FileMarks) *input {
 	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	src.skipped = &in.skipped
-	go in.read(src, at)
+	go in.read(src, at, marks)
 	return in
 }
 
-func (in *input) read(src Source, skip int64) {
-	err := in.readAll(src, skip)
+func (in *input) read(src Source, skip int64, marks *FileMarks) {
+	err := in.readAll(src, skip, marks)
 	in.mu.Lock()
 	in.err = err
 	in.mu.Unlock()
 	notify(in.ready)
 }
 
-func (in *input) readAll(src Source, skip int64) error {
+func (in *input) readAll(src Source, skip int64, marks *FileMarks) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	src.skipped.wasRead(skip > 0)
-	rd, err := Open(src)
+	in.skipped.wasRead(skip > 0)
+	rd, err := open(src, marks, &in.skipped)
 	if err != nil {
 		return err
 	}
@@ -219,7 +216,7 @@ func (in *input) readAll(src Source, skip int64) error {
 		}
 		if skip > 0 {
 			skip--
-			src.skipped.wasRead(skip > 0)
+			in.skipped.wasRead(skip > 0)
 			continue
 		}
 		in.mu.Lock()

@@ -213,7 +213,7 @@ func TestReadStandardInput(t *testing.T) {
 
 // After a restart the source is opened again and goes on where it was.
 func TestInputSkips(t *testing.T) {
-	in := newInput(csvOf(t, 100), 42)
+	in := newInput(csvOf(t, 100), 42, nil)
 	defer in.close()
 	records, err := in.next(t.Context(), nil, time.Minute)
 	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
@@ -253,12 +253,12 @@ func TestReadGoesOnInATable(t *testing.T) {
 			expect.Same(t, lines, in.skipped.n.Load())
 		}
 		write(tables)
-		check(newInput(src, 2), 1, "10 [a 3 3]")
-		src.marks = expect.Get(ParseMarks(nil, slog.Default()))(t)
-		check(newInput(src, 0), 5, "4 [a 1 1]", "8 [a 2 2]", "10 [a 3 3]")
+		check(newInput(src, 2, nil), 1, "10 [a 3 3]")
+		marks := expect.Get(ParseMarks(nil, slog.Default()))(t)
+		check(newInput(src, 0, marks), 5, "4 [a 1 1]", "8 [a 2 2]", "10 [a 3 3]")
 		write(tables + "4,a,4\n\nkey,time,x\na,5,5\n")
-		src.marks = expect.Get(ParseMarks(expect.Get(src.marks.AppendBinary(nil))(t), slog.Default()))(t)
-		check(newInput(src, 0), 1, "11 [a 4 4]", "14 [a 5 5]")
+		marks = expect.Get(ParseMarks(expect.Get(marks.AppendBinary(nil))(t), slog.Default()))(t)
+		check(newInput(src, 0, marks), 1, "11 [a 4 4]", "14 [a 5 5]")
 	}
 }
 

@@ -51,6 +51,8 @@ type Record struct {
 	// Position counts from 1: the line at which the record begins (a header is
 	// line 1), or the row of a Parquet file.
 	Position int64
+	// After is the byte of a file of text behind which Position counts; 0 from its beginning.
+	After int64
 	// Index counts the records of the whole source, from 0.
 	Index int64
 	// Raw is the record as it stood in the file, without its line end, cut at
@@ -60,12 +62,19 @@ type Record struct {
 	// Fields holds key, time and values in the order of the Source's columns;
 	// nil for JSON Lines and where Reason is set. A null of Parquet is "".
 	Fields []string
-	// NoTime says that the source has no time column: that field is then "".
-	NoTime bool
 	// Reason is why no record could be made of Raw; "" when one could.
 	Reason string
 	// Series is how many records a row of a wide table with a Reason stands for; 0 for one.
 	Series int
+}
+
+// AppendPlace appends where the record stands, as file:position.
+func (r *Record) AppendPlace(b []byte) []byte {
+	b = append(b, r.Source...)
+	if r.After > 0 {
+		b = strconv.AppendInt(append(b, ", after byte "...), r.After, 10)
+	}
+	return strconv.AppendInt(append(b, ':'), r.Position, 10)
 }
 
 // size is about how many bytes the record takes.
@@ -116,7 +125,7 @@ type Source struct {
 	BundleRecords int
 	// BundleBytes is the size from which Read ends a bundle. Default: the constant BundleBytes.
 	BundleBytes int
-	// TimeOptional lets a file do without the column Time, see Record.NoTime.
+	// TimeOptional lets a file do without the column Time, whose field is "" then.
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
@@ -125,12 +134,10 @@ type Source struct {
 	// Comment begins the lines of a CSV that are passed over. Default: none are.
 	Comment string
 
-	marks   *FileMarks    // what was read before; nil for none
-	skipped *skippedLines // nil if nobody counts
-	every   bool          // all columns that can be read, in the order of the file, see all
+	allColumns bool // see all
 }
 
-// skippedLines counts lines that are passed over. Its methods do nothing on nil.
+// skippedLines counts lines that are passed over while a source is read. Its methods do nothing on nil.
 type skippedLines struct {
 	n    atomic.Int64
 	read bool // in a run before, or a call: those lines were counted
@@ -223,10 +230,10 @@ func (pattern noMatch) Error() string { return "no file matches " + string(patte
 
 func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
-// open opens one file and reads its header.
-func (src Source) open(path string) (recordReader, error) {
-	rr, err := FormatOf(src.Format).open(path, src)
-	if err != nil || !src.Wide || src.every {
+// open opens one file and reads its header. skipped may be nil.
+func (src Source) open(path string, skipped *skippedLines) (recordReader, error) {
+	rr, err := FormatOf(src.Format).open(path, src, skipped)
+	if err != nil || !src.Wide {
 		return rr, err
 	}
 	w, err := newWide(rr, src, path)
@@ -252,7 +259,6 @@ func readsOnce(path string) bool {
 // read, a missing or ambiguous column, files that have different columns.
 // Standard input is not touched, nor is what can be read only once, such as a pipe.
 func Check(src Source) error {
-	src.skipped = nil
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -262,7 +268,7 @@ func Check(src Source) error {
 		if readsOnce(path) {
 			continue
 		}
-		rr, err := src.open(path)
+		rr, err := src.open(path, nil)
 		if err != nil {
 			return err
 		}
@@ -283,14 +289,19 @@ func Check(src Source) error {
 
 // A Reader reads the records of all files of a source, in order.
 type Reader struct {
-	src   Source
-	paths []string // that are still to be opened
-	cur   recordReader
+	src     Source
+	marks   *FileMarks    // what was read before; nil for none
+	skipped *skippedLines // nil if nobody counts
+	paths   []string      // that are still to be opened
+	cur     recordReader
 }
 
 // Open makes the checks of Check and opens the source. From standard input it
 // reads as far as the header of a CSV.
-func Open(src Source) (*Reader, error) {
+func Open(src Source) (*Reader, error) { return open(src, nil, nil) }
+
+// open is Open behind what was read before, with lines that are passed over counted. Each may be nil.
+func open(src Source, marks *FileMarks, skipped *skippedLines) (*Reader, error) {
 	if err := Check(src); err != nil {
 		return nil, err
 	}
@@ -298,7 +309,7 @@ func Open(src Source) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	rd := &Reader{src: src, paths: paths}
+	rd := &Reader{src: src, marks: marks, skipped: skipped, paths: paths}
 	if err := rd.advance(); err != nil {
 		return nil, err
 	}
@@ -307,11 +318,13 @@ func Open(src Source) (*Reader, error) {
 
 func (rd *Reader) advance() error {
 	path := rd.paths[0]
-	open := rd.src.open
-	if m := rd.src.marks; m != nil && !readsOnce(path) {
-		open = func(path string) (recordReader, error) { return m.open(rd.src, path) }
+	var cur recordReader
+	var err error
+	if rd.marks != nil && !readsOnce(path) {
+		cur, err = rd.marks.open(rd.src, path, rd.skipped)
+	} else {
+		cur, err = rd.src.open(path, rd.skipped)
 	}
-	cur, err := open(path)
 	if err != nil {
 		return err
 	}
@@ -362,7 +375,8 @@ func (rd *Reader) Close() error {
 
 // all is the source with records whose Fields are all columns that can be read, in the order of the file.
 func (src Source) all() Source {
-	src.every, src.Key, src.Time, src.Values, src.Carry, src.CarryFound = true, nil, "", []string{"every"}, nil, nil
+	src.allColumns, src.Wide = true, false
+	src.Key, src.Time, src.Values, src.Carry, src.CarryFound = nil, "", nil, nil, nil
 	return src
 }
 
@@ -425,7 +439,7 @@ func (src Source) Once() bool {
 
 // head returns columns and first records of a file.
 func (src Source) head(path string, n int) (columns []string, records []Record, err error) {
-	rr, err := src.open(path)
+	rr, err := src.open(path, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -456,7 +470,7 @@ func fileName(path string) string {
 // is not there.
 func (src Source) locate(path string, names []string) ([]int, error) {
 	var index []int
-	if src.every {
+	if src.allColumns {
 		for i := range names {
 			index = append(index, i)
 		}

@@ -2,7 +2,6 @@ package connectors
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -35,16 +34,13 @@ func Head(path string) ([]byte, error) {
 type Sampled struct {
 	Columns []string // of the first file; nil for JSON
 	// Records are those of each place, in the order of the source. At the places behind the first one of
-	// a file of text their Source says from which byte on they are, and their Position counts from there.
+	// a file of text their Position counts from a byte, see Record.After.
 	Records [][]Record
 	// Whole says that there are no others.
 	Whole bool
 	// Beginning says that these are the first ones, because the rest could not be sought.
 	Beginning bool
 }
-
-// AfterByte stands in the Source of a record behind the name of its file.
-const AfterByte = ", after byte "
 
 // places is how many Sample reads at.
 const places = 10
@@ -63,7 +59,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 	s := &Sampled{Whole: true}
 	var first []Record
 	for i, path := range paths {
-		rr, err := src.open(path)
+		rr, err := src.open(path, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +99,7 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 			part := int64(i * len(paths) % places)
 			if rr == nil {
 				var err error
-				if rr, err = src.open(path); err != nil {
+				if rr, err = src.open(path, nil); err != nil {
 					return err
 				}
 				defer rr.close()
@@ -221,6 +217,6 @@ func moveTo(rr recordReader, to int64) bool {
 	}
 	l.start, l.end, l.err, l.read = 0, 0, nil, to-1
 	l.skipLine()
-	l.name, l.line = fmt.Sprintf("%s%s%d", sourceName(l.path), AfterByte, to), 1
+	l.after, l.line = to, 1
 	return true
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"hafvf/internal/compact"
+	"hafvf/internal/linear"
 )
 
 // stateVersion is the first byte of an encoded state. It changes whenever the encoding
@@ -71,3 +73,58 @@ func (f *Filter) valid(s State) error {
 }
 
 func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+
+// Finite reports whether all numbers of a state are finite. The window of a Sequential model may
+// have none yet.
+func (b *Bank) Finite(s State) bool {
+	b.checkState(s)
+	end := b.lagsAt
+	if b.detector != nil { // without the excursions that are not used
+		l := b.detection(s)
+		end = b.detectorAt + b.detector.first + l.alive()*b.detector.stride
+	}
+	first := b.members[0]
+	m := b.Member(s, 0)
+	return linear.Finite(s[:end]) && linear.Finite(b.lags(s)) && linear.Finite(m[:first.stepLen()]) &&
+		!slices.ContainsFunc(first.window(m), func(v float64) bool { return math.IsInf(v, 0) })
+}
+
+// DecodeState reads a state of a bank with the same settings that Append wrote. Whether the
+// settings are the same is for the caller to know: a state does not say it.
+func (b *Bank) DecodeState(bytes []byte) (State, error) {
+	s, rest, err := b.ReadState(bytes)
+	if err == nil && len(rest) > 0 {
+		return nil, fmt.Errorf("state is followed by %d bytes", len(rest))
+	}
+	return s, err
+}
+
+// ReadState is DecodeState of a state that bytes begins with. It returns what follows.
+func (b *Bank) ReadState(bytes []byte) (s State, rest []byte, err error) {
+	s, rest, err = readState(bytes, b.StateLen())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := b.valid(s); err != nil {
+		return nil, nil, err
+	}
+	return s, rest, nil
+}
+
+// valid says why s, of the right length, is not a state of the bank.
+func (b *Bank) valid(s State) error {
+	for i, f := range b.members {
+		if err := f.valid(b.Member(s, i)); err != nil {
+			return err
+		}
+	}
+	if !linear.Finite(s[:b.at[0]]) {
+		return fmt.Errorf("state is corrupt: not finite")
+	}
+	if b.detector != nil {
+		if err := b.detector.valid(b.detection(s)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -56,10 +56,8 @@ func (s graphSink) describe() string {
 	switch {
 	case s.topic != nil:
 		return "kafka " + s.topic.Topic
-	case s.hook != nil && s.hook.Alertmanager:
-		return "an Alertmanager"
 	case s.hook != nil:
-		return "a webhook"
+		return s.hook.String()
 	case s.store != nil:
 		return "prometheus, as hafvf_score, hafvf_usual and hafvf_alarm"
 	case s.file == nil:

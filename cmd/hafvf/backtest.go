@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,34 +26,7 @@ func backtestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backtest CONFIG",
 		Short: "Report the alarms that a config would have raised on past data",
-		Long: `Backtest runs a config with detect over its file, or the past of its query, and writes a
-report to standard output: the messages a week to a webhook or an Alertmanager without
-kinds, alerts by kind and week, the ten noisiest keys, the ten largest events, the alarms
-that the budgets allow, the alarms that were raised and those that were muted, and records
-per second. It writes none of the config's outputs: no records, no alerts, no dead letter, no state. Its filters begin without a state. Weeks begin on Monday.
-Times and weeks are of aggregate.zone, or without aggregate of detect.zone; JSON writes
-times in UTC.
-
---labels names a file of windows of known incidents: CSV with a header and the columns
-key, start, end, or the JSON of the Numenta Anomaly Benchmark, lists of [start, end] by
-file, whose base name without extension is the key. An alert in a window hits it; an
-alert outside all windows of its key is a false alarm; the delay is from the start of a
-window to its first alert.
-
---against runs another config too, and lists the alerts that differ. Two alerts are one
-event if key and kind are the same, and the stretches from start to alert overlap.
---set overrides CONFIG alone, so that a config can be compared with itself.
-
--o writes the page of hafvf report CONFIG, too, of the same run.
-
-The budget of a key is in observations: n observations allow n/P alarms. A key may be
-ahead of that by nine alarms. An alarm of a key that has spent its budget is muted if its
-score reaches the threshold that the key had without the alarms before it. An incident
-counts as one muted alarm, and as one more after every rest. What comes back while an alarm of
-its key lasts, or before its rest is over, is resting.
-
-Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
-the records were rejected; 2 usage or config.`,
+		Long:  help("backtest"),
 		Example: `  hafvf backtest pump.yaml
   hafvf backtest pump.yaml --labels incidents.csv --json
   hafvf backtest pump.yaml --labels incidents.csv -o pump.html
@@ -111,14 +85,7 @@ the records were rejected; 2 usage or config.`,
 					return err
 				}
 			}
-			if asJSON {
-				to := json.NewEncoder(cmd.OutOrStdout())
-				to.SetIndent("", "  ")
-				to.SetEscapeHTML(false)
-				return cmp.Or(to.Encode(tested), b.rejected)
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), tested)
-			return cmp.Or(err, b.rejected)
+			return cmp.Or(printReport(cmd.OutOrStdout(), tested, asJSON), b.rejected)
 		},
 	}
 	cli.AddSet(cmd, &set)
@@ -130,6 +97,17 @@ the records were rejected; 2 usage or config.`,
 	cmd.Flags().String("plot", "", "")
 	cmd.Flags().MarkHidden("plot")
 	return cmd
+}
+
+func printReport(w io.Writer, tested *backtest.Report, asJSON bool) error {
+	if !asJSON {
+		_, err := fmt.Fprint(w, tested)
+		return err
+	}
+	to := json.NewEncoder(w)
+	to.SetIndent("", "  ")
+	to.SetEscapeHTML(false)
+	return to.Encode(tested)
 }
 
 // A backtester runs graphs and reports on them.

@@ -20,24 +20,9 @@ func checkCommand() *cobra.Command {
 	var keys, noData bool
 	var states string
 	cmd := &cobra.Command{
-		Use:   "check CONFIG [--states WHERE] | check --keys",
-		Short: "List the mistakes of a config, or its steps",
-		Long: `Check reads a config and gives, for each mistake, the line, the key, the reason and
-the nearest known key. If the config has no mistake, check lists the steps of the
-pipeline. Then it looks at some ten thousand records of the source's files, at places
-all over them: columns, keys, times, values, records that do not parse, what is odd, and
-further keys of a config that may help. Of a query to Prometheus it looks at the last points. Check does not look at topics
-and standard input.
-
-With --states it lists what a run with --migrate would keep of states that were written
-under another config, learn again from the past of the source, and lose. The states are in
-a file of states, in a savepoint of Flink on this machine, or in a changelog at the brokers
-of the config's source. It changes nothing.
-
-Exit: 0 fine, 1 the config cannot read the data, or no part of a state can be kept,
-2 the config has a mistake.
-
-With --keys it lists every key of a config: type, unit, default, meaning.`,
+		Use:     "check CONFIG [--states WHERE] | check --keys",
+		Short:   "List the mistakes of a config, or its steps",
+		Long:    help("check"),
 		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check pump.yaml --states pump.states\n  hafvf check --keys",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if keys {

@@ -86,11 +86,9 @@ func (s submission) explained(ctx context.Context, graph *pipeline.Graph, job *f
 func statusCommand() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "status CONFIG",
-		Short: "Report the state of a config's job on a Flink cluster",
-		Long: `Status asks the JobManager for the state of the config's job (runner.job), its
-checkpoints, failures, and counts. Exit: 0 the job runs or has finished, 1 the job does
-not run or the cluster does not answer, 2 usage or config.`,
+		Use:     "status CONFIG",
+		Short:   "Report the state of a config's job on a Flink cluster",
+		Long:    help("status"),
 		Example: "  hafvf status flink.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,13 +140,7 @@ func stopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop CONFIG",
 		Short: "End a config's job on a Flink cluster",
-		Long: `Stop ends the config's job (runner.job). With --savepoint it writes a savepoint first,
-of filters and positions, and prints its path: hafvf run CONFIG --savepoint PATH goes
-on exactly from there, at the same or another parallelism, and with --migrate under a
-changed config. Without a savepoint the next run starts at the start of the config's
-source, with filters that have no state. A hafvf run that follows the job then exits
-with 1, as after any cancel. Exit: 0 the job has ended, 1 it has not or the cluster does
-not answer, 2 usage or config.`,
+		Long:  help("stop"),
 		Example: `  hafvf stop flink.yaml --savepoint
   hafvf stop flink.yaml --savepoint --to s3://bucket/savepoints
   hafvf run flink.yaml --savepoint s3://bucket/savepoints/savepoint-2a91f3-0d5b`,

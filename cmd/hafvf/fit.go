@@ -22,40 +22,7 @@ func fitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit CONFIG --over PATHS -o FILE",
 		Short: "Find the parameters of the filter that maximise the evidence of each key",
-		Long: `Fit finds, for each key, the numbers of a config under which the log evidence of the
-key's trials is greatest: the sum of log_predictive over the trials that are not
-missing. It runs over the config's file, writes none of the config's outputs, and writes
-a table, FILE.csv or FILE.parquet, with a row for each key: key, trials (that are not
-missing), for each path its value, PATH_lower and PATH_upper, then log_evidence, aic,
-bic, default_log_evidence (that of the config as it stands) and converged.
-
-PATHS are separated by commas, as --set has them: levels[0].alpha, levels[0].beta, of
-any level; top; numbers of the prior, as model.prior.alpha or model.prior.mu[0]. The
-config is the start of the search, and what no path names stays as the config has it.
-
-The search is by simplex from three starts; the same data give the same table. alpha and
-beta of one level are searched as the logit of the mean alpha/(alpha+beta), within .001
-and .999, and the log of the sum, within .1 and 1000; one of them alone as its log,
-within .0001 and 999; top as its logit, where .0001 counts as 0 and .999999 as 1; a
-number of the prior that has to be above 0 as its log, within 1e-6 and 1e6, another one
-within ±1e6. A start that is near such a bound moves the bound out.
-
-Lower and upper bound an interval of 95 %: there the profile likelihood, the other paths
-searched again, is 1.92 nats below the maximum. converged is true; bound if a number is
-at a bound, or the evidence does not fall that far up to it (that side of the interval
-is empty then); or false, if the search came to no end.
-
---pooled searches numbers for all keys together. The first row, with an empty key, has
-them; the rows of the keys have their part of the evidence.
-
---against names the table of an earlier fit of the same keys and trials.
-against_log_evidence, delta_aic and delta_bic (this fit less that one: below 0 this one
-is better) are further columns, and the sums, and for how many keys each fit is better,
-go to standard output.
-
-Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of
-the records were rejected, and the table has the others; 2 usage or config; 128 and its
-number if a signal ended it, and the table is as it was.`,
+		Long:  help("fit"),
 		Example: `  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" -o fit.csv
   hafvf fit subjects.yaml --over top --set 'levels=[]' -o decay.csv --against fit.csv
   hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" --pooled -o all.parquet`,

@@ -23,20 +23,7 @@ func forgetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget WHERE --key KEY",
 		Short: "Remove the states of keys from what is stored between runs",
-		Long: `Forget removes all that is known of a key: its state, what waits of it, and its part in
-what is usual of the alarms of all keys. WHERE is a file of states, or a config whose
-runs have a changelog or a file of states. A key that comes back begins at n = 1. All
-other keys go on as before.
-
-KEY may be a pattern, in which * stands for any characters and ? for one. --key may be
-given several times.
-
-Stop the run first: forget refuses states that a run has, and does not disturb that
-run. A job on Flink keeps its states itself: have it forget a key with
-source.kafka.tombstones: forget, and a record of the key without a value.
-
-Exit: 0 fine, 1 no key matches, a run has the states, or they cannot be written, 2 the
-config is wrong, or WHERE is a savepoint.`,
+		Long:  help("forget"),
 		Example: `  hafvf states forget pump.yaml --key pump-7
   hafvf states forget pump.states --key 'hall-2/*' --key pump-7`,
 		Args: cobra.ExactArgs(1),

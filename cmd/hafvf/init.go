@@ -18,23 +18,9 @@ import (
 func initCommand() *cobra.Command {
 	var output, query string
 	cmd := &cobra.Command{
-		Use:   "init FILE | init URL --query QUERY",
-		Short: "Write a config for a file of observations, or for a query to Prometheus",
-		Long: `Init looks at some ten thousand records of a CSV, JSON Lines or Parquet file: at its
-beginning and at nine places all over it, or at its beginning if it is compressed. It
-guesses the columns of key, time and value, and their forms, also of wide tables, exports
-of metrics, shares, counters and raw events. Then it reads the records with the config
-that it has made. It writes the config with comments to standard output, and what it is
-not sure of to standard error. The extension gives the format.
-
-With --query it asks the Prometheus at URL, or what has its API, and looks at the last
-points of the query. Labels that vary, but not from each series to the next, make the
-groups of incidents.
-
-Exit: 0 done, 1 the config is written and likely wrong, or the data cannot be read or
-holds no numbers, 2 usage. A config is likely wrong if more than a tenth of the records
-are late or rejected, if more than half of the keys have one record, if the times of a key
-repeat throughout, or if something else fits as well as what was guessed.`,
+		Use:     "init FILE | init URL --query QUERY",
+		Short:   "Write a config for a file of observations, or for a query to Prometheus",
+		Long:    help("init"),
 		Example: "  hafvf init pressure.csv > pump.yaml\n  hafvf init pressure.csv -o pump.yaml\n  hafvf init http://localhost:9090 --query 'rate(node_network_receive_bytes_total[5m])'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

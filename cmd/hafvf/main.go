@@ -9,11 +9,13 @@ package main
 
 import (
 	"context"
+	"embed"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // for detect.zone, where the machine has none
 
@@ -52,10 +54,7 @@ func run(args []string) int {
 	root := &cobra.Command{
 		Use:   "hafvf",
 		Short: "Separate lasting changes from single odd values, per key, in streams",
-		Long: `hafvf runs one small Bayesian filter per key over streams of observations. Each
-filter follows the distribution of its key's values and learns how fast to
-forget. For each observation it gives a prediction with its uncertainty, an
-estimate, and the share of the past that still counts.`,
+		Long:  help("hafvf"),
 		Example: `  hafvf run                      filter the bundled series and draw the changes
   hafvf run pump.yaml            filter the source of a config
   hafvf init pressure.csv        write a config for a file
@@ -72,6 +71,18 @@ estimate, and the share of the past that still counts.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), trialsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
 	return cli.Run(root, args, stderr)
+}
+
+//go:embed help
+var helpFiles embed.FS
+
+// help is the long text of a command.
+func help(command string) string {
+	text, err := helpFiles.ReadFile("help/" + command + ".txt")
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSuffix(string(text), "\n")
 }
 
 // moved is a command that has left the program.

@@ -19,50 +19,9 @@ func plotCommand() *cobra.Command {
 	var out string
 	var c plot.Choice
 	cmd := &cobra.Command{
-		Use:   "plot RESULTS -o FILE",
-		Short: "Draw the estimates, or the smoothed sessions, of a run",
-		Long: `Plot draws the records in RESULTS, which run has written as JSON Lines, CSV or Parquet.
-
-Estimates: per key the data with the prediction and its band of two standard
-deviations, the expected weights E[w] and E[b], the effective memory, and the
-surprise. With many keys, the data and the weights.
-
-Estimates of a run with detect: the data with the estimate of the running regime,
-and the band of what is usual, or with --band predicted that of the prediction;
-alarms as filled triangles on the time axis. The second panel is the score, with the
-threshold of an alarm if the records are full. Stretches in which nothing came are
-shaded: they are ten times as long as the median step. Beliefs,
-alarm or not: outliers in rings, and every change as a line at the start of the new
-regime, with +n if it was found n observations later. A change that was revised is
-drawn at the place of the last revision. An observation that a revision made the
-first of a regime is not drawn as an outlier. Below, the
-probabilities of an outlier and of a change; then weights, memory and surprise.
-With many keys, the data and the score.
-
-Smoothed records: per key the data with the smoothed estimate and its 95 % band
-(1.96 standard deviations), the memory, and the change evidence with the evidence
-that a change takes at ODDS: give the --odds of the run. If the run found segments,
-the mean of each, and outliers in rings. If the run had levels, E[w] and the memory
-of the forward and the backward pass. Vertical lines are the changes that the
-records report, with their probabilities; the place of each is shaded, its interval
-of 95 %. Without times sessions stand one behind the other, on an axis of trials.
-Lines break between sessions, and with levels between the parts of a session that was
-cut. If a record has several revisions, plot draws the latest. With many keys, the data
-and the evidence.
-
---from, --to and --last draw a part of the records, and --alarm N the records about
-the N-th largest alarm.
-
-A picture shows at most 20 keys. Keys with alarms or smoothed changes come first, from
-the largest, in standard deviations from what is usual or in nats of evidence; then the
-others by name.
-
-Values that are zeros and ones are drawn as rates: the estimate with a band of two
-standard deviations inside [0, 1], on an axis of its own range, and arrows at the
-observations of the rarer value.
-
-The title is the name of the file, or --title. Records do not have the name and the unit
-of the value: its axis is x, as their field is.`,
+		Use:     "plot RESULTS -o FILE",
+		Short:   "Draw the estimates, or the smoothed sessions, of a run",
+		Long:    help("plot"),
 		Example: "  hafvf plot out.jsonl -o out.svg\n  hafvf plot out.jsonl -o pump.png --key pump-1 --key pump-2\n  hafvf plot out.jsonl -o hall.svg --keys 'hall-3/*'\n  hafvf plot out.jsonl -o week.png --last 7d\n  hafvf plot out.jsonl -o worst.png --alarm 1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,37 +33,7 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report (RESULTS… | CONFIG) -o FILE",
 		Short: "Write a page of what happened to all keys: incidents, alarms, silent keys, smoothed sessions",
-		Long: `Report writes one HTML page that needs no other file: it opens from a mail, and
-prints. It has the incidents in order of weight; a map of keys and times, whose cells are
-alarms; single alarms; silent keys; the noisiest keys, and what to do about them; and a
-table of alarms that sorts and filters. A click on a key shows its alarms, and its series
-if estimates are given.
-
-RESULTS are alerts, estimates and smoothed records as run writes them, in JSON Lines, CSV
-or Parquet, in any order. A file may be compressed (.gz, .zst), and "-" is standard input
-in JSON Lines. The incidents of a table have no members.
-
-Of smoothed records the page has the changes of all sessions, and for a click on a key its
-series with the estimate and its band of 95 %, the level of each segment, outliers, the
-changes with the intervals of their places, and the evidence of a change. Of several
-revisions of a session it has the latest. Records without times are left out.
-
-CONFIG, a file that ends with .yaml, .yml or .json, is run over its file, as backtest
-does: none of its outputs is written, and filters begin without a state. The page then
-also tells the alarms that the budgets muted.
-
---since 7d counts back from the last time in the files. A date is taken too. With CONFIG
-a time span runs the config twice.
-
-Times of the page, hours and days of its map are those of --zone. By default that is UTC,
-and of CONFIG aggregate.zone, or without aggregate detect.zone.
-
-The page is bounded: at most 1000 alarms in the table, 1000 keys on the map, and 200
-series, of which extremes, alarms and changes are kept. What is not shown is counted on the page.
-All counts are of all records.
-
-Exit: 0 done; 1 a file is missing or holds something else, or the run failed; 2 usage or
-config.`,
+		Long:  help("report"),
 		Example: `  hafvf report alerts.jsonl -o week.html --since 7d
   hafvf report alerts.jsonl estimates.jsonl -o week.html
   hafvf report smoothed.jsonl -o sessions.html

@@ -30,43 +30,7 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
-		Long: `Run reads observations, filters them per key, or with transform: smooth smooths
-their sessions, and writes one estimate per observation. A record that cannot be
-used goes to the dead letter with the reason, and the run goes on. Output files
-appear when the run has ended well, and replace those of the run before. Those of a
-topic or a query without an end, and those of standard input ("-"), grow while records
-come; those of topics and queries are added to, and standard input's are emptied first.
-
-Without CONFIG it filters the bundled series, real metrics of cloud servers. It
-writes the estimates to ` + demoResults + ` and the alarms to
-` + demoAlerts + `, and draws both in ` + demoPicture + `, all in the
-current folder.
-
-Ctrl-C, SIGTERM or SIGHUP stops reading, finishes what was read, and exits with 0; with
-1 if an output takes nothing for six seconds. A second one gives the run up at once. If files were not read to their end, or the run
-fails, outputs and state stay as they were, and what was written is in files of the
-same names with .partial behind them. If a source of Kafka commits offsets, the next
-start goes on from them; --begin-anew discards states and offsets and reads from the
-beginning. A query to Prometheus with state goes on from its file. Exit: 0 done, also
-when records were rejected; 1 the run failed, more than half of the records were
-rejected, or somebody else cancelled it; 2 usage or config; 141 if standard output is a
-pipe whose reader has gone. If more than half of the records were rejected, outputs and
-state are in place all the same, unless no record could be used. 1 is also the exit code of
-a run with an end in which a receiver took none of its alerts.
-
-The run is one process of any user. It listens at the address of --listen and, with
-source.kafka.embedded: true, at the address of the broker inside it, and nowhere else.
-
---listen :9090 serves, for as long as the run lasts, the page of hafvf report at /: what
-this run has raised, within two seconds, with keys, lag and receivers. It has the alarms
-of the last 7 days, at most 10000, and the last values of what has alarmed. /incidents is
-text, for curl, and /events a stream of alarms and incidents (server-sent events, JSON).
-All of it is read only, needs no login, and answers to localhost, IP addresses and the
-host of --listen. On Flink the workers serve /metrics and /healthz only.
-
-With runner: {name: flink} the pipeline goes to a cluster, with a hafvf worker next to
-each TaskManager. Run then follows the job until it ends; Ctrl-C leaves the
-job running. See hafvf status and hafvf stop.`,
+		Long:  help("run"),
 		Example: `  hafvf run
   hafvf run pump.yaml
   hafvf run pump.yaml --set top=0.99 --set 'levels=[{alpha: 9, beta: 1}]'
@@ -160,45 +124,10 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 	}
 	defer done()
 	reportReaderGone()
-	stop := make(chan struct{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	defer signal.Stop(signals)
-	go func() {
-		select {
-		case s := <-signals:
-			o.signal = s
-			stderr.Hurry()
-			warned := make(chan struct{})
-			go func() {
-				defer close(warned)
-				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
-			}()
-			select {
-			case <-warned:
-			case <-time.After(100 * time.Millisecond): // nobody reads it
-			}
-			close(stop)
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-signals:
-			cancel(errGivenUp)
-			// The runner may take its time; the files are temporary until the end.
-			time.AfterFunc(time.Second, func() {
-				time.AfterFunc(time.Second/4, func() { os.Exit(cli.ExitFailed) }) // if nobody reads it
-				fmt.Fprintf(stderr, "hafvf: %v\n", errGivenUp)
-				os.Exit(cli.ExitFailed)
-			})
-		case <-ctx.Done():
-		}
-	}()
+	stop, release := o.stopOnSignal(ctx, cancel)
+	defer release()
 
 	r.Log, r.Metrics, r.Example = log, metrics, example
 	if live != nil {
@@ -230,6 +159,47 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 	}
 	fmt.Fprint(stderr, s)
 	return s, s.Err()
+}
+
+// stopOnSignal closes stop at the first signal, and cancels the run at a second one.
+func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCauseFunc) (stop chan struct{}, release func()) {
+	stop = make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	go func() {
+		select {
+		case s := <-signals:
+			o.signal = s
+			stderr.Hurry()
+			warned := make(chan struct{})
+			go func() {
+				defer close(warned)
+				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
+			}()
+			select {
+			case <-warned:
+			case <-time.After(100 * time.Millisecond): // nobody reads it
+			}
+			close(stop)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-signals:
+			cancel(errGivenUp)
+			// The runner may take its time; the files are temporary until the end.
+			time.AfterFunc(time.Second, func() {
+				time.AfterFunc(time.Second/4, func() { os.Exit(cli.ExitFailed) }) // if nobody reads it
+				fmt.Fprintf(stderr, "hafvf: %v\n", errGivenUp)
+				os.Exit(cli.ExitFailed)
+			})
+		case <-ctx.Done():
+		}
+	}()
+	return stop, func() { signal.Stop(signals) }
 }
 
 // observe is execute of a command that makes something of what a run finds. If most records were rejected

@@ -19,32 +19,9 @@ func sessionsCommand() *cobra.Command {
 	var interval float64
 	zone := time.UTC
 	cmd := &cobra.Command{
-		Use:   "sessions SMOOTHED -o FILE",
-		Short: "Write a table of the segments of smoothed sessions, a row each",
-		Long: `Sessions writes a table, FILE.csv or FILE.parquet, from the smoothed records in
-SMOOTHED, which run has written as JSON Lines, CSV or Parquet. It has a row for each
-segment: key, session (its start), segment (its number in the session), start, end, n,
-mean, sd, lower and upper. Without times session is the values of session.by, and start
-and end are numbers of trials; where trials are missing, end is the last number before
-the next segment, and with levels both may be empty. Lower and upper are the interval of
-the segment's mean under a normal approximation, for the probability --interval. Of
-vectors the columns are mean.0, mean.1 and so on.
-
-If a change begins the segment, change_interval says where it is (95 %), as times, if
-there are some, and as positions in the session; change_probability says how probable a
-change there is, and evidence is its log Bayes factor in nats. outliers counts the
-observations that are more probably accidents than not.
-
-If the run had levels, the segments are the stretches between the changes, mean is the
-average of the estimates, and sd, lower, upper and outliers are empty.
-
-If a session has several revisions, the table has the latest, which needs all its
-records: also those that the revision has not changed. Sessions that lack records are
-counted on standard error. Memory holds a row for each segment, not the records.
-
-Times of a .csv are on the clock of --zone, with its offset, as in
-2025-10-14T00:00:00+02:00: pandas reads them by to_datetime(…, utc=True). Those of a
-.parquet are instants.`,
+		Use:     "sessions SMOOTHED -o FILE",
+		Short:   "Write a table of the segments of smoothed sessions, a row each",
+		Long:    help("sessions"),
 		Example: "  hafvf sessions smoothed.jsonl -o sessions.csv\n  hafvf sessions smoothed.jsonl -o sessions.parquet --interval 0.8",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,18 +18,7 @@ func statesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "states CONFIG [--savepoint PATH] | states FILE | states SAVEPOINT",
 		Short: "Show the states that a config's runs begin with",
-		Long: `States reads a file of states, a savepoint, or the states of a config, from the
-changelog of its source or from its file of states. It writes one JSON object per key:
-observations so far, the latest time, how many observations wait,
-estimate, weight, memory, levels and posterior. It changes nothing, and a run may go
-on meanwhile. hafvf states forget removes the states of keys.
-
-A savepoint is the folder that hafvf stop --savepoint wrote for a job on Flink, or the
-file _metadata in it, on this machine. Copy the whole folder here first if it is on
-another machine or in an object store. States of jobs with cells: 0 do not name their
-settings: --savepoint reads them under the config.
-
-Exit: 0 fine, 1 a state cannot be read or there is none, 2 the config is wrong.`,
+		Long:  help("states"),
 		Example: `  hafvf states pump.yaml
   hafvf states pump.yaml --key pump-7
   hafvf states pump.states

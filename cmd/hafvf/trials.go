@@ -21,38 +21,9 @@ func trialsCommand() *cobra.Command {
 	var out, keys string
 	var o operation
 	cmd := &cobra.Command{
-		Use:   "trials CONFIG -o FILE",
-		Short: "Write a table of all observations: predictions, learning rates, changes",
-		Long: `Trials runs the filter and the smoother over the file of a config, and writes a table,
-FILE.csv or FILE.parquet. It has a row for each key and observation: trial (its number
-within the key), time, what carry of the source names, x, predicted_mean and predicted_sd,
-surprise (minus log_predictive, in nats), learning_rate, weight, memory, e_b (mean of the
-weight of the second level), p_change (with detect), smoothed_mean, change (a segment
-begins) and segment (its number within the key). What does not apply is empty. Missing
-observations have rows. Of vectors the columns are x.0, x.1 and so on. A carried column
-whose name the table has is carry.NAME.
-
-The learning rate is the step with which the observation moved the estimate: what it has
-added to memory, divided by memory and that of the prior.
-
-A config with transform: filter is smoothed in segments, each key as one session. One with
-transform: smooth is also filtered, with its levels or else the default ones of the
-family, each key over all its sessions. With time_format: trial the filter takes the
-trials as they come.
-
-Times of a .csv have the offset of aggregate.zone, or without aggregate of detect.zone, as
-in 2025-10-14T00:00:00+02:00: pandas reads them by to_datetime(…, utc=True). Those of a
-.parquet are instants.
-
---keys writes a row for each key: trials, missing, log_evidence (the sum of log_predictive)
-and changes.
-
-None of the config's outputs is written, and filters begin without a state. Memory holds a
-row for each observation.
-
-Exit: 0 done, also when records were rejected; 1 the run failed, or more than half of the
-records were rejected, and the table has the others; 2 usage or config; 128 and its number
-if a signal ended it, and the table is as it was.`,
+		Use:     "trials CONFIG -o FILE",
+		Short:   "Write a table of all observations: predictions, learning rates, changes",
+		Long:    help("trials"),
 		Example: "  hafvf trials choices.yaml -o trials.csv\n  hafvf trials choices.yaml -o trials.parquet --keys subjects.csv",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

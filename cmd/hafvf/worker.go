@@ -16,17 +16,7 @@ func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Work for the TaskManagers of a Flink cluster",
-		Long: `Worker runs the filters of jobs that hafvf run has submitted to a Flink cluster. Each
-TaskManager has a worker next to it, on the same machine or in the same pod. The worker
-is the same version of hafvf as the program that submits; nothing is copied to it. The
-worker, too, looks up the secrets of the config (env, file).
-
-Every program that reaches the worker's address can have it run the program's functions.
-Leave the address on loopback, next to its TaskManager, or let a firewall admit
-TaskManagers alone.
-
-Rejects of a config without a dead letter go to standard error. Ctrl-C or SIGTERM
-ends the worker; Flink then restarts its tasks from the last checkpoint.`,
+		Long:  help("worker"),
 		Example: `  hafvf worker
   hafvf worker --listen 0.0.0.0:9090     # /metrics and /healthz`,
 		Args: cobra.NoArgs,

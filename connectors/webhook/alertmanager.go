@@ -11,9 +11,6 @@ import (
 	"hafvf/internal/series"
 )
 
-// alertmanagerPath is where an Alertmanager takes alerts, below its URL.
-const alertmanagerPath = "api/v2/alerts"
-
 // lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
 // says to have recovered.
 const lasting = 365 * 24 * time.Hour
@@ -33,9 +30,9 @@ type alertmanagerAlert struct {
 // a silence resolves the alert of its beginning, and an incident that closes or merges the one that
 // opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
 // alerts, with a comma between them. An alert has the labels of its key's series, see
-// series.Labels. With ends those last until then; else they are resolved after
+// series.Labels. If the sink has Ends, those last until then; else they are resolved after
 // the Alertmanager's resolve_timeout, as others that have no end.
-func forAlertmanager(record []byte, ends bool, names []string) ([]byte, error) {
+func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
 		State                  string // of an incident
@@ -52,7 +49,7 @@ func forAlertmanager(record []byte, ends bool, names []string) ([]byte, error) {
 		StartsAt:    r.Start,
 	}
 	if r.Kind != "incident" { // its key is a group
-		for name, value := range series.Labels(r.Key, names) {
+		for name, value := range series.Labels(r.Key, s.Key) {
 			if slices.Contains(ownLabels, name) {
 				name = "exported_" + name
 			}
@@ -68,7 +65,7 @@ func forAlertmanager(record []byte, ends bool, names []string) ([]byte, error) {
 	case "silent":
 		p.EndsAt = time.Now().Add(lasting)
 	case "novelty", "change":
-		if ends {
+		if s.Ends {
 			p.EndsAt = time.Now().Add(lasting)
 		}
 	case "recovered":

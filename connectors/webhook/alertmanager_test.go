@@ -21,7 +21,7 @@ func TestLabelsOfSeries(t *testing.T) {
 		{`{"key":"pump-1","kind":"change"}`, nil, map[string]string{"alertname": "hafvf", "key": "pump-1", "kind": "change"}},
 		{`{"key":"up{job=\"a\"","kind":"incident","id":"i"}`, nil, map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i"}},
 	} {
-		b := expect.Get(forAlertmanager([]byte(c.record), false, c.names))(t)
+		b := expect.Get(forAlertmanager(Sink{Key: c.names}, []byte(c.record)))(t)
 		var got alertmanagerAlert
 		expect.OK(t, json.Unmarshal(b, &got))
 		expect.Same(t, c.want, got.Labels, c.record)

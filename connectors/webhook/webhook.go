@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"hafvf/connectors/internal/retry"
@@ -23,9 +24,7 @@ type Sink struct {
 	Headers map[string]secret.Text // by name, in addition to Content-Type
 	Batch   int                    // largest number of records in one request
 	Timeout time.Duration          // of one request
-	// Alertmanager is set if the URL is that of a Prometheus Alertmanager. Records are then
-	// alerts of package records, and are sent in the form of its API, version 2.
-	Alertmanager bool
+	Form    string                 // the Name of one of Forms; by default the first
 	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
 	Ends bool
@@ -36,45 +35,68 @@ type Sink struct {
 	Key []string `json:",omitempty"`
 }
 
-// section is the key of the sink in a config.
-func (s Sink) section() string {
-	if s.Alertmanager {
-		return "alertmanager"
-	}
-	return "webhook"
+// A Form is how a kind of receivers takes records. One that encodes them takes the alerts of package records.
+type Form struct {
+	Name   string                                      // the key of such a receiver in a config
+	Called string                                      // such a receiver in a sentence
+	Doc    string                                      // of the key
+	Single bool                                        // a request is one record, else an array of them
+	path   string                                      // below the URL
+	encode func(s Sink, record []byte) ([]byte, error) // nil: as it is
 }
+
+// Forms are those of all receivers.
+var Forms = []Form{
+	{Name: "webhook", Called: "a webhook",
+		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
+	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager,
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
+	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
+		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
+}
+
+// form is how the sink takes records.
+func (s Sink) form() Form {
+	return Forms[max(0, slices.IndexFunc(Forms, func(f Form) bool { return f.Name == s.Form }))]
+}
+
+// String is the receiver in a sentence, without its URL.
+func (s Sink) String() string { return s.form().Called }
 
 // requests is the policy by which requests are repeated, for as long as it takes.
 var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
-	section string // of the sink in a config
-	to      *httpclient.Client
-	url     string
-	http    *http.Client
-	batch   int
-	retry   retry.Policy
-	encode  func(record []byte) ([]byte, error) // nil: as it is
+	sink  Sink
+	form  Form
+	to    *httpclient.Client
+	url   string
+	http  *http.Client
+	batch int
+	retry retry.Policy
 }
 
 // NewClient makes a client of a sink. It does not connect. log may be nil.
 func NewClient(s Sink, log *slog.Logger) (*Client, error) {
-	to, err := httpclient.New(s.section(), httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxQuoted, Pause: requests.Last}, log)
+	form := s.form()
+	to, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxQuoted, Pause: requests.Last}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{section: s.section(), to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
-	if s.Alertmanager {
-		c.url = to.Base().JoinPath(alertmanagerPath).String()
-		c.encode = func(record []byte) ([]byte, error) { return forAlertmanager(record, s.Ends, s.Key) }
+	c := &Client{sink: s, form: form, to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
+	if form.path != "" {
+		c.url = to.Base().JoinPath(form.path).String()
+	}
+	if form.Single {
+		c.batch = 1
 	}
 	return c, nil
 }
 
-// Post sends JSON records once, as one array if it can. It returns for each record why it was
-// not taken; nil if it was. Temporary errors are those after which another attempt may help: if
-// nobody answers, or the answer is 408, 425, 429, or 500 and above.
+// Post sends JSON records once, as one array if it can; with a Single form there is one. It returns
+// for each record why it was not taken; nil if it was. Temporary errors are those after which another
+// attempt may help: if nobody answers, or the answer is 408, 425, 429, or 500 and above.
 //
 // After 401 and 403 it has tried with the secrets as they are now. After 400 and 413 Post
 // divides the array, until a record that the receiver does not take stands alone. Every other
@@ -84,8 +106,8 @@ func (c *Client) Post(ctx context.Context, records [][]byte) (results []error) {
 	results = make([]error, len(records))
 	bodies, at := make([][]byte, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
-		if c.encode != nil {
-			if r, results[i] = c.encode(r); results[i] != nil {
+		if c.form.encode != nil {
+			if r, results[i] = c.form.encode(c.sink, r); results[i] != nil {
 				continue
 			}
 		}
@@ -134,10 +156,13 @@ func (f *attemptError) RetryAfter() time.Duration { return f.wait }
 // maxQuoted is how much of an answer is read.
 const maxQuoted = 4 << 10
 
-// post sends records once, as one array.
+// post sends records once, as one array, or the one of a Single form.
 func (c *Client) post(ctx context.Context, records [][]byte) error {
-	body := append([]byte{'['}, bytes.Join(records, []byte{','})...)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(append(body, ']')))
+	body := bytes.Join(records, []byte{','})
+	if !c.form.Single {
+		body = slices.Concat([]byte{'['}, body, []byte{']'})
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.to.Place(), httpclient.Bare(err))
 	}
@@ -157,7 +182,7 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	}
 	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(quoted)))
 	if code/100 == 3 {
-		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.section)
+		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.form.Name)
 	}
 	return &attemptError{
 		error: why,

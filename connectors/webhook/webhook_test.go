@@ -107,7 +107,7 @@ func TestAlertmanager(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Alertmanager: true}, nil)
+	c, err := NewClient(Sink{URL: secret.Text{Text: server.URL + "/prefix/"}, Form: "alertmanager"}, nil)
 	expect.OK(t, err)
 	record := func(kind, time, start string) []byte {
 		return []byte(`{"key":"a \"b\"","time":"` + time + `","kind":"` + kind + `","id":"i","x":null,"start":` + start + `,"message":"m"}`)
@@ -167,7 +167,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":null}`,
 	} {
 		record := `{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",` + rest
-		b := expect.Get(forAlertmanager([]byte(record), true, nil))(t)
+		b := expect.Get(forAlertmanager(Sink{Ends: true}, []byte(record)))(t)
 		var got []alertmanagerAlert
 		expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
 		for _, p := range got {

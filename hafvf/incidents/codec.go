@@ -37,57 +37,8 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	for _, name := range f.named {
 		w.text(name)
 	}
-	keys := slices.Sorted(maps.Keys(f.keys))
-	index := make(map[string]int, len(keys))
-	w.number(len(keys))
-	before := &key{}
-	for i, name := range keys {
-		index[name] = i
-		k := f.keys[name]
-		w.after(name, before.name)
-		same := k.step == before.step && k.allowed == before.allowed
-		w.b = compact.AppendFlags(w.b, k.assumed, same, len(k.alone) > 0)
-		if !same {
-			w.moment(k.step)
-			w.float(k.allowed)
-		}
-		if len(k.alone) > 0 {
-			w.number(len(k.alone))
-			for _, m := range k.alone {
-				w.moment(m)
-			}
-		}
-		before = k
-	}
-	var recent []*alarm
-	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
-		g := f.groups[name]
-		w.moment(g.since)
-		w.moment(g.at)
-		w.moment(g.step)
-		w.float(g.allowed)
-		hours := uint32(0)
-		for h, n := range g.n {
-			if n != 0 {
-				hours |= 1 << h
-			}
-		}
-		w.b = binary.LittleEndian.AppendUint32(w.b, hours)
-		for _, n := range g.n {
-			if n != 0 {
-				w.float(n)
-			}
-		}
-		for _, a := range g.recent.alarms[g.recent.first:] {
-			if a.key != nil && a.at > f.at-longest*g.step {
-				recent = append(recent, a)
-			}
-		}
-	}
-	// An alarm is recent in several groups.
-	slices.SortFunc(recent, func(a, b *alarm) int { return cmp.Compare(a.order, b.order) })
-	recent = slices.Compact(recent)
-
+	index := w.keys(f.keys)
+	recent := w.groups(f)
 	w.incidents(f.open, recent)
 	w.number(len(recent))
 	for _, a := range recent {
@@ -157,6 +108,65 @@ func (w *writer) after(s, before string) {
 	}
 	w.number(n)
 	w.text(s[n:])
+}
+
+// keys writes the keys in their order, and returns the place of each.
+func (w *writer) keys(all map[string]*key) (index map[string]int) {
+	keys := slices.Sorted(maps.Keys(all))
+	index = make(map[string]int, len(keys))
+	w.number(len(keys))
+	before := &key{}
+	for i, name := range keys {
+		index[name] = i
+		k := all[name]
+		w.after(name, before.name)
+		same := k.step == before.step && k.allowed == before.allowed
+		w.b = compact.AppendFlags(w.b, k.assumed, same, len(k.alone) > 0)
+		if !same {
+			w.moment(k.step)
+			w.float(k.allowed)
+		}
+		if len(k.alone) > 0 {
+			w.number(len(k.alone))
+			for _, m := range k.alone {
+				w.moment(m)
+			}
+		}
+		before = k
+	}
+	return index
+}
+
+// groups writes what the groups of the keys have learned. It returns their recent alarms in the order
+// in which they came.
+func (w *writer) groups(f *Fleet) (recent []*alarm) {
+	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
+		g := f.groups[name]
+		w.moment(g.since)
+		w.moment(g.at)
+		w.moment(g.step)
+		w.float(g.allowed)
+		hours := uint32(0)
+		for h, n := range g.n {
+			if n != 0 {
+				hours |= 1 << h
+			}
+		}
+		w.b = binary.LittleEndian.AppendUint32(w.b, hours)
+		for _, n := range g.n {
+			if n != 0 {
+				w.float(n)
+			}
+		}
+		for _, a := range g.recent.alarms[g.recent.first:] {
+			if a.key != nil && a.at > f.at-longest*g.step {
+				recent = append(recent, a)
+			}
+		}
+	}
+	// An alarm is recent in several groups.
+	slices.SortFunc(recent, func(a, b *alarm) int { return cmp.Compare(a.order, b.order) })
+	return slices.Compact(recent)
 }
 
 // incidents writes the open incidents, and of others that recent alarms belong to what explains

@@ -466,31 +466,39 @@ func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err e
 	if fingerprint != d.fingerprint {
 		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // the moments before are of other seasons
 	}
-	if s.step < 0 || len(s.warmUp) >= d.warmUp {
-		return s, errDecisions
-	}
-	for _, w := range s.warmUp {
-		if len(w.y) != d.outputs || !linear.Finite(w.y) {
-			return s, errDecisions
-		}
-	}
-	if s.standard == nil {
-		if s.timed || s.step != 0 {
-			return s, errDecisions
-		}
-		return s, nil
-	}
-	if !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
-		return s, errDecisions
-	}
-	for i := range d.outputs {
-		if s.standard[2*i+1] <= 0 || !(s.units[i] >= 0 && s.units[i] <= 1) {
-			return s, errDecisions
-		}
+	if err := d.check(&s); err != nil || s.standard == nil {
+		return s, err
 	}
 	s.pace = d.cfg.PaceOf(s.step)
 	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && profile != "" {
 		s.event.profile, err = d.profile(&s).Decode([]byte(profile), eventRepeats)
 	}
 	return s, err
+}
+
+// check returns errDecisions for decisions that encode has not written.
+func (d *decider) check(s *decisions) error {
+	if s.step < 0 || len(s.warmUp) >= d.warmUp {
+		return errDecisions
+	}
+	for _, w := range s.warmUp {
+		if len(w.y) != d.outputs || !linear.Finite(w.y) {
+			return errDecisions
+		}
+	}
+	if s.standard == nil {
+		if s.timed || s.step != 0 {
+			return errDecisions
+		}
+		return nil
+	}
+	if !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
+		return errDecisions
+	}
+	for i := range d.outputs {
+		if s.standard[2*i+1] <= 0 || !(s.units[i] >= 0 && s.units[i] <= 1) {
+			return errDecisions
+		}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -12,7 +11,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
-	"hafvf/internal/compact"
 	"hafvf/internal/domain"
 )
 
@@ -637,68 +635,4 @@ const leastDifference = .01
 // near reports whether two numbers are at most so far apart, or the same infinity or NaN.
 func near(a, b, far float64) bool {
 	return math.Abs(a-b) <= far || a == b || a != a && b != b
-}
-
-// AppendBinary appends the encoded posterior to b. The error is always nil.
-func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
-	b = compact.AppendTime(b, s.Time)
-	b = compact.AppendString(compact.AppendString(compact.AppendString(b, s.ID), s.Origin), s.Carried)
-	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
-	b = compact.AppendVectors(b, s.X)
-	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
-		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
-		b = compact.AppendFloats(b, v)
-	}
-	b = appendPoint(appendPoint(b, s.Session.Start), s.Session.End)
-	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	b = compact.AppendString(b, s.Split)
-	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
-	b = compact.AppendFlags(b, s.Segment != nil)
-	if p := s.ChangeInterval; s.Change {
-		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
-		b = compact.AppendFloats(b, []float64{p.Probability})
-	}
-	if g := s.Segment; g != nil {
-		b = binary.AppendUvarint(appendPoint(b, g.Start), uint64(g.N))
-		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
-	}
-	return b, nil
-}
-
-func appendPoint(b []byte, p Point) []byte {
-	return binary.AppendVarint(compact.AppendTime(b, p.Time), p.Trial)
-}
-
-func (r *reader) point() Point { return Point{r.Time(), r.Varint()} }
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).smoothed)
-	return err
-}
-
-func (r *reader) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text(), Carried: r.Text()}
-	s.Shape, s.Aggregated, s.Events = r.shape()
-	s.X = r.Vectors(nil)
-	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
-		*v = r.Floats()
-	}
-	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
-	s.Session.Start, s.Session.End = r.point(), r.point()
-	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
-	s.Split = r.Text()
-	s.Change, s.Missing, s.Changed = r.Flags()
-	segment, _, _ := r.Flags()
-	if s.Change {
-		s.ChangeInterval = ChangeInterval{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
-		r.Numbers(&s.ChangeInterval.Probability)
-	}
-	if segment {
-		s.Segment = &Segment{Start: r.point(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
-	}
-	return s
 }

@@ -43,7 +43,7 @@ func TestFolders(t *testing.T) {
 	list := exec.Command("go", "list", "-f", "{{if .Doc}}| `{{.ImportPath}}/` | {{.Doc}} |{{end}}", "./...")
 	list.Dir = root
 	for row := range strings.Lines(string(expect.Get(list.Output())(t))) {
-		row = regexp.MustCompile(`\| Package \w+ `).ReplaceAllString(strings.Replace(row, "`hafvf/", "`", 1), "| ")
+		row = regexp.MustCompile(`\| (?:Package [a-z0-9]+|Hafvf|Hafvf-lab) `).ReplaceAllString(strings.Replace(row, "`hafvf/", "`", 1), "| ")
 		if !strings.Contains(row, "`internal/testing/") {
 			table.WriteString(row)
 		}
@@ -67,7 +67,7 @@ func TestGlossary(t *testing.T) {
 			}
 		}
 	}
-	eachFile(t, func(path string, f *ast.File) {
+	eachFile(t, func(_ string, f *ast.File, _ func(token.Pos) int) {
 		for _, d := range f.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				check(f.Name)
@@ -93,8 +93,22 @@ func TestGlossary(t *testing.T) {
 	})
 }
 
-// eachFile calls f with the product's Go files.
-func eachFile(t *testing.T, f func(path string, file *ast.File)) {
+// TestSize: a file of the product has at most 700 lines, and a function 80.
+func TestSize(t *testing.T) {
+	eachFile(t, func(path string, file *ast.File, line func(token.Pos) int) {
+		if n := line(file.FileEnd); n > 700 {
+			t.Errorf("%s has %d lines", path, n)
+		}
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && line(f.End())-line(f.Pos()) >= 80 {
+				t.Errorf("%s: %s has %d lines", path, f.Name, line(f.End())-line(f.Pos())+1)
+			}
+		}
+	})
+}
+
+// eachFile calls f with the product's Go files, and with what gives the line of a position.
+func eachFile(t *testing.T, f func(path string, file *ast.File, line func(token.Pos) int)) {
 	t.Helper()
 	expect.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -103,7 +117,8 @@ func eachFile(t *testing.T, f func(path string, file *ast.File)) {
 		case d.IsDir() && slices.Contains([]string{"testdata", "testing", "hafvf-lab", ".git"}, d.Name()):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
-			f(path, expect.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t))
+			set := token.NewFileSet()
+			f(path, expect.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution))(t), func(at token.Pos) int { return set.Position(at).Line })
 		}
 		return nil
 	}))

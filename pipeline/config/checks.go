@@ -258,6 +258,9 @@ func (d *decoder) receivers(c *Config) {
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
 			d.fail(join(r.At, "labels"), "a table has no column for them")
 		}
+		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
+			d.fail(join(r.At, "labels"), "a message of Slack does not show them")
+		}
 		if r.Webhook != nil && c.Incidents != nil && !d.has(join(r.At, "kinds")) {
 			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
 			if !d.has(join(r.At, "digest")) {

@@ -276,7 +276,7 @@ func TestParseErrors(t *testing.T) {
 		want       []string
 	}{
 		{"unknown key", "source: {jsonl: {path: a}}\nmodel:\n  famly: normal\n", []string{
-			`pump.yaml:2: model.family: missing; one of ar, bernoulli, binomial, categorical, dirac, exponential, mvnormal, normal, poisson, regression is required`,
+			"pump.yaml:2: model.family: missing; one of " + strings.Join(expfam.Families(), ", ") + " is required",
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
 		{"unknown key far from all", with("foobar: 1"), []string{
@@ -297,7 +297,7 @@ func TestParseErrors(t *testing.T) {
 
 		{"missing", "top: 1", []string{
 			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka, prometheus is required`,
-			`pump.yaml:1: model.family: missing; one of ar, bernoulli, binomial, categorical, dirac, exponential, mvnormal, normal, poisson, regression is required`,
+			"pump.yaml:1: model.family: missing; one of " + strings.Join(expfam.Families(), ", ") + " is required",
 		}},
 		{"missing path", "model: {family: normal}\nsource:\n  csv: {}", []string{`pump.yaml:3: source.csv.path: missing; it is required`}},
 		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet, kafka, prometheus is required`}},
@@ -423,7 +423,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
 			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
 		}},
-		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager is required`}},
+		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager, slack is required`}},
 		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
@@ -853,7 +853,7 @@ func TestParseWebhook(t *testing.T) {
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+"alerts: {webhook: {url: \"https://alerts.example/in\", headers: {Authorization: {file: token}, x-team: ops}, batch: 5, timeout: 3s}, kinds: [change]}\n")
 	want := &webhook.Sink{
-		URL: secret.Text{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
+		Form: "webhook", URL: secret.Text{Text: "https://alerts.example/in"}, Batch: 5, Timeout: 3 * time.Second,
 		Headers: map[string]secret.Text{"Authorization": {Secret: secret.Secret{File: "token"}}, "x-team": {Text: "ops"}},
 	}
 	if r := c.Alerts[0]; !reflect.DeepEqual(r.Webhook, want) || !reflect.DeepEqual(r.Kinds, []string{"change"}) {
@@ -867,8 +867,12 @@ func TestParseWebhook(t *testing.T) {
 		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n":     `alerts.webhook.headers.Authorization: must be text, not a list`,
 		"alerts: {alertmanager: {url: \"smtp://hidden\"}}\n":                               `alerts.alertmanager.url: must be http://… or https://… with a host`,
 		"alerts: {alertmanager: {url: \"http://a\"}, webhook: {url: \"http://a\"}}\n":      `names alertmanager and webhook; exactly one connector is allowed`,
-		"alerts: {webhook: {}}\n":                     `alerts.webhook.url: missing; it is required`,
-		"sink: {webhook: {url: \"http://hidden\"}}\n": `sink.webhook: unknown key`,
+		"alerts: {slack: {url: \"smtp://hidden\"}}\n":                                      `alerts.slack.url: must be http://… or https://… with a host`,
+		"alerts: {slack: {url: [hidden]}}\n":                                               `alerts.slack.url: must be text`,
+		"alerts: {slack: {url: \"http://a\", batch: 2}}\n":                                 `alerts.slack.batch: unknown key`,
+		"alerts: {slack: {url: \"http://hidden\"}, labels: {a: b}}\n":                      `alerts.labels: a message of Slack does not show them`,
+		"alerts: {webhook: {}}\n":                                                          `alerts.webhook.url: missing; it is required`,
+		"sink: {webhook: {url: \"http://hidden\"}}\n":                                      `sink.webhook: unknown key`,
 	} {
 		_, err := Parse("c.yaml", []byte(base+text), nil)
 		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "hidden") {
@@ -886,7 +890,7 @@ func TestParseReceivers(t *testing.T) {
 `)
 	want := []Receiver{
 		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
-		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Alertmanager: true}}, At: "alerts.1",
+		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, At: "alerts.1",
 			Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}, MaxAge: time.Hour},
 	}
 	expect.Same(t, want, c.Alerts)

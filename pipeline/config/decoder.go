@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"hafvf/connectors/webhook"
 	"hafvf/internal/message"
 )
 
@@ -304,7 +305,8 @@ func describeAt(path string, n *yaml.Node) string {
 // config, or an override.
 func secretive(s string) bool {
 	s = strings.ToLower(s)
-	return strings.Contains(s, "sasl") || strings.Contains(s, "passw") || strings.Contains(s, "webhook") || strings.Contains(s, "alertmanager")
+	return strings.Contains(s, "sasl") || strings.Contains(s, "passw") ||
+		slices.ContainsFunc(webhook.Forms, func(f webhook.Form) bool { return strings.Contains(s, f.Name) })
 }
 
 // withoutSecret is an override as errors repeat it. The value of one of Kafka's keys is

@@ -264,30 +264,34 @@ func receivers(dst *[]Receiver) reader {
 }
 
 func (r *Receiver) keys() []key {
-	return append(r.Sink.keys(),
-		r.hookKey("webhook", "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."),
-		r.hookKey("alertmanager", "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."),
-		key{name: "kinds", doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A webhook or Alertmanager gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
+	keys := r.Sink.keys()
+	for _, form := range webhook.Forms {
+		keys = append(keys, r.hookKey(form))
+	}
+	return append(keys,
+		key{name: "kinds", doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A receiver by HTTP gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
 		key{name: "beliefs", doc: "Kinds of beliefs too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of its keys, by default all.", setting: true, read: pattern(&r.Keys)},
-		key{name: "labels", doc: "Labels of every alert, such as {severity: page}. Tables have none.", setting: true, read: labels(&r.Labels)},
-		key{name: "digest", doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a webhook or Alertmanager without kinds has 24h.", setting: true, read: milliseconds(&r.Digest)},
+		key{name: "labels", doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", setting: true, read: labels(&r.Labels)},
+		key{name: "digest", doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
 	)
 }
 
 // hookKey declares a sink of alerts by HTTP.
-func (s *Sink) hookKey(name, doc string) key {
-	hook := &webhook.Sink{Batch: 100, Timeout: 10 * time.Second, Alertmanager: name == "alertmanager"}
-	return key{name: name, doc: doc,
-		seen: func() { s.Webhook = hook },
-		keys: []key{
-			{name: "url", doc: "A URL with http:// or https://.", required: true, read: hookURL(&hook.URL)},
-			{name: "headers", doc: "Headers, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
-			{name: "batch", doc: "Most alerts in one request.", read: whole(&hook.Batch, 1)},
-			{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
-		}}
+func (s *Sink) hookKey(form webhook.Form) key {
+	hook := &webhook.Sink{Form: form.Name, Batch: 100, Timeout: 10 * time.Second}
+	keys := []key{
+		{name: "url", doc: "A URL with http:// or https://.", required: true, read: hookURL(&hook.URL)},
+		{name: "headers", doc: "Headers, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
+		{name: "batch", doc: "Most alerts in one request.", read: whole(&hook.Batch, 1)},
+		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
+	}
+	if form.Single {
+		keys = slices.DeleteFunc(keys, func(k key) bool { return k.name == "batch" })
+	}
+	return key{name: form.Name, doc: form.Doc, seen: func() { s.Webhook = hook }, keys: keys}
 }
 
 func (c *Config) deadLetterKeys() []key {

@@ -45,22 +45,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	if auto && fits {
 		c.Model.WarmUp = nodes.warmUp
 	}
-	rulesAuto := false
-	for i := range c.Keys {
-		n := *nodes.keys[&c.Keys[i]]
-		if n == nil {
-			c.Keys[i].WarmUp = c.Model.WarmUp
-			continue
-		}
-		var auto bool
-		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
-			rulesAuto = true
-			if fits {
-				c.Keys[i].WarmUp = nodes.warmUp
-			}
-		}
-	}
-	if d.has("model.warm_up") && !auto && !rulesAuto {
+	if rulesAuto := d.rulePriors(c, nodes, fits); d.has("model.warm_up") && !auto && !rulesAuto {
 		d.fail("model.warm_up", "belongs to prior: auto")
 	}
 	if len(d.errs) > before {
@@ -111,6 +96,26 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 			d.fail(at, "has another dimension than model.prior")
 		}
 	}
+}
+
+// rulePriors reads the priors of the rules of keys, and reports whether one is auto. Those that are auto fit
+// a prior to the first values if the family does.
+func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto bool) {
+	for i := range c.Keys {
+		n := *nodes.keys[&c.Keys[i]]
+		if n == nil {
+			c.Keys[i].WarmUp = c.Model.WarmUp
+			continue
+		}
+		var auto bool
+		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
+			anyAuto = true
+			if fits {
+				c.Keys[i].WarmUp = nodes.warmUp
+			}
+		}
+	}
+	return anyAuto
 }
 
 // prior reads a prior: its parameters, or auto, or {auto: true} with those that

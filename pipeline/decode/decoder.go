@@ -123,7 +123,7 @@ func (d *Decoder) File(all []connectors.Record, take func([]Decoded)) {
 			to.Key, to.Err = d.parser.row(r.Fields, from, &to.Observation)
 		}
 		to.Seq, to.raw = r.Index, r.Raw
-		return strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
+		return r.AppendPlace(text)
 	}))
 }
 
@@ -156,7 +156,7 @@ func (d *Decoder) takeParts(all []connectors.Record, take func([]Decoded)) {
 				to.Key, to.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &to.Observation)
 			}
 			to.Seq, to.raw = r.Index, raw[:min(len(raw), connectors.MaxRaw)]
-			text = strconv.AppendInt(append(append(text, r.Source...), ':'), r.Position, 10)
+			text = r.AppendPlace(text)
 			if o.number >= 0 {
 				text = strconv.AppendInt(append(text, '/'), int64(o.number), 10)
 			}
@@ -168,9 +168,8 @@ func (d *Decoder) takeParts(all []connectors.Record, take func([]Decoded)) {
 }
 
 // seriesName is how the series of a file without keys is called: as the file, without
-// the extensions of its format and compression, and without the place of a sample.
+// the extensions of its format and compression.
 func seriesName(file string) string {
-	file, _, _ = strings.Cut(file, connectors.AfterByte)
 	file = connectors.Unpacked(file)
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }

@@ -127,21 +127,7 @@ func (t *table) guess() *draft {
 	at := t.calendar()
 	keys := t.key(at)
 	d.timed(at, keys)
-	for _, c := range keys {
-		d.key = append(d.key, c.name)
-	}
-	if keys == nil {
-		if c := t.best(forKey, 1, func(c *column) bool {
-			return c.forms().distinct == 1 && c != at && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
-		}); c != nil {
-			d.key = []string{c.name} // of a file per device
-		}
-	}
-	for _, c := range t.columns {
-		if runs := t.runs(c); keys == nil && t.label(c, at) && !c.numeric() && runs <= 3*c.forms().distinct {
-			d.remark(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
-		}
-	}
+	d.keyed(at, keys)
 	number := func(c *column) bool {
 		return c != at && c.parts == nil && !slices.Contains(d.key, c.name) && !(at != nil && slices.Contains(at.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.Words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
@@ -199,6 +185,25 @@ func (t *table) guess() *draft {
 		}
 	}
 	return d
+}
+
+// keyed takes the columns of the key. If there are none, a text that all records have may be the key, and
+// texts in blocks are worth a remark.
+func (d *draft) keyed(at *column, keys []*column) {
+	if keys != nil {
+		d.key = namesOf(keys)
+		return
+	}
+	if c := d.table.best(forKey, 1, func(c *column) bool {
+		return c.forms().distinct == 1 && c != at && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
+	}); c != nil {
+		d.key = []string{c.name} // of a file per device
+	}
+	for _, c := range d.table.columns {
+		if runs := d.table.runs(c); d.table.label(c, at) && !c.numeric() && runs <= 3*c.forms().distinct {
+			d.remark(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
+		}
+	}
 }
 
 func namesOf(columns []*column) (all []string) {
@@ -328,14 +333,7 @@ func (d *draft) yaml(l *Result) []byte {
 		}
 	}
 	if l != nil {
-		of := fmt.Sprintf("Of %s of %s.", l.read(), filepath.Base(d.path))
-		if l.Queried {
-			of = fmt.Sprintf("Of the last %d points of the query.", l.Records)
-		}
-		fmt.Fprintf(&b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", of)
-		for _, r := range d.remarks {
-			fmt.Fprintf(&b, "# Not sure: %s\n", r)
-		}
+		d.head(&b, l)
 	}
 	line("model:", "")
 	line("  family: "+d.family, familyComments[d.family])
@@ -394,6 +392,18 @@ func (d *draft) yaml(l *Result) []byte {
 		line(`  # - {alertmanager: {url: "http://localhost:9093"}`+kinds+"}", "")
 	}
 	return b.Bytes()
+}
+
+// head says of what the config is made, and what is not sure.
+func (d *draft) head(b *bytes.Buffer, l *Result) {
+	of := fmt.Sprintf("Of %s of %s.", l.read(), filepath.Base(d.path))
+	if l.Queried {
+		of = fmt.Sprintf("Of the last %d points of the query.", l.Records)
+	}
+	fmt.Fprintf(b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", of)
+	for _, r := range d.remarks {
+		fmt.Fprintf(b, "# Not sure: %s\n", r)
+	}
 }
 
 // asks writes a source that asks a server, with a state: it has no end.

@@ -309,54 +309,8 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		l.Keys = append(l.Keys, d.Key)
 	}
 	v.n++
-	if t := d.Time; !t.IsZero() {
-		if l.Timed == 0 || t.Before(l.First) {
-			l.First = t
-		}
-		if l.Timed == 0 || t.After(l.Last) {
-			l.Last = t
-		}
-		l.Timed++
-		o := d.Observation
-		o.X = slices.Clone(o.X)
-		for i, x := range o.X {
-			o.X[i] = slices.Clone(x)
-		}
-		s.timed[d.Key] = append(s.timed[d.Key], o)
-		s.times = append(s.times, timedPlace{t, d.ID})
-		if t.Year() < 1973 {
-			at, _ := s.textsOf(r)
-			s.suspectTime = append(s.suspectTime, at)
-		}
-		m := moment{d.Key, t.UnixNano()}
-		last, stepped := s.last[d.Key]
-		if s.seen[m] {
-			l.Tied++
-			v.tied++
-		}
-		if v.n > 1 && t.Before(v.end) {
-			if l.Early++; l.Early == 1 {
-				s.early = timedPlace{t, d.ID}
-			}
-			l.Behind = max(l.Behind, v.end.Sub(t))
-			if t.Add(s.lateness).Before(v.end) {
-				l.Late++
-			}
-		}
-		if stepped {
-			s.steps = append(s.steps, t.Sub(last).Abs())
-			if t.Before(last) {
-				l.Back++
-			}
-		}
-		s.seen[m] = true
-		s.last[d.Key] = t
-		if v.n == 1 || t.After(v.end) {
-			v.end = t
-		}
-		if v.n == 1 || t.Before(v.from) {
-			v.from = t
-		}
+	if !d.Time.IsZero() {
+		s.addTime(r, d, v)
 	}
 	for _, x := range d.X {
 		for _, component := range x {
@@ -366,6 +320,58 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 			v.numbers = append(v.numbers, x[0])
 			v.hours = append(v.hours, int8(d.Time.Hour()))
 		}
+	}
+}
+
+// addTime adds the time of a record. v are the visits to its key, this one among them.
+func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
+	l, t := s.result, d.Time
+	if l.Timed == 0 || t.Before(l.First) {
+		l.First = t
+	}
+	if l.Timed == 0 || t.After(l.Last) {
+		l.Last = t
+	}
+	l.Timed++
+	o := d.Observation
+	o.X = slices.Clone(o.X)
+	for i, x := range o.X {
+		o.X[i] = slices.Clone(x)
+	}
+	s.timed[d.Key] = append(s.timed[d.Key], o)
+	s.times = append(s.times, timedPlace{t, d.ID})
+	if t.Year() < 1973 {
+		at, _ := s.textsOf(r)
+		s.suspectTime = append(s.suspectTime, at)
+	}
+	m := moment{d.Key, t.UnixNano()}
+	last, stepped := s.last[d.Key]
+	if s.seen[m] {
+		l.Tied++
+		v.tied++
+	}
+	if v.n > 1 && t.Before(v.end) {
+		if l.Early++; l.Early == 1 {
+			s.early = timedPlace{t, d.ID}
+		}
+		l.Behind = max(l.Behind, v.end.Sub(t))
+		if t.Add(s.lateness).Before(v.end) {
+			l.Late++
+		}
+	}
+	if stepped {
+		s.steps = append(s.steps, t.Sub(last).Abs())
+		if t.Before(last) {
+			l.Back++
+		}
+	}
+	s.seen[m] = true
+	s.last[d.Key] = t
+	if v.n == 1 || t.After(v.end) {
+		v.end = t
+	}
+	if v.n == 1 || t.Before(v.from) {
+		v.from = t
 	}
 }
 
@@ -425,35 +431,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	l := s.result
 	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
 	source := "source." + format + "."
-	// Texts that are numbers in another form call for it; others may stand for missing values.
-	form := decode.NumbersOf(slices.Collect(maps.Keys(s.words)))
-	p := form.Parser()
-	var words []string
-	texts := 0
-	for w, n := range s.words {
-		number, unit, has := decode.Unit(w)
-		if !has {
-			number = w
-		}
-		if _, err := p.Number(number); err == nil {
-			if texts += n; unit == "" || len(form.Units) == 1 {
-				continue
-			}
-		}
-		if unit == "" && (n > 1 || decode.Absent(w)) {
-			words = append(words, w)
-		}
-	}
-	if texts > 0 {
-		settings(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
-	}
-	if len(form.Units) > 1 {
-		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + message.Some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
-	}
-	if len(words) > 0 {
-		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
-		add(source+"missing", config.YAMLList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
-	}
+	s.suggestTexts(source, add)
 	suspect := s.badTime
 	if len(suspect) == 0 {
 		suspect = s.suspectTime
@@ -504,6 +482,40 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
 	}
 	return all
+}
+
+// suggestTexts suggests how the texts that were not read as numbers may be read.
+func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
+	l := s.result
+	// Texts that are numbers in another form call for it; others may stand for missing values.
+	form := decode.NumbersOf(slices.Collect(maps.Keys(s.words)))
+	p := form.Parser()
+	var words []string
+	texts := 0
+	for w, n := range s.words {
+		number, unit, has := decode.Unit(w)
+		if !has {
+			number = w
+		}
+		if _, err := p.Number(number); err == nil {
+			if texts += n; unit == "" || len(form.Units) == 1 {
+				continue
+			}
+		}
+		if unit == "" && (n > 1 || decode.Absent(w)) {
+			words = append(words, w)
+		}
+	}
+	if texts > 0 {
+		settings(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+	}
+	if len(form.Units) > 1 {
+		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + message.Some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
+	}
+	if len(words) > 0 {
+		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
+		add(source+"missing", config.YAMLList(slices.Concat(s.parser.Missing, words[:min(len(words), 8)])), "if these texts stand for missing values")
+	}
 }
 
 var familyReasons = map[string]string{

@@ -112,20 +112,7 @@ func (f *Figure) Write(path string) error {
 func (f *Figure) Render(ext string) ([]byte, error) {
 	w := vg.Length(f.Width)
 	inner := w - 2*margin
-	var legend []entry
-	if f.OneLegend {
-		for _, row := range f.Rows {
-			for _, s := range row.Stacks {
-				for _, p := range s.Panels {
-					for _, e := range p.entries() {
-						if !slices.ContainsFunc(legend, func(had entry) bool { return had.name == e.name }) {
-							legend = append(legend, e)
-						}
-					}
-				}
-			}
-		}
-	}
+	legend := f.legend()
 	head := vg.Length(0)
 	if f.Title != "" {
 		head += strip + between
@@ -148,18 +135,9 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 		stacks += len(row.Stacks)
 	}
 
-	var svg *measured
-	var png *vgimg.Canvas
-	var c draw.Canvas
-	switch ext {
-	case ".svg":
-		svg = &measured{Canvas: vgsvg.New(w, h)}
-		c = draw.New(svg)
-	case ".png":
-		png = vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dpi))
-		c = draw.New(png)
-	default:
-		return nil, fmt.Errorf("no picture has the extension %q", ext)
+	c, encode, err := newCanvas(ext, w, h)
+	if err != nil {
+		return nil, err
 	}
 	c.FillPolygon(color.White, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
 
@@ -190,20 +168,52 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	for i, n := range notes {
 		c.FillText(st, vg.Point{X: c.Min.X + margin, Y: c.Min.Y + foot - vg.Length(i)*noteLine}, n)
 	}
+	return encode()
+}
 
+// legend is that of all rows, if the figure has one.
+func (f *Figure) legend() (legend []entry) {
+	if !f.OneLegend {
+		return nil
+	}
+	for _, row := range f.Rows {
+		for _, s := range row.Stacks {
+			for _, p := range s.Panels {
+				for _, e := range p.entries() {
+					if !slices.ContainsFunc(legend, func(had entry) bool { return had.name == e.name }) {
+						legend = append(legend, e)
+					}
+				}
+			}
+		}
+	}
+	return legend
+}
+
+// newCanvas returns an empty picture, and what encodes it when it is drawn.
+func newCanvas(ext string, w, h vg.Length) (c draw.Canvas, encode func() ([]byte, error), err error) {
 	var buf bytes.Buffer
-	if svg == nil {
-		_, err := vgimg.PngCanvas{Canvas: png}.WriteTo(&buf)
-		return buf.Bytes(), err
+	switch ext {
+	case ".svg":
+		svg := &measured{Canvas: vgsvg.New(w, h)}
+		return draw.New(svg), func() ([]byte, error) {
+			if _, err := svg.WriteTo(&buf); err != nil {
+				return nil, err
+			}
+			// Few readers of the picture have the font; these have its metrics, or at
+			// least its looks.
+			text := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
+				[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
+			return svg.lengthen(text), nil
+		}, nil
+	case ".png":
+		png := vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dpi))
+		return draw.New(png), func() ([]byte, error) {
+			_, err := vgimg.PngCanvas{Canvas: png}.WriteTo(&buf)
+			return buf.Bytes(), err
+		}, nil
 	}
-	if _, err := svg.WriteTo(&buf); err != nil {
-		return nil, err
-	}
-	// Few readers of the picture have the font; these have its metrics, or at
-	// least its looks.
-	text := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
-		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
-	return svg.lengthen(text), nil
+	return c, nil, fmt.Errorf("no picture has the extension %q", ext)
 }
 
 // measured is a canvas for SVG that notes how long the texts on it are.

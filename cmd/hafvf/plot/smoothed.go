@@ -104,6 +104,12 @@ func newSmoothed(h history, odds float64) *smoothed {
 			[2]float64{output.OrNaN(r.Forward.Weight), output.OrNaN(r.Backward.Weight)},
 			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), enough)
 	}
+	s.note = noteOf(outputs, sessions, len(cut), names)
+	return s
+}
+
+// noteOf says what a picture does not show of numbers of values, of sessions, and of those that were cut.
+func noteOf(outputs, sessions, cut int, names []string) string {
 	var notes []string
 	if outputs > 1 {
 		notes = append(notes, fmt.Sprintf("first of %d values", outputs))
@@ -115,13 +121,12 @@ func newSmoothed(h history, odds float64) *smoothed {
 		notes = append(notes, fmt.Sprintf("%d sessions", sessions))
 	}
 	switch {
-	case len(cut) > 0 && sessions > 1:
-		notes = append(notes, fmt.Sprintf("%d cut into parts", len(cut)))
-	case len(cut) > 0:
+	case cut > 0 && sessions > 1:
+		notes = append(notes, fmt.Sprintf("%d cut into parts", cut))
+	case cut > 0:
 		notes = append(notes, "session cut into parts")
 	}
-	s.note = strings.Join(notes, ", ")
-	return s
+	return strings.Join(notes, ", ")
 }
 
 // maxNames is how many sessions a picture names.
