@@ -13,6 +13,9 @@ import (
 
 var (
 	migratedCounter = beam.NewCounter("hafvf", "migrated")
+	resumedCounter  = beam.NewCounter("hafvf", ResumedCells)
+	keptCounter     = beam.NewCounter("hafvf", KeptKeys)
+	lostCounter     = beam.NewCounter("hafvf", LostKeys)
 	iterationsDist  = beam.NewDistribution("hafvf", "iterations")
 
 	// counters are those of account.Counters.
@@ -23,6 +26,10 @@ var (
 		return all
 	}()
 )
+
+// The counters of a job with Host.Resumed: cells that it has read for the first time, and their keys
+// that go on, and that begin anew.
+const ResumedCells, KeptKeys, LostKeys = "resumed_cells", "kept_keys", "lost_keys"
 
 // countEstimate counts an estimate.
 func countEstimate(c *account.Counts, e *keyed.Estimate) {

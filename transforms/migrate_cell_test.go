@@ -209,7 +209,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 					t.Fatalf("the cells %v have changed", others)
 				}
 				second := changed[1]
-				second.Migrate = true
+				second.Migrate, second.Resumed = true, true
 				if got, err = j.bundle(t, second, false, one); err != nil {
 					t.Fatal(err)
 				}
@@ -228,7 +228,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 
 				again()
 				third := changed[2]
-				third.Migrate = true
+				third.Migrate, third.Resumed = true, true
 				one = map[string][]keyed.Observation{"k5": in[70:80]}
 				if got, err = j.bundle(t, third, true, one); err != nil {
 					t.Fatal(err)
@@ -258,6 +258,34 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				same("last", changed[2], last, got)
 			})
 		}
+	}
+}
+
+// A job that resumes reads all cells before the first observation, and counts their keys once.
+func TestResumedKeysAreCounted(t *testing.T) {
+	defer func(all *cache) { cellCache = all }(cellCache)
+	restart()
+	j, first := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}, map[string][]keyed.Observation{}
+	for i := range 12 {
+		first[fmt.Sprint("k", i)] = jumping()[:20]
+	}
+	expect.Get(j.bundle(t, changed[0], true, first))(t)
+	to := changed[2]
+	to.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // of k1, k10 and k11 nothing is kept
+	to.Migrate, to.Resumed = true, true
+	pack, filter := stepsOf(t, to)
+	for _, want := range []resumedKeys{{cells: 3, kept: 9, lost: 3}, {}} {
+		pack.StartBundle(nil, nil)
+		filter.StartBundle(nil, nil, nil)
+		pack.FinishBundle(t.Context(), func(_ beam.EventTime, cell string, block []byte) {
+			expect.OK(t, filter.ProcessElement(t.Context(), j.cells[cell], nil, cell, block, nil, nil, nil))
+		}, nil)
+		expect.OK(t, filter.read())
+		if got := filter.resumed.keys; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
+		pack.called = false // as another instance of the step
 	}
 }
 

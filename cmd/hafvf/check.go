@@ -31,11 +31,11 @@ and standard input.
 
 With --states it lists what a run with --migrate would keep of states that were written
 under another config, learn again from the past of the source, and lose. The states are in
-a file of states, in a savepoint of Flink on this machine, or in a changelog at the brokers
-of the config's source. It changes nothing.
+a file of states, or in a changelog at the brokers of the config's source. It changes
+nothing. A job on Flink says itself what it keeps of a savepoint.
 
 Exit: 0 fine, 1 the config cannot read the data, or no part of a state can be kept,
-2 the config has a mistake.
+2 the config has a mistake, or the states are a savepoint.
 
 With --keys it lists every key of a config: type, unit, default, meaning.`,
 		Example: "  hafvf check pump.yaml\n  hafvf check pump.yaml --no-data --set top=0.99\n  hafvf check pump.yaml --states pump.states\n  hafvf check --keys",
@@ -49,6 +49,9 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 			if keys {
 				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
 				return nil
+			}
+			if isSavepoint(states) {
+				return errSavepoint(states)
 			}
 			cfg, graph, err := cli.Load(args[0], set)
 			if err != nil {
@@ -84,7 +87,7 @@ With --keys it lists every key of a config: type, unit, default, meaning.`,
 	}
 	cli.AddSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config, and check none")
-	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states, a savepoint or a changelog")
+	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }
