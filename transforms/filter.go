@@ -11,7 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 )
@@ -126,9 +125,9 @@ func FilterEncoded(s beam.Scope, cfg Config, host Host, in, out Registered, col 
 	}
 	records, alerts, late = beam.ParDo3(s, &encodeFn{
 		Config: text, Encoder: out,
-		State:    state.MakeValueState[[]byte](statestore.HeadState),
-		Log:      state.MakeBagState[[]byte](statestore.LogState),
-		Settings: state.MakeValueState[[]byte](statestore.SettingsState),
+		State:    state.MakeValueState[[]byte]("entity"),
+		Log:      state.MakeBagState[[]byte]("log"),
+		Settings: state.MakeValueState[[]byte]("settings"),
 		Due:      timers.InEventTime("due"),
 	}, blocks)
 	return records, alerts, undecoded, late

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/parallel"
 )
@@ -18,14 +20,10 @@ type resumedCells struct {
 	mu        sync.Mutex
 	migrators []*keyed.Migrator // one per goroutine
 	counted   map[string]bool   // the cells that are counted
-	// Of the bundle:
-	outcomes map[string]int // the number of keys, by what was carried over
-	keys     resumedKeys
-	logged   resumedKeys // those of keys that the log has
+	outcomes  map[string]int    // the number of keys, by what was carried over, that the log has not yet
+	found     map[string]int64  // counts of cells that were read, by counter, that the log has not yet
+	bundle    map[string]int64  // those of the bundle that it has
 }
-
-// resumedKeys are those of cells that were read for the first time: kept, or of whose state nothing is.
-type resumedKeys struct{ cells, kept, lost int64 }
 
 // take takes over a cell. Without cfg.Migrate the error says which of its entities cannot go on as
 // they are.
@@ -44,9 +42,9 @@ func (a *resumedCells) take(of cellState, c *openCell, cfg stepConfig) error {
 			a.counted = map[string]bool{}
 		}
 		a.counted[c.name] = true
-		a.keys.cells++
-		a.keys.kept += int64(c.Len() - lost)
-		a.keys.lost += int64(lost)
+		a.add(ResumedCells, 1)
+		a.add(KeptKeys, c.Len()-lost)
+		a.add(LostKeys, lost)
 	}
 	return nil
 }
@@ -93,6 +91,7 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 		if carried := o.carried.String(); carried != "" {
 			c.Put(stored[i].Key, o.entity)
 			a.outcomes[carried]++
+			a.add(migratedKeys, 1)
 			if len(o.carried.Kept) == 0 {
 				lost++
 			}
@@ -102,27 +101,32 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 	return lost, nil
 }
 
+func (a *resumedCells) add(counter string, n int) {
+	if a.found == nil {
+		a.found, a.bundle = map[string]int64{}, map[string]int64{}
+	}
+	a.found[counter] += int64(n)
+}
+
 // log says what was taken over, before the keys have outputs.
 func (a *resumedCells) log() {
-	kept, lost := a.keys.kept-a.logged.kept, a.keys.lost-a.logged.lost
-	if a.logged = a.keys; kept+lost > 0 {
+	if kept, lost := a.found[KeptKeys], a.found[LostKeys]; kept+lost > 0 {
 		slog.Info("keys go on from the job before", "kept", kept, "begin_anew", lost)
 	}
-}
-
-// report reports what was taken over in a bundle that is written.
-func (a *resumedCells) report(ctx context.Context) {
 	for carried, n := range a.outcomes {
-		migratedCounter.Inc(ctx, int64(n))
 		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
 	}
-	if a.keys.cells > 0 {
-		resumedCounter.Inc(ctx, a.keys.cells)
-		keptCounter.Inc(ctx, a.keys.kept)
-		lostCounter.Inc(ctx, a.keys.lost)
+	for counter, n := range a.found {
+		a.bundle[counter] += n
 	}
-	a.begin()
+	clear(a.outcomes)
+	clear(a.found)
 }
 
-// begin begins a bundle.
-func (a *resumedCells) begin() { a.outcomes, a.keys, a.logged = nil, resumedKeys{}, resumedKeys{} }
+// report counts what was taken over in a bundle that is written.
+func (a *resumedCells) report(ctx context.Context) {
+	for counter, n := range a.bundle {
+		beam.NewCounter("hafvf", counter).Inc(ctx, n)
+	}
+	clear(a.bundle)
+}

@@ -274,16 +274,14 @@ func TestResumedKeysAreCounted(t *testing.T) {
 	to.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // of k1, k10 and k11 nothing is kept
 	to.Migrate, to.Resumed = true, true
 	pack, filter := stepsOf(t, to)
-	for _, want := range []resumedKeys{{cells: 3, kept: 9, lost: 3}, {}} {
+	for _, want := range []map[string]int64{{ResumedCells: 3, KeptKeys: 9, LostKeys: 3, migratedKeys: 12}, {}} {
 		pack.StartBundle(nil, nil)
 		filter.StartBundle(nil, nil, nil)
 		pack.FinishBundle(t.Context(), func(_ beam.EventTime, cell string, block []byte) {
 			expect.OK(t, filter.ProcessElement(t.Context(), j.cells[cell], nil, cell, block, nil, nil, nil))
 		}, nil)
 		expect.OK(t, filter.read())
-		if got := filter.resumed.keys; got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		expect.Same(t, want, filter.resumed.bundle)
 		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
 		pack.called = false // as another instance of the step
 	}

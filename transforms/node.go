@@ -183,7 +183,7 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 		clear(fn.timersSet) // the bundle before has failed
 	}
 	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*openCell{}, keys: map[string]*openKey{}}
-	fn.resumed.begin()
+	clear(fn.resumed.bundle)
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
 		w.SetWatermark(passed)

@@ -35,9 +35,6 @@ type Cell struct {
 	log    int    // bytes of the log
 }
 
-// The names of the states that a runner keeps for a cell.
-const HeadState, LogState, SettingsState = "entity", "log", "settings"
-
 // A CellStore keeps a cell, as states of a runner.
 type CellStore interface {
 	// ReadHead returns the head; there is false if there is none.
