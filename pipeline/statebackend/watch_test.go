@@ -104,13 +104,13 @@ func TestNothingMoves(t *testing.T) {
 		t.Error("the log says it while an output waits")
 	}
 	patient()
-	expect.Soon(t, "a warning of the step", func() bool { return log.says("step=in/store.waitIn") })
+	expect.Soon(t, "a warning of the step", func() bool { return log.says("step=in/statebackend.waitIn") })
 	close(gate)
 	expect.Soon(t, "a warning of the grouping", func() bool { return log.says("step=of/CoGBK records=1") })
 	time.Sleep(2 * stallLogAfter)
 	cancel()
 	<-ended
-	for _, once := range []string{"step=in/store.waitIn", "step=of/CoGBK"} {
+	for _, once := range []string{"step=in/statebackend.waitIn", "step=of/CoGBK"} {
 		if text := log.text.String(); strings.Count(text, once) != 1 {
 			t.Errorf("%q: not once %s", text, once)
 		}
