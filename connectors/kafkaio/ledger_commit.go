@@ -120,7 +120,7 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 		}
 	}
 	if err == nil {
-		err = l.storeWithHead(ctx, c, o)
+		err = l.store(ctx, c, o)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,12 +170,17 @@ func (l *Ledger) takeBack(c *commitment, o commitOrder) {
 	}
 }
 
-// storeWithHead is store with a head that says more of states and offsets. A head that was changed
-// before would go into the changelog when the run ends, if this fails.
-func (l *Ledger) storeWithHead(ctx context.Context, c *commitment, o commitOrder) error {
-	was := l.head
-	l.head.Watermark, l.head.Beyond = c.watermark, c.beyond
-	l.head.Until = maps.Clone(was.Until)
+// store writes to the changelog and the group. What the head says of states and offsets is stored with these:
+// a head that was changed before would go into the changelog when the run ends, if this fails. Without a
+// changelog nothing refuses a run that another one has replaced: it moves offsets, which repeats records, and
+// has no states to spoil.
+func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err error) {
+	defer func(was changelogHead) {
+		if err != nil {
+			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+		}
+	}(l.head)
+	l.head.Watermark, l.head.Beyond, l.head.Until = c.watermark, c.beyond, maps.Clone(l.head.Until)
 	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return c.offsets[log].Offset >= until })
 	if o.until != 0 {
 		if l.head.Until == nil {
@@ -183,16 +188,6 @@ func (l *Ledger) storeWithHead(ctx context.Context, c *commitment, o commitOrder
 		}
 		l.head.Until[o.log] = o.until
 	}
-	err := l.store(ctx, c)
-	if err != nil {
-		l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
-	}
-	return err
-}
-
-// store writes to the changelog and the group. Without a changelog nothing refuses a run that another one
-// has replaced: it moves offsets, which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, c *commitment) error {
 	notes := map[string]Progress{}
 	if l.cfg.Group != "" {
 		for log, p := range c.offsets {
