@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
@@ -10,6 +11,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
 	"hafvf/pipeline/flink"
+	"hafvf/transforms"
 )
 
 // A Submission hands a graph to a Flink cluster.
@@ -29,7 +31,7 @@ type Submission struct {
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
-		f.host.Migrate = s.Migrate
+		f.host.Migrate, f.host.Resumed = s.Migrate, s.resumes()
 		here := *g
 		here.transform, g = f, &here
 	}
@@ -60,6 +62,39 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	}
 	s.Log.Info("Flink has the job", "job", job.Name, "id", job.ID)
 	return job, job.Start(ctx)
+}
+
+// resumes reports whether the job goes on with states of which it says how many it keeps.
+func (s Submission) resumes() bool {
+	_, filters := s.Graph.transform.(filtering)
+	return filters && s.Savepoint != "" && s.Graph.Runner.Cells > 0
+}
+
+// Follow is flink.Job.Follow. Of a job that resumes it logs, as soon as Flink tells, how many keys go on
+// with their states, and how many begin anew.
+func (s Submission) Follow(ctx context.Context, job *flink.Job) error {
+	if s.resumes() {
+		asking, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go s.logKeys(asking, job)
+	}
+	return job.Follow(ctx, s.Log)
+}
+
+// logKeys asks for the counts of the workers until these have read all cells.
+func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
+	for every := time.Tick(time.Second); ; {
+		n, err := job.Counters(ctx, "hafvf")
+		if err == nil && n[transforms.ResumedCells] >= int64(s.Graph.Runner.Cells) {
+			s.Log.Info("the job goes on from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_that_begin_anew", n[transforms.LostKeys])
+			return
+		}
+		select {
+		case <-every:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Attend prepares this process to run the functions of submitted graphs, until release is

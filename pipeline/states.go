@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
-	"hafvf/pipeline/flink/savepoint"
 	"hafvf/pipeline/records"
 )
 
@@ -37,48 +35,24 @@ func errNoStateFile(path string) error {
 // names the first of them and their number. Nothing is changed, and a run may go on
 // meanwhile.
 func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slog.Logger) error {
-	f, ok := g.transform.(filtering)
-	if !ok {
+	if _, filters := g.transform.(filtering); !filters {
 		return errSmoothing
 	}
 	all, _, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
-	return listStates(all, where, &f.cfg, key, w)
+	return listStates(all, where, key, w)
 }
 
-// ListStatesIn is ListStates for the states in a file or savepoint, without a config: states
-// of a job with cells: 0, which do not say what they were written with, cannot be read.
-func ListStatesIn(path, key string, w io.Writer) (err error) {
-	var all []statestore.State
-	if savepoint.Is(path) {
-		all, err = savepointStates(path)
-	} else {
-		all, _, err = readStateFile(path)
-	}
+// ListStatesIn is ListStates for the states in a file, without a config.
+func ListStatesIn(path, key string, w io.Writer) error {
+	all, _, err := readStateFile(path)
 	if err != nil {
 		return err
 	}
-	return listStates(all, path, nil, key, w)
+	return listStates(all, path, key, w)
 }
-
-// ListSavepoint is ListStates for the states in a savepoint that a job of the graph's config
-// wrote, at a local path.
-func ListSavepoint(g *Graph, path, key string, w io.Writer) error {
-	f, ok := g.transform.(filtering)
-	if !ok {
-		return errSmoothing
-	}
-	all, err := savepointStates(path)
-	if err != nil {
-		return err
-	}
-	return listStates(all, "the savepoint "+path, &f.cfg, key, w)
-}
-
-// HasStates reports whether a path looks like a file of states, or a savepoint.
-func HasStates(path string) bool { return statestore.IsFile(path) || savepoint.Is(path) }
 
 // readStateFile reads the states in a file of them, and how far the source of its run was read.
 func readStateFile(path string) (all []statestore.State, source []byte, err error) {
@@ -92,40 +66,8 @@ func readStateFile(path string) (all []statestore.State, source []byte, err erro
 	return all, source, nil
 }
 
-// savepointStates returns the states of filters in a savepoint, by key.
-func savepointStates(path string) (all []statestore.State, err error) {
-	found, err := savepoint.Read(path, statestore.HeadState, statestore.LogState, statestore.SettingsState)
-	if err != nil {
-		return nil, err
-	}
-	cells := map[string]map[string][][]byte{}
-	for _, s := range found {
-		if cells[s.Key] == nil {
-			cells[s.Key] = map[string][][]byte{}
-		}
-		cells[s.Key][s.Name] = append(cells[s.Key][s.Name], s.Elements...)
-	}
-	if len(cells) == 0 {
-		return nil, fmt.Errorf("the savepoint %s has no states of filters: it is of another job, or of one that had read nothing, or damaged", path)
-	}
-	for _, name := range slices.Sorted(maps.Keys(cells)) {
-		in, err := statestore.ReadFound(name, cells[name])
-		if err != nil {
-			return nil, fmt.Errorf("the savepoint %s: the states that share the key %s cannot be read: %w", path, message.Quote(name), err)
-		}
-		all = append(all, in...)
-	}
-	sortByKey(all)
-	return all, nil
-}
-
-func sortByKey(all []statestore.State) {
-	slices.SortFunc(all, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
-}
-
-// listStates reads each state under the settings that it was written with. One that does
-// not say is read under cfg, where that is not nil.
-func listStates(all []statestore.State, where string, cfg *keyed.Config, key string, w io.Writer) error {
+// listStates reads each state under the settings that it was written with.
+func listStates(all []statestore.State, where, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
@@ -139,7 +81,7 @@ func listStates(all []statestore.State, where string, cfg *keyed.Config, key str
 		var r *stateReader
 		err := s.Err
 		if err == nil {
-			r, err = readerOf(readers, s, cfg)
+			r, err = readerOf(readers, s.Settings)
 		}
 		if err == nil {
 			snapshot, err = r.est.Snapshot(s.Key, s.Bytes)
@@ -171,55 +113,40 @@ type stateReader struct {
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, s statestore.State, cfg *keyed.Config) (*stateReader, error) {
-	if r := all[s.Settings]; r != nil {
+func readerOf(all map[string]*stateReader, settings string) (*stateReader, error) {
+	if r := all[settings]; r != nil {
 		return r, nil
 	}
-	var under keyed.Config
-	if cfg != nil {
-		under = *cfg
+	written, err := keyed.ParseSettings[keyed.Settings](settings)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case s.Settings != "":
-		written, err := keyed.ParseSettings[keyed.Settings](s.Settings)
-		if err != nil {
-			return nil, err
-		}
-		under = written.In(under)
-	case cfg == nil:
-		return nil, errors.New("it does not say which config it was written with: give that config, as hafvf states --help says")
-	}
-	r := &stateReader{}
-	var err error
+	r, under := &stateReader{}, written.In(keyed.Config{})
 	if r.est, err = keyed.NewEstimator(under); err != nil {
 		return nil, err
 	}
 	if r.layout, err = records.NewLayout(under.Filter); err != nil {
 		return nil, err
 	}
-	all[s.Settings] = r
+	all[settings] = r
 	return r, nil
 }
 
-// statesAt returns the stored states by key, and names their place: a file of states, a
-// savepoint, or a changelog at the brokers of the graph's source. If place is empty, it is
-// that of the graph's runs.
+// statesAt returns the stored states by key, and names their place: a file of states, or a
+// changelog at the brokers of the graph's source. If place is empty, it is that of the graph's runs.
 func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []statestore.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
 	case place == "":
-	case savepoint.Is(place):
-		all, err = savepointStates(place)
-		return all, nil, "the savepoint " + place, err
 	case statestore.IsFile(place):
 		changelog, file = "", place
 	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
 		changelog = place
 	case topics:
-		return nil, nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states", place)
 	default:
-		return nil, nil, "", fmt.Errorf("%s is not a file of states, nor a savepoint on this machine, and the config's source names no brokers that could hold it as a changelog", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states, and the config's source names no brokers that could hold it as a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":
@@ -237,11 +164,11 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 		}
 		all, source, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
-		err = errors.New("on Flink the job keeps the states: name a savepoint of it, as hafvf stop --savepoint writes one")
+		err = errors.New("on Flink the job keeps the states, and hafvf does not read them")
 	default:
 		err = errNoStates
 	}
-	sortByKey(all)
+	slices.SortFunc(all, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
 	return all, source, where, err
 }
 
@@ -258,8 +185,8 @@ func (g *Graph) KeepsStates() bool {
 }
 
 // CheckStates says what a run of the graph with Migrate would keep, learn again from the past, and
-// lose of the states at a place: a file of states, a savepoint, or a changelog at the brokers of the
-// graph's source. It changes nothing. The error says why there are no such states, or why nothing of
+// lose of the states at a place: a file of states, or a changelog at the brokers of the graph's
+// source. It changes nothing. The error says why there are no such states, or why nothing of
 // one can be kept or learned again.
 func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
 	f, ok := g.transform.(filtering)

@@ -80,11 +80,12 @@ func (fn *encodeFn) cellOf(name string, sp state.Provider) *openCell {
 func (fn *encodeFn) read() error {
 	unread := fn.unread
 	fn.unread = nil
+	defer fn.resumed.log()
 	return roundTrip(unread, func(c *openCell) (err error) {
 		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
 			return err
 		}
-		return fn.carry.over(fn.states, c, fn.cfg)
+		return fn.resumed.take(fn.states, c, fn.cfg)
 	})
 }
 

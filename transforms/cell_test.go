@@ -250,6 +250,16 @@ func TestCellWithoutSettings(t *testing.T) {
 	}
 }
 
+// A head that is cut short is an error, also of a cell that has but one key.
+func TestCellIsCut(t *testing.T) {
+	of, settings := statesOfCells(), append([]byte{5}, make([]byte, len(compact.Fingerprint{}))...)
+	for _, head := range [][]byte{settings, append(slices.Clone(settings), 2, 3, 'a')} {
+		if _, err := of.read(&runner{value: head}, "pump"); !errors.Is(err, statestore.ErrCell) {
+			t.Errorf("%v: %v", head, err)
+		}
+	}
+}
+
 // A cell that is cut or changed is an error, or holds other entities; it is no panic.
 func FuzzCell(f *testing.F) {
 	of, r := statesOfCells(), &runner{}

@@ -107,6 +107,6 @@
 //	skipped_lines  lines of files that were passed over: above a header, comments, and headers of further tables
 //	drifting       those of these that drift explains
 //
-// Filter has also the counter migrated, of states that Host.Migrate has carried over, and the
-// distribution iterations.
+// Filter has also the counter migrated, of states that Host.Migrate has carried over, those of
+// Host.Resumed, see KeptKeys, and the distribution iterations.
 package transforms

@@ -11,7 +11,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 )
@@ -35,8 +34,11 @@ type Host struct {
 	// InProcess is for a runner in this process. If its account.Run carries a statestore.Memory, the states
 	// are there, and the runner has none.
 	InProcess bool
-	// Migrate has states in Cells that were written under another configuration carried over,
-	// as a keyed.Migrator does, when the first records come. Default: they are an error.
+	// Resumed says that the runner has Cells of a job before. All are read when the first records come,
+	// and their keys are counted: see KeptKeys. The log has the counts before the keys have outputs.
+	Resumed bool
+	// Migrate, with Resumed, has states in Cells that were written under another configuration carried
+	// over, as a keyed.Migrator does. Default: they are an error.
 	Migrate bool
 	// AtEnd is for an input that ends, of a run in one process with an account.Run. At its end
 	// the keys that Silence asks for are told, by the time of the last observation of any key,
@@ -134,9 +136,9 @@ func FilterEncoded(s beam.Scope, cfg keyed.Config, host Host, in, out Registered
 	}
 	records, alerts, late = beam.ParDo3(s, &encodeFn{
 		Config: text, Encoder: out,
-		State:    state.MakeValueState[[]byte](statestore.HeadState),
-		Log:      state.MakeBagState[[]byte](statestore.LogState),
-		Settings: state.MakeValueState[[]byte](statestore.SettingsState),
+		State:    state.MakeValueState[[]byte]("entity"),
+		Log:      state.MakeBagState[[]byte]("log"),
+		Settings: state.MakeValueState[[]byte]("settings"),
 		Due:      timers.InEventTime("due"),
 	}, blocks)
 	return records, alerts, undecoded, late

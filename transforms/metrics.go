@@ -12,8 +12,7 @@ import (
 )
 
 var (
-	migratedCounter = beam.NewCounter("hafvf", "migrated")
-	iterationsDist  = beam.NewDistribution("hafvf", "iterations")
+	iterationsDist = beam.NewDistribution("hafvf", "iterations")
 
 	// counters are those of account.Counters.
 	counters = func() (all []beam.Counter) {
@@ -23,6 +22,13 @@ var (
 		return all
 	}()
 )
+
+// The counters of a job with Host.Resumed: cells that it has read for the first time, and their keys, those
+// that go on and those of whose states nothing is kept.
+const ResumedCells, KeptKeys, LostKeys = "resumed_cells", "kept_keys", "lost_keys"
+
+// migratedKeys is the counter of states that Host.Migrate has carried over.
+const migratedKeys = "migrated"
 
 // countEstimate counts an estimate.
 func countEstimate(c *account.Counts, e *keyed.Estimate) {

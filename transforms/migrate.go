@@ -8,34 +8,58 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/parallel"
 )
 
-// migratingCells carries cells over that were written with other settings.
-type migratingCells struct {
+// resumedCells takes over the cells of a job before: it carries over those that were written with
+// other settings, and with Host.Resumed counts the keys of all.
+type resumedCells struct {
 	mu        sync.Mutex
 	migrators []*keyed.Migrator // one per goroutine
-	outcomes  map[string]int    // the number of keys of the bundle, by what was carried over
+	counted   map[string]bool   // the cells that are counted
+	outcomes  map[string]int    // the number of keys, by what was carried over, that the log has not yet
+	found     map[string]int64  // counts of cells that were read, by counter, that the log has not yet
+	bundle    map[string]int64  // those of the bundle that it has
 }
 
-// over carries the entities of a cell over to cfg. Without cfg.Migrate it says which of them
-// cannot go on as they are.
-func (a *migratingCells) over(of cellState, c *openCell, cfg stepConfig) error {
-	if c.Settings == of.own || c.Len() == 0 {
-		return nil
-	}
-	written, err := c.ReadSettings(of.in(c.to))
-	if err != nil {
-		return err
-	}
+// take takes over a cell. Without cfg.Migrate the error says which of its entities cannot go on as
+// they are.
+func (a *resumedCells) take(of cellState, c *openCell, cfg stepConfig) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	lost := 0
+	if c.Settings != of.own && c.Len() > 0 {
+		var err error
+		if lost, err = a.migrate(of, c, cfg); err != nil {
+			return err
+		}
+	}
+	if cfg.Resumed && !a.counted[c.name] {
+		if a.counted == nil {
+			a.counted = map[string]bool{}
+		}
+		a.counted[c.name] = true
+		a.add(ResumedCells, 1)
+		a.add(KeptKeys, c.Len()-lost)
+		a.add(LostKeys, lost)
+	}
+	return nil
+}
+
+// migrate carries the entities of a cell over to cfg, and returns of how many nothing is kept.
+func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost int, err error) {
+	written, err := c.ReadSettings(of.in(c.to))
+	if err != nil {
+		return 0, err
+	}
 	if a.migrators == nil {
 		a.migrators = make([]*keyed.Migrator, runtime.GOMAXPROCS(0))
 		for i := range a.migrators {
 			if a.migrators[i], err = keyed.NewMigrator(cfg.Config); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
@@ -46,7 +70,7 @@ func (a *migratingCells) over(of cellState, c *openCell, cfg stepConfig) error {
 	}
 	stored := c.States(written.In(cfg.Config).Settings())
 	if err := c.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	all := make([]outcome, len(stored))
 	parallel.Do(len(stored), len(a.migrators), func(worker, i int) {
@@ -62,22 +86,47 @@ func (a *migratingCells) over(of cellState, c *openCell, cfg stepConfig) error {
 	}
 	for i, o := range all {
 		if o.err != nil {
-			return fmt.Errorf("key %q: %w", stored[i].Key, o.err)
+			return 0, fmt.Errorf("key %q: %w", stored[i].Key, o.err)
 		}
 		if carried := o.carried.String(); carried != "" {
 			c.Put(stored[i].Key, o.entity)
 			a.outcomes[carried]++
+			a.add(migratedKeys, 1)
+			if len(o.carried.Kept) == 0 {
+				lost++
+			}
 		}
 	}
 	c.agenda, c.last = agenda{}, time.Time{} // of the states before
-	return nil
+	return lost, nil
 }
 
-// report reports what was carried over in a bundle that is written.
-func (a *migratingCells) report(ctx context.Context) {
+func (a *resumedCells) add(counter string, n int) {
+	if a.found == nil {
+		a.found, a.bundle = map[string]int64{}, map[string]int64{}
+	}
+	a.found[counter] += int64(n)
+}
+
+// log says what was taken over, before the keys have outputs.
+func (a *resumedCells) log() {
+	if kept, lost := a.found[KeptKeys], a.found[LostKeys]; kept+lost > 0 {
+		slog.Info("keys go on from the job before", "kept", kept, "begin_anew", lost)
+	}
 	for carried, n := range a.outcomes {
-		migratedCounter.Inc(ctx, int64(n))
 		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
 	}
-	a.outcomes = nil
+	for counter, n := range a.found {
+		a.bundle[counter] += n
+	}
+	clear(a.outcomes)
+	clear(a.found)
+}
+
+// report counts what was taken over in a bundle that is written.
+func (a *resumedCells) report(ctx context.Context) {
+	for counter, n := range a.bundle {
+		beam.NewCounter("hafvf", counter).Inc(ctx, n)
+	}
+	clear(a.bundle)
 }

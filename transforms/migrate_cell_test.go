@@ -210,7 +210,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 					t.Fatalf("the cells %v have changed", others)
 				}
 				second := changed[1]
-				second.Migrate = true
+				second.Migrate, second.Resumed = true, true
 				if got, err = j.bundle(t, second, false, one); err != nil {
 					t.Fatal(err)
 				}
@@ -229,7 +229,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 
 				again()
 				third := changed[2]
-				third.Migrate = true
+				third.Migrate, third.Resumed = true, true
 				one = map[string][]keyed.Observation{"k5": in[70:80]}
 				if got, err = j.bundle(t, third, true, one); err != nil {
 					t.Fatal(err)
@@ -259,6 +259,32 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				same("last", changed[2], last, got)
 			})
 		}
+	}
+}
+
+// A job that resumes reads all cells before the first observation, and counts their keys once.
+func TestResumedKeysAreCounted(t *testing.T) {
+	defer func(all *cache) { cellCache = all }(cellCache)
+	restart()
+	j, first := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}, map[string][]keyed.Observation{}
+	for i := range 12 {
+		first[fmt.Sprint("k", i)] = jumping()[:20]
+	}
+	expect.Get(j.bundle(t, changed[0], true, first))(t)
+	to := changed[2]
+	to.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // of k1, k10 and k11 nothing is kept
+	to.Migrate, to.Resumed = true, true
+	pack, filter := stepsOf(t, to)
+	for _, want := range []map[string]int64{{ResumedCells: 3, KeptKeys: 9, LostKeys: 3, migratedKeys: 12}, {}} {
+		pack.StartBundle(nil, nil)
+		filter.StartBundle(nil, nil, nil)
+		pack.FinishBundle(t.Context(), func(_ beam.EventTime, cell string, block []byte) {
+			expect.OK(t, filter.ProcessElement(t.Context(), j.cells[cell], nil, cell, block, nil, nil, nil))
+		}, nil)
+		expect.OK(t, filter.read())
+		expect.Same(t, want, filter.resumed.bundle)
+		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
+		pack.called = false // as another instance of the step
 	}
 }
 

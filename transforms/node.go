@@ -42,7 +42,7 @@ type encodeFn struct {
 	timersSet  map[string]time.Time // by cell, what this node has set the timer for
 	woken      time.Time            // the latest time at which it has looked at keys of any cell
 	workers    []*worker            // one per goroutine
-	carry      migratingCells
+	resumed    resumedCells
 	account    *account.Run
 	free       []*openKey // of bundles before
 	late       error      // of an observation that was late, the last that is known
@@ -183,7 +183,7 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 		clear(fn.timersSet) // the bundle before has failed
 	}
 	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*openCell{}, keys: map[string]*openKey{}}
-	fn.carry.outcomes = nil
+	clear(fn.resumed.bundle)
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
 		w.SetWatermark(passed)
@@ -536,7 +536,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
 	if err == nil {
 		fn.account.Report(fn.report)
-		fn.carry.report(ctx)
+		fn.resumed.report(ctx)
 	}
 	for _, c := range fn.order {
 		c.to = nil

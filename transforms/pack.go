@@ -41,7 +41,7 @@ type packFn struct {
 	extents   []packed // of each
 	blocks    []block  // in the order of their first observations
 	of        map[string]int
-	called    bool  // all cells are, to be carried over
+	called    bool  // all cells are, of a job that resumes
 	refused   int64 // observations that were not taken
 	outside   int   // those of them that go on, for their numbers
 	latest    time.Time
@@ -153,6 +153,7 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	}
 	b.size += len(p.data) - from
 	if len(p.data) > packBytes {
+		p.callCells(emit)
 		p.flush(emit)
 	}
 	return refused
@@ -216,10 +217,10 @@ func beginBlock(to []byte, key string, times waitSpan, size int) []byte {
 	return binary.AppendUvarint(b, uint64(size))
 }
 
-// callCells has every cell read, and so carried over, those too of which no key has a
-// record.
+// callCells has every cell of a job before read, those too of which no key has a record. They go
+// before the observations.
 func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
-	if p.called || !p.cfg.Migrate {
+	if p.called || !p.cfg.Resumed {
 		return
 	}
 	p.called = true

@@ -35,6 +35,9 @@ func checkCommand() *cobra.Command {
 				fmt.Fprint(cmd.OutOrStdout(), config.Reference())
 				return nil
 			}
+			if isSavepoint(states) {
+				return errSavepoint(states)
+			}
 			cfg, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
@@ -69,7 +72,7 @@ func checkCommand() *cobra.Command {
 	}
 	cli.AddSet(cmd, &set)
 	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config, and check none")
-	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states, a savepoint or a changelog")
+	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
 	return cmd
 }

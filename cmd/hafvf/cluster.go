@@ -54,7 +54,8 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	ctx, stop := stoppable(ctx)
 	defer stop()
 	version, _ := versions()
-	job, err := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}.Start(ctx)
+	submitted := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}
+	job, err := submitted.Start(ctx)
 	if err != nil {
 		return s.explained(ctx, graph, job, err)
 	}
@@ -62,7 +63,7 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	if s.detach {
 		return nil
 	}
-	err = job.Follow(ctx, log)
+	err = submitted.Follow(ctx, job)
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
 		return nil

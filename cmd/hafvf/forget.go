@@ -58,7 +58,7 @@ func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Fo
 	switch {
 	case statestore.IsFile(where):
 		return pipeline.ForgetKeysIn(where, keys, log)
-	case pipeline.HasStates(where):
+	case isSavepoint(where):
 		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink))
 	}
 	_, graph, err := cli.Load(where, set)

@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// States of files forget keys between runs alone, and say which. Those of a savepoint are the job's.
+// States of files forget keys between runs alone, and say which.
 func TestForgetInFile(t *testing.T) {
 	dir := t.TempDir()
 	save := func(name, text string) {
@@ -52,10 +52,4 @@ func TestForgetInFile(t *testing.T) {
 	if code != 0 || out != "forgot 20 keys of 20 in s.bin\n" || errs != "" {
 		t.Errorf("all: exit %d, %q, %q", code, out, errs)
 	}
-	saved, err := filepath.Glob("../../pipeline/flink/savepoint/testdata/*/_metadata")
-	if err != nil || len(saved) == 0 {
-		t.Skip("there are no savepoints", err)
-	}
-	path := expect.Get(filepath.Abs(saved[0]))(t)
-	run("", 2, "", "is a savepoint, which only a job on Flink changes: set source.kafka.tombstones: forget", "states", "forget", path, "--key", "*")
 }

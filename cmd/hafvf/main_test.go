@@ -38,6 +38,8 @@ func TestExitCodes(t *testing.T) {
 			"sink: {kafka: {topic: out}}\n",
 	})
 	expect.OK(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
+	expect.OK(t, os.Mkdir(filepath.Join(dir, "saved"), 0o700))
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "saved", "_metadata"), nil, 0o600))
 	exits(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", "", []exit{
 		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
 		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 key, "},
@@ -80,8 +82,11 @@ func TestExitCodes(t *testing.T) {
 		{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
 		{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has ended well yet"},
 		{"states of an empty key", "states ok.yaml --key=", 2, "--key is empty"},
-		{"states of an empty savepoint", "states ok.yaml --savepoint=", 2, "--savepoint is empty"},
-		{"states of no savepoint", "states ok.yaml --savepoint none", 1, "none is no savepoint: there is no _metadata"},
+		{"states of a config and a savepoint", "states ok.yaml --savepoint saved", 2, "saved: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH"},
+		{"states of a savepoint", "states saved", 2, "saved: hafvf does not read savepoints"},
+		{"states of a savepoint elsewhere", "states s3://states/savepoint-1", 2, "hafvf does not read savepoints"},
+		{"check of a savepoint", "check ok.yaml --states file:saved/_metadata", 2, "hafvf does not read savepoints"},
+		{"forget in a savepoint", "states forget saved --key k", 2, "is a savepoint, which only a job on Flink changes: set source.kafka.tombstones: forget"},
 		{"forget without a key", "states forget ok.yaml", 2, `required flag(s) "key" not set`},
 		{"forget an empty key", "states forget ok.yaml --key=", 2, "--key is empty"},
 		{"forget nowhere", "states forget --key k", 2, "accepts 1 arg"},

@@ -2,13 +2,18 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/pipeline"
 )
 
@@ -16,34 +21,27 @@ func statesCommand() *cobra.Command {
 	var set []string
 	var key, savepoint string
 	cmd := &cobra.Command{
-		Use:   "states CONFIG [--savepoint PATH] | states FILE | states SAVEPOINT",
+		Use:   "states CONFIG | states FILE",
 		Short: "Show the states that a config's runs begin with",
 		Long:  help("states"),
 		Example: `  hafvf states pump.yaml
   hafvf states pump.yaml --key pump-7
-  hafvf states pump.states
-  hafvf states flink.yaml --savepoint /savepoints/savepoint-2a91f3-0d5b`,
+  hafvf states pump.states`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("key") && key == "" {
 				return cli.Usage(errors.New("--key is empty: leave it out for the states of all keys"))
 			}
-			if cmd.Flags().Changed("savepoint") && savepoint == "" {
-				return cli.Usage(errors.New("--savepoint is empty: leave it out for the states that runs of files and topics begin with"))
+			if cmd.Flags().Changed("savepoint") || isSavepoint(args[0]) {
+				return errSavepoint(cmp.Or(savepoint, args[0]))
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			if pipeline.HasStates(args[0]) {
-				if savepoint != "" {
-					return cli.Usage(fmt.Errorf("--savepoint is for a config, and %s holds states itself", args[0]))
-				}
+			if statestore.IsFile(args[0]) {
 				return errors.Join(pipeline.ListStatesIn(args[0], key, out), out.Flush())
 			}
 			_, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
-			}
-			if savepoint != "" {
-				return errors.Join(pipeline.ListSavepoint(graph, savepoint, key, out), out.Flush())
 			}
 			ctx, stop := stoppable(cmd.Context())
 			defer stop()
@@ -53,6 +51,23 @@ func statesCommand() *cobra.Command {
 	cli.AddSet(cmd, &set)
 	cmd.AddCommand(forgetCommand())
 	cmd.Flags().StringVar(&key, "key", "", "show the state of one `key`")
-	cmd.Flags().StringVar(&savepoint, "savepoint", "", "show the states in the savepoint at `path`")
+	cmd.Flags().StringVar(&savepoint, "savepoint", "", "")
+	cmd.Flags().MarkHidden("savepoint") // which is refused
 	return cmd
+}
+
+// isSavepoint reports whether a place looks like a savepoint or a checkpoint of Flink.
+func isSavepoint(place string) bool {
+	if place == "" {
+		return false
+	}
+	if strings.Contains(place, "://") || strings.HasPrefix(place, "file:") || filepath.Base(place) == "_metadata" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(place, "_metadata"))
+	return err == nil
+}
+
+func errSavepoint(place string) error {
+	return cli.Usage(fmt.Errorf("%s: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH, which says how many keys go on and how many begin anew", place))
 }

@@ -183,8 +183,9 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 	}
 	log, s := at.Log(), &l.stepper
 	l.mu.Lock()
-	from, stored := l.stored[log]
+	last, stored := l.stored[log]
 	l.mu.Unlock()
+	from := last.Offset
 	if !stored {
 		from = s.until[log] - lead // where it began, at least
 	}

@@ -137,7 +137,7 @@ func (a *Migrated) carry(m *keyed.Migrator, s *State, migrate Policy, where stri
 		return false, nil
 	}
 	if err != nil {
-		return false, s.notCarried(err, where)
+		return false, fmt.Errorf("the state of the key %s in %s cannot be carried over: %w", message.Quote(s.Key), where, err)
 	}
 	if len(parts.Reset) > 0 {
 		a.Reset++
@@ -167,14 +167,6 @@ func (a Migrated) ResetDamaged(where string, log *slog.Logger) map[string]error 
 		log.Warn("and other states cannot be read", "in", where, "states", n)
 	}
 	return why
-}
-
-// notCarried says why the state cannot be carried over to another configuration.
-func (s State) notCarried(err error, where string) error {
-	if errors.Is(err, keyed.ErrOtherConfig) && s.Settings == "" {
-		return fmt.Errorf("the state of the key %s in %s cannot be carried over: it is of a job with cells: 0, whose states do not say what they were written with", message.Quote(s.Key), where)
-	}
-	return fmt.Errorf("the state of the key %s in %s cannot be carried over: %w", message.Quote(s.Key), where, err)
 }
 
 // String says how many keys have which outcome of a migration, the most frequent one first.

@@ -1,7 +1,7 @@
 // Package statestore is what is stored of keys between runs: states, each with the settings that
 // it was written with. A state in a changelog or a file is sealed, so that a damaged state or
-// the state of another key is not taken for it. A runner's cells and the savepoints of a
-// cluster hold states too, and package transforms reads these.
+// the state of another key is not taken for it. A runner's cells hold states too,
+// which package transforms reads.
 package statestore
 
 import (
@@ -21,8 +21,7 @@ type State struct {
 	Key string
 	// Bytes are what keyed.KeyState.AppendBinary has written.
 	Bytes []byte
-	// Settings are those that the state was written with, the text of keyed.Settings. They are
-	// empty if the state does not say it, as on a cluster with cells: 0.
+	// Settings are those that the state was written with, the text of keyed.Settings.
 	Settings string
 	// Place is where a changelog has the state; empty elsewhere.
 	Place string

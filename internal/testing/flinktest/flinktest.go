@@ -174,7 +174,8 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		"heartbeat.timeout":                "15000",
 
 		// For so long the REST interface repeats its answers.
-		"web.refresh-interval": "100",
+		"web.refresh-interval":            "100",
+		"metrics.fetcher.update-interval": "500",
 
 		// Flink's scripts would reckon these, and the options of Java with them.
 		"taskmanager.cpu.cores":                      "1.0",
