@@ -91,7 +91,7 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
 	var to clients
 	defer to.close()
-	err = kafkaio.Amend(ctx, to.of(t.Cluster), t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
+	err = to.of(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
 		var changed map[string]*statestore.State
 		if f, changed, err = without(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err

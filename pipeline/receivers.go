@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hafvf/connectors"
-	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
@@ -209,7 +208,7 @@ func (r *run) writeDead(chunk connectors.Chunk) error {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
-		return kafkaio.WriteChunk(ctx, *r.dead.topic, chunk, r.log)
+		return r.dead.topic.WriteChunk(ctx, chunk, r.log)
 	}
 	return nil
 }

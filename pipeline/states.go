@@ -154,7 +154,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 		defer to.close()
 		where = changelogPlace(changelog)
 		var stored []kafkaio.StoredState
-		stored, err = kafkaio.ReadStored(ctx, to.of(t.Cluster), changelog, log)
+		stored, err = to.of(t.Cluster).ReadStates(ctx, changelog, log)
 		all = openStored(stored)
 		err = advised(err)
 	case file != "":

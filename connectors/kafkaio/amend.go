@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Amend changes states in a changelog between two runs. change is given what the changelog holds,
+// AmendStates changes states in a changelog between two runs. change is given what the changelog holds,
 // by positions, and returns what is to be stored instead, by key; nil deletes the state of a key.
 // All of it is stored in one transaction, or nothing. The group's offsets stay.
 //
-// Amend refuses a changelog whose run has not ended, and does not disturb that run: to own the
+// AmendStates refuses a changelog whose run has not ended, and does not disturb that run: to own the
 // changelog, as whoever writes to it has to, would end it. A run that was killed could not say
 // that it has ended.
-func Amend(ctx context.Context, client *Client, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
+func (client *Client) AmendStates(ctx context.Context, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
 	l := &Ledger{cfg: LedgerConfig{Client: client, Changelog: changelog, Log: log}, run: newIdentity()}
 	defer func() {
 		if l.owner != nil {

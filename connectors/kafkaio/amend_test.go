@@ -12,7 +12,7 @@ import (
 // amend forgets k, and does more before.
 func amend(t *testing.T, c Cluster, more func()) error {
 	t.Helper()
-	return Amend(context30(t), asks(t, c), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
+	return asks(t, c).AmendStates(context30(t), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
 		if more != nil {
 			more()
 		}
@@ -44,7 +44,7 @@ func TestAmend(t *testing.T) {
 	}
 
 	no := errors.New("no")
-	if err := Amend(context30(t), asks(t, c), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
+	if err := asks(t, c).AmendStates(context30(t), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
 		t.Error(err)
 	}
 	expect.OK(t, amend(t, c, nil))

@@ -481,9 +481,9 @@ func (e *commitEntries) end(yield func(entry) bool) error {
 	return err
 }
 
-// ReadStored returns what a changelog holds, by positions. It changes nothing, and a run may
+// ReadStates returns what a changelog holds, by positions. It changes nothing, and a run may
 // go on meanwhile.
-func ReadStored(ctx context.Context, client *Client, changelog string, log *slog.Logger) ([]StoredState, error) {
+func (client *Client) ReadStates(ctx context.Context, changelog string, log *slog.Logger) ([]StoredState, error) {
 	s, err := readStored(ctx, client, changelog, nil, log)
 	if err != nil {
 		return nil, err

@@ -231,7 +231,7 @@ func TestLargeStates(t *testing.T) {
 		if got := next.Restored(); !maps.EqualFunc(want, got, bytes.Equal) {
 			t.Fatalf("after %v: %d states, k of %d bytes, the other of %d", sizes[:i+1], len(got), len(got["k"]), len(got["\x00k"]))
 		}
-		stored, err := ReadStored(context30(t), asks(t, c), "states", quiet)
+		stored, err := asks(t, c).ReadStates(context30(t), "states", quiet)
 		if err != nil || len(stored) != 2 || !bytes.Equal(stored[0].Bytes, want[stored[0].Key]) {
 			t.Fatalf("%d stored, %v", len(stored), err)
 		}
@@ -374,7 +374,7 @@ func TestPortions(t *testing.T) {
 			if *commits < 4 {
 				t.Errorf("all in %d transactions", *commits)
 			}
-			stored, err := ReadStored(context30(t), asks(t, c), "states", quiet)
+			stored, err := asks(t, c).ReadStates(context30(t), "states", quiet)
 			got := map[string][]byte{}
 			for _, s := range stored {
 				got[s.Key] = s.Bytes

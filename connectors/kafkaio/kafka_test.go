@@ -114,7 +114,7 @@ func TestKafka(t *testing.T) {
 		}
 		keeps := func(want string, offset int64) {
 			t.Helper()
-			states, err := ReadStored(context30(t), asks(t, c), "owned", quiet)
+			states, err := asks(t, c).ReadStates(context30(t), "owned", quiet)
 			if err != nil || len(states) != 1 || string(states[0].Bytes) != want {
 				t.Errorf("%v, %v: want %s", states, err, want)
 			}

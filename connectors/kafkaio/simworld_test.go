@@ -1551,7 +1551,7 @@ func (w *world) stored() []StoredState {
 	defer h.die()
 	client := NewClient(h.cluster())
 	defer client.Close()
-	all, err := ReadStored(context.Background(), client, simStates, quiet)
+	all, err := client.ReadStates(context.Background(), simStates, quiet)
 	w.must(err)
 	return all
 }

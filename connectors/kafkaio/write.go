@@ -41,7 +41,7 @@ func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
 }
 
 // WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
-func WriteChunk(ctx context.Context, sink Sink, c connectors.Chunk, log *slog.Logger) error {
+func (sink Sink) WriteChunk(ctx context.Context, c connectors.Chunk, log *slog.Logger) error {
 	messages, err := messagesOf(ctx, nil, c, sink.Form.writing(), log)
 	if err != nil {
 		return err
