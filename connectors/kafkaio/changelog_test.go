@@ -343,7 +343,7 @@ func TestPortions(t *testing.T) {
 			if test.begun {
 				a := begun(t, c, giving)
 				a.Rest(State{Key: "k0", Bytes: []byte("old")})
-				expect.OK(t, a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
+				expect.OK(t, a.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
 				expect.OK(t, a.Close(context30(t), true))
 			}
 			crash, commits := portions(t, k)

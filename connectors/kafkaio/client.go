@@ -520,7 +520,7 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 }
 
 // committed are the group's offsets by partition, of those that it has one of.
-func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]Progress, err error) {
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]partitionProgress, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
@@ -544,7 +544,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 	if err != nil {
 		return nil, err
 	}
-	all = map[string]Progress{}
+	all = map[string]partitionProgress{}
 	switch code := kafka.Error(res.ErrorCode); code {
 	case 0:
 	case kafka.GroupIdNotFound:
@@ -559,7 +559,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 			}
 			if p.CommittedOffset >= 0 {
 				at := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
-				all[at.Log()] = Progress{Position: at, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
+				all[at.Log()] = partitionProgress{Position: at, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
 			}
 		}
 	}
@@ -567,7 +567,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 }
 
 // commit commits offsets, by Position.Log, for a group that nobody is a member of.
-func (c *Client) commit(ctx context.Context, group string, offsets map[string]Progress) error {
+func (c *Client) commit(ctx context.Context, group string, offsets map[string]partitionProgress) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	addr, err := c.coordinator(ctx, group)

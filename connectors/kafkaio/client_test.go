@@ -38,7 +38,7 @@ func TestOneConnection(t *testing.T) {
 		expect.Get(client.Config(ctx, "out", "cleanup.policy"))(t)
 		partitions := partitionsOf(topics)
 		expect.Get(client.committed(ctx, "g", partitions))(t)
-		expect.OK(t, client.commit(ctx, "g", map[string]Progress{"in-3": noted("in-3", 0)}))
+		expect.OK(t, client.commit(ctx, "g", map[string]partitionProgress{"in-3": noted("in-3", 0)}))
 		for _, at := range []int64{atFirst, atEnd, 0} {
 			expect.Get(client.offsets(ctx, partitions, at, true))(t)
 		}
@@ -55,6 +55,6 @@ func TestOneConnection(t *testing.T) {
 }
 
 // noted is an offset that somebody has committed.
-func noted(log string, offset int64) Progress {
-	return Progress{Position: ParsePosition(log, offset), metadata: "note"}
+func noted(log string, offset int64) partitionProgress {
+	return partitionProgress{Position: ParsePosition(log, offset), metadata: "note"}
 }

@@ -107,14 +107,14 @@ func (l *Ledger) logTime(log string) (time.Time, bool) {
 
 // EventLags are those of the sources of this process without a ledger.
 func EventLags() map[string]EventLag {
-	all := map[string]Progress{}
+	all := map[string]partitionProgress{}
 	for _, progress := range latestProgress() {
 		maps.Copy(all, progress)
 	}
 	return eventLags(all)
 }
 
-func eventLags(progress map[string]Progress) map[string]EventLag {
+func eventLags(progress map[string]partitionProgress) map[string]EventLag {
 	all := map[string]EventLag{}
 	for log, p := range progress {
 		if p.Lag.Usual > 0 {

@@ -51,7 +51,7 @@ func readNote(metadata string) (n note) {
 }
 
 // groupOffsets returns the group's committed offsets of the partitions.
-func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]Progress, error) {
+func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]partitionProgress, error) {
 	if l.cfg.Group == "" || len(partitions) == 0 {
 		return nil, nil
 	}
@@ -186,7 +186,7 @@ func (l *Ledger) newHead(ctx context.Context) error {
 // commitOwned commits to the changelog and the group in one transaction: what do yields, with
 // the marks and the head. The error names the run that owns the changelog if this one does
 // not.
-func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]Progress) error {
+func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]partitionProgress) error {
 	l.head.Commit++
 	e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
 	var wrong error
@@ -251,7 +251,7 @@ func (l *Ledger) checkGroup(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
-	var now map[string]Progress
+	var now map[string]partitionProgress
 	err := l.persist(ctx, "read", func(ctx context.Context) (err error) {
 		now, err = l.groupOffsets(ctx, partitions)
 		return err

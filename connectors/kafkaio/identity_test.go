@@ -81,7 +81,7 @@ func ran(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
 // to works in all records before the offset and commits.
 func (r run) to(offset int64) error {
 	r.t.Helper()
-	if err := r.handOver(context30(r.t), []Progress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
+	if err := r.handOver(context30(r.t), []partitionProgress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
@@ -345,7 +345,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-func (r run) foundNow(t testing.TB) map[string]Progress {
+func (r run) foundNow(t testing.TB) map[string]partitionProgress {
 	t.Helper()
 	found := expect.Get(r.groupOffsets(context30(t), partitionsOf(r.topics)))(t)
 	return found

@@ -81,7 +81,7 @@ func (l *Ledger) commitNow(o commitOrder) bool {
 // A commitment is what one commit stores.
 type commitment struct {
 	states, values  map[string][]byte // of values, those of StoreValue
-	offsets         map[string]Progress
+	offsets         map[string]partitionProgress
 	step            *pendingStep // nil for none
 	oldSteps        []string     // to be deleted
 	watermark       int64        // for the head, as beyond
@@ -188,7 +188,7 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 		}
 		l.head.Until[o.log] = o.until
 	}
-	notes := map[string]Progress{}
+	notes := map[string]partitionProgress{}
 	if l.cfg.Group != "" {
 		for log, p := range c.offsets {
 			t := l.topics[p.Topic]
@@ -241,7 +241,7 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 // offsets are the offsets to commit: all records before them are dealt with. Without a
 // changelog, no offset is beyond a record that waits. Those that are committed already are
 // left out, unless all are asked for.
-func (l *Ledger) offsets(all bool) map[string]Progress {
+func (l *Ledger) offsets(all bool) map[string]partitionProgress {
 	changed := maps.Clone(l.reached)
 	if l.owner == nil {
 		for _, offsets := range l.waiting {
@@ -254,7 +254,7 @@ func (l *Ledger) offsets(all bool) map[string]Progress {
 		}
 	}
 	if !all {
-		maps.DeleteFunc(changed, func(log string, p Progress) bool {
+		maps.DeleteFunc(changed, func(log string, p partitionProgress) bool {
 			at, ok := l.stored[log]
 			return ok && at.Offset == p.Offset
 		})

@@ -90,9 +90,9 @@ func (src Source) clock() Clock {
 }
 
 const (
-	// BundleRecords and BundleBytes are how much a source emits in one bundle.
-	BundleRecords = 1 << 14
-	BundleBytes   = 16 << 20
+	// bundleRecords and bundleBytes are how much a source emits in one bundle.
+	bundleRecords = 1 << 14
+	bundleBytes   = 16 << 20
 	// breath is the default of Source.Poll.
 	breath = 100 * time.Millisecond
 )
@@ -230,7 +230,7 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 	if ledger != nil {
 		stopped = ledger.account.Stopped()
 	}
-	for n < BundleRecords && size < BundleBytes && !rt.IsDone() {
+	for n < bundleRecords && size < bundleBytes && !rt.IsDone() {
 		select { // first, as otherwise a source that is never at rest would not come to it
 		case <-stopped:
 			if !ledger.Suspends() {
@@ -337,7 +337,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 		return nil, err
 	}
 	var times map[string]int64
-	var starts map[string]Progress
+	var starts map[string]partitionProgress
 	switch {
 	case src.Start.At == AtTime:
 		times, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true)
