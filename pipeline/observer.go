@@ -17,12 +17,12 @@ type Observer struct {
 	Estimate func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)
 	// Smoothed sees every record of transform: smooth, which finds nothing else.
 	Smoothed func(key string, s *keyed.Smoothed)
-	// Alert hears of an alert of a graph with incidents once more, when it is known which incident it
+	// Alert is called with an alert of a graph with incidents once more, when it is known which incident it
 	// belongs to, if any. It may be one of the run before.
 	Alert func(key string, t keyed.AlertEvent, incident string)
-	// Assigned hears to which incident an alarm belongs, also when that is another one than before.
+	// Assigned is told to which incident an alarm belongs, also when that is another one than before.
 	Assigned func(incidents.Assignment)
-	// Incident hears what becomes of an incident, and at the start of those that the run before has left
+	// Incident is called with what becomes of an incident, and at the start of those that the run before has left
 	// open.
 	Incident func(*incidents.Event)
 }

@@ -119,7 +119,7 @@ type IncidentEncoder interface {
 	Assigned(a incidents.Assignment)
 	// Incident appends what is to be written of an incident.
 	Incident(to *Encoded, e *incidents.Event)
-	// Open hears of an incident that the run before has left open.
+	// Open is called with an incident that the run before has left open.
 	Open(e *incidents.Event)
 	// Digest appends what is to be written of the alarms in no incident. keys is as Alert's.
 	Digest(to *Encoded, d *incidents.Digest, keys int)

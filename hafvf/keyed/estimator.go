@@ -176,7 +176,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	t.n++
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
-	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has heard the events
+	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
 		out.Silence = est.silences.arrived(t.heartbeat, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)

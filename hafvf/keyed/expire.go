@@ -58,7 +58,7 @@ func (e *KeyState) expire() {
 	e.clock, e.released, e.lateRun, e.lead = time.Time{}, time.Time{}, lateRun{}, 0
 }
 
-// expires reports whether a key that was heard last at one time is forgotten by another.
+// expires reports whether a key with its last observation at one time is forgotten by another.
 func (e *KeyState) expires(last, at time.Time) bool {
 	expire := e.est.cfg.Expire
 	return expire > 0 && !last.IsZero() && at.Sub(last) > expire

@@ -16,9 +16,9 @@ type intervals struct {
 	next time.Time  // from which on intervals are open; zero before the first is closed
 	busy time.Time  // start of the last closed interval with events
 	open []interval // with events, by time
-	// heard are the times of events that the pulse has not heard yet, sorted. They wait until no
+	// unseenEvents are the times of events that the heartbeat has not seen yet, sorted. They wait until no
 	// earlier one is to come.
-	lastEvent []time.Time
+	unseenEvents []time.Time
 	// counter is of Increase, at the last value of the closed intervals.
 	counter counter
 
@@ -81,8 +81,8 @@ func (e *KeyState) addEvent(o *Observation) error {
 	b.add(a.Value, o)
 	b.note(o)
 	if e.heartbeat != nil {
-		i, _ := slices.BinarySearchFunc(in.lastEvent, o.Time, time.Time.Compare)
-		in.lastEvent = slices.Insert(in.lastEvent, i, o.Time)
+		i, _ := slices.BinarySearchFunc(in.unseenEvents, o.Time, time.Time.Compare)
+		in.unseenEvents = slices.Insert(in.unseenEvents, i, o.Time)
 	}
 	if !a.Watermark {
 		// A time that lies ahead may be wrong, and closes nothing.
@@ -142,7 +142,7 @@ func (e *KeyState) close() (o Observation, ok bool) {
 		}
 		_, end := a.of(at)
 		over := in.ended || !end.After(in.until)
-		for len(in.lastEvent) > 0 && in.lastEvent[0].Before(end) && (over || !in.lastEvent[0].After(in.until)) {
+		for len(in.unseenEvents) > 0 && in.unseenEvents[0].Before(end) && (over || !in.unseenEvents[0].After(in.until)) {
 			e.noteEvent()
 		}
 		switch {
@@ -170,10 +170,10 @@ func (e *KeyState) close() (o Observation, ok bool) {
 			return o, true
 		case len(in.open) > 0 && e.expires(in.busy, in.open[0].start):
 			in.next = in.open[0].start
-		case len(in.lastEvent) == 0 || !in.ended && in.lastEvent[0].After(in.until):
+		case len(in.unseenEvents) == 0 || !in.ended && in.unseenEvents[0].After(in.until):
 			return o, false // who tells of the silence decides
 		default:
-			if at := in.lastEvent[0]; e.noteEvent() {
+			if at := in.unseenEvents[0]; e.noteEvent() {
 				in.next = in.open[0].start
 			} else {
 				in.cleared = at
@@ -198,17 +198,17 @@ func (e *KeyState) silentBy(start time.Time) bool {
 		return false
 	}
 	deadline := e.est.silences.deadline(e.heartbeat, e.heartbeat.last)
-	if e.intervals.ended && len(e.intervals.lastEvent) == 0 && deadline.After(e.intervals.last) {
+	if e.intervals.ended && len(e.intervals.unseenEvents) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
 	return !deadline.IsZero() && start.After(deadline)
 }
 
-// noteEvent has the pulse hear the first event that it has not heard. It reports whether that ends a
+// noteEvent gives the heartbeat the first event that it has not seen. It reports whether that ends a
 // silence.
 func (e *KeyState) noteEvent() bool {
-	at := e.intervals.lastEvent[0]
-	e.intervals.lastEvent = slices.Delete(e.intervals.lastEvent, 0, 1)
+	at := e.intervals.unseenEvents[0]
+	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
 	s := e.est.silences.arrived(e.heartbeat, at, e.pays)
 	if s != nil {
 		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
@@ -283,8 +283,8 @@ func (e *KeyState) appendIntervals(b []byte) []byte {
 		s = compact.AppendTime(s, o.start)
 		s = appendOffsets(o.append(s, of), o.offsets)
 	}
-	s = binary.AppendUvarint(s, uint64(len(in.lastEvent)))
-	for _, t := range in.lastEvent {
+	s = binary.AppendUvarint(s, uint64(len(in.unseenEvents)))
+	for _, t := range in.unseenEvents {
 		s = compact.AppendTime(s, t)
 	}
 	if of == Increase {
@@ -311,12 +311,12 @@ func (e *KeyState) readIntervals(text string) error {
 		in.open, before = append(in.open, o), o.start.Add(1)
 	}
 	for range r.Count(1) {
-		in.lastEvent = append(in.lastEvent, r.Time())
+		in.unseenEvents = append(in.unseenEvents, r.Time())
 	}
 	if a.Value == Increase {
 		in.counter = r.counter(e.stages.checks.Dim())
 	}
-	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.lastEvent, time.Time.Compare) || len(in.lastEvent) > 0 && e.heartbeat == nil {
+	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.unseenEvents, time.Time.Compare) || len(in.unseenEvents) > 0 && e.heartbeat == nil {
 		return compact.ErrCut
 	}
 	return nil

@@ -227,7 +227,7 @@ func (e *KeyState) Deadline() time.Time {
 		return time.Time{}
 	case !deadline.IsZero():
 		return deadline.Add(e.est.MaxDelay())
-	case len(e.waiting) > 0 || len(e.intervals.lastEvent) > 0:
+	case len(e.waiting) > 0 || len(e.intervals.unseenEvents) > 0:
 		return last.Add(e.est.MaxDelay())
 	}
 	return time.Time{}
@@ -295,7 +295,7 @@ func (e *KeyState) rewind() {
 	e.clock, e.released, e.rewoundFrom, e.lead = time.Time{}, time.Time{}, e.released, 0
 	if in := &e.intervals; !in.next.IsZero() {
 		e.rewoundFrom, in.next, in.until, in.busy = in.next, time.Time{}, time.Time{}, time.Time{}
-		in.lastEvent, in.counter = nil, counter{}
+		in.unseenEvents, in.counter = nil, counter{}
 	}
 	if e.heartbeat != nil {
 		e.heartbeat.rewind()

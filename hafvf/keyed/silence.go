@@ -42,7 +42,7 @@ type SilenceEvent struct {
 	Until   time.Time // of the event that ended it; zero while it lasts
 }
 
-// A pulse is the rhythm in which a key speaks.
+// A heartbeat is the rhythm of the observations of a key.
 type heartbeat struct {
 	last     time.Time
 	gaps     usual.Gaps

@@ -176,8 +176,8 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	c := est.chains.of(key)
 	t := &Track{key: key, stages: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
-	var decided, pulsed bool
-	t.priorSet, decided, pulsed = r.Flags()
+	var decided, beats bool
+	t.priorSet, decided, beats = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
 		t.warmUp = append(t.warmUp, numberedObservation{int64(r.Uvarint()), r.observation()})
@@ -188,7 +188,7 @@ func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 	}
 	t.alerts.read(r)
 	var p heartbeat
-	if pulsed {
+	if beats {
 		p.read(r)
 	}
 	if est.cfg.Silence != nil {

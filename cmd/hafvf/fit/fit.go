@@ -25,7 +25,7 @@ import (
 type Fit struct {
 	paths  []path
 	filter keyed.Config // with the rules of keys
-	// Progress, if set, hears how many keys are done; of a pooled fit, how often all keys were
+	// Progress, if set, is called with how many keys are done; of a pooled fit, how often all keys were
 	// filtered, and of is 0. Several goroutines call it.
 	Progress func(done, of int)
 

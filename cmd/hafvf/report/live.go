@@ -92,7 +92,7 @@ func (l *Live) Observer() *pipeline.Observer {
 // Close ends the events of all readers.
 func (l *Live) Close() { l.end() }
 
-// alert hears of an alarm, or of the end of a silence, perhaps once more.
+// alert takes an alarm, or of the end of a silence, perhaps once more.
 func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
 	if t.Basis != keyed.AlarmBasis || t.BackToUsual() {
 		return
@@ -179,7 +179,7 @@ func (l *Live) incident(e *incidents.Event) {
 	}
 	one.Alert, one.records, one.came = a, one.records+1, now
 	if len(l.incidents) > liveIncidents {
-		// Those that are over go first, then those of which nothing has been heard for longest.
+		// Those that are over go first, then those of which nothing has come for longest.
 		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *liveAlert) int {
 			if over(&a.Alert) != over(&b.Alert) {
 				return map[bool]int{true: -1, false: 1}[over(&a.Alert)]

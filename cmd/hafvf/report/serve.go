@@ -92,7 +92,7 @@ func refusal(r *http.Request, host string) string {
 	return ""
 }
 
-// html is the page with all that was heard when it was called, and perhaps more.
+// html is the page with all that had come when it was called, and perhaps more.
 func (l *Live) html(ctx context.Context) ([]byte, error) {
 	_, version, _ := l.since(math.MaxInt64)
 	l.page.mu.Lock()

@@ -24,15 +24,15 @@ type Config struct {
 
 // A Listener is told what becomes of alerts.
 type Listener interface {
-	// Alert hears of an alert of a key. incident is the id of the incident that it belongs to, empty
+	// Alert is called with an alert of a key. incident is the id of the incident that it belongs to, empty
 	// if it belongs to none.
 	Alert(key string, t keyed.AlertEvent, incident string)
-	// Assigned hears when an alarm comes to belong to an incident, before its Alert, and when that
+	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when that
 	// becomes another one.
 	Assigned(incidents.Assignment)
-	// Incident hears what becomes of an incident.
+	// Incident is called with what becomes of an incident.
 	Incident(*incidents.Event)
-	// Digest hears of the alarms in no incident.
+	// Digest is called with the alarms in no incident.
 	Digest(*incidents.Digest)
 }
 
@@ -145,7 +145,7 @@ func (f *Fleet) Changed() bool {
 	return f.changed
 }
 
-// Take hears notices. Beliefs, and what has no time, go on at once.
+// Take takes notices. Beliefs, and what has no time, go on at once.
 func (f *Fleet) Take(notices []byte) error {
 	return eachNotice(notices, func(of notice) error {
 		if of.role == forgotten {
