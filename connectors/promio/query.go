@@ -82,7 +82,7 @@ const (
 )
 
 // A reader asks a server for one window after the other.
-type reader struct {
+type windowReader struct {
 	src      Source
 	place    string
 	hides    func(quoted string) string // secrets that a server repeats
@@ -122,7 +122,7 @@ func (l *listener) partial() bool {
 	return bytes.Contains(l.body, []byte(`"isPartial"`)) && json.Unmarshal(l.body, &quoted) == nil && quoted.IsPartial
 }
 
-func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
+func newReader(src Source, log *slog.Logger, tally *Tally) (*windowReader, error) {
 	to, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer}, log)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func newReader(src Source, log *slog.Logger, tally *Tally) (*reader, error) {
 		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
 	l := &listener{Client: c}
-	return &reader{src: src, place: to.Place(), hides: to.Hidden, listener: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
+	return &windowReader{src: src, place: to.Place(), hides: to.Hidden, listener: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
@@ -170,7 +170,7 @@ func (src Source) onGrid(t time.Time) time.Time {
 var ErrAway = errors.New("does not answer")
 
 // ask asks once for n steps from a time on.
-func (r *reader) ask(ctx context.Context, from time.Time, n int) ([]Series, error) {
+func (r *windowReader) ask(ctx context.Context, from time.Time, n int) ([]Series, error) {
 	defer func() { r.listener.body = nil }()
 	r.taken = nil
 	end := from.Add(time.Duration(n-1) * r.src.Step)
@@ -209,7 +209,7 @@ const maxNotes = 1000
 // whole returns an error if the server says that its last answer is partial, as Thanos and Mimir
 // do while a store is away, unless such an answer is taken. It tells the log of annotations, each
 // once.
-func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
+func (r *windowReader) whole(warnings v1.Warnings, infos v1.Infos) error {
 	why := ""
 	for _, text := range slices.Concat(warnings, v1.Warnings(infos)) {
 		annotates := func(prefix string) bool { return strings.HasPrefix(text, prefix) }
@@ -238,7 +238,7 @@ func (r *reader) whole(warnings v1.Warnings, infos v1.Infos) error {
 }
 
 // failure says what the server refuses, or that it does not answer.
-func (r *reader) failure(err error) error {
+func (r *windowReader) failure(err error) error {
 	quoted, code := &v1.Error{}, r.listener.code
 	answered := errors.As(err, &quoted)
 	switch {
@@ -277,7 +277,7 @@ func (r *reader) failure(err error) error {
 
 // again reports whether the server is to be asked again after an error, and tells the log that it
 // is.
-func (r *reader) again(err error) bool {
+func (r *windowReader) again(err error) bool {
 	e := (*answerError)(nil)
 	if !errors.As(err, &e) || !e.again {
 		return false
@@ -293,7 +293,7 @@ func (r *reader) again(err error) bool {
 
 // next asks for at most so many steps from a time on, again and again as long as that may help.
 // It returns how many steps were answered.
-func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Series, steps int, err error) {
+func (r *windowReader) next(ctx context.Context, from time.Time, most int) (all []Series, steps int, err error) {
 	err = outageTimeout.Do(ctx, func(ctx context.Context) (err error) {
 		for {
 			steps = min(r.steps, most, maxSteps)
@@ -322,7 +322,7 @@ func (r *reader) next(ctx context.Context, from time.Time, most int) (all []Seri
 
 // outage notes whether the server answers, and in whole, and says so in the log: at once, and once
 // a minute as long as it does not.
-func (r *reader) outage(why error) {
+func (r *windowReader) outage(why error) {
 	if why == nil {
 		if !r.away.Since.IsZero() {
 			r.log.Info("the server of the source answers again", "server", r.place, "after", r.away.Lasts().Round(time.Second).String())

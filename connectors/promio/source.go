@@ -46,7 +46,7 @@ func Read(s beam.Scope, src Source) beam.PCollection {
 type readFn struct {
 	Source Source
 
-	reader *reader
+	reader *windowReader
 }
 
 // A restriction is what is to be asked, in Unix milliseconds.

@@ -78,7 +78,7 @@ func (s Source) reading() kafkaio.Reading {
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
 		errs := make([]error, runtime.GOMAXPROCS(0))
 		parallel.Chunks(len(records), len(errs), func(worker, from, end int) {
-			r := reader{known: known, format: s.Format, ctx: ctx, log: log}
+			r := valueReader{known: known, format: s.Format, ctx: ctx, log: log}
 			for i := from; i < end && errs[worker] == nil; i++ {
 				errs[worker] = r.record(&records[i])
 			}
@@ -88,7 +88,7 @@ func (s Source) reading() kafkaio.Reading {
 }
 
 // A reader reads some records of one fetch.
-type reader struct {
+type valueReader struct {
 	known  *schemas
 	format string
 	ctx    context.Context
@@ -101,7 +101,7 @@ type reader struct {
 const textBytes = 64 << 10
 
 // record reads the key and the value of a record. The error is one that ends the run.
-func (r *reader) record(to *kafkaio.Record) error {
+func (r *valueReader) record(to *kafkaio.Record) error {
 	var found kafkaio.DecodeInfo
 	if _, _, ok := framed(to.Key); ok && to.Oversized == 0 {
 		text, reason, err := r.payload(to.Key, "")
@@ -156,7 +156,7 @@ func setKey(to *kafkaio.Record, found *kafkaio.DecodeInfo, text []byte) {
 
 // payload returns a framed payload as JSON, or the reason why it cannot be read. It wants a
 // schema of a format, if that names one.
-func (r *reader) payload(b []byte, format string) (text []byte, reason, err error) {
+func (r *valueReader) payload(b []byte, format string) (text []byte, reason, err error) {
 	id, payload, _ := framed(b)
 	s, err := r.known.get(r.ctx, r.log, id)
 	switch {

@@ -42,7 +42,7 @@ func newSolver(c *Config) solver {
 
 // A place is where the levels stand: (logit of the mean, log of the concentration)
 // of each.
-type place [3][2]float64
+type statePlace [3][2]float64
 
 const (
 	// known is the memory of the variance, in gradients, below which the weights
@@ -72,7 +72,7 @@ func (s *solver) learn(g *group, grads []float64, step int) Decays {
 	s.factor = math.Pow(float64(n), s.power)
 
 	// From the priors, under the prior mean of b.
-	var start place
+	var start statePlace
 	w := s.top
 	for i := len(s.levels) - 1; i >= 0; i-- {
 		l := &s.levels[i]
@@ -97,7 +97,7 @@ func (s *solver) learn(g *group, grads []float64, step int) Decays {
 // maximise climbs from the start. Where that ends in forgetting, or began there,
 // the naive weights can lie on the slope of a higher maximum, which the climb does
 // not see: it is tried as well.
-func (s *solver) maximise(start place) {
+func (s *solver) maximise(start statePlace) {
 	found := s.climb(start, tolerance)
 	low := false
 	for i := range 2 {
@@ -105,7 +105,7 @@ func (s *solver) maximise(start place) {
 	}
 	if low {
 		value := s.value(&found)
-		other := place{coordinates(s.naive[0]), coordinates(s.naive[1]), {math.Min(start[2][0], -2), start[2][1]}}
+		other := statePlace{coordinates(s.naive[0]), coordinates(s.naive[1]), {math.Min(start[2][0], -2), start[2][1]}}
 		other = s.climb(other, tolerance)
 		if s.value(&other) > value {
 			found = other
@@ -116,8 +116,8 @@ func (s *solver) maximise(start place) {
 
 // climb runs Newton's method from at, until after a step shorter than the
 // tolerance, and returns where it ends.
-func (s *solver) climb(at place, tolerance float64) place {
-	var delta, last place
+func (s *solver) climb(at statePlace, tolerance float64) statePlace {
+	var delta, last statePlace
 	reach := float64(maxStep)
 	for range maxRounds {
 		s.evaluate(&at)
@@ -159,14 +159,14 @@ func clamp(v float64) float64 { return math.Max(-30, math.Min(30, v)) }
 // means are those of w₁ and w₂ where the levels stand.
 func (s *solver) means() Decays { return Decays{s.levels[0].M, s.levels[1].M} }
 
-func (s *solver) move(at *place) {
+func (s *solver) move(at *statePlace) {
 	for i := range s.levels {
 		s.levels[i].Move(at[i][0], at[i][1])
 	}
 }
 
 // evaluate moves the levels and derives the system there.
-func (s *solver) evaluate(at *place) {
+func (s *solver) evaluate(at *statePlace) {
 	w1, w2, b := &s.levels[0], &s.levels[1], &s.levels[2]
 	for i := range s.levels {
 		s.levels[i].Place(at[i][0], at[i][1])
@@ -185,7 +185,7 @@ func (s *solver) evaluate(at *place) {
 }
 
 // value is the ELBO at a place, to which it moves the levels.
-func (s *solver) value(at *place) float64 {
+func (s *solver) value(at *statePlace) float64 {
 	s.evaluate(at)
 	v := s.factor * evidence(s.prior, s.group, s.means(), s.grads, s.first, s.stride)
 	for i := range s.levels {

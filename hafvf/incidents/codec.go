@@ -27,7 +27,7 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // about 60 and the id for one of the last 32 steps, of which a group keeps the latest 32,768, and
 // about 40 for a member of an open incident, which has every key at most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
-	w := writer{b: append(b, format)}
+	w := stateWriter{b: append(b, format)}
 	w.text(f.cfg.groups())
 	w.b = compact.AppendFlags(w.b, f.started)
 	w.moment(f.at)
@@ -85,23 +85,25 @@ func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	return w.b, nil
 }
 
-type writer struct {
+type stateWriter struct {
 	b          []byte
 	explaining map[*incident]int // numbers of the incidents, from 1
 }
 
-func (w *writer) number(n int)    { w.b = binary.AppendUvarint(w.b, uint64(n)) }
-func (w *writer) moment(m moment) { w.b = binary.AppendVarint(w.b, int64(m)) }
-func (w *writer) text(s string)   { w.b = compact.AppendString(w.b, s) }
-func (w *writer) float(v float64) { w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(v)) }
-func (w *writer) floats(all ...float64) {
+func (w *stateWriter) number(n int)    { w.b = binary.AppendUvarint(w.b, uint64(n)) }
+func (w *stateWriter) moment(m moment) { w.b = binary.AppendVarint(w.b, int64(m)) }
+func (w *stateWriter) text(s string)   { w.b = compact.AppendString(w.b, s) }
+func (w *stateWriter) float(v float64) {
+	w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(v))
+}
+func (w *stateWriter) floats(all ...float64) {
 	for _, v := range all {
 		w.float(v)
 	}
 }
 
 // after writes what of a text differs from the one before it.
-func (w *writer) after(s, before string) {
+func (w *stateWriter) after(s, before string) {
 	n := 0
 	for n < min(len(s), len(before)) && s[n] == before[n] {
 		n++
@@ -111,7 +113,7 @@ func (w *writer) after(s, before string) {
 }
 
 // keys writes the keys in their order, and returns the place of each.
-func (w *writer) keys(all map[string]*key) (index map[string]int) {
+func (w *stateWriter) keys(all map[string]*key) (index map[string]int) {
 	keys := slices.Sorted(maps.Keys(all))
 	index = make(map[string]int, len(keys))
 	w.number(len(keys))
@@ -139,7 +141,7 @@ func (w *writer) keys(all map[string]*key) (index map[string]int) {
 
 // groups writes what the groups of the keys have learned. It returns their recent alarms in the order
 // in which they came.
-func (w *writer) groups(f *Fleet) (recent []*alarm) {
+func (w *stateWriter) groups(f *Fleet) (recent []*alarm) {
 	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
 		g := f.groups[name]
 		w.moment(g.since)
@@ -171,7 +173,7 @@ func (w *writer) groups(f *Fleet) (recent []*alarm) {
 
 // incidents writes the open incidents, and of others that recent alarms belong to what explains
 // these.
-func (w *writer) incidents(open []*incident, recent []*alarm) {
+func (w *stateWriter) incidents(open []*incident, recent []*alarm) {
 	w.explaining = map[*incident]int{nil: 0}
 	for _, inc := range open {
 		w.explaining[inc] = len(w.explaining)
@@ -227,7 +229,7 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := reader{Reader: compact.Reader{B: b}}
+	r := stateReader{Reader: compact.Reader{B: b}}
 	if v := r.Byte(); v != format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
@@ -243,7 +245,7 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 
 // RestoreAny is Restore whatever the groups of the other fleet are: it takes them over.
 func RestoreAny(b []byte) (*Fleet, error) {
-	r := reader{Reader: compact.Reader{B: b}}
+	r := stateReader{Reader: compact.Reader{B: b}}
 	r.Byte() // Restore looks at the format
 	cfg := Config{Separators: r.Text()}
 	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
@@ -252,28 +254,28 @@ func RestoreAny(b []byte) (*Fleet, error) {
 	return Restore(cfg, b)
 }
 
-type reader struct{ compact.Reader }
+type stateReader struct{ compact.Reader }
 
-func (r *reader) check(ok bool) {
+func (r *stateReader) check(ok bool) {
 	if !ok {
 		r.Fail()
 	}
 }
 
-func (r *reader) number() int {
+func (r *stateReader) number() int {
 	n := r.Uvarint()
 	r.check(n <= math.MaxInt32)
 	return int(min(n, math.MaxInt32))
 }
 
-func (r *reader) bool() bool {
+func (r *stateReader) bool() bool {
 	v := r.Byte()
 	r.check(v <= 1)
 	return v == 1
 }
 
 // moment reads one that a fleet takes.
-func (r *reader) moment() moment {
+func (r *stateReader) moment() moment {
 	m := moment(r.Varint())
 	if m > farthest || m < -farthest {
 		r.Fail()
@@ -283,41 +285,43 @@ func (r *reader) moment() moment {
 }
 
 // span reads a time between moments.
-func (r *reader) span() moment { return moment(r.Varint()) }
+func (r *stateReader) span() moment { return moment(r.Varint()) }
 
 // step reads a step of a key.
-func (r *reader) step() moment {
+func (r *stateReader) step() moment {
 	m := r.span()
 	r.check(m > 0 && m <= moment(longestStep))
 	return m
 }
 
-func (r *reader) float() float64 {
+func (r *stateReader) float() float64 {
 	var b [8]byte
 	r.Take(b[:])
 	return math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
 }
 
 // within reads a float from least to most.
-func (r *reader) within(least, most float64) float64 {
+func (r *stateReader) within(least, most float64) float64 {
 	v := r.float()
 	r.check(v >= least && v <= most)
 	return v
 }
 
 // amount reads a float that is finite and not negative.
-func (r *reader) amount() float64 { return r.within(0, math.MaxFloat64) }
+func (r *stateReader) amount() float64 { return r.within(0, math.MaxFloat64) }
 
 // score reads a float that is not NaN.
-func (r *reader) score() float64 { return r.within(math.Inf(-1), math.Inf(1)) }
+func (r *stateReader) score() float64 { return r.within(math.Inf(-1), math.Inf(1)) }
 
-func (r *reader) probability() float64 { return r.within(0, 1) }
+func (r *stateReader) probability() float64 { return r.within(0, 1) }
 
 // allowed reads the allowance of a key.
-func (r *reader) allowed() float64 { return r.within(allowance(mostBudget), allowance(leastBudget)) }
+func (r *stateReader) allowed() float64 {
+	return r.within(allowance(mostBudget), allowance(leastBudget))
+}
 
 // after reads a text that follows one before it in the order of texts, unless it is the first.
-func (r *reader) after(before string, first bool) string {
+func (r *stateReader) after(before string, first bool) string {
 	n := r.number()
 	if n > len(before) {
 		r.Fail()
@@ -330,7 +334,7 @@ func (r *reader) after(before string, first bool) string {
 	return s
 }
 
-func (r *reader) fleet(f *Fleet) {
+func (r *stateReader) fleet(f *Fleet) {
 	f.started = r.bool()
 	f.at = r.moment()
 	f.debt = r.amount()
@@ -384,7 +388,7 @@ func (r *reader) fleet(f *Fleet) {
 	}
 }
 
-func (r *reader) keys(f *Fleet) []*key {
+func (r *stateReader) keys(f *Fleet) []*key {
 	n := r.Count(3)
 	keys := make([]*key, 0, n)
 	before := &key{}
@@ -413,7 +417,7 @@ func (r *reader) keys(f *Fleet) []*key {
 }
 
 // groups reads what the groups of the keys have learned.
-func (r *reader) groups(f *Fleet) {
+func (r *stateReader) groups(f *Fleet) {
 	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
 		g := f.groups[name]
 		g.since, g.at = r.moment(), r.moment()
@@ -438,7 +442,7 @@ func (r *reader) groups(f *Fleet) {
 }
 
 // incidents reads those that are open, and then what explains recent alarms.
-func (r *reader) incidents(f *Fleet) (explaining []*incident) {
+func (r *stateReader) incidents(f *Fleet) (explaining []*incident) {
 	for range r.Count(20) {
 		inc := &incident{id: r.Text(), group: r.Text(), opened: r.moment(), last: r.moment(), window: r.span()}
 		inc.score, inc.threshold, inc.expected = r.score(), r.amount(), r.amount()
@@ -472,7 +476,7 @@ func (r *reader) incidents(f *Fleet) (explaining []*incident) {
 	return explaining
 }
 
-func (r *reader) recent(f *Fleet, keys []*key, explaining []*incident) *alarm {
+func (r *stateReader) recent(f *Fleet, keys []*key, explaining []*incident) *alarm {
 	f.order++
 	n := r.number()
 	a := &alarm{order: f.order, at: r.moment()}

@@ -181,7 +181,7 @@ func (t *accumulator) append(b []byte, of Aggregate) []byte {
 	return b
 }
 
-func (r *reader) accumulator(of Aggregate) (t accumulator) {
+func (r *decoder) accumulator(of Aggregate) (t accumulator) {
 	t.events = int64(r.Uvarint())
 	if of.Counts() {
 		return t

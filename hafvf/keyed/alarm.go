@@ -407,7 +407,7 @@ var errDecisions = errors.New("state is corrupt: alarms")
 
 // decode reads what append wrote, the rest of r. A profile of other settings begins
 // anew; debt and rest of the alarms stay.
-func (d *decider) decode(r *reader, locationScale []float64) (s decisions, err error) {
+func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err error) {
 	fingerprint := r.fingerprint()
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()

@@ -290,4 +290,4 @@ func (a *alerts) append(b []byte) []byte {
 	return compact.AppendString(b, a.id)
 }
 
-func (a *alerts) read(r *reader) { a.outlier, a.change, a.id = r.Time(), r.Time(), r.Text() }
+func (a *alerts) read(r *decoder) { a.outlier, a.change, a.id = r.Time(), r.Time(), r.Text() }

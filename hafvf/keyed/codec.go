@@ -21,7 +21,7 @@ func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (o *Observation) UnmarshalBinary(b []byte) (err error) {
-	*o, err = decodeAll(b, (*reader).observation)
+	*o, err = decodeAll(b, (*decoder).observation)
 	return err
 }
 
@@ -30,7 +30,7 @@ func (e *Estimate) AppendBinary(b []byte) ([]byte, error) { return appendEstimat
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
-	*e, err = decodeAll(b, (*reader).estimate)
+	*e, err = decodeAll(b, (*decoder).estimate)
 	return err
 }
 
@@ -42,7 +42,7 @@ func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (t *AlertEvent) UnmarshalBinary(b []byte) (err error) {
-	*t, err = decodeAll(b, func(r *reader) AlertEvent {
+	*t, err = decodeAll(b, func(r *decoder) AlertEvent {
 		of := r.estimate()
 		return of.event("", of.ID, r.alert(), AlarmBasis)
 	})
@@ -63,7 +63,7 @@ func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
-	*r, err = decodeAll(b, func(from *reader) Rejected {
+	*r, err = decodeAll(b, func(from *decoder) Rejected {
 		all := Rejected{Key: from.Text(), Reason: from.Text()}
 		var panicked bool
 		if all.Reset, panicked, _ = from.Flags(); panicked {
@@ -76,12 +76,12 @@ func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
 }
 
 // Observations reads observations that were appended to each other.
-type Observations struct{ r reader }
+type Observations struct{ r decoder }
 
 // ReadObservations returns the observations of b. Their strings are cut from text, which is b
 // as one string, so that they take no memory of their own. They do where text is empty.
 func ReadObservations(b []byte, text string) Observations {
-	return Observations{reader{Reader: compact.Reader{B: b, Source: text}}}
+	return Observations{decoder{Reader: compact.Reader{B: b, Source: text}}}
 }
 
 // More reports whether there is another observation.
@@ -141,7 +141,7 @@ func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
 	return binary.AppendUvarint(append(b, byte(shape)|aggregatedBit), uint64(events))
 }
 
-func (r *reader) shape() (shape Shape, aggregated bool, events int64) {
+func (r *decoder) shape() (shape Shape, aggregated bool, events int64) {
 	s := r.Byte()
 	if aggregated = s&aggregatedBit != 0; aggregated {
 		events = int64(r.Uvarint())
@@ -149,10 +149,10 @@ func (r *reader) shape() (shape Shape, aggregated bool, events int64) {
 	return Shape(s &^ aggregatedBit), aggregated, events
 }
 
-func (r *reader) observation() Observation { return r.observationIn(nil) }
+func (r *decoder) observation() Observation { return r.observationIn(nil) }
 
 // observationIn reads an observation into the memory of x, which may be nil.
-func (r *reader) observationIn(x [][]float64) Observation {
+func (r *decoder) observationIn(x [][]float64) Observation {
 	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
 	o.Shape, o.Aggregated, o.Events = r.shape()
 	o.X, o.Raw = r.Vectors(x), r.Text()
@@ -236,7 +236,7 @@ func appendAlert(b []byte, a *Alert) []byte {
 	return compact.AppendString(b, a.Message)
 }
 
-func (r *reader) alert() *Alert {
+func (r *decoder) alert() *Alert {
 	a := &Alert{Kind: r.Text(), Corrects: r.Text(), Start: r.Time(), Delay: r.Varint()}
 	r.Numbers(&a.LogOdds, &a.Size, &a.Score, &a.Threshold)
 	a.Output = int(r.Uvarint())
@@ -245,7 +245,7 @@ func (r *reader) alert() *Alert {
 }
 
 // filtered reads what the filter says in numbers. Alerts in states of before have no learning rate.
-func (r *reader) filtered(e *Estimate) {
+func (r *decoder) filtered(e *Estimate) {
 	all := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
 	v := r.Floats()
 	if len(v) == len(all)-1 {
@@ -260,7 +260,7 @@ func (r *reader) filtered(e *Estimate) {
 	}
 }
 
-func (r *reader) estimate() Estimate {
+func (r *decoder) estimate() Estimate {
 	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
 	e.Shape, e.Aggregated, e.Events = r.shape()
 	if e.Shape&carriedBit != 0 {
@@ -311,7 +311,7 @@ func appendMoments(b []byte, m Moments) []byte {
 	return compact.AppendFloats(compact.AppendFloats(b, m.Mean), m.SD)
 }
 
-func (r *reader) moments() Moments { return Moments{r.Floats(), r.Floats()} }
+func (r *decoder) moments() Moments { return Moments{r.Floats(), r.Floats()} }
 
 // AppendBinary appends the encoded posterior to b. The error is always nil.
 func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
@@ -346,15 +346,15 @@ func appendPoint(b []byte, p Point) []byte {
 	return binary.AppendVarint(compact.AppendTime(b, p.Time), p.Trial)
 }
 
-func (r *reader) point() Point { return Point{r.Time(), r.Varint()} }
+func (r *decoder) point() Point { return Point{r.Time(), r.Varint()} }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*reader).smoothed)
+	*s, err = decodeAll(b, (*decoder).smoothed)
 	return err
 }
 
-func (r *reader) smoothed() Smoothed {
+func (r *decoder) smoothed() Smoothed {
 	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text(), Carried: r.Text()}
 	s.Shape, s.Aggregated, s.Events = r.shape()
 	s.X = r.Vectors(nil)

@@ -18,7 +18,7 @@ var nan = math.NaN()
 
 func TestCodecKeepsEverything(t *testing.T) {
 	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", Carried: `{"c":1}`}
-	gotO, err := decodeAll(appendObservation(nil, &o), (*reader).observation)
+	gotO, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
 	if diff := cmp.Diff(o, gotO, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -39,7 +39,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
-	gotE, err := decodeAll(appendEstimate(nil, e), (*reader).estimate)
+	gotE, err := decodeAll(appendEstimate(nil, e), (*decoder).estimate)
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -47,7 +47,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	// In states of before an estimate has no learning rate.
 	e.Carried, e.LearningRate = "", nan
 	now, was := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
-	gotE, err = decodeAll(bytes.Replace(appendEstimate(nil, e), now, was, 1), (*reader).estimate)
+	gotE, err = decodeAll(bytes.Replace(appendEstimate(nil, e), now, was, 1), (*decoder).estimate)
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -93,14 +93,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendObservation(nil, &o))
 	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, err := decodeAll(b, (*reader).observation); err == nil {
-			again, err := decodeAll(appendObservation(nil, &o), (*reader).observation)
+		if o, err := decodeAll(b, (*decoder).observation); err == nil {
+			again, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
 			if diff := cmp.Diff(o, again, cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)
 			}
 		}
-		decodeAll(b, (*reader).estimate)
-		decodeAll(b, (*reader).smoothed)
+		decodeAll(b, (*decoder).estimate)
+		decodeAll(b, (*decoder).smoothed)
 	})
 }
 

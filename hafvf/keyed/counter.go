@@ -128,7 +128,7 @@ func (t *accumulator) appendTimes(b []byte) []byte {
 }
 
 // times reads what appendTimes wrote of n values.
-func (r *reader) times(n int64) (all []time.Time) {
+func (r *decoder) times(n int64) (all []time.Time) {
 	var at time.Time
 	for int64(len(all)) < n && !r.Bad {
 		before := at
@@ -148,7 +148,7 @@ func (c *counter) append(b []byte) []byte {
 	return compact.AppendFloats(b, c.most)
 }
 
-func (r *reader) counter(dim int) counter {
+func (r *decoder) counter(dim int) counter {
 	c := counter{r.Time(), r.Floats(), r.Floats()}
 	if len(c.most) == 0 {
 		c.most = slices.Clone(c.last)

@@ -77,7 +77,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 }
 
 // read reads an event but for its profile, which it returns encoded.
-func (e *event) read(r *reader, outputs int) (profile string) {
+func (e *event) read(r *decoder, outputs int) (profile string) {
 	var v [4]float64
 	r.Packed(v[:])
 	e.n, e.back, e.sum, e.since = v[0], v[1], v[2], v[3]

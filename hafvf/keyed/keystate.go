@@ -357,7 +357,7 @@ func appendOffsets(b []byte, all []Offset) []byte {
 	return b
 }
 
-func (r *reader) offsets() (all []Offset) {
+func (r *decoder) offsets() (all []Offset) {
 	for range r.Count(2) {
 		all = append(all, Offset{Log: r.Text(), Seq: r.Varint()})
 	}
@@ -437,7 +437,7 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 }
 
 // buffer reads the beginning of an encoded entity, up to what waits.
-func (r *reader) buffer() KeyState {
+func (r *decoder) buffer() KeyState {
 	e := r.head()
 	for range r.Count(1) {
 		o := r.observation()
@@ -450,7 +450,7 @@ func (r *reader) buffer() KeyState {
 }
 
 // head reads what stands before that.
-func (r *reader) head() KeyState {
+func (r *decoder) head() KeyState {
 	tag := r.Byte()
 	if r.former = tag == formerTag; tag != formatTag && !r.former {
 		r.Fail()
@@ -508,7 +508,7 @@ func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 }
 
 // beginKeyState decodes an entity up to what its filters know, which Track.withoutTail reads.
-func (est *Estimator) beginKeyState(key string, r *reader) (e KeyState, err error) {
+func (est *Estimator) beginKeyState(key string, r *decoder) (e KeyState, err error) {
 	if len(r.B) > 0 && r.B[0] != formatTag && r.B[0] != formerTag {
 		return e, errFormat
 	}

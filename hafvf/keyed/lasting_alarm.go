@@ -175,7 +175,7 @@ func (l *lastingAlarm) append(b []byte, clock time.Time) []byte {
 	return compact.AppendPacked(b, []float64{l.score, p.x, p.size, float64(p.output), l.normalSteps, l.sum})
 }
 
-func (l *lastingAlarm) read(r *reader) {
+func (l *lastingAlarm) read(r *decoder) {
 	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
 	v := make([]float64, 6, 8)
 	if r.former { // with what was usual at the peak

@@ -117,7 +117,7 @@ func (s *oneSidedRun) append(b []byte, clock time.Time) []byte {
 	return compact.AppendTimeNear(compact.AppendTimeNear(b, s.since, clock), s.repeat, clock)
 }
 
-func (s *oneSidedRun) read(r *reader) {
+func (s *oneSidedRun) read(r *decoder) {
 	var within bool
 	s.gap, s.alarmed, within = r.Flags()
 	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())

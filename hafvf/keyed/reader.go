@@ -7,7 +7,7 @@ import (
 )
 
 // A reader reads what states and records consist of.
-type reader struct {
+type decoder struct {
 	compact.Reader
 	clock  time.Time // of the entity, which other times are near to
 	former bool      // the state has the format before
@@ -19,9 +19,9 @@ type reader struct {
 // A span is between two times.
 type span struct{ first, last time.Time }
 
-func read(b []byte) *reader { return &reader{Reader: compact.Reader{B: b}} }
+func read(b []byte) *decoder { return &decoder{Reader: compact.Reader{B: b}} }
 
-func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
+func decodeAll[T any](b []byte, decode func(*decoder) T) (T, error) {
 	r := read(b)
 	v := decode(r)
 	if r.Bad || len(r.B) != 0 {
@@ -32,4 +32,4 @@ func decodeAll[T any](b []byte, decode func(*reader) T) (T, error) {
 }
 
 // near reads a time that is near to the clock.
-func (r *reader) near() time.Time { return r.TimeNear(r.clock) }
+func (r *decoder) near() time.Time { return r.TimeNear(r.clock) }

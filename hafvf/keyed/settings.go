@@ -15,7 +15,7 @@ import (
 // ErrOtherConfig means that a state was written under another configuration.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
 
-func (r *reader) fingerprint() (f compact.Fingerprint) {
+func (r *decoder) fingerprint() (f compact.Fingerprint) {
 	r.Take(f[:])
 	return f
 }

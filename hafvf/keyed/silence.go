@@ -135,7 +135,7 @@ func (p *heartbeat) append(b []byte, clock time.Time) []byte {
 	return p.gaps.Append(b)
 }
 
-func (p *heartbeat) read(r *reader) {
+func (p *heartbeat) read(r *decoder) {
 	p.last = r.near()
 	var alerted bool
 	if alerted, p.muted, _ = r.Flags(); alerted {
@@ -155,7 +155,7 @@ func appendSilence(b []byte, s *Silence) []byte {
 	return compact.AppendFlags(b, s.Reported, s.Regular)
 }
 
-func (r *reader) silence() *Silence {
+func (r *decoder) silence() *Silence {
 	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
 	s.Reported, s.Regular, _ = r.Flags()
 	return s

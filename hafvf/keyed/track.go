@@ -173,7 +173,7 @@ func (t *Track) append(b []byte, clock time.Time) []byte {
 }
 
 // beginning reads what append wrote of the key's track before the state of the bank.
-func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
+func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	c := est.chains.of(key)
 	t := &Track{key: key, stages: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
 	var decided, beats bool
@@ -207,7 +207,7 @@ func (est *Estimator) beginning(key string, r *reader) (*Track, error) {
 }
 
 // withoutTail reads what append wrote after that.
-func (t *Track) withoutTail(r *reader) (err error) {
+func (t *Track) withoutTail(r *decoder) (err error) {
 	c := t.stages
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err

@@ -158,7 +158,7 @@ func (b *usualBefore) append(to []byte, clock time.Time) []byte {
 	return to
 }
 
-func (b *usualBefore) read(r *reader, outputs int) {
+func (b *usualBefore) read(r *decoder, outputs int) {
 	b.at, b.usual, b.swing = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	r.Packed(b.usual.Mean)
 	var rest [2]float64

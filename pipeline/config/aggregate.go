@@ -42,8 +42,8 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 }
 
 // emptyOrZero reads 0 or missing.
-func emptyOrZero(dst *string) reader {
-	return reader{takes: emptyZero + " or " + emptyMissing, read: func(d *decoder, path string, n *yaml.Node) {
+func emptyOrZero(dst *string) valueParser {
+	return valueParser{takes: emptyZero + " or " + emptyMissing, read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.Value != emptyZero && n.Value != emptyMissing {
 			d.wrongType(path, emptyZero+" or "+emptyMissing, n)
 			return

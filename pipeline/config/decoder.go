@@ -51,7 +51,7 @@ type key struct {
 	unit     string // of a number that has one
 	initial  string // default as YAML, where the reader does not know it
 	required bool
-	read     reader
+	read     valueParser
 	keys     []key
 	single   bool   // the mapping holds exactly one key, besides settings
 	setting  bool   // stands beside the one key of a single mapping

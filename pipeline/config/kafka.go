@@ -65,7 +65,7 @@ const (
 	tombstonesForget = "forget"
 )
 
-func tombstones(dst *bool) reader {
+func tombstones(dst *bool) valueParser {
 	quoted := ""
 	return choice(&quoted, tombstonesReject, tombstonesForget).then(func() error {
 		*dst = quoted == tombstonesForget
@@ -119,9 +119,9 @@ func registryKey(dst **registry.Config, doc, initial string) key {
 	}}
 }
 
-func mechanism(dst *string) reader {
+func mechanism(dst *string) valueParser {
 	known := []string{"plain", "scram-sha-256", "scram-sha-512"}
-	return reader{takes: strings.Join(known, ", "), read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: strings.Join(known, ", "), read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.text(path, n, &s) {
 			return
@@ -135,12 +135,12 @@ func mechanism(dst *string) reader {
 }
 
 // secretAt reads where a secret is. Its errors do not show what stands there.
-func secretAt(dst *secret.Secret) reader {
+func secretAt(dst *secret.Secret) valueParser {
 	keys := []key{
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
 		{name: "file", doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", read: text(&dst.File, notEmpty)},
 	}
-	return reader{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.fail(path, need)
@@ -165,9 +165,9 @@ func secretAt(dst *secret.Secret) reader {
 }
 
 // textOrSecret reads a text, or where it stands.
-func textOrSecret(dst *secret.Text) reader {
+func textOrSecret(dst *secret.Text) valueParser {
 	place := secretAt(&dst.Secret)
-	return reader{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
 			place.read(d, path, n)
 			return
@@ -177,7 +177,7 @@ func textOrSecret(dst *secret.Text) reader {
 }
 
 // hookURL reads the URL of a receiver.
-func hookURL(dst *secret.Text) reader {
+func hookURL(dst *secret.Text) valueParser {
 	return textOrSecret(dst).then(func() error {
 		if dst.Text == "" {
 			return nil
@@ -188,8 +188,8 @@ func hookURL(dst *secret.Text) reader {
 }
 
 // headers reads a mapping of names to texts.
-func headers(dst *map[string]secret.Text) reader {
-	return reader{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+func headers(dst *map[string]secret.Text) valueParser {
+	return valueParser{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
 		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
@@ -212,15 +212,15 @@ func headers(dst *map[string]secret.Text) reader {
 }
 
 // startAt reads where to start: a name, {offset: n} or {time: t}.
-func startAt(dst *kafkaio.Start) reader {
+func startAt(dst *kafkaio.Start) valueParser {
 	keys := []key{
-		{name: "offset", doc: "This offset, in every partition.", read: reader{takes: "whole number, at least 0", read: func(d *decoder, p string, n *yaml.Node) {
+		{name: "offset", doc: "This offset, in every partition.", read: valueParser{takes: "whole number, at least 0", read: func(d *decoder, p string, n *yaml.Node) {
 			var at int
 			if d.whole(p, n, 0, &at) {
 				dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
 			}
 		}}},
-		{name: "time", doc: "The first record at or after this time.", read: reader{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *decoder, p string, n *yaml.Node) {
+		{name: "time", doc: "The first record at or after this time.", read: valueParser{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *decoder, p string, n *yaml.Node) {
 			t, err := times.Parse(n.Value)
 			if n.Kind != yaml.ScalarNode || err != nil {
 				d.wrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
@@ -229,7 +229,7 @@ func startAt(dst *kafkaio.Start) reader {
 			dst.At, dst.Time = kafkaio.AtTime, t
 		}}},
 	}
-	return reader{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.ScalarNode:
 			choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed).read(d, path, n)

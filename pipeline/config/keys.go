@@ -78,7 +78,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 	}
 }
 
-func levels(dst *[]hafvf.Beta) reader {
+func levels(dst *[]hafvf.Beta) valueParser {
 	return atMost(maxLevels, "levels", list("{alpha, beta}", dst, func(l *hafvf.Beta) []key {
 		return []key{
 			{name: "alpha", doc: "First parameter of the prior. A large one keeps more.", required: true, read: number(&l.Alpha, domain.Level)},
@@ -97,7 +97,7 @@ func formatLevels(levels []hafvf.Beta) string {
 }
 
 // members reads the filters of a bank; at least one.
-func members(dst *[]hafvf.Member) reader {
+func members(dst *[]hafvf.Member) valueParser {
 	r := atMost(maxMembers, "filters", list("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []key {
 		return []key{
 			{name: "levels", doc: "Beta priors of this member's weights. Required without ar, else none by default.", read: levels(&m.Levels)},
@@ -128,7 +128,7 @@ func members(dst *[]hafvf.Member) reader {
 }
 
 // keyRules reads exceptions, their priors into nodes.
-func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
+func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 	return list("{match, …}", dst, func(k *KeyRule) []key {
 		k.Top = 1
 		prior, season := new(*yaml.Node), new(seasonKeys)
@@ -149,7 +149,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) reader {
 }
 
 // detect reads true, false, or settings.
-func detect(dst **Detect) reader {
+func detect(dst **Detect) valueParser {
 	return orSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []key {
 		return []key{
 			{name: "commit", doc: "Posterior probability from which a change counts as certain.", read: number(&v.Commit, domain.Commit)},
@@ -170,14 +170,14 @@ func detect(dst **Detect) reader {
 }
 
 // silence reads true, false, or {after}.
-func silence(dst **keyed.SilenceConfig) reader {
+func silence(dst **keyed.SilenceConfig) valueParser {
 	fresh := func() *keyed.SilenceConfig { return &keyed.SilenceConfig{} }
 	return orSwitch(dst, "{after: 15m}", fresh, func(v *keyed.SilenceConfig) []key {
 		return []key{{name: "after", doc: "A fixed bound in place of the key's rhythm.", read: milliseconds(&v.After)}}
 	})
 }
 
-func incidentsKey(dst **Incidents) reader {
+func incidentsKey(dst **Incidents) valueParser {
 	fresh := func() *Incidents {
 		return &Incidents{Budget: incidents.DefaultBudget, Separators: incidents.DefaultSeparators}
 	}
@@ -232,7 +232,7 @@ func (s *Sink) keys() []key {
 }
 
 // receivers reads a receiver of alerts, or a list of them.
-func receivers(dst *[]Receiver) reader {
+func receivers(dst *[]Receiver) valueParser {
 	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds()} }
 	example := fresh("")
 	one := func(d *decoder, path string, n *yaml.Node) {
@@ -248,7 +248,7 @@ func receivers(dst *[]Receiver) reader {
 		}
 		*dst = append(*dst, r)
 	}
-	return reader{
+	return valueParser{
 		takes: "one of " + strings.Join(alternatives(example.keys()), ", ") + ", or a list of such",
 		keys:  example.keys(),
 		read: func(d *decoder, path string, n *yaml.Node) {

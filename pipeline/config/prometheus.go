@@ -75,9 +75,9 @@ func serverKeys(s *httpclient.Server, url string) []key {
 }
 
 // since reads a time, or how long ago.
-func since(at *time.Time, ago *time.Duration) reader {
+func since(at *time.Time, ago *time.Duration) valueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
-	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
 			if past, negative := strings.CutPrefix(n.Value, "-"); negative {
 				if v, err := model.ParseDuration(past); err == nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // A reader checks a value and stores it, and says for the reference what it takes.
-type reader struct {
+type valueParser struct {
 	takes   string // the type, as a user would say it
 	initial string // the value of an absent key as YAML; empty: none
 	// keys are those of the mappings that the value may be or hold, at the value's
@@ -31,12 +31,12 @@ type reader struct {
 }
 
 // later keeps the node of a value that cannot be read before the others.
-func later(takes string, dst **yaml.Node) reader {
-	return reader{takes: takes, read: func(_ *decoder, _ string, n *yaml.Node) { *dst = n }}
+func later(takes string, dst **yaml.Node) valueParser {
+	return valueParser{takes: takes, read: func(_ *decoder, _ string, n *yaml.Node) { *dst = n }}
 }
 
-func choice(dst *string, names ...string) reader {
-	return reader{takes: strings.Join(names, ", "), initial: *dst, read: func(d *decoder, path string, n *yaml.Node) {
+func choice(dst *string, names ...string) valueParser {
+	return valueParser{takes: strings.Join(names, ", "), initial: *dst, read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		switch {
 		case !d.text(path, n, &s):
@@ -71,24 +71,24 @@ const (
 	mayBeEmpty = true
 )
 
-func text(dst *string, empty bool) reader {
+func text(dst *string, empty bool) valueParser {
 	initial := ""
 	if *dst != "" {
 		initial = strconv.Quote(*dst)
 	}
-	return reader{takes: "text", initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "text", initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
 		if d.text(path, n, dst) && *dst == "" && !empty {
 			d.fail(path, "must not be empty")
 		}
 	}}
 }
 
-func number(dst *float64, within domain.Domain) reader {
+func number(dst *float64, within domain.Domain) valueParser {
 	initial := ""
 	if within.Contains(*dst) {
 		initial = strconv.FormatFloat(*dst, 'g', -1, 64)
 	}
-	return reader{takes: "number " + within.Name, initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "number " + within.Name, initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
 		d.number(path, n, within, dst)
 	}}
 }
@@ -117,12 +117,12 @@ func numberOf(n *yaml.Node) (v float64, ok bool) {
 	return v, n.Decode(&v) == nil
 }
 
-func whole(dst *int, least int) reader {
+func whole(dst *int, least int) valueParser {
 	initial := ""
 	if *dst >= least {
 		initial = strconv.Itoa(*dst)
 	}
-	return reader{takes: fmt.Sprintf("whole number, at least %d", least), initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: fmt.Sprintf("whole number, at least %d", least), initial: initial, read: func(d *decoder, path string, n *yaml.Node) {
 		d.whole(path, n, least, dst)
 	}}
 }
@@ -141,16 +141,16 @@ func (d *decoder) whole(path string, n *yaml.Node, least int, dst *int) bool {
 	return true
 }
 
-func boolean(dst *bool) reader {
-	return reader{takes: "true or false", initial: strconv.FormatBool(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+func boolean(dst *bool) valueParser {
+	return valueParser{takes: "true or false", initial: strconv.FormatBool(*dst), read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(dst) != nil {
 			d.wrongType(path, "true or false", n)
 		}
 	}}
 }
 
-func duration(dst *time.Duration) reader {
-	return reader{takes: "duration, such as 30m", initial: message.Duration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+func duration(dst *time.Duration) valueParser {
+	return valueParser{takes: "duration, such as 30m", initial: message.Duration(*dst), read: func(d *decoder, path string, n *yaml.Node) {
 		v, err := durationOf(n)
 		switch {
 		case err == errFraction:
@@ -180,7 +180,7 @@ func durationOf(n *yaml.Node) (time.Duration, error) {
 var errFraction = errors.New("it has a fraction of a millisecond")
 
 // then has a value checked that was read without a mistake.
-func (r reader) then(check func() error) reader {
+func (r valueParser) then(check func() error) valueParser {
 	read := r.read
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		before := len(d.errs)
@@ -196,7 +196,7 @@ func (r reader) then(check func() error) reader {
 }
 
 // milliseconds reads a duration in the resolution of Beam's windows, above zero.
-func milliseconds(dst *time.Duration) reader {
+func milliseconds(dst *time.Duration) valueParser {
 	r := duration(dst).then(func() error { return domain.CheckGap(*dst) })
 	r.takes = "duration above 0, in milliseconds"
 	if *dst == 0 {
@@ -206,8 +206,8 @@ func milliseconds(dst *time.Duration) reader {
 }
 
 // listOf reads a list into dst, each entry by a reader of its own.
-func listOf[T any](what string, dst *[]T, one func(*T) reader) reader {
-	return reader{takes: "list of " + what, read: func(d *decoder, path string, n *yaml.Node) {
+func listOf[T any](what string, dst *[]T, one func(*T) valueParser) valueParser {
+	return valueParser{takes: "list of " + what, read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			d.wrongType(path, "a list of "+what, n)
 			return
@@ -220,7 +220,7 @@ func listOf[T any](what string, dst *[]T, one func(*T) reader) reader {
 }
 
 // texts reads a list of names; at least one.
-func texts(what string, dst *[]string) reader {
+func texts(what string, dst *[]string) valueParser {
 	return someTexts(what, dst).then(func() error {
 		if len(*dst) == 0 {
 			return fmt.Errorf("must name at least one of the %s", what)
@@ -230,16 +230,16 @@ func texts(what string, dst *[]string) reader {
 }
 
 // someTexts reads a list of names, which may be empty.
-func someTexts(what string, dst *[]string) reader {
-	r := listOf(what, dst, func(s *string) reader { return text(s, notEmpty) })
+func someTexts(what string, dst *[]string) valueParser {
+	r := listOf(what, dst, func(s *string) valueParser { return text(s, notEmpty) })
 	if len(*dst) > 0 {
 		r.initial = "[" + strings.Join(*dst, ", ") + "]"
 	}
 	return r
 }
 
-func delimiter(dst *rune) reader {
-	return reader{takes: "one character", initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
+func delimiter(dst *rune) valueParser {
+	return valueParser{takes: "one character", initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.text(path, n, &s) {
 			return
@@ -253,9 +253,9 @@ func delimiter(dst *rune) reader {
 	}}
 }
 
-func decimal(dst *rune) reader {
+func decimal(dst *rune) valueParser {
 	const takes = `"." or ","`
-	return reader{takes: takes, initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, initial: strconv.Quote(string(*dst)), read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		switch {
 		case !d.text(path, n, &s):
@@ -268,7 +268,7 @@ func decimal(dst *rune) reader {
 }
 
 // unit reads what stands beside a number.
-func unit(dst *string) reader {
+func unit(dst *string) valueParser {
 	return checked(dst, `text, such as "°C", or any`, func(s string) error {
 		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
 			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
@@ -278,9 +278,9 @@ func unit(dst *string) reader {
 }
 
 // thousands reads what stands between groups of digits. One blank stands for each, and ' for ’.
-func thousands(dst *rune) reader {
+func thousands(dst *rune) valueParser {
 	const takes = `",", ".", "'" or " "`
-	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
 		var s string
 		switch {
 		case !d.text(path, n, &s):
@@ -295,7 +295,7 @@ func thousands(dst *rune) reader {
 }
 
 // valuesAs reads two different values.
-func valuesAs(dst *[]string) reader {
+func valuesAs(dst *[]string) valueParser {
 	r := missing(dst).then(func() error {
 		if all := *dst; len(all) != 2 || all[0] == all[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
@@ -307,9 +307,9 @@ func valuesAs(dst *[]string) reader {
 }
 
 // keyFields reads the name of a field, a list of names, or none.
-func keyFields(dst *[]string) reader {
+func keyFields(dst *[]string) valueParser {
 	several := texts("names", dst)
-	return reader{takes: "name, list of names, or none", initial: strconv.Quote(strings.Join(*dst, "")), read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "name, list of names, or none", initial: strconv.Quote(strings.Join(*dst, "")), read: func(d *decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode {
 			several.read(d, path, n)
 			return
@@ -330,7 +330,7 @@ func keyFields(dst *[]string) reader {
 }
 
 // oneOrMore reads a name or a list of names.
-func oneOrMore(what string, dst *[]string) reader {
+func oneOrMore(what string, dst *[]string) valueParser {
 	r := texts(what, dst)
 	several := r.read
 	r.takes = "name or list of names"
@@ -350,7 +350,7 @@ func oneOrMore(what string, dst *[]string) reader {
 }
 
 // timeFields reads a name or a list of names, or an empty name for none.
-func timeFields(dst *[]string) reader {
+func timeFields(dst *[]string) valueParser {
 	r := oneOrMore("names", dst)
 	some := r.read
 	r.initial = strconv.Quote(strings.Join(*dst, ""))
@@ -365,9 +365,9 @@ func timeFields(dst *[]string) reader {
 }
 
 // missing reads texts, of which YAML takes some for numbers or null.
-func missing(dst *[]string) reader {
-	return listOf("texts, such as [NA, -, -999]", dst, func(s *string) reader {
-		return reader{read: func(d *decoder, path string, n *yaml.Node) {
+func missing(dst *[]string) valueParser {
+	return listOf("texts, such as [NA, -, -999]", dst, func(s *string) valueParser {
+		return valueParser{read: func(d *decoder, path string, n *yaml.Node) {
 			if n.Kind != yaml.ScalarNode {
 				d.wrongType(path, "text", n)
 				return
@@ -378,7 +378,7 @@ func missing(dst *[]string) reader {
 }
 
 // checked reads a text of which why says why it is none of those that it takes.
-func checked(dst *string, takes string, why func(string) error) reader {
+func checked(dst *string, takes string, why func(string) error) valueParser {
 	was := *dst
 	r := text(dst, notEmpty).then(func() error {
 		err := why(*dst)
@@ -392,7 +392,7 @@ func checked(dst *string, takes string, why func(string) error) reader {
 }
 
 // timeFormat reads the form of a time.
-func timeFormat(dst *string) reader {
+func timeFormat(dst *string) valueParser {
 	return checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
 		if s == Trial {
 			return nil
@@ -403,23 +403,23 @@ func timeFormat(dst *string) reader {
 }
 
 // pattern reads a pattern of keys.
-func pattern(dst *string) reader {
+func pattern(dst *string) valueParser {
 	return checked(dst, "pattern: "+domain.Wildcards, domain.CheckPattern)
 }
 
 // list reads a list of mappings into dst, each entry by its keys.
-func list[T any](of string, dst *[]T, keys func(*T) []key) reader {
-	r := listOf(of, dst, func(v *T) reader {
-		return reader{read: func(d *decoder, path string, n *yaml.Node) { d.mapping(path, n, keys(v)) }}
+func list[T any](of string, dst *[]T, keys func(*T) []key) valueParser {
+	r := listOf(of, dst, func(v *T) valueParser {
+		return valueParser{read: func(d *decoder, path string, n *yaml.Node) { d.mapping(path, n, keys(v)) }}
 	})
 	r.keys, r.within = keys(new(T)), "[]"
 	return r
 }
 
 // labels reads names with texts.
-func labels(dst *map[string]string) reader {
+func labels(dst *map[string]string) valueParser {
 	const takes = "mapping of names to texts"
-	return reader{takes: takes, initial: "{}", read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, initial: "{}", read: func(d *decoder, path string, n *yaml.Node) {
 		all := map[string]string{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var s string
@@ -443,7 +443,7 @@ var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 var ownLabels = []string{"alertname", "key", "kind"}
 
 // durationOr reads a duration above 0, or the word, which is 0.
-func durationOr(word string, dst *time.Duration) reader {
+func durationOr(word string, dst *time.Duration) valueParser {
 	r := milliseconds(dst)
 	read := r.read
 	if *dst <= 0 {
@@ -461,8 +461,8 @@ func durationOr(word string, dst *time.Duration) reader {
 }
 
 // upTo reads a whole number from 0 to most.
-func upTo(dst *int, most int) reader {
-	return reader{takes: fmt.Sprintf("whole number from 0 to %d", most), initial: strconv.Itoa(*dst), read: func(d *decoder, path string, n *yaml.Node) {
+func upTo(dst *int, most int) valueParser {
+	return valueParser{takes: fmt.Sprintf("whole number from 0 to %d", most), initial: strconv.Itoa(*dst), read: func(d *decoder, path string, n *yaml.Node) {
 		v := *dst
 		switch {
 		case !d.whole(path, n, 0, &v):
@@ -475,14 +475,14 @@ func upTo(dst *int, most int) reader {
 }
 
 // choices reads a list of some of the names, which may be empty.
-func choices(dst *[]string, names ...string) reader {
-	r := listOf(strings.Join(names, ", "), dst, func(s *string) reader { return choice(s, names...) })
+func choices(dst *[]string, names ...string) valueParser {
+	r := listOf(strings.Join(names, ", "), dst, func(s *string) valueParser { return choice(s, names...) })
 	r.initial = "[" + strings.Join(*dst, ", ") + "]"
 	return r
 }
 
 // budget reads a duration, or a number of observations.
-func budget(dst *keyed.AlarmConfig) reader {
+func budget(dst *keyed.AlarmConfig) valueParser {
 	r := timeOrNumber("168h", func(d *decoder, path string, n *yaml.Node) { d.number(path, n, domain.Budget, &dst.Budget) },
 		func(d *decoder, path string, n *yaml.Node, v time.Duration) {
 			if v <= 0 {
@@ -496,7 +496,7 @@ func budget(dst *keyed.AlarmConfig) reader {
 }
 
 // remainder reads a duration, or a number of observations.
-func remainder(dst *keyed.AlarmConfig) reader {
+func remainder(dst *keyed.AlarmConfig) valueParser {
 	r := timeOrNumber("7h", func(d *decoder, path string, n *yaml.Node) { d.whole(path, n, 0, &dst.Rest) },
 		func(d *decoder, path string, n *yaml.Node, v time.Duration) {
 			switch {
@@ -513,9 +513,9 @@ func remainder(dst *keyed.AlarmConfig) reader {
 }
 
 // timeOrNumber reads a duration, or a number of observations.
-func timeOrNumber(example string, number func(*decoder, string, *yaml.Node), duration func(*decoder, string, *yaml.Node, time.Duration)) reader {
+func timeOrNumber(example string, number func(*decoder, string, *yaml.Node), duration func(*decoder, string, *yaml.Node, time.Duration)) valueParser {
 	takes := "a duration such as " + example + ", or a number of observations"
-	return reader{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
 		if _, ok := numberOf(n); ok {
 			number(d, path, n)
 			return
@@ -540,7 +540,7 @@ const (
 )
 
 // atMost bounds the entries of a list or a mapping.
-func atMost(most int, what string, r reader) reader {
+func atMost(most int, what string, r valueParser) valueParser {
 	read := r.read
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		entries := len(n.Content)
@@ -557,7 +557,7 @@ func atMost(most int, what string, r reader) reader {
 }
 
 // seasons reads a list of periods, or a mapping of periods to harmonics.
-func seasons(dst *[]usual.Season) reader {
+func seasons(dst *[]usual.Season) valueParser {
 	const takes = "a list of durations, or a mapping of durations to harmonics"
 	var initial []string
 	for _, s := range *dst {
@@ -567,7 +567,7 @@ func seasons(dst *[]usual.Season) reader {
 	if len(initial) > 0 {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
-	return atMost(maxSeasons, "cycles", reader{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
+	return atMost(maxSeasons, "cycles", valueParser{takes: takes, initial: text, read: func(d *decoder, path string, n *yaml.Node) {
 		all := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}
@@ -623,7 +623,7 @@ func seasons(dst *[]usual.Season) reader {
 }
 
 // zone reads the name of a time zone.
-func zone(dst *string) reader {
+func zone(dst *string) valueParser {
 	return checked(dst, "IANA name of a time zone, such as Europe/Berlin", func(s string) error {
 		_, err := domain.Zone(s)
 		return err
@@ -631,8 +631,8 @@ func zone(dst *string) reader {
 }
 
 // dates reads a list of dates.
-func dates(dst *[]string) reader {
-	r := listOf("dates, such as 2026-12-25", dst, func(s *string) reader {
+func dates(dst *[]string) valueParser {
+	r := listOf("dates, such as 2026-12-25", dst, func(s *string) valueParser {
 		return text(s, mayBeEmpty).then(func() error {
 			_, err := domain.Date(*s)
 			return err
@@ -643,9 +643,9 @@ func dates(dst *[]string) reader {
 }
 
 // orSwitch reads true, false, or a mapping with the keys of a T, which is fresh before.
-func orSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []key) reader {
+func orSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []key) valueParser {
 	takes := "true, false, or " + mapping
-	return reader{takes: takes, keys: keys(fresh()), read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, keys: keys(fresh()), read: func(d *decoder, path string, n *yaml.Node) {
 		v := fresh()
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
 			var on bool

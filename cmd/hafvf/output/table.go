@@ -30,7 +30,7 @@ func open(path string) (in *connectors.Reader, object func(*connectors.Record), 
 		if src.Values, _, err = connectors.Peek(src, 0); err != nil {
 			return nil, nil, err
 		}
-		tree := &cell{guarded: format.Delimited, column: -1}
+		tree := &tableCell{guarded: format.Delimited, column: -1}
 		for i, path := range src.Values {
 			tree.add(path, path, i+1) // behind the time, of which there is no column
 		}
@@ -45,22 +45,22 @@ func open(path string) (in *connectors.Reader, object func(*connectors.Record), 
 }
 
 // A cell is a column of a table, or an object or list whose parts are columns.
-type cell struct {
+type tableCell struct {
 	name, path string
 	column     int // −1 of an object or list
-	parts      []*cell
+	parts      []*tableCell
 	guarded    bool // texts may have an apostrophe against formulas
 	text, flag bool // what the form of a value does not tell from a number
 }
 
 // add adds a column by the rest of its path.
-func (c *cell) add(path, rest string, column int) {
+func (c *tableCell) add(path, rest string, column int) {
 	name, below, nested := strings.Cut(rest, ".")
-	i := slices.IndexFunc(c.parts, func(p *cell) bool { return p.name == name })
+	i := slices.IndexFunc(c.parts, func(p *tableCell) bool { return p.name == name })
 	if i < 0 {
 		i = len(c.parts)
 		at := strings.TrimSuffix(path, "."+below)
-		c.parts = append(c.parts, &cell{name: name, path: at, column: -1, guarded: c.guarded, text: slices.Contains(texts, at), flag: slices.Contains(flags, at)})
+		c.parts = append(c.parts, &tableCell{name: name, path: at, column: -1, guarded: c.guarded, text: slices.Contains(texts, at), flag: slices.Contains(flags, at)})
 	}
 	if !nested {
 		c.parts[i].column = column
@@ -70,11 +70,11 @@ func (c *cell) add(path, rest string, column int) {
 }
 
 // list reports whether the parts are numbered.
-func (c *cell) list() bool { return len(c.parts) > 0 && c.parts[0].name == "0" }
+func (c *tableCell) list() bool { return len(c.parts) > 0 && c.parts[0].name == "0" }
 
 // append appends the JSON of the cell. It reports whether there is something in it. An object without
 // anything is null, but for those that every record has.
-func (c *cell) append(b []byte, fields []string) (_ []byte, some bool) {
+func (c *tableCell) append(b []byte, fields []string) (_ []byte, some bool) {
 	if len(c.parts) == 0 {
 		return c.appendValue(b, fields[c.column])
 	}
@@ -114,7 +114,7 @@ var (
 	flags = []string{"change", "warm_up", "page"}
 )
 
-func (c *cell) appendValue(b []byte, v string) (_ []byte, some bool) {
+func (c *tableCell) appendValue(b []byte, v string) (_ []byte, some bool) {
 	switch {
 	case v == "":
 		return append(b, "null"...), false

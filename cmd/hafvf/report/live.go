@@ -215,8 +215,8 @@ func (l *Live) since(version int64) (news [][]byte, now int64, changed <-chan st
 	return slices.Clone(l.news[len(l.news)-int(n):]), l.version, l.changed
 }
 
-// A State is what a page says of the run that it follows.
-type State struct {
+// A RunState is what a page says of the run that it follows.
+type RunState struct {
 	Since   time.Time // when the run began
 	Made    time.Time
 	Version string // differs where the page does
@@ -235,7 +235,7 @@ func (l *Live) Page() (p *Page, version int64) {
 	c.live = true
 	l.mu.Lock()
 	l.forget(time.Now())
-	state := &State{Since: l.began, Version: l.name(l.version)}
+	state := &RunState{Since: l.began, Version: l.name(l.version)}
 	alerts, all, gone, passed := slices.Clone(l.alerts), []liveAlert{}, l.gone, l.dropped
 	version = l.version
 	for _, id := range slices.Sorted(maps.Keys(l.incidents)) {

@@ -58,7 +58,7 @@ type Page struct {
 
 	Data template.JS // what a click shows
 
-	Live *State // of a page that follows a run; nil of any other one
+	Live *RunState // of a page that follows a run; nil of any other one
 }
 
 // A Count is a number of something.
