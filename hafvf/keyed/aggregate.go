@@ -34,7 +34,7 @@ type AggregateConfig struct {
 	// event, as for files, of which nothing is late by another key's clock.
 	Watermark bool
 	// Endless has intervals without events go on with the watermark. Default: they go on up to
-	// the key's next event, and with transforms.Config.AtEnd up to the last one of any key.
+	// the key's next event, and with transforms.Host.AtEnd up to the last one of any key.
 	Endless bool
 }
 
