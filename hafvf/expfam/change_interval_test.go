@@ -79,6 +79,14 @@ func TestChangeIntervals(t *testing.T) {
 				if p.From < at && before <= .025*sum || p.To > at && after <= .025*sum {
 					t.Errorf("from %d to %d leaves %g and %g", p.From, p.To, before/sum, after/sum)
 				}
+				// And the middle of what is left out lies in the tails.
+				below, above := before-q[p.From]/2-q[p.From-1]/2, after-q[p.To]/2
+				if p.To+1 < end {
+					above -= q[p.To+1] / 2
+				}
+				if most := .025*sum + 1e-9; below > most || above > most {
+					t.Errorf("from %d to %d leaves out %g and %g", p.From, p.To, below/sum, above/sum)
+				}
 			}
 		})
 	}

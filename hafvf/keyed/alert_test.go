@@ -60,3 +60,13 @@ func TestBeliefsAndTheirRevisions(t *testing.T) {
 		})
 	}
 }
+
+// A belief of the kind of the alarm of its observation is a duplicate of that.
+func TestBasis(t *testing.T) {
+	for kind, want := range map[string]Basis{"change": DuplicateBasis, "outlier": BeliefBasis} {
+		e := Estimate{ID: "id", Alarm: &Alert{Kind: "change"}, Belief: &Alert{Kind: kind}}
+		if all := e.Alerts("k"); len(all) != 2 || all[0].Basis != AlarmBasis || all[1].Basis != want || all[1].Key != "k" || all[1].ID != "id" {
+			t.Errorf("%s: %+v", kind, all)
+		}
+	}
+}
