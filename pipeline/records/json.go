@@ -32,7 +32,7 @@ func appendParam(b []byte, p expfam.Param, v []float64) []byte {
 	case p.Cols == 0:
 		return appendNumbers(b, v)
 	}
-	return appendList(b, p.Rows, func(b []byte, i int) []byte { return appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols]) })
+	return AppendList(b, p.Rows, func(b []byte, i int) []byte { return appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols]) })
 }
 
 // appendValue appends x in the form in which it came in.
@@ -45,15 +45,15 @@ func appendValue(b []byte, x [][]float64, shape keyed.Shape) []byte {
 	case shape != keyed.List:
 		return append(b, "null"...)
 	}
-	return appendList(b, len(x), func(b []byte, i int) []byte { return appendNumbers(b, x[i]) })
+	return AppendList(b, len(x), func(b []byte, i int) []byte { return appendNumbers(b, x[i]) })
 }
 
 func appendNumbers(b []byte, v []float64) []byte {
-	return appendList(b, len(v), func(b []byte, i int) []byte { return appendNumber(b, v[i]) })
+	return AppendList(b, len(v), func(b []byte, i int) []byte { return appendNumber(b, v[i]) })
 }
 
-// appendList appends a list of n entries.
-func appendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
+// AppendList appends a list of n entries as JSON.
+func AppendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
 	b = append(b, '[')
 	for i := range n {
 		if i > 0 {

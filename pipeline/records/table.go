@@ -116,7 +116,7 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 	return field[T]{
 		name: name, begin: begin(name), takes: "list of objects", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte {
-			return appendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
+			return AppendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
 		},
 		columns: func(path string, l *Layout, x connectors.Kind) (all []connectors.Column) {
 			for i := range longest(l) {

@@ -13,6 +13,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/message"
+	"hafvf/pipeline/records"
 )
 
 // A Page is what the template shows.
@@ -382,13 +383,13 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	}
 	b = append(b, `,"keys":`...)
 	drawn := 0
-	b = appendList(b, len(rows), func(b []byte, i int) []byte {
+	b = records.AppendList(b, len(rows), func(b []byte, i int) []byte {
 		k := rows[i]
 		list := recent[k]
 		slices.SortStableFunc(list, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
 		left := max(0, len(list)-keyAlarms)
 		b = appendName(b, k)
-		b = appendList(b, len(list)-left, func(b []byte, j int) []byte {
+		b = records.AppendList(b, len(list)-left, func(b []byte, j int) []byte {
 			a := list[left+j]
 			return fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
 		})

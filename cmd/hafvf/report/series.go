@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"hafvf/pipeline/records"
 )
 
 // A point is an observation of a series. NaN stands for no number.
@@ -131,7 +133,7 @@ func (s *series) append(b []byte, n int) []byte {
 	b = append(b, `{"seen":`...)
 	b = strconv.AppendInt(b, int64(s.seen), 10)
 	last := 0.0
-	b = appendList(append(b, `,"t":`...), len(s.points), func(b []byte, i int) []byte {
+	b = records.AppendList(append(b, `,"t":`...), len(s.points), func(b []byte, i int) []byte {
 		step := s.points[i].at - last
 		last = s.points[i].at
 		return appendNumber(b, step, 3)
@@ -139,7 +141,7 @@ func (s *series) append(b []byte, n int) []byte {
 	column := func(name string, get func(*point) float64, write func([]byte, float64) []byte) {
 		if slices.ContainsFunc(s.points, func(p point) bool { return isNumber(get(&p)) }) {
 			b = append(append(append(b, `,"`...), name...), `":`...)
-			b = appendList(b, len(s.points), func(b []byte, i int) []byte { return write(b, get(&s.points[i])) })
+			b = records.AppendList(b, len(s.points), func(b []byte, i int) []byte { return write(b, get(&s.points[i])) })
 		}
 	}
 	short := func(b []byte, v float64) []byte { return appendNumber(b, v, 1) }
@@ -156,20 +158,8 @@ func (s *series) append(b []byte, n int) []byte {
 			gaps = append(gaps, i)
 		}
 	}
-	b = appendList(append(b, `,"gaps":`...), len(gaps), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(gaps[i]), 10) })
+	b = records.AppendList(append(b, `,"gaps":`...), len(gaps), func(b []byte, i int) []byte { return strconv.AppendInt(b, int64(gaps[i]), 10) })
 	return append(b, '}')
-}
-
-// appendList appends a list of n entries as JSON.
-func appendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
-	b = append(b, '[')
-	for i := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = entry(b, i)
-	}
-	return append(b, ']')
 }
 
 func isNumber(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -11,6 +11,7 @@ import (
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/message"
+	"hafvf/pipeline/records"
 )
 
 // maxSmoothed is how many smoothed records are gathered.
@@ -109,12 +110,12 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 		}
 		data = append(appendName(data, k), `[],"series":`...)
 		data = line.append(data, min(max(pagePoints/min(len(keys), maxFollowed), 300), 3000))
-		data = appendList(append(data, `,"changes":`...), len(changes), func(b []byte, j int) []byte {
+		data = records.AppendList(append(data, `,"changes":`...), len(changes), func(b []byte, j int) []byte {
 			r := &changes[j]
 			says, _ := json.Marshal(r.says())
 			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), says)
 		})
-		data = appendList(append(data, `,"outliers":`...), min(len(outliers), maxRows), func(b []byte, j int) []byte {
+		data = records.AppendList(append(data, `,"outliers":`...), min(len(outliers), maxRows), func(b []byte, j int) []byte {
 			return fmt.Appendf(b, "[%s,%.6g]", appendNumber(nil, outliers[j][0], 3), outliers[j][1])
 		})
 		data = append(data, '}')
