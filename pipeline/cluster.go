@@ -81,9 +81,10 @@ func (s Submission) Follow(ctx context.Context, job *flink.Job) error {
 	return job.Follow(ctx, s.Log)
 }
 
-// logKeys asks for the counts of the workers until these have read all cells.
+// logKeys asks for the counts of the workers until these have read all cells, as often as Flink fetches
+// them by default.
 func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
-	for every := time.Tick(time.Second); ; {
+	for every := time.Tick(10 * time.Second); ; {
 		n, err := job.Counters(ctx, "hafvf")
 		if err == nil && n[transforms.ResumedCells] >= int64(s.Graph.Runner.Cells) {
 			s.Log.Info("the job goes on from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_that_begin_anew", n[transforms.LostKeys])
