@@ -1,6 +1,5 @@
-// Package incidents makes incidents of the alarms of many keys: alarms that come together in
-// time and under one prefix of their keys have one cause, and are told once. It is a plain loop
-// without Beam. Two settings are the user's, the Budget of false incidents and the Separators of
+// Package incidents makes one incident of alarms that have one cause: they come together in time, and
+// their keys have a prefix in common. It is a plain loop without Beam. Two settings are the user's, the Budget of false incidents and the Separators of
 // keys. All other numbers are constants of the method.
 //
 //	fleet, err := incidents.New(incidents.Config{})

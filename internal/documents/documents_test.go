@@ -25,8 +25,8 @@ func read(t *testing.T, name string) string {
 }
 
 // A figure that documents share stands in a list at the end of each, which readers do not see, with its name
-// and the words before it: "nab: `detect: true` scores [75.1]".
-var figure = regexp.MustCompile(`(?m)^([a-z0-9-]+): (.*)\[([^\]]+)\]$`)
+// and the words before it: "nab: `detect: true` scores [75.1]". A line may have several.
+var figure = regexp.MustCompile(`([a-z0-9-]+): ([^\[\]\n]*)\[([^\]\n]+)\]`)
 
 // figures returns those of a document, by name.
 func figures(t *testing.T, name string) map[string]string {

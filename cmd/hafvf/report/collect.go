@@ -1,5 +1,4 @@
-// Package report makes a page of alerts and estimates: what happened to all keys, for a person
-// who has a minute.
+// Package report makes one page of alerts and estimates. It shows in a minute what happened to all keys.
 package report
 
 import (
