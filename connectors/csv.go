@@ -57,7 +57,7 @@ type csvReader struct {
 
 type fieldSpan struct{ from, to int }
 
-// A watch says which records are to be looked at.
+// A columnFilter says which records are to be looked at.
 type columnFilter uint8
 
 const (
@@ -371,7 +371,7 @@ func (c *csvReader) string(b []byte) string {
 	return c.texts.String()[from:]
 }
 
-// A fault is a reason to reject a record.
+// A rejection is a reason to reject a record.
 type rejection string
 
 func (f rejection) Error() string { return string(f) }

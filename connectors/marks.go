@@ -28,7 +28,7 @@ type FileMarks struct {
 	skipped int64
 }
 
-// A mark knows the beginning of a file again. Its sums are of the records as they stand in the
+// A fileMark knows the beginning of a file again. Its sums are of the records as they stand in the
 // file.
 type fileMark struct {
 	records int64  // in the beginning

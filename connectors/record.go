@@ -520,7 +520,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 	return index, nil
 }
 
-// A place is the first index of a name among others.
+// A columnIndex is the first index of a name among others.
 type columnIndex struct {
 	at    int
 	twice bool // the name is there again

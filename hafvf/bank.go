@@ -554,7 +554,7 @@ func (b *Bank) moments(p *mixturePart, laws bool) {
 	}
 }
 
-// A part is one component of a mixture that predicts: a sample under a model.
+// A mixturePart is one component of a mixture that predicts: a sample under a model.
 type mixturePart struct {
 	model      Model
 	line       expfam.PredictiveLine // of the model; nil if it is none

@@ -49,7 +49,7 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 	return nil, "", nil
 }
 
-// A past is what a run of the same states has read, opened to be read again.
+// A history is what a run of the same states has read, opened to be read again.
 type history struct {
 	where         string // the place of the states
 	what          string // the past

@@ -125,7 +125,7 @@ func (r *ReceiverStatus) Waited() time.Duration {
 // Alarms is how many the run has raised.
 func (r *Status) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
 
-// Status reads the run that the metrics follow. All is zero before it has begun.
+// Reading reads the run that the metrics follow. All is zero before it has begun.
 func (m *Metrics) Reading() Status { return m.current().reading() }
 
 // current is the run that the metrics follow; nil before one has begun.

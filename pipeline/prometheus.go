@@ -69,7 +69,7 @@ func (g *Graph) endless() bool {
 // less.
 var saveEvery = time.Minute
 
-// A saver replaces the file of states while the run goes on, as soon as the sinks have what came
+// A periodicSaver replaces the file of states while the run goes on, as soon as the sinks have what came
 // before. A run that is killed therefore repeats outputs, and its states are those of a run that
 // was not.
 type periodicSaver struct {

@@ -151,7 +151,7 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 	return all, nil
 }
 
-// A wait spans the times of observations that wait; zero where none does.
+// A waitSpan spans the times of observations that wait; zero where none does.
 type waitSpan struct{ first, last time.Time }
 
 // add extends the span by another.
@@ -267,13 +267,13 @@ type cache struct {
 	warn   sync.Once
 }
 
-// A copied is a cell that is kept.
+// A cachedCell is a cell that is kept.
 type cachedCell struct {
 	*cell
 	version statestore.Version
 }
 
-// A share is what a cell takes in memory. A bundle that fails does not say that it has done with its
+// A memoryShare is what a cell takes in memory. A bundle that fails does not say that it has done with its
 // cells: they count until the garbage collector finds them.
 type memoryShare struct{ bytes int }
 

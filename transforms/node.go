@@ -84,7 +84,7 @@ type queuedBlock struct {
 	block blockBytes
 }
 
-// A piece is a block's bytes, and the same as text.
+// blockBytes are a block's bytes, and the same as text.
 type blockBytes struct {
 	bytes []byte
 	text  string

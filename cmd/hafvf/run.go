@@ -81,7 +81,7 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// A resumption holds the flags by which a run over Kafka does not resume exactly where the
+// resumeFlags are the flags by which a run over Kafka does not resume exactly where the
 // run before has ended.
 type resumeFlags struct {
 	beginAnew bool

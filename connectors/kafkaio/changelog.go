@@ -56,7 +56,7 @@ const (
 // it.
 var portionBytes = 64 << 20
 
-// A head is the record that identifies a changelog.
+// A changelogHead is the record that identifies a changelog.
 type changelogHead struct {
 	// ID is at first the id of the changelog's topic, so that two runs that start at once
 	// agree on it. It is random if the topic has no id or the states were discarded.
@@ -92,7 +92,7 @@ const (
 	beginning  = "beginning"  // LedgerConfig.First
 )
 
-// A use is what a run reads and writes beside the changelog.
+// A changelogUse is what a run reads and writes beside the changelog.
 type changelogUse struct {
 	Group   string            `json:"group,omitempty"`
 	Topics  []string          `json:"topics,omitempty"`  // sorted
@@ -121,7 +121,7 @@ func (u changelogUse) differences(o changelogUse) (all []string) {
 	return all
 }
 
-// A mark is the record of a partition's last commit.
+// A commitRecord is the record of a partition's last commit.
 type commitRecord struct {
 	Commit int64 `json:"commit"`
 }
@@ -163,7 +163,7 @@ type entry struct {
 	parts      int    // of a state, at its part 0
 }
 
-// A place is the place of a key in a changelog.
+// A keyPosition is the place of a key in a changelog.
 type keyPosition struct {
 	partition int32
 	key       string // as in the record
@@ -252,7 +252,7 @@ func setValue(values map[string][]byte, id string, value []byte) {
 	}
 }
 
-// An adder adds the states of a part of the keys, in one goroutine.
+// A stateLoader adds the states of a part of the keys, in one goroutine.
 type stateLoader struct {
 	states          *lastValues
 	unseal          unsealing

@@ -53,7 +53,7 @@ type discovered struct {
 	err   error
 }
 
-// A part is what the reader has taken of a partition.
+// A partitionReader is what the reader has taken of a partition.
 type partitionReader struct {
 	*fetcher
 	next  int64     // offset after what was taken

@@ -17,17 +17,17 @@ type pace struct {
 	Reach timeReach     `json:"reach,omitzero"`
 }
 
-// A reach is how far the times of a partition have come, by its records alone. Times are in Unix
+// A timeReach is how far the times of a partition have come, by its records alone. Times are in Unix
 // milliseconds, 0 for none.
 type timeReach struct {
 	Latest  int64  `json:"latest,omitempty"`
 	Of      uint64 `json:"of,omitempty"`     // the hash of the key with the latest time; 0 for no key
 	Others  int64  `json:"others,omitempty"` // the latest time of all other keys, or of a record that is known to be right
 	Lag     int64  `json:"lag,omitempty"`    // by which records are behind the topic's timestamps, of late
-	LogTime int64  `json:"passed,omitempty"` // see passed
+	LogTime int64  `json:"passed,omitempty"` // see logTime
 }
 
-// lagForgetting is the part of reach.Lag, 1/lagForgetting, that a record without so large a lag takes off.
+// lagForgetting is the part of timeReach.Lag, 1/lagForgetting, that a record without so large a lag takes off.
 const lagForgetting = 1024
 
 // observe adds a record that has come, with its time. A time that is after the topic's timestamp, or after

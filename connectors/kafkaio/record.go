@@ -43,7 +43,7 @@ type Record struct {
 	// only the beginnings and Headers nil; 0 of any other.
 	Oversized int
 	// LogTime is the time that the records before this one have passed in its partition, by the
-	// clock of the source, if that is later than the time of this one: see reach.logTime. It is zero
+	// clock of the source, if that is later than the time of this one: see timeReach.logTime. It is zero
 	// otherwise.
 	LogTime time.Time `json:",omitzero"`
 	// DecodeInfo is nil if no Form has anything to say.

@@ -77,7 +77,7 @@ func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
 	}
 }
 
-// An away is the error for a broker that cannot be used now but may be usable later,
+// An unavailableError is the error for a broker that cannot be used now but may be usable later,
 // because it may be starting.
 type unavailableError struct{ error }
 

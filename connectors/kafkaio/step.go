@@ -42,7 +42,7 @@ type stepper struct {
 	orders chan commitOrder
 }
 
-// A made is a step that was made before what came before it was settled.
+// A pendingStep is a step that was made before what came before it was settled.
 type pendingStep struct {
 	Watermark int64            `json:"watermark"` // in Unix milliseconds
 	At        map[string]int64 `json:"at"`        // the offsets of the partitions, by Position.Log
@@ -60,7 +60,7 @@ func (l *Ledger) makes(m pendingStep) {
 	l.made, l.beyond = append(l.made, m), false
 }
 
-// An order is a commit at once, which says something new.
+// A commitOrder is a commit at once, which says something new.
 type commitOrder struct {
 	watermark int64            // in Unix milliseconds; 0: as it is
 	at        map[string]int64 // the offsets there, by partition

@@ -81,7 +81,7 @@ const (
 	emptySteps = 512
 )
 
-// A reader asks a server for one window after the other.
+// A windowReader asks a server for one window after the other.
 type windowReader struct {
 	src      Source
 	place    string

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A clockless is a time without a zone.
+// A localTime is a time without a zone.
 type localTime time.Time
 
 // logical are the logical types that a time.Time does not tell apart.

@@ -87,7 +87,7 @@ func (s Source) reading() kafkaio.Reading {
 	}
 }
 
-// A reader reads some records of one fetch.
+// A valueReader reads some records of one fetch.
 type valueReader struct {
 	known  *schemas
 	format string

@@ -130,7 +130,7 @@ type firstRefusal struct{ error }
 func (firstRefusal) RetryAfter() time.Duration { return loginPause }
 func (r firstRefusal) Unwrap() error           { return r.error }
 
-// A setting is an error of what the config names.
+// A settingError is an error of what the config names.
 type settingError struct{ error }
 
 func (s settingError) Unwrap() error { return s.error }

@@ -123,7 +123,7 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 	return k, nil
 }
 
-// A part is a schema that another refers to, by the name that the other has for it.
+// A schemaReference is a schema that another refers to, by the name that the other has for it.
 type schemaReference struct{ name, text string }
 
 // references fetches the schemas that others refer to, each after those that it refers to.

@@ -18,7 +18,7 @@ const lasting = 365 * 24 * time.Hour
 // ownLabels are those of every alert. A label of a series has another name.
 var ownLabels = []string{"alertname", "id", "key", "kind"}
 
-// A posted is an alert as an Alertmanager takes it, which knows it by its labels.
+// An alertmanagerAlert is an alert as an Alertmanager takes it, which knows it by its labels.
 type alertmanagerAlert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`

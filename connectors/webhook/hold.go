@@ -162,7 +162,7 @@ func storedIn(chunk []byte) (all []Alert, err error) {
 	return all, nil
 }
 
-// A shared is an outbox that the steps of a process share: a step may run in any of its copies.
+// A sharedOutbox is an outbox that the steps of a process share: a step may run in any of its copies.
 type sharedOutbox struct {
 	*Outbox
 

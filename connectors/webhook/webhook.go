@@ -142,7 +142,7 @@ func temporary(err error) bool {
 	return errors.As(err, &f) && f.again
 }
 
-// A failure is the error of one attempt.
+// An attemptError is the error of one attempt.
 type attemptError struct {
 	error
 	code  int           // of the answer; 0 if there was none

@@ -40,7 +40,7 @@ func newSolver(c *Config) solver {
 	return s
 }
 
-// A place is where the levels stand: (logit of the mean, log of the concentration)
+// A statePlace is where the levels stand: (logit of the mean, log of the concentration)
 // of each.
 type statePlace [3][2]float64
 

@@ -121,7 +121,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 // named is how many parts of the fleet a message names in its place.
 const named = 3
 
-// A part is a group within that of an incident, with the members in it.
+// A subgroup is a group within that of an incident, with the members in it.
 type subgroup struct {
 	name    string
 	members int

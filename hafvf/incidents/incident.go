@@ -196,7 +196,7 @@ func unexplained(b *alarm, group string, t moment) bool {
 	return inc == nil || len(inc.group) < len(group) && t > inc.opened+longest*b.key.step
 }
 
-// A finding is the most surprising answer.
+// A mostSurprising is the most surprising answer.
 type mostSurprising struct {
 	score  float64
 	group  *group

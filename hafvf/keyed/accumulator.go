@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A total is what an aggregation keeps of the events of an interval. It does not depend on
+// An accumulator is what an aggregation keeps of the events of an interval. It does not depend on
 // the order in which they come, but for Increase at equal times.
 type accumulator struct {
 	events int64

@@ -103,7 +103,7 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	return checked(usual.NewPace(c.BudgetOf(step), step, rest, c.Settling))
 }
 
-// A decider decides on the alarms of the keys of a chain.
+// A decider decides on the alarms of the keys of a rule.
 type decider struct {
 	counted     expfam.Counted // nil of other models
 	cfg         AlarmConfig
@@ -119,7 +119,7 @@ type decider struct {
 	moves       bool           // the autoregressive view found the last step the least usual
 	stuck       bool           // equal values in a row were the least usual
 	farther     bool           // the last step was as far again from what was usual before an alarm
-	distances   []float64      // of before.away
+	distances   []float64      // of usualBefore.away
 	apart       []float64      // those of event.was
 	unalarmed   hafvf.State    // the profile before the observation at hand, if no alarm lasts
 	// Whether the values are of categories, and whether those of the step at hand are of

@@ -71,7 +71,7 @@ func adapts(bank *hafvf.Bank) bool {
 
 // near returns the vectors of the track's next observation, which are on its scale and without
 // their season, with values that are not far. They are valid until the next call. before is as in
-// chain.learn.
+// stages.learn.
 func (b *bound) near(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
 	b.expect(t, elapsed, xs, before)
 	b.flat, b.rows = b.flat[:0], b.rows[:0]

@@ -33,7 +33,7 @@ type KeyState struct {
 	expired       bool           // the key has begun anew, and that is not told
 }
 
-// A run is one of observations of a key that came one after the other, each no earlier than
+// A lateRun is one of observations of a key that came one after the other, each no earlier than
 // the one before.
 type lateRun struct {
 	n    int

@@ -36,7 +36,7 @@ type peak struct {
 }
 
 // follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
-// chain. Its end becomes part of the estimate.
+// stages. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	l := &t.decisions.lasting
 	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event

@@ -295,7 +295,7 @@ func (o Order) CheckTimes() error {
 }
 
 // A regime holds the running regime before an observation: mean and sd of its mean,
-// and those of one observation. See chain.regimeBefore.
+// and those of one observation. See stages.regimeBefore.
 type regime struct {
 	estimate              Moments
 	predicted, predictive []float64

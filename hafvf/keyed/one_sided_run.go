@@ -18,7 +18,7 @@ const (
 	far = 2.
 )
 
-// A stretch is how the last values of an output lie: further than one standard deviation from
+// A oneSidedRun is how the last values of an output lie: further than one standard deviation from
 // what is usual, on one side, and equal to each other. Alerts tell of it. A single value
 // elsewhere does not end it, once it has three.
 type oneSidedRun struct {

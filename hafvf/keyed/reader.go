@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A reader reads what states and records consist of.
+// A decoder reads what states and records consist of.
 type decoder struct {
 	compact.Reader
 	clock  time.Time // of the entity, which other times are near to

@@ -45,7 +45,7 @@ func roughly(d time.Duration) time.Duration {
 }
 
 // sentence says what happened to the track, since when, how far from usual, and how sure that
-// is: the message of the alert of an estimate, which has left the chain. Values are as in
+// is: the message of the alert of an estimate, which has left the stages. Values are as in
 // Config.
 func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	what, kind := t.key+": "+a.what(values), hafvf.Kind(a.Kind)

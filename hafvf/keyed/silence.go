@@ -50,7 +50,7 @@ type heartbeat struct {
 	muted    bool     // told is one that the budget did not pay
 }
 
-// A listener finds the silences of keys.
+// A silenceDetector finds the silences of keys.
 type silenceDetector struct {
 	after time.Duration
 	zone  string

@@ -11,7 +11,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A chain is what the values of a key pass on their way into its state, and what the bank says
+// stages are what the values of a key pass on their way into its state, and what the bank says
 // of them passes on its way out:
 //
 //	observation → scale → prior → season → bound → bank

@@ -47,7 +47,7 @@ type numberedObservation struct {
 	Observation
 }
 
-// A start is the observation of a step that a detection may report as the start of
+// A regimeStart is the observation of a step that a detection may report as the start of
 // a regime.
 type regimeStart struct {
 	step int64

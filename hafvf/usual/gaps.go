@@ -119,7 +119,7 @@ type Gaps struct {
 	beat               regularRhythm
 }
 
-// A beat is that of a stream in its first days; its zero value is that of any other. The estimates
+// A regularRhythm is that of a stream in its first days; its zero value is that of any other. The estimates
 // are running ones: the k-th gap has the weight 1/k, and at least 1/beatGaps.
 type regularRhythm struct {
 	gaps                  uint8   // k, up to beatGaps, since one that was as long as a silence

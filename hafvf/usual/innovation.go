@@ -2,7 +2,7 @@ package usual
 
 import "math"
 
-// A move scores one step of a stream, without a mean over several. Its sizes are the move
+// An innovation scores one step of a stream, without a mean over several. Its sizes are the move
 // |y − previous value| and the residual of the last view. Each has an exponential tail whose
 // mean is learned, so that its predictive is Lomax: with k values that did not repeat the one
 // before and the sum S of their sizes, both forgotten by v = .9998,

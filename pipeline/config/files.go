@@ -92,7 +92,7 @@ func (f *Fields) layout(what string, rows string) key {
 	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}
 }
 
-// A place is a file that a config names.
+// A namedFile is a file that a config names.
 type namedFile struct {
 	key  string      // of the config
 	path string      // clean; stdio, or one of the streams below
@@ -160,7 +160,7 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// An input is what a source reads.
+// A sourceInput is what a source reads.
 type sourceInput struct {
 	namedFile
 	matches []namedFile // if the path is a pattern, its files

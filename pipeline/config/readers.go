@@ -19,7 +19,7 @@ import (
 	"hafvf/internal/times"
 )
 
-// A reader checks a value and stores it, and says for the reference what it takes.
+// A valueParser checks a value and stores it, and says for the reference what it takes.
 type valueParser struct {
 	takes   string // the type, as a user would say it
 	initial string // the value of an absent key as YAML; empty: none

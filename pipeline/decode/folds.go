@@ -16,7 +16,7 @@ type Folds struct {
 	quiet [2]time.Time // a time in which no clock goes back
 }
 
-// A pass is where a key is.
+// A foldPass is where a key is.
 type foldPass struct {
 	back   time.Time     // when the clock goes back
 	last   time.Time     // latest of the key

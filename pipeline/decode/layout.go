@@ -14,7 +14,7 @@ import (
 // A JSON object of the layout wide or series holds several observations. Each is read from
 // the fields that an object of its own would have.
 
-// A part is one observation of an object: the raw values of key, time and value, in the order
+// An objectPart is one observation of an object: the raw values of key, time and value, in the order
 // of a parser's names.
 type objectPart struct {
 	record int // of those that are decoded together

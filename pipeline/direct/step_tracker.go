@@ -9,7 +9,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
 )
 
-// A blame knows which step of a plan has the control. A step calls those that take what it
+// A stepTracker knows which step of a plan has the control. A step calls those that take what it
 // emits, and gets the control back, so that a panic is that of the step that has it.
 type stepTracker struct {
 	first string // step of the stage, which has it when nobody else has

@@ -90,7 +90,7 @@ func (c *column) whole() bool {
 // timed reports whether the texts are times.
 func (c *column) timed() bool { return len(c.forms().stamps) > 0 }
 
-// A stamp is a form of times that the texts of a column have.
+// A timeForm is a form of times that the texts of a column have.
 type timeForm struct {
 	format string  // time_format; empty of those that need none
 	at     []int64 // nanoseconds since 1970 by record; never where there is none

@@ -84,7 +84,7 @@ func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, log *slog.
 	return err
 }
 
-// stallLogAfter is for how long nothing moves before the log says so, and again is when it says so once more.
+// stallLogAfter is for how long nothing moves before the log says so, and stallLogEvery is when it says so once more.
 // Tests have less.
 var stallLogAfter, stallLogEvery = 30 * time.Second, time.Hour
 

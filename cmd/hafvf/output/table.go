@@ -44,7 +44,7 @@ func open(path string) (in *connectors.Reader, object func(*connectors.Record), 
 	return in, object, err
 }
 
-// A cell is a column of a table, or an object or list whose parts are columns.
+// A tableCell is a column of a table, or an object or list whose parts are columns.
 type tableCell struct {
 	name, path string
 	column     int // −1 of an object or list

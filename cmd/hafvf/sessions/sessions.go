@@ -59,7 +59,7 @@ func (a *average) add(v []float64) {
 	}
 }
 
-// A place is the point of a record, if that is known: where trials are missing, records tell the points
+// A recordPoint is the point of a record, if that is known: where trials are missing, records tell the points
 // of their session and segment alone.
 type recordPoint struct {
 	keyed.Point
