@@ -48,11 +48,11 @@ func observing[T any](transform string, observe func(T) (string, keyed.Observati
 	return Registered{observed, name}
 }
 
-// isClosure reports whether that is the name of a function literal or a method value: no other process
-// can know what it has captured.
+// isClosure reports whether that is the name of a function literal or a method value, of which no other
+// process can know what it has captured, or of a generic function, of which all instances have one name.
 func isClosure(name string) bool {
 	last := name[strings.LastIndexByte(name, '/')+1:]
-	return strings.Contains(last, ".func") || strings.HasSuffix(last, "-fm")
+	return strings.Contains(last, ".func") || strings.HasSuffix(last, "-fm") || strings.HasSuffix(last, "[...]")
 }
 
 // observerOf returns the observer of that name, or the function of that name that is registered with Beam.

@@ -25,6 +25,16 @@ func TestObserveTakesTheElements(t *testing.T) {
 	expect.Same(t, "transforms.Filter: observe takes transforms.Given, and the elements of the input are int", got)
 }
 
+func ignored[T any](T) (string, keyed.Observation) { return "", keyed.Observation{} }
+
+// Two instances of a generic function, which have one name, are two functions.
+func TestObserveIsGeneric(t *testing.T) {
+	_, s := beam.NewPipelineWithRoot()
+	ints, texts := observing("Filter", ignored[int], beam.Create(s, 1)), observing("Filter", ignored[string], beam.Create(s, "a"))
+	observerOf(ints.Setting)(1)
+	observerOf(texts.Setting)("a")
+}
+
 func unregistered(Given) (string, keyed.Observation) { return "", keyed.Observation{} }
 
 // A worker in another process knows a function that is registered with Beam. It refuses any other, and a
