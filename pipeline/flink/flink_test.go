@@ -3,6 +3,7 @@ package flink
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -183,6 +184,25 @@ func TestForeignAnswer(t *testing.T) {
 	counters, err := job.Counters(t.Context(), "hafvf")
 	expect.OK(t, err)
 	expect.Same(t, map[string]int64{"taken": 3}, counters)
+}
+
+// A job waits for the slots of one that has just ended, and is refused at once if the cluster has too few.
+func TestAwaitSlots(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		free := 0
+		if asked == 3 {
+			free = 2
+		}
+		fmt.Fprintf(w, `{"taskmanagers": 1, "slots-total": 2, "slots-available": %d}`, free)
+	}))
+	t.Cleanup(server.Close)
+	c := &Cluster{REST: server.URL}
+	expect.OK(t, c.awaitSlots(t.Context(), 2))
+	expect.Same(t, 3, asked)
+	expect.Error(t, c.awaitSlots(t.Context(), 3), "0 free slots of 2, on 1 TaskManagers, and the job takes 3")
+	expect.Same(t, 4, asked)
 }
 
 // A redirect is a refusal that says where to, and an answer without an end is cut.

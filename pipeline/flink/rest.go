@@ -203,19 +203,36 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 			return nil, fmt.Errorf("a job %s runs already, %s: stop it first (hafvf stop), or give this one another name (runner.job)", o.Name, j.ID)
 		}
 	}
-	var have struct {
-		TaskManagers int
-		Total        int `json:"slots-total"`
-		Free         int `json:"slots-available"`
+	return jobs, c.awaitSlots(ctx, o.Parallelism)
+}
+
+// slotsTime is how long a job waits for slots that the cluster has and that are not free:
+// TaskManagers free those of a job shortly after it has ended.
+const slotsTime = 20 * time.Second
+
+// awaitSlots returns when the cluster has free slots for a job of that parallelism. It returns an
+// error if there are none after slotsTime, and at once if the cluster has fewer.
+func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
+	for deadline := time.Now().Add(slotsTime); ; {
+		var have struct {
+			TaskManagers int
+			Total        int `json:"slots-total"`
+			Free         int `json:"slots-available"`
+		}
+		if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
+			return err
+		}
+		if have.Free >= parallelism {
+			return nil
+		}
+		if have.Total < parallelism || time.Now().After(deadline) {
+			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
+				c.place(), have.Free, have.Total, have.TaskManagers, parallelism)
+		}
+		if err := sleep(ctx, poll); err != nil {
+			return err
+		}
 	}
-	if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
-		return nil, err
-	}
-	if have.Free < o.Parallelism {
-		return nil, fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
-			c.place(), have.Free, have.Total, have.TaskManagers, o.Parallelism)
-	}
-	return jobs, nil
 }
 
 type listed struct {
