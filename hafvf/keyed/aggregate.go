@@ -77,6 +77,9 @@ var quantiles = map[Aggregate]float64{Median: .5, P90: .9, P95: .95, P99: .99}
 // Counts reports whether the values of events are of no account.
 func (a Aggregate) Counts() bool { return a == Count || a == Rate }
 
+// Averages reports whether the value of an interval scatters the less the more events it has.
+func (a Aggregate) Averages() bool { return a == Mean || quantiles[a] > 0 }
+
 // EmptyIsZero reports whether an interval without events is one of zero, unless the user says
 // otherwise.
 func (a Aggregate) EmptyIsZero() bool { return a.Counts() || a == Sum }

@@ -115,9 +115,12 @@ type decider struct {
 	fingerprint compact.Fingerprint // of the settings of the profiles
 	y, standard []float64
 	zone        *time.Location // of the times in messages
+	evidence    usual.Evidence // of the step at hand
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
+	shown       []float64      // its SD by how values scatter lately: no decision depends on it
 	moves       bool           // the autoregressive view found the last step the least usual
 	stuck       bool           // equal values in a row were the least usual
+	scatters    bool           // values scatter more than always: they lie on both sides
 	farther     bool           // the last step was as far again from what was usual before an alarm
 	distances   []float64      // of usualBefore.away
 	apart       []float64      // those of event.was
@@ -125,6 +128,7 @@ type decider struct {
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
+	averages           bool // intervals scatter the less the more events they have
 	measured           bool // the family learns how values scatter: counts and rates scatter as they do
 }
 
@@ -138,10 +142,11 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 	d := &decider{
 		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
 		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
+		averages: all.Aggregate == nil || all.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
-		usual:    Moments{make([]float64, n), make([]float64, n)},
+		usual:    Moments{make([]float64, n), make([]float64, n)}, shown: make([]float64, n),
 	}
-	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order}
+	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
 	settings.Seasons, settings.Zone = cfg.Seasons, zone
 	d.timed = checked(usual.NewProfile(settings))
@@ -153,6 +158,7 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 // regression the target. Nil where the step is missing.
 func (d *decider) values(step [][]float64) []float64 {
 	clear(d.y)
+	d.evidence = usual.Evidence{}
 	n := 0.0
 	for _, x := range step {
 		if slices.ContainsFunc(x, math.IsNaN) {
@@ -162,6 +168,8 @@ func (d *decider) values(step [][]float64) []float64 {
 		switch {
 		case d.counted != nil:
 			d.y[0] += (d.counted.Share(x) - d.y[0]) / n
+			d.evidence.Events += d.counted.Trials(x)
+			d.evidence.Share = true
 		case d.outputs == 1:
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n
 		case len(x) == 1:
@@ -185,6 +193,13 @@ func (d *decider) values(step [][]float64) []float64 {
 	return d.y
 }
 
+// behind notes how many events are behind the values of an interval, if they are averages of them.
+func (d *decider) behind(o *Observation) {
+	if o.Aggregated && d.averages && d.counted == nil {
+		d.evidence.Events = float64(o.Events)
+	}
+}
+
 // decisions hold what the alarms of a key depend on.
 type decisions struct {
 	warmUp   []timedValues // the first observations, until there are enough
@@ -194,6 +209,7 @@ type decisions struct {
 	step     time.Duration // median of the steps between them; 0 where there was none
 	pace     usual.Pace    // by step and configuration; not in the warm-up
 	profile  hafvf.State   // nil in the warm-up
+	plan     usual.Plan    // as the profile
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // of the last alarm
 	lately   []oneSidedRun // of every output
@@ -203,8 +219,9 @@ type decisions struct {
 }
 
 type timedValues struct {
-	time time.Time
-	y    []float64
+	time   time.Time
+	y      []float64
+	events float64 // behind them; 0 where that is not known
 }
 
 // update learns the values y of an observation, nil where it is missing. They are those
@@ -212,7 +229,7 @@ type timedValues struct {
 // are NaN where there is none.
 func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
 	for i := range d.usual.Mean {
-		d.usual.Mean[i], d.usual.SD[i] = math.NaN(), math.NaN()
+		d.usual.Mean[i], d.usual.SD[i], d.shown[i] = math.NaN(), math.NaN(), math.NaN()
 	}
 	d.farther, d.stuck = false, false
 	switch {
@@ -232,7 +249,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 			return alarm.Update(s.alarm, score, change, permit), score
 		}
 		of := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
-		if d.stuck { // it is the usual value that moves
+		if d.stuck || d.scatters { // it is the usual value that moves, or values lie on both sides
 			of.Side = 0
 		}
 		return alarm.Follow(s.alarm, score, of, permit), score
@@ -262,14 +279,17 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i, v := range y {
 		within = max(within, s.lately[i].add(at, v, d.lookback))
 	}
-	step := d.profile(s).UpdateRepeats(s.profile, s.pace, at, d.standard, int(within))
+	e := d.evidence
+	e.Uncounted, e.Location, e.Scale = int(within), s.standard[0], s.standard[1]
+	step := d.profile(s).UpdatePlan(s.profile, s.plan, s.pace, at, d.standard, e)
 	for i := range y {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
 		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
+		d.shown[i] = d.usual.SD[i] * step.Lately[i]
 		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
-	d.stuck = step.Stuck
+	d.stuck, d.scatters = step.Stuck, step.Scatters
 	d.moves = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
 		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
@@ -280,9 +300,13 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 // wait adds an observation to the warm-up. The last one standardises the values, and
 // has the profile learn them all.
 func (d *decider) wait(s *decisions, at time.Time, y []float64) {
-	s.warmUp = append(s.warmUp, timedValues{at, slices.Clone(y)})
+	s.warmUp = append(s.warmUp, timedValues{at, slices.Clone(y), d.evidence.Events})
 	if len(s.warmUp) < d.warmUp {
 		return
+	}
+	var cases, events, squares float64
+	for _, w := range s.warmUp {
+		cases, events, squares = cases+w.y[0]*w.events, events+w.events, squares+w.events*w.events
 	}
 	for i := range y {
 		x := make([]float64, len(s.warmUp))
@@ -290,6 +314,10 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 			x[t] = w.y[i]
 		}
 		location, scale := expfam.LocationScale(x)
+		if d.counted != nil && cases > 0 && cases < events {
+			location = cases / events
+			scale = math.Sqrt(location * (1 - location) * events / squares)
+		}
 		s.standard = append(s.standard, location, scale)
 		unit := 0.
 		if d.measured {
@@ -307,7 +335,12 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 	s.pace = d.cfg.PaceOf(s.step)
 	s.profile = d.profile(s).NewState()
+	s.plan = d.profile(s).NewPlan(s.profile)
+	if events > 0 {
+		s.plan.Prime(cases, events, squares)
+	}
 	for _, w := range s.warmUp {
+		d.evidence.Events = w.events
 		d.score(s, w.time, w.y)
 	}
 	s.warmUp = nil
@@ -383,10 +416,10 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
 	for _, w := range s.warmUp {
 		b = compact.AppendTimeNear(b, w.time, clock)
-		b = compact.AppendFloats(b, w.y)
+		b = compact.AppendPacked(compact.AppendFloats(b, w.y), []float64{w.events})
 	}
 	if s.alarm != nil {
-		b = compact.AppendPacked(b, s.alarm)
+		b = usual.Alarm{}.Append(b, s.alarm)
 	}
 	if !standardised {
 		return b
@@ -398,6 +431,8 @@ func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock 
 	for i := range s.lately {
 		b = s.lately[i].append(b, clock)
 	}
+	plan := d.profile(s).AppendPlan(nil, s.plan, s.profile)
+	b = append(binary.AppendUvarint(b, uint64(len(plan))), plan...)
 	return d.profile(s).Append(b, s.profile)
 }
 
@@ -412,12 +447,9 @@ func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err 
 	var alarms bool
 	s.timed, s.lasting.lasts, alarms = r.Flags()
 	standardised, same, repeats := r.Flags()
-	var event, eventRepeats bool
-	if !r.former {
-		var kept bool
-		if kept, event, eventRepeats = r.Flags(); kept {
-			s.before.read(r, d.outputs)
-		}
+	kept, event, eventRepeats := r.Flags()
+	if kept {
+		s.before.read(r, d.outputs)
 	}
 	if s.lasting.lasts {
 		s.lasting.read(r)
@@ -428,15 +460,16 @@ func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err 
 	}
 	s.step, s.last = time.Duration(r.Varint()), r.near()
 	for range r.Count(1) {
-		s.warmUp = append(s.warmUp, timedValues{r.near(), r.Floats()})
+		w := timedValues{time: r.near(), y: r.Floats()}
+		if !r.former {
+			var events [1]float64
+			r.Packed(events[:])
+			w.events = events[0]
+		}
+		s.warmUp = append(s.warmUp, w)
 	}
 	if alarms {
-		s.alarm = usual.Alarm{}.NewState()
-		known := s.alarm
-		if r.former {
-			known = s.alarm[:len(s.alarm)-1]
-		}
-		r.Packed(known)
+		s.alarm = usual.Alarm{}.Read(&r.Reader, !r.former)
 	}
 	if standardised {
 		s.standard = make([]float64, 2*d.outputs)
@@ -470,10 +503,25 @@ func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err 
 		return s, err
 	}
 	s.pace = d.cfg.PaceOf(s.step)
+	plan := compact.Reader{}
+	if !r.former {
+		n := r.Count(1)
+		plan.B, r.B = r.B[:n], r.B[n:]
+	}
 	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && profile != "" {
 		s.event.profile, err = d.profile(&s).Decode([]byte(profile), eventRepeats)
 	}
-	return s, err
+	if err != nil {
+		return s, err
+	}
+	if r.former {
+		s.plan = d.profile(&s).NewPlan(s.profile)
+		return s, nil
+	}
+	if s.plan = d.profile(&s).ReadPlan(&plan, s.profile); plan.Bad || len(plan.B) > 0 {
+		return s, errDecisions
+	}
+	return s, nil
 }
 
 // check returns errDecisions for decisions that encode has not written.
@@ -482,7 +530,7 @@ func (d *decider) check(s *decisions) error {
 		return errDecisions
 	}
 	for _, w := range s.warmUp {
-		if len(w.y) != d.outputs || !linear.Finite(w.y) {
+		if len(w.y) != d.outputs || !linear.Finite(w.y) || !(w.events >= 0) {
 			return errDecisions
 		}
 	}

@@ -156,7 +156,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	kind := decision.Alarm
 	if !math.IsNaN(found.Score) {
 		copy(found.Usual.Mean, decider.usual.Mean)
-		copy(found.Usual.SD, decider.usual.SD)
+		copy(found.Usual.SD, decider.shown)
 	}
 	if kind == usual.NoAlarm {
 		return decision

@@ -206,6 +206,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
+			c.decider.behind(&o)
 			decision = t.decide(est.cfg.Alerts, out, y, outcome.Detection, &before)
 			out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, &before)
 		}

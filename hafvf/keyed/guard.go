@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/linear"
 	"hafvf/internal/parallel"
 )
@@ -15,6 +16,7 @@ import (
 type guard struct {
 	track     Track
 	states    [4]hafvf.State // of the track
+	plan      usual.Plan
 	starts    []regimeStart
 	lately    []oneSidedRun
 	heartbeat heartbeat
@@ -31,6 +33,7 @@ func (g *guard) save(t *Track) {
 	for i, s := range t.states() {
 		g.states[i] = append(g.states[i][:0], s...)
 	}
+	g.plan = append(g.plan[:0], t.decisions.plan...)
 	g.starts = append(g.starts[:0], t.starts...)
 	g.lately = append(g.lately[:0], t.decisions.lately...)
 	if t.heartbeat != nil {
@@ -45,6 +48,7 @@ func (g *guard) takeBack(t *Track) {
 	for i, s := range t.states() {
 		copy(s, g.states[i])
 	}
+	copy(t.decisions.plan, g.plan)
 	copy(t.starts, g.starts)
 	copy(t.decisions.lately, g.lately)
 	if t.heartbeat != nil {

@@ -304,11 +304,10 @@ func (e *KeyState) rewind() {
 
 // formatTag begins every encoded entity. Those of former formats begin with 0, 1 or another tag.
 // The tags are no heads of cells, see package states.
-const formatTag = 9
+const formatTag = 10
 
-// formerTag is that of states of the format before, which are read: they lack what was usual before an
-// alarm, and the last entry of an alarm.
-const formerTag = 8
+// formerTag is that of states of the format before, which are read: they lack plans and episodes.
+const formerTag = 9
 
 // errFormat is the error of a state of a former format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")

@@ -177,14 +177,8 @@ func (l *lastingAlarm) append(b []byte, clock time.Time) []byte {
 
 func (l *lastingAlarm) read(r *decoder) {
 	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
-	v := make([]float64, 6, 8)
-	if r.former { // with what was usual at the peak
-		v = v[:8]
-	}
-	r.Packed(v)
-	if r.former {
-		v = slices.Delete(v, 2, 4)
-	}
+	var v [6]float64
+	r.Packed(v[:])
 	output := v[3]
 	l.score, l.normalSteps, l.sum = v[0], v[4], v[5]
 	p := &l.peak

@@ -40,7 +40,7 @@ func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.
 	if s.event.known() && b.grew(d) {
 		learned = s.event.profile
 	}
-	season := d.profile(s).Seasonal(learned, b.at, at)
+	season := d.profile(s).Seasonal(learned, s.plan, b.at, at)
 	for i, v := range y {
 		sd := b.usual.SD[i]
 		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
@@ -86,7 +86,7 @@ func (d *decider) begin(s *decisions, at time.Time, a *Alert) usualBefore {
 	const steps = 56 // of three hours in a week
 	for _, season := range d.cfg.Seasons {
 		for k := range steps {
-			ahead := d.profile(s).Seasonal(s.profile, at, at.Add(season.Period/steps*time.Duration(k+1)))
+			ahead := d.profile(s).Seasonal(s.profile, s.plan, at, at.Add(season.Period/steps*time.Duration(k+1)))
 			for i := range b.swing {
 				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]/b.usual.SD[i]))
 			}

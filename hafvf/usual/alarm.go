@@ -3,6 +3,7 @@ package usual
 import (
 	"errors"
 	"fmt"
+	"hafvf/internal/compact"
 	"hafvf/internal/linear"
 	"math"
 )
@@ -23,7 +24,8 @@ const (
 	reserve          = 2.5   // of it, for what is gross: the first week has seven alarms without it
 	gross            = 10.   // of a score, over the threshold
 	commitForgetting = .9998 // of the frequency of commits, per observation
-	firstDays        = 2.    // by which the threshold is higher at first
+	firstDays        = 4.    // by which the threshold is higher at first
+	debtSlope        = .5    // of the threshold
 	window           = 61    // observations, of which one has to be unusual where a change alarms
 	afterAlarm       = 60    // observations after an alarm in which no change alarms
 	usualScore       = 1.    // below which an observation is usual, of an alarm that lasts
@@ -80,7 +82,8 @@ const (
 	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm, or outside
 	atResting // the last observation that an alarm held back, after it was back to usual
-	alarmLen
+	atEpisodes
+	alarmLen = atEpisodes + episodesLen
 )
 
 // Context is what is known of an observation besides its score.
@@ -177,7 +180,7 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) b
 	}
 	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
 		d.Ended = true
-		clear(s[atUnusual:])
+		clear(s[atUnusual:atEpisodes])
 		return false
 	}
 	if o.Stuck || resting && (s[atRising] == 1 || q < s[atAlerted]+muchWorse) {
@@ -209,7 +212,7 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	if n <= p.four {
 		free += firstDays * (1 - (n-1)/p.four)
 	}
-	d.Threshold = free + debt*(1-p.slow/2)
+	d.Threshold = free + max(debt*debtSlope, (1-p.slow)*(episodes(s[atEpisodes:]).rank(n, q, p)-free))
 	var due AlarmKind // without debt
 	if o.Change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
@@ -295,6 +298,20 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	return d
 }
 
+// Append appends the encoded state to b.
+func (Alarm) Append(b []byte, s State) []byte {
+	return episodes(s[atEpisodes:]).append(compact.AppendPacked(b, s[:atEpisodes]))
+}
+
+// Read reads what Append wrote, or a state that was written without episodes. It is to be checked by Valid.
+func (a Alarm) Read(r *compact.Reader, known bool) State {
+	s := a.NewState()
+	if r.Packed(s[:atEpisodes]); known {
+		episodes(s[atEpisodes:]).read(r)
+	}
+	return s
+}
+
 // weightOf is Σ vʲ, j < n.
 func weightOf(n, v float64) float64 { return -math.Expm1(n*math.Log(v)) / (1 - v) }
 
@@ -307,12 +324,12 @@ func (a Alarm) Valid(s State) error {
 	const most = 1/(1-commitForgetting) + 1 // of k
 	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
-	for i, v := range s[atCount:] {
+	for i, v := range s[atCount:atEpisodes] {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
 	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= mostAlerted && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
-	if !ok {
+	if !ok || !episodes(s[atEpisodes:]).valid(s[atCount]) {
 		return errors.New("state is corrupt: alarm")
 	}
 	return nil

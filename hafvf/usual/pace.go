@@ -25,13 +25,16 @@ const AutoRest = -1
 
 // Settings that aren't the user's: those of the reference, see testdata/real.
 const (
-	restTime   = 7 * time.Hour
-	leastRest  = 6
-	mostRest   = 60
-	untimedDay = 1440.           // observations, of a stream without times that isn't slow
-	fineStep   = 2 * time.Minute // at most: an incident of a few minutes is short
-	slowBudget = 480.            // P from which on down a stream is slow
-	leastSlow  = .02
+	restTime    = 7 * time.Hour
+	leastRest   = 6
+	mostRest    = 60
+	untimedDay  = 1440.           // observations, of a stream without times that isn't slow
+	fineStep    = 2 * time.Minute // at most: an incident of a few minutes is short
+	leastHours  = 10 * time.Minute
+	quarterHour = 15 * time.Minute
+	longHours   = 6 * time.Hour
+	slowBudget  = 480. // P from which on down a stream is slow
+	leastSlow   = .02
 )
 
 // A Pace tells how fast a stream goes, and how often it may raise an alarm. Profiles and
@@ -42,7 +45,7 @@ const (
 //
 //	w = min(1, 480/P)³,  0 where that is less than .02
 //
-// With a budget of a week w is 1 at half an hour and slower, .36 at a quarter of an hour,
+// With a budget of a week w is 1 at half an hour and slower, .36 at a quarterHour of an hour,
 // and 0 at five minutes. A day is as many observations as come in it. Without a step it is
 // P/7 observations where w > 0, and else 1440.
 //
@@ -54,7 +57,11 @@ type Pace struct {
 	rest       float64 // observations
 	half, four float64 // observations of half a day and of four days, or as long as it settles, whole
 	news       float64 // weight of the first observations, of which none is far from usual
+	day        float64 // observations of a day
 	fine       bool    // the step is at most two minutes
+	steps      bool    // it is above that, and at most a quarterHour of an hour: a step has a score of its own
+	hours      bool    // it is ten minutes to six hours: values scatter by the hour
+	offsets    bool    // it is a quarterHour of an hour to six hours: hours have offsets
 }
 
 // NewPace makes the pace of a stream with a budget of so many observations per alarm, at
@@ -82,9 +89,13 @@ func NewPace(budget float64, step time.Duration, rest int, settling time.Duratio
 	case step > 0:
 		day = float64(24*time.Hour) / float64(step)
 		p.fine = step <= fineStep
+		p.steps = !p.fine && step <= quarterHour
+		p.hours = step >= leastHours && step <= longHours
+		p.offsets = step >= quarterHour && step <= longHours
 	case p.slow > 0:
 		day = budget / 7
 	}
+	p.day = day
 	days := float64(settling) / float64(24*time.Hour)
 	p.half, p.four = math.Floor(days*day/8), math.Floor(days*day)
 	p.news = weightOf(max(tailWarmUp, min(p.four, tailPrecise-1)), profileForgetting)

@@ -17,6 +17,8 @@ type ProfileConfig struct {
 	Seasons []Season       // of the season view; none: there is no such view
 	Zone    *time.Location // of the seasons; nil stands for UTC
 	Order   int            // of the autoregressive view, at most MaxOrder; zero: there is no such view
+	// Indicators says that a vector says which of several categories came: it has no plan by the hour.
+	Indicators bool
 }
 
 // DefaultProfile are the settings for a stream of numbers with times: all three
@@ -42,6 +44,8 @@ const (
 	innovationPart    = .5 // at most, of the score by a move
 	innovationAhead   = 1. // of a new value's score, at most, where values repeat
 	unsurprising      = 1. // surprise of a value that is not unusual
+	stepBehind        = 5. // of a step's own score
+	stepAhead         = 4. // of the score, at most, by that
 )
 
 const (
@@ -142,6 +146,10 @@ type Profile struct {
 	mean, sd   []float64 // what it expects
 	season     []float64 // of Seasonal
 	accepted   bool      // a level, by the running update
+	slots      int       // of a plan's offsets: hours of the week, or of the day; 0: it has none
+	lately     []float64 // of ProfileStep
+	evidence   Evidence  // of the running update, and
+	slot       int       // its hour of the week
 	plain      bool      // all values teach as they come, as in the reference
 }
 
@@ -156,13 +164,17 @@ type ViewStep struct {
 // are NaN.
 type ProfileStep struct {
 	Score float64
-	Fast  float64    // the score of the last view's surprise alone
-	Stuck bool       // the score is that of equal values in a row
-	Views []ViewStep // level, season, ar, those that there are; valid until the next Update
+	Fast  float64 // the score of the last view's surprise alone
+	Stuck bool    // the score is that of equal values in a row
+	// Scatters says that values scatter more lately than always.
+	Scatters bool
+	Views    []ViewStep // level, season, ar, those that there are; valid until the next Update
 	// Mean and SD are what the level and the seasons let expect of each coordinate, before
 	// it was seen. SD is infinite before the first observation. They are valid until the
 	// next Update.
 	Mean, SD []float64
+	// Lately is the scatter lately over SD, which is that of always.
+	Lately []float64
 }
 
 // NewProfile makes a profile. An error names what is wrong with c.
@@ -197,7 +209,13 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.inverse = make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
-	p.mean, p.sd, p.season = make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim)
+	p.mean, p.sd, p.season, p.lately = make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim)
+	if len(c.Seasons) > 0 && !c.Indicators {
+		p.slots = daySlots
+		if slices.ContainsFunc(c.Seasons, func(s Season) bool { return s.Period == weekSlots*time.Hour }) {
+			p.slots = weekSlots
+		}
+	}
 	return p, nil
 }
 
@@ -313,14 +331,12 @@ func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 //
 // Update allocates nothing. It panics where the state or y has the wrong length.
 func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileStep {
-	return p.UpdateRepeats(s, pace, t, y, 0)
+	return p.UpdatePlan(s, nil, pace, t, y, Evidence{})
 }
 
-// UpdateRepeats is Update for a source that gives a value again while it has no newer one. So many of the equal
-// values up to y, or up to the one before y if y is another one, do not count as equal values in a row. All else
-// takes the values as they are.
-func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, uncounted int) ProfileStep {
-	if len(s) != p.StateLen() {
+// UpdatePlan is Update of a stream that has a plan, which it changes, and of an observation of which more is known.
+func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []float64, e Evidence) ProfileStep {
+	if len(s) != p.StateLen() || plan != nil && len(plan) != p.dim {
 		panic(wrongState)
 	}
 	if len(y) != p.dim {
@@ -331,9 +347,9 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
 		}
 		for i := range y {
-			p.mean[i], p.sd[i] = math.NaN(), math.NaN()
+			p.mean[i], p.sd[i], p.lately[i] = math.NaN(), math.NaN(), math.NaN()
 		}
-		return ProfileStep{math.NaN(), math.NaN(), false, p.steps, p.mean, p.sd}
+		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately}
 	}
 	sums := p.sums(s)
 	before := sums[0] // the weight of the observations so far
@@ -341,17 +357,27 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
-	p.accepted = false
-	repeated := before > 0
+	p.accepted, p.evidence = false, e
+	if p.slots > 0 {
+		p.slot = slotOf(p.zone, t)
+	}
+	repeated, scatters := before > 0, false
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
 		c := p.coordinate(s, i)
 		v = within(within(v, maxStandardized)-c.streak[streakLevel], maxStandardized)
 		if seen := c.streak[streakSeen]; before > 0 {
 			repeated = repeated && v == seen
-			sizes[0] = max(sizes[0], math.Abs(v-seen))
 		}
-		residual := p.learn(c, i, n, v, &pace)
+		var own *coordinatePlan
+		if plan != nil {
+			own = &plan[i]
+		}
+		move, residual := p.learn(c, own, i, n, v, &pace)
+		scatters = scatters || own != nil && !pace.fine && math.Log(own.lately.ratio(0)) > scattering
+		if before > 0 {
+			sizes[0] = max(sizes[0], min(math.Abs(move), 2*maxStandardized))
+		}
 		sizes[1] = max(sizes[1], min(math.Abs(residual), 2*maxStandardized))
 	}
 
@@ -373,13 +399,13 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 	score := max(sum/float64(p.views), fast-fastBehind)
 
 	share := move.repeats(before)
-	stuck := repeats.update(repeated, float64(uncounted), before, move[innovationNew], share) - stuckBehind
+	stuck := repeats.update(repeated, float64(e.Uncounted), before, move[innovationNew], share) - stuckBehind
 	part := innovationPart * pace.slow * (1 - share*share)
 	moved := 0.
 	if repeated {
 		move.forget()
 	} else {
-		moved = move.update(sizes, share, part > 0 || share > 0)
+		moved = move.update(sizes, share, part > 0 || share > 0 || pace.steps)
 	}
 	round(p.surprises(s))
 	score = (1-part)*score + part*moved
@@ -391,14 +417,17 @@ func (p *Profile) UpdateRepeats(s State, pace Pace, t time.Time, y []float64, un
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
-	d := ProfileStep{score, fast, stuck >= max(score, unsurprising), p.steps, p.mean, p.sd}
+	if pace.steps && fast >= unsurprising {
+		score = max(score, min(moved-stepBehind, score+stepAhead))
+	}
+	d := ProfileStep{Fast: fast, Stuck: stuck >= max(score, unsurprising), Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately}
 	d.Score = max(score, stuck)
 	return d
 }
 
 // Seasonal returns how much the seasons raise what is usual of each coordinate from one time to
 // another, as the stream has shown until now. It is valid until the next call.
-func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
+func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 	clear(p.season)
 	if len(p.seasons) == 0 || from.IsZero() {
 		return p.season
@@ -418,13 +447,17 @@ func (p *Profile) Seasonal(s State, from, to time.Time) []float64 {
 	for i := range p.season {
 		p.substitute(p.zeta, p.coordinate(s, i).h, p.common)
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
+		if plan != nil && plan[i].table.slot > 0 {
+			t := &plan[i].table
+			p.season[i] += t.offsetOf(p, slotOf(p.zone, to)) - t.offsetOf(p, slotOf(p.zone, from))
+		}
 	}
 	return p.season
 }
 
 // learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
-// before it. It returns what the last view leaves of y.
-func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (residual float64) {
+// before it. It returns how far it is from the value before, and what the last view leaves of it.
+func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y float64, pace *Pace) (move, residual float64) {
 	copy(p.u[p.common:], c.last)
 	linear.Scale(c.h, profileForgetting)
 	*c.s *= profileForgetting
@@ -433,32 +466,48 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 	p.substitutePair(p.v, p.u, p.zeta, c.h, p.size)
 
 	a := profileShape + n/2
-	mean, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block
-	followed := false                    // y is not unusual for the last view
+	var mean, scale [3]float64          // of the views
+	sum, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block
 	k := 0
 	for i := range p.steps {
 		for ; k < p.sizes[i]; k++ {
-			mean += p.v[k] * p.zeta[k]
+			sum += p.v[k] * p.zeta[k]
 			fit += p.zeta[k] * p.zeta[k]
 			leverage += p.v[k] * p.v[k]
 		}
 		b := profileRate + max(0, (*c.s-fit)/2)
-		scale := math.Sqrt(b / a * (1 + leverage))
-		if i == p.expects {
-			p.mean[at], p.sd[at] = mean, scale*math.Sqrt(a/(a-1)) // of Student's t
-		}
-		z := normalEquivalent((y-mean)/scale, 2*a)
+		mean[i], scale[i] = sum, math.Sqrt(b/a*(1+leverage))
+	}
+	usual, sd := mean[p.expects], scale[p.expects]*math.Sqrt(a/(a-1)) // of Student's t
+	value := planned{y: y, raw: y, scatter: 1, lately: 1}
+	seen := &c.streak[streakSeen]
+	move = y - *seen
+	if plan != nil {
+		value = plan.prepare(p, pace, n, y, usual, sd)
+		move = value.y - plan.seen
+	}
+	followed := false // y is not unusual for the last view
+	for i := range p.steps {
+		z := normalEquivalent((value.y-mean[i])/scale[i], 2*a)
 		followed = z <= unsurprising
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
-	residual = y - mean
+	residual = value.y - sum
 	level := c.streak[streakLevel]
-	c.streak[streakSeen] = y
+	*seen, y = y, value.y
+	p.mean[at], p.sd[at], p.lately[at] = usual+value.offset, sd*value.scatter, value.lately
 	if !p.plain && n >= pace.news {
-		var accepted bool
-		y, accepted = c.streak.learn(y, p.mean[at], p.sd[at], pace, followed)
+		wider := 1.
+		if !pace.fine { // there bursts are a habit
+			wider = max(1, value.lately)
+		}
+		learned, accepted := c.streak.learn(value.raw, usual, p.sd[at]*wider, pace, followed)
+		y = value.learned(learned, usual)
 		p.accepted = p.accepted || accepted
+	}
+	if plan != nil {
+		plan.seen = value.y - (c.streak[streakLevel]-level)/value.scatter
 	}
 	p.mean[at] += level
 
@@ -474,7 +523,7 @@ func (p *Profile) learn(c coordinateState, at int, n, y float64, pace *Pace) (re
 	}
 	copy(c.last[1:], c.last)
 	c.last[0] = y
-	return residual
+	return move, residual
 }
 
 // calibrate goes from the surprise of a view to its score. root says that its mean is a root

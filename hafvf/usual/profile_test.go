@@ -154,7 +154,7 @@ func TestTicks(t *testing.T) {
 				if got.Score != want.Score || got.Mean[0] != want.Mean[0] || !slices.Equal(states[k], own[k]) {
 					t.Fatalf("stream %d, observation %d: %+v, by itself %+v", k, i, got, want)
 				}
-				if got, want := together.Seasonal(states[k], at, at.Add(ahead))[0], alone[k].Seasonal(own[k], at, at.Add(ahead))[0]; i%7 == 0 && got != want {
+				if got, want := together.Seasonal(states[k], nil, at, at.Add(ahead))[0], alone[k].Seasonal(own[k], nil, at, at.Add(ahead))[0]; i%7 == 0 && got != want {
 					t.Fatalf("stream %d, observation %d: the seasons raise it by %g, by itself by %g", k, i, got, want)
 				}
 			}

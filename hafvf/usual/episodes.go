@@ -1,0 +1,114 @@
+package usual
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"hafvf/internal/compact"
+)
+
+// Episodes are how high the scores of a stream rise by habit. An episode is a run of scores of 2 and more, whose
+// gaps are no longer than a rest. Its peak is counted, and forgotten over eight budgets. The rank is the score
+// that no more than three episodes a budget have reached: what comes more often is a habit.
+//
+// The entries are the peak of the running episode, 0 where there is none, its last observation, the observation
+// to which counts are forgotten, and the counts.
+type episodes []float64
+
+const (
+	episodePeak = iota
+	episodeLast
+	episodeAt
+	episodeCounts
+	episodesLen = episodeCounts + len(episodePeaks)
+)
+
+const (
+	episodeBudgets = 8. // over which they are forgotten
+	episodesOften  = 3. // a budget
+	mostRank       = 60.
+)
+
+// episodePeaks are the least peaks that the counts are of.
+var episodePeaks = [...]float64{2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 10, 12, 16, 24, 40}
+
+// rank is the score that is no habit before observation n, whose score is q and is noted.
+func (s episodes) rank(n, q float64, p *Pace) (rank float64) {
+	if p.slow == 1 {
+		return 0 // nothing goes by it
+	}
+	forgetting := 1 - 1/(episodeBudgets*p.period)
+	counts := s[episodeCounts:]
+	kept := math.Exp((n - s[episodeAt]) * math.Log(forgetting))
+	often := episodesOften * weightOf(n, forgetting) / p.period
+	sum := 0.
+	for i, c := range slices.Backward(counts) {
+		if sum += kept * c; sum > often {
+			if rank = mostRank; i+1 < len(episodePeaks) {
+				rank = episodePeaks[i+1]
+			}
+			break
+		}
+	}
+	if s[episodePeak] > 0 && n-s[episodeLast] > p.rest {
+		for i := range counts {
+			counts[i] = short(kept * counts[i])
+		}
+		s[episodeAt] = n
+		i, exact := slices.BinarySearch(episodePeaks[:], s[episodePeak])
+		if !exact {
+			i--
+		}
+		counts[i] = short(counts[i] + 1)
+		s[episodePeak] = 0
+	}
+	if q >= episodePeaks[0] {
+		s[episodePeak] = max(s[episodePeak], short(min(q, mostAlerted)))
+		s[episodeLast] = n
+	}
+	return rank
+}
+
+// short is the nearest number that a float32 has.
+func short(v float64) float64 { return float64(float32(v)) }
+
+// append encodes the episodes: which counts there are, and these.
+func (s episodes) append(b []byte) []byte {
+	which := uint64(0)
+	for i, c := range s[episodeCounts:] {
+		if c > 0 {
+			which |= 1 << i
+		}
+	}
+	b = binary.AppendUvarint(b, which)
+	for _, c := range s[episodeCounts:] {
+		if c > 0 {
+			b = appendShort(b, float32(c))
+		}
+	}
+	b = appendShort(b, float32(s[episodePeak]))
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s[episodeLast])), uint64(s[episodeAt]))
+}
+
+func (s episodes) read(r *compact.Reader) {
+	which := r.Uvarint()
+	var v float32
+	for i := range s[episodeCounts:] {
+		if which&(1<<i) != 0 {
+			readShort(r, []*float32{&v})
+			s[episodeCounts+i] = float64(v)
+		}
+	}
+	readShort(r, []*float32{&v})
+	s[episodePeak], s[episodeLast], s[episodeAt] = float64(v), float64(r.Uvarint()), float64(r.Uvarint())
+}
+
+// valid reports whether s can be that of so many observations.
+func (s episodes) valid(n float64) bool {
+	ok := s[episodePeak] >= 0 && s[episodePeak] <= mostAlerted && s[episodeLast] <= n && s[episodeAt] <= n
+	for _, c := range s[episodeCounts:] {
+		ok = ok && c >= 0 && c <= n
+	}
+	return ok
+}

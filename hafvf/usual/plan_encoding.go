@@ -1,0 +1,172 @@
+package usual
+
+import (
+	"encoding/binary"
+	"math"
+
+	"hafvf/internal/compact"
+)
+
+// AppendPlan appends the encoded plan of a stream of that state to b.
+func (p *Profile) AppendPlan(b []byte, plan Plan, s State) []byte {
+	for i := range plan {
+		c := &plan[i]
+		moved := c.seen != p.coordinate(s, i).streak[streakSeen]
+		b = compact.AppendFlags(b, moved, c.events.events > 0, c.table.slot > 0)
+		if moved {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.seen))
+		}
+		for _, v := range c.lately.floats() {
+			b = appendShort(b, *v)
+		}
+		b = binary.AppendUvarint(b, uint64(c.lately.age))
+		if c.events.events > 0 {
+			for _, v := range c.events.floats() {
+				b = appendShort(b, *v)
+			}
+		}
+		if c.table.slot > 0 {
+			b = c.table.append(b, p.slots)
+		}
+	}
+	return b
+}
+
+// ReadPlan reads what AppendPlan wrote of a stream of that state. The reader has failed if that is no plan.
+func (p *Profile) ReadPlan(r *compact.Reader, s State) Plan {
+	plan := p.NewPlan(s)
+	for i := range plan {
+		c := &plan[i]
+		moved, events, table := r.Flags()
+		if moved {
+			var b [8]byte
+			r.Take(b[:])
+			c.seen = math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
+		}
+		readShort(r, c.lately.floats())
+		c.lately.age = uint16(r.Uvarint())
+		if events {
+			readShort(r, c.events.floats())
+		}
+		if table {
+			c.table.read(r, p.slots)
+		}
+		if !c.valid(p, events, table) {
+			r.Fail()
+		}
+	}
+	return plan
+}
+
+func appendShort(b []byte, v float32) []byte {
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+}
+
+func readShort(r *compact.Reader, to []*float32) {
+	for _, v := range to {
+		var b [4]byte
+		r.Take(b[:])
+		*v = math.Float32frombits(binary.LittleEndian.Uint32(b[:]))
+	}
+}
+
+func (s *lately) floats() []*float32 { return []*float32{&s.late, &s.always, &s.side} }
+
+func (s *eventScatter) floats() []*float32 {
+	all := []*float32{&s.cases, &s.events, &s.squares, &s.weight}
+	for i := range s.sums {
+		all = append(all, &s.sums[i], &s.logs[i])
+	}
+	return all
+}
+
+func (t *planTable) floats() []*float32 {
+	return []*float32{&t.sum, &t.log, &t.mean, &t.day.alike, &t.day.same, &t.day.other, &t.week.alike, &t.week.same, &t.week.other}
+}
+
+// append encodes a table of so many offsets. Of equal visits of hours in a row it writes how many there are.
+func (t *planTable) append(b []byte, slots int) []byte {
+	for _, v := range t.floats() {
+		b = appendShort(b, *v)
+	}
+	for _, n := range []int{int(t.slot), int(t.n), int(t.visits), int(t.day.n), int(t.week.n)} {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = append(b, byte(t.unit))
+	if t.visits > 0 {
+		for i := range slots {
+			b = append(b, byte(t.last[i]), byte(t.offset[i]))
+		}
+	}
+	for i := 0; i < dayHours; {
+		n := 1
+		for i+n < dayHours && t.hourN[i+n] == t.hourN[i] {
+			n++
+		}
+		b = append(b, byte(n), t.hourN[i])
+		if t.hourN[i] > 0 {
+			for _, v := range t.hours[i : i+n] {
+				b = binary.LittleEndian.AppendUint16(b, uint16(v))
+			}
+		}
+		i += n
+	}
+	return b
+}
+
+func (t *planTable) read(r *compact.Reader, slots int) {
+	t.begin(0)
+	readShort(r, t.floats())
+	t.slot, t.n = int16(r.Uvarint()), int32(r.Uvarint())
+	t.visits, t.day.n, t.week.n = uint8(r.Uvarint()), uint16(r.Uvarint()), uint16(r.Uvarint())
+	t.unit = int8(r.Byte())
+	if t.visits > 0 {
+		for i := range slots {
+			t.last[i], t.offset[i] = int8(r.Byte()), int8(r.Byte())
+		}
+	}
+	for i := 0; i < dayHours && !r.Bad; {
+		n, visits := int(r.Byte()), r.Byte()
+		if n == 0 || n > dayHours-i {
+			r.Fail()
+			return
+		}
+		for ; n > 0; n, i = n-1, i+1 {
+			if t.hourN[i] = visits; visits > 0 {
+				var b [2]byte
+				r.Take(b[:])
+				t.hours[i] = int16(binary.LittleEndian.Uint16(b[:]))
+			}
+		}
+	}
+	t.weigh()
+}
+
+// valid reports whether c can be a plan with these parts.
+func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
+	// A sum of squares of what is at most farthest, of which some are remembered.
+	const most = 1e7 * farthest * farthest
+	within := func(all []*float32, least, most float64) bool {
+		for _, v := range all {
+			if !(float64(*v) >= least && float64(*v) <= most) {
+				return false
+			}
+		}
+		return true
+	}
+	ok := math.Abs(c.seen) <= 1e3*maxStandardized && within(c.lately.floats(), -10, 10) && c.lately.age <= tailPrecise
+	if e := &c.events; events {
+		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -most, most) && within([]*float32{&e.cases, &e.weight}, 0, most)
+		for i := range e.sums {
+			ok = ok && e.sums[i] >= 0
+		}
+	}
+	if t := &c.table; table {
+		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= weekSlots && t.n >= 0 && t.visits <= meanVisits && t.day.n <= mostAlike && t.week.n <= mostAlike &&
+			within(t.floats(), -most, most) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -mostExponent && t.unit <= mostExponent
+		for _, n := range t.hourN {
+			ok = ok && n <= hourMost
+		}
+	}
+	return ok
+}
