@@ -32,6 +32,7 @@ const (
 	muchWorse        = 3.    // over what was told
 	mostAlerted      = 1e3
 	outside          = 2. // the side of an alarm of Raise: any novelty is on another one
+	bothSides        = 3. // of alarms on each: no novelty is on another one
 )
 
 // An Alarm decides which observations of a stream raise an alarm, so that their
@@ -157,7 +158,11 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 func (a Alarm) Follow(s State, q float64, o Context, permit func(AlarmKind) bool) Decision {
 	d := a.update(s, q, o, true, permit)
 	if d.Alarm != NoAlarm {
-		s[atUnusual], s[atAlerted], s[atSide] = s[atCount], atLeastUsual(s[atAlerted], q), float64(o.Side)
+		side := float64(o.Side)
+		if s[atUnusual] > 0 && (side*s[atSide] < 0 || s[atSide] == bothSides) {
+			side = bothSides
+		}
+		s[atUnusual], s[atAlerted], s[atSide] = s[atCount], atLeastUsual(s[atAlerted], q), side
 	}
 	return d
 }
@@ -233,7 +238,7 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	if !(q >= usualScore) {
 		s[atRising] = 0
 	}
-	kept, turned := resting, float64(o.Side)*s[atSide] < 0 || s[atSide] == outside
+	kept, turned := resting, float64(o.Side)*s[atSide] < 0 && s[atSide] != bothSides || s[atSide] == outside
 	if lasting {
 		kept = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atAlerted]+muchWorse &&
 			!(due == NoveltyAlarm && turned && (!resting || s[atRising] == 0 || q >= s[atAlerted]))
@@ -328,7 +333,7 @@ func (a Alarm) Valid(s State) error {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
-	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= mostAlerted && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside)
+	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= mostAlerted && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside || s[atSide] == bothSides)
 	if !ok || !episodes(s[atEpisodes:]).valid(s[atCount]) {
 		return errors.New("state is corrupt: alarm")
 	}
