@@ -45,14 +45,15 @@ const (
 // n, and v = .9998, the n-th observation goes through
 //
 //	b ← max(0, b − 1/P),  k ← v·k
-//	threshold T = log₁₀ P + e + (1 − w/2)·b
+//	threshold T = log₁₀ P + e + max(b/2, (1 − w)·(h − log₁₀ P − e))
 //	novelty alarm where b ≤ 5.5 and q ≥ T, or b ≤ 8 and q ≥ T + 10
 //	change alarm  where b ≤ 5.5, a change is committed to, and k·P ≤ t + P
 //	k ← k + 1     where a change is committed to
 //	b ← b + 1     where an alarm is raised
 //
-// and an observation at which both are due raises the novelty alarm. The extra e falls
-// from 2 to 0 over the first four days, while the score is learning what is usual. A
+// and an observation at which both are due raises the novelty alarm. The extra e falls over the first four
+// days, while the score is learning what is usual, from 4 to 0. The score h is that of habit: no more than
+// three episodes of high scores a budget have reached it. A
 // change raises no alarm in the first half day, none in the 60 observations after an
 // alarm, and none without a score of at least (1 + w)/2·log₁₀ P in the last 61
 // observations, unless its own observation has no score: streams of single categories have
@@ -102,8 +103,8 @@ type Context struct {
 // A Decision is the outcome of one observation.
 type Decision struct {
 	Alarm AlarmKind // that it raises
-	// Muted reports that debt alone stands against an alarm: it is permitted, no alarm rests,
-	// and one would be raised with b = 0. An incident has many such observations. Only the
+	// Muted reports that debt or habit alone stands against an alarm: it is permitted, no alarm rests,
+	// and one would be raised with b = 0 and h = 0. An incident has many such observations. Only the
 	// first is muted, and those that follow a muted one by more than the rest. A score that
 	// rises on may raise an alarm after all.
 	Muted bool
@@ -217,7 +218,8 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	if n <= p.four {
 		free += firstDays * (1 - (n-1)/p.four)
 	}
-	d.Threshold = free + max(debt*debtSlope, (1-p.slow)*(episodes(s[atEpisodes:]).rank(n, q, p)-free))
+	past := episodes(s[atEpisodes:])
+	d.Threshold = free + max(debt*debtSlope, (1-p.slow)*(past.rank(n, p)-free))
 	var due AlarmKind // without debt
 	if o.Change && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
@@ -229,12 +231,18 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 			}
 		}
 	}
-	if (q >= free || o.Farther) && (permit == nil || permit(NoveltyAlarm)) {
+	seen := q
+	switch {
+	case !(q >= free || o.Farther):
+	case permit != nil && !permit(NoveltyAlarm):
+		seen = min(q, free)
+	default:
 		due = NoveltyAlarm
 		if debt <= headroom-reserve && (q >= d.Threshold || o.Farther) || debt <= headroom && q >= d.Threshold+gross {
 			d.Alarm = NoveltyAlarm
 		}
 	}
+	past.note(n, seen, p)
 	if !(q >= usualScore) {
 		s[atRising] = 0
 	}

@@ -80,7 +80,7 @@ func TestAlarmBound(t *testing.T) {
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
 					t.Fatalf("%d alarms in %d observations at a budget of %g, at most %g are due", alarms, n, budget, bound)
 				}
-				if most := math.Log10(budget) + headroom + 1 + firstDays; !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
+				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, mostRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
 					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
@@ -265,7 +265,7 @@ func TestAlarmMuted(t *testing.T) {
 	step := func(q float64, change bool, permit func(AlarmKind) bool) Decision {
 		return a.Update(s, q, change, permit)
 	}
-	if d := step(6.5, false, nil); d.Alarm != NoveltyAlarm || d.Muted {
+	if d := step(6.4, false, nil); d.Alarm != NoveltyAlarm || d.Muted {
 		t.Fatalf("%+v at first", d)
 	}
 	for i := range rest {
@@ -273,12 +273,12 @@ func TestAlarmMuted(t *testing.T) {
 			t.Fatalf("%+v in the rest, after %d", d, i)
 		}
 	}
-	if d := step(6.5, false, none); d.Muted {
+	if d := step(6.4, false, none); d.Muted {
 		t.Fatal("what permit refuses is muted")
 	}
 	var muted []int
 	for i := range 30 {
-		if d := step(6.5, false, nil); d.Muted {
+		if d := step(6.4, false, nil); d.Muted {
 			muted = append(muted, i)
 		} else if d.Alarm != NoAlarm {
 			t.Fatalf("%+v in debt", d)
@@ -303,7 +303,7 @@ func TestAlarmMuted(t *testing.T) {
 		t.Errorf("%+v of a change", d)
 	}
 	s = a.NewState()
-	if d := step(6.5, false, nil); d.Muted {
+	if d := step(6.4, false, nil); d.Muted {
 		t.Error("the first days mute")
 	}
 }

@@ -33,17 +33,23 @@ const (
 // episodePeaks are the least peaks that the counts are of.
 var episodePeaks = [...]float64{2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 10, 12, 16, 24, 40}
 
-// rank is the score that is no habit before observation n, whose score is q and is noted.
-func (s episodes) rank(n, q float64, p *Pace) (rank float64) {
+// kept is how much of the counts is left at observation n.
+func (s episodes) kept(n, forgetting float64) float64 {
+	return math.Exp((n - s[episodeAt]) * math.Log(forgetting))
+}
+
+func episodeForgetting(p *Pace) float64 { return 1 - 1/(episodeBudgets*p.period) }
+
+// rank is the score up to which episodes are a habit at observation n. A stream that is slow has none.
+func (s episodes) rank(n float64, p *Pace) (rank float64) {
 	if p.slow == 1 {
-		return 0 // nothing goes by it
+		return 0
 	}
-	forgetting := 1 - 1/(episodeBudgets*p.period)
-	counts := s[episodeCounts:]
-	kept := math.Exp((n - s[episodeAt]) * math.Log(forgetting))
+	forgetting := episodeForgetting(p)
+	kept := s.kept(n, forgetting)
 	often := episodesOften * weightOf(n, forgetting) / p.period
 	sum := 0.
-	for i, c := range slices.Backward(counts) {
+	for i, c := range slices.Backward(s[episodeCounts:]) {
 		if sum += kept * c; sum > often {
 			if rank = mostRank; i+1 < len(episodePeaks) {
 				rank = episodePeaks[i+1]
@@ -51,7 +57,16 @@ func (s episodes) rank(n, q float64, p *Pace) (rank float64) {
 			break
 		}
 	}
+	return rank
+}
+
+// note notes the score q of observation n.
+func (s episodes) note(n, q float64, p *Pace) {
+	if p.slow == 1 {
+		return
+	}
 	if s[episodePeak] > 0 && n-s[episodeLast] > p.rest {
+		counts, kept := s[episodeCounts:], s.kept(n, episodeForgetting(p))
 		for i := range counts {
 			counts[i] = short(kept * counts[i])
 		}
@@ -67,7 +82,6 @@ func (s episodes) rank(n, q float64, p *Pace) (rank float64) {
 		s[episodePeak] = max(s[episodePeak], short(min(q, mostAlerted)))
 		s[episodeLast] = n
 	}
-	return rank
 }
 
 // short is the nearest number that a float32 has.
@@ -106,7 +120,8 @@ func (s episodes) read(r *compact.Reader) {
 
 // valid reports whether s can be that of so many observations.
 func (s episodes) valid(n float64) bool {
-	ok := s[episodePeak] >= 0 && s[episodePeak] <= mostAlerted && s[episodeLast] <= n && s[episodeAt] <= n
+	count := func(v float64) bool { return v >= 0 && v <= n && v == math.Trunc(v) }
+	ok := s[episodePeak] >= 0 && s[episodePeak] <= mostAlerted && count(s[episodeLast]) && count(s[episodeAt])
 	for _, c := range s[episodeCounts:] {
 		ok = ok && c >= 0 && c <= n
 	}

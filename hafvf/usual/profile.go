@@ -100,6 +100,9 @@ const (
 //	q = (1 − u)·g + u·move,  u = w/2·(1 − r²)
 //	score (1 − r)·q + r·cap
 //
+// At steps of two to 15 minutes, where fast ≥ 1, it is at least min(move − 5, score + 4): one step may be
+// larger than the fast score can tell.
+//
 // where cap is, of a new value, at most move + 1, and of a repeated one whose surprises are all
 // below 1 at most 0. Where no value repeats and the stream is not slow, the score is g. It is
 // meant for an Alarm.
@@ -417,7 +420,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
-	if pace.steps && fast >= unsurprising {
+	if pace.steps && fast >= unsurprising && !p.plain {
 		score = max(score, min(moved-stepBehind, score+stepAhead))
 	}
 	d := ProfileStep{Fast: fast, Stuck: stuck >= max(score, unsurprising), Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately}

@@ -11,23 +11,20 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// An alarmTrace is a file of testdata/real, which the README there describes.
-type alarmTrace struct {
+// A scoreTrace is a file of testdata/real, which the README there describes.
+type scoreTrace struct {
 	X, T                             []float64
 	Location, Scale, Period, W, Rest float64
 	Rows                             []struct {
 		I          int
-		Kind       string
 		Z          []float64
 		Slow, Fast float64
 		Score      float64
-		Threshold  *float64
-		Alarm      AlarmKind
 	}
 }
 
 // times returns the times of the trace, zero ones where it has none.
-func (tr alarmTrace) times() []time.Time {
+func (tr scoreTrace) times() []time.Time {
 	times := make([]time.Time, len(tr.X))
 	for i, s := range tr.T {
 		times[i] = time.Unix(0, int64(s*1e9))
@@ -35,8 +32,8 @@ func (tr alarmTrace) times() []time.Time {
 	return times
 }
 
-// Profile and alarm give the scores and alarms of the reference, under its commits.
-func TestAlarmTraces(t *testing.T) {
+// A profile without a plan gives the scores of the reference.
+func TestScoreTraces(t *testing.T) {
 	const warmUp = 50
 	files, err := filepath.Glob("testdata/real/*.json")
 	if err != nil || len(files) != 11 {
@@ -44,7 +41,7 @@ func TestAlarmTraces(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			var trace alarmTrace
+			var trace scoreTrace
 			familytest.ReadJSON(t, file, &trace)
 			times := trace.times()
 			location, scale := expfam.LocationScale(trace.X[:warmUp])
@@ -60,9 +57,9 @@ func TestAlarmTraces(t *testing.T) {
 			if trace.T == nil {
 				c.Seasons = nil
 			}
-			p, a := profileOf(c), NewAlarm(pace)
+			p := profileOf(c)
 			p.plain = true
-			s, u := p.NewState(), a.NewState()
+			s := p.NewState()
 			rows, worst := trace.Rows, 0.0
 			compare := func(what string, got, want float64) {
 				t.Helper()
@@ -71,18 +68,9 @@ func TestAlarmTraces(t *testing.T) {
 					t.Fatalf("observation %d: %s %v, want %v", rows[0].I, what, got, want)
 				}
 			}
-			alarms := 0
 			for i, x := range trace.X {
-				known := len(rows) > 0 && rows[0].I == i
 				step := p.Update(s, pace, times[i], []float64{(x - location) / scale})
-				d := Decision{Threshold: math.NaN()}
-				if i >= warmUp {
-					d = a.Update(u, step.Score, known && rows[0].Kind == "change", nil)
-				}
-				if !known {
-					if d.Alarm != NoAlarm {
-						t.Fatalf("observation %d: %s, want no alarm", i, d.Alarm)
-					}
+				if len(rows) == 0 || rows[0].I != i {
 					continue
 				}
 				if len(rows[0].Z) != p.views {
@@ -96,23 +84,12 @@ func TestAlarmTraces(t *testing.T) {
 				compare("mean of the views", slow, rows[0].Slow)
 				compare("fast", step.Fast, rows[0].Fast)
 				compare("score", step.Score, rows[0].Score)
-				if want := rows[0].Threshold; want != nil {
-					compare("threshold", d.Threshold, *want)
-				} else if i >= warmUp {
-					t.Fatalf("observation %d has no threshold", i)
-				}
-				if d.Alarm != rows[0].Alarm {
-					t.Fatalf("observation %d: alarm %q, want %q", i, d.Alarm, rows[0].Alarm)
-				}
-				if d.Alarm != NoAlarm {
-					alarms++
-				}
 				rows = rows[1:]
 			}
-			if len(rows) > 0 || alarms == 0 {
-				t.Fatalf("%d rows left, %d alarms", len(rows), alarms)
+			if len(rows) > 0 {
+				t.Fatalf("%d rows left", len(rows))
 			}
-			t.Logf("%d alarms; worst error %.1e", alarms, worst)
+			t.Logf("worst error %.1e", worst)
 		})
 	}
 }
