@@ -47,6 +47,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	}
 	if event.forgets(decider, &t.decisions, e.Time) {
 		copy(t.decisions.profile, event.profile)
+		t.decisions.plan.ForgetScatter()
 	}
 	if l.lasts {
 		if d.Unusual {

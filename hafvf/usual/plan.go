@@ -25,8 +25,9 @@ import (
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
 //
-// Hours f. ln f is learned from ln|d/σFr| + .635, whose mean is zero if f is right, with a prior of five visits
-// of zero, less the mean of all hours, by as much as the hours differ by more than chance.
+// Hours f. ln f is the mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two of zero, less the
+// mean of all hours, times the share of the differences between hours that is more than chance. A visit counts
+// as at most e^1.6 times what its hour has.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with that c of a grid that makes the d likeliest. Distances of
 // a share are those of its arcsine, so that 1 of 1 is no surprise, and their scale is known.
@@ -50,15 +51,14 @@ const (
 	visitBound = 6.  // of a visit, standard deviations
 	tableBound = 8.  // of an entry of the table, standard deviations
 
-	hourPrior  = 5.    // visits
-	hourMost   = 50    // visits that are remembered
-	hourChance = 2.    // times that hours have to differ by more than chance
-	hourUnit   = 4096. // of ln f
-	meanLog    = -.635 // of ln|z|, z normal
-	spreadLog  = 1.23  // its variance
-	leastLog   = -3.
-	mostLog    = 1. // of an hour
-	mostLate   = 4. // of lately
+	hourPrior = 2.    // visits
+	hourMost  = 50    // visits that are remembered
+	hourUnit  = 4096. // of ln f
+	meanLog   = -.635 // of ln|z|, z normal
+	spreadLog = 1.23  // its variance
+	leastLog  = -3.
+	mostLog   = 1. // of an hour
+	mostLate  = 4. // of lately
 
 	lateLeast  = 100.  // observations
 	lateMost   = 1440. // observations
@@ -156,6 +156,13 @@ func (p *Profile) NewPlan(s State) Plan {
 func (s Plan) Prime(cases, events, squares float64) {
 	for i := range s {
 		s[i].events = eventScatter{cases: float32(cases), events: float32(events), squares: float32(squares)}
+	}
+}
+
+// ForgetScatter has the values scatter as always.
+func (s Plan) ForgetScatter() {
+	for i := range s {
+		s[i].lately.late, s[i].lately.side = s[i].lately.always, 0
 	}
 }
 
@@ -288,7 +295,7 @@ func (t *planTable) weigh() {
 	}
 	t.hourMean = sum / n
 	spread := max(squares/n-t.hourMean*t.hourMean, 1e-9)
-	t.hourKeep = max(0, 1-hourChance*noise/n/spread)
+	t.hourKeep = max(0, 1-noise/n/spread)
 }
 
 // begin begins the first visit.
@@ -314,7 +321,8 @@ func (t *planTable) visit(p *Profile, to int, sd float64, offsets bool) {
 	}
 	hour := hourOf(slot)
 	c := t.hourN[hour]
-	v := float64(t.hours[hour]) + hourUnit*(float64(t.log)/float64(t.n)-meanLog)/(float64(c)+hourPrior+1)
+	v := float64(t.hours[hour])
+	v += (hourUnit*(math.Log(t.factor(slot))+float64(t.log)/float64(t.n)-meanLog) - v) / (float64(c) + hourPrior + 1)
 	t.hours[hour] = int16(max(-math.MaxInt16, min(math.Round(v), math.MaxInt16)))
 	t.hourN[hour] = min(c+1, hourMost)
 	t.n, t.sum, t.log = 0, 0, 0
