@@ -47,7 +47,6 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	}
 	if event.forgets(decider, &t.decisions, e.Time) {
 		copy(t.decisions.profile, event.profile)
-		t.decisions.plan.ForgetScatter()
 	}
 	if l.lasts {
 		if d.Unusual {
