@@ -9,8 +9,7 @@ import (
 )
 
 // An event is what an alarm is about, and those that follow before the values have returned. If it has
-// raised what is usual of the scatter, the key forgets it when they have: it goes on with the profile of
-// before. Otherwise what comes next would be missed. The values have returned when as many are usual as the
+// changed what is usual, the key forgets it when they have: it goes on with the profile of before. Otherwise what comes next would be missed. The values have returned when as many are usual as the
 // event was long, or as end an alarm. What lasts longer than longest, about a tenth of what a profile
 // remembers, is no event. Another one within habit is learned: a stream may have them.
 type event struct {
@@ -62,18 +61,25 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 		return false
 	}
 	e.n++
-	for _, z := range e.was.distances(d.apart, d, s, at, d.y) {
-		if math.Abs(z) > nearby {
-			e.back, e.sum = 0, 0
-			return false
-		}
+	if e.far(d, s, at, d.y) {
+		e.back, e.sum = 0, 0
+		return false
 	}
 	e.back++
-	if e.sum += d.apart[e.was.output]; !e.over(s.pace.Rest()) || !e.was.grew(d) {
+	if e.sum += d.apart[e.was.output]; !e.over(s.pace.Rest()) {
+		return false
+	}
+	s.plan.ForgetScatter()
+	if !e.was.grew(d) && !e.far(d, s, at, d.usual.Mean) {
 		return false
 	}
 	e.since = 1
 	return true
+}
+
+// far reports whether one of the values is far from what was usual.
+func (e *event) far(d *decider, s *decisions, at time.Time, y []float64) bool {
+	return slices.ContainsFunc(e.was.distances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
 }
 
 // read reads an event but for its profile, which it returns encoded.

@@ -13,7 +13,7 @@ import (
 // usualBefore is what was usual when an alarm began. It is kept until the values are back there: until
 // then the profile may become used to what the alarm was about.
 type usualBefore struct {
-	usual   Moments   // of every output; nil where nothing is kept
+	usual   Moments // of every output; nil where nothing is kept
 	at      time.Time
 	output  int     // that is followed, the one of the alarm
 	level   float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm

@@ -33,7 +33,7 @@ import (
 // a share are those of its arcsine, so that 1 of 1 is no surprise, and their scale is known.
 //
 // Lately r. ln r is the mean of ln|d/σF| over a day, or 100 observations, less that of always, which waits while
-// they differ. Both learn as far as the values lie on both sides: a level is no scatter.
+// they differ. It rises only as far as the values lie on both sides: a level is no scatter.
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: in finer
 // steps an hour has too much in it. A Plan is learned in the precision in which it is encoded.
@@ -64,8 +64,7 @@ const (
 	lateMost   = 1440. // observations
 	lateChance = .15   // of ln r
 	lateApart  = .3    // of ln r, for which always waits
-	sideRate   = .25   // of the mean of d/σF within ±1
-	oneSided   = .7    // at which the values lie on one side
+	oneSided   = .4    // mean of d/σF at which values lie on one side
 	scattering = .2    // ln r of values that scatter more than always
 
 	// farthest bounds what is learned, so that a float32 has its square.
@@ -93,7 +92,7 @@ type coordinatePlan struct {
 // lately is how values scatter.
 type lately struct {
 	late, always float32 // means of ln|d/σF|
-	side         float32 // mean of d/σF within ±1
+	side         float32 // mean of d/σF
 	age          uint16  // observations, at most those after which rates no longer fall
 }
 
@@ -157,6 +156,13 @@ func (p *Profile) NewPlan(s State) Plan {
 func (s Plan) Prime(cases, events, squares float64) {
 	for i := range s {
 		s[i].events = eventScatter{cases: float32(cases), events: float32(events), squares: float32(squares)}
+	}
+}
+
+// ForgetScatter has the values scatter as always.
+func (s Plan) ForgetScatter() {
+	for i := range s {
+		s[i].lately.late, s[i].lately.side = s[i].lately.always, 0
 	}
 }
 
@@ -385,25 +391,27 @@ func (t *planTable) scale(sd float64) {
 	}
 }
 
-// note learns a value that is d from what is usual, where values scatter by sd and z is ln|d/sd|.
+// note learns a value that is d from what is usual, where values scatter by sd.
 func (s *lately) note(d, sd, z float64, p *Pace) {
 	if s.age < tailPrecise {
 		s.age++
 	}
-	side := float64(s.side)
-	weight := max(0, 1-side*side/(oneSided*oneSided))
-	s.side += float32(sideRate * (within(d/sd, 1) - side))
 	age := 1 / float64(s.age)
 	z = max(leastLog, min(z, mostLate))
+	rate := max(1/max(lateLeast, min(p.day, lateMost)), age)
 	late, always := float64(s.late), float64(s.always)
-	s.late += float32(weight * max(1/max(lateLeast, min(p.day, lateMost)), age) * (z - late))
+	s.late += float32(rate * (z - late))
+	s.side += float32(rate * (within(d/sd, 2) - float64(s.side)))
 	apart := (float64(s.late) - always) / lateApart
-	s.always += float32(weight * max(spreadRate, age) / (1 + apart*apart) * (z - always))
+	s.always += float32(max(spreadRate, age) / (1 + apart*apart) * (z - always))
 }
 
 // ratio is r, as far as it is more than so much chance.
 func (s *lately) ratio(chance float64) float64 {
 	d := float64(s.late) - float64(s.always)
+	if side := float64(s.side) / oneSided; d > 0 {
+		d *= max(0, 1-side*side)
+	}
 	if math.Abs(d) <= chance {
 		return 1
 	}
