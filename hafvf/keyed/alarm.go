@@ -257,6 +257,9 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
 
+// shownUsual is what is usual with the scatter of lately, by which sizes go.
+func (d *decider) shownUsual() Moments { return Moments{d.usual.Mean, d.shown} }
+
 // profile is that of a key.
 func (d *decider) profile(s *decisions) *usual.Profile {
 	if s.timed {
@@ -285,7 +288,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for i := range y {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
 		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
-		d.shown[i] = d.usual.SD[i] * step.Lately[i]
+		d.shown[i] = max(scale*step.SD[i]*step.Lately[i], s.units[i]*rounding)
 		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1

@@ -146,7 +146,7 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		if decider.farther {
 			return t.decisions.before.moments(decider).shift(y, t.stages.scale)
 		}
-		return decider.usual.shift(y, t.stages.scale)
+		return decider.shownUsual().shift(y, t.stages.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
 		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))

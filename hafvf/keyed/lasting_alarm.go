@@ -71,7 +71,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 	case e.Alarm != nil && decider.farther:
 		was.repeat()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
-		*was = decider.begin(e.Time, e.Alarm)
+		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
 	case e.Alarm != nil && was.known():
 		was.setAlerted(was.level, decider.distances[was.output])
 	case !l.lasts && was.known() && math.Abs(was.level) < 1:
@@ -94,7 +94,7 @@ func (t *Track) note(l *lastingAlarm, e *Estimate) {
 	if d.Score > l.score {
 		l.score = d.Score
 	}
-	s := decider.usual.shift(decider.y, t.stages.scale)
+	s := decider.shownUsual().shift(decider.y, t.stages.scale)
 	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
 		return
 	}

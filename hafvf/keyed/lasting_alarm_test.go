@@ -39,7 +39,7 @@ func TestLasting(t *testing.T) {
 				return x - 9
 			}
 			return x
-		}, []int{0, 501}, []string{`^2500 k: x is back to usual .* with 9\.\d+, usual`, `^3001 k: x is back`}},
+		}, []int{0, 500}, []string{`^2500 k: x is back to usual .* with 9\.\d+, usual`, `^3000 k: x is back`}},
 		{"to the other side", true, func(i int, x float64) float64 {
 			switch {
 			case i < 100:
@@ -48,15 +48,15 @@ func TestLasting(t *testing.T) {
 				return x - 20
 			}
 			return x
-		}, []int{0, 100, 164}, []string{`^2500 k: x stays above usual, .* with 2`, `^2600 k: x stays below usual, .* with -1`}},
-		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{12},
-			[]string{`^2512 k: x stays above usual, which is no alarm any more since`}},
+		}, []int{0, 100}, []string{`^2500 k: x stays above usual, .* with 2`, `^2600 k: x stays below usual, .* with -0\.`}},
+		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{11},
+			[]string{`^2511 k: x stays above usual, which is no alarm any more since`}},
 		{"no times", false, func(i int, x float64) float64 {
 			if i < 24 {
 				return x + 6
 			}
 			return x
-		}, []int{0}, []string{`^2500 k: x is back to usual; it was farthest with 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
+		}, []int{1}, []string{`^2501 k: x is back to usual; it was farthest with 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var alarms []int

@@ -13,7 +13,8 @@ import (
 // usualBefore is what was usual when an alarm began. It is kept until the values are back there: until
 // then the profile may become used to what the alarm was about.
 type usualBefore struct {
-	usual   Moments // of every output; nil where nothing is kept
+	usual   Moments   // of every output; nil where nothing is kept
+	swing   []float64 // by which the seasons raise or lower that at most, standard deviations
 	at      time.Time
 	output  int     // that is followed, the one of the alarm
 	level   float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm
@@ -31,8 +32,9 @@ func short(v float64) float64 {
 }
 
 // distances fills in how far the values of an observation are from what was usual, in standard
-// deviations of every output. The seasons have gone on since. If the scatter has grown, they are those of
-// before: they have learned from what the alarm was about.
+// deviations of every output. The seasons have gone on since. They may have learned from what the
+// alarm was about: therefore they count by no more than they did before, and if the scatter has grown
+// they are those of before.
 func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	learned := s.profile
 	if s.event.known() && b.grew(d) {
@@ -40,7 +42,9 @@ func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.
 	}
 	season := d.profile(s).Seasonal(learned, s.plan, b.at, at)
 	for i, v := range y {
-		to[i] = (v - b.usual.Mean[i] - s.standard[2*i+1]*season[i]) / b.usual.SD[i]
+		sd := b.usual.SD[i]
+		on := max(-b.swing[i], min(s.standard[2*i+1]*season[i]/sd, b.swing[i]))
+		to[i] = (v-b.usual.Mean[i])/sd - on
 	}
 	return to
 }
@@ -77,10 +81,19 @@ func (b *usualBefore) grew(d *decider) bool {
 }
 
 // begin is what is usual at the observation, which begins the alarm.
-func (d *decider) begin(at time.Time, a *Alert) usualBefore {
-	b := usualBefore{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, at: at, output: a.Output}
-	for i, sd := range b.usual.SD {
-		b.usual.SD[i] = max(short(sd), math.SmallestNonzeroFloat32)
+func (d *decider) begin(s *decisions, at time.Time, a *Alert) usualBefore {
+	b := usualBefore{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), at: at, output: a.Output}
+	const steps = 56 // of three hours in a week
+	for _, season := range d.cfg.Seasons {
+		for k := range steps {
+			ahead := d.profile(s).Seasonal(s.profile, s.plan, at, at.Add(season.Period/steps*time.Duration(k+1)))
+			for i := range b.swing {
+				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]/b.usual.SD[i]))
+			}
+		}
+	}
+	for i := range b.swing {
+		b.usual.SD[i], b.swing[i] = max(short(b.usual.SD[i]), math.SmallestNonzeroFloat32), short(b.swing[i])
 	}
 	b.setAlerted(max(-farthest, min((d.y[a.Output]-d.usual.Mean[a.Output])/d.usual.SD[a.Output], farthest)), a.Size)
 	return b
@@ -136,7 +149,7 @@ func (b *usualBefore) repeat() { b.times, b.n = math.Floor(b.level/b.alerted), 0
 
 func (b *usualBefore) append(to []byte, clock time.Time) []byte {
 	to = compact.AppendPacked(compact.AppendTimeNear(to, b.at, clock), b.usual.Mean)
-	for _, v := range slices.Concat(b.usual.SD, []float64{b.level, b.alerted}) {
+	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.alerted}) {
 		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(v)))
 	}
 	for _, n := range []float64{float64(b.output), b.times, b.n} {
@@ -146,14 +159,10 @@ func (b *usualBefore) append(to []byte, clock time.Time) []byte {
 }
 
 func (b *usualBefore) read(r *decoder, outputs int) {
-	b.at, b.usual = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}
+	b.at, b.usual, b.swing = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	r.Packed(b.usual.Mean)
 	var rest [2]float64
-	all := [][]float64{b.usual.SD, rest[:]}
-	if r.former { // with the swing of the seasons
-		all = slices.Insert(all, 1, make([]float64, outputs))
-	}
-	for _, all := range all {
+	for _, all := range [][]float64{b.usual.SD, b.swing, rest[:]} {
 		for i := range all {
 			var v [4]byte
 			r.Take(v[:])
@@ -162,7 +171,7 @@ func (b *usualBefore) read(r *decoder, outputs int) {
 	}
 	b.level, b.alerted = rest[0], rest[1]
 	b.output, b.times, b.n = int(r.Uvarint()), float64(r.Uvarint()), float64(r.Uvarint())
-	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(rest[:])
+	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(b.swing) && linear.Finite(rest[:])
 	if !finite || b.output < 0 || b.output >= outputs || b.alerted == 0 || slices.Min(b.usual.SD) <= 0 {
 		r.Fail()
 	}
