@@ -119,6 +119,7 @@ type decider struct {
 	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
 	shown       []float64      // its SD by how values scatter lately: no decision depends on it
 	moves       bool           // the autoregressive view found the last step the least usual
+	planned     []bool         // by output: what is usual is mainly so in this hour of the week
 	stuck       bool           // equal values in a row were the least usual
 	scatters    bool           // values scatter more than always: they lie on both sides
 	farther     bool           // the last step was as far again from what was usual before an alarm
@@ -144,7 +145,7 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
 		averages: all.Aggregate == nil || all.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
-		usual:    Moments{make([]float64, n), make([]float64, n)}, shown: make([]float64, n),
+		usual:    Moments{make([]float64, n), make([]float64, n)}, shown: make([]float64, n), planned: make([]bool, n),
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
@@ -289,6 +290,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 		location, scale := s.standard[2*i], s.standard[2*i+1]
 		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
 		d.shown[i] = max(scale*step.SD[i]*step.Lately[i], s.units[i]*rounding)
+		d.planned[i] = math.Abs(scale*step.Offset[i]) > d.shown[i]
 		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
@@ -506,25 +508,31 @@ func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err 
 		return s, err
 	}
 	s.pace = d.cfg.PaceOf(s.step)
+	err = s.readProfiles(r, d.profile(&s), profile, repeats, eventRepeats)
+	return s, err
+}
+
+// readProfiles reads the profile and its plan, the rest of r, and the profile of before an event.
+func (s *decisions) readProfiles(r *decoder, p *usual.Profile, event string, repeats, eventRepeats bool) (err error) {
 	plan := compact.Reader{}
 	if !r.former {
 		n := r.Count(1)
 		plan.B, r.B = r.B[:n], r.B[n:]
 	}
-	if s.profile, err = d.profile(&s).Decode(r.B, repeats); err == nil && profile != "" {
-		s.event.profile, err = d.profile(&s).Decode([]byte(profile), eventRepeats)
+	if s.profile, err = p.Decode(r.B, repeats); err == nil && event != "" {
+		s.event.profile, err = p.Decode([]byte(event), eventRepeats)
 	}
-	if err != nil {
-		return s, err
+	switch {
+	case err != nil:
+		return err
+	case r.former:
+		s.plan = p.NewPlan(s.profile)
+		return nil
 	}
-	if r.former {
-		s.plan = d.profile(&s).NewPlan(s.profile)
-		return s, nil
+	if s.plan = p.ReadPlan(&plan, s.profile); plan.Bad || len(plan.B) > 0 {
+		return errDecisions
 	}
-	if s.plan = d.profile(&s).ReadPlan(&plan, s.profile); plan.Bad || len(plan.B) > 0 {
-		return s, errDecisions
-	}
-	return s, nil
+	return nil
 }
 
 // check returns errDecisions for decisions that encode has not written.

@@ -71,7 +71,7 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 		}
 		return fmt.Sprintf("%s %s, as far again from %s, which was usual before the alarm%s.", what, is, t.between(a.Usual.Mean[a.Output], a.Usual.SD[a.Output]), began)
 	}
-	expected := t.expected(a)
+	expected := t.expected(a, e.Time)
 	if kind == hafvf.Outlier {
 		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
 	}
@@ -152,16 +152,21 @@ func (t *Track) digits(output int, v float64) float64 {
 }
 
 // expected says what is usual, with its standard deviation. It is empty where that is not known.
-func (t *Track) expected(a *Alert) string {
+func (t *Track) expected(a *Alert, at time.Time) string {
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
 	if math.IsNaN(mean) {
 		return ""
 	}
 	usually := "usually"
 	if d := &t.decisions; d.timed && len(t.stages.decider.cfg.Seasons) > 0 {
-		usually = "usual at this hour"
-		if d.step >= day {
+		switch decider := t.stages.decider; {
+		case decider.planned[a.Output]:
+			at = at.In(decider.zone)
+			usually = fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
+		case d.step >= day:
 			usually = "usual on such a day"
+		default:
+			usually = "usual at this hour"
 		}
 	}
 	return ", " + usually + " " + t.between(mean, sd)

@@ -115,3 +115,34 @@ func TestRoundedValues(t *testing.T) {
 		}
 	}
 }
+
+// A shift plan is known at the third week. What does not keep to it is told by the plan's hour.
+func TestPlanIsNamed(t *testing.T) {
+	cfg := Recommended("normal")
+	cfg.Alarms.Zone = "Europe/Berlin"
+	berlin := must(time.LoadLocation(cfg.Alarms.Zone))
+	rng := rand.New(rand.NewPCG(2, 3))
+	est := newEstimator(t, cfg)
+	machine := est.NewTrack("M01")
+	began := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin)
+	rings, told := 0, ""
+	for at := began; at.Before(began.AddDate(0, 0, 8*7)); at = at.Add(time.Hour) {
+		d, h := at.Weekday(), at.Hour()
+		x := 3 + .1*rng.NormFloat64()
+		extra := d == time.Saturday && h == 14 && at.After(began.AddDate(0, 0, 7*7))
+		if d >= 1 && d <= 5 && h >= 6 && h < 22 || d == 6 && h >= 6 && h < 14 || extra {
+			x = 40 + 2*rng.NormFloat64()
+		}
+		e := est.Estimate(machine, Value(at, "", x))
+		switch {
+		case e.Alarm == nil:
+		case extra:
+			told = e.Alarm.Message
+		case at.After(began.AddDate(0, 0, 4*7)):
+			rings++
+		}
+	}
+	if !regexp.MustCompile(`^M01: x is [34]\d\.\d+ at 14:00, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
+		t.Errorf("the overtime is told as %q, and the plan %d times", told, rings)
+	}
+}

@@ -2,6 +2,8 @@ package usual
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -225,4 +227,62 @@ func (p *Profile) follow(c coordinateState) {
 			}
 		}
 	}
+}
+
+var errCorrupt = errors.New("state is corrupt: profile")
+
+// Valid says why s, which was decoded from bytes, is not a state of the profile.
+func (p *Profile) Valid(s State) error {
+	if len(s) != p.StateLen() {
+		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
+	}
+	const slack = 1 + 1e-9 // for rounding
+	sums := p.sums(s)
+	n, total := sums[0], *p.total(s)
+	ok := linear.Finite(s) &&
+		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
+	// The square of a sum of products is at most the product of the sums of squares,
+	// which may have underflowed.
+	product := func(sum, x, y float64) bool {
+		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
+	}
+	for _, m := range sums {
+		ok = ok && math.Abs(m) <= n*slack
+	}
+	tail, move, repeats := p.alone(s)
+	ok = ok && tail.valid(n) && move.valid(n) && repeats.valid(n)
+	for i := range p.views {
+		v := p.view(s, i)
+		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
+			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
+	}
+	most := n * maxStandardized * maxStandardized * slack
+	for i := range p.dim {
+		c := p.coordinate(s, i)
+		diagonal := func(j int) float64 {
+			if j < p.common {
+				return n // at most
+			}
+			return c.matrix[linear.TriangleLen(j+1)-linear.TriangleLen(p.common)-1]
+		}
+		rows := c.matrix
+		for j := range p.size {
+			ok = ok && product(c.h[j], diagonal(j), *c.s)
+			if j < p.common {
+				continue
+			}
+			for i, a := range rows[:j+1] {
+				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
+			}
+			rows = rows[j+1:]
+		}
+		for _, y := range c.last {
+			ok = ok && math.Abs(y) <= maxStandardized
+		}
+		ok = ok && *c.s <= most && c.streak.valid()
+	}
+	if !ok {
+		return errCorrupt
+	}
+	return nil
 }

@@ -449,7 +449,7 @@ func (s *eventScatter) note(e *Evidence, y, d float64, tells bool) {
 	}
 	n := e.Events
 	if e.Share {
-		s.cases += float32((e.Location + e.Scale*y) * n)
+		s.cases += float32(max(0, min((e.Location+e.Scale*y)*n, n)))
 	}
 	s.events += float32(n)
 	s.squares += float32(n * n)

@@ -144,8 +144,8 @@ func (t *planTable) read(r *compact.Reader, slots int) {
 
 // valid reports whether c can be a plan with these parts.
 func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
-	// A sum of squares of what is at most farthest, of which some are remembered.
-	const most = 1e7 * farthest * farthest
+	// More than a sum of squares of what is at most farthest, by the least c; a float32 has ten times that.
+	const most = 1e37
 	within := func(all []*float32, least, most float64) bool {
 		for _, v := range all {
 			if !(float64(*v) >= least && float64(*v) <= most) {

@@ -1,7 +1,6 @@
 package usual
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -150,10 +149,11 @@ type Profile struct {
 	season     []float64 // of Seasonal
 	accepted   bool      // a level, by the running update
 	slots      int       // of a plan's offsets: hours of the week, or of the day; 0: it has none
-	lately     []float64 // of ProfileStep
-	evidence   Evidence  // of the running update, and
-	slot       int       // its hour of the week
-	plain      bool      // all values teach as they come, as in the reference
+	lately     []float64 // of ProfileStep, as is
+	offset     []float64
+	evidence   Evidence // of the running update, and
+	slot       int      // its hour of the week
+	plain      bool     // all values teach as they come, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -178,6 +178,8 @@ type ProfileStep struct {
 	Mean, SD []float64
 	// Lately is the scatter lately over SD, which is that of always.
 	Lately []float64
+	// Offset is what of Mean is that of the plan for the hour of the week.
+	Offset []float64
 }
 
 // NewProfile makes a profile. An error names what is wrong with c.
@@ -212,7 +214,9 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.inverse = make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
-	p.mean, p.sd, p.season, p.lately = make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim), make([]float64, p.dim)
+	for _, v := range []*[]float64{&p.mean, &p.sd, &p.season, &p.lately, &p.offset} {
+		*v = make([]float64, p.dim)
+	}
 	if len(c.Seasons) > 0 && !c.Indicators {
 		p.slots = daySlots
 		if slices.ContainsFunc(c.Seasons, func(s Season) bool { return s.Period == weekSlots*time.Hour }) {
@@ -350,9 +354,9 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
 		}
 		for i := range y {
-			p.mean[i], p.sd[i], p.lately[i] = math.NaN(), math.NaN(), math.NaN()
+			p.mean[i], p.sd[i], p.lately[i], p.offset[i] = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		}
-		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately}
+		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset}
 	}
 	sums := p.sums(s)
 	before := sums[0] // the weight of the observations so far
@@ -393,16 +397,24 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		sum += step.Score
 		surprise = max(surprise, step.Surprise)
 	}
+	d := ProfileStep{Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset}
+	p.combine(&d, s, &pace, before, sum/float64(p.views), surprise, sizes, repeated)
+	return d
+}
+
+// combine fills in the scores of a step from the mean of those of the views, their largest surprise, and the sizes
+// of move and residual. before is the weight of the observations before.
+func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, surprise float64, sizes [2]float64, repeated bool) {
 	tail, move, repeats := p.alone(s)
 	most := excessBound
 	if p.plain {
 		most = math.Inf(1)
 	}
-	fast := tail.update(p.steps[p.views-1].Surprise, before, most)
-	score := max(sum/float64(p.views), fast-fastBehind)
+	d.Fast = tail.update(p.steps[p.views-1].Surprise, before, most)
+	score := max(mean, d.Fast-fastBehind)
 
 	share := move.repeats(before)
-	stuck := repeats.update(repeated, float64(e.Uncounted), before, move[innovationNew], share) - stuckBehind
+	stuck := repeats.update(repeated, float64(p.evidence.Uncounted), before, move[innovationNew], share) - stuckBehind
 	part := innovationPart * pace.slow * (1 - share*share)
 	moved := 0.
 	if repeated {
@@ -420,12 +432,11 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
-	if pace.steps && fast >= unsurprising && !p.plain {
+	if pace.steps && d.Fast >= unsurprising && !p.plain {
 		score = max(score, min(moved-stepBehind, score+stepAhead))
 	}
-	d := ProfileStep{Fast: fast, Stuck: stuck >= max(score, unsurprising), Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately}
+	d.Stuck = stuck >= max(score, unsurprising)
 	d.Score = max(score, stuck)
-	return d
 }
 
 // Seasonal returns how much the seasons raise what is usual of each coordinate from one time to
@@ -499,7 +510,10 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 	residual = value.y - sum
 	level := c.streak[streakLevel]
 	*seen, y = y, value.y
-	p.mean[at], p.sd[at], p.lately[at] = usual+value.offset, sd*value.scatter, value.lately
+	p.mean[at], p.sd[at], p.lately[at], p.offset[at] = usual+value.offset, sd*value.scatter, value.lately, 0
+	if p.slots == weekSlots {
+		p.offset[at] = value.offset
+	}
 	if !p.plain && n >= pace.news {
 		wider := 1.
 		if !pace.fine { // there bursts are a habit
@@ -561,167 +575,4 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 		}
 		view[sumOfMean] = mean * total
 	}
-}
-
-// setPrecisions sets the precisions of the harmonics.
-func (p *Profile) setPrecisions(sums []float64) {
-	if p.plain {
-		return
-	}
-	n := max(sums[0], 1)
-	per := 1 / (n * n * n)
-	at := 1
-	for _, s := range p.seasons {
-		for range s.Harmonics {
-			cos, sin := sums[at], sums[at+s.Harmonics]
-			squares := float64(cos*cos) + float64(sin*sin)
-			kept := otherPrecision + float64(squares*squares*per)
-			p.precision[at], p.precision[at+s.Harmonics] = kept, kept
-			at++
-		}
-		at += s.Harmonics
-	}
-}
-
-// factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two
-// at a time: their sums do not wait for each other.
-func (p *Profile) factorize(rows []float64, from, to int) {
-	for j := from; j < to; j += 2 {
-		l, row := p.factor[j], rows[:j+1]
-		rows = rows[j+1:]
-		if j+1 == to {
-			p.substitute(l, row, j)
-			p.pivot(j, row[j], linear.Dot(l[:j], l))
-			return
-		}
-		m, next := p.factor[j+1], rows[:j+2]
-		rows = rows[j+2:]
-		ll, lm, mm := p.substitutePair(l, row, m, next, j)
-		p.pivot(j, row[j], ll)
-		m[j] = (next[j] - lm) * p.inverse[j]
-		p.pivot(j+1, next[j+1], mm+m[j]*m[j])
-	}
-}
-
-// pivot completes row j of L, where a is the diagonal entry of A, and squares is the sum of the squares of
-// the entries before the diagonal. Since A is positive semidefinite, the pivot is at least π. A smaller one is
-// rounding: the regressor is a combination of those before it, as far as floats tell, and is left out. Its
-// row and column of L are zero, and so are its entries of ζ and v.
-func (p *Profile) pivot(j int, a, squares float64) {
-	l := p.factor[j]
-	pivot := a + p.precision[j] - squares
-	if !(pivot >= p.precision[j]/2) {
-		clear(l)
-		p.inverse[j] = 0
-		return
-	}
-	l[j] = math.Sqrt(pivot)
-	p.inverse[j] = 1 / l[j]
-}
-
-// substitute writes n entries of L⁻¹a to x.
-func (p *Profile) substitute(x, a []float64, n int) {
-	for i := range n {
-		x[i] = (a[i] - linear.Dot(x[:i], p.factor[i])) * p.inverse[i]
-	}
-}
-
-// substitutePair is substitute of a to x and of b to y, two entries at a time: four sums do not wait for each
-// other, and share what they read. It returns xᵀx, xᵀy and yᵀy.
-func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float64) {
-	put := func(i int, s, t float64) (float64, float64) {
-		s, t = (a[i]-s)*p.inverse[i], (b[i]-t)*p.inverse[i]
-		x[i], y[i] = s, t
-		xx, xy, yy = xx+s*s, xy+s*t, yy+t*t
-		return s, t
-	}
-	i := 0
-	for ; i+1 < n; i += 2 {
-		l, m := p.factor[i][:i], p.factor[i+1][:i+1]
-		u, v, next := x[:len(l)], y[:len(l)], m[:len(l)]
-		sumX, sumY, nextX, nextY := 0.0, 0.0, 0.0, 0.0
-		for k, f := range l {
-			g, s, t := next[k], u[k], v[k]
-			sumX += f * s
-			sumY += f * t
-			nextX += g * s
-			nextY += g * t
-		}
-		s, t := put(i, sumX, sumY)
-		put(i+1, nextX+m[i]*s, nextY+m[i]*t)
-	}
-	if i < n {
-		l := p.factor[i][:i]
-		put(i, linear.Dot(l, x), linear.Dot(l, y))
-	}
-	return xx, xy, yy
-}
-
-// add adds those of uuᵀ to rows from, …, to−1 of the matrix.
-func (p *Profile) add(rows []float64, from, to int) {
-	for j := from; j < to; j++ {
-		row, f := rows[:j+1], p.u[j]
-		for i, u := range p.u[:len(row)] {
-			row[i] += float64(f * u)
-		}
-		rows = rows[j+1:]
-	}
-}
-
-var errCorrupt = errors.New("state is corrupt: profile")
-
-// Valid says why s, which was decoded from bytes, is not a state of the profile.
-func (p *Profile) Valid(s State) error {
-	if len(s) != p.StateLen() {
-		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
-	}
-	const slack = 1 + 1e-9 // for rounding
-	sums := p.sums(s)
-	n, total := sums[0], *p.total(s)
-	ok := linear.Finite(s) &&
-		n >= 0 && n <= slack/(1-profileForgetting) && total >= 0 && total <= slack/(1-meanForgetting)
-	// The square of a sum of products is at most the product of the sums of squares,
-	// which may have underflowed.
-	product := func(sum, x, y float64) bool {
-		return x >= 0 && y >= 0 && sum*sum <= x*y*slack+1e-300*(1+x+y)
-	}
-	for _, m := range sums {
-		ok = ok && math.Abs(m) <= n*slack
-	}
-	tail, move, repeats := p.alone(s)
-	ok = ok && tail.valid(n) && move.valid(n) && repeats.valid(n)
-	for i := range p.views {
-		v := p.view(s, i)
-		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
-			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
-	}
-	most := n * maxStandardized * maxStandardized * slack
-	for i := range p.dim {
-		c := p.coordinate(s, i)
-		diagonal := func(j int) float64 {
-			if j < p.common {
-				return n // at most
-			}
-			return c.matrix[linear.TriangleLen(j+1)-linear.TriangleLen(p.common)-1]
-		}
-		rows := c.matrix
-		for j := range p.size {
-			ok = ok && product(c.h[j], diagonal(j), *c.s)
-			if j < p.common {
-				continue
-			}
-			for i, a := range rows[:j+1] {
-				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
-			}
-			rows = rows[j+1:]
-		}
-		for _, y := range c.last {
-			ok = ok && math.Abs(y) <= maxStandardized
-		}
-		ok = ok && *c.s <= most && c.streak.valid()
-	}
-	if !ok {
-		return errCorrupt
-	}
-	return nil
 }

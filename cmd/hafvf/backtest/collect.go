@@ -130,6 +130,9 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 		return
 	}
 	k.Records++
+	if d := e.Detection; d != nil && len(d.Usual.Mean) > 0 {
+		k.week.Add(c.graph.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
+	}
 	if !e.Time.IsZero() {
 		if k.first.IsZero() || e.Time.Before(k.first) {
 			k.first = e.Time

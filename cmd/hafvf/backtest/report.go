@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/output"
+	"hafvf/hafvf/usual"
 	"hafvf/pipeline"
 )
 
@@ -92,7 +93,9 @@ type Key struct {
 	Budget               Budget     `json:"budget"`
 	Muted                Suppressed `json:"muted"`
 	Resting              Suppressed `json:"resting"`
+	Plan                 string     `json:"plan,omitempty"` // hours at which it is on the higher one of two levels
 
+	week        usual.Week
 	first, last time.Time // zero for records without times
 	events      []Event
 	scored      int64       // observations that could raise an alarm
@@ -190,6 +193,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 			}
 		}
 		k.Weeks = weeksOf(k.events, r.zone)
+		k.Plan = k.week.Plan()
 		for kind, n := range k.Alerts {
 			r.Alerts[kind] += n
 		}

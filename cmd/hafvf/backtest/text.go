@@ -51,6 +51,7 @@ func (r *Report) String() string {
 			}
 		})
 	}
+	r.writePlans(&b)
 	if r.Alerts.total() == 0 {
 		return r.Against.append(&b, r)
 	}
@@ -78,6 +79,21 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "\nthe largest events\n")
 	r.writeEvents(&b, r.Largest)
 	return r.Against.append(&b, r)
+}
+
+// writePlans writes which keys follow a weekly plan, the noisiest first.
+func (r *Report) writePlans(b *strings.Builder) {
+	planned := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.Plan == "" })
+	if len(planned) == 0 {
+		return
+	}
+	b.WriteString("\nplans that keys have shown\n")
+	for _, k := range planned[:min(len(planned), most)] {
+		fmt.Fprintf(b, "  %s  plan: %s\n", message.Printable(k.Key), k.Plan)
+	}
+	if n := len(planned); n > most {
+		fmt.Fprintf(b, "  … %d more\n", n-most)
+	}
 }
 
 // shownWeeks is the number of weeks in the line of a key.

@@ -398,6 +398,9 @@ func (c *Collector) addData(p *Page, happened []*key) {
 		}
 		if k.drawn() && drawn < p.SeriesKeys {
 			drawn++
+			if plan := k.series.week.Plan(); plan != "" {
+				b = append(append(append(b, `,"plan":"`...), plan...), '"')
+			}
 			b = k.series.append(append(b, `,"series":`...), perKey)
 			p.Points += int64(len(k.series.points))
 			p.Seen += int64(k.series.seen)

@@ -119,6 +119,7 @@
       });
       bar.lastChild.before(make("label", {}, "band of ", select, " ± 2 sd"));
     }
+    if (key.plan) panel.append(make("p", { class: "about" }, "plan: " + key.plan));
     if (s.seen > n) panel.append(make("p", { class: "about" }, grouped(n) + " of " + grouped(s.seen) + " observations: extremes and " + (smoothed ? "changes" : "alarms") + " are kept."));
 
     const alarms = key.alarms.filter((a) => a[0] >= times[0] && a[0] <= times[n - 1]);

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"hafvf/hafvf/usual"
 	"hafvf/pipeline/records"
 )
 
@@ -26,6 +27,7 @@ type series struct {
 	step     float64 // about the median step, in seconds
 	steps    int
 	seen     int
+	week     usual.Week
 }
 
 const (

@@ -1,0 +1,112 @@
+package usual
+
+import (
+	"math"
+
+	"hafvf/internal/linear"
+)
+
+// setPrecisions sets the precisions of the harmonics.
+func (p *Profile) setPrecisions(sums []float64) {
+	if p.plain {
+		return
+	}
+	n := max(sums[0], 1)
+	per := 1 / (n * n * n)
+	at := 1
+	for _, s := range p.seasons {
+		for range s.Harmonics {
+			cos, sin := sums[at], sums[at+s.Harmonics]
+			squares := float64(cos*cos) + float64(sin*sin)
+			kept := otherPrecision + float64(squares*squares*per)
+			p.precision[at], p.precision[at+s.Harmonics] = kept, kept
+			at++
+		}
+		at += s.Harmonics
+	}
+}
+
+// factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two
+// at a time: their sums do not wait for each other.
+func (p *Profile) factorize(rows []float64, from, to int) {
+	for j := from; j < to; j += 2 {
+		l, row := p.factor[j], rows[:j+1]
+		rows = rows[j+1:]
+		if j+1 == to {
+			p.substitute(l, row, j)
+			p.pivot(j, row[j], linear.Dot(l[:j], l))
+			return
+		}
+		m, next := p.factor[j+1], rows[:j+2]
+		rows = rows[j+2:]
+		ll, lm, mm := p.substitutePair(l, row, m, next, j)
+		p.pivot(j, row[j], ll)
+		m[j] = (next[j] - lm) * p.inverse[j]
+		p.pivot(j+1, next[j+1], mm+m[j]*m[j])
+	}
+}
+
+// pivot completes row j of L, where a is the diagonal entry of A, and squares is the sum of the squares of
+// the entries before the diagonal. Since A is positive semidefinite, the pivot is at least π. A smaller one is
+// rounding: the regressor is a combination of those before it, as far as floats tell, and is left out. Its
+// row and column of L are zero, and so are its entries of ζ and v.
+func (p *Profile) pivot(j int, a, squares float64) {
+	l := p.factor[j]
+	pivot := a + p.precision[j] - squares
+	if !(pivot >= p.precision[j]/2) {
+		clear(l)
+		p.inverse[j] = 0
+		return
+	}
+	l[j] = math.Sqrt(pivot)
+	p.inverse[j] = 1 / l[j]
+}
+
+// substitute writes n entries of L⁻¹a to x.
+func (p *Profile) substitute(x, a []float64, n int) {
+	for i := range n {
+		x[i] = (a[i] - linear.Dot(x[:i], p.factor[i])) * p.inverse[i]
+	}
+}
+
+// substitutePair is substitute of a to x and of b to y, two entries at a time: four sums do not wait for each
+// other, and share what they read. It returns xᵀx, xᵀy and yᵀy.
+func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float64) {
+	put := func(i int, s, t float64) (float64, float64) {
+		s, t = (a[i]-s)*p.inverse[i], (b[i]-t)*p.inverse[i]
+		x[i], y[i] = s, t
+		xx, xy, yy = xx+s*s, xy+s*t, yy+t*t
+		return s, t
+	}
+	i := 0
+	for ; i+1 < n; i += 2 {
+		l, m := p.factor[i][:i], p.factor[i+1][:i+1]
+		u, v, next := x[:len(l)], y[:len(l)], m[:len(l)]
+		sumX, sumY, nextX, nextY := 0.0, 0.0, 0.0, 0.0
+		for k, f := range l {
+			g, s, t := next[k], u[k], v[k]
+			sumX += f * s
+			sumY += f * t
+			nextX += g * s
+			nextY += g * t
+		}
+		s, t := put(i, sumX, sumY)
+		put(i+1, nextX+m[i]*s, nextY+m[i]*t)
+	}
+	if i < n {
+		l := p.factor[i][:i]
+		put(i, linear.Dot(l, x), linear.Dot(l, y))
+	}
+	return xx, xy, yy
+}
+
+// add adds those of uuᵀ to rows from, …, to−1 of the matrix.
+func (p *Profile) add(rows []float64, from, to int) {
+	for j := from; j < to; j++ {
+		row, f := rows[:j+1], p.u[j]
+		for i, u := range p.u[:len(row)] {
+			row[i] += float64(f * u)
+		}
+		rows = rows[j+1:]
+	}
+}

@@ -1,0 +1,361 @@
+package usual
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hafvf/internal/compact"
+	"hafvf/internal/testing/expect"
+)
+
+// A planStream is a profile with a plan, at a step, from a Monday on.
+type planStream struct {
+	p    *Profile
+	s    State
+	plan Plan
+	pace Pace
+	step time.Duration
+	n    int
+}
+
+func newPlanStream(c ProfileConfig, step time.Duration) *planStream {
+	p := profileOf(c)
+	s := p.NewState()
+	return &planStream{p: p, s: s, plan: p.NewPlan(s), pace: paceOf(BudgetOver(DefaultBudgetTime, step), step, AutoRest), step: step}
+}
+
+func (st *planStream) time() time.Time {
+	return time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(st.n) * st.step)
+}
+
+func (st *planStream) take(e Evidence, y ...float64) ProfileStep {
+	d := st.p.UpdatePlan(st.s, st.plan, st.pace, st.time(), y, e)
+	st.n++
+	return d
+}
+
+// expected is what is usual, and how it scatters, at each hour of a week from week on, of values that at draws.
+func expected(c ProfileConfig, step time.Duration, weeks int, at func(t time.Time, noise float64) float64) (mean, sd []float64) {
+	rng := rand.New(rand.NewPCG(3, 9))
+	st := newPlanStream(c, step)
+	for st.n < weeks*int(168*time.Hour/step) {
+		d := st.take(Evidence{}, at(st.time(), rng.NormFloat64()))
+		mean, sd = append(mean, d.Mean[0]), append(sd, d.SD[0])
+	}
+	return mean, sd
+}
+
+// What comes once a week is never learned at its first time, known at the third, and forgotten when it does not
+// come any more. What comes each night is known at the third night. A plan by the day has 24 hours.
+func TestPlanOffsets(t *testing.T) {
+	sunday := func(from, to int) func(time.Time, float64) float64 {
+		return func(at time.Time, noise float64) float64 {
+			week := int(at.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))
+			if at.Weekday() == time.Sunday && at.Hour() == 3 && week >= from && week < to {
+				noise += 12
+			}
+			return noise
+		}
+	}
+	hour := func(week int) int { return week*168 + 6*24 + 3 }
+	for _, c := range []struct {
+		name      string
+		from, to  int
+		week      int
+		least, at float64
+	}{
+		{"the first time", 4, 9, 4, -3, 3},
+		{"the second time", 4, 9, 5, -3, 4},
+		{"the third time", 4, 9, 6, 7, 14},
+		{"the fifth time", 4, 9, 8, 9, 14},
+		{"it came once", 4, 5, 6, -2, 2},
+		{"three weeks after the last time", 4, 9, 11, -2, 4},
+	} {
+		mean, _ := expected(DefaultProfile(), time.Hour, 12, sunday(c.from, c.to))
+		if m := mean[hour(c.week)]; m < c.least || m > c.at {
+			t.Errorf("%s: usual is %.3g, want %g to %g", c.name, m, c.least, c.at)
+		}
+		if m := mean[hour(c.week)+1]; math.Abs(m) > 2 {
+			t.Errorf("%s: usual is %.3g an hour later", c.name, m)
+		}
+	}
+	nightly := func(at time.Time, noise float64) float64 {
+		if at.Hour() == 2 && at.Day() >= 23 {
+			noise += 15
+		}
+		return noise
+	}
+	for name, seasons := range map[string][]Season{"week": DefaultSeasons(), "day": DefaultSeasons()[:1]} {
+		c := DefaultProfile()
+		c.Seasons = seasons
+		mean, _ := expected(c, time.Hour, 5, nightly)
+		night := func(n int) float64 { return mean[(21+n)*24+2] }
+		if night(0) > 3 || night(1) > 5 || night(3) < 6 || night(7) < 9 {
+			t.Errorf("a season of a %s: usual in the nights of an event is %.3g, %.3g, %.3g, %.3g, and in the eighth %.3g", name, night(0), night(1), night(2), night(3), night(7))
+		}
+	}
+	for name, c := range map[string]ProfileConfig{"no seasons": {Order: 3}, "indicators": {Seasons: DefaultSeasons(), Order: 3, Indicators: true}} {
+		st := newPlanStream(c, time.Hour)
+		for range 500 {
+			st.take(Evidence{}, 1)
+		}
+		if st.plan[0].table.slot != 0 {
+			t.Errorf("%s: there is a plan by the hour", name)
+		}
+	}
+}
+
+// Hours that scatter ten times as much as others are known within a factor of 2.5 after seven weeks, and chance is no difference: the scatter of like hours
+// stays within a tenth.
+func TestPlanHours(t *testing.T) {
+	night := func(at time.Time) bool { return at.Hour() < 8 || at.Hour() >= 20 }
+	_, sd := expected(DefaultProfile(), time.Hour, 8, func(at time.Time, noise float64) float64 {
+		if night(at) {
+			return 10 * noise
+		}
+		return noise
+	})
+	last := sd[7*168:]
+	for h, s := range last[24:48] { // a Tuesday
+		want := 1.
+		if h < 8 || h >= 20 {
+			want = 10
+		}
+		if s < want/2.5 || s > 2.5*want {
+			t.Errorf("%d:00 scatters by %.3g, want %g", h, s, want)
+		}
+	}
+	for _, step := range []time.Duration{10 * time.Minute, time.Hour} {
+		_, sd = expected(DefaultProfile(), step, 8, func(_ time.Time, noise float64) float64 { return noise })
+		last = sd[len(sd)-int(168*time.Hour/step):]
+		if least, most := slices.Min(last), slices.Max(last); most > 1.1*least {
+			t.Errorf("every %v: hours that scatter alike have %.3g to %.3g", step, least, most)
+		}
+	}
+}
+
+// Finer steps than a quarter of an hour have no offsets, finer ones than ten minutes no hours, and slower ones than
+// six hours neither.
+func TestPlanReach(t *testing.T) {
+	for step, want := range map[time.Duration][2]bool{
+		time.Minute: {false, false}, 5 * time.Minute: {false, false}, 10 * time.Minute: {true, false}, 15 * time.Minute: {true, true},
+		6 * time.Hour: {true, true}, 8 * time.Hour: {false, false}, 24 * time.Hour: {false, false},
+	} {
+		if p := paceOf(1000, step, AutoRest); p.hours != want[0] || p.offsets != want[1] {
+			t.Errorf("every %v: hours %v, offsets %v", step, p.hours, p.offsets)
+		}
+	}
+}
+
+// The scatter of lately follows one that changes, within a factor of 1.7 after 200 values, and a level is no scatter.
+func TestPlanLately(t *testing.T) {
+	for _, factor := range []float64{10, 3, 1, .2} {
+		logs, keys := 0., 12
+		for k := range keys {
+			rng := rand.New(rand.NewPCG(uint64(k), 4))
+			st := newPlanStream(DefaultProfile(), time.Hour)
+			var d ProfileStep
+			for i := range 920 {
+				y := rng.NormFloat64()
+				if i >= 720 {
+					y *= factor
+				}
+				d = st.take(Evidence{}, y)
+			}
+			logs += math.Log(d.SD[0] * d.Lately[0] / factor)
+		}
+		if off := math.Exp(logs / float64(keys)); off < 1/1.7 || off > 1.7 {
+			t.Errorf("scatter × %g: shown is %.2f of it after 200 values", factor, off)
+		} else {
+			t.Logf("scatter × %g: shown is %.2f of it after 200 values", factor, off)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 4))
+	st := newPlanStream(ProfileConfig{Order: 3}, 0) // without times too
+	for i := range 2000 {
+		y := rng.NormFloat64()
+		if i >= 1500 && i < 1600 {
+			y += 8
+		}
+		if d := st.take(Evidence{}, y); i >= 1500 && i < 1600 && d.Lately[0] > 1.4 {
+			t.Errorf("a level: values scatter %.2f times as always after %d", d.Lately[0], i-1500)
+		}
+	}
+}
+
+// An average of many events scatters less than one of few, and a share of two trials is no news.
+func TestPlanEvents(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 2))
+	st := newPlanStream(DefaultProfile(), time.Hour)
+	var few, many float64
+	for i := range 1500 {
+		n := 2.
+		if i%24 >= 8 && i%24 < 20 {
+			n = 200
+		}
+		d := st.take(Evidence{Events: n}, rng.NormFloat64()/math.Sqrt(n))
+		if n == 2 {
+			few = d.SD[0]
+		} else {
+			many = d.SD[0]
+		}
+	}
+	if ratio := few / many; ratio < 5 || ratio > 20 {
+		t.Errorf("averages of 2 scatter %.3g times as those of 200", ratio)
+	}
+	share := func(k, n float64) (e Evidence, y float64) {
+		return Evidence{Events: n, Share: true, Location: .02, Scale: .01}, (k/n - .02) / .01
+	}
+	shares := newPlanStream(DefaultProfile(), time.Hour)
+	shares.plan.Prime(20, 1000, 2e4)
+	for range 500 {
+		e, y := share(math.Round(40+6*rng.NormFloat64()), 2000)
+		shares.take(e, y)
+	}
+	for _, c := range []struct {
+		k, n  float64
+		alarm bool
+	}{{1, 2, false}, {2, 2, false}, {100, 2000, true}} {
+		s, plan := slices.Clone(shares.s), slices.Clone(shares.plan)
+		e, y := share(c.k, c.n)
+		d := shares.p.UpdatePlan(s, plan, shares.pace, shares.time(), []float64{y}, e)
+		if (d.Score > 2.2) != c.alarm {
+			t.Errorf("%g of %g scores %.3g", c.k, c.n, d.Score)
+		}
+	}
+}
+
+// A plan of any moment is read as it was, and goes on alike to the last bit. Bytes that are none are refused, or are
+// a plan that goes on.
+func TestPlanEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		step := rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, 15 * time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "step")
+		c := DefaultProfile()
+		c.Dim = rapid.IntRange(1, 2).Draw(t, "dim")
+		c.Seasons = DefaultSeasons()[:rapid.IntRange(0, 2).Draw(t, "seasons")]
+		st := newPlanStream(c, step)
+		size := rapid.SampledFrom([]float64{1, 1e8, 1e20}).Draw(t, "size")
+		events := rapid.SampledFrom([]float64{0, 1, 1e6}).Draw(t, "events")
+		take := func(st *planStream, rng *rand.Rand) ProfileStep {
+			y := make([]float64, c.Dim)
+			for i := range y {
+				y[i] = rng.NormFloat64()
+				if rng.IntN(50) == 0 {
+					y[i] *= size
+				}
+			}
+			return st.take(Evidence{Events: events * float64(rng.IntN(100)), Share: events == 1, Location: .5, Scale: .1}, y...)
+		}
+		for range rapid.IntRange(0, 700).Draw(t, "n") {
+			take(st, rng)
+		}
+		b := st.p.AppendPlan(nil, st.plan, st.s)
+		r := compact.Reader{B: b}
+		read := *st
+		read.s = slices.Clone(st.s)
+		if read.plan = st.p.ReadPlan(&r, st.s); r.Bad || len(r.B) > 0 {
+			t.Fatalf("%d bytes of %d are left, failed: %v", len(r.B), len(b), r.Bad)
+		}
+		seed := rng.Uint64()
+		go1, go2 := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 1))
+		for range 60 {
+			if d, want := take(&read, go1), take(st, go2); d.Score != want.Score || d.Lately[0] != want.Lately[0] {
+				t.Fatalf("%+v, want %+v", d, want)
+			}
+		}
+		expect.Same(t, st.p.AppendPlan(nil, st.plan, st.s), st.p.AppendPlan(nil, read.plan, read.s))
+		if len(b) > 0 {
+			bad := slices.Clone(b)
+			for range 1 + rng.IntN(3) {
+				bad[rng.IntN(len(bad))] = byte(rng.Uint32())
+			}
+			r := compact.Reader{B: bad[:len(bad)-rng.IntN(2)]}
+			if plan := st.p.ReadPlan(&r, st.s); !r.Bad {
+				st.plan = plan
+				for range 60 {
+					if d := take(st, rng); math.IsNaN(d.Score) {
+						t.Fatalf("a plan of changed bytes gives %+v", d)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The threshold knows the peaks of past episodes: the rank is that of a list of them, forgotten each by itself.
+func TestEpisodes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	pace := paceOf(2016, 5*time.Minute, 60)
+	s := make(episodes, episodesLen)
+	type episode struct{ peak, counted float64 }
+	var past []episode
+	var running episode // counted: its last observation
+	v := 1 - 1/(8*2016.)
+	high := 0
+	for n := 1.; n <= 30_000; n++ {
+		q := rng.ExpFloat64() * .4
+		if rng.IntN(300) == 0 {
+			q = 50 * rng.Float64()
+		}
+		allowed := 0.
+		for i := 0.; i < n; i++ {
+			if i > 60_000 {
+				break
+			}
+			allowed += math.Pow(v, i)
+			if n > 1000 && math.Mod(n, 997) != 0 {
+				break
+			}
+		}
+		if n <= 1000 || math.Mod(n, 997) == 0 {
+			want := 0.
+			for i := len(episodePeaks) - 1; i >= 0; i-- {
+				reached := 0.
+				for _, e := range past {
+					if e.peak >= episodePeaks[i] {
+						reached += math.Pow(v, n-e.counted)
+					}
+				}
+				if reached > 3*allowed/2016 {
+					if want = 60; i+1 < len(episodePeaks) {
+						want = episodePeaks[i+1]
+					}
+					break
+				}
+			}
+			if got := s.rank(n, &pace); got != want {
+				t.Fatalf("observation %g: rank %g, want %g", n, got, want)
+			}
+			if want > 0 {
+				high++
+			}
+		}
+		if running.peak > 0 && n-running.counted > 60 {
+			past = append(past, episode{running.peak, n})
+			running = episode{}
+		}
+		if q >= 2 {
+			running = episode{max(running.peak, q), n}
+		}
+		s.note(n, q, &pace)
+		if n == 20_000 {
+			r := compact.Reader{B: s.append(nil)}
+			read := make(episodes, episodesLen)
+			read.read(&r)
+			expect.Same(t, s, read)
+			s = read
+		}
+		if !s.valid(n) {
+			t.Fatalf("observation %g: %v", n, s)
+		}
+	}
+	if high == 0 {
+		t.Error("no rank is above zero")
+	}
+}
