@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -874,8 +874,9 @@ func newWorld(t *testing.T, b bug) *world {
 	// finalizers, which close channels of a bubble outside of it.
 	versions := kversion.V3_9_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
-	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
-	w.cluster, err = kfake.NewCluster(kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)                                                // of one group
+	never := kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": fmt.Sprint(math.MaxInt32)}) // compacts by itself
+	w.cluster, err = kfake.NewCluster(never, kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
 	expect.OK(t, err)
 	// An idempotent producer waits for its id behind a lock, which stops the virtual clock.
 	w.admin, err = kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite())
@@ -981,7 +982,7 @@ func (w *world) do(s step) {
 	case grow:
 		w.grow()
 	case compact:
-		w.cluster.Compact()
+		w.compact()
 	case look:
 		w.check()
 	case reset:
@@ -1087,6 +1088,21 @@ func (w *world) append(all []saying, wrong misdate, prompt bool) {
 	}
 	w.mu.Unlock()
 	w.must(w.admin.ProduceSync(context.Background(), records...).FirstErr())
+}
+
+// compact compacts the changelog, unless a transaction is open. kfake takes what may yet be aborted for what holds,
+// and drops the states before it. Kafka leaves all alone that is not before the last stable offset.
+func (w *world) compact() {
+	synctest.Wait() // no transaction begins meanwhile
+	for p := int32(0); ; p++ {
+		switch at := w.cluster.PartitionInfo(simStates, p); {
+		case at == nil:
+			w.cluster.Compact()
+			return
+		case at.LastStableOffset < at.HighWatermark:
+			return
+		}
+	}
 }
 
 func (w *world) killAll() {
