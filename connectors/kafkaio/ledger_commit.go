@@ -1,0 +1,256 @@
+package kafkaio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"hafvf/internal/account"
+)
+
+// workedOn notes how far the partitions have come, now that nothing is in flight.
+func (l *Ledger) workedOn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for log, p := range l.handed {
+		l.worked[log] = p.pace
+	}
+}
+
+// setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
+func (l *Ledger) setCommittable(states map[string]account.EncodedState, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !since.IsZero() {
+		l.stage("process", since)
+	}
+	for key, s := range states {
+		if len(s.Waiting) > 0 {
+			l.waiting[key] = s.Waiting
+		} else {
+			delete(l.waiting, key)
+		}
+		if l.owner != nil || l.cfg.History {
+			l.ready[key] = s.State
+		}
+	}
+	l.committableBeyond, l.dirty = l.beyond, false
+	for _, m := range l.made {
+		l.watermark, l.oldSteps = m.Watermark, append(l.oldSteps, m.id)
+	}
+	l.made = nil
+	maps.Copy(l.reached, l.handed)
+	for log, p := range l.handed {
+		l.paces[log] = p.pace
+	}
+}
+
+// commitAlways commits every commitEvery until the ledger is closed.
+func (l *Ledger) commitAlways() {
+	defer close(l.done)
+	tick := time.NewTicker(commitEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !l.cfg.AtEnd && !l.commitNow(commitOrder{}) {
+				return
+			}
+		case o := <-l.stepper.orders:
+			if !l.commitNow(o) {
+				return
+			}
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// commitNow commits, and reports whether there may be a next time.
+func (l *Ledger) commitNow(o commitOrder) bool {
+	err := l.commit(l.commits, o)
+	if o.done != nil {
+		o.done <- err
+	}
+	if err == nil || l.commits.Err() != nil {
+		return true
+	}
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	return false
+}
+
+// commit stores the states that are ready and the offsets, after the outputs, with what an order
+// says. It fails if another run has taken over.
+func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
+	if l.cfg.History {
+		return nil
+	}
+	l.mu.Lock()
+	states, keeping := l.ready, l.pendingValues
+	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
+	var step *pendingStep
+	before := l.watermark
+	switch {
+	case o.watermark == 0:
+	case l.dirty:
+		step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+		l.makes(*step)
+	default:
+		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
+	}
+	watermark, oldSteps, beyond := l.watermark, l.oldSteps, l.committableBeyond
+	l.oldSteps = nil
+	start := time.Now()
+	renews := start.Sub(l.renewed) >= renewEvery
+	offsets, paces := l.offsets(renews), map[string]pace{}
+	for log := range offsets {
+		paces[log] = l.paces[log]
+	}
+	l.mu.Unlock()
+	writes := (renews || !o.empty()) && l.owner != nil
+	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && len(oldSteps) == 0 && !writes {
+		return nil
+	}
+	defer l.stage("commit", start)
+	err := l.checkGroup(ctx)
+	if err == nil && l.cfg.Sync != nil {
+		err = l.cfg.Sync()
+	}
+	if err == nil && len(l.carried) > 0 {
+		for key := range states {
+			delete(l.carried, key)
+		}
+		if err = l.carry(ctx, l.carried); err == nil {
+			l.carried, l.head.Unfinished = nil, ""
+		}
+	}
+	if err == nil {
+		// What the head says of states and offsets is stored with these: a head that was changed before
+		// would go into the changelog when the run ends, if this fails.
+		was := l.head
+		l.head.Watermark, l.head.Beyond = watermark, beyond
+		l.head.Until = maps.Clone(was.Until)
+		maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
+		if o.until != 0 {
+			if l.head.Until == nil {
+				l.head.Until = map[string]int64{}
+			}
+			l.head.Until[o.log] = o.until
+		}
+		if err = l.store(ctx, states, keeping, offsets, paces, step, oldSteps, writes); err != nil {
+			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		maps.Copy(states, l.ready) // what came since holds
+		maps.Copy(keeping, l.pendingValues)
+		l.ready, l.pendingValues, l.oldSteps = states, keeping, append(oldSteps, l.oldSteps...)
+		if o.watermark != 0 && step == nil {
+			l.watermark = before
+		}
+		return err
+	}
+	for id, value := range keeping {
+		if l.storedIDs[id] = true; value == nil {
+			delete(l.storedIDs, id)
+		}
+	}
+	for log, p := range offsets {
+		l.stored[log] = p.Offset
+	}
+	if renews {
+		l.renewed = start
+	}
+	return nil
+}
+
+// store writes states, what Keep holds, offsets with their paces, and a step, nil for none, and deletes old
+// steps; if writes is set, to the changelog in any case.
+// Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
+// which repeats records, and has no states to spoil.
+func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *pendingStep, oldSteps []string, writes bool) error {
+	notes := map[string]committed{}
+	if l.cfg.Group != "" {
+		for log, p := range offsets {
+			t := l.topics[p.Topic]
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: paces[log]}
+			if l.owner != nil {
+				n.Commit = l.head.Commit + 1
+			}
+			text, err := json.Marshal(n)
+			if err != nil {
+				return err
+			}
+			notes[log] = committed{p.Offset, string(text)}
+		}
+	}
+	switch {
+	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && len(oldSteps) == 0 && !writes:
+		return nil
+	case l.owner == nil:
+		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
+	}
+	write := l.entries(states)
+	return l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+		for id, value := range keeping {
+			if !e.own(outputKeyPrefix+id, value, yield) {
+				return false
+			}
+		}
+		for log, p := range paces {
+			text, err := json.Marshal(p)
+			if err == nil && !e.own(paceKey+log, text, yield) {
+				return false
+			}
+		}
+		for _, id := range oldSteps {
+			if !e.own(stepKey+id, nil, yield) {
+				return false
+			}
+		}
+		if step != nil {
+			text, err := json.Marshal(step)
+			if err == nil && !e.own(stepKey+step.id, text, yield) {
+				return false
+			}
+		}
+		return write(e, yield)
+	}, notes)
+}
+
+// offsets are the offsets to commit: all records before them are dealt with. Without a
+// changelog, no offset is beyond a record that waits. Those that are committed already are
+// left out, unless all are asked for.
+func (l *Ledger) offsets(all bool) map[string]Position {
+	changed := map[string]Position{}
+	if all {
+		for log, c := range l.start {
+			changed[log] = ParsePosition(log, c.offset)
+		}
+	}
+	for log, p := range l.reached {
+		changed[log] = p.Position
+	}
+	if l.owner == nil {
+		for _, places := range l.waiting {
+			for _, w := range places {
+				if p, ok := changed[w.Log]; ok && w.Seq < p.Offset {
+					changed[w.Log] = ParsePosition(w.Log, w.Seq)
+				}
+			}
+		}
+	}
+	if !all {
+		maps.DeleteFunc(changed, func(log string, p Position) bool {
+			at, ok := l.stored[log]
+			return ok && at == p.Offset
+		})
+	}
+	return changed
+}
