@@ -214,37 +214,8 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 			l.owner.close()
 		}
 	}()
-	for begun := time.Now(); ; {
-		before, err := l.changelogEnds(ctx, true)
-		if err != nil {
-			return err
-		}
-		if err := l.read(ctx); err != nil {
-			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.moves(ctx, before) {
-				if err := l.readOffsets(ctx); err != nil {
-					return err
-				}
-				continue
-			}
-			return err
-		}
-		if l.cfg.Changelog == "" || l.cfg.History || l.owner != nil {
-			break
-		}
-		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
-			return err
-		}
-		after, err := l.changelogEnds(ctx, true)
-		if err != nil {
-			return err
-		}
-		was := l.opening
-		if err := l.readOffsets(ctx); err != nil {
-			return err
-		}
-		if maps.Equal(before, after) && maps.Equal(was, l.opening) {
-			break
-		}
+	if err := l.readAndOwn(ctx, batch); err != nil {
+		return err
 	}
 	l.start = l.opening
 	if l.cfg.History {
@@ -275,6 +246,43 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.beginWith(l.cfg.First)
 	}
 	return nil
+}
+
+// readAndOwn reads the states until they belong to the offsets, and takes the changelog over: what another run
+// commits meanwhile is read again.
+func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
+	for begun := time.Now(); ; {
+		before, err := l.changelogEnds(ctx, true)
+		if err != nil {
+			return err
+		}
+		if err := l.read(ctx); err != nil {
+			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.moves(ctx, before) {
+				if err := l.readOffsets(ctx); err != nil {
+					return err
+				}
+				continue
+			}
+			return err
+		}
+		if l.cfg.Changelog == "" || l.cfg.History || l.owner != nil {
+			return nil
+		}
+		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
+			return err
+		}
+		after, err := l.changelogEnds(ctx, true)
+		if err != nil {
+			return err
+		}
+		was := l.opening
+		if err := l.readOffsets(ctx); err != nil {
+			return err
+		}
+		if maps.Equal(before, after) && maps.Equal(was, l.opening) {
+			return nil
+		}
+	}
 }
 
 // readOffsets reads the group's offsets.

@@ -83,36 +83,33 @@ func (l *Ledger) commitNow(o commitOrder) bool {
 	return false
 }
 
+// A commitment is what one commit stores.
+type commitment struct {
+	states, values  map[string][]byte // of values, those of StoreValue
+	offsets         map[string]Position
+	paces           map[string]pace // of the partitions of offsets
+	step            *pendingStep    // nil for none
+	oldSteps        []string        // to be deleted
+	watermark       int64           // for the head, as beyond
+	beyond          bool
+	renews          bool  // all offsets are committed
+	writes          bool  // to the changelog in any case
+	watermarkBefore int64 // of the ledger
+}
+
+func (c *commitment) empty() bool {
+	return len(c.states) == 0 && len(c.values) == 0 && len(c.offsets) == 0 && len(c.oldSteps) == 0 && !c.writes
+}
+
 // commit stores the states that are ready and the offsets, after the outputs, with what an order
 // says. It fails if another run has taken over.
 func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 	if l.cfg.History {
 		return nil
 	}
-	l.mu.Lock()
-	states, keeping := l.ready, l.pendingValues
-	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
-	var step *pendingStep
-	before := l.watermark
-	switch {
-	case o.watermark == 0:
-	case l.dirty:
-		step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
-		l.makes(*step)
-	default:
-		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
-	}
-	watermark, oldSteps, beyond := l.watermark, l.oldSteps, l.committableBeyond
-	l.oldSteps = nil
 	start := time.Now()
-	renews := start.Sub(l.renewed) >= renewEvery
-	offsets, paces := l.offsets(renews), map[string]pace{}
-	for log := range offsets {
-		paces[log] = l.paces[log]
-	}
-	l.mu.Unlock()
-	writes := (renews || !o.empty()) && l.owner != nil
-	if len(states) == 0 && len(keeping) == 0 && len(offsets) == 0 && len(oldSteps) == 0 && !writes {
+	c := l.gather(o, start)
+	if c.empty() {
 		return nil
 	}
 	defer l.stage("commit", start)
@@ -121,7 +118,7 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 		err = l.cfg.Sync()
 	}
 	if err == nil && len(l.carried) > 0 {
-		for key := range states {
+		for key := range c.states {
 			delete(l.carried, key)
 		}
 		if err = l.carry(ctx, l.carried); err == nil {
@@ -129,57 +126,85 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 		}
 	}
 	if err == nil {
-		// What the head says of states and offsets is stored with these: a head that was changed before
-		// would go into the changelog when the run ends, if this fails.
-		was := l.head
-		l.head.Watermark, l.head.Beyond = watermark, beyond
-		l.head.Until = maps.Clone(was.Until)
-		maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return offsets[log].Offset >= until })
-		if o.until != 0 {
-			if l.head.Until == nil {
-				l.head.Until = map[string]int64{}
-			}
-			l.head.Until[o.log] = o.until
-		}
-		if err = l.store(ctx, states, keeping, offsets, paces, step, oldSteps, writes); err != nil {
-			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
-		}
+		err = l.store(ctx, c, o)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		maps.Copy(states, l.ready) // what came since holds
-		maps.Copy(keeping, l.pendingValues)
-		l.ready, l.pendingValues, l.oldSteps = states, keeping, append(oldSteps, l.oldSteps...)
-		if o.watermark != 0 && step == nil {
-			l.watermark = before
-		}
+		l.takeBack(c, o)
 		return err
 	}
-	for id, value := range keeping {
+	for id, value := range c.values {
 		if l.storedIDs[id] = true; value == nil {
 			delete(l.storedIDs, id)
 		}
 	}
-	for log, p := range offsets {
+	for log, p := range c.offsets {
 		l.stored[log] = p.Offset
 	}
-	if renews {
+	if c.renews {
 		l.renewed = start
 	}
 	return nil
 }
 
-// store writes states, what Keep holds, offsets with their paces, and a step, nil for none, and deletes old
-// steps; if writes is set, to the changelog in any case.
-// Without a changelog nothing refuses a run that another one has replaced: it moves offsets,
-// which repeats records, and has no states to spoil.
-func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, offsets map[string]Position, paces map[string]pace, step *pendingStep, oldSteps []string, writes bool) error {
+// gather takes what is to be committed with an order.
+func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &commitment{states: l.ready, values: l.pendingValues, watermarkBefore: l.watermark, renews: now.Sub(l.renewed) >= renewEvery}
+	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
+	switch {
+	case o.watermark == 0:
+	case l.dirty:
+		c.step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+		l.makes(*c.step)
+	default:
+		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
+	}
+	c.watermark, c.beyond = l.watermark, l.committableBeyond
+	c.oldSteps, l.oldSteps = l.oldSteps, nil
+	c.offsets, c.writes = l.offsets(c.renews), (c.renews || !o.empty()) && l.owner != nil
+	c.paces = map[string]pace{}
+	for log := range c.offsets {
+		c.paces[log] = l.paces[log]
+	}
+	return c
+}
+
+// takeBack takes back what was not committed. What came since holds.
+func (l *Ledger) takeBack(c *commitment, o commitOrder) {
+	maps.Copy(c.states, l.ready)
+	maps.Copy(c.values, l.pendingValues)
+	l.ready, l.pendingValues, l.oldSteps = c.states, c.values, append(c.oldSteps, l.oldSteps...)
+	if o.watermark != 0 && c.step == nil {
+		l.watermark = c.watermarkBefore
+	}
+}
+
+// store writes to the changelog and the group. What the head says of states and offsets is stored with these:
+// a head that was changed before would go into the changelog when the run ends, if this fails. Without a
+// changelog nothing refuses a run that another one has replaced: it moves offsets, which repeats records, and
+// has no states to spoil.
+func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err error) {
+	defer func(was changelogHead) {
+		if err != nil {
+			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+		}
+	}(l.head)
+	l.head.Watermark, l.head.Beyond, l.head.Until = c.watermark, c.beyond, maps.Clone(l.head.Until)
+	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return c.offsets[log].Offset >= until })
+	if o.until != 0 {
+		if l.head.Until == nil {
+			l.head.Until = map[string]int64{}
+		}
+		l.head.Until[o.log] = o.until
+	}
 	notes := map[string]committed{}
 	if l.cfg.Group != "" {
-		for log, p := range offsets {
+		for log, p := range c.offsets {
 			t := l.topics[p.Topic]
-			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: paces[log]}
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: c.paces[log]}
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}
@@ -191,32 +216,32 @@ func (l *Ledger) store(ctx context.Context, states, keeping map[string][]byte, o
 		}
 	}
 	switch {
-	case len(states) == 0 && len(keeping) == 0 && len(notes) == 0 && len(oldSteps) == 0 && !writes:
+	case len(c.states) == 0 && len(c.values) == 0 && len(notes) == 0 && len(c.oldSteps) == 0 && !c.writes:
 		return nil
 	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	write := l.entries(states)
+	write := l.entries(c.states)
 	return l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
-		for id, value := range keeping {
+		for id, value := range c.values {
 			if !e.own(outputKeyPrefix+id, value, yield) {
 				return false
 			}
 		}
-		for log, p := range paces {
+		for log, p := range c.paces {
 			text, err := json.Marshal(p)
 			if err == nil && !e.own(paceKey+log, text, yield) {
 				return false
 			}
 		}
-		for _, id := range oldSteps {
+		for _, id := range c.oldSteps {
 			if !e.own(stepKey+id, nil, yield) {
 				return false
 			}
 		}
-		if step != nil {
-			text, err := json.Marshal(step)
-			if err == nil && !e.own(stepKey+step.id, text, yield) {
+		if c.step != nil {
+			text, err := json.Marshal(c.step)
+			if err == nil && !e.own(stepKey+c.step.id, text, yield) {
 				return false
 			}
 		}
