@@ -95,13 +95,6 @@ func (l *Ledger) EventLags() map[string]EventLag {
 	return eventLags(l.handed)
 }
 
-// paceOf is that of a partition, by the records that are dealt with.
-func (l *Ledger) paceOf(log string) pace {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.paces[log]
-}
-
 // logTime is account.StateKeeper.LogTime: by the records that were worked on.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
 	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
@@ -114,14 +107,14 @@ func (l *Ledger) logTime(log string) (time.Time, bool) {
 
 // EventLags are those of the sources of this process without a ledger.
 func EventLags() map[string]EventLag {
-	all := map[string]Progress{}
+	all := map[string]partitionProgress{}
 	for _, progress := range latestProgress() {
 		maps.Copy(all, progress)
 	}
 	return eventLags(all)
 }
 
-func eventLags(progress map[string]Progress) map[string]EventLag {
+func eventLags(progress map[string]partitionProgress) map[string]EventLag {
 	all := map[string]EventLag{}
 	for log, p := range progress {
 		if p.Lag.Usual > 0 {

@@ -81,7 +81,7 @@ func ran(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
 // to works in all records before the offset and commits.
 func (r run) to(offset int64) error {
 	r.t.Helper()
-	if err := r.handOver(context30(r.t), []Progress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
+	if err := r.handOver(context30(r.t), []partitionProgress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
@@ -238,7 +238,7 @@ func TestOtherRuns(t *testing.T) {
 		if state, offset, _ := kept(t, c); state != fmt.Sprint(want) || offset != want {
 			t.Errorf("state %s and offset %d are kept", state, offset)
 		}
-		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].offset != want {
+		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].Offset != want {
 			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
 		}
 	}
@@ -286,7 +286,7 @@ func TestOtherRuns(t *testing.T) {
 				return nil, nil
 			}
 		})
-		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].offset != 8 || checks != 2 {
+		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].Offset != 8 || checks != 2 {
 			t.Errorf("%s is restored, at %v, after %d checks", got, b.start, checks)
 		}
 	})
@@ -345,7 +345,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-func (r run) foundNow(t testing.TB) map[string]committed {
+func (r run) foundNow(t testing.TB) map[string]partitionProgress {
 	t.Helper()
 	found := expect.Get(r.groupOffsets(context30(t), partitionsOf(r.topics)))(t)
 	return found

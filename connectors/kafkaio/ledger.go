@@ -28,9 +28,9 @@ type Ledger struct {
 	// Set when the run begins.
 	run     identity
 	topics  map[string]topic
-	opening map[string]committed // by the group, by partition
-	start   map[string]committed // that the source starts at: found, unless it begins anew
-	ends    map[string]int64     // of the partitions when it began; nil before they were asked for
+	opening map[string]partitionProgress // that the group had committed, by partition
+	start   map[string]partitionProgress // where the source starts: there, unless the run begins anew
+	ends    map[string]int64             // of the partitions when it began; nil before they were asked for
 
 	// Of the changelog. They change in the goroutine that commits alone.
 	head       changelogHead
@@ -43,27 +43,26 @@ type Ledger struct {
 	mu                sync.Mutex
 	stopped           bool
 	restored          lastValues
-	damaged           map[string]error            // by key, StoredState.Err
-	ready             map[string][]byte           // states to be committed, by key
-	pendingValues     map[string][]byte           // of StoreValue, to be committed
-	restoredValues    map[string][]byte           // that the changelog held at the beginning
-	storedIDs         map[string]bool             // ids that the changelog has
-	waiting           map[string][]account.Offset // by key, observations that are in no output yet
-	handed            map[string]Progress         // by partition
-	reached           map[string]Progress         // to be committed
-	beyond            bool                        // records were handed over after the last step
-	committableBeyond bool                        // and are in what is to be committed
-	paces             map[string]pace             // of the partitions, likewise
-	worked            map[string]pace             // of all that was worked on
-	watermark         int64                       // of the last step that is settled, in Unix milliseconds
-	dirty             bool                        // something was handed over, or a step was made, since something was settled
-	made              []pendingStep               // steps since then
-	oldSteps          []string                    // ids of those before, which the changelog still has
-	stored            map[string]int64            // offsets that were committed here
-	renewed           time.Time                   // when all offsets were committed last
-	final             time.Time                   // the watermark at the end of the past; zero before it
-	err               error                       // of a commit; ends the run
-	errReported       bool                        // of it, the source
+	damaged           map[string]error             // by key, StoredState.Err
+	ready             map[string][]byte            // states to be committed, by key
+	pendingValues     map[string][]byte            // of StoreValue, to be committed
+	restoredValues    map[string][]byte            // that the changelog held at the beginning
+	storedIDs         map[string]bool              // ids that the changelog has
+	waiting           map[string][]account.Offset  // by key, observations that are in no output yet
+	handed            map[string]partitionProgress // by partition
+	reached           map[string]partitionProgress // to be committed
+	beyond            bool                         // records were handed over after the last step
+	committableBeyond bool                         // and are in what is to be committed
+	worked            map[string]partitionProgress // up to which all was worked on; before, what the changelog has of them
+	watermark         int64                        // of the last step that is settled, in Unix milliseconds
+	dirty             bool                         // something was handed over, or a step was made, since something was settled
+	made              []pendingStep                // steps since then
+	oldSteps          []string                     // ids of those before, which the changelog still has
+	stored            map[string]partitionProgress // that was committed here
+	renewed           time.Time                    // when all offsets were committed last
+	final             time.Time                    // the watermark at the end of the past; zero before it
+	err               error                        // of a commit; ends the run
+	errReported       bool                         // of it, the source
 
 	ctx         context.Context // of the consumers
 	cancel      context.CancelFunc
@@ -127,12 +126,13 @@ type LedgerConfig struct {
 	Stage func(name string, took time.Duration)
 }
 
-// Progress is how far a partition was read.
-type Progress struct {
+// partitionProgress is how far a partition was read.
+type partitionProgress struct {
 	Position       // of the next record
-	High     int64 // the offset after the last record there is
+	High     int64 // the offset after the last record there is; not of what is committed
 	Lag      EventLag
-	pace     pace
+	pace
+	metadata string // of what is committed: what the one who did so has said of it, see note
 }
 
 const (
@@ -162,7 +162,7 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Value[*Ledger](accou
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Offset{},
-		handed: map[string]Progress{}, reached: map[string]Progress{}, paces: map[string]pace{}, stored: map[string]int64{},
+		handed: map[string]partitionProgress{}, reached: map[string]partitionProgress{}, worked: map[string]partitionProgress{}, stored: map[string]partitionProgress{},
 		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan commitOrder)},
 	}
 	if err := l.begin(ctx); err != nil {
@@ -172,7 +172,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
 	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
 	account.WithValue(l.account, "", l)
-	l.worked, l.watermark = maps.Clone(l.paces), l.head.Watermark
+	l.watermark = l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
 		l.stepper.at = time.UnixMilli(ms)
@@ -217,25 +217,26 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	if err := l.readAndOwn(ctx, batch); err != nil {
 		return err
 	}
-	l.start = l.opening
 	if l.cfg.History {
-		l.start, l.restored, l.damaged, l.carried = nil, lastValues{}, nil, nil
+		l.restored, l.damaged, l.carried = lastValues{}, nil, nil
 		return nil
 	}
 	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
 		return fmt.Errorf("another run of group %s has committed offsets while this one learned from the past: nothing of it is kept; stop that run, and start this one again", l.cfg.Group)
 	}
 	if l.cfg.BeginAnew {
-		l.start = nil
 		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.opening))
+	} else {
+		l.start = maps.Clone(l.opening)
 	}
-	// Of an offset that was set by hand the changelog knows how far the times of the partition had come.
-	maps.DeleteFunc(l.paces, func(log string, _ pace) bool { return l.start[log] == committed{} })
 	for log, at := range l.start {
-		if n := readNote(at.metadata); n.Run != "" {
-			l.paces[log] = n.pace
+		if readNote(at.metadata).Run == "" && (at.Offset > 0 || at.metadata != "") {
+			at.pace = l.worked[log].pace // the offset was set by hand, and the changelog knows how far the times had come
+			l.start[log] = at
 		}
 	}
+	maps.Copy(l.reached, l.start)
+	l.worked = maps.Clone(l.reached)
 	gives := l.gives()
 	if l.owner != nil {
 		if err := l.claimChangelog(ctx, gives); err != nil {
@@ -332,7 +333,7 @@ var errSuspends = errors.New("the run is being suspended")
 
 // handOver hands over n records, after which the partitions are where progress says.
 // The first of them was taken at since. A run that is being suspended takes no more.
-func (l *Ledger) handOver(ctx context.Context, progress []Progress, n int, since time.Time) error {
+func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n int, since time.Time) error {
 	if l == nil {
 		return nil
 	}

@@ -14,9 +14,7 @@ import (
 func (l *Ledger) workedOn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for log, p := range l.handed {
-		l.worked[log] = p.pace
-	}
+	maps.Copy(l.worked, l.handed)
 }
 
 // setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
@@ -42,9 +40,6 @@ func (l *Ledger) setCommittable(states map[string]account.EncodedState, since ti
 	}
 	l.made = nil
 	maps.Copy(l.reached, l.handed)
-	for log, p := range l.handed {
-		l.paces[log] = p.pace
-	}
 }
 
 // commitAlways commits every commitEvery until the ledger is closed.
@@ -86,11 +81,10 @@ func (l *Ledger) commitNow(o commitOrder) bool {
 // A commitment is what one commit stores.
 type commitment struct {
 	states, values  map[string][]byte // of values, those of StoreValue
-	offsets         map[string]Position
-	paces           map[string]pace // of the partitions of offsets
-	step            *pendingStep    // nil for none
-	oldSteps        []string        // to be deleted
-	watermark       int64           // for the head, as beyond
+	offsets         map[string]partitionProgress
+	step            *pendingStep // nil for none
+	oldSteps        []string     // to be deleted
+	watermark       int64        // for the head, as beyond
 	beyond          bool
 	renews          bool  // all offsets are committed
 	writes          bool  // to the changelog in any case
@@ -139,9 +133,7 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 			delete(l.storedIDs, id)
 		}
 	}
-	for log, p := range c.offsets {
-		l.stored[log] = p.Offset
-	}
+	maps.Copy(l.stored, c.offsets)
 	if c.renews {
 		l.renewed = start
 	}
@@ -165,10 +157,6 @@ func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
 	c.watermark, c.beyond = l.watermark, l.committableBeyond
 	c.oldSteps, l.oldSteps = l.oldSteps, nil
 	c.offsets, c.writes = l.offsets(c.renews), (c.renews || !o.empty()) && l.owner != nil
-	c.paces = map[string]pace{}
-	for log := range c.offsets {
-		c.paces[log] = l.paces[log]
-	}
 	return c
 }
 
@@ -200,11 +188,11 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 		}
 		l.head.Until[o.log] = o.until
 	}
-	notes := map[string]committed{}
+	notes := map[string]partitionProgress{}
 	if l.cfg.Group != "" {
 		for log, p := range c.offsets {
 			t := l.topics[p.Topic]
-			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: c.paces[log]}
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: p.pace}
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}
@@ -212,7 +200,8 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 			if err != nil {
 				return err
 			}
-			notes[log] = committed{p.Offset, string(text)}
+			p.metadata = string(text)
+			notes[log] = p
 		}
 	}
 	switch {
@@ -228,8 +217,8 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 				return false
 			}
 		}
-		for log, p := range c.paces {
-			text, err := json.Marshal(p)
+		for log, p := range c.offsets {
+			text, err := json.Marshal(p.pace)
 			if err == nil && !e.own(paceKey+log, text, yield) {
 				return false
 			}
@@ -252,29 +241,22 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 // offsets are the offsets to commit: all records before them are dealt with. Without a
 // changelog, no offset is beyond a record that waits. Those that are committed already are
 // left out, unless all are asked for.
-func (l *Ledger) offsets(all bool) map[string]Position {
-	changed := map[string]Position{}
-	if all {
-		for log, c := range l.start {
-			changed[log] = ParsePosition(log, c.offset)
-		}
-	}
-	for log, p := range l.reached {
-		changed[log] = p.Position
-	}
+func (l *Ledger) offsets(all bool) map[string]partitionProgress {
+	changed := maps.Clone(l.reached)
 	if l.owner == nil {
-		for _, places := range l.waiting {
-			for _, w := range places {
+		for _, offsets := range l.waiting {
+			for _, w := range offsets {
 				if p, ok := changed[w.Log]; ok && w.Seq < p.Offset {
-					changed[w.Log] = ParsePosition(w.Log, w.Seq)
+					p.Offset = w.Seq
+					changed[w.Log] = p
 				}
 			}
 		}
 	}
 	if !all {
-		maps.DeleteFunc(changed, func(log string, p Position) bool {
+		maps.DeleteFunc(changed, func(log string, p partitionProgress) bool {
 			at, ok := l.stored[log]
-			return ok && at == p.Offset
+			return ok && at.Offset == p.Offset
 		})
 	}
 	return changed

@@ -806,7 +806,7 @@ func (w *world) prefix(s StoredState) {
 func (p *process) opened(l *Ledger) {
 	at := map[string]int64{}
 	for log, c := range l.start {
-		at[log] = c.offset
+		at[log] = c.Offset
 	}
 	p.includes(at, (run{Ledger: l}).Restored())
 }
