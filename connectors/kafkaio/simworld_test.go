@@ -1110,6 +1110,7 @@ func (w *world) killAll() {
 		p.host.die()
 		<-p.over
 	}
+	synctest.Wait() // a commit that was sent is applied before somebody asks what there is
 }
 
 func (w *world) grow() {
