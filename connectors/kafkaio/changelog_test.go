@@ -314,7 +314,7 @@ func TestAllForgotten(t *testing.T) {
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 			for s := range all {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true

@@ -56,5 +56,5 @@ func TestOneConnection(t *testing.T) {
 
 // noted is an offset that somebody has committed.
 func noted(log string, offset int64) partitionProgress {
-	return partitionProgress{Position: ParsePosition(log, offset), metadata: "note"}
+	return partitionProgress{Position: parsePosition(log, offset), metadata: "note"}
 }

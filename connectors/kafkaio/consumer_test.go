@@ -56,7 +56,7 @@ func TestRestart(t *testing.T) {
 }
 
 func lagOf(log string) int64 {
-	all, _ := Lag()
+	all, _ := (*Ledger)(nil).Lag()
 	return all[log]
 }
 
@@ -74,7 +74,10 @@ func TestLag(t *testing.T) {
 		}
 	}
 	r.abandon()
-	for lags, _ := Lag(); len(lags) > 0; lags, _ = Lag() {
+	for l := (*Ledger)(nil); ; {
+		if lags, _ := l.Lag(); len(lags) == 0 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
 }

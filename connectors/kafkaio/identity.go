@@ -125,12 +125,13 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 
 // checkIncluded refuses states that include records beyond the end of their partition.
 // The topic is then another one, which brokers without topic ids do not tell.
-func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
-	for _, p := range included {
+func (l *Ledger) checkIncluded(ctx context.Context, included map[string]int64) error {
+	for log, offset := range included {
+		p := parsePosition(log, offset)
 		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
 			continue // the source does not read it any more
 		}
-		end, err := l.end(ctx, p.Log())
+		end, err := l.end(ctx, log)
 		if err != nil {
 			return err
 		}

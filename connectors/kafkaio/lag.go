@@ -57,9 +57,15 @@ func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress)
 // []partitionProgress by *consumer.
 var progresses sync.Map
 
-// Lag is the number of records per partition that were not taken up yet, for sources of this
-// process without a ledger, and the age of what brokers have said of the partitions' ends.
-func Lag() (records map[string]int64, age time.Duration) {
+// Lag is the number of records per partition that were not handed over yet, and the age of what brokers have
+// said of the partitions' ends. Without a ledger, a nil one, it is that of the sources of this process.
+func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
+	if l != nil {
+		l.mu.Lock()
+		handed := maps.Clone(l.handed)
+		l.mu.Unlock()
+		return l.cfg.Client.lag(l.ctx, handed)
+	}
 	records = map[string]int64{}
 	for c, progress := range latestProgress() {
 		more, old := c.client.lag(c.ctx, progress)

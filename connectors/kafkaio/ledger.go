@@ -94,10 +94,10 @@ type LedgerConfig struct {
 	// all keys wait for Open. It is called by several goroutines.
 	Unseal func(to []byte, key string, stored []byte) []byte
 	// Open, if set, opens the stored states in place, one after the other in any order, before
-	// anything is written. A state is valid until the next one. Open returns the last record of
-	// each partition that the states include. OpenLedger returns its error. If another run commits
+	// anything is written. A state is valid until the next one. Open returns the offset of
+	// the last record of each partition, by Position.Log, that the states include. OpenLedger returns its error. If another run commits
 	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
-	Open func(all iter.Seq[*StoredState], keys, bytes int) (included []Position, err error)
+	Open func(all iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
 	// First are the states, by key, to begin with where the changelog has never had any, or there
 	// is none.
 	First map[string][]byte
@@ -386,14 +386,6 @@ func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
 
 // Busy is how long records have been in flight, 0 if none are.
 func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
-
-// Lag is Lag for the ledger's source: the records count that were not handed over yet.
-func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
-	l.mu.Lock()
-	handed := maps.Clone(l.handed)
-	l.mu.Unlock()
-	return l.cfg.Client.lag(l.ctx, handed)
-}
 
 // Close closes the ledger. If the run went well, it commits for the last time. An
 // earlier commit error that has already ended the source is returned again only if the

@@ -137,7 +137,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 		if err := json.Unmarshal(value, &p); err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
 		}
-		l.worked[log] = partitionProgress{Position: ParsePosition(log, 0), pace: p}
+		l.worked[log] = partitionProgress{Position: parsePosition(log, 0), pace: p}
 	}
 	l.stepper.repeat = nil
 	for _, id := range slices.Sorted(maps.Keys(s.steps)) {

@@ -785,7 +785,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 }
 
 // restored checks that states are such as the loop without faults has had.
-func (p *process) restored(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+func (p *process) restored(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 	for s := range states {
 		p.prefix(*s)
 	}
