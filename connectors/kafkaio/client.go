@@ -401,10 +401,10 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	return true, nil
 }
 
-// Config returns settings of a topic, as cleanup.policy, its own or those it
+// config returns settings of a topic, as cleanup.policy, its own or those it
 // takes from the broker; all of them if no names are given. A name that the
 // broker does not know is missing in the map.
-func (c *Client) Config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
+func (c *Client) config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	res, err := sent[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{

@@ -35,7 +35,7 @@ func TestOneConnection(t *testing.T) {
 		topics := expect.Get(client.describe(ctx, []string{"in", "out"}))(t)
 		expect.Get(client.Create(ctx, "out", 6, nil))(t)
 		expect.Get(client.Create(ctx, t.Name(), 1, nil))(t)
-		expect.Get(client.Config(ctx, "out", "cleanup.policy"))(t)
+		expect.Get(client.config(ctx, "out", "cleanup.policy"))(t)
 		partitions := partitionsOf(topics)
 		expect.Get(client.committed(ctx, "g", partitions))(t)
 		expect.OK(t, client.commit(ctx, "g", map[string]partitionProgress{"in-3": noted("in-3", 0)}))

@@ -81,7 +81,7 @@ func TestKafka(t *testing.T) {
 		for _, want := range []bool{true, false} {
 			expect.Same(t, want, expect.Get(asks(t, c).Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}))(t))
 		}
-		config := expect.Get(asks(t, c).Config(context30(t), "states", "cleanup.policy", "max.message.bytes"))(t)
+		config := expect.Get(asks(t, c).config(context30(t), "states", "cleanup.policy", "max.message.bytes"))(t)
 		expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config)
 		tls, sasl := c, c
 		tls.TLS = &TLS{}

@@ -103,10 +103,10 @@ type LedgerConfig struct {
 	First map[string][]byte
 	// History makes the run one over what the group has read, from the beginning of the topics up to the
 	// offsets that it found. Open sees the states of the changelog, and the run begins without any. It
-	// stores nothing. Unless Drain is set, its source does not end there, see Reached.
+	// stores nothing. Unless Drain is set, its source does not end there, see CaughtUp.
 	History bool
 	// Learned are states, by key, that replace those of the changelog, and LearnedTo are the group's
-	// offsets up to which they hold, see Past. A ledger that finds other offsets is refused.
+	// offsets up to which they hold, see History. A ledger that finds other offsets is refused.
 	Learned   map[string][]byte
 	LearnedTo map[string]int64
 	// AtEnd commits only when the run ends, because its outputs are stored only then.
@@ -365,7 +365,7 @@ func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n i
 
 // Stop makes the source stop reading. If positions are committed, the source suspends:
 // it does not end, because an end of input would release waiting observations early. The
-// caller cancels the run when Idle is closed. Otherwise the source ends.
+// caller cancels the run when nothing is in flight. Otherwise the source ends.
 func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -380,12 +380,6 @@ func (l *Ledger) Suspends() bool {
 
 // In returns a context for the runner, by which source and sinks find the ledger.
 func (l *Ledger) In(ctx context.Context) context.Context { return l.account.In(ctx) }
-
-// Idle is closed while nothing is in flight; ask again after it was not.
-func (l *Ledger) Idle() <-chan struct{} { return l.account.Idle() }
-
-// Busy is how long records have been in flight, 0 if none are.
-func (l *Ledger) Busy() time.Duration { return l.account.Busy() }
 
 // Close closes the ledger. If the run went well, it commits for the last time. An
 // earlier commit error that has already ended the source is returned again only if the

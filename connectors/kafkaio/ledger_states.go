@@ -102,7 +102,7 @@ const cleanupPolicy, largestBatch = "cleanup.policy", "max.message.bytes"
 
 // largestBatch returns the largest batch that the changelog takes, in bytes.
 func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
-	config, err := l.cfg.Client.Config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
+	config, err := l.cfg.Client.config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
 	if err != nil {
 		return 0, err
 	}
@@ -322,7 +322,7 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.restored = kept
 }
 
-// Durable reports whether there is a changelog, which Keep needs.
+// Durable reports whether there is a changelog, which StoreValue needs.
 func (l *Ledger) Durable() bool { return l.owner != nil }
 
 // StoreValue has the changelog hold a value under an id from the next commit on, until it is called

@@ -98,7 +98,7 @@ func TestQuietMoments(t *testing.T) {
 	lags, _ := l.Lag()
 	expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
 	hand(1, 8)
-	if l.Busy() <= 0 {
+	if l.account.Busy() <= 0 {
 		t.Error("with a record in flight it is not busy")
 	}
 	expect.OK(t, l.Close(ctx, true))

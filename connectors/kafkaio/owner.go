@@ -123,7 +123,7 @@ func (d dialer) anyone(ctx context.Context) bool {
 
 // commit stores entries of the changelog and offsets of the group, by
 // Position.Log: all of them or none. There has to be an entry. The error wraps
-// errDisowned if the process is not the owner any more. After an error, later calls return
+// errChangelogTaken if the process is not the owner any more. After an error, later calls return
 // it again.
 func (o *owner) commit(ctx context.Context, all iter.Seq[entry], offsets map[string]partitionProgress) error {
 	if o.err == nil {

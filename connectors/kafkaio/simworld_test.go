@@ -454,7 +454,7 @@ func (p *process) run() error {
 	case <-p.leave:
 		l.Stop()
 		select {
-		case <-l.Idle():
+		case <-l.account.Idle():
 			stopped = true
 		case <-ctx.Done():
 		}
