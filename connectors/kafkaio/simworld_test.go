@@ -874,9 +874,9 @@ func newWorld(t *testing.T, b bug) *world {
 	// finalizers, which close channels of a bubble outside of it.
 	versions := kversion.V3_9_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
-	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7)                                                // of one group
-	never := kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": fmt.Sprint(math.MaxInt32)}) // compacts by itself
-	w.cluster, err = kfake.NewCluster(never, kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
+	neverCompacts := kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": fmt.Sprint(math.MaxInt32)})
+	w.cluster, err = kfake.NewCluster(neverCompacts, kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
 	expect.OK(t, err)
 	// An idempotent producer waits for its id behind a lock, which stops the virtual clock.
 	w.admin, err = kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite())
