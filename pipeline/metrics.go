@@ -144,12 +144,8 @@ func (r *run) reading() (all Status) {
 	for _, box := range r.receivers() {
 		all.Receivers = append(all.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
-	lag, eventLags := kafkaio.Lag, kafkaio.EventLags // of a worker's sources
-	if r.ledger != nil {
-		lag, eventLags = r.ledger.Lag, r.ledger.EventLags
-	}
-	all.Lags, all.LagAge = lag()
-	all.EventLags = eventLags()
+	all.Lags, all.LagAge = r.ledger.Lag() // of a worker's sources, which have no ledger
+	all.EventLags = r.ledger.EventLags()
 	return all
 }
 

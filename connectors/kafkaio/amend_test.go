@@ -52,7 +52,7 @@ func TestAmend(t *testing.T) {
 		t.Errorf("state %s, offset %d, head %+v", state, offset, h)
 	}
 	d := begun(t, c, nil)
-	if got := slices.Collect(maps.Keys(d.Restored())); len(got) != 0 || d.start["in-0"].offset != 7 {
+	if got := slices.Collect(maps.Keys(d.Restored())); len(got) != 0 || d.start["in-0"].Offset != 7 {
 		t.Errorf("%v are restored, at %v", got, d.start)
 	}
 	d.must(8)

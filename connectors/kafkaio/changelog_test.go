@@ -78,7 +78,7 @@ func restoredAll(t *testing.T, c Cluster, offset int64) {
 	for i := range 20 {
 		want[fmt.Sprint("k", i)] = fmt.Append(nil, offset)
 	}
-	if d := cmp.Diff(want, r.Restored()); d != "" || r.start["in-0"].offset != offset {
+	if d := cmp.Diff(want, r.Restored()); d != "" || r.start["in-0"].Offset != offset {
 		t.Errorf("at %v (-want +got):\n%s", r.start, d)
 	}
 	r.Close(context30(t), false)
@@ -305,7 +305,7 @@ func TestAllForgotten(t *testing.T) {
 	a.Rest(State{Key: "k"})
 	expect.OK(t, a.Close(context30(t), true))
 	commitAs(t, c, "g", Position{"in", 0, 3})
-	if r := begun(t, c, giving); r.start["in-0"].offset != 3 || len(r.Restored()) > 0 {
+	if r := begun(t, c, giving); r.start["in-0"].Offset != 3 || len(r.Restored()) > 0 {
 		t.Errorf("it begins at %v with %d states", r.start, len(r.Restored()))
 	}
 }
@@ -314,7 +314,7 @@ func TestAllForgotten(t *testing.T) {
 // stored in several transactions. What a crash leaves of them is never taken for all.
 func TestPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 			for s := range all {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true
@@ -343,7 +343,7 @@ func TestPortions(t *testing.T) {
 			if test.begun {
 				a := begun(t, c, giving)
 				a.Rest(State{Key: "k0", Bytes: []byte("old")})
-				expect.OK(t, a.handOver(context30(t), []Progress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
+				expect.OK(t, a.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
 				expect.OK(t, a.Close(context30(t), true))
 			}
 			crash, commits := portions(t, k)

@@ -401,10 +401,10 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	return true, nil
 }
 
-// Config returns settings of a topic, as cleanup.policy, its own or those it
+// config returns settings of a topic, as cleanup.policy, its own or those it
 // takes from the broker; all of them if no names are given. A name that the
 // broker does not know is missing in the map.
-func (c *Client) Config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
+func (c *Client) config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	res, err := sent[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
@@ -507,12 +507,6 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 	return all, nil
 }
 
-// committed is what a group has committed of a partition.
-type committed struct {
-	offset   int64
-	metadata string // what the one who did so has said of it
-}
-
 // coordinator is the broker that keeps a group's offsets.
 func (c *Client) coordinator(ctx context.Context, group string) (addr string, err error) {
 	res, err := sent[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
@@ -526,7 +520,7 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 }
 
 // committed are the group's offsets by partition, of those that it has one of.
-func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]committed, err error) {
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]partitionProgress, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
@@ -550,7 +544,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 	if err != nil {
 		return nil, err
 	}
-	all = map[string]committed{}
+	all = map[string]partitionProgress{}
 	switch code := kafka.Error(res.ErrorCode); code {
 	case 0:
 	case kafka.GroupIdNotFound:
@@ -564,7 +558,8 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 				err = errors.Join(err, kafka.Error(p.ErrorCode))
 			}
 			if p.CommittedOffset >= 0 {
-				all[Position{Topic: t.Name, Partition: int(p.PartitionIndex)}.Log()] = committed{p.CommittedOffset, p.Metadata}
+				at := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
+				all[at.Log()] = partitionProgress{Position: at, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
 			}
 		}
 	}
@@ -572,7 +567,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 }
 
 // commit commits offsets, by Position.Log, for a group that nobody is a member of.
-func (c *Client) commit(ctx context.Context, group string, offsets map[string]committed) error {
+func (c *Client) commit(ctx context.Context, group string, offsets map[string]partitionProgress) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	addr, err := c.coordinator(ctx, group)
@@ -581,10 +576,9 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]co
 	}
 	const noMember, unknown = -1, -1
 	topics := map[string][]offsetcommit.RequestPartition{}
-	for log, o := range offsets {
-		p := ParsePosition(log, o.offset)
+	for _, p := range offsets {
 		topics[p.Topic] = append(topics[p.Topic], offsetcommit.RequestPartition{
-			PartitionIndex: int32(p.Partition), CommittedOffset: p.Offset, CommittedLeaderEpoch: unknown, CommittedMetadata: o.metadata})
+			PartitionIndex: int32(p.Partition), CommittedOffset: p.Offset, CommittedLeaderEpoch: unknown, CommittedMetadata: p.metadata})
 	}
 	req := &offsetcommit.Request{GroupID: group, GenerationID: noMember, RetentionTimeMs: unknown}
 	for topic, list := range topics {

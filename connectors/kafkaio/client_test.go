@@ -35,15 +35,15 @@ func TestOneConnection(t *testing.T) {
 		topics := expect.Get(client.describe(ctx, []string{"in", "out"}))(t)
 		expect.Get(client.Create(ctx, "out", 6, nil))(t)
 		expect.Get(client.Create(ctx, t.Name(), 1, nil))(t)
-		expect.Get(client.Config(ctx, "out", "cleanup.policy"))(t)
+		expect.Get(client.config(ctx, "out", "cleanup.policy"))(t)
 		partitions := partitionsOf(topics)
 		expect.Get(client.committed(ctx, "g", partitions))(t)
-		expect.OK(t, client.commit(ctx, "g", map[string]committed{"in-3": {0, "note"}}))
+		expect.OK(t, client.commit(ctx, "g", map[string]partitionProgress{"in-3": noted("in-3", 0)}))
 		for _, at := range []int64{atFirst, atEnd, 0} {
 			expect.Get(client.offsets(ctx, partitions, at, true))(t)
 		}
 		found := expect.Get(client.committed(ctx, "g", partitions))(t)
-		if len(found) != 1 || found["in-3"] != (committed{0, "note"}) {
+		if len(found) != 1 || found["in-3"] != noted("in-3", 0) {
 			t.Errorf("committed is %v", found)
 		}
 	}
@@ -52,4 +52,9 @@ func TestOneConnection(t *testing.T) {
 	client.Close()
 	start()
 	expect.Same(t, 6, greetings, "connections after a restart")
+}
+
+// noted is an offset that somebody has committed.
+func noted(log string, offset int64) partitionProgress {
+	return partitionProgress{Position: parsePosition(log, offset), metadata: "note"}
 }

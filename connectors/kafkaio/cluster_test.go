@@ -269,16 +269,16 @@ func TestTopics(t *testing.T) {
 		}
 	}
 
-	config, err := asks(t, c).Config(ctx, "log", "cleanup.policy", "max.message.bytes")
+	config, err := asks(t, c).config(ctx, "log", "cleanup.policy", "max.message.bytes")
 	expect.OK(t, err)
 	expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config)
-	if config, err = asks(t, c).Config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
+	if config, err = asks(t, c).config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
 		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
 	}
-	if config, err = asks(t, c).Config(ctx, "alerts"); err != nil || len(config) < 3 {
+	if config, err = asks(t, c).config(ctx, "alerts"); err != nil || len(config) < 3 {
 		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
 	}
-	_, err = asks(t, c).Config(ctx, "alert")
+	_, err = asks(t, c).config(ctx, "alert")
 	says(t, err, `topic "alert" (did you mean "alerts"?) does not exist: …`)
 }
 
@@ -294,7 +294,7 @@ func TestTopicsForbidden(t *testing.T) {
 	}
 	_, partitions := asks(t, c).Partitions(ctx, []string{"hidden"})
 	_, create := asks(t, c).Create(ctx, "new", 1, nil)
-	_, config := asks(t, c).Config(ctx, "seen")
+	_, config := asks(t, c).config(ctx, "seen")
 	_, writer := NewWriter(ctx, Sink{Cluster: c, Topic: "hidden"}, quiet)
 	w := newWriter(t, c, "seen")
 	write := w.Write(ctx, []Message{{Value: []byte("x")}})

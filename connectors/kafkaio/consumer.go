@@ -320,10 +320,10 @@ func (c *consumer) put(name string) {
 }
 
 // progress returns how far each partition was taken.
-func (c *consumer) progress() []Progress {
-	all := make([]Progress, len(c.parts))
+func (c *consumer) progress() []partitionProgress {
+	all := make([]partitionProgress, len(c.parts))
 	for i, p := range c.parts {
-		all[i] = Progress{Position{p.at.Topic, p.at.Partition, p.next}, p.high.Load(), EventLag{p.lag.usual, p.lag.most}, p.pace()}
+		all[i] = partitionProgress{Position: Position{p.at.Topic, p.at.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.usual, p.lag.most}, pace: p.pace()}
 	}
 	return all
 }

@@ -88,40 +88,19 @@ type EventLag struct {
 	Most  time.Duration // of all records since the start, without history
 }
 
-// EventLags are those of the partitions of a source with a clock, by Position.Log.
+// EventLags are those of the partitions of a source with a clock, by Position.Log. Without a ledger, a nil one,
+// they are those of the sources of this process.
 func (l *Ledger) EventLags() map[string]EventLag {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return eventLags(l.handed)
-}
-
-// paceOf is that of a partition, by the records that are dealt with.
-func (l *Ledger) paceOf(log string) pace {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.paces[log]
-}
-
-// logTime is account.StateKeeper.LogTime: by the records that were worked on.
-func (l *Ledger) logTime(log string) (time.Time, bool) {
-	if at := ParsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
-		return time.Time{}, false // it is not read any more
+	progress := map[string]partitionProgress{}
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		progress = l.handed
+	} else {
+		for _, some := range latestProgress() {
+			maps.Copy(progress, some)
+		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.worked[log].Reach.logTime(l.cfg.Lags), true
-}
-
-// EventLags are those of the sources of this process without a ledger.
-func EventLags() map[string]EventLag {
-	all := map[string]Progress{}
-	for _, progress := range latestProgress() {
-		maps.Copy(all, progress)
-	}
-	return eventLags(all)
-}
-
-func eventLags(progress map[string]Progress) map[string]EventLag {
 	all := map[string]EventLag{}
 	for log, p := range progress {
 		if p.Lag.Usual > 0 {
@@ -129,4 +108,14 @@ func eventLags(progress map[string]Progress) map[string]EventLag {
 		}
 	}
 	return all
+}
+
+// logTime is account.StateKeeper.LogTime: by the records that were worked on.
+func (l *Ledger) logTime(log string) (time.Time, bool) {
+	if at := parsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
+		return time.Time{}, false // it is not read any more
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.worked[log].Reach.logTime(l.cfg.Lags), true
 }

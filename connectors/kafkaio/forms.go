@@ -58,13 +58,13 @@ var (
 	clocks   = makers[Clock]{what: "clock"}
 )
 
-// RegisterReading registers under a name what makes a Reading of Form.Setting. Call it in an
+// RegisterForm registers under a name what makes a Reading of Form.Setting, and a Writing. Call it in an
 // init function, so that workers that run the same program know it too. It panics if the
 // name is taken.
-func RegisterReading(name string, of func(setting string) Reading) { readings.register(name, of) }
-
-// RegisterWriting is RegisterReading for a Writing.
-func RegisterWriting(name string, of func(setting string) Writing) { writings.register(name, of) }
+func RegisterForm(name string, reading func(setting string) Reading, writing func(setting string) Writing) {
+	readings.register(name, reading)
+	writings.register(name, writing)
+}
 
 // Reading is nil for the zero Form.
 func (f Form) Reading() Reading { return readings.make(f.Name, f.Setting) }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	RegisterReading("test", func(setting string) Reading {
+	RegisterForm("test", func(setting string) Reading {
 		return func(_ context.Context, _ *slog.Logger, records []Record) error {
 			for i := range records {
 				if records[i].Value = append([]byte(setting), records[i].Value...); bytes.Contains(records[i].Value, []byte("bad")) {
@@ -20,8 +20,7 @@ func init() {
 			}
 			return nil
 		}
-	})
-	RegisterWriting("test", func(setting string) Writing {
+	}, func(setting string) Writing {
 		return func(_ context.Context, _ *slog.Logger, line []byte) ([]byte, error) {
 			if setting == "" {
 				return nil, errors.New("cannot go on")

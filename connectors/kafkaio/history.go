@@ -22,7 +22,7 @@ func (l *Ledger) findChangelog(ctx context.Context) error {
 func (l *Ledger) OpeningOffsets() map[string]int64 {
 	at := make(map[string]int64, len(l.opening))
 	for log, c := range l.opening {
-		at[log] = c.offset
+		at[log] = c.Offset
 	}
 	return at
 }

@@ -51,7 +51,7 @@ func readNote(metadata string) (n note) {
 }
 
 // groupOffsets returns the group's committed offsets of the partitions.
-func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]committed, error) {
+func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) (map[string]partitionProgress, error) {
 	if l.cfg.Group == "" || len(partitions) == 0 {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (l *Ledger) lost(exists bool) error {
 			continue
 		}
 		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): if keys start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
-			l.cfg.Changelog, what, l.cfg.Group, log, l.opening[log].offset)}
+			l.cfg.Changelog, what, l.cfg.Group, log, l.opening[log].Offset)}
 	}
 	return nil
 }
@@ -98,8 +98,8 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		}
 	}
 	for _, log := range slices.Sorted(maps.Keys(l.opening)) {
-		at := ParsePosition(log, l.opening[log].offset)
-		n, t := readNote(l.opening[log].metadata), l.topics[at.Topic]
+		at := l.opening[log]
+		n, t := readNote(at.metadata), l.topics[at.Topic]
 		if t.id != "" && n.Topic != "" {
 			if err := anotherTopic(at.Topic, n.Topic, t.id); err != nil {
 				return err
@@ -125,12 +125,13 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 
 // checkIncluded refuses states that include records beyond the end of their partition.
 // The topic is then another one, which brokers without topic ids do not tell.
-func (l *Ledger) checkIncluded(ctx context.Context, included []Position) error {
-	for _, p := range included {
+func (l *Ledger) checkIncluded(ctx context.Context, included map[string]int64) error {
+	for log, offset := range included {
+		p := parsePosition(log, offset)
 		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
 			continue // the source does not read it any more
 		}
-		end, err := l.end(ctx, p.Log())
+		end, err := l.end(ctx, log)
 		if err != nil {
 			return err
 		}
@@ -186,7 +187,7 @@ func (l *Ledger) newHead(ctx context.Context) error {
 // commitOwned commits to the changelog and the group in one transaction: what do yields, with
 // the marks and the head. The error names the run that owns the changelog if this one does
 // not.
-func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]committed) error {
+func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]partitionProgress) error {
 	l.head.Commit++
 	e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
 	var wrong error
@@ -251,7 +252,7 @@ func (l *Ledger) checkGroup(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
-	var now map[string]committed
+	var now map[string]partitionProgress
 	err := l.persist(ctx, "read", func(ctx context.Context) (err error) {
 		now, err = l.groupOffsets(ctx, partitions)
 		return err
@@ -276,13 +277,13 @@ func (l *Ledger) checkGroup(ctx context.Context) error {
 		default:
 			from := "none"
 			if _, known := l.opening[log]; known || written {
-				from = fmt.Sprint(was.offset)
+				from = fmt.Sprint(was.Offset)
 			}
 			if written {
-				from = fmt.Sprint(ours)
+				from = fmt.Sprint(ours.Offset)
 			}
 			return fmt.Errorf("another consumer, without a run id, moved the offset of group %s in %s from %s to %d: stop it, or give it another group",
-				l.cfg.Group, log, from, is.offset)
+				l.cfg.Group, log, from, is.Offset)
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func ran(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
 // to works in all records before the offset and commits.
 func (r run) to(offset int64) error {
 	r.t.Helper()
-	if err := r.handOver(context30(r.t), []Progress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
+	if err := r.handOver(context30(r.t), []partitionProgress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
@@ -169,7 +169,7 @@ func TestPast(t *testing.T) {
 	learned := func(to int64) func(cfg *LedgerConfig) {
 		return func(cfg *LedgerConfig) {
 			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": to}
-			cfg.Open = func(all iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+			cfg.Open = func(all iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				for s := range all {
 					s.Taken = true
 				}
@@ -238,7 +238,7 @@ func TestOtherRuns(t *testing.T) {
 		if state, offset, _ := kept(t, c); state != fmt.Sprint(want) || offset != want {
 			t.Errorf("state %s and offset %d are kept", state, offset)
 		}
-		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].offset != want {
+		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].Offset != want {
 			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
 		}
 	}
@@ -266,7 +266,9 @@ func TestOtherRuns(t *testing.T) {
 		a := begun(t, c, nil)
 		a.must(5)
 		_, err := begin(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(_ iter.Seq[*StoredState], _, _ int) ([]Position, error) { return nil, errors.New("another config") }
+			cfg.Open = func(_ iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
+				return nil, errors.New("another config")
+			}
 		})
 		refuses(t, err, "another config")
 		a.must(6)
@@ -277,7 +279,7 @@ func TestOtherRuns(t *testing.T) {
 		a.must(5)
 		checks := 0
 		b := begun(t, c, func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				for range states {
 				}
 				if checks++; checks == 1 {
@@ -286,7 +288,7 @@ func TestOtherRuns(t *testing.T) {
 				return nil, nil
 			}
 		})
-		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].offset != 8 || checks != 2 {
+		if got := string(b.Restored()["k"]); got != "8" || b.start["in-0"].Offset != 8 || checks != 2 {
 			t.Errorf("%s is restored, at %v, after %d checks", got, b.start, checks)
 		}
 	})
@@ -345,7 +347,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-func (r run) foundNow(t testing.TB) map[string]committed {
+func (r run) foundNow(t testing.TB) map[string]partitionProgress {
 	t.Helper()
 	found := expect.Get(r.groupOffsets(context30(t), partitionsOf(r.topics)))(t)
 	return found
@@ -425,15 +427,12 @@ func TestTopicMadeAgain(t *testing.T) {
 		{name: "by the id in the offsets", late: true, records: 9, config: group, want: again},
 		{name: "by the id in the head", records: 9, config: changelog, want: again},
 		{name: "by the records that states include", records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "states in the changelog states include the record in-0-4: its end is 4", config: func(cfg *LedgerConfig) {
-			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (included []Position, err error) {
+			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				for s := range states {
 					after, err := strconv.ParseInt(string(s.Bytes), 10, 64)
-					if err != nil {
-						return nil, err
-					}
-					included = append(included, Position{"in", 0, after - 1})
+					return map[string]int64{"in-0": after - 1}, err
 				}
-				return included, nil
+				return nil, nil
 			}
 		}},
 		{name: "by the end", late: true, records: 4, options: []kfake.Opt{kfake.MaxVersions(kversion.V2_7_0())}, want: "in-0 cannot be read at offset 5: its end is 4"},
@@ -535,7 +534,7 @@ func TestUnreadableState(t *testing.T) {
 	a.Close(context30(t), true)
 	bad := errors.New("bad")
 	checking := func(cfg *LedgerConfig) {
-		cfg.Open = func(states iter.Seq[*StoredState], _, _ int) ([]Position, error) {
+		cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 			for s := range states {
 				if string(s.Bytes) == "?" {
 					s.Err = bad

@@ -66,7 +66,7 @@ func TestKafkaSecured(t *testing.T) {
 	for range 2 { // the second takes over
 		o := expect.Get(own(context30(t), c, "out", "g", batchBytes))(t)
 		defer o.close()
-		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]committed{"out-0": {1, "note"}}))
+		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]partitionProgress{"out-0": noted("out-0", 1)}))
 	}
 	expect.Same(t, len(msgs)+2, len(b.Consume(t, "out")), "messages, with two of an owner")
 }
@@ -81,7 +81,7 @@ func TestKafka(t *testing.T) {
 		for _, want := range []bool{true, false} {
 			expect.Same(t, want, expect.Get(asks(t, c).Create(context30(t), "states", 0, map[string]string{"cleanup.policy": "compact"}))(t))
 		}
-		config := expect.Get(asks(t, c).Config(context30(t), "states", "cleanup.policy", "max.message.bytes"))(t)
+		config := expect.Get(asks(t, c).config(context30(t), "states", "cleanup.policy", "max.message.bytes"))(t)
 		expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config)
 		tls, sasl := c, c
 		tls.TLS = &TLS{}
@@ -104,7 +104,9 @@ func TestKafka(t *testing.T) {
 		state := func(text string) iter.Seq[entry] {
 			return slices.Values([]entry{{key: []byte("k"), value: []byte(text)}})
 		}
-		at := func(offset int64) map[string]committed { return map[string]committed{"owned-0": {offset, "note"}} }
+		at := func(offset int64) map[string]partitionProgress {
+			return map[string]partitionProgress{"owned-0": noted("owned-0", offset)}
+		}
 		begin := func() *owner {
 			o := expect.Get(own(context30(t), c, "owned", "g", batchBytes))(t)
 			t.Cleanup(o.close)

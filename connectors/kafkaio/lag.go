@@ -24,7 +24,7 @@ type ends struct {
 
 // lag is how far the ends of the partitions are ahead of progress. If brokers do not answer
 // within endsTime, their last answer counts, of that age.
-func (c *Client) lag(ctx context.Context, progress map[string]Progress) (records map[string]int64, age time.Duration) {
+func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress) (records map[string]int64, age time.Duration) {
 	records = map[string]int64{}
 	if len(progress) == 0 {
 		return records, 0
@@ -54,12 +54,18 @@ func (c *Client) lag(ctx context.Context, progress map[string]Progress) (records
 }
 
 // progresses holds the progress of consumers without a ledger, as of their last call:
-// []Progress by *consumer.
+// []partitionProgress by *consumer.
 var progresses sync.Map
 
-// Lag is the number of records per partition that were not taken up yet, for sources of this
-// process without a ledger, and the age of what brokers have said of the partitions' ends.
-func Lag() (records map[string]int64, age time.Duration) {
+// Lag is the number of records per partition that were not handed over yet, and the age of what brokers have
+// said of the partitions' ends. Without a ledger, a nil one, it is that of the sources of this process.
+func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
+	if l != nil {
+		l.mu.Lock()
+		handed := maps.Clone(l.handed)
+		l.mu.Unlock()
+		return l.cfg.Client.lag(l.ctx, handed)
+	}
 	records = map[string]int64{}
 	for c, progress := range latestProgress() {
 		more, old := c.client.lag(c.ctx, progress)
@@ -72,12 +78,12 @@ func Lag() (records map[string]int64, age time.Duration) {
 // latestProgress is the progress of sources of this process without a ledger, by consumer and
 // partition. A reader that left this process keeps its consumer for a while: of a partition
 // the one that has come farthest counts.
-func latestProgress() map[*consumer]map[string]Progress {
-	all, reader := map[*consumer]map[string]Progress{}, map[string]*consumer{}
+func latestProgress() map[*consumer]map[string]partitionProgress {
+	all, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
 	progresses.Range(func(key, v any) bool {
 		c := key.(*consumer)
-		all[c] = map[string]Progress{}
-		for _, p := range v.([]Progress) {
+		all[c] = map[string]partitionProgress{}
+		for _, p := range v.([]partitionProgress) {
 			log := p.Log()
 			if was := reader[log]; was != nil {
 				if p.Offset <= all[was][log].Offset {

@@ -73,7 +73,7 @@ func TestQuietMoments(t *testing.T) {
 	}
 	hand := func(n int, offset int64) {
 		t.Helper()
-		expect.OK(t, l.handOver(ctx, []Progress{{Position: Position{"in", 0, offset}, High: 100}}, n, time.Now()))
+		expect.OK(t, l.handOver(ctx, []partitionProgress{{Position: Position{"in", 0, offset}, High: 100}}, n, time.Now()))
 	}
 	check("at first", -1)
 	hand(3, 3)
@@ -98,7 +98,7 @@ func TestQuietMoments(t *testing.T) {
 	lags, _ := l.Lag()
 	expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
 	hand(1, 8)
-	if l.Busy() <= 0 {
+	if l.account.Busy() <= 0 {
 		t.Error("with a record in flight it is not busy")
 	}
 	expect.OK(t, l.Close(ctx, true))
@@ -130,7 +130,7 @@ func TestQuietDays(t *testing.T) {
 		}
 		expect.Same(t, want, offsetsOf(t, c, "g"), when, ", offsets")
 	}
-	expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 100}}, 1, time.Now()))
+	expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 4}, High: 100}}, 1, time.Now()))
 	l.Rest()
 	commits("at first", 4)
 	commits("on the same day", -1)
@@ -185,7 +185,7 @@ func TestOwnerCommits(t *testing.T) {
 func TestLagOfAStuckRun(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
-	expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()))
+	expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()))
 	check := func(when string, want int64) time.Duration {
 		t.Helper()
 		l.cfg.Client.ends.asked = time.Time{} // long ago
@@ -229,7 +229,7 @@ func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
-	expect.OK(t, l.handOver(context30(t), []Progress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
+	expect.OK(t, l.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
 	if err := l.commit(context30(t), commitOrder{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
@@ -335,7 +335,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 			t.Parallel()
 			k, c := fake(t, kfake.SeedTopics(1, "in"))
 			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
-			expect.OK(t, l.handOver(t.Context(), []Progress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()))
+			expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()))
 			l.Rest()
 			if strings.HasPrefix(name, "silent") {
 				over := make(chan struct{})

@@ -123,16 +123,16 @@ func (d dialer) anyone(ctx context.Context) bool {
 
 // commit stores entries of the changelog and offsets of the group, by
 // Position.Log: all of them or none. There has to be an entry. The error wraps
-// errDisowned if the process is not the owner any more. After an error, later calls return
+// errChangelogTaken if the process is not the owner any more. After an error, later calls return
 // it again.
-func (o *owner) commit(ctx context.Context, all iter.Seq[entry], offsets map[string]committed) error {
+func (o *owner) commit(ctx context.Context, all iter.Seq[entry], offsets map[string]partitionProgress) error {
 	if o.err == nil {
 		o.err = o.transact(ctx, all, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[string]committed) error {
+func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[string]partitionProgress) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
 		err = o.write(ctx, all)
@@ -195,7 +195,7 @@ func (o *owner) shown(ctx context.Context) error {
 }
 
 // addOffsets adds the group's offsets to the transaction.
-func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) error {
+func (o *owner) addOffsets(ctx context.Context, offsets map[string]partitionProgress) error {
 	id, epoch, err := o.client.ProducerID(ctx)
 	if err != nil {
 		return err
@@ -213,10 +213,9 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]committed) er
 		return err
 	}
 	topics := map[string][]kmsg.TxnOffsetCommitRequestTopicPartition{}
-	for log, c := range offsets {
-		at := ParsePosition(log, c.offset)
+	for _, at := range offsets {
 		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset, p.Metadata = int32(at.Partition), at.Offset, kmsg.StringPtr(c.metadata)
+		p.Partition, p.Offset, p.Metadata = int32(at.Partition), at.Offset, kmsg.StringPtr(at.metadata)
 		topics[at.Topic] = append(topics[at.Topic], p)
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()

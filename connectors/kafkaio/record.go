@@ -63,8 +63,8 @@ type Position struct {
 // Log names the partition: topic and number.
 func (p Position) Log() string { return p.Topic + "-" + strconv.Itoa(p.Partition) }
 
-// ParsePosition is a position in a partition that Log has named.
-func ParsePosition(log string, offset int64) Position {
+// parsePosition is a position in a partition that Log has named.
+func parsePosition(log string, offset int64) Position {
 	i := strings.LastIndexByte(log, '-')
 	n, err := strconv.Atoi(log[i+1:])
 	if i < 0 || err != nil {

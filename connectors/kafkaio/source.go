@@ -336,25 +336,18 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 	if err != nil {
 		return nil, err
 	}
-	starts, paces := map[string]int64{}, map[string]pace{}
+	var times map[string]int64
+	var starts map[string]partitionProgress
 	switch {
 	case src.Start.At == AtTime:
-		if starts, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true); err != nil {
-			return nil, err
-		}
+		times, err = client.offsets(ctx, partitions, src.Start.Time.UnixMilli(), true)
+	case src.Start.At == Committed && ledger != nil:
+		starts = ledger.start
 	case src.Start.At == Committed:
-		var was map[string]committed
-		if ledger != nil {
-			was = ledger.start
-		} else if was, err = client.committed(ctx, src.Group, partitions); err != nil {
-			return nil, err
-		}
-		for log, o := range was {
-			starts[log], paces[log] = o.offset, readNote(o.metadata).pace
-			if ledger != nil {
-				paces[log] = ledger.paceOf(log)
-			}
-		}
+		starts, err = client.committed(ctx, src.Group, partitions)
+	}
+	if err != nil {
+		return nil, err
 	}
 	var all []span
 	for _, topic := range src.Topics {
@@ -365,7 +358,6 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 		for p := range topics[topic].partitions {
 			s := span{Position: Position{Topic: topic, Partition: p}, End: -1, ID: id}
 			log := s.Log()
-			s.setPace(paces[log])
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:
@@ -375,16 +367,17 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			case AtOffset:
 				s.Offset = src.Start.Offset
 			case AtTime:
-				if s.Offset = starts[log]; s.Offset < 0 {
+				if s.Offset = times[log]; s.Offset < 0 {
 					s.Offset = ends[log]
 				}
 			case Committed:
 				if at, ok := starts[log]; ok {
-					s.Offset = at
+					s.Offset = at.Offset
+					s.setPace(at.pace)
 				}
 			}
 			if ledger.isPast() {
-				s.End = max(s.Offset, ledger.opening[log].offset)
+				s.End = max(s.Offset, ledger.opening[log].Offset)
 			} else if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
 					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))

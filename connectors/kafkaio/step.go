@@ -51,8 +51,8 @@ type pendingStep struct {
 }
 
 // reached reports whether the partitions have come to where the step was made.
-func (m pendingStep) reached(progress []Progress) bool {
-	return !slices.ContainsFunc(progress, func(p Progress) bool { return p.Offset < m.At[p.Log()] })
+func (m pendingStep) reached(progress []partitionProgress) bool {
+	return !slices.ContainsFunc(progress, func(p partitionProgress) bool { return p.Offset < m.At[p.Log()] })
 }
 
 // makes notes a step that was made before what came before it was settled. l.mu is locked.
@@ -163,7 +163,7 @@ func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) 
 }
 
 // repeats reports whether the run before may have come farther than this one.
-func (l *Ledger) repeats(progress []Progress) (repeats bool) {
+func (l *Ledger) repeats(progress []partitionProgress) (repeats bool) {
 	for _, p := range progress {
 		until, known := l.stepper.until[p.Log()]
 		if !known {
@@ -183,8 +183,9 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 	}
 	log, s := at.Log(), &l.stepper
 	l.mu.Lock()
-	from, stored := l.stored[log]
+	last, stored := l.stored[log]
 	l.mu.Unlock()
+	from := last.Offset
 	if !stored {
 		from = s.until[log] - lead // where it began, at least
 	}

@@ -29,8 +29,9 @@ const (
 )
 
 func init() {
-	kafkaio.RegisterReading(Name, func(setting string) kafkaio.Reading { return settingOf[Source](setting).reading() })
-	kafkaio.RegisterWriting(Name, func(setting string) kafkaio.Writing { return settingOf[Sink](setting).writing() })
+	kafkaio.RegisterForm(Name,
+		func(setting string) kafkaio.Reading { return settingOf[Source](setting).reading() },
+		func(setting string) kafkaio.Writing { return settingOf[Sink](setting).writing() })
 }
 
 // settingOf is what settingText has made a text of.

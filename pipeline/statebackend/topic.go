@@ -33,7 +33,7 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	to.Migrate, to.Log = cfg.Migrate, cfg.log()
 	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 	to.Unseal = unsealer.Unseal
-	to.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) ([]kafkaio.Position, error) {
+	to.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
 		t.Memory = statestore.NewMemory()
 		if !to.History {
 			t.Memory.Expect(keys, bytes)
@@ -57,10 +57,10 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 }
 
 // migrate opens what a changelog holds for a run of this configuration, and puts the states of keys
-// into the memory. It returns the last record of each partition that the states include. The
+// into the memory. It returns the last offset of each partition that the states include. The
 // error says that states belong to another configuration. Those that cannot be read have errors of
 // their own. Those that are left out are deleted.
-func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte) statestore.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included []kafkaio.Position, err error) {
+func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte) statestore.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included map[string]int64, err error) {
 	var at *kafkaio.StoredState
 	topic := to.Changelog
 	kept := false
@@ -100,10 +100,7 @@ func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte)
 	if cfg.Migrate && to.Learned == nil && !to.History {
 		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
 	}
-	for log, offset := range a.Included {
-		included = append(included, kafkaio.ParsePosition(log, offset))
-	}
-	return included, nil
+	return a.Included, nil
 }
 
 // Execute runs a pipeline until its source ends, or until stop is closed: then what was read is dealt with

@@ -1,0 +1,263 @@
+package kafkaio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"hafvf/internal/account"
+)
+
+// workedOn notes how far the partitions have come, now that nothing is in flight.
+func (l *Ledger) workedOn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.Copy(l.worked, l.handed)
+}
+
+// setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
+func (l *Ledger) setCommittable(states map[string]account.EncodedState, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !since.IsZero() {
+		l.stage("process", since)
+	}
+	for key, s := range states {
+		if len(s.Waiting) > 0 {
+			l.waiting[key] = s.Waiting
+		} else {
+			delete(l.waiting, key)
+		}
+		if l.owner != nil || l.cfg.History {
+			l.ready[key] = s.State
+		}
+	}
+	l.committableBeyond, l.dirty = l.beyond, false
+	for _, m := range l.made {
+		l.watermark, l.oldSteps = m.Watermark, append(l.oldSteps, m.id)
+	}
+	l.made = nil
+	maps.Copy(l.reached, l.handed)
+}
+
+// commitAlways commits every commitEvery until the ledger is closed.
+func (l *Ledger) commitAlways() {
+	defer close(l.done)
+	tick := time.NewTicker(commitEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !l.cfg.AtEnd && !l.commitNow(commitOrder{}) {
+				return
+			}
+		case o := <-l.stepper.orders:
+			if !l.commitNow(o) {
+				return
+			}
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// commitNow commits, and reports whether there may be a next time.
+func (l *Ledger) commitNow(o commitOrder) bool {
+	err := l.commit(l.commits, o)
+	if o.done != nil {
+		o.done <- err
+	}
+	if err == nil || l.commits.Err() != nil {
+		return true
+	}
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+	return false
+}
+
+// A commitment is what one commit stores.
+type commitment struct {
+	states, values  map[string][]byte // of values, those of StoreValue
+	offsets         map[string]partitionProgress
+	step            *pendingStep // nil for none
+	oldSteps        []string     // to be deleted
+	watermark       int64        // for the head, as beyond
+	beyond          bool
+	renews          bool  // all offsets are committed
+	writes          bool  // to the changelog in any case
+	watermarkBefore int64 // of the ledger
+}
+
+func (c *commitment) empty() bool {
+	return len(c.states) == 0 && len(c.values) == 0 && len(c.offsets) == 0 && len(c.oldSteps) == 0 && !c.writes
+}
+
+// commit stores the states that are ready and the offsets, after the outputs, with what an order
+// says. It fails if another run has taken over.
+func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
+	if l.cfg.History {
+		return nil
+	}
+	start := time.Now()
+	c := l.gather(o, start)
+	if c.empty() {
+		return nil
+	}
+	defer l.stage("commit", start)
+	err := l.checkGroup(ctx)
+	if err == nil && l.cfg.Sync != nil {
+		err = l.cfg.Sync()
+	}
+	if err == nil && len(l.carried) > 0 {
+		for key := range c.states {
+			delete(l.carried, key)
+		}
+		if err = l.carry(ctx, l.carried); err == nil {
+			l.carried, l.head.Unfinished = nil, ""
+		}
+	}
+	if err == nil {
+		err = l.store(ctx, c, o)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.takeBack(c, o)
+		return err
+	}
+	for id, value := range c.values {
+		if l.storedIDs[id] = true; value == nil {
+			delete(l.storedIDs, id)
+		}
+	}
+	maps.Copy(l.stored, c.offsets)
+	if c.renews {
+		l.renewed = start
+	}
+	return nil
+}
+
+// gather takes what is to be committed with an order.
+func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &commitment{states: l.ready, values: l.pendingValues, watermarkBefore: l.watermark, renews: now.Sub(l.renewed) >= renewEvery}
+	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
+	switch {
+	case o.watermark == 0:
+	case l.dirty:
+		c.step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+		l.makes(*c.step)
+	default:
+		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
+	}
+	c.watermark, c.beyond = l.watermark, l.committableBeyond
+	c.oldSteps, l.oldSteps = l.oldSteps, nil
+	c.offsets, c.writes = l.offsets(c.renews), (c.renews || !o.empty()) && l.owner != nil
+	return c
+}
+
+// takeBack takes back what was not committed. What came since holds.
+func (l *Ledger) takeBack(c *commitment, o commitOrder) {
+	maps.Copy(c.states, l.ready)
+	maps.Copy(c.values, l.pendingValues)
+	l.ready, l.pendingValues, l.oldSteps = c.states, c.values, append(c.oldSteps, l.oldSteps...)
+	if o.watermark != 0 && c.step == nil {
+		l.watermark = c.watermarkBefore
+	}
+}
+
+// store writes to the changelog and the group. What the head says of states and offsets is stored with these:
+// a head that was changed before would go into the changelog when the run ends, if this fails. Without a
+// changelog nothing refuses a run that another one has replaced: it moves offsets, which repeats records, and
+// has no states to spoil.
+func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err error) {
+	defer func(was changelogHead) {
+		if err != nil {
+			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+		}
+	}(l.head)
+	l.head.Watermark, l.head.Beyond, l.head.Until = c.watermark, c.beyond, maps.Clone(l.head.Until)
+	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return c.offsets[log].Offset >= until })
+	if o.until != 0 {
+		if l.head.Until == nil {
+			l.head.Until = map[string]int64{}
+		}
+		l.head.Until[o.log] = o.until
+	}
+	notes := map[string]partitionProgress{}
+	if l.cfg.Group != "" {
+		for log, p := range c.offsets {
+			t := l.topics[p.Topic]
+			n := note{identity: l.run, Topic: t.id, Epoch: t.epochs[p.Partition], Changelog: l.head.ID, pace: p.pace}
+			if l.owner != nil {
+				n.Commit = l.head.Commit + 1
+			}
+			text, err := json.Marshal(n)
+			if err != nil {
+				return err
+			}
+			p.metadata = string(text)
+			notes[log] = p
+		}
+	}
+	switch {
+	case len(c.states) == 0 && len(c.values) == 0 && len(notes) == 0 && len(c.oldSteps) == 0 && !c.writes:
+		return nil
+	case l.owner == nil:
+		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
+	}
+	write := l.entries(c.states)
+	return l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+		for id, value := range c.values {
+			if !e.own(outputKeyPrefix+id, value, yield) {
+				return false
+			}
+		}
+		for log, p := range c.offsets {
+			text, err := json.Marshal(p.pace)
+			if err == nil && !e.own(paceKey+log, text, yield) {
+				return false
+			}
+		}
+		for _, id := range c.oldSteps {
+			if !e.own(stepKey+id, nil, yield) {
+				return false
+			}
+		}
+		if c.step != nil {
+			text, err := json.Marshal(c.step)
+			if err == nil && !e.own(stepKey+c.step.id, text, yield) {
+				return false
+			}
+		}
+		return write(e, yield)
+	}, notes)
+}
+
+// offsets are the offsets to commit: all records before them are dealt with. Without a
+// changelog, no offset is beyond a record that waits. Those that are committed already are
+// left out, unless all are asked for.
+func (l *Ledger) offsets(all bool) map[string]partitionProgress {
+	changed := maps.Clone(l.reached)
+	if l.owner == nil {
+		for _, offsets := range l.waiting {
+			for _, w := range offsets {
+				if p, ok := changed[w.Log]; ok && w.Seq < p.Offset {
+					p.Offset = w.Seq
+					changed[w.Log] = p
+				}
+			}
+		}
+	}
+	if !all {
+		maps.DeleteFunc(changed, func(log string, p partitionProgress) bool {
+			at, ok := l.stored[log]
+			return ok && at.Offset == p.Offset
+		})
+	}
+	return changed
+}

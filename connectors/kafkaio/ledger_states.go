@@ -1,0 +1,360 @@
+package kafkaio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A StoredState is what a changelog holds of a key.
+type StoredState struct {
+	Position
+	Key   string
+	Bytes []byte
+	// Err is set by LedgerConfig.Open if the state cannot be read. Restore returns it.
+	Err error
+	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
+	// state goes there with the first commit.
+	Replaced bool
+	// Taken is set by LedgerConfig.Open if it has taken the state over, or left it out. Restore does
+	// not return it.
+	Taken bool
+}
+
+// hadStates reports whether the changelog has states, or had some whose keys were forgotten.
+func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
+
+// gives reports whether the run begins with the states that it is given.
+func (l *Ledger) gives() bool {
+	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+}
+
+// read reads the states, and checks them and the offsets.
+func (l *Ledger) read(ctx context.Context) error {
+	l.ends = nil
+	if l.cfg.Changelog != "" {
+		if err := l.restore(ctx); err != nil {
+			return err
+		}
+	}
+	if l.cfg.BeginAnew {
+		return nil
+	}
+	if err := l.checkTopics(ctx); err != nil {
+		return err
+	}
+	if l.cfg.Changelog != "" {
+		return l.checkStates(ctx)
+	}
+	return nil
+}
+
+// beginWith makes states, by key, those that the run begins with. With a changelog they
+// go there, so that a restart has also those of keys that this run has not met.
+func (l *Ledger) beginWith(states map[string][]byte) {
+	if l.owner != nil {
+		l.carried = maps.Clone(states)
+		for key := range l.restored.All() {
+			if _, ok := states[key]; !ok {
+				l.carried[key] = nil // of a run that was given other states
+			}
+		}
+	}
+	l.restored = lastValues{}
+	for key, b := range states {
+		l.restored.put(key, lastValue{bytes: b})
+	}
+	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
+}
+
+// openChangelog creates the changelog where it does not exist. It returns the largest
+// batch that the topic takes, in bytes.
+func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
+	topic := l.cfg.Changelog
+	_, err = l.cfg.Client.describe(ctx, []string{topic})
+	if errors.As(err, new(*unknownTopicsError)) {
+		if !l.cfg.BeginAnew {
+			if err := l.lost(false); err != nil {
+				return 0, err
+			}
+		}
+		var created bool
+		created, err = l.cfg.Client.Create(ctx, topic, 0, map[string]string{cleanupPolicy: "compact", largestBatch: fmt.Sprint(changelogBytes)})
+		if created {
+			l.cfg.Log.Info("the changelog was created", "topic", topic)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.largestBatch(ctx)
+}
+
+// The settings of a changelog's topic.
+const cleanupPolicy, largestBatch = "cleanup.policy", "max.message.bytes"
+
+// largestBatch returns the largest batch that the changelog takes, in bytes.
+func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
+	config, err := l.cfg.Client.config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
+	if err != nil {
+		return 0, err
+	}
+	if is := config[cleanupPolicy]; is != "compact" {
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, is)
+	}
+	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
+		batch = batchBytes // a broker that does not say
+	}
+	return min(max(batch, leastBatch), changelogBytes), nil
+}
+
+// restore reads the changelog.
+func (l *Ledger) restore(ctx context.Context) error {
+	topic, start := l.cfg.Changelog, time.Now()
+	s, err := readStored(ctx, l.cfg.Client, topic, l.cfg.Unseal, l.cfg.Log)
+	if err != nil {
+		return err
+	}
+	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
+	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
+	if l.cfg.BeginAnew {
+		l.places = slices.Collect(s.places())
+		return nil
+	}
+	l.restoredValues = s.values
+	for id := range s.values {
+		l.storedIDs[id] = true
+	}
+	for log, value := range s.paces {
+		var p pace
+		if err := json.Unmarshal(value, &p); err != nil {
+			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
+		}
+		l.worked[log] = partitionProgress{Position: parsePosition(log, 0), pace: p}
+	}
+	l.stepper.repeat = nil
+	for _, id := range slices.Sorted(maps.Keys(s.steps)) {
+		m := pendingStep{id: id}
+		if err := json.Unmarshal(s.steps[id], &m); err != nil {
+			return &ResumeError{fmt.Errorf("the changelog %s: a step of the watermark cannot be read: %w", topic, err)}
+		}
+		l.stepper.repeat = append(l.stepper.repeat, m)
+	}
+	if s.states.Len() > 0 || s.headAt.bytes != nil || len(s.marks) > 0 {
+		if err := s.check(topic); err != nil {
+			return &ResumeError{err}
+		}
+	}
+	l.cfg.Log.Info("states were restored", "topic", topic, "keys", l.keys, "took", time.Since(start).Round(time.Millisecond).String())
+	return nil
+}
+
+// checkStates opens and checks the restored states.
+func (l *Ledger) checkStates(ctx context.Context) error {
+	if err := l.lost(true); err != nil {
+		return err
+	}
+	if l.head.ID != "" {
+		if err := cmp.Or(l.refuseUnfinished(), l.refuseUse()); err != nil {
+			return err
+		}
+	}
+	if len(l.opening) > 0 && !l.hadStates() {
+		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
+	}
+	if l.cfg.Open == nil || l.gives() {
+		return nil
+	}
+	var opened lastValues
+	l.carried, l.damaged = map[string][]byte{}, map[string]error{}
+	included, err := l.cfg.Open(func(yield func(*StoredState) bool) {
+		for key, b := range l.restored.Drain() {
+			v := lastValueOf(b)
+			s := StoredState{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
+			more := yield(&s)
+			switch v.bytes = s.Bytes; {
+			case s.Err != nil:
+				l.damaged[key] = s.Err
+			case !s.Taken:
+				opened.put(key, v)
+			}
+			if s.Replaced {
+				l.carried[key] = bytes.Clone(s.Bytes)
+			}
+			if !more {
+				return
+			}
+		}
+	}, l.restored.Len(), l.restored.Live())
+	if err != nil {
+		return err
+	}
+	for key, b := range l.cfg.Learned {
+		l.carried[key] = b
+		opened.put(key, lastValue{bytes: b})
+	}
+	l.restored = opened
+	return l.checkIncluded(ctx, included)
+}
+
+// claimChangelog writes the head of the changelog, which says whose it is now. A run that begins
+// anew also deletes the states. With gives the run begins with the states that it is given.
+func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
+	was := l.head.ID
+	if err := l.newHead(ctx); err != nil {
+		return err
+	}
+	next, discards := "", len(l.places) > 0
+	if gives {
+		next = beginning
+	}
+	if l.head.Unfinished = next; discards {
+		l.head.Unfinished = discarding
+	}
+	err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+		for p := range len(l.head.Marks) {
+			if l.head.ID == was {
+				break
+			}
+			e.wrote[int32(p)] = true
+			if !yield(entry{partition: int32(p), key: []byte(bottomKey), value: []byte{}}) {
+				return false
+			}
+		}
+		return true
+	}, nil)
+	if err != nil || !discards {
+		return err
+	}
+	if err := l.discard(ctx, next); err != nil {
+		return err
+	}
+	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", l.keys)
+	l.restored = lastValues{}
+	clear(l.parts)
+	return nil
+}
+
+// discard deletes the states, in transactions of bounded size. The last one makes next what is
+// unfinished.
+func (l *Ledger) discard(ctx context.Context, next string) error {
+	for len(l.places) > 0 {
+		n, size := 0, 0
+		for n < len(l.places) && size < portionBytes {
+			size += len(l.places[n].key) + recordOverhead
+			n++
+		}
+		portion := l.places[:n]
+		if l.places = l.places[n:]; len(l.places) == 0 {
+			l.head.Unfinished = next
+		}
+		err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+			for _, at := range portion {
+				e.wrote[at.partition] = true
+				if !yield(entry{partition: at.partition, key: []byte(at.key)}) {
+					return false
+				}
+			}
+			return true
+		}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carry stores states that need not be stored together, in transactions of bounded size.
+func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
+	portion, size := map[string][]byte{}, 0
+	for key, state := range states {
+		portion[key] = state
+		if size += len(key) + len(state) + recordOverhead; size >= portionBytes {
+			if err := l.commitOwned(ctx, l.entries(portion), nil); err != nil {
+				return err
+			}
+			clear(portion)
+			size = 0
+		}
+	}
+	if len(portion) == 0 {
+		return nil
+	}
+	return l.commitOwned(ctx, l.entries(portion), nil)
+}
+
+// Restore returns the state that a key had when the ledger was opened, or nil. The error is
+// StoredState.Err. A second call for the key returns nil.
+func (l *Ledger) Restore(key string) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.damaged[key]; err != nil {
+		delete(l.damaged, key)
+		return nil, err
+	}
+	v, ok := l.restored.get(key)
+	if !ok {
+		return nil, nil
+	}
+	b := bytes.Clone(v.bytes)
+	l.restored.Put(key, nil)
+	return b, nil
+}
+
+// Take hands over the states that Restore would return, without those that cannot be read. A state
+// is valid during the call. The ledger keeps those that take refuses.
+func (l *Ledger) Take(take func(key string, state []byte) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var kept lastValues
+	for key, b := range l.restored.Drain() {
+		if v := lastValueOf(b); !take(key, v.bytes) {
+			kept.put(key, v)
+		}
+	}
+	l.restored = kept
+}
+
+// Durable reports whether there is a changelog, which StoreValue needs.
+func (l *Ledger) Durable() bool { return l.owner != nil }
+
+// StoreValue has the changelog hold a value under an id from the next commit on, until it is called
+// with nil. It does nothing without a changelog.
+func (l *Ledger) StoreValue(id string, value []byte) {
+	if l.owner == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, pending := l.pendingValues[id]; value == nil && pending && !l.storedIDs[id] {
+		delete(l.pendingValues, id) // nobody has to know
+		return
+	}
+	l.pendingValues[id] = value
+}
+
+// StoredValues is what the changelog held of StoreValue when the run began, by id.
+func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
+
+// entries yields those of states, by key, and of deletions, which are nil. Each is made
+// when it is written: all at once would take as much memory again.
+func (l *Ledger) entries(states map[string][]byte) func(*commitEntries, func(entry) bool) bool {
+	return func(e *commitEntries, yield func(entry) bool) bool {
+		for key, state := range states {
+			if state != nil && l.cfg.Seal != nil {
+				state = l.cfg.Seal(key, state)
+			}
+			if !e.state(key, state, yield) {
+				return false
+			}
+		}
+		return true
+	}
+}
