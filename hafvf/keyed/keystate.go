@@ -306,7 +306,7 @@ func (e *KeyState) rewind() {
 // The tags are no heads of cells, see package states.
 const formatTag = 10
 
-// formerTag is that of states of the format before, which are read: they lack plans and episodes.
+// formerTag is that of states of the format before, which are read: they lack plans and peaks of scores.
 const formerTag = 9
 
 // errFormat is the error of a state of a former format.

@@ -41,11 +41,14 @@ func BenchmarkStateSize(b *testing.B) {
 	filters := []struct {
 		name string
 		cfg  hafvf.Config
+		step time.Duration
 	}{
-		{"depth 0", hafvf.Config{Member: &hafvf.Member{Top: .99}}},
-		{"depth 1", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level}, Top: 1}}},
-		{"depth 2", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level, {Alpha: 1, Beta: 1}}, Top: 1}}},
-		{"detect", hafvf.Config{Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}}},
+		{"depth 0", hafvf.Config{Member: &hafvf.Member{Top: .99}}, time.Second},
+		{"depth 1", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level}, Top: 1}}, time.Second},
+		{"depth 2", hafvf.Config{Member: &hafvf.Member{Levels: []hafvf.Beta{level, {Alpha: 1, Beta: 1}}, Top: 1}}, time.Second},
+		{"detect", hafvf.Config{Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}}, time.Second},
+		{"detect, hourly", hafvf.Config{Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}}, time.Hour},
+		{"detect, daily", hafvf.Config{Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}}, 24 * time.Hour},
 	}
 	models := []struct {
 		name, family string
@@ -86,7 +89,7 @@ func BenchmarkStateSize(b *testing.B) {
 						rng := rand.New(rand.NewPCG(uint64(k), 5))
 						e := KeyState{Track: est.NewTrack(key)}
 						for i := range n {
-							at := time.Unix(1_800_000_000+int64(i), 0).UTC()
+							at := time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(i) * f.step)
 							o := Observation{Time: at, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
 							fatal(b, est.Check(key, o))
 							if e.repeats(&o) {

@@ -53,7 +53,7 @@ const (
 //
 // and an observation at which both are due raises the novelty alarm. The extra e falls over the first four
 // days, while the score is learning what is usual, from 4 to 0. The score h is that of habit: no more than
-// three episodes of high scores a budget have reached it. A
+// three peaks of scores a budget have reached it. A
 // change raises no alarm in the first half day, none in the 60 observations after an
 // alarm, and none without a score of at least (1 + w)/2·log₁₀ P in the last 61
 // observations, unless its own observation has no score: streams of single categories have
@@ -84,8 +84,8 @@ const (
 	atRising  // 1 until an observation after it is usual
 	atSide    // that of the last alarm, or outside
 	atResting // the last observation that an alarm held back, after it was back to usual
-	atEpisodes
-	alarmLen = atEpisodes + episodesLen
+	atPeaks
+	alarmLen = atPeaks + peaksLen
 )
 
 // Context is what is known of an observation besides its score.
@@ -186,7 +186,7 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) b
 	}
 	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
 		d.Ended = true
-		clear(s[atUnusual:atEpisodes])
+		clear(s[atUnusual:atPeaks])
 		return false
 	}
 	if o.Stuck || resting && (s[atRising] == 1 || q < s[atAlerted]+muchWorse) {
@@ -218,7 +218,7 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	if n <= p.four {
 		free += firstDays * (1 - (n-1)/p.four)
 	}
-	past := episodes(s[atEpisodes:])
+	past := peaks(s[atPeaks:])
 	d.Threshold = free + max(debt*debtSlope, (1-p.slow)*(past.rank(n, p)-free))
 	var due AlarmKind // without debt
 	if o.Change && (permit == nil || permit(ChangeAlarm)) {
@@ -313,14 +313,14 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 
 // Append appends the encoded state to b.
 func (Alarm) Append(b []byte, s State) []byte {
-	return episodes(s[atEpisodes:]).append(compact.AppendPacked(b, s[:atEpisodes]))
+	return peaks(s[atPeaks:]).append(compact.AppendPacked(b, s[:atPeaks]))
 }
 
-// Read reads what Append wrote, or a state that was written without episodes. It is to be checked by Valid.
+// Read reads what Append wrote, or a state that was written without peaks. It is to be checked by Valid.
 func (a Alarm) Read(r *compact.Reader, known bool) State {
 	s := a.NewState()
-	if r.Packed(s[:atEpisodes]); known {
-		episodes(s[atEpisodes:]).read(r)
+	if r.Packed(s[:atPeaks]); known {
+		peaks(s[atPeaks:]).read(r)
 	}
 	return s
 }
@@ -337,12 +337,12 @@ func (a Alarm) Valid(s State) error {
 	const most = 1/(1-commitForgetting) + 1 // of k
 	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= most
-	for i, v := range s[atCount:atEpisodes] {
+	for i, v := range s[atCount:atPeaks] {
 		is := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 		ok = ok && (is || i > atUnusual-atCount && i < atResting-atCount)
 	}
 	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= mostAlerted && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside || s[atSide] == bothSides)
-	if !ok || !episodes(s[atEpisodes:]).valid(s[atCount]) {
+	if !ok || !peaks(s[atPeaks:]).valid(s[atCount]) {
 		return errors.New("state is corrupt: alarm")
 	}
 	return nil

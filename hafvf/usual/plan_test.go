@@ -289,10 +289,10 @@ func TestPlanEncoding(t *testing.T) {
 }
 
 // The threshold knows the peaks of past episodes: the rank is that of a list of them, forgotten each by itself.
-func TestEpisodes(t *testing.T) {
+func TestPeaks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	pace := paceOf(2016, 5*time.Minute, 60)
-	s := make(episodes, episodesLen)
+	s := make(peaks, peaksLen)
 	type episode struct{ peak, counted float64 }
 	var past []episode
 	var running episode // counted: its last observation
@@ -315,16 +315,16 @@ func TestEpisodes(t *testing.T) {
 		}
 		if n <= 1000 || math.Mod(n, 997) == 0 {
 			want := 0.
-			for i := len(episodePeaks) - 1; i >= 0; i-- {
+			for i := len(peakEdges) - 1; i >= 0; i-- {
 				reached := 0.
 				for _, e := range past {
-					if e.peak >= episodePeaks[i] {
+					if e.peak >= peakEdges[i] {
 						reached += math.Pow(v, n-e.counted)
 					}
 				}
 				if reached > 3*allowed/2016 {
-					if want = 60; i+1 < len(episodePeaks) {
-						want = episodePeaks[i+1]
+					if want = 60; i+1 < len(peakEdges) {
+						want = peakEdges[i+1]
 					}
 					break
 				}
@@ -346,7 +346,7 @@ func TestEpisodes(t *testing.T) {
 		s.note(n, q, &pace)
 		if n == 20_000 {
 			r := compact.Reader{B: s.append(nil)}
-			read := make(episodes, episodesLen)
+			read := make(peaks, peaksLen)
 			read.read(&r)
 			expect.Same(t, s, read)
 			s = read
