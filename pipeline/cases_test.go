@@ -257,7 +257,7 @@ func eventful() []found {
 			h := float64(at.Hour()) + float64(at.Minute())/60
 			v := 100*math.Exp(-.5*(h-13)*(h-13)/4) + r.NormFloat64()
 			if d == 25 && 10 <= h && h < 10.5 {
-				v += 35
+				v += 45
 			}
 			office = append(office, fmt.Sprintf("%s,%.2f\n", at.Format(time.RFC3339), v))
 		}

@@ -18,7 +18,7 @@ import (
 // states means the same.
 var pastSettings = []struct{ name, before, after, cost string }{
 	{"family", "model: {family: ar}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\n", "nothing kept, it has another model.family"},
-	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: true\nincidents: true\n", "samples and levels kept; shares, detection and alarms start over"},
+	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: {settling: 0}\nincidents: true\n", "samples and levels kept; shares, detection and alarms start over"},
 	{"aggregate", "model: {family: normal, prior: auto}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 30s, value: mean}\n", "it has another aggregate"},
 }
 
