@@ -370,11 +370,13 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 
 // scale has the table reach as far as tableBound standard deviations, and half as far again as its offsets.
 func (t *planTable) scale(sd float64) {
-	top := tableBound * sd
+	least, most := int8(0), int8(0)
 	for _, a := range t.offset {
-		top = max(top, 1.5*math.Abs(t.value(a)))
+		if a != unknown {
+			least, most = min(least, a), max(most, a)
+		}
 	}
-	_, e := math.Frexp(top)
+	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(most), -1.5*t.value(least)))
 	to := int8(max(-mostExponent, min(e-7, mostExponent)))
 	if to == t.unit {
 		return
