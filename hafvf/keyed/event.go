@@ -70,7 +70,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 		return false
 	}
 	s.plan.ForgetScatter()
-	if !e.was.grew(d) && !e.far(d, s, at, d.usual.Mean) {
+	if !e.was.grew(d) && (s.pace.Fine() || !e.far(d, s, at, d.usual.Mean)) { // bursts at fine steps are a habit
 		return false
 	}
 	e.since = 1

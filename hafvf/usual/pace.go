@@ -115,6 +115,9 @@ func (p Pace) Budget() float64 { return p.period }
 // Rest is the number of observations after an alarm without another.
 func (p Pace) Rest() int { return int(p.rest) }
 
+// Fine reports whether the step is at most two minutes.
+func (p Pace) Fine() bool { return p.fine }
+
 // BudgetOver returns the number of observations that a stream takes in the time
 // budget: the budget over the step between two observations, but at least 10. A stream
 // without a step has DefaultBudget.
