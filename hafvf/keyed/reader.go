@@ -11,6 +11,7 @@ type decoder struct {
 	compact.Reader
 	clock  time.Time // of the entity, which other times are near to
 	former bool      // the state has the format before
+	joins  bool      // the state is of the former bank
 	// Of an entity with intervals, as buffer has found them:
 	waiting   span
 	intervals string

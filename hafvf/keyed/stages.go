@@ -38,8 +38,15 @@ type stages struct {
 	season  *season       // nil without one
 	bound   *bound        // nil if values count as the formulas say
 	bank    *hafvf.Bank
-	decider *decider // nil without detection
+	former  *formerBank // nil without one
+	decider *decider    // nil without detection
 	guard   guard
+}
+
+// A formerBank is the bank whose states are read although this build has another one, see hafvf.Config.Former.
+type formerBank struct {
+	*hafvf.Bank
+	fingerprint compact.Fingerprint // of the settings with it
 }
 
 // newStages makes the chain of the keys of all that have the filter cfg.
@@ -48,9 +55,15 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if err != nil {
 		return nil, err
 	}
+	if all := cfg.Members(); len(all) > 1 {
+		cfg.Bank = all // also that of the family
+	}
 	c := &stages{cfg: cfg, fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
+	}
+	if former, ok := cfg.Former(); ok {
+		c.former = &formerBank{checked(former.NewBank()), compact.FingerprintOf(all.settingsOf(former).String())}
 	}
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()

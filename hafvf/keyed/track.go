@@ -197,7 +197,8 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
-	if written := r.fingerprint(); written != c.fingerprint {
+	written := r.fingerprint()
+	if r.joins = c.former != nil && written == c.former.fingerprint; written != c.fingerprint && !r.joins {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
 	if decided != (c.decider != nil) {
@@ -209,8 +210,15 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 // withoutTail reads what append wrote after that.
 func (t *Track) withoutTail(r *decoder) (err error) {
 	c := t.stages
-	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
+	bank := c.bank
+	if r.joins {
+		bank = c.former.Bank
+	}
+	if t.state, r.B, err = bank.ReadState(r.B); err != nil {
 		return err
+	}
+	if r.joins {
+		t.state = c.bank.Join(bank, t.state)
 	}
 	if c.season != nil {
 		t.rhythm = r.Floats()
