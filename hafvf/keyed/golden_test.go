@@ -295,7 +295,7 @@ func TestGoldenStates(t *testing.T) {
 }
 
 // A state of the format before is read, and its filters go on as those of today do. One of today is at
-// most 40 bytes longer, but for what was usual before an alarm.
+// most 40 bytes longer, but for what was usual before an alarm and the spread.
 func TestFormerStates(t *testing.T) {
 	read := 0
 	for _, g := range goldens() {
@@ -308,7 +308,7 @@ func TestFormerStates(t *testing.T) {
 		resumed := must(g.estimator(t).Open("pump/1", stored))
 		straight, _ := g.scripted(t, nil)
 		shorter := straight
-		shorter.decisions.before, shorter.decisions.event = usualBefore{}, event{}
+		shorter.decisions.before, shorter.decisions.event, shorter.spread.learned = usualBefore{}, event{}, false
 		if more := len(shorter.append(nil)) - len(stored); more > 40 {
 			t.Errorf("%s is %d bytes longer", g.name, more)
 		}

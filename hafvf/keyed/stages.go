@@ -40,6 +40,8 @@ type stages struct {
 	bank    *hafvf.Bank
 	former  *formerBank // nil without one
 	decider *decider    // nil without detection
+	spreads bool        // keys have a spread
+	beside  []hafvf.Normal
 	guard   guard
 }
 
@@ -79,6 +81,7 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if bank.Detects() {
 		c.decider = newDecider(all, cfg, bank.Model())
 	}
+	c.spreads = spreads(cfg)
 	return c, nil
 }
 
@@ -140,6 +143,10 @@ func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, ro
 			before.estimate = Moments{slice(n), slice(n)}
 			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
+	}
+	if c.spreads && t.priorSet && level != 0 {
+		c.beside = t.spread.beside(c.beside[:0])
+		to.Beside = c.beside
 	}
 	c.bank.PredictAll(&to, t.state, elapsed, row)
 	return before
@@ -276,6 +283,16 @@ func (c *stages) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	step := outcome.Members[outcome.Heaviest]
 	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
 	out.Iterations, out.Converged = step.Iterations, step.Converged
+}
+
+// spread makes what was predicted of o, and is scored, that of the bank and the track's spread, which learns. jacobian is that
+// of the scale.
+func (c *stages) spread(out *Estimate, t *Track, o *Observation, before regime, jacobian float64) {
+	sd, regime := &out.Predicted.SD[0], before.predictive[0]
+	*sd = t.spread.sd(*sd, regime)
+	if !out.Missing {
+		out.LogPredictive = t.spread.learn(o.X, out.Predicted.Mean[0], regime, out.LogPredictive, jacobian)
+	}
 }
 
 // describe fills in the posterior after the observation. Without a prior yet it

@@ -35,6 +35,7 @@ type Track struct {
 	alerts alerts
 
 	decisions decisions
+	spread    spread // of predictions, if the stages have one
 
 	heartbeat *heartbeat // nil where nobody asks for silence
 
@@ -75,7 +76,7 @@ func (t *Track) reset() {
 
 // begin sets the states to those before the first observation.
 func (t *Track) begin() {
-	t.state = t.stages.bank.NewState()
+	t.state, t.spread = t.stages.bank.NewState(), newSpread()
 	if se := t.stages.season; se != nil {
 		t.rhythm = se.rhythm.NewState()
 	}
@@ -193,6 +194,11 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &p
+	}
+	if t.spread = r.width; !t.spread.learned {
+		t.spread = newSpread()
+	} else if err := t.spread.valid(); err != nil {
+		return nil, err
 	}
 	if r.Bad {
 		return nil, compact.ErrCut
