@@ -22,7 +22,7 @@ type Prediction struct {
 	Lower, Upper []float64
 	Level        float64
 	// Beside are normals about Mean that the distribution of the bounds has beside the mixture, which has the rest of the
-	// weight. They go by RegimeSD: where that is not positive and finite there are none.
+	// weight. They go by RegimeSD: where that is not positive and finite, or Mean is not finite, there are none.
 	Beside []Normal
 }
 
@@ -65,7 +65,7 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	}
 	for k, mean := range to.Mean {
 		beside, rest := to.Beside, 1.
-		if beside != nil && (!(to.RegimeSD[k] > 0) || notFinite(to.RegimeSD[k])) {
+		if beside != nil && (!(to.RegimeSD[k] > 0) || notFinite(to.RegimeSD[k]) || notFinite(mean)) {
 			beside = nil
 		}
 		all := len(beside) + len(parts)

@@ -7,7 +7,6 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
-	"hafvf/internal/special"
 )
 
 // Predictions of the family normal with detection are a mixture of the bank's and of normals about its mean m, which are
@@ -76,8 +75,8 @@ func (s *spread) sd(bank, regime float64) float64 {
 	return regime * math.Sqrt(sum)
 }
 
-// learn learns from values of which the bank has the log density, in units with that log slope, and returns that of the
-// mixture.
+// learn learns from the values of a step, of which the bank has the log density in units with that log slope, and returns
+// that of the mixture. They have one width.
 func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) float64 {
 	if !positive(regime) {
 		return logBank
@@ -90,19 +89,18 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 			squares += z * z
 		}
 	}
-	const half = .918938533204672741780329736406 // log(2π)/2
 	logs := [len(s.now)]float64{logBank}
-	top := logBank
+	top, norm := logBank, math.Log(2*math.Pi)/2+math.Log(regime)
 	for k, c := range spreadTimes {
-		logs[k+1] = slope - n*(half+special.Log(c*regime)) - squares/(2*c*c)
+		logs[k+1] = slope - n*(norm+math.Log(c)) - squares/(2*c*c)
 		top = math.Max(top, logs[k+1])
 	}
 	sum := 0.
 	for k := range logs {
-		logs[k] = float64(s.now[k]) * special.Exp(logs[k]-top)
+		logs[k] = float64(s.now[k]) * math.Exp(logs[k]-top)
 		sum += logs[k]
 	}
-	if !(sum > 0) || notFinite(top) {
+	if !(sum > 0) || notFinite(top) { // as of a mean that is not defined
 		return logBank
 	}
 	for k := range logs {
@@ -111,7 +109,7 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 		s.now[k] = float32((1-spreadHazard)*q + spreadHazard*float64(s.long[k]))
 	}
 	s.learned = true
-	return top + special.Log(sum)
+	return top + math.Log(sum)
 }
 
 func (s *spread) append(b []byte) []byte {
