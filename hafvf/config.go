@@ -3,6 +3,7 @@ package hafvf
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -58,14 +59,28 @@ func (c Config) withDefaults() Config {
 }
 
 // defaultMembers are the filters of a family without detection: DefaultMember, and for single outcomes,
-// of which each tells little, two. One remembers about five and learns how fast to forget. The other hardly
-// forgets: it is for rates that stay.
+// of which each tells little, four. The first remembers about five and learns how fast to forget. The second
+// hardly forgets: it is for rates that stay. The others remember ten and five, for rates that reverse.
 func defaultMembers(family string) []Member {
 	switch family {
 	case "bernoulli", "categorical":
-		return []Member{{Levels: []Beta{{8, 2}}, Top: 1}, {Top: .9998}}
+		return []Member{{Levels: []Beta{{8, 2}}, Top: 1}, {Top: .9998}, {Top: .9}, {Top: .8}}
 	}
 	return []Member{DefaultMember()}
+}
+
+// Former returns the configuration that an earlier build had in place of this one, whose states Bank.Join
+// reads: the default of single outcomes was its first two members. ok is false if there is none.
+func (c Config) Former() (former Config, ok bool) {
+	c = c.withDefaults()
+	all := defaultMembers(c.Family)
+	if len(all) == 1 || c.Detect != nil || !slices.EqualFunc(c.Bank, all, func(m, n Member) bool {
+		return slices.Equal(m.Levels, n.Levels) && m.Top == n.Top && m.AR == n.AR
+	}) {
+		return c, false
+	}
+	c.Bank = c.Bank[:2]
+	return c, true
 }
 
 // Members are the filters of the configuration: those of Bank, or Member alone.

@@ -21,7 +21,13 @@ type Prediction struct {
 	// Lower is nil if no bounds are asked for.
 	Lower, Upper []float64
 	Level        float64
+	// Beside are normals about Mean that the distribution of the bounds has beside the mixture, which has the rest of the
+	// weight. They go by RegimeSD: where that is not positive and finite, or Mean is not finite, there are none.
+	Beside []Normal
 }
+
+// A Normal is one of some times a standard deviation, with its weight.
+type Normal struct{ Times, Weight float64 }
 
 // PredictAll is PredictAfter, PredictRegime and Interval in one pass over the hypotheses.
 //
@@ -58,10 +64,20 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 		b.addLaws(&parts[i])
 	}
 	for k, mean := range to.Mean {
-		b.mixed = slices.Grow(b.mixed[:0], len(parts))[:len(parts)]
+		beside, rest := to.Beside, 1.
+		if beside != nil && (!(to.RegimeSD[k] > 0) || notFinite(to.RegimeSD[k]) || notFinite(mean)) {
+			beside = nil
+		}
+		all := len(beside) + len(parts)
+		b.mixed = slices.Grow(b.mixed[:0], all)[:all]
+		for i, o := range beside {
+			c, sd := &b.mixed[i], o.Times*to.RegimeSD[k]
+			c.Distribution, c.weight = expfam.Student(mean, sd*sd, math.MaxFloat64), o.Weight
+			rest -= o.Weight
+		}
 		for i := range parts { // from the last on: those of the naive prior stay what they are
-			c := &b.mixed[len(parts)-1-i]
-			c.Distribution, c.weight = b.laws[i*n+k], parts[i].weight
+			c := &b.mixed[all-1-i]
+			c.Distribution, c.weight = b.laws[i*n+k], rest*parts[i].weight
 		}
 		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
 	}

@@ -41,6 +41,33 @@ func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) 
 	return 1 - below, above
 }
 
+// Normals beside a mixture take their part of the bounds. If they have all of the weight, the bounds are theirs.
+func TestIntervalBeside(t *testing.T) {
+	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(*seed, 9)))
+	b := NewBank(m, []Member{{Top: .9}, {Top: .99}}, .999, &Detect{})
+	s := b.NewState()
+	var v [6][1]float64
+	to := Prediction{Mean: v[0][:], SD: v[1][:], RegimeMean: v[2][:], RegimeSD: v[3][:], Lower: v[4][:], Upper: v[5][:], Level: .95}
+	bounds := func(beside ...Normal) (below, above float64) {
+		to.Beside = beside
+		b.PredictAll(&to, s, 1, nil)
+		return (to.Mean[0] - to.Lower[0]) / to.RegimeSD[0], (to.Upper[0] - to.Mean[0]) / to.RegimeSD[0]
+	}
+	bounds(Normal{1, .5}) // the naive prior has no standard deviation
+	for range 60 {
+		b.Update(s, draw())
+	}
+	below, above := bounds(Normal{2, .5}, Normal{.5, .5})
+	p := .5*math.Erfc(below/2/math.Sqrt2)/2 + .5*math.Erfc(below/.5/math.Sqrt2)/2
+	if math.Abs(p-.025) > 1e-7 || math.Abs(below-above) > 1e-6 {
+		t.Errorf("the bounds of two normals leave %g below, and are %g and %g off", p, below, above)
+	}
+	of, _ := bounds()
+	if half, _ := bounds(Normal{.01, .5}); half >= of {
+		t.Errorf("the bounds are %g off, and %g with narrow normals", of, half)
+	}
+}
+
 // The interval leaves out what it should by the predictive density: with fixed weights
 // the two are of the same mixture. That of counts is the narrowest with no less than its
 // probability on either side.

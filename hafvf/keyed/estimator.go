@@ -195,6 +195,9 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	addJacobian(&outcome, jacobian)
 	c.restore(out, before, known)
 	c.score(out, outcome, known)
+	if c.spreads && t.priorSet {
+		c.spread(out, t, &o, before, jacobian)
+	}
 	if !t.priorSet && t.refit(o) {
 		outcome = c.replay(t, est.cfg.TimeUnit)
 		addJacobian(&outcome, jacobian)

@@ -319,6 +319,9 @@ const lateRunTag = 6
 // leadTag stands before that in one that has a lead.
 const leadTag = 5
 
+// spreadTag stands before that in one that has learned a spread.
+const spreadTag = 4
+
 // intervalsTag stands after formatTag in an encoded entity that has intervals.
 const intervalsTag = 7
 
@@ -330,6 +333,9 @@ func (e *KeyState) append(b []byte) []byte {
 	}
 	if e.lead > 0 {
 		b = binary.AppendUvarint(append(b, leadTag), uint64(e.lead))
+	}
+	if e.spread.learned {
+		b = e.spread.append(append(b, spreadTag))
 	}
 	if e.lateRun.n > 0 {
 		b = binary.AppendUvarint(append(b, lateRunTag), uint64(e.lateRun.n))
@@ -465,6 +471,10 @@ func (r *decoder) head() KeyState {
 		if lead = int(r.Uvarint()); lead < 1 {
 			r.Fail()
 		}
+	}
+	if len(r.B) > 0 && r.B[0] == spreadTag {
+		r.Byte()
+		r.width = r.spread()
 	}
 	var behind lateRun
 	if len(r.B) > 0 && r.B[0] == lateRunTag {

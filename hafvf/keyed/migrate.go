@@ -177,6 +177,9 @@ func (est *Estimator) carry(from *Track, samePace bool) (*Track, MigratedParts) 
 		old.usePrior(from)
 		t.state, carried = c.bank.Carry(old.bank, from.state, samePrior, samePace)
 		t.rhythm = from.rhythm
+		if c.spreads {
+			t.spread = from.spread
+		}
 	}
 	parts.add("samples", fits)
 	if slices.ContainsFunc(cfg.Members(), func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {

@@ -115,7 +115,8 @@ type Estimate struct {
 	Carried    string // that of the observation
 
 	// Predicted is mean and standard deviation of one observation, before X was
-	// seen and with the weight at its prior mean.
+	// seen and with the weight at its prior mean. Of the family normal with detection it, the
+	// interval and LogPredictive also go by how far values have been off of late.
 	Predicted Moments
 	// Lower and Upper bound the central predictive interval before X was seen, one
 	// entry per output; nil without Config.Interval.

@@ -11,6 +11,8 @@ type decoder struct {
 	compact.Reader
 	clock  time.Time // of the entity, which other times are near to
 	former bool      // the state has the format before
+	joins  bool      // the state is of the former bank
+	width  spread    // of the entity, if it has one
 	// Of an entity with intervals, as buffer has found them:
 	waiting   span
 	intervals string

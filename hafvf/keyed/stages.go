@@ -38,8 +38,17 @@ type stages struct {
 	season  *season       // nil without one
 	bound   *bound        // nil if values count as the formulas say
 	bank    *hafvf.Bank
-	decider *decider // nil without detection
+	former  *formerBank // nil without one
+	decider *decider    // nil without detection
+	spreads bool        // keys have a spread
+	beside  []hafvf.Normal
 	guard   guard
+}
+
+// A formerBank is the bank whose states are read although this build has another one, see hafvf.Config.Former.
+type formerBank struct {
+	*hafvf.Bank
+	fingerprint compact.Fingerprint // of the settings with it
 }
 
 // newStages makes the chain of the keys of all that have the filter cfg.
@@ -48,9 +57,15 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if err != nil {
 		return nil, err
 	}
+	if all := cfg.Members(); len(all) > 1 {
+		cfg.Bank = all // also that of the family
+	}
 	c := &stages{cfg: cfg, fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
+	}
+	if former, ok := cfg.Former(); ok {
+		c.former = &formerBank{checked(former.NewBank()), compact.FingerprintOf(all.settingsOf(former).String())}
 	}
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()
@@ -66,6 +81,7 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if bank.Detects() {
 		c.decider = newDecider(all, cfg, bank.Model())
 	}
+	c.spreads = spreads(cfg)
 	return c, nil
 }
 
@@ -127,6 +143,10 @@ func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, ro
 			before.estimate = Moments{slice(n), slice(n)}
 			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
+	}
+	if c.spreads && t.priorSet && level != 0 {
+		c.beside = t.spread.beside(c.beside[:0])
+		to.Beside = c.beside
 	}
 	c.bank.PredictAll(&to, t.state, elapsed, row)
 	return before
@@ -263,6 +283,16 @@ func (c *stages) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	step := outcome.Members[outcome.Heaviest]
 	out.LogPredictive, out.ELBO = outcome.LogPredictive, step.ELBO
 	out.Iterations, out.Converged = step.Iterations, step.Converged
+}
+
+// spread makes what was predicted of o, and is scored, that of the bank and the track's spread, which learns. jacobian is that
+// of the scale.
+func (c *stages) spread(out *Estimate, t *Track, o *Observation, before regime, jacobian float64) {
+	sd, regime := &out.Predicted.SD[0], before.predictive[0]
+	*sd = t.spread.sd(*sd, regime)
+	if !out.Missing {
+		out.LogPredictive = t.spread.learn(o.X, out.Predicted.Mean[0], regime, out.LogPredictive, jacobian)
+	}
 }
 
 // describe fills in the posterior after the observation. Without a prior yet it

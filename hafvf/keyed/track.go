@@ -35,6 +35,7 @@ type Track struct {
 	alerts alerts
 
 	decisions decisions
+	spread    spread // of predictions, if the stages have one
 
 	heartbeat *heartbeat // nil where nobody asks for silence
 
@@ -75,7 +76,7 @@ func (t *Track) reset() {
 
 // begin sets the states to those before the first observation.
 func (t *Track) begin() {
-	t.state = t.stages.bank.NewState()
+	t.state, t.spread = t.stages.bank.NewState(), newSpread()
 	if se := t.stages.season; se != nil {
 		t.rhythm = se.rhythm.NewState()
 	}
@@ -194,10 +195,16 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	if est.cfg.Silence != nil {
 		t.heartbeat = &p
 	}
+	if t.spread = r.width; !t.spread.learned {
+		t.spread = newSpread()
+	} else if err := t.spread.valid(); err != nil {
+		return nil, err
+	}
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
-	if written := r.fingerprint(); written != c.fingerprint {
+	written := r.fingerprint()
+	if r.joins = c.former != nil && written == c.former.fingerprint; written != c.fingerprint && !r.joins {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
 	if decided != (c.decider != nil) {
@@ -209,8 +216,15 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 // withoutTail reads what append wrote after that.
 func (t *Track) withoutTail(r *decoder) (err error) {
 	c := t.stages
-	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
+	bank := c.bank
+	if r.joins {
+		bank = c.former.Bank
+	}
+	if t.state, r.B, err = bank.ReadState(r.B); err != nil {
 		return err
+	}
+	if r.joins {
+		t.state = c.bank.Join(bank, t.state)
 	}
 	if c.season != nil {
 		t.rhythm = r.Floats()

@@ -46,7 +46,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "levels", doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
 			initial: formatLevels(hafvf.DefaultMember().Levels), read: levels(&c.Levels)},
 		{name: "top", doc: "Fixed weight of the topmost level. 1 never forgets.", read: number(&c.Top, domain.Top)},
-		{name: "bank", doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank.",
+		{name: "bank", doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank. Without all three bernoulli and categorical have " + formatMembers(hafvf.Config{Family: "bernoulli"}.Members()) + ".",
 			read: members(&c.Bank)},
 		{name: "bank_forgetting", doc: "Forgetting of the members' posterior weights, per observation.", read: number(&c.BankForgetting, domain.Forgetting)},
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget.", initial: "false", read: detect(&c.Detect)},
@@ -92,6 +92,15 @@ func formatLevels(levels []hafvf.Beta) string {
 	var all []string
 	for _, l := range levels {
 		all = append(all, fmt.Sprintf("{alpha: %g, beta: %g}", l.Alpha, l.Beta))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// formatMembers writes the filters of a bank as YAML.
+func formatMembers(bank []hafvf.Member) string {
+	var all []string
+	for _, m := range bank {
+		all = append(all, fmt.Sprintf("{levels: %s, top: %g}", formatLevels(m.Levels), m.Top))
 	}
 	return "[" + strings.Join(all, ", ") + "]"
 }

@@ -30,7 +30,7 @@ var estimates = []field[estimate]{
 		inJSON(only(regime, detects, mayDetect))),
 	only(outputs("lower", "Lower bound of the central predictive interval, one step ahead, before x was seen; with interval only.", func(e estimate) []float64 { return e.Lower }), bounded, mayBound),
 	only(outputs("upper", "Its upper bound; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
-	number("log_predictive", "nats", "log p(x | past), integrated over the weight; with a bank, of the whole bank.", func(e estimate) float64 { return e.LogPredictive }),
+	number("log_predictive", "nats", "log p(x | past), integrated over the weight; with a bank, of the whole bank. As predicted and the interval, that of normal with detect also has widths of lately: the bank, and normals of 1/8 to 2 times its standard deviation.", func(e estimate) float64 { return e.LogPredictive }),
 	full(number("elbo", "nats", "Lower bound of the log evidence, the objective of the update.", func(e estimate) float64 { return e.ELBO })),
 	number("weight", "", "E[w]: share of the past that this step kept.", func(e estimate) float64 { return e.Weight }),
 	number("memory", "observations", "Number of observations that the estimate rests on.", func(e estimate) float64 { return e.Memory }),

@@ -12,11 +12,11 @@ import (
 )
 
 // outcomes are n trials with k outcomes of which one has the probability p, and the others are equal. Which
-// one it is changes with a hazard.
-func outcomes(rng *rand.Rand, k, n int, p, hazard float64) (x []float64) {
+// one it is changes with a hazard, or after each block if that is not 0.
+func outcomes(rng *rand.Rand, k, n int, p, hazard float64, block int) (x []float64) {
 	often := rng.IntN(k)
-	for range n {
-		if rng.Float64() < hazard {
+	for i := range n {
+		if block == 0 && rng.Float64() < hazard || block > 0 && i > 0 && i%block == 0 {
 			often = (often + 1 + rng.IntN(k-1)) % k
 		}
 		v := often
@@ -42,28 +42,34 @@ func hgfBinary(x []float64, omega float64) (mean float64) {
 }
 
 // BenchmarkOutcomes prints the mean log predictive, nats a trial, of the default filter of single outcomes,
-// of the paper's two levels, and of a hierarchical Gaussian filter whose ω is the best of ten subjects: on
-// 20 fresh subjects of 300 trials whose probabilities reverse, and on rates that stay:
+// of its first two members, of the paper's two levels, and of a hierarchical Gaussian filter whose ω is
+// the best of ten subjects: on 20 fresh subjects of 300 trials whose probabilities reverse, and on rates that stay:
 //
 //	go test ./cmd/hafvf-lab/compare/methods -run - -bench Outcomes -benchtime 1x
 func BenchmarkOutcomes(b *testing.B) {
 	type set struct {
 		k, n      int
 		p, hazard float64
+		block     int
 	}
+	names := []string{"coins that reverse", "three outcomes that reverse", "coins in blocks", "three outcomes in blocks", "coins of .5 and .8", "three outcomes of .5 and .8", "coins of .02, 5,000 tosses"}
 	sets := map[string][]set{}
-	for _, p := range []float64{.8, .7} {
-		for _, every := range []float64{15, 30, 60, 100} {
-			sets["coins that reverse"] = append(sets["coins that reverse"], set{2, 300, p, 1 / every})
-			sets["three outcomes that reverse"] = append(sets["three outcomes that reverse"], set{3, 300, p, 1 / every})
+	for i, k := range []int{2, 3} {
+		for _, p := range []float64{.8, .7} {
+			for _, every := range []float64{15, 30, 60, 100} {
+				sets[names[i]] = append(sets[names[i]], set{k, 300, p, 1 / every, 0})
+			}
+			for _, block := range []int{10, 20, 40, 80} {
+				sets[names[2+i]] = append(sets[names[2+i]], set{k, 300, p, 0, block})
+			}
 		}
+		sets[names[4+i]] = []set{{k, 300, .5, 0, 0}, {k, 300, .8, 0, 0}}
 	}
-	sets["coins of .5 and .8"] = []set{{2, 300, .5, 0}, {2, 300, .8, 0}}
-	sets["coins of .02, 5,000 tosses"] = []set{{2, 5000, .98, 0}}
+	sets[names[6]] = []set{{2, 5000, .98, 0, 0}}
 	score := func(sets []set, seed uint64, subjects int, of func(x []float64, k int) float64) (mean float64) {
 		for i, s := range sets {
 			for j := range subjects {
-				mean += of(outcomes(rand.New(rand.NewPCG(seed+uint64(j), uint64(i))), s.k, s.n, s.p, s.hazard), s.k)
+				mean += of(outcomes(rand.New(rand.NewPCG(seed+uint64(j), uint64(i))), s.k, s.n, s.p, s.hazard, s.block), s.k)
 			}
 		}
 		return mean / float64(len(sets)*subjects)
@@ -81,11 +87,12 @@ func BenchmarkOutcomes(b *testing.B) {
 			return mean
 		}
 	}
-	paper := hafvf.DefaultMember()
+	paper, first := hafvf.DefaultMember(), hafvf.Config{Family: "bernoulli"}.Members()[:2]
 	for b.Loop() {
-		for _, name := range []string{"coins that reverse", "three outcomes that reverse", "coins of .5 and .8", "coins of .02, 5,000 tosses"} {
+		for _, name := range names {
 			all := sets[name]
-			fmt.Printf("%-28s default %.4f, two levels %.4f", name, score(all, 2000, 20, filter(hafvf.Config{})), score(all, 2000, 20, filter(hafvf.Config{Member: &paper})))
+			fmt.Printf("%-28s default %.4f, its first two %.4f, two levels %.4f", name, score(all, 2000, 20, filter(hafvf.Config{})),
+				score(all, 2000, 20, filter(hafvf.Config{Bank: first})), score(all, 2000, 20, filter(hafvf.Config{Member: &paper})))
 			if all[0].k == 2 {
 				best, most := 0., math.Inf(-1)
 				for omega := -7.; omega <= -1; omega += .5 {

@@ -1,0 +1,154 @@
+package keyed
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+)
+
+// Predictions of the family normal with detection are a mixture of the bank's and of normals about its mean m, which are
+// some times as wide as the regime, whose standard deviation is s:
+//
+//	p(x|past) = w₀ p(x|past, bank) + Σ wₖ N(x; m, (cₖs)²)
+//
+// The bank knows the scatter of hundreds of values and more. That of most streams changes within a few, by hours and with
+// what happens, so that a prediction which is right about its tails is too wide about its centre. Which width comes next is
+// that of the value before, or with the probability h drawn anew by long-run shares π (a hidden Markov model):
+//
+//	q ∝ w p(x),  π ← π + r(q − π),  w ← (1 − h)q + hπ
+//
+// Beliefs and alarms go by the bank alone.
+
+// spreadTimes are cₖ.
+var spreadTimes = [...]float64{1. / 8, 1. / 4, 1. / 2, 1, 2}
+
+const (
+	spreadHazard = .2   // h
+	spreadRate   = .005 // r
+	spreadFirst  = .05  // wₖ and πₖ at first
+)
+
+// widths are shares of the bank, and of the normals. They have the precision in which they are stored.
+type widths [1 + len(spreadTimes)]float32
+
+// A spread is how wide predictions of a key are.
+type spread struct {
+	now, long widths // w, π
+	learned   bool
+}
+
+func newSpread() (s spread) {
+	s.now[0] = 1 - spreadFirst*float32(len(spreadTimes))
+	for k := range spreadTimes {
+		s.now[k+1] = spreadFirst
+	}
+	s.long = s.now
+	return s
+}
+
+// spreads reports whether keys of a filter have a spread.
+func spreads(cfg hafvf.Config) bool { return cfg.Family == "normal" && cfg.Detect != nil }
+
+// beside are the normals in a prediction.
+func (s *spread) beside(all []hafvf.Normal) []hafvf.Normal {
+	for k, c := range spreadTimes {
+		all = append(all, hafvf.Normal{Times: c, Weight: float64(s.now[k+1])})
+	}
+	return all
+}
+
+// positive reports whether a standard deviation is that of normals, as Bank.PredictAll asks.
+func positive(sd float64) bool { return sd > 0 && !notFinite(sd) }
+
+// sd is the standard deviation of a prediction, from those of the bank and of the regime.
+func (s *spread) sd(bank, regime float64) float64 {
+	if !positive(regime) {
+		return bank
+	}
+	sum := float64(s.now[0]) * (bank / regime) * (bank / regime)
+	for k, c := range spreadTimes {
+		sum += float64(s.now[k+1]) * c * c
+	}
+	return regime * math.Sqrt(sum)
+}
+
+// learn learns from the values of a step, of which the bank has the log density in units with that log slope, and returns
+// that of the mixture. They have one width.
+func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) float64 {
+	if !positive(regime) {
+		return logBank
+	}
+	n, squares := 0., 0.
+	for _, x := range xs {
+		if !expfam.Incomplete(x) {
+			z := (x[0] - mean) / regime
+			n++
+			squares += z * z
+		}
+	}
+	logs := [len(s.now)]float64{logBank}
+	top, norm := logBank, math.Log(2*math.Pi)/2+math.Log(regime)
+	for k, c := range spreadTimes {
+		logs[k+1] = slope - n*(norm+math.Log(c)) - squares/(2*c*c)
+		top = math.Max(top, logs[k+1])
+	}
+	sum := 0.
+	for k := range logs {
+		logs[k] = float64(s.now[k]) * math.Exp(logs[k]-top)
+		sum += logs[k]
+	}
+	if !(sum > 0) || notFinite(top) { // as of a mean that is not defined
+		return logBank
+	}
+	for k := range logs {
+		q := logs[k] / sum
+		s.long[k] += float32(spreadRate * (q - float64(s.long[k])))
+		s.now[k] = float32((1-spreadHazard)*q + spreadHazard*float64(s.long[k]))
+	}
+	s.learned = true
+	return top + math.Log(sum)
+}
+
+func (s *spread) append(b []byte) []byte {
+	for _, v := range [...]*widths{&s.now, &s.long} {
+		for _, share := range v {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(share))
+		}
+	}
+	return b
+}
+
+// spread reads what append wrote.
+func (r *decoder) spread() (s spread) {
+	s.learned = true
+	for _, v := range [...]*widths{&s.now, &s.long} {
+		for k := range v {
+			var b [4]byte
+			r.Take(b[:])
+			v[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[:]))
+		}
+	}
+	return s
+}
+
+var errSpread = errors.New("state is corrupt: shares of widths")
+
+// valid says why it is not a spread.
+func (s *spread) valid() error {
+	for _, v := range [...]*widths{&s.now, &s.long} {
+		sum := 0.
+		for _, share := range v {
+			if !(share >= 0) {
+				return errSpread
+			}
+			sum += float64(share)
+		}
+		if !(math.Abs(sum-1) < 1e-3) {
+			return errSpread
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Predictions have about the right centre and tails also if the scatter changes by the hour, where the bank alone has .70 in
+// place of .5 and loses .56 nats a value against the true density.
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		sd   func(i int) float64
+		most float64 // nats a value that are lost
+	}{
+		{"stays", func(int) float64 { return 1 }, .006},
+		{"by the hour", func(i int) float64 { return math.Pow(6, math.Sin(2*math.Pi*float64(i)/144)) }, .3},
+	} {
+		const n, from = 6000, 1000
+		inside, lost := [2]float64{}, 0.
+		for k, level := range []float64{.5, .95} {
+			cfg := Recommended("normal")
+			cfg.Interval = level
+			est, rng := newEstimator(t, cfg), rand.New(rand.NewPCG(4, 2))
+			track := est.NewTrack("k")
+			for i := range n {
+				z := rng.NormFloat64()
+				e := est.Estimate(track, Value(time.Unix(int64(600*i), 0), "", 20+c.sd(i)*z))
+				if i < from {
+					continue
+				}
+				if x := e.X[0][0]; e.Lower[0] <= x && x <= e.Upper[0] {
+					inside[k]++
+				}
+				lost -= (e.LogPredictive + z*z/2 + math.Log(c.sd(i)*math.Sqrt(2*math.Pi))) / 2
+			}
+		}
+		half, most := inside[0]/(n-from), inside[1]/(n-from)
+		if lost /= n - from; math.Abs(half-.5) > .035 || math.Abs(most-.95) > .015 || lost > c.most {
+			t.Errorf("%s: intervals of .5 and .95 hold %.3f and %.3f, and %.4f nats a value are lost", c.name, half, most, lost)
+		}
+	}
+}
