@@ -53,7 +53,7 @@ const (
 
 	hourPrior = 2.    // visits
 	hourMost  = 50    // visits that are remembered
-	hourUnit  = 4096. // of ln f
+	hourUnit  = 256.  // of ln f
 	meanLog   = -.635 // of ln|z|, z normal
 	spreadLog = 1.23  // its variance
 	leastLog  = -3.
@@ -78,7 +78,10 @@ const (
 	weekSlots    = 168
 	dayHours     = 48 // of a working day and a day of the weekend
 	unknown      = math.MinInt8
-	mostExponent = 120 // of the unit
+	mostExponent = 120  // of the unit
+	visitUnits   = 4    // of a last visit
+	mostVisit    = 31   // of these: they are encoded in six bits
+	mostHour     = 2047 // of hourUnit: in twelve
 )
 
 // A coordinatePlan is the plan of one coordinate.
@@ -245,6 +248,11 @@ func (t *planTable) entry(v float64) int8 {
 	return int8(max(-math.MaxInt8, min(math.Round(math.Ldexp(v, -int(t.unit))), math.MaxInt8)))
 }
 
+// coarse is the entry of a last visit, which is a multiple of visitUnits.
+func (t *planTable) coarse(v float64) int8 {
+	return visitUnits * max(-mostVisit, min(int8(math.Round(float64(t.entry(v))/visitUnits)), mostVisit))
+}
+
 // offset is o of a slot.
 func (t *planTable) offsetOf(p *Profile, slot int) float64 {
 	if t.day.n == 0 {
@@ -323,7 +331,7 @@ func (t *planTable) visit(p *Profile, to int, sd float64, offsets bool) {
 	c := t.hourN[hour]
 	v := float64(t.hours[hour])
 	v += (hourUnit*(math.Log(t.factor(slot))+float64(t.log)/float64(t.n)-meanLog) - v) / (float64(c) + hourPrior + 1)
-	t.hours[hour] = int16(max(-math.MaxInt16, min(math.Round(v), math.MaxInt16)))
+	t.hours[hour] = int16(max(-mostHour, min(math.Round(v), mostHour)))
 	t.hourN[hour] = min(c+1, hourMost)
 	t.n, t.sum, t.log = 0, 0, 0
 	t.weigh()
@@ -365,7 +373,7 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 		}
 		t.offset[at] = t.entry(a + move*(m-a))
 	}
-	t.last[at] = t.entry(r)
+	t.last[at] = t.coarse(r)
 }
 
 // scale has the table reach as far as tableBound standard deviations, and half as far again as its offsets.
@@ -385,7 +393,7 @@ func (t *planTable) scale(sd float64) {
 	t.unit = to
 	for i := range t.last {
 		if was.last[i] != unknown {
-			t.last[i] = t.entry(was.value(was.last[i]))
+			t.last[i] = t.coarse(was.value(was.last[i]))
 		}
 		if was.offset[i] != unknown {
 			t.offset[i] = t.entry(was.value(was.offset[i]))

@@ -95,8 +95,9 @@ func (t *planTable) append(b []byte, slots int) []byte {
 	b = append(b, byte(t.unit))
 	if t.visits > 0 {
 		for i := range slots {
-			b = append(b, byte(t.last[i]), byte(t.offset[i]))
+			b = append(b, byte(t.offset[i]))
 		}
+		b = appendBits(b, 6, slots, func(i int) int { return t.visitCode(i) })
 	}
 	for i := 0; i < dayHours; {
 		n := 1
@@ -104,14 +105,50 @@ func (t *planTable) append(b []byte, slots int) []byte {
 			n++
 		}
 		b = append(b, byte(n), t.hourN[i])
-		if t.hourN[i] > 0 {
-			for _, v := range t.hours[i : i+n] {
-				b = binary.LittleEndian.AppendUint16(b, uint16(v))
-			}
-		}
 		i += n
 	}
+	return appendBits(b, 12, dayHours, func(i int) int { return int(t.hours[i]) })
+}
+
+// visitCode is what is encoded of a last visit.
+func (t *planTable) visitCode(slot int) int {
+	if t.last[slot] == unknown {
+		return -mostVisit - 1
+	}
+	return int(t.last[slot]) / visitUnits
+}
+
+// appendBits appends n signed numbers of so many bits, at most 12.
+func appendBits(b []byte, width, n int, of func(i int) int) []byte {
+	held, bits := uint32(0), 0
+	for i := range n {
+		held |= uint32(of(i)) & (1<<width - 1) << bits
+		for bits += width; bits >= 8; bits -= 8 {
+			b = append(b, byte(held))
+			held >>= 8
+		}
+	}
+	if bits > 0 {
+		b = append(b, byte(held))
+	}
 	return b
+}
+
+// readBits reads what appendBits wrote.
+func readBits(r *compact.Reader, width, n int, to func(i, v int)) {
+	held, bits := uint32(0), 0
+	for i := range n {
+		for ; bits < width; bits += 8 {
+			held |= uint32(r.Byte()) << bits
+		}
+		v := int(held & (1<<width - 1))
+		if v >= 1<<(width-1) {
+			v -= 1 << width
+		}
+		to(i, v)
+		held >>= width
+		bits -= width
+	}
 }
 
 func (t *planTable) read(r *compact.Reader, slots int) {
@@ -122,8 +159,13 @@ func (t *planTable) read(r *compact.Reader, slots int) {
 	t.unit = int8(r.Byte())
 	if t.visits > 0 {
 		for i := range slots {
-			t.last[i], t.offset[i] = int8(r.Byte()), int8(r.Byte())
+			t.offset[i] = int8(r.Byte())
 		}
+		readBits(r, 6, slots, func(i, v int) {
+			if t.last[i] = unknown; v >= -mostVisit {
+				t.last[i] = int8(visitUnits * v)
+			}
+		})
 	}
 	for i := 0; i < dayHours && !r.Bad; {
 		n, visits := int(r.Byte()), r.Byte()
@@ -132,13 +174,10 @@ func (t *planTable) read(r *compact.Reader, slots int) {
 			return
 		}
 		for ; n > 0; n, i = n-1, i+1 {
-			if t.hourN[i] = visits; visits > 0 {
-				var b [2]byte
-				r.Take(b[:])
-				t.hours[i] = int16(binary.LittleEndian.Uint16(b[:]))
-			}
+			t.hourN[i] = visits
 		}
 	}
+	readBits(r, 12, dayHours, func(i, v int) { t.hours[i] = int16(v) })
 	t.weigh()
 }
 

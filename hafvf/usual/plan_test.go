@@ -71,7 +71,7 @@ func TestPlanOffsets(t *testing.T) {
 	}{
 		{"the first time", 4, 9, 4, -3, 3},
 		{"the second time", 4, 9, 5, -3, 4},
-		{"the third time", 4, 9, 6, 7, 14},
+		{"the third time", 4, 9, 6, 6, 14},
 		{"the fifth time", 4, 9, 8, 9, 14},
 		{"it came once", 4, 5, 6, -2, 2},
 		{"three weeks after the last time", 4, 9, 11, -2, 4},
