@@ -84,8 +84,8 @@ type Detection struct {
 	// that of an alarm, both minus decimal logarithms of a tail probability. NaN in
 	// the warm-up and where the observation is missing. A single category has no Score.
 	Score, Threshold float64
-	// Usual is what the key's profile expected of the observation, by its level and its
-	// seasons. It is NaN where there is no Score.
+	// Usual is what the key's profile expected of the observation, by its level, its seasons and
+	// its plan, with the scatter of lately, which the Score does not go by. It is NaN where there is no Score.
 	Usual Moments
 	// Muted reports that the debt of earlier alarms alone stands against an alarm, as
 	// usual.Decision has it: of an incident the first observation, and one after every rest.

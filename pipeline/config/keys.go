@@ -171,7 +171,7 @@ func detect(dst **Detect) valueParser {
 			{name: "budget", doc: "A key raises about one alarm per budget at most, true and false ones together. Without times 2000 observations by default.", read: budget(&v.AlarmConfig)},
 			{name: "rest", doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", read: remainder(&v.AlarmConfig)},
 			{name: "settling", doc: "The first time of a key, in which its threshold is higher. 0 is none.", read: duration(&v.Settling)},
-			{name: "season", doc: "Cycles of the usual value, of keys with times. [] is no cycle. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
+			{name: "season", doc: "Cycles of the usual value, of keys with times, and the hours of its plan: those of the week if 168h is one, else of the day. [] is neither. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", read: zone(&v.Zone)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}

@@ -58,7 +58,7 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
 		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
-		moments("usual", "What the level of the key and its seasons let expect of x; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
+		moments("usual", "What level, seasons and plan of the key let expect of x, with the scatter of lately; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
 		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High ones come more often. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "Score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
