@@ -169,7 +169,7 @@ func (d *decider) values(step [][]float64) []float64 {
 		switch {
 		case d.counted != nil:
 			d.y[0] += (d.counted.Share(x) - d.y[0]) / n
-			d.evidence.Events += d.counted.Trials(x)
+			d.evidence.Events = min(d.evidence.Events+d.counted.Trials(x), usual.MostEvents)
 			d.evidence.Share = true
 		case d.outputs == 1:
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n
@@ -197,7 +197,7 @@ func (d *decider) values(step [][]float64) []float64 {
 // behind notes how many events are behind the values of an interval, if they are averages of them.
 func (d *decider) behind(o *Observation) {
 	if o.Aggregated && d.averages && d.counted == nil {
-		d.evidence.Events = float64(o.Events)
+		d.evidence.Events = min(float64(o.Events), usual.MostEvents)
 	}
 }
 
@@ -311,7 +311,10 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 	var cases, events, squares float64
 	for _, w := range s.warmUp {
-		cases, events, squares = cases+w.y[0]*w.events, events+w.events, squares+w.events*w.events
+		if d.counted != nil {
+			cases += w.y[0] * w.events
+		}
+		events, squares = events+w.events, squares+w.events*w.events
 	}
 	for i := range y {
 		x := make([]float64, len(s.warmUp))
@@ -319,7 +322,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 			x[t] = w.y[i]
 		}
 		location, scale := expfam.LocationScale(x)
-		if d.counted != nil && cases > 0 && cases < events {
+		if cases > 0 && cases < events {
 			location = cases / events
 			scale = math.Sqrt(location * (1 - location) * events / squares)
 		}

@@ -134,12 +134,15 @@ type eventScatter struct {
 // overdispersions are the c of g.
 var overdispersions = [8]float64{1e-7, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, .1, 1e9}
 
+// MostEvents bounds Evidence.Events, so that a float32 has the sum of the squares.
+const MostEvents = 1e15
+
 // Evidence is what is known of an observation besides its values.
 type Evidence struct {
 	// Uncounted are so many of the equal values up to this one, or up to the one before it if it is another
 	// one, that do not count as equal values in a row: the source gives a value again while it has no newer one.
 	Uncounted int
-	Events    float64 // behind each value; 0: not known
+	Events    float64 // behind each value, at most MostEvents; 0: not known
 	// Share says that the value is a share of Events trials: Location + Scale·y of them are successes.
 	Share           bool
 	Location, Scale float64
@@ -546,7 +549,7 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 	}
 	v.raw, v.y = y, y
 	if v.offset != 0 || v.scatter != 1 {
-		v.raw, v.y = y-v.offset, mean+d/v.scatter
+		v.raw, v.y = y-v.offset, within(mean+d/v.scatter, maxStandardized)
 	}
 	return v
 }
