@@ -32,7 +32,7 @@ import (
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with that c of a grid that makes the d likeliest. Distances of
 // a share are those of its arcsine, so that 1 of 1 is no surprise, and their scale is known.
 //
-// Lately r. ln r is the mean of ln|d/σF| over a day, or 100 observations, less that of always, which waits while
+// Lately r. ln r is the mean of ln|d/σF| over a day, or 80 observations, less that of always, which waits while
 // they differ. It rises only as far as the values lie on both sides: a level is no scatter.
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: in finer
@@ -60,7 +60,7 @@ const (
 	mostLog   = 1. // of an hour
 	mostLate  = 4. // of lately
 
-	lateLeast  = 100.  // observations
+	lateLeast  = 80.  // observations
 	lateMost   = 1440. // observations
 	lateChance = .15   // of ln r
 	lateApart  = .3    // of ln r, for which always waits

@@ -152,7 +152,7 @@ func TestPlanReach(t *testing.T) {
 	}
 }
 
-// The scatter of lately follows one that changes, within a factor of 1.7 after 200 values, and a level is no scatter.
+// The scatter of lately follows one that changes, within a factor of 1.5 after 200 values, and a level is no scatter.
 func TestPlanLately(t *testing.T) {
 	for _, factor := range []float64{10, 3, 1, .2} {
 		logs, keys := 0., 12
@@ -169,7 +169,7 @@ func TestPlanLately(t *testing.T) {
 			}
 			logs += math.Log(d.SD[0] * d.Lately[0] / factor)
 		}
-		if off := math.Exp(logs / float64(keys)); off < 1/1.7 || off > 1.7 {
+		if off := math.Exp(logs / float64(keys)); off < 1/1.5 || off > 1.5 {
 			t.Errorf("scatter × %g: shown is %.2f of it after 200 values", factor, off)
 		} else {
 			t.Logf("scatter × %g: shown is %.2f of it after 200 values", factor, off)
