@@ -60,7 +60,7 @@ const (
 	mostLog   = 1. // of an hour
 	mostLate  = 4. // of lately
 
-	lateLeast  = 80.  // observations
+	lateLeast  = 80.   // observations
 	lateMost   = 1440. // observations
 	lateChance = .15   // of ln r
 	lateApart  = .3    // of ln r, for which always waits
