@@ -48,7 +48,7 @@ func TestLasting(t *testing.T) {
 				return x - 20
 			}
 			return x
-		}, []int{0, 100}, []string{`^2500 k: x stays above usual, .* with 2`, `^2600 k: x stays below usual, .* with -0\.`}},
+		}, []int{0, 100}, []string{`^2500 k: x stays above usual, .* with 2`, `^2600 k: x stays below usual, .* with -[01]\.`}},
 		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{11},
 			[]string{`^2511 k: x stays above usual, which is no alarm any more since`}},
 		{"no times", false, func(i int, x float64) float64 {

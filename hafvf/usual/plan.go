@@ -32,7 +32,7 @@ import (
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with that c of a grid that makes the d likeliest. Distances of
 // a share are those of its arcsine, so that 1 of 1 is no surprise, and their scale is known.
 //
-// Lately r. ln r is the mean of ln|d/σF| over a day, or 80 observations, less that of always, which waits while
+// Lately r. ln r is the mean of ln|d/σF| over half a day, or 80 observations, less that of always, which waits while
 // they differ. It rises only as far as the values lie on both sides: a level is no scatter.
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: in finer
@@ -411,7 +411,7 @@ func (s *lately) note(d, sd, z float64, p *Pace) {
 	}
 	age := 1 / float64(s.age)
 	z = max(leastLog, min(z, mostLate))
-	rate := max(1/max(lateLeast, min(p.day, lateMost)), age)
+	rate := max(1/max(lateLeast, min(p.day/2, lateMost)), age)
 	late, always := float64(s.late), float64(s.always)
 	s.late += float32(rate * (z - late))
 	s.side += float32(rate * (within(d/sd, 2) - float64(s.side)))
