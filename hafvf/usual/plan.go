@@ -500,6 +500,7 @@ type planned struct {
 	y       float64 // y′
 	raw     float64 // the value less its offset
 	offset  float64
+	weekly  bool    // which is that of the hour of the week
 	scatter float64 // F
 	lately  float64 // r
 }
@@ -519,6 +520,7 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 		}
 		if pace.offsets {
 			v.offset = s.table.offsetOf(p, p.slot)
+			v.weekly = p.slots == weekSlots && s.table.offset[p.slot] != unknown
 		}
 		hour = s.table.factor(p.slot)
 	}

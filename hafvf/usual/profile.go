@@ -511,7 +511,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 	level := c.streak[streakLevel]
 	*seen, y = y, value.y
 	p.mean[at], p.sd[at], p.lately[at], p.offset[at] = usual+value.offset, sd*value.scatter, value.lately, 0
-	if p.slots == weekSlots {
+	if value.weekly {
 		p.offset[at] = value.offset
 	}
 	if !p.plain && n >= pace.news {
