@@ -287,10 +287,9 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	e.Uncounted, e.Location, e.Scale = int(within), s.standard[0], s.standard[1]
 	step := d.profile(s).UpdatePlan(s.profile, s.plan, s.pace, at, d.standard, e)
 	for i := range y {
-		location, scale := s.standard[2*i], s.standard[2*i+1]
-		d.usual.Mean[i], d.usual.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i], s.units[i]*rounding)
-		d.shown[i] = max(scale*step.SD[i]*step.Lately[i], s.units[i]*rounding)
-		d.planned[i] = math.Abs(scale*step.Offset[i]) > d.shown[i]
+		d.usual.Mean[i], d.usual.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], 1)
+		_, d.shown[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+		d.planned[i] = math.Abs(s.standard[2*i+1]*step.Offset[i]) > d.shown[i]
 		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
@@ -300,6 +299,13 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
 	}
 	return step.Score
+}
+
+// onScale are moments of a standardised output on the scale of the filter, if values scatter so many times as much.
+// Rounding explains some of the scatter.
+func (s *decisions) onScale(output int, mean, sd, times float64) (onMean, onSD float64) {
+	location, scale := s.standard[2*output], s.standard[2*output+1]
+	return location + scale*mean, max(scale*sd*times, s.units[output]*rounding)
 }
 
 // wait adds an observation to the warm-up. The last one standardises the values, and

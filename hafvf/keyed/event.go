@@ -9,9 +9,10 @@ import (
 )
 
 // An event is what an alarm is about, and those that follow before the values have returned. If it has
-// changed what is usual, the key forgets it when they have: it goes on with the profile of before. Otherwise what comes next would be missed. The values have returned when as many are usual as the
-// event was long, or as end an alarm. What lasts longer than longest, about a tenth of what a profile
-// remembers, is no event. Another one within habit is learned: a stream may have them.
+// changed what is usual, the key forgets it when they have: it goes on with the profile of before. Otherwise
+// what comes next would be missed. The values have returned when as many are usual as the event was long, or
+// as end an alarm. What lasts longer than longest, about a tenth of what a profile remembers, is no event.
+// Another one within habit is learned: a stream may have them.
 type event struct {
 	profile hafvf.State // before the first observation; nil if nothing is to be forgotten
 	was     usualBefore // what was usual then

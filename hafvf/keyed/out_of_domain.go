@@ -88,8 +88,7 @@ func (d *decider) expect(to Moments, s *decisions, at time.Time) {
 	clear(d.standard) // whatever comes
 	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, at, d.standard, usual.Evidence{})
 	for i := range to.Mean {
-		location, scale := s.standard[2*i], s.standard[2*i+1]
-		to.Mean[i], to.SD[i] = location+scale*step.Mean[i], max(scale*step.SD[i]*step.Lately[i], s.units[i]*rounding)
+		to.Mean[i], to.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
 	}
 }
 

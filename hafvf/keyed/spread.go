@@ -1,12 +1,12 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/compact"
 )
 
 // Predictions of the family normal with detection are a mixture of the bank's and of normals about its mean m, which are
@@ -115,7 +115,7 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 func (s *spread) append(b []byte) []byte {
 	for _, v := range [...]*widths{&s.now, &s.long} {
 		for _, share := range v {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(share))
+			b = compact.AppendShort(b, float64(share))
 		}
 	}
 	return b
@@ -126,9 +126,7 @@ func (r *decoder) spread() (s spread) {
 	s.learned = true
 	for _, v := range [...]*widths{&s.now, &s.long} {
 		for k := range v {
-			var b [4]byte
-			r.Take(b[:])
-			v[k] = math.Float32frombits(binary.LittleEndian.Uint32(b[:]))
+			v[k] = float32(r.Short())
 		}
 	}
 	return s

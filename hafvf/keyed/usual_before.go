@@ -150,7 +150,7 @@ func (b *usualBefore) repeat() { b.times, b.n = math.Floor(b.level/b.alerted), 0
 func (b *usualBefore) append(to []byte, clock time.Time) []byte {
 	to = compact.AppendPacked(compact.AppendTimeNear(to, b.at, clock), b.usual.Mean)
 	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.alerted}) {
-		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(v)))
+		to = compact.AppendShort(to, v)
 	}
 	for _, n := range []float64{float64(b.output), b.times, b.n} {
 		to = binary.AppendUvarint(to, uint64(n))
@@ -164,9 +164,7 @@ func (b *usualBefore) read(r *decoder, outputs int) {
 	var rest [2]float64
 	for _, all := range [][]float64{b.usual.SD, b.swing, rest[:]} {
 		for i := range all {
-			var v [4]byte
-			r.Take(v[:])
-			all[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(v[:])))
+			all[i] = r.Short()
 		}
 	}
 	b.level, b.alerted = rest[0], rest[1]

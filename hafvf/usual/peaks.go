@@ -98,24 +98,21 @@ func (s peaks) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, which)
 	for _, c := range s[peakCounts:] {
 		if c > 0 {
-			b = appendShort(b, float32(c))
+			b = compact.AppendShort(b, c)
 		}
 	}
-	b = appendShort(b, float32(s[peakRunning]))
+	b = compact.AppendShort(b, s[peakRunning])
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s[peakLast])), uint64(s[peakAt]))
 }
 
 func (s peaks) read(r *compact.Reader) {
 	which := r.Uvarint()
-	var v float32
 	for i := range s[peakCounts:] {
 		if which&(1<<i) != 0 {
-			readShort(r, []*float32{&v})
-			s[peakCounts+i] = float64(v)
+			s[peakCounts+i] = r.Short()
 		}
 	}
-	readShort(r, []*float32{&v})
-	s[peakRunning], s[peakLast], s[peakAt] = float64(v), float64(r.Uvarint()), float64(r.Uvarint())
+	s[peakRunning], s[peakLast], s[peakAt] = r.Short(), float64(r.Uvarint()), float64(r.Uvarint())
 }
 
 // valid reports whether s can be that of so many observations.

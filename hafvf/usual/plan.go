@@ -3,6 +3,8 @@ package usual
 import (
 	"math"
 	"time"
+
+	"hafvf/internal/median"
 )
 
 // A Plan is what a stream does by the clock that harmonics cannot draw, and how widely its values scatter:
@@ -201,8 +203,6 @@ func agreed(a, b float64) float64 {
 	return math.Copysign(min(math.Abs(a), math.Abs(b)), a)
 }
 
-func medianOf(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
-
 // plan is G.
 func (l *likeness) plan() float64 {
 	if l.same <= 0 {
@@ -369,7 +369,7 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 	}
 	if l := t.last[at]; l != unknown {
 		a, move := t.value(t.offset[at]), 1.
-		m := medianOf(a, t.value(l), r)
+		m := median.Of([]float64{a, t.value(l), r})
 		if t.offset[at] != unknown {
 			u := (m - a) * (m - a) / (4*max(float64(own.same)-float64(own.alike), 0)*f*f + 1e-12)
 			move = max(leastMove, u/(1+u))

@@ -16,14 +16,10 @@ func (p *Profile) AppendPlan(b []byte, plan Plan, s State) []byte {
 		if moved {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.seen))
 		}
-		for _, v := range c.lately.floats() {
-			b = appendShort(b, *v)
-		}
+		b = appendShort(b, c.lately.floats())
 		b = binary.AppendUvarint(b, uint64(c.lately.age))
 		if c.events.events > 0 {
-			for _, v := range c.events.floats() {
-				b = appendShort(b, *v)
-			}
+			b = appendShort(b, c.events.floats())
 		}
 		if c.table.slot > 0 {
 			b = c.table.append(b, p.slots)
@@ -58,15 +54,16 @@ func (p *Profile) ReadPlan(r *compact.Reader, s State) Plan {
 	return plan
 }
 
-func appendShort(b []byte, v float32) []byte {
-	return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+func appendShort(b []byte, v []*float32) []byte {
+	for _, f := range v {
+		b = compact.AppendShort(b, float64(*f))
+	}
+	return b
 }
 
 func readShort(r *compact.Reader, to []*float32) {
 	for _, v := range to {
-		var b [4]byte
-		r.Take(b[:])
-		*v = math.Float32frombits(binary.LittleEndian.Uint32(b[:]))
+		*v = float32(r.Short())
 	}
 }
 
@@ -86,9 +83,7 @@ func (t *planTable) floats() []*float32 {
 
 // append encodes a table of so many offsets. Of equal visits of hours in a row it writes how many there are.
 func (t *planTable) append(b []byte, slots int) []byte {
-	for _, v := range t.floats() {
-		b = appendShort(b, *v)
-	}
+	b = appendShort(b, t.floats())
 	for _, n := range []int{int(t.slot), int(t.n), int(t.visits), int(t.day.n), int(t.week.n)} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -97,7 +92,7 @@ func (t *planTable) append(b []byte, slots int) []byte {
 		for i := range slots {
 			b = append(b, byte(t.offset[i]))
 		}
-		b = appendBits(b, 6, slots, func(i int) int { return t.visitCode(i) })
+		b = appendBits(b, 6, slots, t.visitCode)
 	}
 	for i := 0; i < dayHours; {
 		n := 1

@@ -365,7 +365,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		p.steps[i].Surprise = 0
 	}
 	p.accepted, p.evidence = false, e
-	if p.slots > 0 {
+	if p.slots > 0 && pace.hours {
 		p.slot = slotOf(p.zone, t)
 	}
 	repeated, scatters := before > 0, false

@@ -69,6 +69,18 @@ func AppendFloats(b []byte, v []float64) []byte {
 	return b
 }
 
+// AppendShort appends a float as one of 32 bits.
+func AppendShort(b []byte, v float64) []byte {
+	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+}
+
+// Short reads what AppendShort wrote.
+func (r *Reader) Short() float64 {
+	var b [4]byte
+	r.Take(b[:])
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[:])))
+}
+
 // AppendVectors appends vectors after their number.
 func AppendVectors(b []byte, x [][]float64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(x)))

@@ -131,7 +131,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	}
 	k.Records++
 	if d := e.Detection; d != nil && len(d.Usual.Mean) > 0 {
-		k.week.Add(c.graph.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
+		k.hours.Add(c.graph.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
 	}
 	if !e.Time.IsZero() {
 		if k.first.IsZero() || e.Time.Before(k.first) {

@@ -95,7 +95,7 @@ type Key struct {
 	Resting              Suppressed `json:"resting"`
 	Plan                 string     `json:"plan,omitempty"` // hours at which it is on the higher one of two levels
 
-	week        usual.Week
+	hours       usual.HoursOfWeek
 	first, last time.Time // zero for records without times
 	events      []Event
 	scored      int64       // observations that could raise an alarm
@@ -193,7 +193,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 			}
 		}
 		k.Weeks = weeksOf(k.events, r.zone)
-		k.Plan = k.week.Plan()
+		k.Plan = k.hours.Plan()
 		for kind, n := range k.Alerts {
 			r.Alerts[kind] += n
 		}

@@ -332,7 +332,7 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	}
 	before := len(k.series.points)
 	k.series.add(e, c.pointLimit)
-	k.series.week.Add(c.zone, e.Time, e.Usual.Mean, e.Usual.SD)
+	k.series.hours.Add(c.zone, e.Time, e.Usual.Mean, e.Usual.SD)
 	if c.points += len(k.series.points) - before; c.points > maxPoints && c.pointLimit > minKeyPoints {
 		c.pointLimit /= 2
 		for _, k := range c.order {

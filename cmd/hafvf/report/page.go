@@ -398,7 +398,7 @@ func (c *Collector) addData(p *Page, happened []*key) {
 		}
 		if k.drawn() && drawn < p.SeriesKeys {
 			drawn++
-			if plan := k.series.week.Plan(); plan != "" {
+			if plan := k.series.hours.Plan(); plan != "" {
 				b = append(append(append(b, `,"plan":"`...), plan...), '"')
 			}
 			b = k.series.append(append(b, `,"series":`...), perKey)

@@ -27,7 +27,7 @@ type series struct {
 	step     float64 // about the median step, in seconds
 	steps    int
 	seen     int
-	week     usual.Week
+	hours    usual.HoursOfWeek
 }
 
 const (

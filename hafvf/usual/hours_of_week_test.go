@@ -9,7 +9,7 @@ import (
 )
 
 // A plan is the hours of the higher one of two levels. What has one level, or many, has none.
-func TestWeekPlan(t *testing.T) {
+func TestHoursOfWeek(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	for _, c := range []struct {
 		name string
@@ -39,7 +39,7 @@ func TestWeekPlan(t *testing.T) {
 		{"a wave", func(at time.Time) float64 { return 30 * math.Sin(float64(at.Hour())/24*2*math.Pi) }, 20, ""},
 		{"nothing", func(time.Time) float64 { return 5 }, 20, ""},
 	} {
-		var w Week
+		var w HoursOfWeek
 		for i := range c.days * 24 {
 			at := time.Date(2026, 6, 1, 0, 0, 0, 0, berlin).Add(time.Duration(i) * time.Hour)
 			w.Add(berlin, at, c.mean(at), 1)

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A Week is what was usual last in each hour of the week. From it follows the plan that a stream shows.
-type Week struct {
+// HoursOfWeek is what was usual last in each hour of the week. From it follows the plan that a stream shows.
+type HoursOfWeek struct {
 	first, last time.Time
 	mean, sd    [weekSlots]float32
 	known       [weekSlots]bool
 }
 
 // Add notes what was usual at a time, by the clock of the zone. Times ascend.
-func (w *Week) Add(zone *time.Location, at time.Time, mean, sd float64) {
+func (w *HoursOfWeek) Add(zone *time.Location, at time.Time, mean, sd float64) {
 	if at.IsZero() || math.IsNaN(mean) || math.IsInf(sd, 0) || math.IsNaN(sd) {
 		return
 	}
@@ -35,7 +35,7 @@ const (
 
 // Plan are the hours of the higher one of two levels, as Mon–Fri 06–22, Sat 06–14. It is empty if there are not
 // two levels that are more than three standard deviations apart, or two weeks have not passed.
-func (w *Week) Plan() string {
+func (w *HoursOfWeek) Plan() string {
 	if slices.Contains(w.known[:], false) || w.last.Sub(w.first) < planTime {
 		return ""
 	}
