@@ -64,7 +64,7 @@ func fitCommand() *cobra.Command {
 			case err != nil:
 				return err
 			}
-			if err := f.Read(s.Unmatched); err != nil {
+			if err := f.Read(); err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
 			}
 			if earlier != nil {

@@ -5,6 +5,7 @@ package fit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -29,9 +30,9 @@ type Fit struct {
 	// filtered, and of is 0. Several goroutines call it.
 	Progress func(done, of int)
 
-	mu   sync.Mutex
-	keys map[string]*key
-	all  []*key // by name, once all is read
+	mu       sync.Mutex
+	keys     map[string]*key
+	subjects []*subject // by name, once all is read
 }
 
 // A key is what one key has shown.
@@ -39,8 +40,15 @@ type key struct {
 	name      string
 	intervals [][]keyed.Observation // a key that was forgotten begins anew
 	trials    int                   // that are not missing
-	filter    hafvf.Config
-	standing  float64 // evidence of the config as it stands
+}
+
+// A subject is what a row of the table is of.
+type subject struct {
+	name     string
+	keys     []*key
+	trials   int          // that are not missing
+	learner  keyed.Config // with the rules that match
+	standing float64      // log evidence of the config as it stands
 }
 
 // New says what is searched in a config. An error is one of usage.
@@ -115,45 +123,69 @@ func (f *Fit) Observer() *pipeline.Observer {
 	}}
 }
 
-// Read ends the reading of a run, in which these rules of keys matched nothing. An error is one of
-// usage.
-func (f *Fit) Read(unmatched []string) error {
+// Read ends the reading of a run. An error is one of usage.
+func (f *Fit) Read() error {
 	if len(f.keys) == 0 {
 		return errors.New("the source has no observations that could be fitted")
 	}
-	if len(unmatched) > 0 {
-		return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Quote(unmatched[0]))
-	}
-	f.all = nil
-	for _, k := range f.keys {
-		if k.trials == 0 {
-			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(k.name))
+	matched := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
+		k := f.keys[name]
+		s := &subject{name: name, keys: []*key{k}, trials: k.trials}
+		s.learner = keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit}
+		for _, rule := range f.filter.Keys {
+			if rule.Matches(name) {
+				matched[rule.Match] = true
+				s.learner.Keys = append(s.learner.Keys, rule)
+			}
 		}
-		k.filter = f.filter.Filter
-		if i := slices.IndexFunc(f.filter.Keys, func(r keyed.Rule) bool { return r.Matches(k.name) }); i >= 0 {
-			k.filter = f.filter.Keys[i].Filter
-		}
-		f.all = append(f.all, k)
+		f.subjects = append(f.subjects, s)
 	}
-	slices.SortFunc(f.all, func(a, b *key) int { return strings.Compare(a.name, b.name) })
+	for _, rule := range f.filter.Keys {
+		if !matched[rule.Match] {
+			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Quote(rule.Match))
+		}
+	}
+	for _, s := range f.subjects {
+		if s.trials == 0 {
+			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(s.name))
+		}
+	}
 	return nil
 }
 
-// evidence is the log evidence of a key at values of the paths.
-func (f *Fit) evidence(k *key, at []float64) (nats float64) {
-	est, err := keyed.NewEstimator(keyed.Config{Filter: with(k.filter, f.paths, at), Order: f.filter.Order, TimeUnit: f.filter.TimeUnit})
-	if err != nil { // numbers of a prior that do not go together
+// estimator is that of a subject at values of the paths; nil where numbers of a prior do not go together.
+func (f *Fit) estimator(s *subject, at []float64) *keyed.Estimator {
+	cfg := s.learner
+	cfg.Filter = with(cfg.Filter, f.paths, at)
+	cfg.Keys = slices.Clone(cfg.Keys)
+	for i := range cfg.Keys {
+		cfg.Keys[i].Filter = with(cfg.Keys[i].Filter, f.paths, at)
+	}
+	est, _ := keyed.NewEstimator(cfg)
+	return est
+}
+
+// evidence is the log evidence of a subject's trials at values of the paths.
+func (f *Fit) evidence(s *subject, at []float64) (nats float64) {
+	est := f.estimator(s, at)
+	if est == nil {
 		return math.Inf(-1)
 	}
-	for _, all := range k.intervals {
-		nats += est.Evidence(k.name, all)
+	for _, k := range s.keys {
+		for _, all := range k.intervals {
+			nats += est.Evidence(k.name, all)
+		}
 	}
 	return nats
 }
 
-// problem is the one of an evidence.
-func (f *Fit) problem(evidence func(at []float64) float64) likelihood.Problem {
-	p := likelihood.Problem{Evidence: evidence}
+// likelihood is what is maximised.
+func (f *Fit) likelihood(s *subject, at []float64) float64 { return f.evidence(s, at) }
+
+// problem is the one of a log likelihood.
+func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
+	p := likelihood.Problem{Evidence: of}
 	for i, q := range f.paths {
 		p.Parameters = append(p.Parameters, q.parameter())
 		if k := slices.IndexFunc(f.paths, func(r path) bool { return r.level == q.level && r.beta }); q.level >= 0 && !q.beta && k >= 0 {
@@ -171,47 +203,44 @@ func (f *Fit) start() (at []float64) {
 	return at
 }
 
-// Table fits each key, or all of them together.
+// Table fits each subject, or all of them together.
 func (f *Fit) Table(pooled bool) *Table {
 	workers := runtime.GOMAXPROCS(0)
-	each := func(do func(k *key, i int)) {
-		parallel.Do(len(f.all), workers, func(_, i int) { do(f.all[i], i) })
+	each := func(do func(s *subject, i int)) {
+		parallel.Do(len(f.subjects), workers, func(_, i int) { do(f.subjects[i], i) })
 	}
-	t := &Table{rows: make([]row, len(f.all))}
+	t := &Table{rows: make([]row, len(f.subjects))}
 	for _, p := range f.paths {
 		t.paths = append(t.paths, p.name)
 	}
 	var done atomic.Int64
-	each(func(k *key, i int) {
-		k.standing = f.evidence(k, f.start())
+	each(func(s *subject, i int) {
+		s.standing = f.evidence(s, f.start())
 		if pooled {
 			return
 		}
-		t.rows[i] = f.row(k.name, k.trials, k.standing, f.problem(func(at []float64) float64 { return f.evidence(k, at) }).Maximise())
-		f.progress(int(done.Add(1)), len(f.all))
+		m := f.problem(func(at []float64) float64 { return f.likelihood(s, at) }).Maximise()
+		t.rows[i] = f.row(s, m.At, &m)
+		f.progress(int(done.Add(1)), len(f.subjects))
 	})
 	if !pooled {
 		return t
 	}
-	nats := make([]float64, len(f.all))
-	together := func(at []float64) (sum float64) {
-		each(func(k *key, i int) { nats[i] = f.evidence(k, at) })
+	nats := make([]float64, len(f.subjects))
+	m := f.problem(func(at []float64) (sum float64) {
+		each(func(s *subject, i int) { nats[i] = f.likelihood(s, at) })
 		for _, v := range nats {
 			sum += v
 		}
 		f.progress(int(done.Add(1)), 0)
 		return sum
+	}).Maximise()
+	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, nil) })
+	sum := row{maximum: &m}
+	for _, r := range t.rows {
+		sum.figures, sum.standing = sum.figures.and(r.figures), sum.standing+r.standing
 	}
-	m := f.problem(together).Maximise()
-	together(m.At)
-	trials, standing := 0, 0.
-	for i, k := range f.all {
-		trials += k.trials
-		standing += k.standing
-		nan := math.NaN()
-		t.rows[i] = row{key: k.name, trials: k.trials, evidence: nats[i], aic: nan, bic: nan, standing: k.standing}
-	}
-	t.rows = append([]row{f.row("", trials, standing, m)}, t.rows...)
+	t.rows = append([]row{f.judged(sum)}, t.rows...)
 	return t
 }
 
@@ -221,8 +250,18 @@ func (f *Fit) progress(done, of int) {
 	}
 }
 
-// row is that of a maximum.
-func (f *Fit) row(name string, trials int, standing float64, m likelihood.Maximum) row {
+// row is that of a subject at values of the paths, which are those of its own maximum or, where that is nil, of all.
+func (f *Fit) row(s *subject, at []float64, m *likelihood.Maximum) row {
+	r := row{key: s.name, figures: figures{trials: s.trials, evidence: f.evidence(s, at)}, maximum: m, standing: s.standing}
+	return f.judged(r)
+}
+
+// judged is a row with its criteria, which the rows of a pooled fit do not have.
+func (f *Fit) judged(r row) row {
 	n := float64(len(f.paths))
-	return row{key: name, trials: trials, maximum: &m, evidence: m.Evidence, aic: 2*n - 2*m.Evidence, bic: n*math.Log(float64(trials)) - 2*m.Evidence, standing: standing}
+	r.aic, r.bic = math.NaN(), math.NaN()
+	if r.maximum != nil {
+		r.aic, r.bic = 2*n-2*r.maximum.Evidence, n*math.Log(float64(r.trials))-2*r.maximum.Evidence
+	}
+	return r
 }

@@ -24,10 +24,10 @@ type Table struct {
 }
 
 type row struct {
-	key                          string // empty for all together
-	trials                       int
-	maximum                      *likelihood.Maximum // nil for a key of a pooled fit
-	evidence, aic, bic, standing float64
+	key string // empty for all together
+	figures
+	maximum  *likelihood.Maximum // nil for a key of a pooled fit
+	standing float64
 }
 
 // figures are those by which fits are compared; NaN where a row has none.
@@ -35,8 +35,6 @@ type figures struct {
 	trials             int
 	evidence, aic, bic float64
 }
-
-func (r row) figures() figures { return figures{r.trials, r.evidence, r.aic, r.bic} }
 
 func (f figures) and(g figures) figures {
 	return figures{f.trials + g.trials, f.evidence + g.evidence, f.aic + g.aic, f.bic + g.bic}
@@ -164,7 +162,7 @@ func ReadEarlier(path string) (*Earlier, error) {
 // Compare says why the fit is not of the same keys and trials as an earlier one, which is compared
 // with it otherwise.
 func (f *Fit) Compare(e *Earlier) error {
-	for _, k := range f.all {
+	for _, k := range f.subjects {
 		was, ok := e.keys[k.name]
 		if !ok {
 			return fmt.Errorf("--against: %s has no key %s: two fits are compared on the same keys and trials", e.path, message.Printable(k.name))
@@ -173,8 +171,8 @@ func (f *Fit) Compare(e *Earlier) error {
 			return fmt.Errorf("--against: %s has %d trials of the key %s, and the data %d: two fits are compared on the same keys and trials", e.path, was.trials, message.Printable(k.name), k.trials)
 		}
 	}
-	if n := len(e.keys); n != len(f.all) {
-		return fmt.Errorf("--against: %s has %s, and the data %d: two fits are compared on the same keys and trials", e.path, message.Count(n, "key", "keys"), len(f.all))
+	if n := len(e.keys); n != len(f.subjects) {
+		return fmt.Errorf("--against: %s has %s, and the data %d: two fits are compared on the same keys and trials", e.path, message.Count(n, "key", "keys"), len(f.subjects))
 	}
 	return nil
 }
@@ -182,19 +180,19 @@ func (f *Fit) Compare(e *Earlier) error {
 // Against adds the columns of an earlier fit, and returns the comparison in words.
 func (t *Table) Against(e *Earlier) string {
 	t.earlier = e
-	keys, total := t.rows, t.rows[0].figures()
+	keys, total := t.rows, t.rows[0].figures
 	for _, r := range t.rows[1:] {
-		total = total.and(r.figures())
+		total = total.and(r.figures)
 	}
 	if t.rows[0].key == "" {
-		keys, total = t.rows[1:], t.rows[0].figures()
+		keys, total = t.rows[1:], t.rows[0].figures
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "this fit less %s, in sum; and for how many keys each is better\n", e.path)
 	line := func(name string, sign float64, of func(figures) float64) {
 		better, worse, none := 0, 0, false
 		for _, r := range keys {
-			d := sign * (of(r.figures()) - of(e.of(r.key)))
+			d := sign * (of(r.figures) - of(e.of(r.key)))
 			none = none || math.IsNaN(d)
 			if d > 0 {
 				better++
