@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,13 +12,12 @@ import (
 	"hafvf/cmd/hafvf/fit"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/internal/cli"
-	"hafvf/pipeline"
 )
 
 func fitCommand() *cobra.Command {
-	var out, over, against string
-	var set []string
-	var pooled bool
+	var out, over, against, response, choice string
+	var set, subject []string
+	var pooled, stay bool
 	o := operation{level: "info"}
 	cmd := &cobra.Command{
 		Use:   "fit CONFIG --over PATHS -o FILE",
@@ -44,7 +44,11 @@ func fitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f, err := fit.New(cfg, graph, over)
+			r, err := responseOf(response, choice, subject, stay)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			f, err := fit.New(cfg, graph, over, r)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
 			}
@@ -53,11 +57,11 @@ func fitCommand() *cobra.Command {
 			}
 			var earlier *fit.Earlier
 			if against != "" {
-				if earlier, err = fit.ReadEarlier(against); err != nil {
+				if earlier, err = fit.ReadEarlier(against, r != nil); err != nil {
 					return cli.Usage(fmt.Errorf("--against: %w", err))
 				}
 			}
-			s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: f.Observer()})
+			s, err := o.observe(cmd.Context(), f.Run())
 			switch {
 			case s.Stopped:
 				return cli.Ended(o.signal, fmt.Errorf("%s is not written: a part of the trials is not read", out))
@@ -66,6 +70,9 @@ func fitCommand() *cobra.Command {
 			}
 			if err := f.Read(); err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
+			}
+			if r != nil && r.Mapping() != "" {
+				fmt.Fprintln(stderr, r.Mapping())
 			}
 			if earlier != nil {
 				if err := f.Compare(earlier); err != nil {
@@ -80,16 +87,40 @@ func fitCommand() *cobra.Command {
 			if err := t.Write(out); err != nil {
 				return err
 			}
+			if turned := t.Turned(); turned != "" {
+				fmt.Fprintf(stderr, "warning: %s\n", turned)
+			}
 			fmt.Fprintf(stderr, "%s: %s\n", t.Tally(), out)
 			return o.rejected
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
 	cmd.Flags().StringVar(&over, "over", "", "the numbers that are searched, `PATHS` separated by commas")
+	cmd.Flags().StringVar(&response, "response", "", "what the numbers are of: `choice`, the choices of each subject; by default the outcomes alone")
+	cmd.Flags().StringVar(&choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
+	cmd.Flags().StringSliceVar(&subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
+	cmd.Flags().BoolVar(&stay, "stay", false, "also search how much the last choice is repeated")
 	cmd.Flags().BoolVar(&pooled, "pooled", false, "search numbers for all keys together")
 	cmd.Flags().StringVar(&against, "against", "", "the table of an earlier fit of the same keys and trials, `FILE`")
 	cli.AddSet(cmd, &set)
 	return cmd
+}
+
+// responseOf is the response that flags give, nil for none.
+func responseOf(response, choice string, subject []string, stay bool) (*fit.Response, error) {
+	column, word, words := strings.Cut(choice, "=")
+	switch {
+	case response == "" && choice == "" && subject == nil && !stay:
+		return nil, nil
+	case response != "choice":
+		return nil, errors.New("--choice, --subject and --stay belong to --response choice, the only response")
+	case column == "" || words && word == "":
+		return nil, errors.New("--response choice needs --choice COLUMN or --choice COLUMN=WORD")
+	}
+	for i := range subject {
+		subject[i] = strings.TrimSpace(subject[i])
+	}
+	return &fit.Response{Column: column, Word: word, Subject: subject, Stay: stay}, nil
 }
 
 // reportFits says on standard error, every ten seconds, how far a fit is.

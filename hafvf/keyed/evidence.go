@@ -1,32 +1,52 @@
 package keyed
 
-import "math"
+import (
+	"math"
+	"time"
 
-// Evidence is the log evidence of a key's observations, in nats: the sum of their log predictives, as
-// Estimate gives them, without the rest of the estimates. Missing observations have none. The
-// evidence is −Inf where Estimate would not learn an observation. A filter with a warm-up or
-// detection has no evidence in this sense.
-func (est *Estimator) Evidence(key string, observations []Observation) (nats float64) {
-	t := est.NewTrack(key)
+	"hafvf/hafvf"
+)
+
+// Learn has a track learn its next observation, as Estimate does without the rest of the estimate. It
+// returns the log predictive, in nats: 0 of a missing observation, and −Inf of one that Estimate would not
+// learn, after which the track is of no use. A filter with a warm-up or detection has no log predictive in
+// this sense.
+func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	c := t.stages
-	defer func() {
-		if p := recover(); p != nil { // as of an observation that is not learned
-			est.renew(c)
-			nats = math.Inf(-1)
-		}
-	}()
-	for i := range observations {
-		t.n++
-		o, jacobian := c.scale.to(observations[i])
-		outcome, _ := c.learn(t, t.n, o, c.enter(t, o, est.cfg.TimeUnit), regime{})
-		addJacobian(&outcome, jacobian)
-		switch {
-		case outcome.Missing:
-		case notFinite(outcome.LogPredictive):
-			return math.Inf(-1)
-		default:
-			nats += outcome.LogPredictive
-		}
+	defer est.renewed(c, &nats)
+	t.n++
+	scaled, jacobian := c.scale.to(o)
+	outcome, _ := c.learn(t, t.n, scaled, c.enter(t, scaled, est.cfg.TimeUnit), regime{})
+	addJacobian(&outcome, jacobian)
+	switch {
+	case outcome.Missing:
+		return 0
+	case notFinite(outcome.LogPredictive):
+		return math.Inf(-1)
 	}
-	return nats
+	return outcome.LogPredictive
+}
+
+// Predict fills in what a track predicts of its next observation if that comes at a time, as Estimate
+// does. The track stays as it is. It is not for a family with regressors in its observations, a warm-up or
+// detection.
+func (est *Estimator) Predict(t *Track, at time.Time, to Moments) {
+	c := t.stages
+	defer est.renewed(c, &to.Mean[0])
+	o := Observation{Time: at}
+	elapsed := c.enter(t, o, est.cfg.TimeUnit)
+	c.bank.PredictAll(&hafvf.Prediction{Mean: to.Mean, SD: to.SD}, t.state, elapsed, c.regressors(t.state, o))
+	if c.season != nil {
+		c.season.remove(t, o, elapsed)
+		c.season.predicted(to.Mean, to.SD)
+	}
+	c.scale.moments(to)
+}
+
+// renewed renews a chain after a panic, and puts −Inf in the place of what was asked for.
+func (est *Estimator) renewed(c *stages, v *float64) {
+	if recover() != nil {
+		est.renew(c)
+		*v = math.Inf(-1)
+	}
 }

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,9 +12,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The evidence is the sum of what the estimates say, bit for bit, and takes no memory of its own for
-// an observation.
-func TestEvidence(t *testing.T) {
+// What Learn and Predict say is what the estimates say, bit for bit, and takes no memory of its own for an
+// observation. Predict leaves the track as it is.
+func TestLearn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var all []Observation
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -33,17 +34,22 @@ func TestEvidence(t *testing.T) {
 		"normal, a season": {Filter: hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 2}}, Zone: "UTC"}}},
 	} {
 		est := expect.Get(NewEstimator(cfg))(t)
-		track, want := est.NewTrack("k"), 0.
-		for _, o := range all {
-			if e := est.Estimate(track, o); !e.Missing {
-				want += e.LogPredictive
+		track, learned := est.NewTrack("k"), est.NewTrack("k")
+		for i, o := range all {
+			to := Moments{make([]float64, 1), make([]float64, 1)}
+			est.Predict(learned, o.Time, to)
+			e := est.Estimate(track, o)
+			expect.Same(t, fmt.Sprint(e.Predicted), fmt.Sprint(to), name, ", observation ", i)
+			nats := est.Learn(learned, o)
+			if e.Missing {
+				e.LogPredictive = 0
 			}
+			expect.Same(t, e.LogPredictive, nats, name, ", observation ", i)
 		}
-		expect.Same(t, want, est.Evidence("k", all), name)
 	}
 	est := expect.Get(NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}}))(t)
-	few, many := testing.AllocsPerRun(5, func() { est.Evidence("k", all[:20]) }), testing.AllocsPerRun(5, func() { est.Evidence("k", all) })
-	if many > few+5 {
-		t.Errorf("%g allocations for 20 observations, %g for 200", few, many)
+	track, to := est.NewTrack("k"), Moments{make([]float64, 1), make([]float64, 1)}
+	if n := testing.AllocsPerRun(20, func() { est.Predict(track, at, to); est.Learn(track, all[1]) }); n > 0 {
+		t.Errorf("%g allocations for an observation", n)
 	}
 }

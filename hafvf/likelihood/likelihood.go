@@ -124,6 +124,10 @@ func (p Problem) Maximise() Maximum {
 	}
 }
 
+// Peak is where Maximise would climb to before it looks at the profiles: the greatest evidence without
+// intervals.
+func (p Problem) Peak() []float64 { return p.search().at }
+
 func (p Problem) maximum(best peak, lower, upper []float64, ended bool) Maximum {
 	m := Maximum{best.at, best.evidence, lower, upper, Converged}
 	failed := !ended || !best.ended || math.IsInf(best.evidence, 0)

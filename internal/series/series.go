@@ -53,20 +53,26 @@ func Join(parts []string) string {
 	return strings.Join(escaped, Separator)
 }
 
+// Split are the parts of a key of several.
+func Split(key string) []string {
+	parts := strings.Split(key, Separator)
+	for i, part := range parts {
+		parts[i] = unescape.Replace(part)
+	}
+	return parts
+}
+
 // Labels are those of the series with that key. The name of its metric becomes the label
 // metric; a label of that name is exported_metric then. names are the labels that the key
 // joins, if it is not the whole series. A key that is neither has the label key.
 func Labels(key string, names []string) map[string]string {
 	parts := []string{key}
 	if len(names) > 1 {
-		parts = strings.Split(key, Separator)
+		parts = Split(key)
 	}
 	if len(names) > 0 && len(parts) == len(names) {
 		all := map[string]string{}
 		for i, name := range names {
-			if len(names) > 1 {
-				parts[i] = unescape.Replace(parts[i])
-			}
 			put(all, name, parts[i])
 		}
 		return all

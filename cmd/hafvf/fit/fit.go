@@ -1,5 +1,5 @@
-// Package fit finds the parameters of a filter that maximise the log evidence of each key, and makes
-// a table of them.
+// Package fit finds the parameters of a filter that maximise the log evidence of each key, or the
+// likelihood of the choices of each subject, and makes a table of them.
 package fit
 
 import (
@@ -24,8 +24,11 @@ import (
 
 // A Fit is of the keys of a config. It learns what they show as the observer of a run.
 type Fit struct {
-	paths  []path
-	filter keyed.Config // with the rules of keys
+	paths    []path       // those of the filter, and then those of the response
+	searched int          // how many are of the filter
+	filter   keyed.Config // with the rules of keys
+	graph    *pipeline.Graph
+	response *Response // nil: what is maximised is the log evidence
 	// Progress, if set, is called with how many keys are done; of a pooled fit, how often all keys were
 	// filtered, and of is 0. Several goroutines call it.
 	Progress func(done, of int)
@@ -38,21 +41,32 @@ type Fit struct {
 // A key is what one key has shown.
 type key struct {
 	name      string
-	intervals [][]keyed.Observation // a key that was forgotten begins anew
-	trials    int                   // that are not missing
+	intervals []interval // a key that was forgotten begins anew
+	learners  []string   // names
+	counts
+}
+
+// counts are of the trials that are learned and not missing, and of the choices that are not missed.
+type counts struct{ trials, choices int }
+
+func (c counts) and(d counts) counts { return counts{c.trials + d.trials, c.choices + d.choices} }
+
+type interval struct {
+	observations []keyed.Observation
+	choices      []*word // with a response: of each observation; nil where one was missed
 }
 
 // A subject is what a row of the table is of.
 type subject struct {
-	name     string
-	keys     []*key
-	trials   int          // that are not missing
+	name string
+	keys []*key
+	counts
 	learner  keyed.Config // with the rules that match
 	standing float64      // log evidence of the config as it stands
 }
 
-// New says what is searched in a config. An error is one of usage.
-func New(c *config.Config, g *pipeline.Graph, over string) (*Fit, error) {
+// New says what is searched in a config, which it changes if there is a response. An error is one of usage.
+func New(c *config.Config, g *pipeline.Graph, over string, r *Response) (*Fit, error) {
 	filter, ok := g.Filter()
 	switch {
 	case !ok:
@@ -67,7 +81,7 @@ func New(c *config.Config, g *pipeline.Graph, over string) (*Fit, error) {
 	if err := fits("", filter.Filter); err != nil {
 		return nil, err
 	}
-	f := &Fit{filter: filter, keys: map[string]*key{}}
+	f := &Fit{filter: filter, graph: g, response: r, keys: map[string]*key{}}
 	var err error
 	if f.paths, err = pathsOf(over, filter.Filter); err != nil {
 		return nil, err
@@ -83,7 +97,15 @@ func New(c *config.Config, g *pipeline.Graph, over string) (*Fit, error) {
 			}
 		}
 	}
-	return f, nil
+	if r == nil {
+		return f, nil
+	}
+	if err := r.reads(c); err != nil {
+		return nil, err
+	}
+	f.searched, f.paths = len(f.paths), append(f.paths, r.parameters()...)
+	f.graph, err = pipeline.Compose(c)
+	return f, err
 }
 
 // fits says why a filter cannot be fitted.
@@ -97,9 +119,9 @@ func fits(at string, f hafvf.Config) error {
 	return nil
 }
 
-// Observer has the fit learn what a run reads.
-func (f *Fit) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.AlertEvent) {
+// Run is the one that shows the fit what there is.
+func (f *Fit) Run() pipeline.Run {
+	return pipeline.Run{Graph: f.graph.Trial(), Observer: &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil {
 			return
 		}
@@ -113,14 +135,22 @@ func (f *Fit) Observer() *pipeline.Observer {
 			f.keys[k.name] = k
 		}
 		if e.N == 1 {
-			k.intervals = append(k.intervals, nil)
+			k.intervals = append(k.intervals, interval{})
 		}
-		last := len(k.intervals) - 1
-		k.intervals[last] = append(k.intervals[last], o)
-		if !e.Missing {
+		in := &k.intervals[len(k.intervals)-1]
+		in.observations = append(in.observations, o)
+		var chosen *word
+		if f.response != nil {
+			chosen = f.response.word(e)
+			in.choices = append(in.choices, chosen)
+		}
+		if chosen != nil {
+			k.choices++
+		}
+		if !e.Missing && f.response.learner(chosen) >= 0 {
 			k.trials++
 		}
-	}}
+	}}}
 }
 
 // Read ends the reading of a run. An error is one of usage.
@@ -128,27 +158,41 @@ func (f *Fit) Read() error {
 	if len(f.keys) == 0 {
 		return errors.New("the source has no observations that could be fitted")
 	}
-	matched := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
-		k := f.keys[name]
-		s := &subject{name: name, keys: []*key{k}, trials: k.trials}
-		s.learner = keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit}
-		for _, rule := range f.filter.Keys {
-			if rule.Matches(name) {
-				matched[rule.Match] = true
-				s.learner.Keys = append(s.learner.Keys, rule)
-			}
+	if f.response != nil {
+		if err := f.response.read(); err != nil {
+			return err
 		}
-		f.subjects = append(f.subjects, s)
+	}
+	all := map[string]*subject{}
+	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
+		k, of := f.keys[name], f.response.subject(name)
+		k.learners = f.response.learners(name)
+		s := all[of]
+		if s == nil {
+			s = &subject{name: of, learner: keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit}}
+			all[of] = s
+		}
+		s.keys, s.counts = append(s.keys, k), s.counts.and(k.counts)
 	}
 	for _, rule := range f.filter.Keys {
-		if !matched[rule.Match] {
+		matched := false
+		for _, s := range all {
+			if slices.ContainsFunc(s.keys, func(k *key) bool { return slices.ContainsFunc(k.learners, rule.Matches) }) {
+				s.learner.Keys, matched = append(s.learner.Keys, rule), true
+			}
+		}
+		if !matched {
 			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Quote(rule.Match))
 		}
 	}
-	for _, s := range f.subjects {
-		if s.trials == 0 {
-			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(s.name))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch s := all[name]; {
+		case f.response != nil && s.choices == 0:
+			return fmt.Errorf("%s has missed all choices: there is nothing to fit; leave it out of the data", message.Printable(name))
+		case f.response == nil && s.trials == 0:
+			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(name))
+		default:
+			f.subjects = append(f.subjects, s)
 		}
 	}
 	return nil
@@ -166,22 +210,52 @@ func (f *Fit) estimator(s *subject, at []float64) *keyed.Estimator {
 	return est
 }
 
-// evidence is the log evidence of a subject's trials at values of the paths.
-func (f *Fit) evidence(s *subject, at []float64) (nats float64) {
+// nats are the log evidence of a subject's trials at values of the paths, and with a response the log
+// likelihood of its choices.
+func (f *Fit) nats(s *subject, at []float64) (evidence, choices float64) {
+	none := math.Inf(-1)
 	est := f.estimator(s, at)
 	if est == nil {
-		return math.Inf(-1)
+		return none, none
 	}
+	choose := f.response.chooser(est, at[f.searched:])
 	for _, k := range s.keys {
-		for _, all := range k.intervals {
-			nats += est.Evidence(k.name, all)
+		for _, in := range k.intervals {
+			var tracks []*keyed.Track
+			for _, name := range k.learners {
+				tracks = append(tracks, est.NewTrack(name))
+			}
+			sum, last := 0., (*word)(nil)
+			for i, o := range in.observations {
+				var chosen *word
+				if choose != nil {
+					chosen = in.choices[i]
+				}
+				if chosen != nil {
+					choices += choose.logP(tracks, o.Time, chosen, last)
+					last = chosen
+				}
+				if i := f.response.learner(chosen); i >= 0 {
+					sum += est.Learn(tracks[i], o)
+				}
+				if math.IsInf(sum, -1) || math.IsInf(choices, -1) {
+					return none, none
+				}
+			}
+			evidence += sum
 		}
 	}
-	return nats
+	return evidence, choices
 }
 
 // likelihood is what is maximised.
-func (f *Fit) likelihood(s *subject, at []float64) float64 { return f.evidence(s, at) }
+func (f *Fit) likelihood(s *subject, at []float64) float64 {
+	evidence, choices := f.nats(s, at)
+	if f.response != nil {
+		return choices
+	}
+	return evidence
+}
 
 // problem is the one of a log likelihood.
 func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
@@ -209,38 +283,40 @@ func (f *Fit) Table(pooled bool) *Table {
 	each := func(do func(s *subject, i int)) {
 		parallel.Do(len(f.subjects), workers, func(_, i int) { do(f.subjects[i], i) })
 	}
-	t := &Table{rows: make([]row, len(f.subjects))}
+	t := &Table{choices: f.response != nil, rows: make([]row, len(f.subjects))}
 	for _, p := range f.paths {
 		t.paths = append(t.paths, p.name)
 	}
 	var done atomic.Int64
 	each(func(s *subject, i int) {
-		s.standing = f.evidence(s, f.start())
+		s.standing, _ = f.nats(s, f.start())
 		if pooled {
 			return
 		}
-		m := f.problem(func(at []float64) float64 { return f.likelihood(s, at) }).Maximise()
-		t.rows[i] = f.row(s, m.At, &m)
+		m, other := f.maximise(func(at []float64) float64 { return f.likelihood(s, at) })
+		t.rows[i] = f.row(s, m.At, other)
+		f.judge(&t.rows[i], &m)
 		f.progress(int(done.Add(1)), len(f.subjects))
 	})
 	if !pooled {
 		return t
 	}
 	nats := make([]float64, len(f.subjects))
-	m := f.problem(func(at []float64) (sum float64) {
+	m, other := f.maximise(func(at []float64) (sum float64) {
 		each(func(s *subject, i int) { nats[i] = f.likelihood(s, at) })
 		for _, v := range nats {
 			sum += v
 		}
 		f.progress(int(done.Add(1)), 0)
 		return sum
-	}).Maximise()
-	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, nil) })
-	sum := row{maximum: &m}
+	})
+	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, other) })
+	var sum row
 	for _, r := range t.rows {
 		sum.figures, sum.standing = sum.figures.and(r.figures), sum.standing+r.standing
 	}
-	t.rows = append([]row{f.judged(sum)}, t.rows...)
+	f.judge(&sum, &m)
+	t.rows = append([]row{sum}, t.rows...)
 	return t
 }
 
@@ -250,18 +326,36 @@ func (f *Fit) progress(done, of int) {
 	}
 }
 
-// row is that of a subject at values of the paths, which are those of its own maximum or, where that is nil, of all.
-func (f *Fit) row(s *subject, at []float64, m *likelihood.Maximum) row {
-	r := row{key: s.name, figures: figures{trials: s.trials, evidence: f.evidence(s, at)}, maximum: m, standing: s.standing}
-	return f.judged(r)
+// maximise finds the maximum of a log likelihood and, if two words stand for outcomes, where it would be the
+// other way round.
+func (f *Fit) maximise(of func(at []float64) float64) (m likelihood.Maximum, other []float64) {
+	if f.response.mapped() {
+		other = f.turned(f.problem(func(at []float64) float64 { return of(f.turned(at)) }).Peak())
+	}
+	return f.problem(of).Maximise(), other
 }
 
-// judged is a row with its criteria, which the rows of a pooled fit do not have.
-func (f *Fit) judged(r row) row {
-	n := float64(len(f.paths))
-	r.aic, r.bic = math.NaN(), math.NaN()
-	if r.maximum != nil {
-		r.aic, r.bic = 2*n-2*r.maximum.Evidence, n*math.Log(float64(r.trials))-2*r.maximum.Evidence
-	}
+// turned are values at which the words stand for the other outcomes: β is below 0.
+func (f *Fit) turned(at []float64) []float64 {
+	at = slices.Clone(at)
+	at[f.searched] *= -1
+	return at
+}
+
+// row is that of a subject at values of the paths. other are those if words stand for the other outcomes, if they can.
+func (f *Fit) row(s *subject, at, other []float64) row {
+	nan := math.NaN()
+	r := row{key: s.name, figures: figures{counts: s.counts, aic: nan, bic: nan}, standing: s.standing}
+	r.evidence, r.likelihood = f.nats(s, at)
+	r.turned = other != nil && f.likelihood(s, other) > r.likelihood
 	return r
+}
+
+// judge gives a row its maximum, and the criteria of that.
+func (f *Fit) judge(r *row, m *likelihood.Maximum) {
+	paths, n := float64(len(f.paths)), float64(r.trials)
+	if f.response != nil {
+		n = float64(r.choices)
+	}
+	r.maximum, r.aic, r.bic = m, 2*paths-2*m.Evidence, paths*math.Log(n)-2*m.Evidence
 }

@@ -18,17 +18,21 @@ import (
 type path struct {
 	name  string // as it was given
 	start float64
-	set   func(f *hafvf.Config, v float64) // of a filter whose parts are its own
+	set   func(f *hafvf.Config, v float64) // of a filter whose parts are its own; nil of a number of the response
 	// level is that of an alpha or beta, from 0; else negative.
-	level int
-	beta  bool
-	free  likelihood.Scale // of a number of the prior and of top
+	level  int
+	beta   bool
+	free   likelihood.Scale     // of a number of the prior and of top
+	within likelihood.Parameter // of one of the response
 }
 
 // parameter is how the number is searched.
 func (p path) parameter() likelihood.Parameter {
-	if p.level >= 0 {
+	switch {
+	case p.level >= 0:
 		return likelihood.NewShape(p.start)
+	case p.set == nil:
+		return p.within
 	}
 	return likelihood.NewParameter(p.start, p.free)
 }
@@ -177,7 +181,9 @@ func with(f hafvf.Config, paths []path, at []float64) hafvf.Config {
 		f.Prior = hafvf.Params{}
 	}
 	for i, p := range paths {
-		p.set(&f, at[i])
+		if p.set != nil {
+			p.set(&f, at[i])
+		}
 	}
 	return f
 }

@@ -19,6 +19,7 @@ import (
 // A Table has a row for each key, and before them one for all keys if they were fitted together.
 type Table struct {
 	paths   []string
+	choices bool // the fit is of choices
 	rows    []row
 	earlier *Earlier // nil without one
 }
@@ -26,18 +27,21 @@ type Table struct {
 type row struct {
 	key string // empty for all together
 	figures
-	maximum  *likelihood.Maximum // nil for a key of a pooled fit
-	standing float64
+	maximum  *likelihood.Maximum // nil for a subject of a pooled fit
+	standing float64             // log evidence of the config as it stands
+	turned   bool                // the choices are likelier if words stand for the other outcomes
 }
 
 // figures are those by which fits are compared; NaN where a row has none.
 type figures struct {
-	trials             int
-	evidence, aic, bic float64
+	counts
+	evidence   float64
+	likelihood float64 // of the choices, 0 without a response
+	aic, bic   float64
 }
 
 func (f figures) and(g figures) figures {
-	return figures{f.trials + g.trials, f.evidence + g.evidence, f.aic + g.aic, f.bic + g.bic}
+	return figures{f.counts.and(g.counts), f.evidence + g.evidence, f.likelihood + g.likelihood, f.aic + g.aic, f.bic + g.bic}
 }
 
 // Write writes the table to a file, CSV or Parquet.
@@ -61,6 +65,11 @@ func (t *Table) Write(path string) error {
 		of(path+"_lower", func(m *likelihood.Maximum) []float64 { return m.Lower })
 		of(path+"_upper", func(m *likelihood.Maximum) []float64 { return m.Upper })
 	}
+	if t.choices {
+		columns = append(columns,
+			number("choices", func(r row) float64 { return float64(r.choices) }),
+			number("log_likelihood", func(r row) float64 { return r.likelihood }))
+	}
 	columns = append(columns,
 		number("log_evidence", func(r row) float64 { return r.evidence }),
 		number("aic", func(r row) float64 { return r.aic }),
@@ -73,23 +82,47 @@ func (t *Table) Write(path string) error {
 			return r.maximum.Outcome
 		}})
 	if e := t.earlier; e != nil {
+		columns = append(columns, number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }))
+		if t.choices {
+			columns = append(columns, number("against_log_likelihood", func(r row) float64 { return e.of(r.key).likelihood }))
+		}
 		columns = append(columns,
-			number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }),
 			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
 	}
 	return output.WriteTable(path, columns, nil, nil, slices.Values(t.rows))
 }
 
-// Tally says how the searches ended.
+// Turned says that most subjects chose as if words stood for the other outcomes; empty if they did not.
+func (t *Table) Turned() string {
+	turned, subjects := 0, 0
+	for _, r := range t.rows {
+		if r.key != "" {
+			subjects++
+		}
+		if r.turned {
+			turned++
+		}
+	}
+	if 2*turned <= subjects {
+		return ""
+	}
+	return fmt.Sprintf("the choices of %d of %d subjects are likelier if the other word stands for outcome 1", turned, subjects)
+}
+
+// Tally says whose numbers they are, and how the searches ended.
 func (t *Table) Tally() string {
+	of := "numbers of a learner that sees the outcomes, no choice enters: "
+	if t.choices {
+		of = "numbers of subjects, by their choices: "
+	}
 	n := map[likelihood.Outcome]int{}
 	for _, r := range t.rows {
 		if r.maximum != nil {
 			n[r.maximum.Outcome]++
 		}
 	}
-	return fmt.Sprintf("%s; maxima: %d inside, %d at a bound or on a ridge (that side of an interval is empty), %d not found",
+	return of + fmt.Sprintf("%s; maxima: %d inside, %d at a bound or on a ridge (that side of an interval is empty), %d not found",
 		message.Count(len(t.rows), "row", "rows"), n[likelihood.Converged], n[likelihood.AtBound], n[likelihood.Failed])
 }
 
@@ -108,13 +141,24 @@ func (e *Earlier) of(key string) figures {
 	return e.keys[key]
 }
 
-// ReadEarlier reads the table of an earlier fit. An error is one of usage.
-func ReadEarlier(path string) (*Earlier, error) {
+// ReadEarlier reads the table of an earlier fit, of choices or not. An error is one of usage.
+func ReadEarlier(path string, choices bool) (*Earlier, error) {
 	if err := output.CheckTable(path); err != nil {
 		return nil, err
 	}
 	format, _ := output.TableOf(path)
-	rd, err := connectors.Open(connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}})
+	src := connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}}
+	has := false
+	if err := connectors.Headers(src, func(columns []string) { has = slices.Contains(columns, "choices") }); err != nil {
+		return nil, err
+	}
+	if has != choices {
+		return nil, fmt.Errorf("%s is a table %s choices, and this fit is one %s: a likelihood of choices and an evidence of outcomes cannot be compared", path, withOrNot[has], withOrNot[choices])
+	}
+	if choices {
+		src.Values = append(src.Values, "choices", "log_likelihood")
+	}
+	rd, err := connectors.Open(src)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +176,8 @@ func ReadEarlier(path string) (*Earlier, error) {
 		if err != nil {
 			return nil, err
 		}
-		var v [4]float64
-		for i := range v {
+		var v [6]float64
+		for i := range src.Values {
 			v[i] = math.NaN()
 			text := r.Fields[2+i]
 			if text == "" && i > 0 {
@@ -143,7 +187,7 @@ func ReadEarlier(path string) (*Earlier, error) {
 				return nil, fmt.Errorf("%s, line %d: %s is no number: a table that fit has written is needed", path, r.Position, message.Quote(text))
 			}
 		}
-		is := figures{int(v[0]), v[1], v[2], v[3]}
+		is := figures{counts{int(v[0]), int(v[4])}, v[1], v[5], v[2], v[3]}
 		if r.Fields[0] == "" {
 			e.total, pooled = is, true
 			continue
@@ -159,6 +203,8 @@ func ReadEarlier(path string) (*Earlier, error) {
 	return e, nil
 }
 
+var withOrNot = map[bool]string{true: "with", false: "without"}
+
 // Compare says why the fit is not of the same keys and trials as an earlier one, which is compared
 // with it otherwise.
 func (f *Fit) Compare(e *Earlier) error {
@@ -169,6 +215,9 @@ func (f *Fit) Compare(e *Earlier) error {
 		}
 		if was.trials != k.trials {
 			return fmt.Errorf("--against: %s has %d trials of the key %s, and the data %d: two fits are compared on the same keys and trials", e.path, was.trials, message.Printable(k.name), k.trials)
+		}
+		if was.choices != k.choices {
+			return fmt.Errorf("--against: %s has %d choices of %s, and the data %d: two fits are compared on the same choices", e.path, was.choices, message.Printable(k.name), k.choices)
 		}
 	}
 	if n := len(e.keys); n != len(f.subjects) {
@@ -207,7 +256,11 @@ func (t *Table) Against(e *Earlier) string {
 		}
 		b.WriteByte('\n')
 	}
-	line("log evidence", 1, func(f figures) float64 { return f.evidence })
+	if t.choices {
+		line("likelihood", 1, func(f figures) float64 { return f.likelihood })
+	} else {
+		line("log evidence", 1, func(f figures) float64 { return f.evidence })
+	}
 	line("AIC", -1, func(f figures) float64 { return f.aic })
 	line("BIC", -1, func(f figures) float64 { return f.bic })
 	return b.String()
