@@ -83,7 +83,7 @@ func (r *Response) reads(c *config.Config) (err error) {
 	}
 	for _, name := range r.Subject {
 		if !slices.Contains(r.names, name) {
-			return fmt.Errorf("--subject: %s is no part of the key; %s", message.Quote(name), message.Suggest(name, r.names))
+			return fmt.Errorf("--subject: %s is no part of the key beside the choice; %s", message.Quote(name), message.Suggest(name, r.names))
 		}
 	}
 	if !slices.Contains(files.Carry, r.Column) {
@@ -157,10 +157,12 @@ func (r *Response) read() error {
 
 // two says which of two words stands for outcome 1.
 func (r *Response) two() error {
-	if r.Word != "" && r.words[r.Word] == nil {
+	switch {
+	case r.Word != "" && r.words[r.Word] == nil:
 		r.options = append(r.options, &word{name: r.Word})
-	}
-	if len(r.options) == 1 {
+	case r.Word != "" && len(r.options) == 1:
+		r.options = append(r.options, &word{name: "another word"})
+	case len(r.options) == 1:
 		return fmt.Errorf("--choice: the column %s has only the word %s: say which one stands for outcome 1, as --choice COLUMN=WORD", message.Quote(r.Column), message.Quote(r.options[0].name))
 	}
 	if len(r.options) > 2 {

@@ -163,13 +163,15 @@ func (f *Fit) Read() error {
 			return err
 		}
 	}
+	// There are no alarms, and the default ones take longer to make than 200 trials to learn.
+	learner := keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit, Alarms: &keyed.AlarmConfig{Budget: 1}}
 	all := map[string]*subject{}
 	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
 		k, of := f.keys[name], f.response.subject(name)
 		k.learners = f.response.learners(name)
 		s := all[of]
 		if s == nil {
-			s = &subject{name: of, learner: keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit}}
+			s = &subject{name: of, learner: learner}
 			all[of] = s
 		}
 		s.keys, s.counts = append(s.keys, k), s.counts.and(k.counts)
@@ -188,9 +190,11 @@ func (f *Fit) Read() error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch s := all[name]; {
 		case f.response != nil && s.choices == 0:
-			return fmt.Errorf("%s has missed all choices: there is nothing to fit; leave it out of the data", message.Printable(name))
+			return fmt.Errorf("all choices of %s are missed: there is nothing to fit; leave it out of the data", message.Printable(name))
 		case f.response == nil && s.trials == 0:
 			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(name))
+		case f.response != nil && math.IsInf(f.likelihood(s, f.start()), -1):
+			return fmt.Errorf("model.prior: it predicts no mean before the first trials, from which %s could choose: give another prior in numbers", message.Printable(name))
 		default:
 			f.subjects = append(f.subjects, s)
 		}
@@ -332,8 +336,20 @@ func (f *Fit) maximise(of func(at []float64) float64) (m likelihood.Maximum, oth
 	if f.response.mapped() {
 		other = f.turned(f.problem(func(at []float64) float64 { return of(f.turned(at)) }).Peak())
 	}
-	return f.problem(of).Maximise(), other
+	m = f.problem(of).Maximise()
+	if f.response == nil {
+		return m, nil
+	}
+	// If predictions do not vary any β is as good, and the least one says so.
+	flat := slices.Clone(m.At)
+	if flat[f.searched] = f.paths[f.searched].within.Lower; of(flat) >= m.Evidence-flatness {
+		m.At = flat
+	}
+	return m, other
 }
+
+// flatness is by how many nats a likelihood differs only in its last digits.
+const flatness = 1e-9
 
 // turned are values at which the words stand for the other outcomes: β is below 0.
 func (f *Fit) turned(at []float64) []float64 {

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
+)
+
+// A counted learner of tosses forgets by one fixed weight, from a flat prior.
+type counted struct{ right, all float64 }
+
+func (l counted) mean(top float64) float64 { return (1 + top*l.right) / (2 + top*l.all) }
+
+func (l *counted) learn(top, x float64) { *l = counted{top*l.right + x, top*l.all + 1} }
+
+const choicesYAML = "order: arrival\nmodel: {family: bernoulli}\nlevels: []\ntop: .9\nsource: {csv: {path: in.csv, time: '', missing: [None]}}\n"
+
+// A chosen trial: of a subject in a block, and what came of the option on the right and of the chosen one.
+type chosen struct{ subject, block, choice, right, reward string }
+
+// choosers are subjects with some choices missed, and some outcomes not seen.
+func choosers() (all []chosen, file string) {
+	rng := rand.New(rand.NewPCG(2, 71))
+	var b strings.Builder
+	b.WriteString("subject,block,choice,right,reward\n")
+	for i := range 3 * 150 {
+		arms, last := [2]counted{}, 0
+		s := chosen{subject: fmt.Sprint("s/", i/150), block: fmt.Sprint(i % 150 / 50)}
+		if i%50 == 0 {
+			arms, last = [2]counted{}, rng.IntN(2)
+		}
+		c, good := 0, i/25%2
+		if rng.Float64() < 1/(1+math.Exp(-4*(arms[1].mean(.7)-arms[0].mean(.7))-float64(2*last-1))) == (rng.Float64() < .9) {
+			c = 1
+		}
+		won := rng.Float64() < .8 == (c == good)
+		x := map[bool]string{true: "1", false: "0"}
+		s.choice, s.reward, s.right = [2]string{"left", "right"}[c], x[won], x[won == (c == 1)]
+		arms[c].learn(.7, map[bool]float64{true: 1}[won])
+		switch last = c; i % 23 {
+		case 5:
+			s.choice = ""
+		case 9:
+			s.choice = "None"
+		case 14:
+			s.reward, s.right = "None", ""
+		}
+		all = append(all, s)
+		fmt.Fprintf(&b, "%s,%s,%s,%s,%s\n", s.subject, s.block, s.choice, s.right, s.reward)
+	}
+	return all, b.String()
+}
+
+// likelihoodOf is the log likelihood of the choices of a subject, with a learner of the option on the right or one
+// of each option, which begin anew with each block or do not.
+func likelihoodOf(all []chosen, arms, blocks bool, top, beta, stay float64) (nats float64, choices, trials int) {
+	var l [2]counted
+	block, last := all[0].block, -1
+	for _, t := range all {
+		if blocks && t.block != block {
+			block, last, l = t.block, -1, [2]counted{}
+		}
+		v := [2]float64{beta * l[0].mean(top), beta * l[1].mean(top)}
+		if !arms {
+			m := l[0].mean(top)
+			v = [2]float64{beta * (1 - m), beta * m}
+		}
+		if last >= 0 {
+			v[last] += stay
+		}
+		c, outcome := map[string]int{"left": 0, "right": 1, "": -1, "None": -1}[t.choice], t.right
+		if c >= 0 {
+			nats += v[c] - math.Log(math.Exp(v[0])+math.Exp(v[1]))
+			choices++
+			last = c
+		}
+		learner := 0
+		if arms {
+			learner, outcome = c, t.reward
+		}
+		if x, err := strconv.ParseFloat(outcome, 64); err == nil && learner >= 0 {
+			l[learner].learn(top, x)
+			trials++
+		}
+	}
+	return nats, choices, trials
+}
+
+// The likelihood is that of another computation, and greatest where the fit says.
+func TestChoices(t *testing.T) {
+	all, file := choosers()
+	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
+	for _, test := range []struct {
+		key, values        string
+		arms, blocks, stay bool
+		more               []string
+	}{
+		{"subject", "right", false, false, false, nil},
+		{"[subject, block]", "right", false, true, true, []string{"--subject", "subject", "--stay"}},
+		{"[subject, choice]", "reward", true, false, true, []string{"--stay"}},
+		{"[choice, subject, block]", "reward", true, true, true, []string{"--subject", "subject", "--stay"}},
+	} {
+		program.Well(t, dir, append([]string{"fit", "s.yaml", "--set", "source.csv.key=" + test.key, "--set", "source.csv.values=[" + test.values + "]",
+			"--over", "top", "--response", "choice", "--choice", "choice", "-o", "fit.csv"}, test.more...)...)
+		header, rows := fitted(t, filepath.Join(dir, "fit.csv"))
+		stay, paths := "", 2.
+		if test.stay {
+			stay, paths = "stay,stay_lower,stay_upper,", 3
+		}
+		expect.Same(t, "key,trials,top,top_lower,top_upper,beta,beta_lower,beta_upper,"+stay+"choices,log_likelihood,log_evidence,aic,bic,default_log_evidence,converged", header, test.key)
+		expect.Same(t, 3, len(rows), test.key)
+		for name, r := range rows {
+			var own []chosen
+			for _, c := range all {
+				if c.subject == name {
+					own = append(own, c)
+				}
+			}
+			at := [3]float64{r["top"], r["beta"], r["stay"]}
+			if !test.stay {
+				at[2] = 0
+			}
+			nats, choices, trials := likelihoodOf(own, test.arms, test.blocks, at[0], at[1], at[2])
+			expect.Same(t, []float64{float64(choices), float64(trials)}, []float64{r["choices"], r["trials"]}, test.key)
+			if off := math.Abs(nats - r["log_likelihood"]); !(off < 1e-9) {
+				t.Errorf("%s, %s: log likelihood %g, want %g", test.key, name, r["log_likelihood"], nats)
+			}
+			if off := math.Abs(r["aic"]-2*paths+2*nats) + math.Abs(r["bic"]-paths*math.Log(r["choices"])+2*nats); !(off < 1e-9) {
+				t.Errorf("%s, %s: aic %g and bic %g of %g nats", test.key, name, r["aic"], r["bic"], nats)
+			}
+			for i := range at {
+				for _, by := range []float64{.97, 1.03} {
+					near := at
+					if near[i] *= by; near[0] < 1 {
+						if n, _, _ := likelihoodOf(own, test.arms, test.blocks, near[0], near[1], near[2]); n > nats+1e-3 {
+							t.Errorf("%s, %s: %g nats at %v, %g at %v", test.key, name, nats, at, n, near)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What is compared has choices on both sides, the words of a mapping are said, and all together have one row more.
+func TestChoicesCompare(t *testing.T) {
+	_, file := choosers()
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv": file, "s.yaml": strings.Replace(choicesYAML, "missing", "key: subject, values: [right], missing", 1),
+		"toss.jsonl": "{\"k\": \"a\", \"x\": 0, \"c\": 2}\n{\"k\": \"a\", \"x\": 2, \"c\": 0}\n{\"k\": \"a\", \"x\": 1}\n{\"k\": \"a\", \"x\": 1, \"c\": 1}\n",
+		"three.yaml": "order: arrival\nmodel: {family: categorical, dim: 3}\nlevels: []\ntop: .9\nsource: {jsonl: {path: toss.jsonl, key: k, values: [x]}}\n",
+	})
+	says := func(want, args string) {
+		t.Helper()
+		stdout, stderr := program.Well(t, dir, strings.Fields("fit "+args)...)
+		if !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s: no %q in %s%s", args, want, stdout, stderr)
+		}
+	}
+	fit := "s.yaml --over top --response choice --choice choice"
+	says(`"right" stands for outcome 1, "left" for outcome 0`, fit+" -o own.csv")
+	says("warning: the choices of 3 of 3 subjects are likelier if the other word stands for outcome 1", fit+"=left -o left.csv")
+	says("this for 0 of 3 keys, own.csv for 3", fit+" --pooled --against own.csv -o all.csv")
+	says("no choice enters", "s.yaml --over top -o outcomes.csv")
+	says("1 row", "three.yaml --over top --response choice --choice c -o three.csv")
+	_, own := fitted(t, filepath.Join(dir, "own.csv"))
+	header, all := fitted(t, filepath.Join(dir, "all.csv"))
+	if want := "against_log_evidence,against_log_likelihood,delta_aic,delta_bic"; !strings.HasSuffix(header, want) {
+		t.Errorf("%s does not end with %s", header, want)
+	}
+	sum := 0.
+	for name, r := range own {
+		sum += all[name]["log_likelihood"]
+		expect.Same(t, r["log_likelihood"], all[name]["against_log_likelihood"])
+	}
+	expect.Same(t, 4, len(all))
+	if total := all[""]; !(math.Abs(total["log_likelihood"]-sum) < 1e-9) || total["choices"] != own["s/0"]["choices"]+own["s/1"]["choices"]+own["s/2"]["choices"] {
+		t.Errorf("all together: %v", total)
+	}
+	// Of three trials with a choice the first has a third each, and beta and top do the rest.
+	_, three := fitted(t, filepath.Join(dir, "three.csv"))
+	expect.Same(t, []float64{4, 3}, []float64{three["a"]["trials"], three["a"]["choices"]})
+}
+
+func TestChoiceExits(t *testing.T) {
+	_, file := choosers()
+	dir := e2e.Folder(t, map[string]string{
+		"in.csv":    file,
+		"third.csv": strings.Replace(file, "s/1,2,right", "s/1,2,up", 1),
+		"one.csv":   strings.ReplaceAll(file, "left", "right"),
+		"missed.csv": strings.NewReplacer("s/1,0,left", "s/1,0,", "s/1,0,right", "s/1,0,", "s/1,1,left", "s/1,1,", "s/1,1,right", "s/1,1,",
+			"s/1,2,left", "s/1,2,", "s/1,2,right", "s/1,2,").Replace(file),
+		"plain.csv": "key,trials,log_evidence,aic,bic\ns/0,1,1,1,1\n",
+		"s.yaml":    strings.Replace(choicesYAML, "missing", "key: subject, values: [right], missing", 1),
+		"arms.yaml": strings.Replace(choicesYAML, "missing", "key: [subject, choice], values: [reward], missing", 1),
+	})
+	fit := "fit s.yaml -o out.csv --over top --response choice --choice choice"
+	arms := strings.Replace(fit, "s.yaml", "arms.yaml", 1)
+	exits(t, dir, "", "", []exit{
+		{"no response", "fit s.yaml -o out.csv --over top --choice choice", 2, "belong to --response choice"},
+		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only response"},
+		{"no column", "fit s.yaml -o out.csv --over top --response choice", 2, "--choice COLUMN"},
+		{"an absent column", strings.Replace(fit, "choice choice", "choice chose", 1), 1, `no column "chose"`},
+		{"a third word", fit + " --set source.csv.path=third.csv", 2, `third.csv:252: "up" is a third word beside "left" and "right"`},
+		{"a third word beside a named one", fit + "=up", 2, `is a third word beside "up" and`},
+		{"one word", fit + " --set source.csv.path=one.csv", 2, `only the word "right"`},
+		{"one option", arms + " --set source.csv.path=one.csv", 2, "nothing to choose"},
+		{"a word of options", arms + "=left", 2, "here words are options"},
+		{"a subject without choices", fit + " --set source.csv.path=missed.csv", 2, "all choices of s/1 are missed"},
+		{"another part of the key", fit + " --subject block", 2, `"block" is no part of the key`},
+		{"the choice as a subject", arms + " --subject choice", 2, "beside the choice"},
+		{"no probability", fit + " --set model.family=normal", 2, "normal has no probability of an option"},
+		{"no one number", arms + " --set model.family=categorical --set model.dim=2", 2, "categorical predicts no one number"},
+		{"a prior without a mean", arms + " --set model.family=exponential", 2, "predicts no mean"},
+		{"an exception without a key", arms + ` --set keys=[{"match":"s","top":0.9}]`, 2, "no key of the data matches"},
+		{"against a table without choices", fit + " --against plain.csv", 2, "plain.csv is a table without choices"},
+	})
+}
+
+// recovered simulates subjects that choose by a learner of the outcomes of the option on the right, and
+// fits them. It returns the medians and shares of the issue.
+func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]float64, held []bool) {
+	rng := rand.New(rand.NewPCG(seed, 71))
+	var b strings.Builder
+	b.WriteString("key,choice,x\n")
+	truth := map[string][2]float64{}
+	for s := range subjects {
+		name := fmt.Sprintf("s%02d", s)
+		w, inverse := .4+.55*rng.Float64(), 3+9*rng.Float64()
+		truth[name] = [2]float64{w, inverse}
+		var l counted
+		good, next := rng.IntN(2), 28+rng.IntN(22)
+		for i := range trials {
+			if i == next {
+				good, next = 1-good, i+28+rng.IntN(22)
+			}
+			choice, x := "left", 0.
+			if rng.Float64() < 1/(1+math.Exp(-inverse*(2*l.mean(w)-1))) {
+				choice = "right"
+			}
+			if (rng.Float64() < .8) == (good == 1) {
+				x = 1
+			}
+			l.learn(w, x)
+			fmt.Fprintf(&b, "%s,%s,%g\n", name, choice, x)
+		}
+	}
+	dir := e2e.Folder(t, map[string]string{"in.csv": b.String(), "s.yaml": "order: arrival\nmodel: {family: bernoulli}\nlevels: []\ntop: .9\nsource: {csv: {path: in.csv, time: ''}}\n"})
+	program.Well(t, dir, "fit", "s.yaml", "--over", "top", "--response", "choice", "--choice", "choice", "-o", "fit.csv")
+	_, rows := fitted(t, filepath.Join(dir, "fit.csv"))
+	expect.Same(t, subjects, len(rows))
+	for name, r := range rows {
+		is := truth[name]
+		top[0], top[1] = append(top[0], is[0]), append(top[1], r["top"])
+		beta[0], beta[1] = append(beta[0], is[1]), append(beta[1], r["beta"])
+		held = append(held, !(r["top_lower"] > is[0]) && !(r["top_upper"] < is[0]), !(r["beta_lower"] > is[1]) && !(r["beta_upper"] < is[1]))
+	}
+	return top, beta, held
+}
+
+func TestChoicesAreRecovered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("five fits of forty subjects")
+	}
+	var top, beta [2][]float64
+	var held []bool
+	for seed := range uint64(5) {
+		a, b, h := recovered(t, seed, 40, 240)
+		t.Log("r of top ", stat.Correlation(a[0], a[1], nil))
+		for i := range 2 {
+			top[i], beta[i] = append(top[i], a[i]...), append(beta[i], b[i]...)
+		}
+		held = append(held, h...)
+	}
+	var off []float64
+	for i, was := range beta[0] {
+		off = append(off, math.Abs(beta[1][i]/was-1))
+	}
+	n := 0
+	for _, h := range held {
+		if h {
+			n++
+		}
+	}
+	t.Log(stat.Correlation(top[0], top[1], nil), median(off), float64(n)/float64(len(held)))
+}
+func median(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
