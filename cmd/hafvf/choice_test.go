@@ -227,8 +227,8 @@ func TestChoiceExits(t *testing.T) {
 	})
 }
 
-// recovered simulates subjects that choose by a learner of the outcomes of the option on the right, and
-// fits them. It returns the medians and shares of the issue.
+// recovered simulates subjects that choose by a learner of the option on the right, which turns over, and fits
+// them. It returns what is true and what is fitted, and whether the intervals hold what is true.
 func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]float64, held []bool) {
 	rng := rand.New(rand.NewPCG(seed, 71))
 	var b strings.Builder
@@ -268,23 +268,26 @@ func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]
 	return top, beta, held
 }
 
+// Numbers with which choices are simulated are found again, and their intervals hold them.
 func TestChoicesAreRecovered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("five fits of forty subjects")
 	}
-	var top, beta [2][]float64
+	var off []float64
 	var held []bool
 	for seed := range uint64(5) {
-		a, b, h := recovered(t, seed, 40, 240)
-		t.Log("r of top ", stat.Correlation(a[0], a[1], nil))
-		for i := range 2 {
-			top[i], beta[i] = append(top[i], a[i]...), append(beta[i], b[i]...)
+		top, beta, in := recovered(t, seed, 40, 240)
+		if r := stat.Correlation(top[0], top[1], nil); !(r >= .75) {
+			t.Errorf("seed %d: r of top is %.2f", seed, r)
 		}
-		held = append(held, h...)
+		for i, was := range beta[0] {
+			off = append(off, math.Abs(beta[1][i]/was-1))
+		}
+		held = append(held, in...)
 	}
-	var off []float64
-	for i, was := range beta[0] {
-		off = append(off, math.Abs(beta[1][i]/was-1))
+	slices.Sort(off)
+	if m := off[len(off)/2]; !(m <= .15) {
+		t.Errorf("half of the betas are more than %.3f off", m)
 	}
 	n := 0
 	for _, h := range held {
@@ -292,6 +295,8 @@ func TestChoicesAreRecovered(t *testing.T) {
 			n++
 		}
 	}
-	t.Log(stat.Correlation(top[0], top[1], nil), median(off), float64(n)/float64(len(held)))
+	if share := float64(n) / float64(len(held)); !(share >= .9 && share <= .98) {
+		t.Errorf("%.3f of the intervals hold what is true", share)
+	}
+	t.Logf("median of |beta/true - 1| %.3f, intervals hold %d of %d", off[len(off)/2], n, len(held))
 }
-func median(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }

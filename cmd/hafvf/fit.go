@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,17 +16,19 @@ import (
 )
 
 func fitCommand() *cobra.Command {
-	var out, over, against, response, choice string
-	var set, subject []string
-	var pooled, stay bool
+	var out, over, against string
+	var set []string
+	var pooled bool
+	var choosing responseFlags
 	o := operation{level: "info"}
 	cmd := &cobra.Command{
 		Use:   "fit CONFIG --over PATHS -o FILE",
-		Short: "Find the parameters of the filter that maximise the evidence of each key",
+		Short: "Find the numbers of a learner of each key's outcomes, or of participants by their choices",
 		Long:  help("fit"),
 		Example: `  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" -o fit.csv
   hafvf fit subjects.yaml --over top --set 'levels=[]' -o decay.csv --against fit.csv
-  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" --pooled -o all.parquet`,
+  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" --pooled -o all.parquet
+  hafvf fit subjects.yaml --set 'levels=[]' --over top --response choice --choice key_resp.keys -o people.csv`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -44,7 +47,7 @@ func fitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := responseOf(response, choice, subject, stay)
+			r, err := choosing.response()
 			if err != nil {
 				return cli.Usage(err)
 			}
@@ -61,19 +64,10 @@ func fitCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("--against: %w", err))
 				}
 			}
-			s, err := o.observe(cmd.Context(), f.Run())
-			switch {
-			case s.Stopped:
-				return cli.Ended(o.signal, fmt.Errorf("%s is not written: a part of the trials is not read", out))
-			case err != nil:
+			if err := o.readFit(cmd.Context(), f, args[0], out); err != nil {
 				return err
 			}
-			if err := f.Read(); err != nil {
-				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
-			}
-			if r != nil && r.Mapping() != "" {
-				fmt.Fprintln(stderr, r.Mapping())
-			}
+			fmt.Fprint(stderr, r.Mapping())
 			if earlier != nil {
 				if err := f.Compare(earlier); err != nil {
 					return cli.Usage(err)
@@ -87,40 +81,63 @@ func fitCommand() *cobra.Command {
 			if err := t.Write(out); err != nil {
 				return err
 			}
-			if turned := t.Turned(); turned != "" {
-				fmt.Fprintf(stderr, "warning: %s\n", turned)
-			}
-			fmt.Fprintf(stderr, "%s: %s\n", t.Tally(), out)
+			fmt.Fprintf(stderr, "%s%s: %s\n", t.Turned(), t.Tally(), out)
 			return o.rejected
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
 	cmd.Flags().StringVar(&over, "over", "", "the numbers that are searched, `PATHS` separated by commas")
-	cmd.Flags().StringVar(&response, "response", "", "what the numbers are of: `choice`, the choices of each subject; by default the outcomes alone")
-	cmd.Flags().StringVar(&choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
-	cmd.Flags().StringSliceVar(&subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
-	cmd.Flags().BoolVar(&stay, "stay", false, "also search how much the last choice is repeated")
+	choosing.add(cmd)
 	cmd.Flags().BoolVar(&pooled, "pooled", false, "search numbers for all keys together")
 	cmd.Flags().StringVar(&against, "against", "", "the table of an earlier fit of the same keys and trials, `FILE`")
 	cli.AddSet(cmd, &set)
 	return cmd
 }
 
-// responseOf is the response that flags give, nil for none.
-func responseOf(response, choice string, subject []string, stay bool) (*fit.Response, error) {
-	column, word, words := strings.Cut(choice, "=")
+// readFit has a fit read what the config names.
+func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string) error {
+	s, err := o.observe(ctx, f.Run())
 	switch {
-	case response == "" && choice == "" && subject == nil && !stay:
+	case s.Stopped:
+		return cli.Ended(o.signal, fmt.Errorf("%s is not written: a part of the trials is not read", out))
+	case err != nil:
+		return err
+	}
+	if err := f.Read(); err != nil {
+		return cli.Usage(fmt.Errorf("%s: %w", config, err))
+	}
+	return nil
+}
+
+// responseFlags are those of how participants choose.
+type responseFlags struct {
+	of, choice string
+	subject    []string
+	stay       bool
+}
+
+func (r *responseFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.of, "response", "", "what the numbers are of: `choice` for what participants choose; by default the outcomes alone")
+	cmd.Flags().StringVar(&r.choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
+	cmd.Flags().StringSliceVar(&r.subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
+	cmd.Flags().BoolVar(&r.stay, "stay", false, "also search how much the last choice is repeated")
+}
+
+// response is what the flags say, nil if they say nothing.
+func (r responseFlags) response() (*fit.Response, error) {
+	column, word, words := strings.Cut(r.choice, "=")
+	switch {
+	case r.of == "" && r.choice == "" && r.subject == nil && !r.stay:
 		return nil, nil
-	case response != "choice":
+	case r.of != "choice":
 		return nil, errors.New("--choice, --subject and --stay belong to --response choice, the only response")
 	case column == "" || words && word == "":
 		return nil, errors.New("--response choice needs --choice COLUMN or --choice COLUMN=WORD")
 	}
-	for i := range subject {
-		subject[i] = strings.TrimSpace(subject[i])
+	for i := range r.subject {
+		r.subject[i] = strings.TrimSpace(r.subject[i])
 	}
-	return &fit.Response{Column: column, Word: word, Subject: subject, Stay: stay}, nil
+	return &fit.Response{Column: column, Word: word, Subject: r.subject, Stay: r.stay}, nil
 }
 
 // reportFits says on standard error, every ten seconds, how far a fit is.

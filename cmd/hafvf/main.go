@@ -65,7 +65,7 @@ func run(args []string) int {
   hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
   hafvf trials c.yaml -o trials.csv  tabulate all observations: predictions, learning rates, changes
-  hafvf fit s.yaml --over top -o fit.csv  find the parameters of each key by its evidence`,
+  hafvf fit s.yaml --over top -o fit.csv  find the numbers of a learner of each key`,
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")

@@ -21,13 +21,15 @@ func near(t *testing.T, got, want, by float64, what string) {
 // whatever the correlation.
 func TestParabola(t *testing.T) {
 	const rho, sd = .9, .02
-	m := Problem{Parameters: []Parameter{NewParameter(0, Real), NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
+	p := Problem{Parameters: []Parameter{NewParameter(0, Real), NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
 		x, y := (at[0]-250)/sd, math.Log(at[1]/40)
 		return 7 - (x*x-2*rho*x*y+y*y)/2/(1-rho*rho)
-	}}.Maximise()
+	}}
+	m := p.Maximise()
 	width := math.Sqrt(2 * Fall)
 	expect.Same(t, Converged, m.Outcome)
 	near(t, m.Evidence, 7, 1e-3, "evidence")
+	near(t, p.Peak()[0], 250, .02*sd, "the peak")
 	near(t, m.At[0], 250, .02*sd, "the maximum")
 	near(t, m.Lower[0], 250-width*sd, .02*sd, "lower")
 	near(t, m.Upper[0], 250+width*sd, .02*sd, "upper")

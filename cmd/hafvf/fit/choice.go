@@ -182,12 +182,12 @@ func (r *Response) two() error {
 	return nil
 }
 
-// Mapping says which word stands for which outcome; empty if words are options.
+// Mapping is a line that says which word stands for which outcome; empty if words are options.
 func (r *Response) Mapping() string {
 	if !r.mapped() {
 		return ""
 	}
-	return fmt.Sprintf("choices of %s: %s stands for outcome 1, %s for outcome 0 (--choice COLUMN=WORD names the word of outcome 1)", message.Quote(r.Column), message.Quote(r.options[1].name), message.Quote(r.options[0].name))
+	return fmt.Sprintf("choices of %s: %s stands for outcome 1, %s for outcome 0 (--choice COLUMN=WORD names the word of outcome 1)\n", message.Quote(r.Column), message.Quote(r.options[1].name), message.Quote(r.options[0].name))
 }
 
 // mapped reports whether two words stand for outcomes, and could do so the other way round.

@@ -363,7 +363,7 @@ func (f *Fit) row(s *subject, at, other []float64) row {
 	nan := math.NaN()
 	r := row{key: s.name, figures: figures{counts: s.counts, aic: nan, bic: nan}, standing: s.standing}
 	r.evidence, r.likelihood = f.nats(s, at)
-	r.turned = other != nil && f.likelihood(s, other) > r.likelihood
+	r.turned = other != nil && f.likelihood(s, other) > r.likelihood+flatness
 	return r
 }
 

@@ -93,7 +93,7 @@ func (t *Table) Write(path string) error {
 	return output.WriteTable(path, columns, nil, nil, slices.Values(t.rows))
 }
 
-// Turned says that most subjects chose as if words stood for the other outcomes; empty if they did not.
+// Turned is a line that warns if most subjects chose as if words stood for the other outcomes; else empty.
 func (t *Table) Turned() string {
 	turned, subjects := 0, 0
 	for _, r := range t.rows {
@@ -107,7 +107,7 @@ func (t *Table) Turned() string {
 	if 2*turned <= subjects {
 		return ""
 	}
-	return fmt.Sprintf("the choices of %d of %d subjects are likelier if the other word stands for outcome 1", turned, subjects)
+	return fmt.Sprintf("warning: the choices of %d of %d subjects are likelier if the other word stands for outcome 1\n", turned, subjects)
 }
 
 // Tally says whose numbers they are, and how the searches ended.
