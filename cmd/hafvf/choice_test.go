@@ -175,13 +175,13 @@ func TestChoicesCompare(t *testing.T) {
 	says("1 row", "three.yaml --over top --response choice --choice c -o three.csv")
 	_, own := fitted(t, filepath.Join(dir, "own.csv"))
 	header, all := fitted(t, filepath.Join(dir, "all.csv"))
-	if want := "against_log_evidence,against_log_likelihood,delta_aic,delta_bic"; !strings.HasSuffix(header, want) {
+	if want := "against_log_evidence,delta_aic,delta_bic"; !strings.HasSuffix(header, want) {
 		t.Errorf("%s does not end with %s", header, want)
 	}
 	sum := 0.
 	for name, r := range own {
 		sum += all[name]["log_likelihood"]
-		expect.Same(t, r["log_likelihood"], all[name]["against_log_likelihood"])
+		expect.Same(t, r["log_evidence"], all[name]["against_log_evidence"])
 	}
 	expect.Same(t, 4, len(all))
 	if total := all[""]; !(math.Abs(total["log_likelihood"]-sum) < 1e-9) || total["choices"] != own["s/0"]["choices"]+own["s/1"]["choices"]+own["s/2"]["choices"] {
@@ -207,20 +207,21 @@ func TestChoiceExits(t *testing.T) {
 	fit := "fit s.yaml -o out.csv --over top --response choice --choice choice"
 	arms := strings.Replace(fit, "s.yaml", "arms.yaml", 1)
 	exits(t, dir, "", "", []exit{
-		{"no response", "fit s.yaml -o out.csv --over top --choice choice", 2, "belong to --response choice"},
-		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only response"},
-		{"no column", "fit s.yaml -o out.csv --over top --response choice", 2, "--choice COLUMN"},
+		{"no response", "fit s.yaml -o out.csv --over top --choice choice", 2, "needs --choice COLUMN"},
+		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only one"},
+		{"no choice", "fit s.yaml -o out.csv --over top --stay", 2, "--stay belong"},
+		{"no column", "fit s.yaml -o out.csv --over top --response choice", 2, "needs --choice COLUMN"},
 		{"an absent column", strings.Replace(fit, "choice choice", "choice chose", 1), 1, `no column "chose"`},
-		{"a third word", fit + " --set source.csv.path=third.csv", 2, `third.csv:252: "up" is a third word beside "left" and "right"`},
-		{"a third word beside a named one", fit + "=up", 2, `is a third word beside "up" and`},
+		{"a third word", fit + " --set source.csv.path=third.csv", 2, `third.csv:252: "up" is a third word, and two`},
+		{"a third word beside a named one", fit + "=up", 2, "is a third word"},
 		{"one word", fit + " --set source.csv.path=one.csv", 2, `only the word "right"`},
 		{"one option", arms + " --set source.csv.path=one.csv", 2, "nothing to choose"},
-		{"a word of options", arms + "=left", 2, "here words are options"},
+		{"a word of options", arms + "=left", 2, "an option needs none"},
 		{"a subject without choices", fit + " --set source.csv.path=missed.csv", 2, "all choices of s/1 are missed"},
 		{"another part of the key", fit + " --subject block", 2, `"block" is no part of the key`},
 		{"the choice as a subject", arms + " --subject choice", 2, "beside the choice"},
-		{"no probability", fit + " --set model.family=normal", 2, "normal has no probability of an option"},
-		{"no one number", arms + " --set model.family=categorical --set model.dim=2", 2, "categorical predicts no one number"},
+		{"no probability", fit + " --set model.family=normal", 2, "normal does not predict an option"},
+		{"no one number", arms + " --set model.family=categorical --set model.dim=2", 2, "categorical does not predict an option"},
 		{"a prior without a mean", arms + " --set model.family=exponential", 2, "predicts no mean"},
 		{"an exception without a key", arms + ` --set keys=[{"match":"s","top":0.9}]`, 2, "no key of the data matches"},
 		{"against a table without choices", fit + " --against plain.csv", 2, "plain.csv is a table without choices"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 )
 
 func fitCommand() *cobra.Command {
-	var out, over, against string
+	var out, over, against, of string
 	var set []string
 	var pooled bool
-	var choosing responseFlags
+	var response fit.Response
 	o := operation{level: "info"}
 	cmd := &cobra.Command{
 		Use:   "fit CONFIG --over PATHS -o FILE",
@@ -36,6 +35,8 @@ func fitCommand() *cobra.Command {
 				return cli.Usage(errors.New("fit needs -o FILE.csv or -o FILE.parquet"))
 			case over == "":
 				return cli.Usage(errors.New(`fit needs --over, the numbers that it searches: --over "levels[0].alpha, levels[0].beta"`))
+			case of == "choice" && response.Choice == "", of != "choice" && (of != "" || response.Choice != "" || response.Subject != nil || response.Stay):
+				return cli.Usage(errors.New("--response choice, the only one, needs --choice COLUMN; --subject and --stay belong to it"))
 			}
 			if err := output.CheckTable(out); err != nil {
 				return cli.Usage(err)
@@ -47,11 +48,7 @@ func fitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := choosing.response()
-			if err != nil {
-				return cli.Usage(err)
-			}
-			f, err := fit.New(cfg, graph, over, r)
+			f, err := fit.New(cfg, graph, over, response)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
 			}
@@ -60,14 +57,14 @@ func fitCommand() *cobra.Command {
 			}
 			var earlier *fit.Earlier
 			if against != "" {
-				if earlier, err = fit.ReadEarlier(against, r != nil); err != nil {
+				if earlier, err = fit.ReadEarlier(against, response.Choice != ""); err != nil {
 					return cli.Usage(fmt.Errorf("--against: %w", err))
 				}
 			}
 			if err := o.readFit(cmd.Context(), f, args[0], out); err != nil {
 				return err
 			}
-			fmt.Fprint(stderr, r.Mapping())
+			fmt.Fprint(stderr, f.Mapping())
 			if earlier != nil {
 				if err := f.Compare(earlier); err != nil {
 					return cli.Usage(err)
@@ -87,7 +84,10 @@ func fitCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
 	cmd.Flags().StringVar(&over, "over", "", "the numbers that are searched, `PATHS` separated by commas")
-	choosing.add(cmd)
+	cmd.Flags().StringVar(&of, "response", "", "what the numbers are of: `choice` for what participants choose; by default the outcomes alone")
+	cmd.Flags().StringVar(&response.Choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
+	cmd.Flags().StringSliceVar(&response.Subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
+	cmd.Flags().BoolVar(&response.Stay, "stay", false, "also search how much the last choice is repeated")
 	cmd.Flags().BoolVar(&pooled, "pooled", false, "search numbers for all keys together")
 	cmd.Flags().StringVar(&against, "against", "", "the table of an earlier fit of the same keys and trials, `FILE`")
 	cli.AddSet(cmd, &set)
@@ -107,37 +107,6 @@ func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string)
 		return cli.Usage(fmt.Errorf("%s: %w", config, err))
 	}
 	return nil
-}
-
-// responseFlags are those of how participants choose.
-type responseFlags struct {
-	of, choice string
-	subject    []string
-	stay       bool
-}
-
-func (r *responseFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&r.of, "response", "", "what the numbers are of: `choice` for what participants choose; by default the outcomes alone")
-	cmd.Flags().StringVar(&r.choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
-	cmd.Flags().StringSliceVar(&r.subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
-	cmd.Flags().BoolVar(&r.stay, "stay", false, "also search how much the last choice is repeated")
-}
-
-// response is what the flags say, nil if they say nothing.
-func (r responseFlags) response() (*fit.Response, error) {
-	column, word, words := strings.Cut(r.choice, "=")
-	switch {
-	case r.of == "" && r.choice == "" && r.subject == nil && !r.stay:
-		return nil, nil
-	case r.of != "choice":
-		return nil, errors.New("--choice, --subject and --stay belong to --response choice, the only response")
-	case column == "" || words && word == "":
-		return nil, errors.New("--response choice needs --choice COLUMN or --choice COLUMN=WORD")
-	}
-	for i := range r.subject {
-		r.subject[i] = strings.TrimSpace(r.subject[i])
-	}
-	return &fit.Response{Column: column, Word: word, Subject: r.subject, Stay: r.stay}, nil
 }
 
 // reportFits says on standard error, every ten seconds, how far a fit is.

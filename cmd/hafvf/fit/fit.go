@@ -28,7 +28,7 @@ type Fit struct {
 	searched int          // how many are of the filter
 	filter   keyed.Config // with the rules of keys
 	graph    *pipeline.Graph
-	response *Response // nil: what is maximised is the log evidence
+	response Response
 	// Progress, if set, is called with how many keys are done; of a pooled fit, how often all keys were
 	// filtered, and of is 0. Several goroutines call it.
 	Progress func(done, of int)
@@ -40,9 +40,8 @@ type Fit struct {
 
 // A key is what one key has shown.
 type key struct {
-	name      string
-	intervals []interval // a key that was forgotten begins anew
-	learners  []string   // names
+	intervals [][]trial // a key that was forgotten begins anew
+	learners  []string
 	counts
 }
 
@@ -51,9 +50,9 @@ type counts struct{ trials, choices int }
 
 func (c counts) and(d counts) counts { return counts{c.trials + d.trials, c.choices + d.choices} }
 
-type interval struct {
-	observations []keyed.Observation
-	choices      []*word // with a response: of each observation; nil where one was missed
+type trial struct {
+	keyed.Observation
+	choice *word // nil without one
 }
 
 // A subject is what a row of the table is of.
@@ -65,8 +64,8 @@ type subject struct {
 	standing float64      // log evidence of the config as it stands
 }
 
-// New says what is searched in a config, which it changes if there is a response. An error is one of usage.
-func New(c *config.Config, g *pipeline.Graph, over string, r *Response) (*Fit, error) {
+// New says what is searched in a config, which it changes if choices are read. An error is one of usage.
+func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, error) {
 	filter, ok := g.Filter()
 	switch {
 	case !ok:
@@ -92,18 +91,19 @@ func New(c *config.Config, g *pipeline.Graph, over string, r *Response) (*Fit, e
 			return nil, err
 		}
 		for _, p := range f.paths {
-			if own, err := pathOf(p.name, rule.Filter); err != nil || own.start != p.start {
+			if own, err := pathOf(p.name, rule.Filter); err != nil || own.Start != p.Start {
 				return nil, fmt.Errorf("%s%s is another number than that of the config, which --over searches for all keys: leave out the exception", at, p.name)
 			}
 		}
 	}
-	if r == nil {
+	f.searched = len(f.paths)
+	if f.response.Choice == "" {
 		return f, nil
 	}
-	if err := r.reads(c); err != nil {
+	if err := f.response.choosing(c); err != nil {
 		return nil, err
 	}
-	f.searched, f.paths = len(f.paths), append(f.paths, r.parameters()...)
+	f.paths = append(f.paths, r.parameters()...)
 	f.graph, err = pipeline.Compose(c)
 	return f, err
 }
@@ -131,23 +131,22 @@ func (f *Fit) Run() pipeline.Run {
 		defer f.mu.Unlock()
 		k := f.keys[name]
 		if k == nil {
-			k = &key{name: strings.Clone(name)}
-			f.keys[k.name] = k
+			k = &key{}
+			f.keys[strings.Clone(name)] = k
 		}
 		if e.N == 1 {
-			k.intervals = append(k.intervals, interval{})
+			k.intervals = append(k.intervals, nil)
 		}
-		in := &k.intervals[len(k.intervals)-1]
-		in.observations = append(in.observations, o)
-		var chosen *word
-		if f.response != nil {
-			chosen = f.response.word(e)
-			in.choices = append(in.choices, chosen)
+		t := trial{Observation: o}
+		if f.response.Choice != "" {
+			t.choice = f.response.word(e)
 		}
-		if chosen != nil {
+		last := len(k.intervals) - 1
+		k.intervals[last] = append(k.intervals[last], t)
+		if t.choice != nil {
 			k.choices++
 		}
-		if !e.Missing && f.response.learner(chosen) >= 0 {
+		if !e.Missing && f.response.learner(t.choice) >= 0 {
 			k.trials++
 		}
 	}}}
@@ -158,7 +157,7 @@ func (f *Fit) Read() error {
 	if len(f.keys) == 0 {
 		return errors.New("the source has no observations that could be fitted")
 	}
-	if f.response != nil {
+	if f.response.Choice != "" {
 		if err := f.response.read(); err != nil {
 			return err
 		}
@@ -167,13 +166,11 @@ func (f *Fit) Read() error {
 	learner := keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit, Alarms: &keyed.AlarmConfig{Budget: 1}}
 	all := map[string]*subject{}
 	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
-		k, of := f.keys[name], f.response.subject(name)
-		k.learners = f.response.learners(name)
-		s := all[of]
-		if s == nil {
-			s = &subject{name: of, learner: learner}
-			all[of] = s
+		k, of := f.keys[name], ""
+		if of, k.learners = f.response.owners(name); all[of] == nil {
+			all[of] = &subject{name: of, learner: learner}
 		}
+		s := all[of]
 		s.keys, s.counts = append(s.keys, k), s.counts.and(k.counts)
 	}
 	for _, rule := range f.filter.Keys {
@@ -189,11 +186,11 @@ func (f *Fit) Read() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch s := all[name]; {
-		case f.response != nil && s.choices == 0:
-			return fmt.Errorf("all choices of %s are missed: there is nothing to fit; leave it out of the data", message.Printable(name))
-		case f.response == nil && s.trials == 0:
+		case f.response.Choice == "" && s.trials == 0:
 			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(name))
-		case f.response != nil && math.IsInf(f.likelihood(s, f.start()), -1):
+		case f.response.Choice != "" && s.choices == 0:
+			return fmt.Errorf("all choices of %s are missed: there is nothing to fit; leave it out of the data", message.Printable(name))
+		case f.response.Choice != "" && math.IsInf(f.likelihood(s, f.start()), -1):
 			return fmt.Errorf("model.prior: it predicts no mean before the first trials, from which %s could choose: give another prior in numbers", message.Printable(name))
 		default:
 			f.subjects = append(f.subjects, s)
@@ -202,70 +199,59 @@ func (f *Fit) Read() error {
 	return nil
 }
 
-// estimator is that of a subject at values of the paths; nil where numbers of a prior do not go together.
-func (f *Fit) estimator(s *subject, at []float64) *keyed.Estimator {
+// nats are the log evidence of a subject's trials at values of the paths, and the log likelihood that is
+// maximised: the same or, of a response, that of the choices.
+func (f *Fit) nats(s *subject, at []float64) (evidence, likelihood float64) {
+	none, paths := math.Inf(-1), f.paths[:f.searched]
 	cfg := s.learner
-	cfg.Filter = with(cfg.Filter, f.paths, at)
+	cfg.Filter = with(cfg.Filter, paths, at)
 	cfg.Keys = slices.Clone(cfg.Keys)
 	for i := range cfg.Keys {
-		cfg.Keys[i].Filter = with(cfg.Keys[i].Filter, f.paths, at)
+		cfg.Keys[i].Filter = with(cfg.Keys[i].Filter, paths, at)
 	}
-	est, _ := keyed.NewEstimator(cfg)
-	return est
-}
-
-// nats are the log evidence of a subject's trials at values of the paths, and with a response the log
-// likelihood of its choices.
-func (f *Fit) nats(s *subject, at []float64) (evidence, choices float64) {
-	none := math.Inf(-1)
-	est := f.estimator(s, at)
-	if est == nil {
+	est, err := keyed.NewEstimator(cfg)
+	if err != nil { // numbers of a prior that do not go together
 		return none, none
 	}
-	choose := f.response.chooser(est, at[f.searched:])
+	logP := f.response.logP(est, at[f.searched:])
 	for _, k := range s.keys {
-		for _, in := range k.intervals {
+		for _, all := range k.intervals {
 			var tracks []*keyed.Track
 			for _, name := range k.learners {
 				tracks = append(tracks, est.NewTrack(name))
 			}
 			sum, last := 0., (*word)(nil)
-			for i, o := range in.observations {
-				var chosen *word
-				if choose != nil {
-					chosen = in.choices[i]
+			for _, t := range all {
+				if t.choice != nil {
+					likelihood += logP(tracks, t.Time, t.choice, last)
+					last = t.choice
 				}
-				if chosen != nil {
-					choices += choose.logP(tracks, o.Time, chosen, last)
-					last = chosen
+				if i := f.response.learner(t.choice); i >= 0 {
+					sum += est.Learn(tracks[i], t.Observation)
 				}
-				if i := f.response.learner(chosen); i >= 0 {
-					sum += est.Learn(tracks[i], o)
-				}
-				if math.IsInf(sum, -1) || math.IsInf(choices, -1) {
+				if math.IsInf(sum+likelihood, -1) {
 					return none, none
 				}
 			}
 			evidence += sum
 		}
 	}
-	return evidence, choices
+	if f.response.Choice == "" {
+		likelihood = evidence
+	}
+	return evidence, likelihood
 }
 
-// likelihood is what is maximised.
 func (f *Fit) likelihood(s *subject, at []float64) float64 {
-	evidence, choices := f.nats(s, at)
-	if f.response != nil {
-		return choices
-	}
-	return evidence
+	_, nats := f.nats(s, at)
+	return nats
 }
 
 // problem is the one of a log likelihood.
 func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
 	p := likelihood.Problem{Evidence: of}
 	for i, q := range f.paths {
-		p.Parameters = append(p.Parameters, q.parameter())
+		p.Parameters = append(p.Parameters, q.Parameter)
 		if k := slices.IndexFunc(f.paths, func(r path) bool { return r.level == q.level && r.beta }); q.level >= 0 && !q.beta && k >= 0 {
 			p.Pairs = append(p.Pairs, [2]int{i, k})
 		}
@@ -276,7 +262,7 @@ func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
 // start are the values of the config.
 func (f *Fit) start() (at []float64) {
 	for _, p := range f.paths {
-		at = append(at, p.start)
+		at = append(at, p.Start)
 	}
 	return at
 }
@@ -287,7 +273,7 @@ func (f *Fit) Table(pooled bool) *Table {
 	each := func(do func(s *subject, i int)) {
 		parallel.Do(len(f.subjects), workers, func(_, i int) { do(f.subjects[i], i) })
 	}
-	t := &Table{choices: f.response != nil, rows: make([]row, len(f.subjects))}
+	t := &Table{choices: f.response.Choice != "", rows: make([]row, len(f.subjects))}
 	for _, p := range f.paths {
 		t.paths = append(t.paths, p.name)
 	}
@@ -337,12 +323,12 @@ func (f *Fit) maximise(of func(at []float64) float64) (m likelihood.Maximum, oth
 		other = f.turned(f.problem(func(at []float64) float64 { return of(f.turned(at)) }).Peak())
 	}
 	m = f.problem(of).Maximise()
-	if f.response == nil {
+	if f.response.Choice == "" {
 		return m, nil
 	}
 	// If predictions do not vary any β is as good, and the least one says so.
 	flat := slices.Clone(m.At)
-	if flat[f.searched] = f.paths[f.searched].within.Lower; of(flat) >= m.Evidence-flatness {
+	if flat[f.searched] = f.paths[f.searched].Lower; of(flat) >= m.Evidence-flatness {
 		m.At = flat
 	}
 	return m, other
@@ -370,7 +356,7 @@ func (f *Fit) row(s *subject, at, other []float64) row {
 // judge gives a row its maximum, and the criteria of that.
 func (f *Fit) judge(r *row, m *likelihood.Maximum) {
 	paths, n := float64(len(f.paths)), float64(r.trials)
-	if f.response != nil {
+	if f.response.Choice != "" {
 		n = float64(r.choices)
 	}
 	r.maximum, r.aic, r.bic = m, 2*paths-2*m.Evidence, paths*math.Log(n)-2*m.Evidence

@@ -16,25 +16,12 @@ import (
 
 // A path leads to a number of a filter, as that of an override does.
 type path struct {
-	name  string // as it was given
-	start float64
-	set   func(f *hafvf.Config, v float64) // of a filter whose parts are its own; nil of a number of the response
+	name string // as it was given
+	likelihood.Parameter
+	set func(f *hafvf.Config, v float64) // of a filter whose parts are its own
 	// level is that of an alpha or beta, from 0; else negative.
-	level  int
-	beta   bool
-	free   likelihood.Scale     // of a number of the prior and of top
-	within likelihood.Parameter // of one of the response
-}
-
-// parameter is how the number is searched.
-func (p path) parameter() likelihood.Parameter {
-	switch {
-	case p.level >= 0:
-		return likelihood.NewShape(p.start)
-	case p.set == nil:
-		return p.within
-	}
-	return likelihood.NewParameter(p.start, p.free)
+	level int
+	beta  bool
 }
 
 // pathsOf are those of a list such as "levels[0].alpha, top", in a filter without a bank.
@@ -57,7 +44,7 @@ func pathOf(name string, f hafvf.Config) (path, error) {
 	names := config.PathNames(name)
 	switch {
 	case len(names) == 1 && names[0] == "top":
-		p.start, p.free = f.Member.Top, likelihood.Share
+		p.Parameter = likelihood.NewParameter(f.Member.Top, likelihood.Share)
 		p.set = func(f *hafvf.Config, v float64) { f.Member.Top = v }
 		return p, nil
 	case len(names) == 3 && names[0] == "levels" && (names[2] == "alpha" || names[2] == "beta"):
@@ -66,7 +53,7 @@ func pathOf(name string, f hafvf.Config) (path, error) {
 			return p, fmt.Errorf("--over: there is no %s: the config has %s, and indexes begin at 0", message.Printable(name), message.Count(n, "level", "levels"))
 		}
 		p.level, p.beta = i, names[2] == "beta"
-		p.start = *shape(&f.Member.Levels[i], p.beta)
+		p.Parameter = likelihood.NewShape(*shape(&f.Member.Levels[i], p.beta))
 		p.set = func(f *hafvf.Config, v float64) { *shape(&f.Member.Levels[i], p.beta) = v }
 		return p, nil
 	case len(names) > 2 && names[0] == "model" && names[1] == "prior":
@@ -132,14 +119,15 @@ func (p path) ofPrior(name string, indexes []string, f hafvf.Config) (path, erro
 	}
 	_, vector := f.Prior[name].([]float64)
 	_, matrix := f.Prior[name].([][]float64)
+	var start float64
 	switch {
 	case len(at) == 0 && !vector && !matrix: // a single number may stand for all
-		p.start = is.values[0]
+		start = is.values[0]
 		p.set = func(f *hafvf.Config, v float64) { f.Prior[name] = v }
 	case len(at) < len(size):
 		return p, fmt.Errorf("--over: %s is a list: name an entry, as %s%s", message.Printable(p.name), message.Printable(p.name), strings.Repeat("[0]", len(size)-len(at)))
 	case len(at) == 1:
-		p.start = is.values[at[0]]
+		start = is.values[at[0]]
 		p.set = func(f *hafvf.Config, v float64) {
 			was, ok := f.Prior[name].([]float64)
 			if !ok {
@@ -150,7 +138,7 @@ func (p path) ofPrior(name string, indexes []string, f hafvf.Config) (path, erro
 			f.Prior[name] = was
 		}
 	default:
-		p.start = is.values[at[0]*is.Cols+at[1]]
+		start = is.values[at[0]*is.Cols+at[1]]
 		p.set = func(f *hafvf.Config, v float64) {
 			was, ok := f.Prior[name].([][]float64)
 			if !ok {
@@ -165,10 +153,12 @@ func (p path) ofPrior(name string, indexes []string, f hafvf.Config) (path, erro
 		}
 	}
 	// What cannot be below zero is above it. A covariance can.
+	free := likelihood.Real
 	_, err := with(f, []path{p}, []float64{-1}).NewBank()
-	if diagonal := len(at) < 2 || at[0] == at[1]; err != nil && diagonal && p.start > 0 {
-		p.free = likelihood.Positive
+	if diagonal := len(at) < 2 || at[0] == at[1]; err != nil && diagonal && start > 0 {
+		free = likelihood.Positive
 	}
+	p.Parameter = likelihood.NewParameter(start, free)
 	return p, nil
 }
 
@@ -181,9 +171,7 @@ func with(f hafvf.Config, paths []path, at []float64) hafvf.Config {
 		f.Prior = hafvf.Params{}
 	}
 	for i, p := range paths {
-		if p.set != nil {
-			p.set(&f, at[i])
-		}
+		p.set(&f, at[i])
 	}
 	return f
 }

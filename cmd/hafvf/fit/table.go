@@ -36,7 +36,7 @@ type row struct {
 type figures struct {
 	counts
 	evidence   float64
-	likelihood float64 // of the choices, 0 without a response
+	likelihood float64 // of the choices; without a response the evidence
 	aic, bic   float64
 }
 
@@ -82,11 +82,8 @@ func (t *Table) Write(path string) error {
 			return r.maximum.Outcome
 		}})
 	if e := t.earlier; e != nil {
-		columns = append(columns, number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }))
-		if t.choices {
-			columns = append(columns, number("against_log_likelihood", func(r row) float64 { return e.of(r.key).likelihood }))
-		}
 		columns = append(columns,
+			number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }),
 			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
 	}
@@ -95,19 +92,24 @@ func (t *Table) Write(path string) error {
 
 // Turned is a line that warns if most subjects chose as if words stood for the other outcomes; else empty.
 func (t *Table) Turned() string {
-	turned, subjects := 0, 0
-	for _, r := range t.rows {
-		if r.key != "" {
-			subjects++
-		}
+	n, turned := len(t.subjects()), 0
+	for _, r := range t.subjects() {
 		if r.turned {
 			turned++
 		}
 	}
-	if 2*turned <= subjects {
+	if 2*turned <= n {
 		return ""
 	}
-	return fmt.Sprintf("warning: the choices of %d of %d subjects are likelier if the other word stands for outcome 1\n", turned, subjects)
+	return fmt.Sprintf("warning: the choices of %d of %s are likelier if the other word stands for outcome 1\n", turned, message.Count(n, "subject", "subjects"))
+}
+
+// subjects are the rows but that of all together.
+func (t *Table) subjects() []row {
+	if t.rows[0].key == "" {
+		return t.rows[1:]
+	}
+	return t.rows
 }
 
 // Tally says whose numbers they are, and how the searches ended.
@@ -152,10 +154,10 @@ func ReadEarlier(path string, choices bool) (*Earlier, error) {
 	if err := connectors.Headers(src, func(columns []string) { has = slices.Contains(columns, "choices") }); err != nil {
 		return nil, err
 	}
-	if has != choices {
-		return nil, fmt.Errorf("%s is a table %s choices, and this fit is one %s: a likelihood of choices and an evidence of outcomes cannot be compared", path, withOrNot[has], withOrNot[choices])
-	}
-	if choices {
+	switch {
+	case has != choices:
+		return nil, fmt.Errorf("%s is a table %s choices: a likelihood of choices and an evidence of outcomes cannot be compared", path, map[bool]string{true: "with", false: "without"}[has])
+	case choices:
 		src.Values = append(src.Values, "choices", "log_likelihood")
 	}
 	rd, err := connectors.Open(src)
@@ -187,6 +189,9 @@ func ReadEarlier(path string, choices bool) (*Earlier, error) {
 				return nil, fmt.Errorf("%s, line %d: %s is no number: a table that fit has written is needed", path, r.Position, message.Quote(text))
 			}
 		}
+		if !choices {
+			v[5] = v[1]
+		}
 		is := figures{counts{int(v[0]), int(v[4])}, v[1], v[5], v[2], v[3]}
 		if r.Fields[0] == "" {
 			e.total, pooled = is, true
@@ -202,8 +207,6 @@ func ReadEarlier(path string, choices bool) (*Earlier, error) {
 	}
 	return e, nil
 }
-
-var withOrNot = map[bool]string{true: "with", false: "without"}
 
 // Compare says why the fit is not of the same keys and trials as an earlier one, which is compared
 // with it otherwise.
@@ -229,12 +232,11 @@ func (f *Fit) Compare(e *Earlier) error {
 // Against adds the columns of an earlier fit, and returns the comparison in words.
 func (t *Table) Against(e *Earlier) string {
 	t.earlier = e
-	keys, total := t.rows, t.rows[0].figures
-	for _, r := range t.rows[1:] {
-		total = total.and(r.figures)
-	}
-	if t.rows[0].key == "" {
-		keys, total = t.rows[1:], t.rows[0].figures
+	keys, total := t.subjects(), t.rows[0].figures
+	if len(keys) == len(t.rows) {
+		for _, r := range keys[1:] {
+			total = total.and(r.figures)
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "this fit less %s, in sum; and for how many keys each is better\n", e.path)
@@ -256,11 +258,7 @@ func (t *Table) Against(e *Earlier) string {
 		}
 		b.WriteByte('\n')
 	}
-	if t.choices {
-		line("likelihood", 1, func(f figures) float64 { return f.likelihood })
-	} else {
-		line("log evidence", 1, func(f figures) float64 { return f.evidence })
-	}
+	line(map[bool]string{true: "likelihood", false: "log evidence"}[t.choices], 1, func(f figures) float64 { return f.likelihood })
 	line("AIC", -1, func(f figures) float64 { return f.aic })
 	line("BIC", -1, func(f figures) float64 { return f.bic })
 	return b.String()
