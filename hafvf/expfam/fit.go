@@ -30,6 +30,13 @@ type Excursive interface {
 	FitExcursions(locationScale []float64) Model
 }
 
+// A Segmented model has a prior of its own for a session whose level jumps.
+type Segmented interface {
+	Fitted
+	// FitSegments is Fit of the values of a session in their order.
+	FitSegments(xs [][]float64) Model
+}
+
 // vague is what a fitted prior is worth, in observations.
 const vague = 0.01
 
@@ -48,7 +55,6 @@ func LocationScale(x []float64) (location, scale float64) {
 		deviation[i] = math.Abs(v - location)
 		mean += deviation[i] / float64(len(x))
 	}
-	const normalMedian = 0.67448975019608174 // of |x|, for x ~ N(0, 1)
 	switch scale = median.Of(deviation) / normalMedian; {
 	case scale > 0:
 	case mean > 0:
@@ -60,6 +66,9 @@ func LocationScale(x []float64) (location, scale float64) {
 	}
 	return location, math.Max(scale, leastScale)
 }
+
+// normalMedian is the median of |x|, for x ~ N(0, 1).
+const normalMedian = 0.67448975019608174
 
 // coordinate returns coordinate i of every vector.
 func coordinate(xs [][]float64, i int) []float64 {
@@ -81,6 +90,26 @@ func (normal) Fit(ls []float64) Model {
 	return normal{mu: ls[0], kappa: vague, alpha: 1, beta: ls[1] * ls[1]}
 }
 
+// segmentScale is LocationScale with the scale of the differences between neighbours, if that is the smaller
+// one: the scale of all values is that of the levels, if there are many, and with it the prior of each segment
+// is so wide that a change costs some 20 nats.
+func segmentScale(x []float64) []float64 {
+	location, scale := LocationScale(x)
+	differences := make([]float64, len(x)-1)
+	for i := range differences {
+		differences[i] = math.Abs(x[i+1] - x[i])
+	}
+	if len(differences) > 0 {
+		if between := median.Of(differences) / normalMedian / math.Sqrt2; between > 0 {
+			scale = math.Max(math.Min(scale, between), leastScale)
+		}
+	}
+	return []float64{location, scale}
+}
+
+// FitSegments implements Segmented.
+func (m normal) FitSegments(xs [][]float64) Model { return m.Fit(segmentScale(coordinate(xs, 0))) }
+
 // LocationScale returns median and scale of every coordinate.
 func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
 	for i := range m.m {
@@ -88,6 +117,15 @@ func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
 		ls = append(ls, location, scale)
 	}
 	return ls
+}
+
+// FitSegments implements Segmented.
+func (m mvnormal) FitSegments(xs [][]float64) Model {
+	var ls []float64
+	for i := range m.m {
+		ls = append(ls, segmentScale(coordinate(xs, i))...)
+	}
+	return m.Fit(ls)
 }
 
 // Fit implements Fitted.

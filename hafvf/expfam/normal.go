@@ -23,6 +23,16 @@ func init() {
 //	κ = kappa + s·n,  α = alpha + s·n/2,  β = beta + ½ s·M + ½ kappa·Δ²·g
 type normal struct{ mu, kappa, alpha, beta float64 }
 
+// A Normal is a model of one normal value.
+type Normal interface {
+	Model
+	// NormalPrior is the prior μ | σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta).
+	NormalPrior() (mu, kappa, alpha, beta float64)
+}
+
+// NormalPrior implements Normal.
+func (m normal) NormalPrior() (mu, kappa, alpha, beta float64) { return m.mu, m.kappa, m.alpha, m.beta }
+
 func (normal) Len() int                { return 3 }
 func (normal) Dim() int                { return 1 }
 func (normal) Check(x []float64) error { return CheckFinite(x) }
