@@ -163,6 +163,11 @@ func BenchmarkTCPD(b *testing.B) {
 		changes func(steps [][][]float64) []int
 	}{
 		{"segments", func(steps [][][]float64) []int { return smoother.Smooth(steps).Changes() }},
+		{"segments, own prior", func(steps [][][]float64) []int {
+			own := segments.NewSegmenter(m, 10)
+			own.Fit(slices.Concat(steps...))
+			return own.Smooth(steps).Changes()
+		}},
 		{"one weight", func(steps [][][]float64) []int { return hafvf.Changes(f.Smooth(steps).Evidence, 10) }},
 	} {
 		b.Run(method.name, func(b *testing.B) {

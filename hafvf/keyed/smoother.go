@@ -223,7 +223,7 @@ type smoothing struct {
 	season   *sessionSeason // nil without one
 	scale    *scaling
 	params   int
-	drifts   bool // whether drift explains the last session, which has no change
+	trend    segments.Trend // of the last session
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -275,20 +275,15 @@ func (c SmoothConfig) Segments() bool { return findsSegments(c.Filter) }
 
 func findsSegments(cfg hafvf.Config) bool { return cfg.Member == nil && len(cfg.Bank) == 0 }
 
-// fitted is the model with the prior that the steps set, or as configured.
-func (z *smoothing) fitted(steps [][][]float64, dim int) expfam.Model {
-	if !z.fits {
-		return z.model
-	}
-	var xs [][]float64
+// vectors are those of steps, without missing values, by which a prior is set.
+func vectors(steps [][][]float64, dim int) (xs [][]float64) {
 	for _, step := range steps {
 		xs = append(xs, complete(step)...)
 	}
 	if len(xs) == 0 {
 		xs = [][]float64{make([]float64, dim)} // any prior will do: there is nothing to learn
 	}
-	base := z.model.(expfam.Fitted)
-	return base.Fit(base.LocationScale(xs))
+	return xs
 }
 
 // Check says why o is not an observation of the key that Smooth takes.
@@ -397,9 +392,8 @@ func nameOf(key, session string) string {
 	return key + "/" + session
 }
 
-// Drifts reports whether drift explains the last session of a key, if that has no change, see
-// segments.Segmentation.Drifts.
-func (sm *Smoother) Drifts(key string) bool { return sm.keys.of(key).drifts }
+// Drifts reports whether the last session of a key, without a change, drifts or wanders.
+func (sm *Smoother) Drifts(key string) bool { return sm.keys.of(key).trend != segments.Steady }
 
 // try smooths a session. It returns the panic of the mathematics; that of record is raised.
 func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *PanicError) {
@@ -456,7 +450,8 @@ func (z *smoothing) smoothByPasses(observations []Observation, c division, odds 
 		from, end := c.part(part)
 		steps := z.steps(observations[from:end])
 		if z.fits {
-			z.filter.Use(z.fitted(steps, z.filter.Dim()))
+			base := z.model.(expfam.Fitted)
+			z.filter.Use(base.Fit(base.LocationScale(vectors(steps, z.filter.Dim()))))
 		}
 		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
@@ -535,7 +530,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
-		z.drifts = g.Drifts()
+		z.trend = g.Trend()
 		changes, places := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {
@@ -565,7 +560,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 // use has the smoother use the prior that the steps set, if they set one.
 func (z *smoothing) use(steps [][][]float64) {
 	if z.fits {
-		z.smoother.Use(z.fitted(steps, z.smoother.Dim()))
+		z.smoother.Fit(vectors(steps, z.smoother.Dim()))
 	}
 }
 

@@ -3,6 +3,8 @@ package segments
 import (
 	"math"
 	"slices"
+
+	"hafvf/hafvf/expfam"
 )
 
 const (
@@ -18,6 +20,9 @@ const (
 func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	l := s.workers[0]
 	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.at), 1), edgeHorizon)))
+	if _, normal := s.model.(expfam.Normal); normal {
+		threshold += wanderMargin * priceOfShort(len(g.at))
+	}
 	for range maxJudged {
 		blocks := s.blocks(g, b, g.edges)
 		g.cut()

@@ -35,5 +35,5 @@ func ExampleSegmenter() {
 	// Output:
 	// 30 steps from 0: 0.52 ± 0.08
 	// 30 steps from 30: 5.50 ± 0.08
-	// outlier at 15: 1.00, at 29: 0.00; estimate at 29: 0.52
+	// outlier at 15: 1.00, at 29: 0.01; estimate at 29: 0.52
 }

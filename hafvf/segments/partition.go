@@ -57,7 +57,8 @@ const (
 	switching   = 4.      // nats of a change from one hazard to the other
 	horizon     = 10_000  // observations, above which the rare hazard no longer falls
 	usualOdds   = 10.     // at which a change has its hazard as the prior
-	minSegment  = 5       // the least number of observations of a segment, each counted by its probability to be no accident
+	minSegment  = 5       // the least number of observations of a segment
+	minRegular  = 4.1     // the least number of these, each counted by its probability to be no accident
 	slack       = 25.     // nats below the best one at which a start is given up
 	mostStarts  = 64      // that are followed
 	fadeOfShort = .02     // nats an observation of the lane of memory 12, of a Scaleless family
@@ -94,7 +95,8 @@ type start struct {
 	regular       float64
 	f             []float64 // the lanes' samples
 	likelihood    perLane   // log L
-	score         float64   // of the best segments that end with this one
+	regressions   [explanationCount]regression
+	score         float64 // of the best segments that end with this one
 }
 
 // A step of the recursion is where the last segment begins, and under which hazard.
@@ -109,18 +111,29 @@ type step struct{ block, hazard int }
 // with log πᵢ = −driftᵢ − fadeᵢ·length, by the recursion of optimal partitioning (Jackson et al. 2005). The work
 // is linear in the blocks, as starts are given up.
 func (l *lanes) partition(blocks []block, p prices) (begins []int, logPosterior float64) {
-	fade := perLane{}
-	if _, scaleless := l.model.(expfam.Scaleless); scaleless {
-		fade[1] = fadeOfShort
-	}
-	last := len(blocks) - 1
-	reached, from := make([][2]float64, len(blocks)+1), make([][2]step, len(blocks)+1)
+	_, begins, logPosterior = l.optimal(len(blocks), p, nil, math.Inf(1), func(s *start, k int) float64 {
+		l.extend(s, &blocks[k])
+		return l.evidenceOfStart(s)
+	})
+	return begins, logPosterior
+}
+
+// optimal is the recursion over n blocks. Extend has the segment of a start go on with block k, and returns
+// log Σ πᵢLᵢ of it. The first segment may have some blocks before it, which are accidents: lead holds the log
+// likelihoods of the first 1, 2, … of these. Starts are given up that are the slack below the best one, or so far
+// below the best segments that end here.
+func (l *lanes) optimal(n int, p prices, lead []float64, behind float64, extend func(s *start, k int) float64) (first int, begins []int, logPosterior float64) {
+	last := n - 1
+	reached, from := make([][2]float64, n+1), make([][2]step, n+1)
 	for k := range reached {
 		reached[k] = [2]float64{math.Inf(-1), math.Inf(-1)}
 	}
 	reached[0] = [2]float64{0, -switching}
+	for k, v := range lead {
+		reached[k+1] = [2]float64{v, v - switching}
+	}
 	var alive, free []*start
-	for k := range blocks {
+	for k := range n {
 		if len(free) == 0 {
 			free = append(free, &start{f: l.newSet()})
 		}
@@ -131,10 +144,9 @@ func (l *lanes) partition(blocks []block, p prices) (begins []int, logPosterior 
 		alive = append(alive, s)
 		top := math.Inf(-1)
 		for _, s := range alive {
-			l.extend(s, &blocks[k])
-			evidence := s.evidence(&fade)
+			evidence := extend(s, k)
 			s.score = math.Inf(-1)
-			allowed := s.regular >= minSegment || s.block == 0 && k == last
+			allowed := s.regular >= minRegular || s.block == 0 && k == last
 			for h, before := range reached[s.block] {
 				v := before + evidence + float64(s.length-1)*p.stay[h]
 				s.score = math.Max(s.score, v)
@@ -157,23 +169,27 @@ func (l *lanes) partition(blocks []block, p prices) (begins []int, logPosterior 
 			top = math.Max(top, s.score)
 		}
 		slices.SortStableFunc(alive, func(a, b *start) int { return cmp.Compare(b.score, a.score) })
-		kept := 0
-		for kept < min(len(alive), mostStarts) && alive[kept].score >= top-slack {
-			kept++
+		least := math.Max(reached[k+1][0], reached[k+1][1]) - behind
+		kept := alive[:0]
+		for _, s := range alive {
+			if len(kept) < mostStarts && s.score >= top-slack && (s.score >= least || s.regular < minRegular) {
+				kept = append(kept, s)
+			} else {
+				free = append(free, s)
+			}
 		}
-		free = append(free, alive[kept:]...)
-		alive = alive[:kept]
+		alive = kept
 	}
-	at := step{len(blocks), 0}
+	at := step{n, 0}
 	if reached[at.block][1] > reached[at.block][0] {
 		at.hazard = 1
 	}
 	logPosterior = reached[at.block][at.hazard]
-	for at = from[at.block][at.hazard]; at.block > 0; at = from[at.block][at.hazard] {
+	for at = from[at.block][at.hazard]; at.block > len(lead); at = from[at.block][at.hazard] {
 		begins = append(begins, at.block)
 	}
 	slices.Reverse(begins)
-	return begins, logPosterior
+	return at.block, begins, logPosterior
 }
 
 // extend has the segment of s go on with a block.
@@ -197,11 +213,14 @@ func (l *lanes) extend(s *start, b *block) {
 	s.length += b.end - b.from
 }
 
-// evidence is log Σ πᵢLᵢ.
-func (s *start) evidence(fade *perLane) float64 {
+// evidenceOfStart is log Σ πᵢLᵢ.
+func (l *lanes) evidenceOfStart(s *start) float64 {
 	var terms perLane
 	for i := range terms {
-		terms[i] = s.likelihood[i] - drift[i] - fade[i]*float64(s.length)
+		terms[i] = s.likelihood[i] - drift[i]
+	}
+	if _, scaleless := l.model.(expfam.Scaleless); scaleless {
+		terms[1] -= fadeOfShort * float64(s.length)
 	}
 	return special.LogSumExp(terms[:])
 }

@@ -329,10 +329,29 @@ func (g *Segmentation) Changes() (all []int) {
 // another part of the session.
 func (g *Segmentation) Places() []expfam.ChangeInterval { return g.places }
 
-// Drifts reports whether there is no change, but a lane of memory 40 or less that predicts the
-// steps better than the longest one does, by three nats.
-func (g *Segmentation) Drifts() bool {
+// A Trend is how the level of a session goes on that has no change.
+type Trend int
+
+const (
+	// Steady is every session that neither drifts nor wanders, or that has a change.
+	Steady Trend = iota
+	// Drifts is a session that a line explains best, of up to 1,500 values of the family normal.
+	Drifts
+	// Wanders is a session whose level walks: a walk explains it best, or in sessions and families without these
+	// explanations a lane of memory 40 or less predicts it better than the longest one does, by three nats.
+	Wanders
+)
+
+// Trend is that of the session.
+func (g *Segmentation) Trend() Trend {
 	const clear = 3.
-	l := &g.likelihood
-	return len(g.Segments) == 1 && !g.opens && max(l[0], l[1], l[2]) > l[laneCount-1]+clear
+	switch l := &g.likelihood; {
+	case len(g.Segments) != 1 || g.opens:
+		return Steady
+	case g.explained:
+		return g.trend
+	case max(l[0], l[1], l[2]) > l[laneCount-1]+clear:
+		return Wanders
+	}
+	return Steady
 }

@@ -16,23 +16,31 @@ import (
 // questions, so that an edge becomes a slope and an outlier two edges. A Segmenter answers
 // each by itself:
 //
-//   - Was this an accident? A detecting bank runs over the session and over its reverse.
-//     What both find odd is one, as right after an edge only the forward bank is
-//     surprised. An observation counts r = 1 − P(accident) times. Runs of eight or more
-//     are no accidents.
-//   - Did the regime end? Of all ways to cut the session where one of the lanes sees a
-//     change, a dynamic programme finds the one of the largest posterior. A change has one
-//     of two hazards: 1/40 where changes are frequent, or else 1/(2·min(n, 10,000)) in a
-//     session of n observations, both at odds 10. Drift costs a segment 7 nats or 20.
+//   - Was this an accident? An accident is a regime of one observation inside a segment. An
+//     observation counts r = 1 − P(accident) times.
+//   - Did the regime end? Of all ways to cut the session, a dynamic programme finds the one of
+//     the largest posterior. A change has one of two hazards: 1/40 where changes are frequent,
+//     or else 1/(2·min(n, 10,000)) in a session of n observations, both at odds 10. Drift costs a
+//     segment 7 nats or 20.
 //   - How fast does the mean drift? Inside a segment, five filters of fixed weights,
 //     the lanes, run forward and backward and are averaged by what they predict.
 //
+// In sessions of up to 1,500 observations of normal or of a Scaleless family every observation may
+// be the first of a segment. In a segment of normal values the level is constant, a walk or a line,
+// under noise whose neighbours may be correlated, by as much in the whole session. If walks explain
+// most of it, or the noise is one, the session wanders.
+//
+// In a session that is longer, wanders, or has another family, a segment begins where one of
+// the lanes sees a change. A detecting bank runs over the session and over its reverse, and what both
+// find odd is an accident, but for runs of eight or more: right after an edge only the forward bank is
+// surprised. In a family with a scale each edge is judged once more beside the others alone, at
+// log(odds) + 0.4·log(min(n, 1000)): what the lanes explain by drift has none, nor has what is small
+// beside the other changes of the session.
+//
 // Near an edge the estimate is a mixture over where the edge is. Evidence and estimates
-// are of natural parameters alone, and so for every family. In a family with a scale each edge
-// is judged once more beside the others alone, at log(odds) + 0.4·log(min(n, 1000)): what the
-// lanes explain by drift has none, nor has what is small beside the other changes of the
-// session. Values of a Scaleless family tell little each, and there the fastest drift costs
-// more the longer it lasts. Of bernoulli and categorical values none is an accident.
+// are of natural parameters alone, and so for every family. Values of a Scaleless family tell little
+// each, and there the fastest drift costs more the longer it lasts. Of bernoulli and categorical
+// values none is an accident.
 //
 // Time and memory are linear in the session's length. A Segmenter owns its scratch: one per
 // goroutine. It takes two goroutines for long sessions where GOMAXPROCS allows that, with the
@@ -40,6 +48,7 @@ import (
 type Segmenter struct {
 	model   expfam.Model
 	odds    float64
+	fitted  bool // whether Fit has set the prior
 	workers [2]*lanes
 	banks   [2]*hafvf.Bank // that find accidents; nil where there are none
 }
@@ -76,13 +85,20 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 	return s
 }
 
-// Use replaces the smoother's model by m, as Filter.Use.
-func (s *Segmenter) Use(m expfam.Model) {
-	s.model = m
+// Fit sets the prior of the model, which is an expfam.Fitted one, to the values of a session in their
+// order: at least one, and none that is missing.
+func (s *Segmenter) Fit(xs [][]float64) {
+	s.fitted = true
+	base := s.model.(expfam.Fitted)
+	if segmented, ok := base.(expfam.Segmented); ok {
+		s.model = segmented.FitSegments(xs)
+	} else {
+		s.model = base.Fit(base.LocationScale(xs))
+	}
 	for i, l := range s.workers {
-		l.use(m)
+		l.use(s.model)
 		if s.banks[i] != nil {
-			s.banks[i].Use(withoutWindow(m))
+			s.banks[i].Use(withoutWindow(s.model))
 		}
 	}
 }
@@ -117,6 +133,9 @@ type Segmentation struct {
 	regular []float64 // r, the probability that it is no accident
 
 	likelihood perLane // log L of the last segment
+
+	explained bool // whether trend is that of the best explanation
+	trend     Trend
 
 	edges  []int     // the first observations of all segments but the first
 	shares []float64 // the lanes' log shares at every observation, relative to each other; not kept
@@ -182,6 +201,7 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 	from, end := whole.bounds[k], whole.bounds[k+1]
 	copy(g.regular, whole.regular[from:end])
 	g.begun, g.goesOn = k > 0, end < len(whole.at)
+	g.explained, g.trend = whole.explained, whole.trend
 	g.crossings = [2][]crossing{whole.crossings[0][k : k+1], whole.crossings[1][k : k+1]}
 	for i, e := range whole.edges {
 		if e < from || e >= end {
@@ -205,6 +225,20 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 
 // search finds accidents, segments and the places of changes.
 func (s *Segmenter) search(g *Segmentation, b buffers) {
+	if r := s.newRecursion(g); r != nil {
+		wanders := r.search(s.odds)
+		if !wanders {
+			r.findAccidents()
+			s.finish(g)
+			return
+		}
+		g.edges = nil
+	}
+	s.searchLong(g, b)
+}
+
+// searchLong is search of a session that is long or wanders: a change is where one of the lanes sees one.
+func (s *Segmenter) searchLong(g *Segmentation, b buffers) {
 	if s.banks[0] != nil {
 		s.findAccidents(g)
 	}

@@ -63,7 +63,7 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 			var want smoothingTrace
 			familytest.ReadJSON(t, file, &want)
 			m := familytest.New(t, want.Family, want.Prior)
-			got := segments.NewSegmenter(m, 10).Smooth(familytest.Single(want.X))
+			got := segments.NewSegmenter(m, 10).SmoothLong(familytest.Single(want.X))
 			if !slices.Equal(got.Changes(), want.Changes) {
 				t.Errorf("changes %v, want %v", got.Changes(), want.Changes)
 			}

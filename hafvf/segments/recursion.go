@@ -1,0 +1,271 @@
+package segments
+
+import (
+	"math"
+
+	"hafvf/hafvf/expfam"
+	"hafvf/internal/special"
+)
+
+const (
+	exactLength      = 1500 // observations of a session, up to which every one may be the first of a segment
+	behind           = 8.   // nats below the best segments up to here, at which a start is given up
+	leastWeight      = .01  // of an observation that is learned
+	clearlyRegular   = 2.   // nats above the prior alone, from which an observation is no accident
+	correlationPrice = 4.   // nats of noise with a correlation
+	shortLength      = 200  // observations, below which a change of level costs more
+	shortest         = 20   // observations at which it costs the most
+	wanderShare      = .5   // of the observations in segments that a walk explains best, above which a session wanders
+	wanderMargin     = .3   // share of the price of short sessions in the evidence that a change takes, if a session wanders
+)
+
+// correlations are those that the noise of a session may have.
+var correlations = [...]float64{0, .3, .5, 1}
+
+// A recursion is over the observations of a session, of which every one may be the first of a segment. An accident is
+// a regime of one observation inside a segment: the likelihood of an observation is
+//
+//	p = (1 − ε)·p(x | the segment's samples) + ε·p(x | prior alone)
+//
+// and it is learned with the weight (1 − ε)·p(x | samples) / p. A Scaleless family has the lanes as explanations, a
+// normal of one value has regressions.
+type recursion struct {
+	*lanes
+	g                       *Segmentation
+	logAccident, logRegular float64 // log ε and log(1 − ε)
+	prior                   normalPrior
+	y                       [][]float64 // the values of observations; nil with the lanes
+	alone                   [][]float64 // log likelihoods under the prior alone: of the values, or of observations
+	first                   int         // observation of the first segment, before which there are accidents
+}
+
+// newRecursion returns nil if a session is too long for one, or its family has none.
+func (s *Segmenter) newRecursion(g *Segmentation) *recursion {
+	l, n := s.workers[0], len(g.at)
+	_, scaleless := s.model.(expfam.Scaleless)
+	normal, ok := s.model.(expfam.Normal)
+	if n == 0 || n > exactLength || !scaleless && !ok {
+		return nil
+	}
+	r := &recursion{lanes: l, g: g, alone: make([][]float64, n)}
+	switch {
+	case s.banks[0] == nil:
+		r.logAccident = math.Inf(-1)
+	case scaleless:
+		r.logAccident, r.logRegular = math.Log(.01), math.Log1p(-.01)
+	default:
+		r.logAccident, r.logRegular = math.Log(.03), math.Log1p(-.03)
+	}
+	if scaleless {
+		for i := range r.alone {
+			r.readRows(i)
+			r.alone[i] = []float64{l.logMarginal(l.stats)}
+		}
+		return r
+	}
+	mu, kappa, alpha, beta := normal.NormalPrior()
+	r.prior = normalPrior{mu: mu, kappa: kappa, alpha: alpha, scale: math.Sqrt(beta / alpha)}
+	if s.fitted {
+		r.prior.alpha *= fittedWorth
+	}
+	first := r.prior.regression(constant)
+	r.y = make([][]float64, n)
+	for i := range r.y {
+		for _, row := range l.rows(g, i) {
+			y := (row[0] - r.prior.mu) / r.prior.scale
+			r.y[i], r.alone[i] = append(r.y[i], y), append(r.alone[i], first.predict(y, 0))
+		}
+	}
+	return r
+}
+
+// search sets the edges of the best segments. Wanders says that most observations are in segments that a walk
+// explains, or that the noise is one.
+func (r *recursion) search(odds float64) (wanders bool) {
+	g, n := r.g, len(r.g.at)
+	p, sum := newPrices(odds, n), 0.
+	var lead []float64 // too few for a segment
+	for i := range min(minSegment-1, n) {
+		for _, v := range r.alone[i] {
+			sum += r.logAccident + v
+		}
+		lead = append(lead, sum)
+	}
+	if r.y == nil {
+		r.first, g.edges, _ = r.optimal(n, p, lead, behind, r.extendLanes)
+		return false
+	}
+	for h := range p.change {
+		p.change[h] -= priceOfShort(n)
+	}
+	best, correlation := math.Inf(-1), 0.
+	for _, c := range correlations {
+		r.prior.correlation = c
+		first, edges, v := r.optimal(n, p, lead, behind, r.extendRegressions)
+		if c > 0 {
+			v -= correlationPrice
+		}
+		if v > best {
+			best, r.first, g.edges, correlation = v, first, edges, c
+		}
+		if c == 0 && white(r.y, edges) {
+			break
+		}
+		p.change[1] = p.change[0] // correlated noise looks like frequent changes
+	}
+	r.prior.correlation = correlation
+	walks, last := r.explain()
+	g.explained = true
+	switch wanders = correlation == 1 || walks > wanderShare; {
+	case wanders:
+		g.trend = Wanders
+	case last == line:
+		g.trend = Drifts
+	}
+	return wanders
+}
+
+// priceOfShort is what a change costs more in a session of n observations, in nats: a short swing is levels as well.
+func priceOfShort(n int) float64 {
+	const most = 3.7
+	return most * math.Max(0, math.Min(1, float64(shortLength-n)/(shortLength-shortest)))
+}
+
+// explain returns the share of the observations in segments that a walk explains best, and what explains the last
+// segment.
+func (r *recursion) explain() (walks float64, last explanation) {
+	n, edges := len(r.y), r.g.edges
+	for k := range len(edges) + 1 {
+		var s start
+		from, end := max(startOf(edges, k), r.first), endOf(edges, k, n)
+		for i := from; i < end; i++ {
+			r.extendRegressions(&s, i)
+		}
+		last = constant
+		for e := range s.regressions {
+			if s.regressions[e].likelihood-cost[e] > s.regressions[last].likelihood-cost[last] {
+				last = explanation(e)
+			}
+		}
+		if walked[last] > 0 {
+			walks += float64(end-from) / float64(n)
+		}
+	}
+	return walks, last
+}
+
+// extendRegressions has the segment of s go on with observation i, and returns its evidence.
+func (r *recursion) extendRegressions(s *start, i int) float64 {
+	var terms [explanationCount]float64
+	regular := 1.
+	for e := range s.regressions {
+		x, kind := &s.regressions[e], explanation(e)
+		if s.length == 0 {
+			*x = r.prior.regression(kind)
+		} else {
+			x.p00 += walked[e]
+		}
+		u := x.regressor(kind, s.length)
+		for j, y := range r.y[i] {
+			p, weight := r.alone[i][j], 1.
+			if s.length > 0 {
+				p, weight = r.mix(x.predict(y, u), p)
+			}
+			x.likelihood += p
+			x.learn(y, u, weight)
+			if kind == constant {
+				regular = weight
+			}
+		}
+		terms[e] = x.likelihood - cost[e]
+	}
+	s.count(regular)
+	return special.LogSumExp(terms[:])
+}
+
+// extendLanes is extendRegressions with the lanes, but for the shortest, which has no part in a segment.
+func (r *recursion) extendLanes(s *start, i int) float64 {
+	rows, regular := r.readRows(i), 1.
+	s.likelihood[0] = math.Inf(-1)
+	for k := 1; k < laneCount; k++ {
+		d, p := r.lane(s.f, k), r.alone[i][0]
+		if s.length > 0 {
+			r.model.Scale(d, laneWeights[k])
+			r.line.Set(d, r.stats)
+			p, regular = r.mix(r.line.Gain(1), p)
+		}
+		s.likelihood[k] += p
+		r.observe(d, rows, regular)
+	}
+	s.count(regular)
+	return r.evidenceOfStart(s)
+}
+
+// count counts an observation of a segment. Outliers with which a session begins do not make a segment with
+// a regular one.
+func (s *start) count(regular float64) {
+	if s.block >= minSegment {
+		regular = 1
+	}
+	s.regular += regular
+	s.length++
+}
+
+// readRows are the rows of observation i, of which the statistics are then.
+func (r *recursion) readRows(i int) [][]float64 {
+	rows := r.rows(r.g, i)
+	clear(r.stats)
+	r.observe(r.stats, rows, 1)
+	return rows
+}
+
+// mix is the log likelihood of an observation that the segment has in its own log likelihood, or is an accident,
+// and the probability that it is none.
+func (r *recursion) mix(in, alone float64) (p, regular float64) {
+	if in > alone+clearlyRegular {
+		return r.logRegular + in, 1
+	}
+	regular = 1 / (1 + special.Exp(r.logAccident-r.logRegular+alone-in))
+	if regular < leastWeight {
+		return r.logAccident + alone, 0
+	}
+	return r.logRegular + in - special.Log(regular), regular
+}
+
+// findAccidents sets how probably each observation is regular, given all others of its segment, by the lane
+// that predicts the segment best.
+func (r *recursion) findAccidents() {
+	g, n := r.g, len(r.g.at)
+	for i := range r.alone {
+		r.readRows(i)
+		r.alone[i] = []float64{r.logMarginal(r.stats)}
+	}
+	clear(g.regular[:r.first])
+	both, back := make([]float64, r.width), make([]float64, r.width)
+	for k := range len(g.edges) + 1 {
+		from, end := max(startOf(g.edges, k), r.first), endOf(g.edges, k, n)
+		s := start{f: r.newSet()}
+		before := make([]float64, (end-from)*len(s.f)) // the lanes' samples before each observation
+		for i := from; i < end; i++ {
+			copy(r.setAt(before, i-from), s.f)
+			r.extendLanes(&s, i)
+		}
+		best := laneCount - 1
+		for j := range s.likelihood {
+			if s.likelihood[j]-drift[j] > s.likelihood[best]-drift[best] {
+				best = j
+			}
+		}
+		clear(back)
+		for i := end - 1; i >= from && end-from >= minSegment; i-- {
+			rows := r.readRows(i)
+			copy(both, r.lane(r.setAt(before, i-from), best))
+			r.model.Scale(both, laneWeights[best])
+			r.model.Scale(back, laneWeights[best])
+			r.model.Merge(both, back)
+			r.line.Set(both, r.stats)
+			_, g.regular[i] = r.mix(r.line.Gain(1), r.alone[i][0])
+			r.observe(back, rows, g.regular[i])
+		}
+	}
+}

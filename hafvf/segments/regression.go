@@ -1,0 +1,116 @@
+package segments
+
+import (
+	"math"
+
+	"hafvf/internal/special"
+)
+
+// An explanation is how the values of a segment come about: a normal whose mean is m₀ + m₁·u, with the regressor u.
+type explanation int
+
+const (
+	constant       explanation = iota // u = 0
+	slowWalk                          // m₀ walks, by .1 of the noise at an observation
+	walk                              // by .3
+	fastWalk                          // by as much as the noise
+	line                              // u counts the observations
+	autoregression                    // u is the value before
+	explanationCount
+)
+
+// cost is what an explanation costs a segment, in nats, and walked is the variance by which m₀ walks in that of
+// the noise.
+var (
+	cost   = [explanationCount]float64{0, 7, 7, 7, 4, 1}
+	walked = [explanationCount]float64{slowWalk: .01, walk: .1, fastWalk: 1}
+)
+
+const (
+	correlationSD = .05 // of the correlation in a segment, about that of the session
+	slopeSD       = .1  // of a line, in scales of the prior an observation
+	fittedWorth   = 4.  // α of the scale of a fitted prior
+)
+
+// A regression is the posterior of an explanation, by recursive least squares: coefficients, their covariance in
+// variances of the noise, and the InvGamma(a, b) of that variance. Values are centred and scaled by the prior.
+type regression struct {
+	m0, m1, p00, p01, p11, a, b float64
+	last                        float64 // value; of an accident the predicted one
+	likelihood                  float64 // log L
+}
+
+// A normalPrior is that of a session in whose units mu is 0 and β/α is 1.
+type normalPrior struct {
+	mu, kappa, alpha, scale float64
+	correlation             float64 // of the noise of the session
+}
+
+// regression is an explanation before the first observation.
+func (p *normalPrior) regression(e explanation) regression {
+	r := regression{p00: 1 / p.kappa, a: p.alpha, b: p.alpha}
+	switch e {
+	case line:
+		r.p11 = slopeSD * slopeSD
+	case autoregression:
+		r.m1, r.p11 = p.correlation, correlationSD*correlationSD
+	}
+	return r
+}
+
+// regressor is u of the observation after n others.
+func (r *regression) regressor(e explanation, n int) float64 {
+	switch {
+	case e == line:
+		return float64(n)
+	case e == autoregression && n > 0:
+		return r.last
+	}
+	return 0
+}
+
+// predict is the log density of y, up to a constant.
+func (r *regression) predict(y, u float64) float64 {
+	e := y - r.m0 - r.m1*u
+	q := 1 + r.p00 + 2*r.p01*u + r.p11*u*u
+	return special.LgammaDelta(r.a, .5) - .5*special.Log(r.b*q) - (r.a+.5)*special.Log1p(e*e/(2*r.b*q))
+}
+
+// learn has y count so many times.
+func (r *regression) learn(y, u, weight float64) {
+	e := y - r.m0 - r.m1*u
+	r.last = weight*y + (1-weight)*(y-e)
+	if weight < leastWeight {
+		return
+	}
+	g0, g1 := r.p00+r.p01*u, r.p01+r.p11*u
+	q := 1/weight + g0 + g1*u
+	r.m0 += g0 / q * e
+	r.m1 += g1 / q * e
+	r.p00 -= g0 * g0 / q
+	r.p01 -= g0 * g1 / q
+	r.p11 -= g1 * g1 / q
+	r.a += .5 * weight
+	r.b += .5 * e * e / q
+}
+
+// white reports whether neighbours among values are hardly correlated beside the means of their segments.
+func white(y [][]float64, edges []int) bool {
+	const deviations, most = 1.5, 8.
+	product, square := 0., 0.
+	for k := range len(edges) + 1 {
+		segment := y[startOf(edges, k):endOf(edges, k, len(y))]
+		mean := 0.
+		for _, v := range segment {
+			mean += v[0] / float64(len(segment))
+		}
+		last := 0.
+		for _, v := range segment {
+			e := math.Max(-most, math.Min(most, v[0]-mean))
+			product += last * e
+			square += e * e
+			last = e
+		}
+	}
+	return product < deviations/math.Sqrt(float64(len(y)))*square
+}
