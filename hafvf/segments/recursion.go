@@ -16,11 +16,11 @@ const (
 	shortLength      = 200  // observations, below which a change of level costs more
 	shortest         = 20   // observations at which it costs the most
 	wanderShare      = .5   // of the observations in segments that a walk explains best, above which a session wanders
-	wanderMargin     = .3   // share of the price of short sessions in the evidence that a change takes, if a session wanders
+	wanderMargin     = .25  // share of the price of short sessions in the evidence that a change takes, if a session wanders
 )
 
 // correlations are those that the noise of a session may have.
-var correlations = [...]float64{0, .3, .5, 1}
+var correlations = [...]float64{0, .25, .5, .65, 1}
 
 // A recursion is over the observations of a session, of which every one may be the first of a segment. An accident is
 // a regime of one observation inside a segment: the likelihood of an observation is
@@ -127,7 +127,7 @@ func (r *recursion) search(odds float64) (wanders bool) {
 
 // priceOfShort is what a change costs more in a session of n observations, in nats: a short swing is levels as well.
 func priceOfShort(n int) float64 {
-	const most = 3.7
+	const most = 4.5
 	return most * math.Max(0, math.Min(1, float64(shortLength-n)/(shortLength-shortest)))
 }
 
