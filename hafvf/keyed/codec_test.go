@@ -18,7 +18,8 @@ var nan = math.NaN()
 
 func TestCodecKeepsEverything(t *testing.T) {
 	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", Carried: `{"c":1}`}
-	gotO, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
+	var gotO Observation
+	err := gotO.UnmarshalBinary(appendObservation(nil, &o))
 	if diff := cmp.Diff(o, gotO, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -39,7 +40,8 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
-	gotE, err := decodeAll(appendEstimate(nil, e), (*decoder).estimate)
+	var gotE Estimate
+	err = gotE.UnmarshalBinary(compact.Encode(nil, e, estimateForm))
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -47,7 +49,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	// In states of before an estimate has no learning rate.
 	e.Carried, e.LearningRate = "", nan
 	now, was := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
-	gotE, err = decodeAll(bytes.Replace(appendEstimate(nil, e), now, was, 1), (*decoder).estimate)
+	err = gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), now, was, 1))
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -91,16 +93,17 @@ func TestEntityOfFormerFormatIsRefused(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	o := Value(time.Unix(1, 2), "id", 3)
 	f.Add(appendObservation(nil, &o))
-	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))
+	f.Add(compact.Encode(nil, Estimate{N: 1, X: [][]float64{{1}}}, estimateForm))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, err := decodeAll(b, (*decoder).observation); err == nil {
-			again, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
+		var o, again Observation
+		if o.UnmarshalBinary(b) == nil {
+			err := again.UnmarshalBinary(appendObservation(nil, &o))
 			if diff := cmp.Diff(o, again, cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)
 			}
 		}
-		decodeAll(b, (*decoder).estimate)
-		decodeAll(b, (*decoder).smoothed)
+		new(Estimate).UnmarshalBinary(b)
+		new(Smoothed).UnmarshalBinary(b)
 	})
 }
 

@@ -445,7 +445,7 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 func (r *decoder) buffer() KeyState {
 	e := r.head()
 	for range r.Count(1) {
-		o := r.observation()
+		o := readObservation(&r.Reader)
 		if o.ID == sameID {
 			o.ID = smoothedID(&o)
 		}

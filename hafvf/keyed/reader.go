@@ -8,7 +8,7 @@ import (
 
 // A decoder reads what states and records consist of.
 type decoder struct {
-	compact.Reader
+	compact.Codec
 	clock  time.Time // of the entity, which other times are near to
 	former bool      // the state has the format before
 	joins  bool      // the state is of the former bank
@@ -21,17 +21,7 @@ type decoder struct {
 // A span is between two times.
 type span struct{ first, last time.Time }
 
-func read(b []byte) *decoder { return &decoder{Reader: compact.Reader{B: b}} }
-
-func decodeAll[T any](b []byte, decode func(*decoder) T) (T, error) {
-	r := read(b)
-	v := decode(r)
-	if r.Bad || len(r.B) != 0 {
-		var zero T
-		return zero, compact.ErrCut
-	}
-	return v, nil
-}
+func read(b []byte) *decoder { return &decoder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
 // near reads a time that is near to the clock.
 func (r *decoder) near() time.Time { return r.TimeNear(r.clock) }

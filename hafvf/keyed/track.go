@@ -181,7 +181,7 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	t.priorSet, decided, beats = r.Flags()
 	t.locationScale = r.Floats()
 	for range r.Count(1) {
-		t.warmUp = append(t.warmUp, numberedObservation{int64(r.Uvarint()), r.observation()})
+		t.warmUp = append(t.warmUp, numberedObservation{int64(r.Uvarint()), readObservation(&r.Reader)})
 	}
 	for range r.Count(1) {
 		ago := int64(r.Uvarint())

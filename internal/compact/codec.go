@@ -1,0 +1,106 @@
+package compact
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// A Codec appends values to B, or reads them off its front. A form is a function that gives a Codec the
+// parts of a value: it says once in which order they stand.
+type Codec struct {
+	Reader
+	Writes bool
+}
+
+// Encode appends a value in a form to b.
+func Encode[T any](b []byte, v T, form func(*Codec, *T)) []byte {
+	c := Codec{Reader: Reader{B: b}, Writes: true}
+	form(&c, &v)
+	return c.B
+}
+
+// Decode reads the value that all of b is in a form. After an error it is zero.
+func Decode[T any](b []byte, v *T, form func(*Codec, *T)) error {
+	var read, none T
+	c := Codec{Reader: Reader{B: b}}
+	if form(&c, &read); c.Bad || len(c.B) > 0 {
+		*v = none
+		return ErrCut
+	}
+	*v = read
+	return nil
+}
+
+// Each has values appended, or read, one after the other.
+func Each[T any](c *Codec, all []*T, add func([]byte, T) []byte, read func(*Reader) T) {
+	for _, v := range all {
+		if c.Writes {
+			c.B = add(c.B, *v)
+		} else {
+			*v = read(&c.Reader)
+		}
+	}
+}
+
+// Texts are strings, each after its length.
+func Texts[T ~string](c *Codec, all ...*T) {
+	Each(c, all, func(b []byte, s T) []byte { return AppendString(b, string(s)) }, func(r *Reader) T { return T(r.Text()) })
+}
+
+// Signed are numbers of variable length.
+func Signed[T ~int | ~int64](c *Codec, all ...*T) {
+	Each(c, all, func(b []byte, n T) []byte { return binary.AppendVarint(b, int64(n)) }, func(r *Reader) T { return T(r.Varint()) })
+}
+
+// Unsigned are numbers from 0 of variable length.
+func Unsigned[T ~int | ~int64](c *Codec, all ...*T) {
+	Each(c, all, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
+}
+
+// List is the number of entries, of at least size bytes each, and then these. None are nil.
+func List[T any](c *Codec, all *[]T, size int, form func(*T)) {
+	if c.Writes {
+		c.B = binary.AppendUvarint(c.B, uint64(len(*all)))
+	} else if n := c.Count(size); n > 0 {
+		*all = make([]T, n)
+	}
+	for i := range *all {
+		form(&(*all)[i])
+	}
+}
+
+// Ref is what a pointer leads to, which is made if it leads nowhere.
+func Ref[T any](p **T) *T {
+	if *p == nil {
+		*p = new(T)
+	}
+	return *p
+}
+
+// Bits are up to three booleans in a byte.
+func (c *Codec) Bits(first, second, third *bool) {
+	if c.Writes {
+		c.B = AppendFlags(c.B, *first, *second, *third)
+	} else {
+		*first, *second, *third = c.Flags()
+	}
+}
+
+// Times are times without their zones, see AppendTime.
+func (c *Codec) Times(all ...*time.Time) { Each(c, all, AppendTime, (*Reader).Time) }
+
+// Lists are floats after their number. None are nil.
+func (c *Codec) Lists(all ...*[]float64) { Each(c, all, AppendFloats, (*Reader).Floats) }
+
+// Scalars are floats of a known number, after that number.
+func (c *Codec) Scalars(all ...*float64) {
+	if !c.Writes {
+		c.Numbers(all...)
+		return
+	}
+	v := make([]float64, 0, 8)
+	for _, f := range all {
+		v = append(v, *f)
+	}
+	c.B = AppendFloats(c.B, v)
+}
