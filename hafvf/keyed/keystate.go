@@ -362,7 +362,7 @@ func appendOffsets(b []byte, all []Offset) []byte {
 	return b
 }
 
-func (r *decoder) offsets() (all []Offset) {
+func readOffsets(r *compact.Reader) (all []Offset) {
 	for range r.Count(2) {
 		all = append(all, Offset{Log: r.Text(), Seq: r.Varint()})
 	}
@@ -397,7 +397,7 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 func (b StateBytes) WarmsUp() bool {
 	r := read(b)
 	r.buffer()
-	r.offsets()
+	readOffsets(&r.Reader)
 	for range 3 { // the counts of a track
 		r.Uvarint()
 	}
@@ -413,7 +413,7 @@ func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 func (b StateBytes) IncludedOffsets() ([]Offset, error) {
 	r := read(b)
 	r.buffer()
-	if all := r.offsets(); !r.Bad {
+	if all := readOffsets(&r.Reader); !r.Bad {
 		return all, nil
 	}
 	return nil, compact.ErrCut
@@ -523,7 +523,7 @@ func (est *Estimator) beginKeyState(key string, r *decoder) (e KeyState, err err
 	}
 	e = r.buffer()
 	e.est = est
-	e.included = r.offsets()
+	e.included = readOffsets(&r.Reader)
 	if e.Track, err = est.beginning(key, r); err != nil {
 		return e, err
 	}
@@ -531,8 +531,9 @@ func (est *Estimator) beginKeyState(key string, r *decoder) (e KeyState, err err
 		if est.aggregator == nil {
 			return e, errors.New("state is corrupt: intervals that the configuration does not have")
 		}
-		if err := e.readIntervals(r.intervals); err != nil {
-			return e, err
+		c := compact.Codec{Reader: compact.Reader{B: []byte(r.intervals)}}
+		if e.intervalsForm(&c); c.Bad || len(c.B) > 0 {
+			return e, compact.ErrCut
 		}
 	}
 	for _, o := range e.waiting {
