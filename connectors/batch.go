@@ -1,14 +1,12 @@
 package connectors
 
 import (
-	"encoding/binary"
-	"fmt"
+	"bytes"
+	"encoding/gob"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-
-	"hafvf/internal/compact"
 )
 
 func init() {
@@ -22,32 +20,13 @@ func init() {
 // the source is quick. A batch takes a runner far less time than single records do.
 type Batch struct{ Records []Record }
 
-func encodeBatch(b Batch) (out []byte) {
-	for _, r := range b.Records {
-		for _, text := range []string{r.Source, r.Path, string(r.Raw), r.Reason} {
-			out = compact.AppendString(out, text)
-		}
-		out = binary.AppendVarint(out, r.Position)
-		out = binary.AppendVarint(out, r.Index)
-		out = binary.AppendVarint(out, r.After)
-		out = binary.AppendUvarint(out, uint64(len(r.Fields)))
-		for _, text := range r.Fields {
-			out = compact.AppendString(out, text)
-		}
-	}
-	return out
+func encodeBatch(b Batch) ([]byte, error) {
+	var out bytes.Buffer
+	err := gob.NewEncoder(&out).Encode(b)
+	return out.Bytes(), err
 }
 
 func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (&compact.Reader{B: b}); len(c.B) > 0; {
-		r := Record{Source: c.Text(), Path: c.Text(), Raw: []byte(c.Text()), Reason: c.Text(), Position: c.Varint(), Index: c.Varint(), After: c.Varint()}
-		for range c.Count(1) {
-			r.Fields = append(r.Fields, c.Text())
-		}
-		if c.Bad {
-			return Batch{}, fmt.Errorf("connectors: a batch: %w", compact.ErrCut)
-		}
-		out.Records = append(out.Records, r)
-	}
-	return out, nil
+	err = gob.NewDecoder(bytes.NewReader(b)).Decode(&out)
+	return out, err
 }

@@ -1,16 +1,13 @@
 package kafkaio
 
 import (
-	"encoding/binary"
-	"errors"
+	"encoding/json"
 	"reflect"
-	"time"
 
 	"hafvf/internal/dofn"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 func init() {
@@ -36,57 +33,26 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 	}
 }
 
-// encodeBatch tells null from empty, by a length of -1.
-func encodeBatch(b Batch) (out []byte) {
-	for i, r := range b.Records {
-		out = kbin.AppendVarintString(out, r.Topic)
-		out = kbin.AppendVarintBytes(out, r.Key)
-		out = kbin.AppendVarintBytes(out, r.Value)
-		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], logMillis(r), int64(r.Oversized), int64(len(r.Headers))} {
-			out = binary.AppendVarint(out, n)
-		}
-		for _, h := range r.Headers {
-			out = kbin.AppendVarintBytes(kbin.AppendVarintString(out, h.Key), h.Value)
-		}
-		if f := r.DecodeInfo; f == nil {
-			out = kbin.AppendVarintBytes(out, nil)
-		} else {
-			out = kbin.AppendVarintString(kbin.AppendVarintString(out, f.Reason), f.KeyReason)
-			out = kbin.AppendVarintBytes(out, f.KeyFields)
-		}
-	}
-	return out
+// A wireBatch has records as they are encoded.
+type wireBatch struct {
+	Records []wireRecord
+	Times   []int64
 }
 
-// logMillis is Record.LogTime in Unix milliseconds, 0 for none.
-func logMillis(r Record) int64 {
-	if r.LogTime.IsZero() {
-		return 0
+func encodeBatch(b Batch) ([]byte, error) {
+	w := wireBatch{Times: b.Times}
+	for _, r := range b.Records {
+		w.Records = append(w.Records, wireRecord{r, r.Time.UnixMilli()})
 	}
-	return r.LogTime.UnixMilli()
+	return json.Marshal(w)
 }
-
-var errBatch = errors.New("kafkaio: a batch is malformed")
 
 func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (kbin.Reader{Src: b}); len(c.Src) > 0; {
-		r := Record{Position: Position{Topic: c.VarintString()}, Key: c.VarintBytes(), Value: c.VarintBytes()}
-		r.Partition, r.Offset, r.Time = int(c.Varlong()), c.Varlong(), time.UnixMilli(c.Varlong()).UTC()
-		at := c.Varlong()
-		if ms := c.Varlong(); ms != 0 {
-			r.LogTime = time.UnixMilli(ms).UTC()
-		}
-		r.Oversized = int(c.Varlong())
-		for n := c.Varlong(); n > 0 && c.Ok(); n-- {
-			r.Headers = append(r.Headers, Header{Key: c.VarintString(), Value: c.VarintBytes()})
-		}
-		if reason := c.VarintBytes(); reason != nil {
-			r.DecodeInfo = &DecodeInfo{string(reason), c.VarintString(), c.VarintBytes()}
-		}
-		if !c.Ok() {
-			return Batch{}, errBatch
-		}
-		out.Records, out.Times = append(out.Records, r), append(out.Times, at)
+	var w wireBatch
+	err = json.Unmarshal(b, &w)
+	out.Times = w.Times
+	for _, r := range w.Records {
+		out.Records = append(out.Records, r.record())
 	}
-	return out, nil
+	return out, err
 }

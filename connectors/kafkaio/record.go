@@ -20,8 +20,7 @@ func init() {
 		func(b []byte) (Record, error) {
 			var w wireRecord
 			err := json.Unmarshal(b, &w)
-			w.Record.Time = time.UnixMilli(w.Time).UTC()
-			return w.Record, err
+			return w.record(), err
 		})
 }
 
@@ -30,6 +29,11 @@ func init() {
 type wireRecord struct {
 	Record
 	Time int64
+}
+
+func (w wireRecord) record() Record {
+	w.Record.Time = time.UnixMilli(w.Time).UTC()
+	return w.Record
 }
 
 // A Record is one record of a topic as it came.
