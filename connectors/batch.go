@@ -1,12 +1,12 @@
 package connectors
 
 import (
-	"bytes"
-	"encoding/gob"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+
+	"hafvf/internal/compact"
 )
 
 func init() {
@@ -20,13 +20,18 @@ func init() {
 // the source is quick. A batch takes a runner far less time than single records do.
 type Batch struct{ Records []Record }
 
-func encodeBatch(b Batch) ([]byte, error) {
-	var out bytes.Buffer
-	err := gob.NewEncoder(&out).Encode(b)
-	return out.Bytes(), err
-}
+func encodeBatch(b Batch) []byte { return compact.Encode(nil, b, batchForm) }
 
 func decodeBatch(b []byte) (out Batch, err error) {
-	err = gob.NewDecoder(bytes.NewReader(b)).Decode(&out)
+	err = compact.Decode(b, &out, batchForm)
 	return out, err
+}
+
+func batchForm(c *compact.Codec, b *Batch) {
+	compact.List(c, &b.Records, 8, func(r *Record) {
+		compact.Texts(c, &r.Source, &r.Path, &r.Reason)
+		compact.Texts(c, &r.Raw)
+		compact.Signed(c, &r.Position, &r.Index, &r.After)
+		compact.List(c, &r.Fields, 1, func(text *string) { compact.Texts(c, text) })
+	})
 }

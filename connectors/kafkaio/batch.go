@@ -1,9 +1,9 @@
 package kafkaio
 
 import (
-	"encoding/json"
 	"reflect"
 
+	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -33,26 +33,39 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 	}
 }
 
-// A wireBatch has records as they are encoded.
-type wireBatch struct {
-	Records []wireRecord
-	Times   []int64
-}
-
-func encodeBatch(b Batch) ([]byte, error) {
-	w := wireBatch{Times: b.Times}
-	for _, r := range b.Records {
-		w.Records = append(w.Records, wireRecord{r, r.Time.UnixMilli()})
-	}
-	return json.Marshal(w)
-}
+func encodeBatch(b Batch) []byte { return compact.Encode(nil, b, batchForm) }
 
 func decodeBatch(b []byte) (out Batch, err error) {
-	var w wireBatch
-	err = json.Unmarshal(b, &w)
-	out.Times = w.Times
-	for _, r := range w.Records {
-		out.Records = append(out.Records, r.record())
-	}
+	err = compact.Decode(b, &out, batchForm)
 	return out, err
+}
+
+func batchForm(c *compact.Codec, b *Batch) {
+	// bytes tells null from empty.
+	bytes := func(all ...*[]byte) {
+		for _, p := range all {
+			null, none := *p == nil, false
+			if c.Bits(&null, &none, &none); !null {
+				compact.Texts(c, p)
+			}
+		}
+	}
+	compact.List(c, &b.Records, 8, func(r *Record) {
+		compact.Texts(c, &r.Topic)
+		compact.Signed(c, &r.Partition, &r.Oversized)
+		compact.Signed(c, &r.Offset)
+		c.Times(&r.Time, &r.LogTime)
+		bytes(&r.Key, &r.Value)
+		compact.List(c, &r.Headers, 2, func(h *Header) {
+			compact.Texts(c, &h.Key)
+			bytes(&h.Value)
+		})
+		found, none := r.DecodeInfo != nil, false
+		if c.Bits(&found, &none, &none); found {
+			f := compact.Ref(&r.DecodeInfo)
+			compact.Texts(c, &f.Reason, &f.KeyReason)
+			bytes(&f.KeyFields)
+		}
+	})
+	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
 }

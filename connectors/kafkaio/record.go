@@ -20,7 +20,8 @@ func init() {
 		func(b []byte) (Record, error) {
 			var w wireRecord
 			err := json.Unmarshal(b, &w)
-			return w.record(), err
+			w.Record.Time = time.UnixMilli(w.Time).UTC()
+			return w.Record, err
 		})
 }
 
@@ -29,11 +30,6 @@ func init() {
 type wireRecord struct {
 	Record
 	Time int64
-}
-
-func (w wireRecord) record() Record {
-	w.Record.Time = time.UnixMilli(w.Time).UTC()
-	return w.Record
 }
 
 // A Record is one record of a topic as it came.
