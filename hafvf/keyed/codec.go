@@ -20,7 +20,7 @@ func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (o *Observation) UnmarshalBinary(b []byte) error {
 	r := compact.Reader{B: b}
-	if *o = readObservation(&r); r.Bad || len(r.B) > 0 {
+	if *o = readObservationIn(&r, nil); r.Bad || len(r.B) > 0 {
 		*o = Observation{}
 		return compact.ErrCut
 	}
@@ -133,7 +133,13 @@ func readShape(r *compact.Reader) (shape Shape, aggregated bool, events int64) {
 	return Shape(s &^ aggregatedBit), aggregated, events
 }
 
-func readObservation(r *compact.Reader) Observation { return readObservationIn(r, nil) }
+func observationForm(c *compact.Codec, o *Observation) {
+	if c.Writes {
+		c.B = appendObservation(c.B, o)
+	} else {
+		*o = readObservationIn(&c.Reader, nil)
+	}
+}
 
 // readObservationIn reads an observation into the memory of x, which may be nil.
 func readObservationIn(r *compact.Reader, x [][]float64) Observation {
@@ -164,7 +170,7 @@ func rejectedForm(c *compact.Codec, r *Rejected) {
 		p := compact.Ref(&r.Panic)
 		compact.Texts(c, &p.Value, &p.Stack)
 	}
-	compact.Each(c, []*Observation{&r.Observation}, func(b []byte, o Observation) []byte { return appendObservation(b, &o) }, readObservation)
+	observationForm(c, &r.Observation)
 }
 
 func alertEventForm(c *compact.Codec, t *AlertEvent) {

@@ -270,16 +270,6 @@ func (e *KeyState) span() (first, last time.Time) {
 	return end, last
 }
 
-// appendIntervals encodes the intervals. The times of span are in front, so that Waiting finds them.
-func (e *KeyState) appendIntervals(b []byte) []byte {
-	first, last := e.span()
-	b = compact.AppendTime(compact.AppendTime(b, first), last)
-	c := compact.Codec{Writes: true}
-	e.intervalsForm(&c)
-	return compact.AppendString(b, string(c.B))
-}
-
-// intervalsForm is that of what appendIntervals writes behind the times.
 func (e *KeyState) intervalsForm(c *compact.Codec) {
 	a, in, dim := e.est.aggregator, &e.intervals, e.stages.checks.Dim()
 	c.Times(&in.next, &in.busy)
@@ -287,17 +277,13 @@ func (e *KeyState) intervalsForm(c *compact.Codec) {
 	compact.List(c, &in.open, 3, func(o *interval) {
 		c.Times(&o.start)
 		o.accumulator.form(c, a.Value)
-		compact.Each(c, []*[]Offset{&o.offsets}, appendOffsets, readOffsets)
-		if !c.Writes && (o.events < 1 || o.start.Before(before) || !a.grid.Start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0) {
-			c.Fail()
-		}
+		offsetsForm(c, &o.offsets)
+		c.Check(c.Writes || o.events > 0 && !o.start.Before(before) && a.grid.Start(o.start).Equal(o.start) && (o.dim() == dim || o.dim() == 0 && o.n <= 0))
 		before = o.start.Add(1)
 	})
 	compact.List(c, &in.unseenEvents, 1, func(t *time.Time) { c.Times(t) })
 	if a.Value == Increase {
 		in.counter.form(c, dim)
 	}
-	if !c.Writes && (!slices.IsSortedFunc(in.unseenEvents, time.Time.Compare) || len(in.unseenEvents) > 0 && e.heartbeat == nil) {
-		c.Fail()
-	}
+	c.Check(c.Writes || slices.IsSortedFunc(in.unseenEvents, time.Time.Compare) && (len(in.unseenEvents) == 0 || e.heartbeat != nil))
 }

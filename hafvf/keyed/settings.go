@@ -15,9 +15,12 @@ import (
 // ErrOtherConfig means that a state was written under another configuration.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
 
-func (r *decoder) fingerprint() (f compact.Fingerprint) {
-	r.Take(f[:])
-	return f
+func (c *coder) fingerprint(f *compact.Fingerprint) {
+	if c.Writes {
+		c.B = append(c.B, f[:]...)
+	} else {
+		c.Take(f[:])
+	}
 }
 
 // Settings say what the meaning of a key's state depends on. They are stored with it.

@@ -125,27 +125,14 @@ func (p *heartbeat) rewind() {
 	*p = heartbeat{gaps: gaps}
 }
 
-func (p *heartbeat) append(b []byte, clock time.Time) []byte {
-	b = compact.AppendTimeNear(b, p.last, clock)
-	b = compact.AppendFlags(b, p.reported != nil, p.muted)
-	if p.reported != nil {
-		b = compact.Encode(b, *p.reported, silenceForm)
+func (p *heartbeat) form(c *coder) {
+	alerted, none := p.reported != nil, false
+	c.near(&p.last)
+	if c.Bits(&alerted, &p.muted, &none); alerted {
+		silenceForm(&c.Codec, compact.Ref(&p.reported))
 	}
-	return p.gaps.Append(b)
-}
-
-func (p *heartbeat) read(r *decoder) {
-	p.last = r.near()
-	var alerted bool
-	if alerted, p.muted, _ = r.Flags(); alerted {
-		silenceForm(&r.Codec, compact.Ref(&p.reported))
-	}
-	rest, err := p.gaps.Read(r.B)
-	if err != nil || alerted && p.reported.Bound < 0 || p.muted && !alerted {
-		r.Fail()
-		return
-	}
-	r.B = rest
+	p.gaps.Form(&c.Codec)
+	c.Check((!alerted || p.reported.Bound >= 0) && (alerted || !p.muted))
 }
 
 func silenceForm(c *compact.Codec, s *Silence) {

@@ -2,7 +2,6 @@ package usual
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"time"
 
@@ -469,35 +468,13 @@ func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours 
 	}
 }
 
-// Append encodes the gaps.
-func (g *Gaps) Append(b []byte) []byte {
-	c := compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
-	g.form(&c)
-	return c.B
-}
-
-// Read decodes what Append wrote, and returns the rest of b.
-func (g *Gaps) Read(b []byte) (rest []byte, err error) {
-	*g = Gaps{}
-	c := compact.Codec{Reader: compact.Reader{B: b}}
-	if g.form(&c); c.Bad {
-		return nil, errors.New("state is corrupt: gaps")
-	}
-	return c.B, nil
-}
-
 // hasBeat is the bit of the encoded number of gaps that says that a beat stands behind the rest.
 const hasBeat = 0x80
 
-// form is a mask of the slots that have been seen, these, and the rest.
-func (g *Gaps) form(c *compact.Codec) {
+// Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
+func (g *Gaps) Form(c *compact.Codec) {
 	byteOf := func(v *byte) {
 		compact.Each(c, []*byte{v}, func(b []byte, v byte) []byte { return append(b, v) }, (*compact.Reader).Byte)
-	}
-	check := func(ok bool) {
-		if !c.Writes && !ok {
-			c.Fail()
-		}
 	}
 	word := func(v *uint32) {
 		compact.Each(c, []*uint32{v}, binary.BigEndian.AppendUint32, func(r *compact.Reader) uint32 {
@@ -511,7 +488,7 @@ func (g *Gaps) form(c *compact.Codec) {
 			bits := math.Float32bits(*v)
 			word(&bits)
 			*v = math.Float32frombits(bits)
-			check(*v >= 0 && *v <= math.MaxFloat32)
+			c.Check(*v >= 0 && *v <= math.MaxFloat32)
 		}
 	}
 	var mask [gapSlots / 8]byte
@@ -528,7 +505,7 @@ func (g *Gaps) form(c *compact.Codec) {
 			bits := math.Float32bits(s.rate) | uint32(s.exposure)
 			word(&bits)
 			*s = gapSlot{math.Float32frombits(bits &^ 0xff), uint8(bits)}
-			check(s.rate >= 0 && s.rate <= math.MaxFloat32 && s.exposure > 0)
+			c.Check(s.rate >= 0 && s.rate <= math.MaxFloat32 && s.exposure > 0)
 		}
 	}
 	n := g.n
@@ -539,10 +516,10 @@ func (g *Gaps) form(c *compact.Codec) {
 	g.n = n &^ hasBeat
 	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
 	compact.Signed(c, &g.pauseUntil)
-	check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
+	c.Check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
 	if b := &g.beat; n&hasBeat != 0 {
 		byteOf(&b.gaps)
 		floats(&b.hours, &b.median, &b.spread)
-		check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
+		c.Check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
 	}
 }

@@ -53,7 +53,7 @@ func Signed[T ~int | ~int64](c *Codec, all ...*T) {
 }
 
 // Unsigned are numbers from 0 of variable length.
-func Unsigned[T ~int | ~int64](c *Codec, all ...*T) {
+func Unsigned[T ~int | ~int64 | ~float64](c *Codec, all ...*T) {
 	Each(c, all, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
 }
 
@@ -75,6 +75,13 @@ func Ref[T any](p **T) *T {
 		*p = new(T)
 	}
 	return *p
+}
+
+// Check has the bytes that are read be bad if what was read is not ok.
+func (c *Codec) Check(ok bool) {
+	if !c.Writes && !ok {
+		c.Fail()
+	}
 }
 
 // Bits are up to three booleans in a byte.
@@ -103,4 +110,28 @@ func (c *Codec) Scalars(all ...*float64) {
 		v = append(v, *f)
 	}
 	c.B = AppendFloats(c.B, v)
+}
+
+// Shorts are floats of 32 bits.
+func (c *Codec) Shorts(all ...*float64) { Each(c, all, AppendShort, (*Reader).Short) }
+
+// Pack is a list whose length the reader knows, see AppendPacked.
+func (c *Codec) Pack(v []float64) {
+	if c.Writes {
+		c.B = AppendPacked(c.B, v)
+	} else {
+		c.Packed(v)
+	}
+}
+
+// Packs are floats in such a list.
+func (c *Codec) Packs(all ...*float64) {
+	v := make([]float64, len(all), 8)
+	for i, f := range all {
+		v[i] = *f
+	}
+	c.Pack(v)
+	for i, f := range all {
+		*f = v[i]
+	}
 }
