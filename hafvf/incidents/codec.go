@@ -89,7 +89,7 @@ func (c *stateCodec) bool(on *bool) {
 	if *on {
 		v = 1
 	}
-	compact.Each(&c.Codec, []*byte{&v}, func(b []byte, v byte) []byte { return append(b, v) }, (*compact.Reader).Byte)
+	compact.Bytes(&c.Codec, &v)
 	c.check(v <= 1)
 	*on = v == 1
 }

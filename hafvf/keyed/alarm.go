@@ -416,7 +416,7 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 		w.event, w.eventRepeats = string(d.profile(s).Append(nil, s.event.profile)), d.profile(s).Repeats(s.event.profile)
 	}
 	if d.form(c, s, &w, locationScale); w.standardised {
-		c.B = compact.AppendString(c.B, string(d.profile(s).AppendPlan(nil, s.plan, s.profile)))
+		c.B = compact.AppendString(c.B, string(compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile))))
 		c.B = d.profile(s).Append(c.B, s.profile)
 	}
 }
@@ -444,10 +444,11 @@ func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float
 			c.Packs(&v.events)
 		}
 	})
-	if alarms && c.Writes {
-		c.B = usual.Alarm{}.Append(c.B, s.alarm)
-	} else if alarms {
-		s.alarm = usual.Alarm{}.Read(&c.Reader, !c.former)
+	if alarms && !c.Writes {
+		s.alarm = usual.Alarm{}.NewState()
+	}
+	if alarms {
+		usual.Alarm{}.Form(&c.Codec, s.alarm, c.former)
 	}
 	if !w.standardised {
 		return
@@ -498,10 +499,9 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 
 // readProfiles reads the profile and its plan, the rest of r, and the profile of before an event.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err error) {
-	plan := compact.Reader{}
+	var plan string
 	if !r.former {
-		n := r.Count(1)
-		plan.B, r.B = r.B[:n], r.B[n:]
+		plan = r.Text()
 	}
 	if s.profile, err = p.Decode(r.B, w.repeats); err == nil && w.event != "" {
 		s.event.profile, err = p.Decode([]byte(w.event), w.eventRepeats)
@@ -513,7 +513,7 @@ func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err er
 		s.plan = p.NewPlan(s.profile)
 		return nil
 	}
-	if s.plan = p.ReadPlan(&plan, s.profile); plan.Bad || len(plan.B) > 0 {
+	if compact.Decode([]byte(plan), &s.plan, p.PlanForm(s.profile)) != nil {
 		return errDecisions
 	}
 	return nil

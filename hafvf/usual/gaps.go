@@ -473,9 +473,6 @@ const hasBeat = 0x80
 
 // Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
 func (g *Gaps) Form(c *compact.Codec) {
-	byteOf := func(v *byte) {
-		compact.Each(c, []*byte{v}, func(b []byte, v byte) []byte { return append(b, v) }, (*compact.Reader).Byte)
-	}
 	word := func(v *uint32) {
 		compact.Each(c, []*uint32{v}, binary.BigEndian.AppendUint32, func(r *compact.Reader) uint32 {
 			var b [4]byte
@@ -498,7 +495,7 @@ func (g *Gaps) Form(c *compact.Codec) {
 		}
 	}
 	for i := range mask {
-		byteOf(&mask[i])
+		compact.Bytes(c, &mask[i])
 	}
 	for i := range g.slots {
 		if s := &g.slots[i]; mask[i/8]&(1<<(i%8)) != 0 {
@@ -512,13 +509,13 @@ func (g *Gaps) Form(c *compact.Codec) {
 	if g.beat.gaps > 0 {
 		n |= hasBeat
 	}
-	byteOf(&n)
+	compact.Bytes(c, &n)
 	g.n = n &^ hasBeat
 	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
 	compact.Signed(c, &g.pauseUntil)
 	c.Check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
 	if b := &g.beat; n&hasBeat != 0 {
-		byteOf(&b.gaps)
+		compact.Bytes(c, &b.gaps)
 		floats(&b.hours, &b.median, &b.spread)
 		c.Check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
 	}

@@ -53,8 +53,13 @@ func Signed[T ~int | ~int64](c *Codec, all ...*T) {
 }
 
 // Unsigned are numbers from 0 of variable length.
-func Unsigned[T ~int | ~int64 | ~float64](c *Codec, all ...*T) {
+func Unsigned[T ~int | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~float64](c *Codec, all ...*T) {
 	Each(c, all, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
+}
+
+// Bytes are numbers of a byte each.
+func Bytes[T ~int8 | ~uint8](c *Codec, all ...*T) {
+	Each(c, all, func(b []byte, n T) []byte { return append(b, byte(n)) }, func(r *Reader) T { return T(r.Byte()) })
 }
 
 // List is the number of entries, of at least size bytes each, and then these. None are nil.
