@@ -2,6 +2,8 @@ package compact
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -53,7 +55,7 @@ func Signed[T ~int | ~int64](c *Codec, all ...*T) {
 }
 
 // Unsigned are numbers from 0 of variable length.
-func Unsigned[T ~int | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~float64](c *Codec, all ...*T) {
+func Unsigned[T ~int | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~float64](c *Codec, all ...*T) {
 	Each(c, all, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
 }
 
@@ -72,6 +74,17 @@ func List[T any](c *Codec, all *[]T, size int, form func(*T)) {
 	for i := range *all {
 		form(&(*all)[i])
 	}
+}
+
+// Entries are those of a map after their number, of at least size bytes each. They are written in order.
+func Entries[K comparable, V any](c *Codec, m map[K]V, size int, order func(a, b K) int, form func(*K, *V)) {
+	keys := slices.SortedFunc(maps.Keys(m), order)
+	List(c, &keys, size, func(k *K) {
+		v := m[*k]
+		if form(k, &v); !c.Writes {
+			m[*k] = v
+		}
+	})
 }
 
 // Ref is what a pointer leads to, which is made if it leads nowhere.
