@@ -41,6 +41,11 @@ func decodeBatch(b []byte) (out Batch, err error) {
 }
 
 func batchForm(c *compact.Codec, b *Batch) {
+	compact.List(c, &b.Records, 8, func(r *Record) { recordForm(c, r) })
+	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
+}
+
+func recordForm(c *compact.Codec, r *Record) {
 	// bytes tells null from empty.
 	bytes := func(all ...*[]byte) {
 		for _, p := range all {
@@ -50,22 +55,19 @@ func batchForm(c *compact.Codec, b *Batch) {
 			}
 		}
 	}
-	compact.List(c, &b.Records, 8, func(r *Record) {
-		compact.Texts(c, &r.Topic)
-		compact.Signed(c, &r.Partition, &r.Oversized)
-		compact.Signed(c, &r.Offset)
-		c.Times(&r.Time, &r.LogTime)
-		bytes(&r.Key, &r.Value)
-		compact.List(c, &r.Headers, 2, func(h *Header) {
-			compact.Texts(c, &h.Key)
-			bytes(&h.Value)
-		})
-		found, none := r.DecodeInfo != nil, false
-		if c.Bits(&found, &none, &none); found {
-			f := compact.Ref(&r.DecodeInfo)
-			compact.Texts(c, &f.Reason, &f.KeyReason)
-			bytes(&f.KeyFields)
-		}
+	compact.Texts(c, &r.Topic)
+	compact.Signed(c, &r.Partition, &r.Oversized)
+	compact.Signed(c, &r.Offset)
+	c.Times(&r.Time, &r.LogTime)
+	bytes(&r.Key, &r.Value)
+	compact.List(c, &r.Headers, 2, func(h *Header) {
+		compact.Texts(c, &h.Key)
+		bytes(&h.Value)
 	})
-	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
+	found, none := r.DecodeInfo != nil, false
+	if c.Bits(&found, &none, &none); found {
+		f := compact.Ref(&r.DecodeInfo)
+		compact.Texts(c, &f.Reason, &f.KeyReason)
+		bytes(&f.KeyFields)
+	}
 }
