@@ -12,11 +12,5 @@ func TestBatchCoder(t *testing.T) {
 		{Source: "a.csv", Path: "b/a.csv", Position: 2, Raw: []byte("k,1"), Fields: []string{"k", "", "1"}, After: 7},
 		{Source: "stdin", Path: "-", Position: 1 << 40, Index: 1, Raw: []byte{}, Reason: "not UTF-8"},
 	}}
-	b := encodeBatch(want)
-	expect.Same(t, want, expect.Get(decodeBatch(b))(t))
-	for n := range b {
-		if _, err := decodeBatch(b[:n]); err == nil {
-			t.Errorf("%d of %d bytes are a batch", n, len(b))
-		}
-	}
+	expect.Form(t, batchForm, want)
 }

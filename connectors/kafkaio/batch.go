@@ -12,7 +12,9 @@ import (
 
 func init() {
 	// Within a stage nothing is encoded but samples, of which the runner takes the size.
-	beam.RegisterCoder(reflect.TypeFor[Batch](), encodeBatch, decodeBatch)
+	beam.RegisterCoder(reflect.TypeFor[Batch](),
+		func(b Batch) []byte { return compact.Encode(nil, b, batchForm) },
+		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, batchForm); return out, err })
 	register.Emitter2[beam.EventTime, Batch]()
 	register.Function2x0((&recordsFn{}).ProcessElement)
 	dofn.Register(func(f *recordsFn) any { return f.ProcessElement })
@@ -31,13 +33,6 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 	for i, r := range b.Records {
 		emit(beam.EventTime(b.Times[i]), r)
 	}
-}
-
-func encodeBatch(b Batch) []byte { return compact.Encode(nil, b, batchForm) }
-
-func decodeBatch(b []byte) (out Batch, err error) {
-	err = compact.Decode(b, &out, batchForm)
-	return out, err
 }
 
 func batchForm(c *compact.Codec, b *Batch) {
