@@ -102,7 +102,7 @@ type encoder struct {
 
 func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
-	return &encoder{encoding: settingOf[encoding](text), run: run, observer: run.observer()}
+	return &encoder{encoding: dofn.Setting[encoding](text), run: run, observer: run.observer()}
 }
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
