@@ -120,19 +120,9 @@ func (c *stateCodec) step(m *moment) {
 	c.check(*m > 0 && *m <= moment(longestStep))
 }
 
-func (c *stateCodec) float(v *float64) {
-	if c.Writes {
-		c.B = binary.LittleEndian.AppendUint64(c.B, math.Float64bits(*v))
-		return
-	}
-	var b [8]byte
-	c.Take(b[:])
-	*v = math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
-}
-
 // within is a float from least to most.
 func (c *stateCodec) within(v *float64, least, most float64) {
-	c.float(v)
+	c.Doubles(v)
 	c.check(*v >= least && *v <= most)
 }
 
@@ -189,7 +179,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.moments(&a.time)
 		c.texts(&a.name, &a.id, &a.kind)
 		c.score(&a.score)
-		c.float(&a.size)
+		c.Doubles(&a.size)
 		c.check(before == nil || before.compare(a) < 0)
 		before = a
 		if !c.Writes {
@@ -209,10 +199,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 	})
 	var was *trace
 	compact.List(&c.Codec, &f.taken, len(identity{})+1, func(t *trace) {
-		compact.Each(&c.Codec, []*identity{&t.id}, func(b []byte, id identity) []byte { return append(b, id[:]...) }, func(r *compact.Reader) (id identity) {
-			r.Take(id[:])
-			return id
-		})
+		c.Raw(t.id[:])
 		if was == nil {
 			c.span(&t.at)
 		} else {
@@ -283,11 +270,9 @@ func (c *stateCodec) groups(f *Fleet) {
 				hours |= 1 << h
 			}
 		}
-		compact.Each(&c.Codec, []*uint32{&hours}, binary.LittleEndian.AppendUint32, func(r *compact.Reader) uint32 {
-			var b [4]byte
-			r.Take(b[:])
-			return binary.LittleEndian.Uint32(b[:])
-		})
+		b := binary.LittleEndian.AppendUint32(nil, hours)
+		c.Raw(b)
+		hours = binary.LittleEndian.Uint32(b)
 		c.check(hours < 1<<24)
 		for h := range g.n {
 			if hours&(1<<h) != 0 {
@@ -372,7 +357,7 @@ func (c *stateCodec) open(inc *incident) {
 		c.since(&m.at, inc.opened)
 		c.step(&m.step)
 		c.score(&m.Score)
-		c.float(&m.Size)
+		c.Doubles(&m.Size)
 		c.within(&m.P, 0, 1)
 		c.check(m.at <= farthest && m.at >= -farthest)
 		if before, first = m.Key, false; !c.Writes {
@@ -394,7 +379,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		c.since(&a.time, a.at)
 		c.texts(&a.id, &a.kind)
 		c.score(&a.score)
-		c.float(&a.size)
+		c.Doubles(&a.size)
 		c.within(&a.p, 0, 1)
 		c.numbers(&explained)
 		c.check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest && a.at >= last)

@@ -164,7 +164,7 @@ func (t *accumulator) form(c *compact.Codec, of Aggregate) {
 		compact.Signed(c, &t.last.Seq)
 		compact.Texts(c, &t.last.Log)
 	case Increase:
-		compact.Each(c, []*[]time.Time{&t.times}, appendTimes, func(r *compact.Reader) []time.Time { return readTimes(r, t.n) })
+		timesForm(c, &t.times, t.n)
 		c.Lists(&t.values)
 		c.Check(len(t.values) == len(t.times)*t.dim())
 	default:

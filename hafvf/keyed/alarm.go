@@ -424,7 +424,7 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 // form is that of the decisions before their plan and profile.
 func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float64) {
 	alarms, kept, event := s.alarm != nil, s.before.known(), s.event.known() || s.event.since > 0
-	c.fingerprint(&w.fingerprint)
+	c.Raw(w.fingerprint[:])
 	c.Bits(&s.timed, &s.lasting.lasts, &alarms)
 	c.Bits(&w.standardised, &w.same, &w.repeats)
 	if c.Bits(&kept, &event, &w.eventRepeats); kept {

@@ -118,26 +118,18 @@ func (t *accumulator) thin(dim int) {
 	t.times, t.values = t.times[:kept], t.values[:kept*dim]
 }
 
-// appendTimes encodes the times of values, each near to the one before.
-func appendTimes(b []byte, all []time.Time) []byte {
+// timesForm are the times of n values, each near to the one before.
+func timesForm(c *compact.Codec, all *[]time.Time, n int64) {
 	var before time.Time
-	for _, at := range all {
-		b, before = compact.AppendTimeNear(b, at, before), at
-	}
-	return b
-}
-
-// readTimes reads what appendTimes wrote of n values.
-func readTimes(r *compact.Reader, n int64) (all []time.Time) {
-	var at time.Time
-	for int64(len(all)) < n && !r.Bad {
-		before := at
-		if at = r.TimeNear(before); at.Before(before) {
-			r.Fail()
+	for i := 0; int64(i) < n && !c.Bad; i++ {
+		if !c.Writes {
+			*all = append(*all, before)
 		}
-		all = append(all, at)
+		at := &(*all)[i]
+		c.TimesNear(before, at)
+		c.Check(!at.Before(before))
+		before = *at
 	}
-	return all
 }
 
 func (k *counter) form(c *compact.Codec, dim int) {

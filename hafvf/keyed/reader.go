@@ -24,15 +24,7 @@ type span struct{ first, last time.Time }
 func read(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
 // near are times that are near to the clock.
-func (c *coder) near(all ...*time.Time) {
-	for _, t := range all {
-		if c.Writes {
-			c.B = compact.AppendTimeNear(c.B, *t, c.clock)
-		} else {
-			*t = c.TimeNear(c.clock)
-		}
-	}
-}
+func (c *coder) near(all ...*time.Time) { c.TimesNear(c.clock, all...) }
 
 // tagged reports whether what stands behind a tag is there. If it is written, the caller knows.
 func (c *coder) tagged(tag byte, there bool) bool {

@@ -139,7 +139,7 @@ func (t *Track) refit(o Observation) bool {
 // append encodes the track, its state with the fingerprint of its configuration.
 func (t *Track) append(c *coder) {
 	t.form(c)
-	c.fingerprint(&t.stages.fingerprint)
+	c.Raw(t.stages.fingerprint[:])
 	c.B = t.state.Append(c.B)
 	if t.stages.season != nil {
 		c.B = compact.AppendFloats(c.B, t.rhythm)
@@ -192,7 +192,7 @@ func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 		return nil, compact.ErrCut
 	}
 	var written compact.Fingerprint
-	r.fingerprint(&written)
+	r.Raw(written[:])
 	if r.joins = c.former != nil && written == c.former.fingerprint; written != c.fingerprint && !r.joins {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}

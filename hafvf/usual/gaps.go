@@ -474,11 +474,10 @@ const hasBeat = 0x80
 // Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
 func (g *Gaps) Form(c *compact.Codec) {
 	word := func(v *uint32) {
-		compact.Each(c, []*uint32{v}, binary.BigEndian.AppendUint32, func(r *compact.Reader) uint32 {
-			var b [4]byte
-			r.Take(b[:])
-			return binary.BigEndian.Uint32(b[:])
-		})
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], *v)
+		c.Raw(b[:])
+		*v = binary.BigEndian.Uint32(b[:])
 	}
 	floats := func(all ...*float32) {
 		for _, v := range all {
@@ -494,9 +493,7 @@ func (g *Gaps) Form(c *compact.Codec) {
 			mask[i/8] |= 1 << (i % 8)
 		}
 	}
-	for i := range mask {
-		compact.Bytes(c, &mask[i])
-	}
+	c.Raw(mask[:])
 	for i := range g.slots {
 		if s := &g.slots[i]; mask[i/8]&(1<<(i%8)) != 0 {
 			bits := math.Float32bits(s.rate) | uint32(s.exposure)

@@ -1,7 +1,6 @@
 package usual
 
 import (
-	"encoding/binary"
 	"math"
 
 	"hafvf/internal/compact"
@@ -17,7 +16,7 @@ func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
 			of := &(*plan)[i]
 			moved, events, table := of.seen != p.coordinate(s, i).streak[streakSeen], of.events.events > 0, of.table.slot > 0
 			if c.Bits(&moved, &events, &table); moved {
-				compact.Each(c, []*float64{&of.seen}, appendDouble, readDouble)
+				c.Doubles(&of.seen)
 			}
 			shorts(c, of.lately.floats())
 			if compact.Unsigned(c, &of.lately.age); events {
@@ -29,16 +28,6 @@ func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
 			c.Check(c.Writes || of.valid(p, events, table))
 		}
 	}
-}
-
-func appendDouble(b []byte, v float64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-}
-
-func readDouble(r *compact.Reader) float64 {
-	var b [8]byte
-	r.Take(b[:])
-	return math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
 }
 
 func shorts(c *compact.Codec, all []*float32) {

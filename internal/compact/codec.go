@@ -3,6 +3,7 @@ package compact
 import (
 	"encoding/binary"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -114,20 +115,52 @@ func (c *Codec) Bits(first, second, third *bool) {
 // Times are times without their zones, see AppendTime.
 func (c *Codec) Times(all ...*time.Time) { Each(c, all, AppendTime, (*Reader).Time) }
 
+// TimesNear are times that are near to one that is known, see AppendTimeNear.
+func (c *Codec) TimesNear(known time.Time, all ...*time.Time) {
+	for _, t := range all {
+		if c.Writes {
+			c.B = AppendTimeNear(c.B, *t, known)
+		} else {
+			*t = c.TimeNear(known)
+		}
+	}
+}
+
+// Raw are bytes of a known number.
+func (c *Codec) Raw(b []byte) {
+	if c.Writes {
+		c.B = append(c.B, b...)
+	} else {
+		c.Take(b)
+	}
+}
+
+// Doubles are floats of 64 bits.
+func (c *Codec) Doubles(all ...*float64) {
+	for _, f := range all {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], math.Float64bits(*f))
+		c.Raw(b[:])
+		*f = math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
+	}
+}
+
 // Lists are floats after their number. None are nil.
 func (c *Codec) Lists(all ...*[]float64) { Each(c, all, AppendFloats, (*Reader).Floats) }
 
 // Scalars are floats of a known number, after that number.
 func (c *Codec) Scalars(all ...*float64) {
-	if !c.Writes {
-		c.Numbers(all...)
-		return
-	}
 	v := make([]float64, 0, 8)
 	for _, f := range all {
 		v = append(v, *f)
 	}
-	c.B = AppendFloats(c.B, v)
+	c.Lists(&v)
+	if c.Check(len(v) == len(all)); c.Writes || c.Bad {
+		return
+	}
+	for i, f := range all {
+		*f = v[i]
+	}
 }
 
 // Shorts are floats of 32 bits.
