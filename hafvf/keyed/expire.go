@@ -7,7 +7,7 @@ import "time"
 // key is never forgotten. It reads the beginning of the entity alone.
 func (est *Estimator) Expiry(state []byte) time.Time {
 	e := KeyState{est: est}
-	e.head(read(state))
+	e.head(coderOf(state))
 	return e.Expiry()
 }
 

@@ -238,7 +238,7 @@ func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 	if est.cfg.Silence == nil {
 		return time.Time{}, nil
 	}
-	e, err := est.beginKeyState(key, read(state))
+	e, err := est.beginKeyState(key, coderOf(state))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -326,7 +326,7 @@ const intervalsTag = 7
 
 // append encodes the entity.
 func (e *KeyState) append(b []byte) []byte {
-	c := read(b)
+	c := coderOf(b)
 	c.Writes, c.width = true, e.spread
 	if e.est != nil && e.est.aggregator != nil {
 		c.waiting.first, c.waiting.last = e.span()
@@ -362,7 +362,7 @@ func (e *KeyState) Waiting() (first, last time.Time) {
 type StateBytes []byte
 
 func (b StateBytes) begin() (e KeyState, r *coder) {
-	r = read(b)
+	r = coderOf(b)
 	e.form(r)
 	return e, r
 }
@@ -485,7 +485,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 }
 
 func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
-	r := read(b)
+	r := coderOf(b)
 	e, err := est.beginKeyState(key, r)
 	if err == nil {
 		err = e.withoutTail(r)

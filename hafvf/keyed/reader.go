@@ -21,7 +21,7 @@ type coder struct {
 // A span is between two times.
 type span struct{ first, last time.Time }
 
-func read(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
+func coderOf(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
 // near are times that are near to the clock.
 func (c *coder) near(all ...*time.Time) { c.TimesNear(c.clock, all...) }
