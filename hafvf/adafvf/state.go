@@ -152,19 +152,16 @@ func (c *codec) fail(format string, args ...any) {
 	c.Fail()
 }
 
-func (c *codec) take(b []byte) {
-	if c.Take(b); c.Bad {
+func (c *codec) raw(b []byte) {
+	if c.Raw(b); c.Bad {
 		c.fail("it is cut short")
 	}
 }
 
 func (c *codec) word(v *uint64) {
-	if c.Writes {
-		c.B = binary.LittleEndian.AppendUint64(c.B, *v)
-		return
-	}
 	var b [8]byte
-	c.take(b[:])
+	binary.LittleEndian.PutUint64(b[:], *v)
+	c.raw(b[:])
 	*v = binary.LittleEndian.Uint64(b[:])
 }
 
@@ -199,9 +196,8 @@ func (c *codec) vectors(n int, all ...*[]float64) {
 
 // head is what stands before the groups.
 func (c *codec) head(o *base, kind byte, settings []setting) {
-	if b := [2]byte{kind, stateVersion}; c.Writes {
-		c.B = append(c.B, b[:]...)
-	} else if c.take(b[:]); b[0] != kind {
+	b := []byte{kind, stateVersion}
+	if c.raw(b); b[0] != kind {
 		c.fail("it is that of another optimizer")
 	} else if b[1] != stateVersion {
 		c.fail("its version is %d, this package reads %d", b[1], stateVersion)
@@ -223,13 +219,10 @@ func (c *codec) head(o *base, kind byte, settings []setting) {
 func (c *codec) groupHead(o *base, i, numbers int) {
 	name, length := o.given[i].Name, len(o.given[i].Params)
 	n, got := len(name), []byte(name)
-	if c.count(&n); c.Writes {
-		c.B = append(c.B, name...)
-	} else {
+	if c.count(&n); !c.Writes {
 		got = make([]byte, min(n, len(c.B)+1))
-		c.take(got)
 	}
-	if string(got) != name {
+	if c.raw(got); string(got) != name {
 		c.fail("its group %d is %q, this optimizer's %q", i, got, name)
 	}
 	n = length

@@ -66,19 +66,13 @@ func RestoreAny(b []byte) (*Fleet, error) {
 // A stateCodec writes the state of a fleet, or reads it and checks what it reads.
 type stateCodec struct{ compact.Codec }
 
-func (c *stateCodec) check(ok bool) {
-	if !c.Writes && !ok {
-		c.Fail()
-	}
-}
-
 func (c *stateCodec) texts(all ...*string) { compact.Texts(&c.Codec, all...) }
 
 func (c *stateCodec) numbers(all ...*int) {
 	for _, n := range all {
 		v := uint64(*n)
 		compact.Each(&c.Codec, []*uint64{&v}, binary.AppendUvarint, (*compact.Reader).Uvarint)
-		if c.check(v <= math.MaxInt32); !c.Writes {
+		if c.Check(v <= math.MaxInt32); !c.Writes {
 			*n = int(min(v, math.MaxInt32))
 		}
 	}
@@ -90,7 +84,7 @@ func (c *stateCodec) bool(on *bool) {
 		v = 1
 	}
 	compact.Bytes(&c.Codec, &v)
-	c.check(v <= 1)
+	c.Check(v <= 1)
 	*on = v == 1
 }
 
@@ -117,13 +111,13 @@ func (c *stateCodec) since(m *moment, before moment) {
 // step is that of a key.
 func (c *stateCodec) step(m *moment) {
 	c.span(m)
-	c.check(*m > 0 && *m <= moment(longestStep))
+	c.Check(*m > 0 && *m <= moment(longestStep))
 }
 
 // within is a float from least to most.
 func (c *stateCodec) within(v *float64, least, most float64) {
 	c.Doubles(v)
-	c.check(*v >= least && *v <= most)
+	c.Check(*v >= least && *v <= most)
 }
 
 // amount is a float that is finite and not negative.
@@ -153,7 +147,7 @@ func (c *stateCodec) after(s *string, before string, first bool) {
 	if !c.Writes {
 		*s = before[:n] + rest
 		shared := n < len(before) && rest != "" && rest[0] == before[n]
-		c.check(!shared && (first || *s > before))
+		c.Check(!shared && (first || *s > before))
 	}
 }
 
@@ -180,7 +174,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.texts(&a.name, &a.id, &a.kind)
 		c.score(&a.score)
 		c.Doubles(&a.size)
-		c.check(before == nil || before.compare(a) < 0)
+		c.Check(before == nil || before.compare(a) < 0)
 		before = a
 		if !c.Writes {
 			f.seen[identify(a.id, a.name, a.kind)] = struct{}{}
@@ -194,7 +188,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.texts(&r.name)
 		c.step(&r.step)
 		c.allowed(&r.allowed)
-		c.check(registered == nil || r.compare(*registered) >= 0)
+		c.Check(registered == nil || r.compare(*registered) >= 0)
 		registered = r
 	})
 	var was *trace
@@ -205,10 +199,10 @@ func (c *stateCodec) fleet(f *Fleet) {
 		} else {
 			c.since(&t.at, was.at)
 		}
-		c.check(t.at <= f.at && t.at >= -farthest && (was == nil || t.at >= was.at))
+		c.Check(t.at <= f.at && t.at >= -farthest && (was == nil || t.at >= was.at))
 		if was = t; !c.Writes {
 			_, repeated := f.seen[t.id]
-			c.check(!repeated)
+			c.Check(!repeated)
 			f.seen[t.id] = struct{}{}
 		}
 	})
@@ -245,7 +239,7 @@ func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 		if alone {
 			compact.List(&c.Codec, &k.alone, 1, func(m *moment) { c.moments(m) })
 		}
-		c.check(k.step > 0 && len(k.alone) <= restless+5)
+		c.Check(k.step > 0 && len(k.alone) <= restless+5)
 		if !c.Writes && !c.Bad {
 			f.keys[k.name] = k
 			f.enter(k, 0)
@@ -263,7 +257,7 @@ func (c *stateCodec) groups(f *Fleet) {
 		c.moments(&g.since, &g.at)
 		c.step(&g.step)
 		c.amount(&g.allowed)
-		c.check(g.since <= g.at && g.step >= least && g.allowed > 0)
+		c.Check(g.since <= g.at && g.step >= least && g.allowed > 0)
 		hours := uint32(0)
 		for h, n := range g.n {
 			if n != 0 {
@@ -273,11 +267,11 @@ func (c *stateCodec) groups(f *Fleet) {
 		b := binary.LittleEndian.AppendUint32(nil, hours)
 		c.Raw(b)
 		hours = binary.LittleEndian.Uint32(b)
-		c.check(hours < 1<<24)
+		c.Check(hours < 1<<24)
 		for h := range g.n {
 			if hours&(1<<h) != 0 {
 				c.amount(&g.n[h])
-				c.check(g.n[h] > 0)
+				c.Check(g.n[h] > 0)
 			}
 		}
 		if c.Bad {
@@ -343,7 +337,7 @@ func (c *stateCodec) open(inc *incident) {
 		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 	}
 	c.step(&inc.step)
-	c.check(inc.window > 0 && inc.window <= longest*moment(longestStep))
+	c.Check(inc.window > 0 && inc.window <= longest*moment(longestStep))
 	var members []Member
 	for _, name := range slices.Sorted(maps.Keys(inc.members)) {
 		members = append(members, inc.members[name])
@@ -359,13 +353,13 @@ func (c *stateCodec) open(inc *incident) {
 		c.score(&m.Score)
 		c.Doubles(&m.Size)
 		c.within(&m.P, 0, 1)
-		c.check(m.at <= farthest && m.at >= -farthest)
+		c.Check(m.at <= farthest && m.at >= -farthest)
 		if before, first = m.Key, false; !c.Writes {
 			m.Key, m.Time = strings.Clone(m.Key), m.at.time()
 			inc.enter(*m)
 		}
 	})
-	c.check(inc.step == most)
+	c.Check(inc.step == most)
 }
 
 // recent are the recent alarms, each with the places of its key and of what explains it.
@@ -382,7 +376,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		c.Doubles(&a.size)
 		c.within(&a.p, 0, 1)
 		c.numbers(&explained)
-		c.check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest && a.at >= last)
+		c.Check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest && a.at >= last)
 		if last = a.at; c.Writes || c.Bad {
 			return
 		}
