@@ -80,14 +80,6 @@ func (g *sessionRevision) Join(kept []sessionRevision, gap time.Duration) (rest 
 	return rest
 }
 
-// AppendBinary appends the encoded session to b. The error is always nil.
-func (g *sessionRevision) AppendBinary(b []byte) ([]byte, error) {
-	return compact.Encode(b, *g, sessionForm), nil
-}
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (g *sessionRevision) UnmarshalBinary(b []byte) error { return compact.Decode(b, g, sessionForm) }
-
 func sessionForm(c *compact.Codec, g *sessionRevision) {
 	compact.List(c, &g.Earlier, 1, func(e *sessionRevision) {
 		text := compact.Encode(nil, *e, revisionForm)

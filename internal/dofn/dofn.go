@@ -25,7 +25,7 @@ func Register[D any](process func(*D) any) {
 	})
 }
 
-// Text is the text of a setting that travels to workers, and Setting reads it. They panic if there is none.
+// Text is the text of a setting that travels to workers. It panics if there is none.
 func Text(setting any) string {
 	text, err := json.Marshal(setting)
 	if err != nil {
@@ -34,6 +34,7 @@ func Text(setting any) string {
 	return string(text)
 }
 
+// Setting reads what Text has written.
 func Setting[T any](text string) (setting T) {
 	if err := json.Unmarshal([]byte(text), &setting); err != nil {
 		panic(err)
