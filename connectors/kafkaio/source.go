@@ -126,6 +126,7 @@ func readBatches(s beam.Scope, src Source) beam.PCollection {
 // readFn reads all partitions. A call emits one bundle and defers the rest. Between calls
 // the partitions are read ahead.
 type readFn struct {
+	inorder.Whole[restriction] // see tracker
 	inorder.Timed[restriction]
 	Source Source
 	Run    string // names the consumer between calls
@@ -149,13 +150,6 @@ func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int)
 	}
 	return rest, err
 }
-
-// SplitRestriction splits nothing: see tracker.
-func (fn *readFn) SplitRestriction(_ []byte, rest restriction) []restriction {
-	return []restriction{rest}
-}
-
-func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }
 
 func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {
 	return sdf.NewLockRTracker(&tracker{rest: r.clone()})

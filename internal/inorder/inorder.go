@@ -21,14 +21,16 @@ func End(rt *sdf.LockRTracker) {
 	rt.TryClaim(rt.GetRestriction().(offsetrange.Restriction).End - 1)
 }
 
+// A Whole function splits none of its restrictions R. Embed it.
+type Whole[R any] struct{}
+
+func (Whole[R]) SplitRestriction(_ []byte, r R) []R { return []R{r} }
+func (Whole[R]) RestrictionSize([]byte, R) float64  { return 1 }
+
 // An Offsets function reads a range of offsets. Embed it.
-type Offsets struct{}
-
-func (Offsets) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
-	return []offsetrange.Restriction{r}
+type Offsets struct {
+	Whole[offsetrange.Restriction]
 }
-
-func (Offsets) RestrictionSize([]byte, offsetrange.Restriction) float64 { return 1 }
 
 func (Offsets) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
 	return sdf.NewLockRTracker(&tracker{offsetrange.NewTracker(r)})
