@@ -7,15 +7,15 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/dofn"
+	"hafvf/internal/jsontext"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
-// parserOf returns the parser of fields that dofn.Text has written.
-func parserOf(text string) *decode.Parser { return parserOfFields(dofn.Setting[config.Fields](text)) }
+// parserOf returns the parser of fields that jsontext.Of has written.
+func parserOf(text string) *decode.Parser { return parserOfFields(jsontext.Read[config.Fields](text)) }
 
 func parserOfFields(f config.Fields) *decode.Parser {
 	p, err := decode.NewParser(f)
@@ -74,7 +74,7 @@ type batchDecode[B any] func(d *decode.Decoder, batch B, pass func([]decode.Deco
 // registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
 func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
 	transforms.Register(name, func(ctx context.Context, text string) transforms.Decoder {
-		setting := dofn.Setting[decoding](text)
+		setting := jsontext.Read[decoding](text)
 		p := parserOfFields(setting.Fields)
 		if setting.Unseen {
 			p.RefuseDays()
@@ -86,7 +86,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 		return d
 	})
 	return func(d decoding) transforms.Registered {
-		return transforms.Registered{Name: name, Setting: dofn.Text(d)}
+		return transforms.Registered{Name: name, Setting: jsontext.Of(d)}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"hafvf/connectors/kafkaio"
-	"hafvf/internal/dofn"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/parallel"
 )
 
@@ -31,8 +31,8 @@ const (
 
 func init() {
 	kafkaio.RegisterForm(Name,
-		func(setting string) kafkaio.Reading { return dofn.Setting[Source](setting).reading() },
-		func(setting string) kafkaio.Writing { return dofn.Setting[Sink](setting).writing() })
+		func(setting string) kafkaio.Reading { return jsontext.Read[Source](setting).reading() },
+		func(setting string) kafkaio.Writing { return jsontext.Read[Sink](setting).writing() })
 }
 
 // A Source says how values of topics are read.
@@ -44,7 +44,7 @@ type Source struct {
 }
 
 // Form is that of a source whose records are read in this way.
-func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: dofn.Text(s)} }
+func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
 // head is the length of the magic byte and the id before a payload.
 const head = 5

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"hafvf/internal/dofn"
+	"hafvf/internal/jsontext"
 
 	"github.com/twmb/franz-go/pkg/sr"
 )
@@ -58,7 +58,7 @@ var registries sync.Map // of *schemas by the text of a Config
 
 // schemasOf are those of a registry. All readers of the process share them.
 func schemasOf(c Config) *schemas {
-	v, _ := registries.LoadOrStore(dofn.Text(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
+	v, _ := registries.LoadOrStore(jsontext.Of(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
 	return v.(*schemas)
 }
 

@@ -5,7 +5,6 @@
 package dofn
 
 import (
-	"encoding/json"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -23,21 +22,4 @@ func Register[D any](process func(*D) any) {
 	reflectx.RegisterStructWrapper(t, func(fn any) map[string]reflectx.Func {
 		return map[string]reflectx.Func{"ProcessElement": reflectx.MakeFunc(process(fn.(*D)))}
 	})
-}
-
-// Text is the text of a setting that travels to workers. It panics if there is none.
-func Text(setting any) string {
-	text, err := json.Marshal(setting)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
-
-// Setting reads what Text has written.
-func Setting[T any](text string) (setting T) {
-	if err := json.Unmarshal([]byte(text), &setting); err != nil {
-		panic(err)
-	}
-	return setting
 }
