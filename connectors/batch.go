@@ -1,8 +1,6 @@
 package connectors
 
 import (
-	"encoding/binary"
-	"fmt"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -15,39 +13,20 @@ func init() {
 	register.Emitter1[Batch]()
 	register.Emitter1[Refused]()
 	// Within a stage nothing is encoded but samples, of which the runner takes the size.
-	beam.RegisterCoder(reflect.TypeFor[Batch](), encodeBatch, decodeBatch)
+	beam.RegisterCoder(reflect.TypeFor[Batch](),
+		func(b Batch) []byte { return compact.Encode(nil, b, batchForm) },
+		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, batchForm); return out, err })
 }
 
 // A Batch holds records that follow each other in a source, about a thousand of them where
 // the source is quick. A batch takes a runner far less time than single records do.
 type Batch struct{ Records []Record }
 
-func encodeBatch(b Batch) (out []byte) {
-	for _, r := range b.Records {
-		for _, text := range []string{r.Source, r.Path, string(r.Raw), r.Reason} {
-			out = compact.AppendString(out, text)
-		}
-		out = binary.AppendVarint(out, r.Position)
-		out = binary.AppendVarint(out, r.Index)
-		out = binary.AppendVarint(out, r.After)
-		out = binary.AppendUvarint(out, uint64(len(r.Fields)))
-		for _, text := range r.Fields {
-			out = compact.AppendString(out, text)
-		}
-	}
-	return out
-}
-
-func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (&compact.Reader{B: b}); len(c.B) > 0; {
-		r := Record{Source: c.Text(), Path: c.Text(), Raw: []byte(c.Text()), Reason: c.Text(), Position: c.Varint(), Index: c.Varint(), After: c.Varint()}
-		for range c.Count(1) {
-			r.Fields = append(r.Fields, c.Text())
-		}
-		if c.Bad {
-			return Batch{}, fmt.Errorf("connectors: a batch: %w", compact.ErrCut)
-		}
-		out.Records = append(out.Records, r)
-	}
-	return out, nil
+func batchForm(c *compact.Codec, b *Batch) {
+	compact.List(c, &b.Records, 8, func(r *Record) {
+		compact.Texts(c, &r.Source, &r.Path, &r.Reason)
+		compact.Texts(c, &r.Raw)
+		compact.Signed(c, &r.Position, &r.Index, &r.After)
+		compact.List(c, &r.Fields, 1, func(text *string) { compact.Texts(c, text) })
+	})
 }

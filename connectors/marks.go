@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -54,12 +53,8 @@ func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 	if b == nil {
 		return m, nil
 	}
-	r := &compact.Reader{B: b}
-	for range r.Count(4) {
-		path := r.Text()
-		m.files[path] = fileMark{int64(r.Uvarint()), uint32(r.Uvarint()), uint32(r.Uvarint())}
-	}
-	if r.Bad || len(r.B) > 0 {
+	c := &compact.Codec{Reader: compact.Reader{B: b}}
+	if m.form(c); c.Bad || len(c.B) > 0 {
 		return nil, errors.New("how far the files were read is damaged")
 	}
 	return m, nil
@@ -74,15 +69,17 @@ func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 		_, err := os.Stat(path)
 		return errors.Is(err, os.ErrNotExist)
 	})
-	b = binary.AppendUvarint(b, uint64(len(m.files)))
-	for _, path := range slices.Sorted(maps.Keys(m.files)) {
-		f := m.files[path]
-		b = compact.AppendString(b, path)
-		for _, v := range []uint64{uint64(f.records), uint64(f.before), uint64(f.last)} {
-			b = binary.AppendUvarint(b, v)
-		}
-	}
-	return b, nil
+	c := &compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
+	m.form(c)
+	return c.B, nil
+}
+
+func (m *FileMarks) form(c *compact.Codec) {
+	compact.Entries(c, m.files, 4, strings.Compare, func(path *string, f *fileMark) {
+		compact.Texts(c, path)
+		compact.Unsigned(c, &f.records)
+		compact.Unsigned(c, &f.before, &f.last)
+	})
 }
 
 // WasRead returns FileMarks with which Read reads again what was read up to m, and nothing else. A file that

@@ -18,6 +18,7 @@ import (
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/inorder"
 )
 
 func init() {
@@ -53,42 +54,14 @@ func read(s beam.Scope, fn *readFn) beam.PCollection {
 // off. Its restriction counts records, and is open-ended because nobody knows
 // how many there are.
 type readFn struct {
+	inorder.Offsets
 	Source     Source
 	Run        string // names the open source between calls
 	MaxRecords int
 }
 
 func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
-	return offsetrange.Restriction{Start: 0, End: math.MaxInt64}
-}
-
-func (fn *readFn) SplitRestriction(_ []byte, r offsetrange.Restriction) []offsetrange.Restriction {
-	return []offsetrange.Restriction{r}
-}
-
-func (fn *readFn) RestrictionSize([]byte, offsetrange.Restriction) float64 { return 1 }
-
-func (fn *readFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
-	return sdf.NewLockRTracker(&tracker{offsetrange.NewTracker(r)})
-}
-
-// tracker gives away all that is unclaimed or nothing: two readers of one
-// source would read it twice and in no order.
-type tracker struct{ *offsetrange.Tracker }
-
-func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) {
-	if fraction > 0 {
-		return t.GetRestriction(), nil, nil
-	}
-	return t.Tracker.TrySplit(0)
-}
-
-func (t *tracker) GetProgress() (done, remaining float64) {
-	done, _ = t.Tracker.GetProgress()
-	if t.IsDone() {
-		return done, 0
-	}
-	return done, 1
+	return offsetrange.Restriction{End: inorder.Endless}
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
@@ -130,9 +103,8 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 		in.close()
 		return nil, err
 	}
-	if ended && rt.GetRestriction().(offsetrange.Restriction).End == math.MaxInt64 {
-		// The last position but one: with the last, the tracker overflows.
-		rt.TryClaim(int64(math.MaxInt64 - 1))
+	if ended && rt.GetRestriction().(offsetrange.Restriction).End == inorder.Endless {
+		inorder.End(rt)
 		in.close()
 		return sdf.StopProcessing(), nil
 	}

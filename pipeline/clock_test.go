@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/testing/expect"
 )
 
@@ -145,7 +146,7 @@ func TestLogOfTurns(t *testing.T) {
 	was := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(was)
-	newEncoder(t.Context(), settingText(encoding{})).Rewound("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	newEncoder(t.Context(), jsontext.Of(encoding{})).Rewound("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	told("a worker", log.String())
 }
 

@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/dofn"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -102,7 +103,7 @@ type encoder struct {
 
 func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
-	return &encoder{encoding: settingOf[encoding](text), run: run, observer: run.observer()}
+	return &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
 }
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {

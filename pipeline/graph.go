@@ -3,7 +3,6 @@ package pipeline
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
@@ -343,11 +343,7 @@ func (g *Graph) build() *beam.Pipeline {
 
 // named returns a step's name with a hash of what its state means.
 func named(step string, state any) string {
-	text, err := json.Marshal(state)
-	if err != nil {
-		panic("pipeline: " + err.Error())
-	}
-	return fmt.Sprintf("%s %.6x", step, sha256.Sum256(text))
+	return fmt.Sprintf("%s %.6x", step, sha256.Sum256([]byte(jsontext.Of(state))))
 }
 
 // filtering is transform: filter.
@@ -360,7 +356,7 @@ type filtering struct {
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: settingText(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
@@ -418,7 +414,7 @@ type smoothing struct {
 }
 
 func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: settingText(encoding{
+	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{
 		Layout: m.layout, As: as,
 	})}, batches)
 	return b

@@ -2,20 +2,20 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/jsontext"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
 
-// parserOf returns the parser of fields that settingText has written.
-func parserOf(text string) *decode.Parser { return parserOfFields(settingOf[config.Fields](text)) }
+// parserOf returns the parser of fields that jsontext.Of has written.
+func parserOf(text string) *decode.Parser { return parserOfFields(jsontext.Read[config.Fields](text)) }
 
 func parserOfFields(f config.Fields) *decode.Parser {
 	p, err := decode.NewParser(f)
@@ -23,22 +23,6 @@ func parserOfFields(f config.Fields) *decode.Parser {
 		panic("pipeline: the config was not checked: " + err.Error())
 	}
 	return p
-}
-
-// settingText is the text of a setting that travels to workers, and settingOf reads it.
-func settingText(setting any) string {
-	text, err := json.Marshal(setting)
-	if err != nil {
-		panic("pipeline: " + err.Error())
-	}
-	return string(text)
-}
-
-func settingOf[T any](text string) (setting T) {
-	if err := json.Unmarshal([]byte(text), &setting); err != nil {
-		panic("pipeline: " + err.Error())
-	}
-	return setting
 }
 
 // A graphSource is a graph's source: files, topics or a query.
@@ -90,7 +74,7 @@ type batchDecode[B any] func(d *decode.Decoder, batch B, pass func([]decode.Deco
 // registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
 func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
 	transforms.Register(name, func(ctx context.Context, text string) transforms.Decoder {
-		setting := settingOf[decoding](text)
+		setting := jsontext.Read[decoding](text)
 		p := parserOfFields(setting.Fields)
 		if setting.Unseen {
 			p.RefuseDays()
@@ -102,7 +86,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 		return d
 	})
 	return func(d decoding) transforms.Registered {
-		return transforms.Registered{Name: name, Setting: settingText(d)}
+		return transforms.Registered{Name: name, Setting: jsontext.Of(d)}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/jsontext"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/flink"
@@ -48,7 +49,7 @@ func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}
 	if timed && (c.Transform == config.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
-		t.Clock, t.ClockSetting = payloadClock, settingText(t.Fields) // only there does something wait for the watermark
+		t.Clock, t.ClockSetting = payloadClock, jsontext.Of(t.Fields) // only there does something wait for the watermark
 	}
 	if r := c.Runner; r.Name == config.Flink {
 		t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll

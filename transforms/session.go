@@ -1,7 +1,6 @@
 package transforms
 
 import (
-	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,50 +80,28 @@ func (g *sessionRevision) Join(kept []sessionRevision, gap time.Duration) (rest 
 	return rest
 }
 
-// AppendBinary appends the encoded session to b. The error is always nil.
-func (g *sessionRevision) AppendBinary(b []byte) ([]byte, error) {
-	b = binary.AppendUvarint(b, uint64(len(g.Earlier)))
-	for _, e := range g.Earlier {
-		b = compact.AppendString(b, string(e.append(nil)))
-	}
-	return g.append(b), nil
+func sessionForm(c *compact.Codec, g *sessionRevision) {
+	compact.List(c, &g.Earlier, 1, func(e *sessionRevision) {
+		text := compact.Encode(nil, *e, revisionForm)
+		compact.Texts(c, &text)
+		c.Check(c.Writes || compact.Decode(text, e, revisionForm) == nil)
+	})
+	revisionForm(c, g)
 }
 
-// append encodes the session without the earlier ones.
-func (g *sessionRevision) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(g.Revision))
-	for i := range g.Observations {
-		b, _ = g.Observations[i].AppendBinary(b)
-	}
-	return b
-}
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (g *sessionRevision) UnmarshalBinary(b []byte) error {
-	r := &compact.Reader{B: b}
-	*g = sessionRevision{}
-	for range r.Count(1) {
-		var e sessionRevision
-		if err := e.read([]byte(r.Text())); err != nil {
-			return err
+// revisionForm is that of a session without the earlier ones. It takes all bytes that are left.
+func revisionForm(c *compact.Codec, g *sessionRevision) {
+	compact.Unsigned(c, &g.Revision)
+	if c.Writes {
+		for i := range g.Observations {
+			c.B, _ = g.Observations[i].AppendBinary(c.B)
 		}
-		g.Earlier = append(g.Earlier, e)
+		return
 	}
-	if r.Bad {
-		return compact.ErrCut
-	}
-	return g.read(r.B)
-}
-
-// read reads what append wrote.
-func (g *sessionRevision) read(b []byte) error {
-	r := &compact.Reader{B: b}
-	g.Revision = int64(r.Uvarint())
 	var err error
-	if g.Observations, err = appendObservations(nil, r.B); err == nil && len(g.Observations) == 0 {
-		err = compact.ErrCut
-	}
-	return err
+	g.Observations, err = appendObservations(nil, c.B)
+	c.B = nil
+	c.Check(err == nil && len(g.Observations) > 0)
 }
 
 // appendObservations appends the observations of b to all.

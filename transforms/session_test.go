@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/compact"
 	"hafvf/internal/testing/expect"
 )
 
@@ -44,15 +45,13 @@ func TestSplitSessions(t *testing.T) {
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
 		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
 	}
-	b, _ := late.AppendBinary(nil)
 	var read sessionRevision
-	expect.OK(t, read.UnmarshalBinary(b))
+	expect.OK(t, compact.Decode(compact.Encode(nil, late, sessionForm), &read, sessionForm))
 	expect.Same(t, late, read)
 }
 
 func FuzzSession(f *testing.F) {
 	s := sessionRevision{Revision: 1, Observations: atSeconds(1), Earlier: []sessionRevision{{Observations: atSeconds(1)}}}
-	b, _ := s.AppendBinary(nil)
-	f.Add(b)
-	f.Fuzz(func(_ *testing.T, b []byte) { _ = new(sessionRevision).UnmarshalBinary(b) })
+	f.Add(compact.Encode(nil, s, sessionForm))
+	f.Fuzz(func(_ *testing.T, b []byte) { _ = compact.Decode(b, new(sessionRevision), sessionForm) })
 }

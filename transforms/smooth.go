@@ -253,8 +253,7 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 		key = sessionKey(key).Key()
 	}
 	for _, s := range splitSessions(all, fn.Gap) {
-		b, _ := s.AppendBinary(nil)
-		emit(mtime.FromTime(s.End()), key, b)
+		emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	}
 	return nil
 }
@@ -286,7 +285,7 @@ func (fn *reviseFn) Setup(ctx context.Context) { fn.account = account.From(ctx) 
 
 func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key string, b []byte, emit func(beam.EventTime, string, []byte)) error {
 	var s sessionRevision
-	if err := s.UnmarshalBinary(b); err != nil {
+	if err := compact.Decode(b, &s, sessionForm); err != nil {
 		return err
 	}
 	kept, err := fn.read(sp)
@@ -298,8 +297,7 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 		latest = max(latest, mtime.FromTime(k.End()))
 	}
 	rest := s.Join(kept, fn.Gap)
-	b, _ = s.AppendBinary(nil)
-	emit(mtime.FromTime(s.End()), key, b)
+	emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	s.Earlier = nil
 	// The watermark has passed the window of the latest session, which ends no
 	// earlier than a gap after it.
@@ -322,7 +320,7 @@ func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) 
 	}
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		var s sessionRevision
-		if err := s.UnmarshalBinary([]byte(r.Text())); err != nil {
+		if err := compact.Decode([]byte(r.Text()), &s, sessionForm); err != nil {
 			return nil, err
 		}
 		kept = append(kept, s)
@@ -346,8 +344,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionR
 			}
 			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
 		}
-		session, _ := s.AppendBinary(nil)
-		b = compact.AppendString(b, string(session))
+		b = compact.AppendString(b, string(compact.Encode(nil, s, sessionForm)))
 		over = max(over, at)
 	}
 	if b == nil {
@@ -471,7 +468,7 @@ func (fn *encodeSmoothedFn) drain() error {
 // smooth smooths the session, and calls emit for each record.
 func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	var s sessionRevision
-	if err := s.UnmarshalBinary(p.session); err != nil {
+	if err := compact.Decode(p.session, &s, sessionForm); err != nil {
 		p.err = fmt.Errorf("key %q: %w", p.key, err)
 		return
 	}

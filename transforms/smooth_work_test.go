@@ -44,7 +44,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			})
 		}
 		records += n
-		sessions[i], _ = s.AppendBinary(nil)
+		sessions[i] = compact.Encode(nil, s, sessionForm)
 		if i != alone {
 			batched += len(sessions[i])
 		}

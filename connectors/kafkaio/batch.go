@@ -1,21 +1,20 @@
 package kafkaio
 
 import (
-	"encoding/binary"
-	"errors"
 	"reflect"
-	"time"
 
+	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
-	"github.com/twmb/franz-go/pkg/kbin"
 )
 
 func init() {
 	// Within a stage nothing is encoded but samples, of which the runner takes the size.
-	beam.RegisterCoder(reflect.TypeFor[Batch](), encodeBatch, decodeBatch)
+	beam.RegisterCoder(reflect.TypeFor[Batch](),
+		func(b Batch) []byte { return compact.Encode(nil, b, batchForm) },
+		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, batchForm); return out, err })
 	register.Emitter2[beam.EventTime, Batch]()
 	register.Function2x0((&recordsFn{}).ProcessElement)
 	dofn.Register(func(f *recordsFn) any { return f.ProcessElement })
@@ -36,57 +35,34 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 	}
 }
 
-// encodeBatch tells null from empty, by a length of -1.
-func encodeBatch(b Batch) (out []byte) {
-	for i, r := range b.Records {
-		out = kbin.AppendVarintString(out, r.Topic)
-		out = kbin.AppendVarintBytes(out, r.Key)
-		out = kbin.AppendVarintBytes(out, r.Value)
-		for _, n := range []int64{int64(r.Partition), r.Offset, r.Time.UnixMilli(), b.Times[i], logMillis(r), int64(r.Oversized), int64(len(r.Headers))} {
-			out = binary.AppendVarint(out, n)
-		}
-		for _, h := range r.Headers {
-			out = kbin.AppendVarintBytes(kbin.AppendVarintString(out, h.Key), h.Value)
-		}
-		if f := r.DecodeInfo; f == nil {
-			out = kbin.AppendVarintBytes(out, nil)
-		} else {
-			out = kbin.AppendVarintString(kbin.AppendVarintString(out, f.Reason), f.KeyReason)
-			out = kbin.AppendVarintBytes(out, f.KeyFields)
-		}
-	}
-	return out
+func batchForm(c *compact.Codec, b *Batch) {
+	compact.List(c, &b.Records, 8, func(r *Record) { recordForm(c, r) })
+	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
 }
 
-// logMillis is Record.LogTime in Unix milliseconds, 0 for none.
-func logMillis(r Record) int64 {
-	if r.LogTime.IsZero() {
-		return 0
+func recordForm(c *compact.Codec, r *Record) {
+	// bytes tells null from empty.
+	bytes := func(all ...*[]byte) {
+		for _, p := range all {
+			null, none := *p == nil, false
+			if c.Bits(&null, &none, &none); !null {
+				compact.Texts(c, p)
+			}
+		}
 	}
-	return r.LogTime.UnixMilli()
-}
-
-var errBatch = errors.New("kafkaio: a batch is malformed")
-
-func decodeBatch(b []byte) (out Batch, err error) {
-	for c := (kbin.Reader{Src: b}); len(c.Src) > 0; {
-		r := Record{Position: Position{Topic: c.VarintString()}, Key: c.VarintBytes(), Value: c.VarintBytes()}
-		r.Partition, r.Offset, r.Time = int(c.Varlong()), c.Varlong(), time.UnixMilli(c.Varlong()).UTC()
-		at := c.Varlong()
-		if ms := c.Varlong(); ms != 0 {
-			r.LogTime = time.UnixMilli(ms).UTC()
-		}
-		r.Oversized = int(c.Varlong())
-		for n := c.Varlong(); n > 0 && c.Ok(); n-- {
-			r.Headers = append(r.Headers, Header{Key: c.VarintString(), Value: c.VarintBytes()})
-		}
-		if reason := c.VarintBytes(); reason != nil {
-			r.DecodeInfo = &DecodeInfo{string(reason), c.VarintString(), c.VarintBytes()}
-		}
-		if !c.Ok() {
-			return Batch{}, errBatch
-		}
-		out.Records, out.Times = append(out.Records, r), append(out.Times, at)
+	compact.Texts(c, &r.Topic)
+	compact.Signed(c, &r.Partition, &r.Oversized)
+	compact.Signed(c, &r.Offset)
+	c.Times(&r.Time, &r.LogTime)
+	bytes(&r.Key, &r.Value)
+	compact.List(c, &r.Headers, 2, func(h *Header) {
+		compact.Texts(c, &h.Key)
+		bytes(&h.Value)
+	})
+	found, none := r.DecodeInfo != nil, false
+	if c.Bits(&found, &none, &none); found {
+		f := compact.Ref(&r.DecodeInfo)
+		compact.Texts(c, &f.Reason, &f.KeyReason)
+		bytes(&f.KeyFields)
 	}
-	return out, nil
 }

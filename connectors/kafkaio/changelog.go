@@ -20,6 +20,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/internal/jsontext"
 	"hafvf/internal/parallel"
 	"hafvf/internal/table"
 )
@@ -460,25 +461,19 @@ func (e *commitEntries) own(key string, value []byte, yield func(entry) bool) bo
 }
 
 // end yields the marks and the head.
-func (e *commitEntries) end(yield func(entry) bool) error {
+func (e *commitEntries) end(yield func(entry) bool) {
 	for p := range e.wrote {
 		if int(p) < len(e.head.Marks) {
 			e.head.Marks[p] = e.head.Commit
 		}
 	}
-	text, err := json.Marshal(commitRecord{e.head.Commit})
-	if err != nil {
-		return err
-	}
+	mark := []byte(jsontext.Of(commitRecord{e.head.Commit}))
 	for p := range e.wrote {
-		if p != 0 && !yield(entry{partition: p, key: []byte(headKey), value: text}) {
-			return nil
+		if p != 0 && !yield(entry{partition: p, key: []byte(headKey), value: mark}) {
+			return
 		}
 	}
-	if text, err = json.Marshal(e.head); err == nil {
-		yield(entry{key: []byte(headKey), value: text})
-	}
-	return err
+	yield(entry{key: []byte(headKey), value: []byte(jsontext.Of(e.head))})
 }
 
 // ReadStates returns what a changelog holds, by positions. It changes nothing, and a run may

@@ -19,7 +19,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
 	"github.com/segmentio/kafka-go/protocol/findcoordinator"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/offsetcommit"
 	"github.com/segmentio/kafka-go/protocol/offsetfetch"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -167,18 +166,22 @@ func sent[R protocol.Message](ctx context.Context, c *Client, addr string, reque
 
 // metadata asks for the cluster's brokers and for topics: none if the list is empty,
 // all if it is nil.
-func (c *Client) metadata(ctx context.Context, topics []string) (*metadata.Response, error) {
-	return sent[*metadata.Response](ctx, c, anyBroker, &metadata.Request{TopicNames: topics})
+func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
+	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
+	if err != nil {
+		return nil, err
+	}
+	return answer.Response.(*kmsg.MetadataResponse), nil
 }
 
 // advertised is the address that a broker has other brokers tell.
-func advertised(b metadata.ResponseBroker) string {
+func advertised(b kmsg.MetadataResponseBroker) string {
 	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 }
 
 // sendsOn is the error for a broker that cannot be reached where another has sent the
 // client.
-func (c *Client) sendsOn(ctx context.Context, b metadata.ResponseBroker, err error) error {
+func (c *Client) sendsOn(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
@@ -251,61 +254,46 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 	described := make(map[string]topic, len(topics))
 	var missing []string
 	for _, t := range md.Topics {
+		name := nameOf(t)
 		switch code := kafka.Error(t.ErrorCode); {
 		case code == kafka.UnknownTopicOrPartition:
-			missing = append(missing, t.Name)
+			missing = append(missing, name)
 		case code == kafka.InvalidTopic:
-			return nil, fmt.Errorf("%q cannot be a topic's name: that has letters, digits, '.', '_' and '-', at most 249 of them", t.Name)
+			return nil, fmt.Errorf("%q cannot be a topic's name: that has letters, digits, '.', '_' and '-', at most 249 of them", name)
 		case code == kafka.TopicAuthorizationFailed:
-			return nil, fmt.Errorf("%s may not see topic %q: allow it the operation Describe on it", c.cluster.user(), t.Name)
+			return nil, fmt.Errorf("%s may not see topic %q: allow it the operation Describe on it", c.cluster.user(), name)
 		case code != 0 && code != kafka.LeaderNotAvailable:
-			return nil, fmt.Errorf("a broker says of topic %q: %w", t.Name, code)
-		default:
-			described[t.Name] = topic{partitions: len(t.Partitions)}
+			return nil, fmt.Errorf("a broker says of topic %q: %w", name, code)
 		}
+		of := topic{partitions: len(t.Partitions), id: idOf(t)}
+		if md.Version >= epochsVersion {
+			of.epochs = make(map[int]int32, len(t.Partitions))
+			for _, p := range t.Partitions {
+				of.epochs[int(p.Partition)] = p.LeaderEpoch
+			}
+		}
+		described[name] = of
 	}
 	if len(missing) > 0 {
 		return nil, &unknownTopicsError{missing, c.topics(ctx)}
 	}
-	return described, c.identify(ctx, described)
+	return described, nil
 }
 
-// identify adds ids and epochs to topics, as far as the broker has them.
-func (c *Client) identify(ctx context.Context, topics map[string]topic) error {
-	if len(topics) == 0 {
-		return nil
+// nameOf is the topic's name, which an answer to a question by names has.
+func nameOf(t kmsg.MetadataResponseTopic) string {
+	if t.Topic == nil {
+		return ""
 	}
-	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message {
-		req := kmsg.NewPtrMetadataRequest()
-		req.Version = min(l.metadata, mostVersion)
-		for name := range topics {
-			topic := kmsg.NewMetadataRequestTopic()
-			topic.Topic = &name
-			req.Topics = append(req.Topics, topic)
-		}
-		return rawRequest{req}
-	})
-	if err != nil {
-		return err
+	return *t.Topic
+}
+
+// idOf is that of topic.id.
+func idOf(t kmsg.MetadataResponseTopic) string {
+	if t.TopicID == [16]byte{} {
+		return ""
 	}
-	res := answer.Response.(*kmsg.MetadataResponse)
-	for _, d := range res.Topics {
-		if d.Topic == nil {
-			continue
-		}
-		t := topics[*d.Topic]
-		if d.TopicID != [16]byte{} {
-			t.id = base64.RawURLEncoding.EncodeToString(d.TopicID[:])
-		}
-		if res.Version >= epochsVersion {
-			t.epochs = make(map[int]int32, len(d.Partitions))
-			for _, p := range d.Partitions {
-				t.epochs[int(p.Partition)] = p.LeaderEpoch
-			}
-		}
-		topics[*d.Topic] = t
-	}
-	return nil
+	return base64.RawURLEncoding.EncodeToString(t.TopicID[:])
 }
 
 // topics are the names of all topics, as far as they can be had.
@@ -316,7 +304,7 @@ func (c *Client) topics(ctx context.Context) []string {
 	}
 	var names []string
 	for _, t := range md.Topics {
-		names = append(names, t.Name)
+		names = append(names, nameOf(t))
 	}
 	return names
 }
@@ -355,7 +343,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		return false, nil // without asking for the right to create
 	}
 	controller := anyBroker
-	if i := slices.IndexFunc(md.Brokers, func(b metadata.ResponseBroker) bool { return b.NodeID == md.ControllerID }); i >= 0 {
+	if i := slices.IndexFunc(md.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == md.ControllerID }); i >= 0 {
 		controller = advertised(md.Brokers[i])
 	}
 	if partitions <= 0 {
@@ -390,7 +378,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 			return err
 		}
 		t := md.Topics[0]
-		if t.ErrorCode != 0 || slices.ContainsFunc(t.Partitions, func(p metadata.ResponsePartition) bool { return p.ErrorCode != 0 }) {
+		if t.ErrorCode != 0 || slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.ErrorCode != 0 }) {
 			return kafka.LeaderNotAvailable
 		}
 		return nil
@@ -607,12 +595,8 @@ func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link,
 	if err != nil {
 		return nil, err
 	}
-	if id != "" {
-		now := map[string]topic{at.Topic: {}}
-		if err := c.identify(ctx, now); err != nil {
-			return nil, err
-		}
-		if err := anotherTopic(at.Topic, id, now[at.Topic].id); err != nil {
+	for _, t := range md.Topics {
+		if err := anotherTopic(at.Topic, id, idOf(t)); err != nil {
 			return nil, err
 		}
 	}

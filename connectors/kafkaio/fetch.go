@@ -13,7 +13,7 @@ import (
 	"hafvf/connectors/kafkaio/recordbatch"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/metadata"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -160,27 +160,27 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-func leaderOf(md *metadata.Response, at Position) (metadata.ResponseBroker, error) {
+func leaderOf(md *kmsg.MetadataResponse, at Position) (leader kmsg.MetadataResponseBroker, err error) {
 	for _, t := range md.Topics {
-		if t.Name != at.Topic {
+		if nameOf(t) != at.Topic {
 			continue
 		}
 		if code := kafka.Error(t.ErrorCode); code != 0 && code != kafka.UnknownTopicOrPartition {
-			return metadata.ResponseBroker{}, code
+			return leader, code
 		}
 		for _, p := range t.Partitions {
-			if int(p.PartitionIndex) != at.Partition {
+			if int(p.Partition) != at.Partition {
 				continue
 			}
 			for _, b := range md.Brokers {
-				if b.NodeID == p.LeaderID {
+				if b.NodeID == p.Leader {
 					return b, nil
 				}
 			}
-			return metadata.ResponseBroker{}, kafka.LeaderNotAvailable
+			return leader, kafka.LeaderNotAvailable
 		}
 	}
-	return metadata.ResponseBroker{}, staleMetadataError{errors.New("it does not exist any more")}
+	return leader, staleMetadataError{errors.New("it does not exist any more")}
 }
 
 // fetch reads what follows the fetcher's offset; nothing where nothing came.

@@ -190,15 +190,11 @@ func (l *Ledger) newHead(ctx context.Context) error {
 func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]partitionProgress) error {
 	l.head.Commit++
 	e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
-	var wrong error
 	err := l.owner.commit(ctx, func(yield func(entry) bool) {
 		if do(e, yield) {
-			wrong = e.end(yield)
+			e.end(yield)
 		}
 	}, offsets)
-	if err = cmp.Or(wrong, err); err == nil {
-		return nil
-	}
 	if !errors.Is(err, errChangelogTaken) {
 		return err
 	}

@@ -2,12 +2,12 @@ package kafkaio
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
 
 	"hafvf/internal/account"
+	"hafvf/internal/jsontext"
 )
 
 // workedOn notes how far the partitions have come, now that nothing is in flight.
@@ -196,11 +196,7 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 			if l.owner != nil {
 				n.Commit = l.head.Commit + 1
 			}
-			text, err := json.Marshal(n)
-			if err != nil {
-				return err
-			}
-			p.metadata = string(text)
+			p.metadata = jsontext.Of(n)
 			notes[log] = p
 		}
 	}
@@ -218,8 +214,7 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 			}
 		}
 		for log, p := range c.offsets {
-			text, err := json.Marshal(p.pace)
-			if err == nil && !e.own(paceKey+log, text, yield) {
+			if !e.own(paceKey+log, []byte(jsontext.Of(p.pace)), yield) {
 				return false
 			}
 		}
@@ -228,11 +223,8 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 				return false
 			}
 		}
-		if c.step != nil {
-			text, err := json.Marshal(c.step)
-			if err == nil && !e.own(stepKey+c.step.id, text, yield) {
-				return false
-			}
+		if c.step != nil && !e.own(stepKey+c.step.id, []byte(jsontext.Of(c.step)), yield) {
+			return false
 		}
 		return write(e, yield)
 	}, notes)

@@ -18,7 +18,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 )
@@ -82,7 +81,7 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = ask[*metadata.Response](ctx, l, &metadata.Request{TopicNames: []string{}}); err != nil {
+	if _, err = ask[rawAnswer](ctx, l, l.metadataRequest([]string{})); err != nil {
 		l.Close()
 		if c.SASL == nil && hungUp(err) {
 			return nil, unavailableError{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}

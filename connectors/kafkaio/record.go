@@ -1,35 +1,21 @@
 package kafkaio
 
 import (
-	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"hafvf/connectors/kafkaio/recordbatch"
+	"hafvf/internal/compact"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 )
 
 func init() {
-	// Within a stage nothing is encoded; between stages a form that tells null
-	// from empty matters more than speed.
 	beam.RegisterCoder(reflect.TypeFor[Record](),
-		func(r Record) ([]byte, error) { return json.Marshal(wireRecord{r, r.Time.UnixMilli()}) },
-		func(b []byte) (Record, error) {
-			var w wireRecord
-			err := json.Unmarshal(b, &w)
-			w.Record.Time = time.UnixMilli(w.Time).UTC()
-			return w.Record, err
-		})
-}
-
-// A wireRecord has the time in Unix milliseconds: a timestamp can be one that JSON
-// has no text for, beyond the year 9999.
-type wireRecord struct {
-	Record
-	Time int64
+		func(r Record) []byte { return compact.Encode(nil, r, recordForm) },
+		func(b []byte) (r Record, err error) { err = compact.Decode(b, &r, recordForm); return r, err })
 }
 
 // A Record is one record of a topic as it came.

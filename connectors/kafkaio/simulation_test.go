@@ -29,7 +29,7 @@ var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
 	expires := rapid.SampledFrom([]time.Duration{simExpire + time.Millisecond, simExpire + time.Second, simExpire + 3*time.Second})
 	lasts := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second, 45 * time.Second, 5 * time.Minute, outlasting})
-	common := rapid.SampledFrom([]op{feed, feed, feed, pulse, pulse, pulse, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, compact, look, reset, widen, backup, backup, copied, flip, flip})
+	common := rapid.SampledFrom([]op{feed, feed, feed, pulse, pulse, pulse, start, start, start, stop, kill, trapped, trapped, trapped, trapped, hold, refuse, brokers, brokers, move, grow, shrink, look, reset, widen, backup, backup, copied, flip, flip})
 	request := rapid.OneOf(rapid.IntRange(0, 4), rapid.IntRange(0, len(trappable)-1)) // the first five are those of a commit
 	one := rapid.Custom(func(t *rapid.T) step {
 		s := step{Op: common.Draw(t, "op"), Then: pause.Draw(t, "then")}
@@ -223,8 +223,8 @@ func TestSimulationCompacts(t *testing.T) {
 		w := newWorld(t, "")
 		defer w.close()
 		w.must(w.cluster.CreateTopic(simStates, w.logs, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "512"}))
-		for _, s := range (schedule{{feed, 20, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {compact, 0, 0, 0, 0, 0}, {look, 0, 0, 0, 0, 0},
-			{trapped, 4, 0, int(delayRequest) - 1, 45 * time.Second, 0}, {feed, 20, 0, 0, 0, 3 * time.Second}, {compact, 0, 0, 0, 0, 0}, {look, 0, 0, 0, 0, 0}}) {
+		for _, s := range (schedule{{feed, 20, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {shrink, 0, 0, 0, 0, 0}, {look, 0, 0, 0, 0, 0},
+			{trapped, 4, 0, int(delayRequest) - 1, 45 * time.Second, 0}, {feed, 20, 0, 0, 0, 3 * time.Second}, {shrink, 0, 0, 0, 0, 0}, {look, 0, 0, 0, 0, 0}}) {
 			w.do(s)
 			time.Sleep(s.Then)
 		}

@@ -140,7 +140,7 @@ const (
 	brokers            // has brokers answer B+1 requests of the kind A with the passing error C
 	move               // moves partitions to other leaders
 	grow               // adds a partition to the topic
-	compact            // compacts the changelog
+	shrink             // compacts the changelog
 	look               // checks offsets and states
 	reset              // kills all processes and sets the group's offset of partition A back by up to B
 	recreate           // kills all processes, creates the topic again and appends A records
@@ -981,7 +981,7 @@ func (w *world) do(s step) {
 		w.cluster.ShufflePartitionLeaders()
 	case grow:
 		w.grow()
-	case compact:
+	case shrink:
 		w.compact()
 	case look:
 		w.check()

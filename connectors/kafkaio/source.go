@@ -11,6 +11,7 @@ import (
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/inorder"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -125,6 +126,8 @@ func readBatches(s beam.Scope, src Source) beam.PCollection {
 // readFn reads all partitions. A call emits one bundle and defers the rest. Between calls
 // the partitions are read ahead.
 type readFn struct {
+	inorder.Whole[restriction] // see tracker
+	inorder.Timed[restriction]
 	Source Source
 	Run    string // names the consumer between calls
 }
@@ -148,13 +151,6 @@ func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int)
 	return rest, err
 }
 
-// SplitRestriction splits nothing: see tracker.
-func (fn *readFn) SplitRestriction(_ []byte, rest restriction) []restriction {
-	return []restriction{rest}
-}
-
-func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }
-
 func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {
 	return sdf.NewLockRTracker(&tracker{rest: r.clone()})
 }
@@ -166,23 +162,12 @@ func (fn *readFn) TruncateRestriction(rt *sdf.LockRTracker, _ []byte) restrictio
 	return r
 }
 
-// A watermark is a time in Unix milliseconds that never goes back.
-type watermark struct{ ms int64 }
-
-func (w *watermark) CurrentWatermark() time.Time { return time.UnixMilli(w.ms) }
-
-func (fn *readFn) InitialWatermarkEstimatorState(_ beam.EventTime, _ restriction, _ []byte) int64 {
-	return mtime.MinTimestamp.Milliseconds()
-}
-func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &watermark{ms} }
-func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
-
-func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
-	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.ms), emit)
+func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
+	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.MS), emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
-	w.ms = max(w.ms, at.UnixMilli())
+	w.MS = max(w.MS, at.UnixMilli())
 	return sdf.ResumeProcessingIn(0), nil
 }
 

@@ -56,7 +56,7 @@ func (r rawRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 
 const (
 	// epochsVersion is the first of the metadata request with the epochs of leaders: Kafka 2.1.
-	// kafka-go has no version with them.
+	// kafka-go's own request has no version with them.
 	epochsVersion = 7
 	// mostVersion is the newest that is asked for. From 10 on it has the ids of topics: Kafka 2.8.
 	mostVersion = 12
@@ -64,6 +64,19 @@ const (
 	// zstd to older versions of the request.
 	fetchVersion = 10
 )
+
+// metadataRequest asks for the cluster's brokers and for topics: none if the list is empty, all if it
+// is nil.
+func (l *link) metadataRequest(topics []string) rawRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	if req.Version = min(l.metadata, mostVersion); topics != nil {
+		req.Topics = make([]kmsg.MetadataRequestTopic, len(topics))
+	}
+	for i := range topics {
+		req.Topics[i].Topic = &topics[i]
+	}
+	return rawRequest{req}
+}
 
 // fetchRequest asks the leader of a partition for the records that belong to no
 // transaction or to a committed one, about so many bytes: one batch always comes whole.

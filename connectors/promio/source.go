@@ -10,10 +10,12 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/sdf"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/inorder"
 )
 
 func init() {
@@ -44,25 +46,19 @@ func Read(s beam.Scope, src Source) beam.PCollection {
 
 // readFn asks for one window in a call, and puts the rest off.
 type readFn struct {
+	inorder.Offsets
+	inorder.Timed[offsetrange.Restriction]
 	Source Source
 
 	reader *windowReader
 }
 
-// A restriction is what is to be asked, in Unix milliseconds.
-type restriction struct {
-	Next int64 // the time of the next point
-	End  int64 // the time behind the last one; 0 if there is none
-	Over bool
-}
-
-func (r restriction) done() bool { return r.Over || r.End > 0 && r.Next >= r.End }
-
-func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) restriction {
+// CreateInitialRestriction is the times of the points to be asked for, in Unix milliseconds.
+func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) offsetrange.Restriction {
 	now := time.Now()
-	rest := restriction{Next: fn.Source.Begin(now).UnixMilli()}
+	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Endless}
 	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
-		rest.Next = fn.Source.onGrid(p.Begin).UnixMilli()
+		rest.Start = fn.Source.onGrid(p.Begin).UnixMilli()
 	}
 	if fn.Source.Bounded {
 		rest.End = fn.end(ctx, fn.Source.final(now).Add(fn.Source.Step)).UnixMilli()
@@ -78,79 +74,14 @@ func (fn *readFn) end(ctx context.Context, at time.Time) time.Time {
 	return at
 }
 
-// SplitRestriction splits nothing: windows have one order.
-func (fn *readFn) SplitRestriction(_ []byte, r restriction) []restriction { return []restriction{r} }
-
-func (fn *readFn) RestrictionSize([]byte, restriction) float64 { return 1 }
-
-func (fn *readFn) CreateTracker(r restriction) *sdf.LockRTracker {
-	return sdf.NewLockRTracker(&tracker{rest: r})
-}
-
-// A tracker claims times before which all was asked. It gives away all or nothing.
-type tracker struct {
-	rest         restriction
-	checkpointed bool
-}
-
-// over claims what is left, unread.
-type over struct{}
-
-func (t *tracker) TryClaim(claim any) bool {
-	if t.checkpointed || t.rest.Over {
-		return false
-	}
-	switch c := claim.(type) {
-	case int64:
-		t.rest.Next = c
-	case over:
-		t.rest.Over = true
-	}
-	return true
-}
-
-func (t *tracker) GetError() error { return nil }
-
-func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) {
-	if fraction > 0 || t.IsDone() {
-		return t.rest, nil, nil
-	}
-	t.checkpointed = true
-	done := t.rest
-	done.Over = true
-	return done, t.rest, nil
-}
-
-func (t *tracker) GetProgress() (done, remaining float64) {
-	if t.IsDone() {
-		return 1, 0
-	}
-	return 0, 1
-}
-
-func (t *tracker) IsDone() bool        { return t.checkpointed || t.rest.done() }
-func (t *tracker) GetRestriction() any { return t.rest }
-func (t *tracker) IsBounded() bool     { return t.rest.End > 0 }
-
-// A watermark is a time in Unix milliseconds that never goes back.
-type watermark struct{ ms int64 }
-
-func (w *watermark) CurrentWatermark() time.Time { return time.UnixMilli(w.ms) }
-
-func (fn *readFn) InitialWatermarkEstimatorState(_ beam.EventTime, _ restriction, _ []byte) int64 {
-	return mtime.MinTimestamp.Milliseconds()
-}
-func (fn *readFn) CreateWatermarkEstimator(ms int64) *watermark { return &watermark{ms} }
-func (fn *readFn) WatermarkEstimatorState(w *watermark) int64   { return w.ms }
-
 // breath is how long a call waits for a point to become final.
 const breath = 250 * time.Millisecond
 
-func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
+func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	position := account.Value[*Position](run, "")
-	rest := rt.GetRestriction().(restriction)
-	if rest.done() {
+	rest := rt.GetRestriction().(offsetrange.Restriction)
+	if rt.IsDone() {
 		return sdf.StopProcessing(), nil
 	}
 	if fn.reader == nil {
@@ -160,9 +91,9 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 			return nil, err
 		}
 	}
-	from := time.UnixMilli(rest.Next).UTC()
+	from := time.UnixMilli(rest.Start).UTC()
 	until := fn.end(ctx, fn.Source.final(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
-	if rest.End > 0 {
+	if rest.End != inorder.Endless {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
 	most := int(until.Sub(from)/fn.Source.Step) + 1
@@ -199,18 +130,18 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *watermark, rt *sdf.Lock
 			<-ctx.Done() // which comes when nothing is in flight
 			return nil, context.Cause(ctx)
 		}
-		rt.TryClaim(over{})
+		inorder.End(rt)
 		return sdf.StopProcessing(), nil
 	}
 	before := from.Add(time.Duration(steps) * fn.Source.Step)
-	if !rt.TryClaim(before.UnixMilli()) {
+	if !rt.TryClaim(before.UnixMilli() - 1) {
 		return sdf.ResumeProcessingIn(0), nil // the runner has put the rest off
 	}
 	n := emitAll(all, from, emit)
 	if err := position.handOver(ctx, run, n, before); err != nil {
 		return nil, err
 	}
-	w.ms = max(w.ms, before.UnixMilli())
+	w.MS = max(w.MS, before.UnixMilli())
 	if rt.IsDone() {
 		return sdf.StopProcessing(), nil
 	}

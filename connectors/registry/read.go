@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/parallel"
 )
 
@@ -30,16 +31,8 @@ const (
 
 func init() {
 	kafkaio.RegisterForm(Name,
-		func(setting string) kafkaio.Reading { return settingOf[Source](setting).reading() },
-		func(setting string) kafkaio.Writing { return settingOf[Sink](setting).writing() })
-}
-
-// settingOf is what settingText has made a text of.
-func settingOf[T any](text string) (setting T) {
-	if err := json.Unmarshal([]byte(text), &setting); err != nil {
-		panic("registry: " + err.Error())
-	}
-	return setting
+		func(setting string) kafkaio.Reading { return jsontext.Read[Source](setting).reading() },
+		func(setting string) kafkaio.Writing { return jsontext.Read[Sink](setting).writing() })
 }
 
 // A Source says how values of topics are read.
@@ -51,15 +44,7 @@ type Source struct {
 }
 
 // Form is that of a source whose records are read in this way.
-func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: settingText(s)} }
-
-func settingText(setting any) string {
-	text, err := json.Marshal(setting)
-	if err != nil {
-		panic("registry: " + err.Error())
-	}
-	return string(text)
-}
+func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
 // head is the length of the magic byte and the id before a payload.
 const head = 5

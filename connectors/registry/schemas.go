@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/internal/jsontext"
+
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
@@ -56,7 +58,7 @@ var registries sync.Map // of *schemas by the text of a Config
 
 // schemasOf are those of a registry. All readers of the process share them.
 func schemasOf(c Config) *schemas {
-	v, _ := registries.LoadOrStore(settingText(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
+	v, _ := registries.LoadOrStore(jsontext.Of(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
 	return v.(*schemas)
 }
 

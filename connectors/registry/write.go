@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/jsontext"
 )
 
 // A Sink says how lines of JSON become Avro.
@@ -23,7 +24,7 @@ type Sink struct {
 }
 
 // Form is that of a sink whose lines are written in this way.
-func (s Sink) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: settingText(s)} }
+func (s Sink) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
 // Register finds the schema under the subject, or registers it. The error says if what stands
 // there does not allow it.

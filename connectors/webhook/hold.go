@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +17,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/internal/dofn"
+	"hafvf/internal/jsontext"
 )
 
 func init() {
@@ -59,11 +59,7 @@ type holdFn struct {
 // pollInterval is the time between looks at what has become of alerts that wait.
 const pollInterval = time.Second
 
-func (fn *holdFn) Setup() error {
-	text, err := json.Marshal([]any{fn.Sink, fn.MaxAge})
-	fn.name = string(text)
-	return err
-}
+func (fn *holdFn) Setup() { fn.name = jsontext.Of([]any{fn.Sink, fn.MaxAge}) }
 
 func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, chunk []byte, refuse func(connectors.Refused)) error {
 	box, err := fn.outbox()

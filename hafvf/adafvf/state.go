@@ -2,11 +2,10 @@ package adafvf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
-	"hafvf/internal/beta"
+	"hafvf/internal/compact"
 )
 
 // An encoded state is a kind, a version, the settings without which its numbers
@@ -21,18 +20,7 @@ const (
 
 // MarshalBinary encodes what is known of the gradients, for UnmarshalBinary. The
 // parameters are not in it.
-func (o *Optimizer) MarshalBinary() ([]byte, error) {
-	b := o.head(kindAdaFVF, o.settings())
-	for i, s := range o.groups {
-		b = o.groupHead(b, i)
-		b = floats(b, s.kappa, s.alpha)
-		for _, phi := range s.phi {
-			b = floats(b, phi.Alpha, phi.Beta)
-		}
-		b = floats(floats(b, s.m...), s.beta...)
-	}
-	return b, nil
-}
+func (o *Optimizer) MarshalBinary() ([]byte, error) { return marshal(&o.base, o.groups, o.form), nil }
 
 // UnmarshalBinary puts the optimizer, which New has made of groups with the same
 // names and lengths, where the encoded one was: what follows is the same to the
@@ -40,28 +28,22 @@ func (o *Optimizer) MarshalBinary() ([]byte, error) {
 // coordinates are the optimizer's own; another prior or other levels are an error,
 // after which the optimizer is as before.
 func (o *Optimizer) UnmarshalBinary(data []byte) error {
-	d := decoder{rest: data}
-	steps := d.head(kindAdaFVF, o.settings())
-	skipped := make([]int, len(o.groups))
-	groups := make([]group, len(o.groups))
-	for i := range groups {
-		n := len(o.given[i].Params)
-		skipped[i] = d.groupHead(&o.base, i, 8+2*n)
-		s := group{kappa: d.float(), alpha: d.float()}
-		for k := range s.phi {
-			s.phi[k] = beta.Dist{Alpha: d.float(), Beta: d.float()}
-		}
-		s.m, s.beta = d.floats(n), d.floats(n)
-		if d.err == nil && !s.valid(&o.config.Prior) {
-			d.err = fmt.Errorf("group %d %q is corrupt", i, o.given[i].Name)
-		}
-		groups[i] = s
+	return unmarshal(&o.base, &o.groups, o.form, data)
+}
+
+func (o *Optimizer) form(c *codec, i, n int, s *group) {
+	if i == 0 {
+		c.head(&o.base, kindAdaFVF, o.settings())
 	}
-	if err := d.end(); err != nil {
-		return err
+	c.groupHead(&o.base, i, 8+2*n)
+	c.floats(&s.kappa, &s.alpha)
+	for k := range s.phi {
+		c.floats(&s.phi[k].Alpha, &s.phi[k].Beta)
 	}
-	o.steps, o.skipped, o.groups = steps, skipped, groups
-	return nil
+	c.vectors(n, &s.m, &s.beta)
+	if c.err == nil && !c.Writes && !s.valid(&o.config.Prior) {
+		c.fail("group %d %q is corrupt", i, o.given[i].Name)
+	}
 }
 
 // setting is a number of the configuration, with its name.
@@ -104,167 +86,150 @@ func (s *group) valid(p *Prior) bool {
 
 // MarshalBinary encodes what is known of the gradients, for UnmarshalBinary. The
 // parameters are not in it.
-func (o *Adam) MarshalBinary() ([]byte, error) {
-	b := o.head(kindAdam, nil)
-	for i, s := range o.groups {
-		b = o.groupHead(b, i)
-		b = binary.LittleEndian.AppendUint64(b, uint64(s.n))
-		b = floats(floats(b, s.m...), s.v...)
-	}
-	return b, nil
-}
+func (o *Adam) MarshalBinary() ([]byte, error) { return marshal(&o.base, o.groups, o.form), nil }
 
 // UnmarshalBinary puts the optimizer, which NewAdam has made of groups with the
 // same names and lengths, where the encoded one was: what follows is the same to
 // the last bit, if the parameters are. All settings are the optimizer's own. After
 // an error it is as before.
 func (o *Adam) UnmarshalBinary(data []byte) error {
-	d := decoder{rest: data}
-	steps := d.head(kindAdam, nil)
-	skipped := make([]int, len(o.groups))
-	groups := make([]moments, len(o.groups))
-	for i := range groups {
-		n := len(o.given[i].Params)
-		skipped[i] = d.groupHead(&o.base, i, 1+2*n)
-		s := moments{n: d.count(), m: d.floats(n), v: d.floats(n)}
-		for k, m := range s.m {
-			if !(math.Abs(m) < math.Inf(1) && s.v[k] >= 0 && s.v[k] < math.Inf(1)) {
-				d.fail(fmt.Errorf("group %d %q is corrupt", i, o.given[i].Name))
-			}
-		}
-		groups[i] = s
-	}
-	if err := d.end(); err != nil {
-		return err
-	}
-	o.steps, o.skipped, o.groups = steps, skipped, groups
-	return nil
+	return unmarshal(&o.base, &o.groups, o.form, data)
 }
 
-func floats(b []byte, values ...float64) []byte {
-	for _, v := range values {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// head begins an encoded state.
-func (o *base) head(kind byte, settings []setting) []byte {
-	b := []byte{kind, stateVersion}
-	b = binary.LittleEndian.AppendUint64(b, uint64(o.steps))
-	for _, s := range settings {
-		b = floats(b, s.value)
-	}
-	return binary.LittleEndian.AppendUint64(b, uint64(len(o.given)))
-}
-
-// groupHead appends what stands before the numbers of group i.
-func (o *base) groupHead(b []byte, i int) []byte {
-	g := o.given[i]
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(g.Name)))
-	b = append(b, g.Name...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(g.Params)))
-	return binary.LittleEndian.AppendUint64(b, uint64(o.skipped[i]))
-}
-
-// A decoder reads an encoded state. After an error it reads zeros.
-type decoder struct {
-	rest []byte
-	err  error
-}
-
-func (d *decoder) fail(err error) {
-	if d.err == nil {
-		d.err = err
-	}
-}
-
-func (d *decoder) take(n int) []byte {
-	if d.err != nil || n < 0 || n > len(d.rest) {
-		d.fail(errors.New("it is cut short"))
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) word() uint64 {
-	b := d.take(8)
-	if b == nil {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b)
-}
-
-// count reads a number from zero on.
-func (d *decoder) count() int {
-	v := d.word()
-	if v > math.MaxInt32 {
-		d.fail(fmt.Errorf("a count of %d is beyond belief", v))
-		return 0
-	}
-	return int(v)
-}
-
-func (d *decoder) float() float64 { return math.Float64frombits(d.word()) }
-
-func (d *decoder) floats(n int) []float64 {
-	all := make([]float64, n)
-	for i := range all {
-		all[i] = d.float()
-	}
-	return all
-}
-
-// head reads what stands before the groups, and returns the number of steps.
-func (d *decoder) head(kind byte, settings []setting) (steps int) {
-	b := d.take(2)
-	switch {
-	case b == nil:
-		return 0
-	case b[0] != kind:
-		d.fail(errors.New("it is that of another optimizer"))
-	case b[1] != stateVersion:
-		d.fail(fmt.Errorf("its version is %d, this package reads %d", b[1], stateVersion))
-	}
-	steps = d.count()
-	for _, s := range settings {
-		if v := d.float(); v != s.value {
-			d.fail(fmt.Errorf("it was made with %s = %g, this optimizer has %g", s.name, v, s.value))
-		}
-	}
-	return steps
-}
-
-// groupHead reads what stands before the numbers of group i, of which there have
-// to be so many, and returns how often it was skipped.
-func (d *decoder) groupHead(o *base, i, numbers int) (skipped int) {
-	name, length, groups := o.given[i].Name, len(o.given[i].Params), len(o.given)
+func (o *Adam) form(c *codec, i, n int, s *moments) {
 	if i == 0 {
-		if n := d.count(); n != groups {
-			d.fail(fmt.Errorf("it has %d groups, this optimizer %d", n, groups))
+		c.head(&o.base, kindAdam, nil)
+	}
+	c.groupHead(&o.base, i, 1+2*n)
+	c.count(&s.n)
+	c.vectors(n, &s.m, &s.v)
+	for k, m := range s.m {
+		if !c.Writes && !(math.Abs(m) < math.Inf(1) && s.v[k] >= 0 && s.v[k] < math.Inf(1)) {
+			c.fail("group %d %q is corrupt", i, o.given[i].Name)
 		}
 	}
-	if got := string(d.take(d.count())); got != name {
-		d.fail(fmt.Errorf("its group %d is %q, this optimizer's %q", i, got, name))
-	}
-	if n := d.count(); n != length {
-		d.fail(fmt.Errorf("its group %d %q has %d parameters, this optimizer's %d", i, name, n, length))
-	}
-	skipped = d.count()
-	if d.err == nil && len(d.rest) < 8*numbers {
-		d.fail(errors.New("it is cut short"))
-	}
-	return skipped
 }
 
-func (d *decoder) end() error {
-	if d.err == nil && len(d.rest) > 0 {
-		d.fail(fmt.Errorf("it has %d bytes too many", len(d.rest)))
+// marshal writes the groups of an optimizer in their form, which takes the place and the length of each.
+func marshal[G any](o *base, groups []G, form func(c *codec, i, n int, s *G)) []byte {
+	c := codec{Codec: compact.Codec{Writes: true}, steps: o.steps, skipped: o.skipped}
+	for i := range groups {
+		form(&c, i, len(o.given[i].Params), &groups[i])
 	}
-	if d.err != nil {
-		return fmt.Errorf("adafvf: the state cannot be read: %w", d.err)
+	return c.B
+}
+
+// unmarshal reads what marshal wrote. After an error the optimizer is as before.
+func unmarshal[G any](o *base, groups *[]G, form func(c *codec, i, n int, s *G), data []byte) error {
+	c := codec{Codec: compact.Codec{Reader: compact.Reader{B: data}}, skipped: make([]int, len(o.given))}
+	read := make([]G, len(o.given))
+	for i := range read {
+		form(&c, i, len(o.given[i].Params), &read[i])
 	}
+	if len(c.B) > 0 {
+		c.fail("it has %d bytes too many", len(c.B))
+	}
+	if c.err != nil {
+		return fmt.Errorf("adafvf: the state cannot be read: %w", c.err)
+	}
+	o.steps, o.skipped, *groups = c.steps, c.skipped, read
 	return nil
+}
+
+// A codec writes a state, or reads one. After an error it reads zeros.
+type codec struct {
+	compact.Codec
+	steps   int
+	skipped []int
+	err     error
+}
+
+// fail notes the first error.
+func (c *codec) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+	c.Fail()
+}
+
+func (c *codec) raw(b []byte) {
+	if c.Raw(b); c.Bad {
+		c.fail("it is cut short")
+	}
+}
+
+func (c *codec) word(v *uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], *v)
+	c.raw(b[:])
+	*v = binary.LittleEndian.Uint64(b[:])
+}
+
+// count is a number from zero on.
+func (c *codec) count(n *int) {
+	v := uint64(*n)
+	if c.word(&v); v > math.MaxInt32 {
+		c.fail("a count of %d is beyond belief", v)
+		v = 0
+	}
+	*n = int(v)
+}
+
+func (c *codec) floats(all ...*float64) {
+	for _, f := range all {
+		v := math.Float64bits(*f)
+		c.word(&v)
+		*f = math.Float64frombits(v)
+	}
+}
+
+func (c *codec) vectors(n int, all ...*[]float64) {
+	for _, v := range all {
+		if !c.Writes {
+			*v = make([]float64, n)
+		}
+		for i := range *v {
+			c.floats(&(*v)[i])
+		}
+	}
+}
+
+// head is what stands before the groups.
+func (c *codec) head(o *base, kind byte, settings []setting) {
+	b := []byte{kind, stateVersion}
+	if c.raw(b); b[0] != kind {
+		c.fail("it is that of another optimizer")
+	} else if b[1] != stateVersion {
+		c.fail("its version is %d, this package reads %d", b[1], stateVersion)
+	}
+	c.count(&c.steps)
+	for _, s := range settings {
+		v := s.value
+		if c.floats(&v); v != s.value {
+			c.fail("it was made with %s = %g, this optimizer has %g", s.name, v, s.value)
+		}
+	}
+	n := len(o.given)
+	if c.count(&n); n != len(o.given) {
+		c.fail("it has %d groups, this optimizer %d", n, len(o.given))
+	}
+}
+
+// groupHead is what stands before the numbers of group i, of which there have to be so many.
+func (c *codec) groupHead(o *base, i, numbers int) {
+	name, length := o.given[i].Name, len(o.given[i].Params)
+	n, got := len(name), []byte(name)
+	if c.count(&n); !c.Writes {
+		got = make([]byte, min(n, len(c.B)+1))
+	}
+	if c.raw(got); string(got) != name {
+		c.fail("its group %d is %q, this optimizer's %q", i, got, name)
+	}
+	n = length
+	if c.count(&n); n != length {
+		c.fail("its group %d %q has %d parameters, this optimizer's %d", i, name, n, length)
+	}
+	if c.count(&c.skipped[i]); !c.Writes && len(c.B) < 8*numbers {
+		c.fail("it is cut short")
+	}
 }

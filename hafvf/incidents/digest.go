@@ -2,7 +2,6 @@ package incidents
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
@@ -112,28 +111,22 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 	return closed
 }
 
-// AppendBinary appends what is open.
-func (d *Digests) AppendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(d.from)))
-	for _, every := range d.every {
-		if from, open := d.from[every]; open {
-			b = compact.AppendTime(binary.AppendVarint(b, int64(every)), from)
-		}
-	}
-	b = binary.AppendUvarint(b, uint64(len(d.alone)))
-	for _, name := range slices.SortedFunc(maps.Keys(d.alone), AlarmName.Compare) {
-		a := d.alone[name]
-		for _, s := range []string{a.Key, a.ID, a.Kind} {
-			b = compact.AppendString(b, s)
-		}
-		b = compact.AppendFloats(compact.AppendTime(b, a.Time), []float64{a.Score, a.Size})
-	}
-	return b
+// Form is how what is open is encoded. What is read is of all lengths: see Adopt.
+func (d *Digests) Form(c *compact.Codec) {
+	compact.Entries(c, d.from, 2, cmp.Compare[time.Duration], func(every *time.Duration, from *time.Time) {
+		compact.Signed(c, every)
+		c.Times(from)
+	})
+	compact.Entries(c, d.alone, 5, AlarmName.Compare, func(n *AlarmName, a *Alarm) {
+		n.Form(c)
+		c.Times(&a.Time)
+		c.Scalars(&a.Score, &a.Size)
+		a.Key, a.ID, a.Kind = n.Key, n.ID, n.Kind
+	})
 }
 
-// Read reads what AppendBinary has appended. Digests of a length that nobody asks for any more are dropped.
-func (d *Digests) Read(r *compact.Reader) {
-	all := ReadDigests(r)
+// Adopt takes what is open of all. Digests of a length that nobody asks for any more are dropped.
+func (d *Digests) Adopt(all Digests) {
 	for every, from := range all.from {
 		if slices.Contains(d.every, every) {
 			d.from[every] = from
@@ -142,22 +135,6 @@ func (d *Digests) Read(r *compact.Reader) {
 	if len(d.every) > 0 {
 		maps.Copy(d.alone, all.alone)
 	}
-}
-
-// ReadDigests reads what AppendBinary has appended, of all lengths: those that are open.
-func ReadDigests(r *compact.Reader) Digests {
-	d := NewDigests(nil, nil)
-	for range r.Count(2) {
-		every := time.Duration(r.Varint())
-		d.every = append(d.every, every)
-		d.from[every] = r.Time()
-	}
-	for range r.Count(5) {
-		a := Alarm{Key: r.Text(), ID: r.Text(), Kind: r.Text(), Time: r.Time()}
-		r.Numbers(&a.Score, &a.Size)
-		d.alone[AlarmName{a.Key, a.ID, a.Kind}] = a
-	}
-	return d
 }
 
 // Forget drops the alarms of the keys that gone reports.
@@ -172,3 +149,6 @@ type AlarmName struct{ Key, ID, Kind string }
 func (n AlarmName) Compare(o AlarmName) int {
 	return cmp.Or(cmp.Compare(n.Key, o.Key), cmp.Compare(n.ID, o.ID), cmp.Compare(n.Kind, o.Kind))
 }
+
+// Form is how a name is encoded.
+func (n *AlarmName) Form(c *compact.Codec) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }

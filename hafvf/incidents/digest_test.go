@@ -28,11 +28,12 @@ func TestDigests(t *testing.T) {
 			}
 			got = append(got, fmt.Sprintf("%v %s to %s: %s", c.Every, c.From.Format(time.DateTime), c.To.Format(time.DateTime), strings.Join(ids, " ")))
 		}
-		stored := NewDigests(every, berlin)
-		r := &compact.Reader{B: d.AppendBinary(nil)}
-		if stored.Read(r); r.Bad || len(r.B) > 0 {
+		stored, read := NewDigests(every, berlin), NewDigests(nil, nil)
+		c := compact.Codec{Reader: compact.Reader{B: compact.Encode(nil, d, digestsForm)}}
+		if read.Form(&c); c.Bad || len(c.B) > 0 {
 			t.Fatal("a state that was written cannot be read")
 		}
+		stored.Adopt(read)
 		d = stored
 	}
 	note := func(id string, at time.Time, score float64, incident string) {
@@ -95,6 +96,8 @@ func TestDigestHasItsAlarm(t *testing.T) {
 	}
 }
 
+func digestsForm(c *compact.Codec, d *Digests) { d.Form(c) }
+
 // Digests of all lengths can be read, forget a key, and be written again.
 func TestDigestsForget(t *testing.T) {
 	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
@@ -104,11 +107,12 @@ func TestDigestsForget(t *testing.T) {
 		for _, k := range keys {
 			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: at, Score: 3}, "")
 		}
-		return d.AppendBinary(nil)
+		return compact.Encode(nil, d, digestsForm)
 	}
-	d := ReadDigests(&compact.Reader{B: of("a", "gone", "b")})
+	d := NewDigests(nil, nil)
+	d.Form(&compact.Codec{Reader: compact.Reader{B: of("a", "gone", "b")}})
 	d.Forget(func(key string) bool { return key == "gone" })
-	if got, want := d.AppendBinary(nil), of("a", "b"); !slices.Equal(got, want) {
+	if got, want := compact.Encode(nil, d, digestsForm), of("a", "b"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

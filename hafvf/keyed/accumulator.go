@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 	"time"
@@ -147,73 +146,42 @@ func atRank(s *ddsketch.DDSketch, rank float64) float64 {
 	return s.Value(s.GetPositiveValueStore().KeyAtRank(rank - below - s.GetZeroCount()))
 }
 
-func (t *accumulator) append(b []byte, of Aggregate) []byte {
-	b = binary.AppendUvarint(b, uint64(t.events))
-	if of.Counts() {
-		return b
+func (t *accumulator) form(c *compact.Codec, of Aggregate) {
+	if compact.Unsigned(c, &t.events); of.Counts() {
+		return
 	}
-	b = binary.AppendUvarint(b, uint64(t.n))
-	if t.n == 0 {
-		return b
+	if compact.Unsigned(c, &t.n); t.n == 0 || c.Bad {
+		return
 	}
 	switch of {
 	case Sum, Mean, Share:
-		b = binary.AppendUvarint(b, uint64(len(t.sums)))
-		for _, s := range t.sums {
-			b = compact.AppendFloats(b, s)
-		}
+		compact.List(c, &t.sums, 1, func(s *exactSum) { c.Lists((*[]float64)(s)) })
 	case Min, Max:
-		b = compact.AppendFloats(b, t.values)
+		c.Lists(&t.values)
 	case Last:
-		b = compact.AppendFloats(b, t.values)
-		b = compact.AppendTime(b, t.last.Time)
-		b = compact.AppendString(binary.AppendVarint(b, t.last.Seq), t.last.Log)
+		c.Lists(&t.values)
+		c.Times(&t.last.Time)
+		compact.Signed(c, &t.last.Seq)
+		compact.Texts(c, &t.last.Log)
 	case Increase:
-		b = compact.AppendFloats(t.appendTimes(b), t.values)
+		timesForm(c, &t.times, t.n)
+		c.Lists(&t.values)
+		c.Check(len(t.values) == len(t.times)*t.dim())
 	default:
-		b = binary.AppendUvarint(b, uint64(len(t.sketches)))
-		for _, s := range t.sketches {
-			var sketch []byte
-			s.Encode(&sketch, true)
-			b = compact.AppendString(b, string(sketch))
-		}
-	}
-	return b
-}
-
-func (r *decoder) accumulator(of Aggregate) (t accumulator) {
-	t.events = int64(r.Uvarint())
-	if of.Counts() {
-		return t
-	}
-	if t.n = int64(r.Uvarint()); t.n == 0 || r.Bad {
-		return t
-	}
-	switch of {
-	case Sum, Mean, Share:
-		for range r.Count(1) {
-			t.sums = append(t.sums, r.Floats())
-		}
-	case Min, Max:
-		t.values = r.Floats()
-	case Last:
-		t.values = r.Floats()
-		t.last = Observation{Time: r.Time(), Seq: r.Varint(), Log: r.Text()}
-	case Increase:
-		if t.times, t.values = r.times(t.n), r.Floats(); len(t.values) != len(t.times)*t.dim() {
-			r.Fail()
-		}
-	default:
-		for range r.Count(1) {
-			s, err := ddsketch.DecodeDDSketch([]byte(r.Text()), store.BufferedPaginatedStoreConstructor, buckets)
-			if err != nil || s.GetCount() != float64(t.n) {
-				r.Fail()
-				return t
+		compact.List(c, &t.sketches, 1, func(s **ddsketch.DDSketch) {
+			var text []byte
+			if c.Writes {
+				(*s).Encode(&text, true)
+				c.B = compact.AppendString(c.B, string(text))
+				return
 			}
-			t.sketches = append(t.sketches, s)
-		}
+			var err error
+			*s, err = ddsketch.DecodeDDSketch([]byte(c.Text()), store.BufferedPaginatedStoreConstructor, buckets)
+			if err != nil || (*s).GetCount() != float64(t.n) {
+				c.Fail()
+			}
+		})
 	}
-	return t
 }
 
 // dim is the number of coordinates, 0 if there is no value.

@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -399,55 +398,72 @@ func (s *decisions) noteAlarm(a *Alert) {
 	}
 }
 
+// written is what a state has of decisions in another form than they are kept in.
+type written struct {
+	fingerprint                               compact.Fingerprint
+	standardised, same, repeats, eventRepeats bool
+	event                                     string // the profile before it
+}
+
 // append encodes what the alarms of a key depend on. The warm-up of the filter has set
 // locationScale.
-func (d *decider) append(b []byte, s *decisions, locationScale []float64, clock time.Time) []byte {
-	b = append(b, d.fingerprint[:]...)
-	standardised := s.standard != nil
-	same := standardised && slices.EqualFunc(s.standard, locationScale, sameBits)
-	b = compact.AppendFlags(b, s.timed, s.lasting.lasts, s.alarm != nil)
-	b = compact.AppendFlags(b, standardised, same, standardised && d.profile(s).Repeats(s.profile))
-	event := &s.event
-	b = compact.AppendFlags(b, s.before.known(), event.known() || event.since > 0, event.known() && d.profile(s).Repeats(event.profile))
-	if s.before.known() {
-		b = s.before.append(b, clock)
+func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
+	w := written{fingerprint: d.fingerprint, standardised: s.standard != nil}
+	if w.standardised {
+		w.same, w.repeats = slices.EqualFunc(s.standard, locationScale, sameBits), d.profile(s).Repeats(s.profile)
+	}
+	if s.event.known() {
+		w.event, w.eventRepeats = string(d.profile(s).Append(nil, s.event.profile)), d.profile(s).Repeats(s.event.profile)
+	}
+	if d.form(c, s, &w, locationScale); w.standardised {
+		c.B = compact.AppendString(c.B, string(compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile))))
+		c.B = d.profile(s).Append(c.B, s.profile)
+	}
+}
+
+// form is that of the decisions before their plan and profile.
+func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float64) {
+	alarms, kept, event := s.alarm != nil, s.before.known(), s.event.known() || s.event.since > 0
+	c.Raw(w.fingerprint[:])
+	c.Bits(&s.timed, &s.lasting.lasts, &alarms)
+	c.Bits(&w.standardised, &w.same, &w.repeats)
+	if c.Bits(&kept, &event, &w.eventRepeats); kept {
+		s.before.form(c, d.outputs)
 	}
 	if s.lasting.lasts {
-		b = s.lasting.append(b, clock)
+		s.lasting.form(c)
 	}
-	if event.known() || event.since > 0 {
-		b = compact.AppendPacked(b, []float64{event.n, event.back, event.sum, event.since})
-		var profile []byte
-		if event.known() {
-			profile = d.profile(s).Append(nil, event.profile)
+	if event {
+		s.event.form(c, &w.event, d.outputs)
+	}
+	compact.Signed(&c.Codec, &s.step)
+	c.near(&s.last)
+	compact.List(&c.Codec, &s.warmUp, 1, func(v *timedValues) {
+		c.near(&v.time)
+		if c.Lists(&v.y); !c.former {
+			c.Packs(&v.events)
 		}
-		if b = compact.AppendString(b, string(profile)); event.known() {
-			b = event.was.append(b, clock)
-		}
+	})
+	if alarms && !c.Writes {
+		s.alarm = usual.Alarm{}.NewState()
 	}
-	b = binary.AppendVarint(b, int64(s.step))
-	b = compact.AppendTimeNear(b, s.last, clock)
-	b = binary.AppendUvarint(b, uint64(len(s.warmUp)))
-	for _, w := range s.warmUp {
-		b = compact.AppendTimeNear(b, w.time, clock)
-		b = compact.AppendPacked(compact.AppendFloats(b, w.y), []float64{w.events})
+	if alarms {
+		usual.Alarm{}.Form(&c.Codec, s.alarm, c.former)
 	}
-	if s.alarm != nil {
-		b = usual.Alarm{}.Append(b, s.alarm)
+	if !w.standardised {
+		return
 	}
-	if !standardised {
-		return b
+	if !c.Writes {
+		s.standard, s.units, s.lately = make([]float64, 2*d.outputs), make([]float64, d.outputs), make([]oneSidedRun, d.outputs)
+		copy(s.standard, locationScale)
 	}
-	if !same {
-		b = compact.AppendPacked(b, s.standard)
+	if !w.same {
+		c.Pack(s.standard)
 	}
-	b = compact.AppendPacked(b, s.units)
+	c.Pack(s.units)
 	for i := range s.lately {
-		b = s.lately[i].append(b, clock)
+		s.lately[i].form(c)
 	}
-	plan := d.profile(s).AppendPlan(nil, s.plan, s.profile)
-	b = append(binary.AppendUvarint(b, uint64(len(plan))), plan...)
-	return d.profile(s).Append(b, s.profile)
 }
 
 func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
@@ -456,50 +472,10 @@ var errDecisions = errors.New("state is corrupt: alarms")
 
 // decode reads what append wrote, the rest of r. A profile of other settings begins
 // anew; debt and rest of the alarms stay.
-func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err error) {
-	fingerprint := r.fingerprint()
-	var alarms bool
-	s.timed, s.lasting.lasts, alarms = r.Flags()
-	standardised, same, repeats := r.Flags()
-	kept, event, eventRepeats := r.Flags()
-	if kept {
-		s.before.read(r, d.outputs)
-	}
-	if s.lasting.lasts {
-		s.lasting.read(r)
-	}
-	var profile string // before the event
-	if event {
-		profile = s.event.read(r, d.outputs)
-	}
-	s.step, s.last = time.Duration(r.Varint()), r.near()
-	for range r.Count(1) {
-		w := timedValues{time: r.near(), y: r.Floats()}
-		if !r.former {
-			var events [1]float64
-			r.Packed(events[:])
-			w.events = events[0]
-		}
-		s.warmUp = append(s.warmUp, w)
-	}
-	if alarms {
-		s.alarm = usual.Alarm{}.Read(&r.Reader, !r.former)
-	}
-	if standardised {
-		s.standard = make([]float64, 2*d.outputs)
-		if same {
-			copy(s.standard, locationScale)
-		} else {
-			r.Packed(s.standard)
-		}
-		s.units = make([]float64, d.outputs)
-		r.Packed(s.units)
-		s.lately = make([]oneSidedRun, d.outputs)
-		for i := range s.lately {
-			s.lately[i].read(r)
-		}
-	}
-	if r.Bad || !standardised && len(r.B) > 0 || same && (!standardised || len(locationScale) != 2*d.outputs) {
+func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err error) {
+	var w written
+	d.form(r, &s, &w, locationScale)
+	if r.Bad || !w.standardised && len(r.B) > 0 || w.same && (!w.standardised || len(locationScale) != 2*d.outputs) {
 		return s, compact.ErrCut
 	}
 	if s.lasting.peak.output >= d.outputs {
@@ -510,26 +486,25 @@ func (d *decider) decode(r *decoder, locationScale []float64) (s decisions, err 
 			return s, err
 		}
 	}
-	if fingerprint != d.fingerprint {
+	if w.fingerprint != d.fingerprint {
 		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // the moments before are of other seasons
 	}
 	if err := d.check(&s); err != nil || s.standard == nil {
 		return s, err
 	}
 	s.pace = d.cfg.PaceOf(s.step)
-	err = s.readProfiles(r, d.profile(&s), profile, repeats, eventRepeats)
+	err = s.readProfiles(r, d.profile(&s), &w)
 	return s, err
 }
 
 // readProfiles reads the profile and its plan, the rest of r, and the profile of before an event.
-func (s *decisions) readProfiles(r *decoder, p *usual.Profile, event string, repeats, eventRepeats bool) (err error) {
-	plan := compact.Reader{}
+func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err error) {
+	var plan string
 	if !r.former {
-		n := r.Count(1)
-		plan.B, r.B = r.B[:n], r.B[n:]
+		plan = r.Text()
 	}
-	if s.profile, err = p.Decode(r.B, repeats); err == nil && event != "" {
-		s.event.profile, err = p.Decode([]byte(event), eventRepeats)
+	if s.profile, err = p.Decode(r.B, w.repeats); err == nil && w.event != "" {
+		s.event.profile, err = p.Decode([]byte(w.event), w.eventRepeats)
 	}
 	switch {
 	case err != nil:
@@ -538,7 +513,7 @@ func (s *decisions) readProfiles(r *decoder, p *usual.Profile, event string, rep
 		s.plan = p.NewPlan(s.profile)
 		return nil
 	}
-	if s.plan = p.ReadPlan(&plan, s.profile); plan.Bad || len(plan.B) > 0 {
+	if compact.Decode([]byte(plan), &s.plan, p.PlanForm(s.profile)) != nil {
 		return errDecisions
 	}
 	return nil

@@ -284,10 +284,7 @@ func (c AlertConfig) permits(s shift) bool {
 	return !(math.Abs(s.size) < c.MinChange) && !(by < c.MinAbs) && !(by < c.MinRel*math.Abs(s.from))
 }
 
-func (a *alerts) append(b []byte) []byte {
-	b = compact.AppendTime(b, a.outlier)
-	b = compact.AppendTime(b, a.change)
-	return compact.AppendString(b, a.id)
+func (a *alerts) form(c *compact.Codec) {
+	c.Times(&a.outlier, &a.change)
+	compact.Texts(c, &a.id)
 }
-
-func (a *alerts) read(r *decoder) { a.outlier, a.change, a.id = r.Time(), r.Time(), r.Text() }

@@ -3,9 +3,7 @@ package keyed
 import (
 	"encoding/binary"
 	"math"
-	"time"
 
-	"hafvf/hafvf"
 	"hafvf/internal/compact"
 )
 
@@ -20,68 +18,54 @@ func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (o *Observation) UnmarshalBinary(b []byte) (err error) {
-	*o, err = decodeAll(b, (*decoder).observation)
-	return err
+func (o *Observation) UnmarshalBinary(b []byte) error {
+	r := compact.Reader{B: b}
+	if *o = readObservationIn(&r, nil); r.Bad || len(r.B) > 0 {
+		*o = Observation{}
+		return compact.ErrCut
+	}
+	return nil
 }
 
 // AppendBinary appends the encoded estimate to b.
-func (e *Estimate) AppendBinary(b []byte) ([]byte, error) { return appendEstimate(b, *e), nil }
+func (e *Estimate) AppendBinary(b []byte) ([]byte, error) {
+	return compact.Encode(b, *e, estimateForm), nil
+}
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (e *Estimate) UnmarshalBinary(b []byte) (err error) {
-	*e, err = decodeAll(b, (*decoder).estimate)
-	return err
-}
+func (e *Estimate) UnmarshalBinary(b []byte) error { return compact.Decode(b, e, estimateForm) }
 
 // AppendBinary appends the alert to b, without its key and basis.
 func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
-	of := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
-	return appendAlert(appendEstimate(b, of), t.Alert), nil
+	return compact.Encode(b, *t, alertEventForm), nil
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (t *AlertEvent) UnmarshalBinary(b []byte) (err error) {
-	*t, err = decodeAll(b, func(r *decoder) AlertEvent {
-		of := r.estimate()
-		return of.event("", of.ID, r.alert(), AlarmBasis)
-	})
-	return err
-}
+func (t *AlertEvent) UnmarshalBinary(b []byte) error { return compact.Decode(b, t, alertEventForm) }
 
 // AppendBinary appends the encoded rejection to b.
 func (r *Rejected) AppendBinary(b []byte) ([]byte, error) {
-	b = compact.AppendString(b, r.Key)
-	b = compact.AppendString(b, r.Reason)
-	b = compact.AppendFlags(b, r.Reset, r.Panic != nil)
-	if r.Panic != nil {
-		b = compact.AppendString(b, r.Panic.Value)
-		b = compact.AppendString(b, r.Panic.Stack)
-	}
-	return appendObservation(b, &r.Observation), nil
+	return compact.Encode(b, *r, rejectedForm), nil
 }
 
 // UnmarshalBinary decodes what AppendBinary encoded.
-func (r *Rejected) UnmarshalBinary(b []byte) (err error) {
-	*r, err = decodeAll(b, func(from *decoder) Rejected {
-		all := Rejected{Key: from.Text(), Reason: from.Text()}
-		var panicked bool
-		if all.Reset, panicked, _ = from.Flags(); panicked {
-			all.Panic = &PanicError{Value: from.Text(), Stack: from.Text()}
-		}
-		all.Observation = from.observation()
-		return all
-	})
-	return err
+func (r *Rejected) UnmarshalBinary(b []byte) error { return compact.Decode(b, r, rejectedForm) }
+
+// AppendBinary appends the encoded posterior to b. The error is always nil.
+func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
+	return compact.Encode(b, *s, smoothedForm), nil
 }
 
+// UnmarshalBinary decodes what AppendBinary encoded.
+func (s *Smoothed) UnmarshalBinary(b []byte) error { return compact.Decode(b, s, smoothedForm) }
+
 // Observations reads observations that were appended to each other.
-type Observations struct{ r decoder }
+type Observations struct{ r compact.Reader }
 
 // ReadObservations returns the observations of b. Their strings are cut from text, which is b
 // as one string, so that they take no memory of their own. They do where text is empty.
 func ReadObservations(b []byte, text string) Observations {
-	return Observations{decoder{Reader: compact.Reader{B: b, Source: text}}}
+	return Observations{compact.Reader{B: b, Source: text}}
 }
 
 // More reports whether there is another observation.
@@ -89,7 +73,7 @@ func (all *Observations) More() bool { return len(all.r.B) > 0 }
 
 // Next returns the next observation. Its X is in the memory of x, which may be nil.
 func (all *Observations) Next(x [][]float64) (Observation, error) {
-	o := all.r.observationIn(x)
+	o := readObservationIn(&all.r, x)
 	if all.r.Bad {
 		return o, compact.ErrCut
 	}
@@ -141,7 +125,7 @@ func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
 	return binary.AppendUvarint(append(b, byte(shape)|aggregatedBit), uint64(events))
 }
 
-func (r *decoder) shape() (shape Shape, aggregated bool, events int64) {
+func readShape(r *compact.Reader) (shape Shape, aggregated bool, events int64) {
 	s := r.Byte()
 	if aggregated = s&aggregatedBit != 0; aggregated {
 		events = int64(r.Uvarint())
@@ -149,12 +133,18 @@ func (r *decoder) shape() (shape Shape, aggregated bool, events int64) {
 	return Shape(s &^ aggregatedBit), aggregated, events
 }
 
-func (r *decoder) observation() Observation { return r.observationIn(nil) }
+func observationForm(c *compact.Codec, o *Observation) {
+	if c.Writes {
+		c.B = appendObservation(c.B, o)
+	} else {
+		*o = readObservationIn(&c.Reader, nil)
+	}
+}
 
-// observationIn reads an observation into the memory of x, which may be nil.
-func (r *decoder) observationIn(x [][]float64) Observation {
+// readObservationIn reads an observation into the memory of x, which may be nil.
+func readObservationIn(r *compact.Reader, x [][]float64) Observation {
 	o := Observation{Time: r.Time(), ID: r.Text(), Seq: r.Varint(), Log: r.Text()}
-	o.Shape, o.Aggregated, o.Events = r.shape()
+	o.Shape, o.Aggregated, o.Events = readShape(r)
 	o.X, o.Raw = r.Vectors(x), r.Text()
 	o.OutOfDomain = o.Shape&outsideBit != 0
 	o.Shape &^= outsideBit
@@ -173,206 +163,135 @@ func (r *decoder) observationIn(x [][]float64) Observation {
 	return o
 }
 
-func appendEstimate(b []byte, e Estimate) []byte {
-	b = compact.AppendTime(b, e.Time)
-	b = compact.AppendString(b, e.ID)
-	b = binary.AppendUvarint(b, uint64(e.N))
-	at := len(b)
-	b = appendShape(b, e.Shape, e.Aggregated, e.Events)
+func rejectedForm(c *compact.Codec, r *Rejected) {
+	compact.Texts(c, &r.Key, &r.Reason)
+	panicked, none := r.Panic != nil, false
+	if c.Bits(&r.Reset, &panicked, &none); panicked {
+		p := compact.Ref(&r.Panic)
+		compact.Texts(c, &p.Value, &p.Stack)
+	}
+	observationForm(c, &r.Observation)
+}
+
+func alertEventForm(c *compact.Codec, t *AlertEvent) {
+	of := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
+	estimateForm(c, &of)
+	if alertForm(c, compact.Ref(&t.Alert)); !c.Writes {
+		*t = of.event("", of.ID, t.Alert, AlarmBasis)
+	}
+}
+
+func estimateForm(c *compact.Codec, e *Estimate) {
+	c.Times(&e.Time)
+	compact.Texts(c, &e.ID)
+	compact.Unsigned(c, &e.N)
+	shape := e.Shape
 	if e.Carried != "" {
-		b[at] |= carriedBit
-		b = compact.AppendString(b, e.Carried)
+		shape |= carriedBit
 	}
-	b = compact.AppendVectors(b, e.X)
-	b = appendMoments(b, e.Predicted)
-	b = appendMoments(b, e.Estimate)
-	for _, v := range [][]float64{e.Lower, e.Upper, e.Levels, e.Posterior, {e.LogPredictive, e.ELBO, e.Weight, e.Memory, e.LearningRate}} {
-		b = compact.AppendFloats(b, v)
+	shapeForm(c, &shape, &e.Aggregated, &e.Events)
+	if e.Shape = shape &^ carriedBit; shape&carriedBit != 0 {
+		compact.Texts(c, &e.Carried)
 	}
-	b = binary.AppendUvarint(b, uint64(e.Iterations))
-	b = compact.AppendFlags(b, e.Converged, e.Missing, e.Silence != nil)
-	if e.Silence != nil {
-		b = appendSilence(b, e.Silence)
+	vectorsForm(c, &e.X)
+	momentsForm(c, &e.Predicted, &e.Estimate)
+	c.Lists(&e.Lower, &e.Upper, &e.Levels, &e.Posterior)
+	numbers := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
+	if !c.Writes && len(c.B) > 0 && c.B[0] == 4 { // alerts in states of before have no learning rate
+		numbers, e.LearningRate = numbers[:4], math.NaN()
 	}
-	b = compact.AppendFlags(b, e.WarmUp, e.Detection != nil, e.Recovered != nil)
-	if t := e.Recovered; t != nil {
-		b = appendAlert(compact.AppendString(b, t.ID), t.Alert)
+	c.Scalars(numbers...)
+	compact.Unsigned(c, &e.Iterations)
+	silent, detects, recovered := e.Silence != nil, e.Detection != nil, e.Recovered != nil
+	if c.Bits(&e.Converged, &e.Missing, &silent); silent {
+		silenceForm(c, compact.Ref(&e.Silence))
 	}
-	b = binary.AppendUvarint(b, uint64(len(e.Bank)))
-	for _, m := range e.Bank {
-		b = compact.AppendFloats(b, []float64{m.Share, m.Weight, m.Memory, m.LogPredictive})
+	if c.Bits(&e.WarmUp, &detects, &recovered); recovered {
+		t := compact.Ref(&e.Recovered)
+		compact.Texts(c, &t.ID)
+		alertForm(c, compact.Ref(&t.Alert))
 	}
-	d := e.Detection
-	if d == nil {
-		return b
-	}
-	b = appendMoments(b, e.Regime)
-	b = compact.AppendString(b, string(d.Kind))
-	b = compact.AppendFloats(b, []float64{d.Stay, d.Outlier, d.Change})
-	b = compact.AppendTime(b, d.Start)
-	for _, n := range []int64{d.StartN, d.Delay, d.Age} {
-		b = binary.AppendVarint(b, n)
-	}
-	b = appendMoments(compact.AppendFloats(b, []float64{d.Score, d.Threshold}), d.Usual)
-	b = compact.AppendFlags(compact.AppendFlags(b, d.Muted, d.Resting), e.Alarm != nil, e.Belief != nil)
-	for _, a := range []*Alert{e.Alarm, e.Belief} {
-		if a != nil {
-			b = appendAlert(b, a)
-		}
-	}
-	return binary.AppendVarint(binary.AppendVarint(b, int64(e.Pace.Step)), int64(e.Pace.Budget))
-}
-
-func appendAlert(b []byte, a *Alert) []byte {
-	b = compact.AppendString(b, a.Kind)
-	b = compact.AppendString(b, a.Corrects)
-	b = compact.AppendTime(b, a.Start)
-	b = binary.AppendVarint(b, a.Delay)
-	b = compact.AppendFloats(b, []float64{a.LogOdds, a.Size, a.Score, a.Threshold})
-	b = binary.AppendUvarint(b, uint64(a.Output))
-	b = appendMoments(b, a.Before)
-	b = appendMoments(b, a.After)
-	b = appendMoments(b, a.Usual)
-	return compact.AppendString(b, a.Message)
-}
-
-func (r *decoder) alert() *Alert {
-	a := &Alert{Kind: r.Text(), Corrects: r.Text(), Start: r.Time(), Delay: r.Varint()}
-	r.Numbers(&a.LogOdds, &a.Size, &a.Score, &a.Threshold)
-	a.Output = int(r.Uvarint())
-	a.Before, a.After, a.Usual, a.Message = r.moments(), r.moments(), r.moments(), r.Text()
-	return a
-}
-
-// filtered reads what the filter says in numbers. Alerts in states of before have no learning rate.
-func (r *decoder) filtered(e *Estimate) {
-	all := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
-	v := r.Floats()
-	if len(v) == len(all)-1 {
-		v = append(v, math.NaN())
-	}
-	if len(v) != len(all) {
-		r.Fail()
+	compact.List(c, &e.Bank, 1, func(m *MemberStep) { c.Scalars(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive) })
+	if !detects {
 		return
 	}
-	for i, p := range all {
-		*p = v[i]
-	}
-}
-
-func (r *decoder) estimate() Estimate {
-	e := Estimate{Time: r.Time(), ID: r.Text(), N: int64(r.Uvarint())}
-	e.Shape, e.Aggregated, e.Events = r.shape()
-	if e.Shape&carriedBit != 0 {
-		e.Shape &^= carriedBit
-		e.Carried = r.Text()
-	}
-	e.X, e.Predicted, e.Estimate = r.Vectors(nil), r.moments(), r.moments()
-	e.Lower, e.Upper = r.Floats(), r.Floats()
-	e.Levels, e.Posterior = r.Floats(), r.Floats()
-	r.filtered(&e)
-	e.Iterations = int(r.Uvarint())
-	var silent bool
-	if e.Converged, e.Missing, silent = r.Flags(); silent {
-		e.Silence = r.silence()
-	}
-	var detects, recovered bool
-	if e.WarmUp, detects, recovered = r.Flags(); recovered {
-		e.Recovered = &EndedAlarm{r.Text(), r.alert()}
-	}
-	for range r.Count(1) {
-		var m MemberStep
-		r.Numbers(&m.Share, &m.Weight, &m.Memory, &m.LogPredictive)
-		e.Bank = append(e.Bank, m)
-	}
-	if !detects {
-		return e
-	}
-	e.Regime = r.moments()
-	d := &Detection{Kind: hafvf.Kind(r.Text())}
-	r.Numbers(&d.Stay, &d.Outlier, &d.Change)
-	d.Start, d.StartN, d.Delay, d.Age = r.Time(), r.Varint(), r.Varint(), r.Varint()
-	r.Numbers(&d.Score, &d.Threshold)
-	d.Usual = r.moments()
-	e.Detection = d
-	d.Muted, d.Resting, _ = r.Flags()
-	alarm, belief, _ := r.Flags()
-	if alarm {
-		e.Alarm = r.alert()
+	momentsForm(c, &e.Regime)
+	d := compact.Ref(&e.Detection)
+	compact.Texts(c, &d.Kind)
+	c.Scalars(&d.Stay, &d.Outlier, &d.Change)
+	c.Times(&d.Start)
+	compact.Signed(c, &d.StartN, &d.Delay, &d.Age)
+	c.Scalars(&d.Score, &d.Threshold)
+	momentsForm(c, &d.Usual)
+	alarm, belief, none := e.Alarm != nil, e.Belief != nil, false
+	c.Bits(&d.Muted, &d.Resting, &none)
+	if c.Bits(&alarm, &belief, &none); alarm {
+		alertForm(c, compact.Ref(&e.Alarm))
 	}
 	if belief {
-		e.Belief = r.alert()
+		alertForm(c, compact.Ref(&e.Belief))
 	}
-	e.Pace = Pace{time.Duration(r.Varint()), time.Duration(r.Varint())}
-	return e
+	compact.Signed(c, &e.Pace.Step, &e.Pace.Budget)
 }
 
-func appendMoments(b []byte, m Moments) []byte {
-	return compact.AppendFloats(compact.AppendFloats(b, m.Mean), m.SD)
+func alertForm(c *compact.Codec, a *Alert) {
+	compact.Texts(c, &a.Kind, &a.Corrects)
+	c.Times(&a.Start)
+	compact.Signed(c, &a.Delay)
+	c.Scalars(&a.LogOdds, &a.Size, &a.Score, &a.Threshold)
+	compact.Unsigned(c, &a.Output)
+	momentsForm(c, &a.Before, &a.After, &a.Usual)
+	compact.Texts(c, &a.Message)
 }
 
-func (r *decoder) moments() Moments { return Moments{r.Floats(), r.Floats()} }
-
-// AppendBinary appends the encoded posterior to b. The error is always nil.
-func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
-	b = compact.AppendTime(b, s.Time)
-	b = compact.AppendString(compact.AppendString(compact.AppendString(b, s.ID), s.Origin), s.Carried)
-	b = appendShape(b, s.Shape, s.Aggregated, s.Events)
-	b = compact.AppendVectors(b, s.X)
-	for _, v := range [][]float64{s.Estimate.Mean, s.Estimate.SD, s.Posterior, s.Forward.Levels, s.Backward.Levels,
-		{s.Memory, s.Forward.Weight, s.Forward.Memory, s.Backward.Weight, s.Backward.Memory, s.ChangeEvidence, s.Outlier}} {
-		b = compact.AppendFloats(b, v)
+func momentsForm(c *compact.Codec, all ...*Moments) {
+	for _, m := range all {
+		c.Lists(&m.Mean, &m.SD)
 	}
-	b = appendPoint(appendPoint(b, s.Session.Start), s.Session.End)
-	for _, n := range []int64{s.N, s.Session.N, s.Revision} {
-		b = binary.AppendUvarint(b, uint64(n))
-	}
-	b = compact.AppendString(b, s.Split)
-	b = compact.AppendFlags(b, s.Change, s.Missing, s.Changed)
-	b = compact.AppendFlags(b, s.Segment != nil)
-	if p := s.ChangeInterval; s.Change {
-		b = compact.AppendTime(compact.AppendTime(b, p.From), p.To)
-		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.FromN)), uint64(p.ToN))
-		b = compact.AppendFloats(b, []float64{p.Probability})
-	}
-	if g := s.Segment; g != nil {
-		b = binary.AppendUvarint(appendPoint(b, g.Start), uint64(g.N))
-		b = compact.AppendFloats(appendMoments(b, g.Estimate), g.Before)
-	}
-	return b, nil
 }
 
-func appendPoint(b []byte, p Point) []byte {
-	return binary.AppendVarint(compact.AppendTime(b, p.Time), p.Trial)
+func vectorsForm(c *compact.Codec, x *[][]float64) {
+	compact.Each(c, []*[][]float64{x}, compact.AppendVectors, func(r *compact.Reader) [][]float64 { return r.Vectors(nil) })
 }
 
-func (r *decoder) point() Point { return Point{r.Time(), r.Varint()} }
-
-// UnmarshalBinary decodes what AppendBinary encoded.
-func (s *Smoothed) UnmarshalBinary(b []byte) (err error) {
-	*s, err = decodeAll(b, (*decoder).smoothed)
-	return err
-}
-
-func (r *decoder) smoothed() Smoothed {
-	s := Smoothed{Time: r.Time(), ID: r.Text(), Origin: r.Text(), Carried: r.Text()}
-	s.Shape, s.Aggregated, s.Events = r.shape()
-	s.X = r.Vectors(nil)
-	for _, v := range []*[]float64{&s.Estimate.Mean, &s.Estimate.SD, &s.Posterior, &s.Forward.Levels, &s.Backward.Levels} {
-		*v = r.Floats()
+func shapeForm(c *compact.Codec, shape *Shape, aggregated *bool, events *int64) {
+	if c.Writes {
+		c.B = appendShape(c.B, *shape, *aggregated, *events)
+	} else {
+		*shape, *aggregated, *events = readShape(&c.Reader)
 	}
-	r.Numbers(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
-	s.Session.Start, s.Session.End = r.point(), r.point()
-	s.N, s.Session.N, s.Revision = int64(r.Uvarint()), int64(r.Uvarint()), int64(r.Uvarint())
-	s.Split = r.Text()
-	s.Change, s.Missing, s.Changed = r.Flags()
-	segment, _, _ := r.Flags()
-	if s.Change {
-		s.ChangeInterval = ChangeInterval{From: r.Time(), To: r.Time(), FromN: int64(r.Uvarint()), ToN: int64(r.Uvarint())}
-		r.Numbers(&s.ChangeInterval.Probability)
+}
+
+func pointForm(c *compact.Codec, p *Point) {
+	c.Times(&p.Time)
+	compact.Signed(c, &p.Trial)
+}
+
+func smoothedForm(c *compact.Codec, s *Smoothed) {
+	c.Times(&s.Time)
+	compact.Texts(c, &s.ID, &s.Origin, &s.Carried)
+	shapeForm(c, &s.Shape, &s.Aggregated, &s.Events)
+	vectorsForm(c, &s.X)
+	momentsForm(c, &s.Estimate)
+	c.Lists(&s.Posterior, &s.Forward.Levels, &s.Backward.Levels)
+	c.Scalars(&s.Memory, &s.Forward.Weight, &s.Forward.Memory, &s.Backward.Weight, &s.Backward.Memory, &s.ChangeEvidence, &s.Outlier)
+	pointForm(c, &s.Session.Start)
+	pointForm(c, &s.Session.End)
+	compact.Unsigned(c, &s.N, &s.Session.N, &s.Revision)
+	compact.Texts(c, &s.Split)
+	segment, none := s.Segment != nil, false
+	c.Bits(&s.Change, &s.Missing, &s.Changed)
+	c.Bits(&segment, &none, &none)
+	if p := &s.ChangeInterval; s.Change {
+		c.Times(&p.From, &p.To)
+		compact.Unsigned(c, &p.FromN, &p.ToN)
+		c.Scalars(&p.Probability)
 	}
 	if segment {
-		s.Segment = &Segment{Start: r.point(), N: int64(r.Uvarint()), Estimate: r.moments(), Before: r.Floats()}
+		g := compact.Ref(&s.Segment)
+		pointForm(c, &g.Start)
+		compact.Unsigned(c, &g.N)
+		momentsForm(c, &g.Estimate)
+		c.Lists(&g.Before)
 	}
-	return s
 }

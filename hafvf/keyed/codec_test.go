@@ -12,26 +12,19 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/compact"
+	"hafvf/internal/testing/expect"
 )
 
 var nan = math.NaN()
 
 func TestCodecKeepsEverything(t *testing.T) {
 	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", Carried: `{"c":1}`}
-	gotO, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
-	if diff := cmp.Diff(o, gotO, cmpopts.EquateNaNs()); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	expect.Form(t, observationForm, o)
 	s := Smoothed{Time: o.Time, ID: "k/t/0", Origin: "o", Carried: o.Carried, N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
 		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
 		ChangeInterval: ChangeInterval{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
-	var gotS Smoothed
-	b, _ := s.AppendBinary(nil)
-	err = gotS.UnmarshalBinary(b)
-	if diff := cmp.Diff(s, gotS, cmpopts.EquateNaNs()); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	expect.Form(t, smoothedForm, s)
 	e := Estimate{ID: "b", Carried: o.Carried, LearningRate: .3, N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
 		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,
 		Silence: &Silence{time.Unix(5, 0).UTC(), time.Minute, time.Second, "Europe/Berlin", true, true}, Lower: []float64{-1}, Upper: []float64{nan},
@@ -39,15 +32,13 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
-	gotE, err := decodeAll(appendEstimate(nil, e), (*decoder).estimate)
-	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
+	expect.Form(t, estimateForm, e)
 
 	// In states of before an estimate has no learning rate.
 	e.Carried, e.LearningRate = "", nan
 	now, was := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
-	gotE, err = decodeAll(bytes.Replace(appendEstimate(nil, e), now, was, 1), (*decoder).estimate)
+	var gotE Estimate
+	err := gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), now, was, 1))
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
@@ -91,16 +82,17 @@ func TestEntityOfFormerFormatIsRefused(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	o := Value(time.Unix(1, 2), "id", 3)
 	f.Add(appendObservation(nil, &o))
-	f.Add(appendEstimate(nil, Estimate{N: 1, X: [][]float64{{1}}}))
+	f.Add(compact.Encode(nil, Estimate{N: 1, X: [][]float64{{1}}}, estimateForm))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, err := decodeAll(b, (*decoder).observation); err == nil {
-			again, err := decodeAll(appendObservation(nil, &o), (*decoder).observation)
+		var o, again Observation
+		if o.UnmarshalBinary(b) == nil {
+			err := again.UnmarshalBinary(appendObservation(nil, &o))
 			if diff := cmp.Diff(o, again, cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)
 			}
 		}
-		decodeAll(b, (*decoder).estimate)
-		decodeAll(b, (*decoder).smoothed)
+		new(Estimate).UnmarshalBinary(b)
+		new(Smoothed).UnmarshalBinary(b)
 	})
 }
 

@@ -118,47 +118,36 @@ func (t *accumulator) thin(dim int) {
 	t.times, t.values = t.times[:kept], t.values[:kept*dim]
 }
 
-// appendTimes encodes the times of values, each near to the one before.
-func (t *accumulator) appendTimes(b []byte) []byte {
+// timesForm are the times of n values, each near to the one before.
+func timesForm(c *compact.Codec, all *[]time.Time, n int64) {
 	var before time.Time
-	for _, at := range t.times {
-		b, before = compact.AppendTimeNear(b, at, before), at
-	}
-	return b
-}
-
-// times reads what appendTimes wrote of n values.
-func (r *decoder) times(n int64) (all []time.Time) {
-	var at time.Time
-	for int64(len(all)) < n && !r.Bad {
-		before := at
-		if at = r.TimeNear(before); at.Before(before) {
-			r.Fail()
+	for i := 0; int64(i) < n && !c.Bad; i++ {
+		if !c.Writes {
+			*all = append(*all, before)
 		}
-		all = append(all, at)
+		at := &(*all)[i]
+		c.TimesNear(before, at)
+		c.Check(!at.Before(before))
+		before = *at
 	}
-	return all
 }
 
-func (c *counter) append(b []byte) []byte {
-	b = compact.AppendFloats(compact.AppendTime(b, c.at), c.last)
-	if slices.Equal(c.most, c.last) {
-		return compact.AppendFloats(b, nil)
+func (k *counter) form(c *compact.Codec, dim int) {
+	most := k.most
+	if slices.Equal(k.most, k.last) {
+		most = nil
 	}
-	return compact.AppendFloats(b, c.most)
-}
-
-func (r *decoder) counter(dim int) counter {
-	c := counter{r.Time(), r.Floats(), r.Floats()}
-	if len(c.most) == 0 {
-		c.most = slices.Clone(c.last)
+	c.Times(&k.at)
+	if c.Lists(&k.last, &most); c.Writes {
+		return
 	}
-	want := dim
-	if c.at.IsZero() {
-		want = 0
+	if k.most = most; len(most) == 0 {
+		k.most = slices.Clone(k.last)
 	}
-	if len(c.last) != want || len(c.most) != want {
-		r.Fail()
+	if k.at.IsZero() {
+		dim = 0
 	}
-	return c
+	if len(k.last) != dim || len(k.most) != dim {
+		c.Fail()
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/compact"
 )
 
 // An event is what an alarm is about, and those that follow before the values have returned. If it has
@@ -83,16 +84,11 @@ func (e *event) far(d *decider, s *decisions, at time.Time, y []float64) bool {
 	return slices.ContainsFunc(e.was.distances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
 }
 
-// read reads an event but for its profile, which it returns encoded.
-func (e *event) read(r *decoder, outputs int) (profile string) {
-	var v [4]float64
-	r.Packed(v[:])
-	e.n, e.back, e.sum, e.since = v[0], v[1], v[2], v[3]
-	if !(e.n >= e.back && e.back >= 0 && e.since >= 0) || math.IsNaN(e.sum) {
-		r.Fail()
+// form is that of an event whose profile is encoded.
+func (e *event) form(c *coder, profile *string, outputs int) {
+	c.Packs(&e.n, &e.back, &e.sum, &e.since)
+	c.Check(e.n >= e.back && e.back >= 0 && e.since >= 0 && !math.IsNaN(e.sum))
+	if compact.Texts(&c.Codec, profile); *profile != "" {
+		e.was.form(c, outputs)
 	}
-	if profile = r.Text(); profile != "" {
-		e.was.read(r, outputs)
-	}
-	return profile
 }

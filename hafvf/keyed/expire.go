@@ -6,8 +6,8 @@ import "time"
 // Config.Expire: what comes later finds a key before its first observation. It is zero if the
 // key is never forgotten. It reads the beginning of the entity alone.
 func (est *Estimator) Expiry(state []byte) time.Time {
-	e := read(state).head()
-	e.est = est
+	e := KeyState{est: est}
+	e.head(coderOf(state))
 	return e.Expiry()
 }
 

@@ -200,7 +200,7 @@ func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator)
 			learn(&o)
 		}
 		for _, s := range e.EndedSilences() {
-			said = binary.AppendVarint(appendSilence(said, &s.Silence), s.N)
+			said = binary.AppendVarint(compact.Encode(said, s.Silence, silenceForm), s.N)
 			said = compact.AppendTime(binary.AppendVarint(said, int64(s.Outputs)), s.Until)
 		}
 		said = fmt.Append(said, e.Expired())

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
@@ -271,53 +270,20 @@ func (e *KeyState) span() (first, last time.Time) {
 	return end, last
 }
 
-// appendIntervals encodes the intervals. The times of span are in front, so that Waiting finds them.
-func (e *KeyState) appendIntervals(b []byte) []byte {
-	in, of := &e.intervals, e.est.aggregator.Value
-	first, last := e.span()
-	b = compact.AppendTime(compact.AppendTime(b, first), last)
-	s := compact.AppendTime(compact.AppendTime(nil, in.next), in.busy)
-	s = binary.AppendUvarint(s, uint64(len(in.open)))
-	for i := range in.open {
-		o := &in.open[i]
-		s = compact.AppendTime(s, o.start)
-		s = appendOffsets(o.append(s, of), o.offsets)
-	}
-	s = binary.AppendUvarint(s, uint64(len(in.unseenEvents)))
-	for _, t := range in.unseenEvents {
-		s = compact.AppendTime(s, t)
-	}
-	if of == Increase {
-		s = in.counter.append(s)
-	}
-	return compact.AppendString(b, string(s))
-}
-
-// readIntervals reads what appendIntervals wrote behind the times.
-func (e *KeyState) readIntervals(text string) error {
-	a, in, r := e.est.aggregator, &e.intervals, read([]byte(text))
-	in.next, in.busy = r.Time(), r.Time()
+func (e *KeyState) intervalsForm(c *compact.Codec) {
+	a, in, dim := e.est.aggregator, &e.intervals, e.stages.checks.Dim()
+	c.Times(&in.next, &in.busy)
 	before := in.next
-	for range r.Count(1) {
-		o := interval{start: r.Time(), accumulator: r.accumulator(a.Value)}
-		o.offsets = r.offsets()
-		dim := e.stages.checks.Dim()
-		if o.events < 1 || o.start.Before(before) || !a.grid.Start(o.start).Equal(o.start) || o.dim() != 0 && o.dim() != dim || o.n > 0 && o.dim() == 0 {
-			r.Fail()
-		}
-		if r.Bad {
-			return compact.ErrCut
-		}
-		in.open, before = append(in.open, o), o.start.Add(1)
-	}
-	for range r.Count(1) {
-		in.unseenEvents = append(in.unseenEvents, r.Time())
-	}
+	compact.List(c, &in.open, 3, func(o *interval) {
+		c.Times(&o.start)
+		o.accumulator.form(c, a.Value)
+		offsetsForm(c, &o.offsets)
+		c.Check(c.Writes || o.events > 0 && !o.start.Before(before) && a.grid.Start(o.start).Equal(o.start) && (o.dim() == dim || o.dim() == 0 && o.n <= 0))
+		before = o.start.Add(1)
+	})
+	compact.List(c, &in.unseenEvents, 1, func(t *time.Time) { c.Times(t) })
 	if a.Value == Increase {
-		in.counter = r.counter(e.stages.checks.Dim())
+		in.counter.form(c, dim)
 	}
-	if r.Bad || len(r.B) > 0 || !slices.IsSortedFunc(in.unseenEvents, time.Time.Compare) || len(in.unseenEvents) > 0 && e.heartbeat == nil {
-		return compact.ErrCut
-	}
-	return nil
+	c.Check(c.Writes || slices.IsSortedFunc(in.unseenEvents, time.Time.Compare) && (len(in.unseenEvents) == 0 || e.heartbeat != nil))
 }

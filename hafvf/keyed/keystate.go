@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -239,7 +238,7 @@ func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 	if est.cfg.Silence == nil {
 		return time.Time{}, nil
 	}
-	e, err := est.beginKeyState(key, read(state))
+	e, err := est.beginKeyState(key, coderOf(state))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -327,46 +326,24 @@ const intervalsTag = 7
 
 // append encodes the entity.
 func (e *KeyState) append(b []byte) []byte {
-	b = append(b, formatTag)
+	c := coderOf(b)
+	c.Writes, c.width = true, e.spread
 	if e.est != nil && e.est.aggregator != nil {
-		b = e.appendIntervals(append(b, intervalsTag))
+		c.waiting.first, c.waiting.last = e.span()
+		in := compact.Codec{Writes: true}
+		e.intervalsForm(&in)
+		c.intervals = string(in.B)
 	}
-	if e.lead > 0 {
-		b = binary.AppendUvarint(append(b, leadTag), uint64(e.lead))
-	}
-	if e.spread.learned {
-		b = e.spread.append(append(b, spreadTag))
-	}
-	if e.lateRun.n > 0 {
-		b = binary.AppendUvarint(append(b, lateRunTag), uint64(e.lateRun.n))
-		b = compact.AppendTime(b, e.lateRun.last)
-	}
-	b = compact.AppendTime(b, e.clock)
-	b = compact.AppendTimeNear(b, e.released, e.clock)
-	b = binary.AppendUvarint(b, uint64(len(e.waiting)))
-	for _, o := range e.waiting {
-		if o.ID == smoothedID(&o) {
-			o.ID = sameID
-		}
-		b = appendObservation(b, &o)
-	}
-	return e.Track.append(appendOffsets(b, e.included), e.clock)
+	e.form(c)
+	e.Track.append(c)
+	return c.B
 }
 
-func appendOffsets(b []byte, all []Offset) []byte {
-	b = binary.AppendUvarint(b, uint64(len(all)))
-	for _, p := range all {
-		b = compact.AppendString(b, p.Log)
-		b = binary.AppendVarint(b, p.Seq)
-	}
-	return b
-}
-
-func (r *decoder) offsets() (all []Offset) {
-	for range r.Count(2) {
-		all = append(all, Offset{Log: r.Text(), Seq: r.Varint()})
-	}
-	return all
+func offsetsForm(c *compact.Codec, all *[]Offset) {
+	compact.List(c, all, 2, func(p *Offset) {
+		compact.Texts(c, &p.Log)
+		compact.Signed(c, &p.Seq)
+	})
 }
 
 // Waiting returns the times of the first and the last observation that waits, zero where
@@ -384,10 +361,16 @@ func (e *KeyState) Waiting() (first, last time.Time) {
 // StateBytes is an encoded KeyState, of which the methods decode the beginning alone.
 type StateBytes []byte
 
+func (b StateBytes) begin() (e KeyState, r *coder) {
+	r = coderOf(b)
+	e.form(r)
+	return e, r
+}
+
 // Waiting is KeyState.Waiting of the state.
 func (b StateBytes) Waiting() (first, last time.Time) {
-	r := read(b)
-	if e := r.buffer(); r.waiting == (span{}) {
+	e, r := b.begin()
+	if r.waiting == (span{}) {
 		return e.Waiting()
 	}
 	return r.waiting.first, r.waiting.last
@@ -395,13 +378,11 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 
 // WarmsUp reports whether the first observations are still setting the prior of the key.
 func (b StateBytes) WarmsUp() bool {
-	r := read(b)
-	r.buffer()
-	r.offsets()
+	_, r := b.begin()
 	for range 3 { // the counts of a track
 		r.Uvarint()
 	}
-	r.near()
+	r.near(new(time.Time))
 	priorIsSet, _, _ := r.Flags()
 	return !priorIsSet && !r.Bad
 }
@@ -411,12 +392,11 @@ func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 
 // IncludedOffsets returns the last place of each log that the state includes.
 func (b StateBytes) IncludedOffsets() ([]Offset, error) {
-	r := read(b)
-	r.buffer()
-	if all := r.offsets(); !r.Bad {
-		return all, nil
+	e, r := b.begin()
+	if r.Bad {
+		return nil, compact.ErrCut
 	}
-	return nil, compact.ErrCut
+	return e.included, nil
 }
 
 // AppendBinary appends the encoded track to b, in the encoding of a KeyState. The error is
@@ -441,50 +421,47 @@ func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	return e.Track, nil
 }
 
-// buffer reads the beginning of an encoded entity, up to what waits.
-func (r *decoder) buffer() KeyState {
-	e := r.head()
-	for range r.Count(1) {
-		o := r.observation()
-		if o.ID == sameID {
-			o.ID = smoothedID(&o)
+// form is that of what stands before the track.
+func (e *KeyState) form(c *coder) {
+	e.head(c)
+	compact.List(&c.Codec, &e.waiting, 1, func(o *Observation) {
+		w := *o
+		if c.Writes && w.ID == smoothedID(o) {
+			w.ID = sameID
 		}
-		e.waiting = append(e.waiting, o)
-	}
-	return e
+		if observationForm(&c.Codec, &w); c.Writes {
+			return
+		}
+		if *o = w; w.ID == sameID {
+			o.ID = smoothedID(o)
+		}
+	})
+	offsetsForm(&c.Codec, &e.included)
 }
 
-// head reads what stands before that.
-func (r *decoder) head() KeyState {
-	tag := r.Byte()
-	if r.former = tag == formerTag; tag != formatTag && !r.former {
-		r.Fail()
+// head is what stands before that. Times of span are in front of intervals, so that Waiting finds them.
+func (e *KeyState) head(c *coder) {
+	c.former = c.tagged(formerTag, false)
+	c.Check(c.former || c.tagged(formatTag, true))
+	if c.tagged(intervalsTag, c.intervals != "") { // a Track has none
+		c.Times(&c.waiting.first, &c.waiting.last)
+		compact.Texts(&c.Codec, &c.intervals)
 	}
-	if len(r.B) > 0 && r.B[0] == intervalsTag {
-		r.Byte()
-		r.waiting = span{r.Time(), r.Time()}
-		r.intervals = r.Text()
+	if c.tagged(leadTag, e.lead > 0) {
+		compact.Unsigned(&c.Codec, &e.lead)
+		c.Check(e.lead > 0)
 	}
-	lead := 0
-	if len(r.B) > 0 && r.B[0] == leadTag {
-		r.Byte()
-		if lead = int(r.Uvarint()); lead < 1 {
-			r.Fail()
-		}
+	if c.tagged(spreadTag, c.width.learned) {
+		c.width.form(&c.Codec)
 	}
-	if len(r.B) > 0 && r.B[0] == spreadTag {
-		r.Byte()
-		r.width = r.spread()
+	if run := &e.lateRun; c.tagged(lateRunTag, run.n > 0) {
+		compact.Unsigned(&c.Codec, &run.n)
+		c.Times(&run.last)
+		c.Check(run.n > 0 && run.n < rewindAfter)
 	}
-	var behind lateRun
-	if len(r.B) > 0 && r.B[0] == lateRunTag {
-		r.Byte()
-		if behind = (lateRun{int(r.Uvarint()), r.Time()}); behind.n < 1 || behind.n >= rewindAfter {
-			r.Fail()
-		}
-	}
-	r.clock = r.Time()
-	return KeyState{clock: r.clock, released: r.near(), lateRun: behind, lead: lead}
+	c.Times(&e.clock)
+	c.clock = e.clock
+	c.near(&e.released)
 }
 
 // sameID stands in a state for the ID of an observation that is its smoothedID.
@@ -508,7 +485,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 }
 
 func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
-	r := read(b)
+	r := coderOf(b)
 	e, err := est.beginKeyState(key, r)
 	if err == nil {
 		err = e.withoutTail(r)
@@ -517,13 +494,12 @@ func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 }
 
 // beginKeyState decodes an entity up to what its filters know, which Track.withoutTail reads.
-func (est *Estimator) beginKeyState(key string, r *decoder) (e KeyState, err error) {
+func (est *Estimator) beginKeyState(key string, r *coder) (e KeyState, err error) {
 	if len(r.B) > 0 && r.B[0] != formatTag && r.B[0] != formerTag {
 		return e, errFormat
 	}
-	e = r.buffer()
+	e.form(r)
 	e.est = est
-	e.included = r.offsets()
 	if e.Track, err = est.beginning(key, r); err != nil {
 		return e, err
 	}
@@ -531,8 +507,9 @@ func (est *Estimator) beginKeyState(key string, r *decoder) (e KeyState, err err
 		if est.aggregator == nil {
 			return e, errors.New("state is corrupt: intervals that the configuration does not have")
 		}
-		if err := e.readIntervals(r.intervals); err != nil {
-			return e, err
+		c := compact.Codec{Reader: compact.Reader{B: []byte(r.intervals)}}
+		if e.intervalsForm(&c); c.Bad || len(c.B) > 0 {
+			return e, compact.ErrCut
 		}
 	}
 	for _, o := range e.waiting {

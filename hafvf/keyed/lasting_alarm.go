@@ -166,24 +166,12 @@ func returned(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqr
 // silence, which has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
-func (l *lastingAlarm) append(b []byte, clock time.Time) []byte {
-	b = compact.AppendString(b, l.id)
-	for _, at := range []time.Time{l.start, l.back, l.peak.at} {
-		b = compact.AppendTimeNear(b, at, clock)
-	}
+func (l *lastingAlarm) form(c *coder) {
 	p := &l.peak
-	return compact.AppendPacked(b, []float64{l.score, p.x, p.size, float64(p.output), l.normalSteps, l.sum})
-}
-
-func (l *lastingAlarm) read(r *decoder) {
-	l.id, l.start, l.back, l.peak.at = r.Text(), r.near(), r.near(), r.near()
-	var v [6]float64
-	r.Packed(v[:])
-	output := v[3]
-	l.score, l.normalSteps, l.sum = v[0], v[4], v[5]
-	p := &l.peak
-	p.x, p.size = v[1], v[2]
-	if p.output = int(output); !(l.score >= 0 && output >= 0 && l.normalSteps >= 0) || math.IsNaN(p.size+l.sum) {
-		r.Fail()
-	}
+	output := float64(p.output)
+	compact.Texts(&c.Codec, &l.id)
+	c.near(&l.start, &l.back, &p.at)
+	c.Packs(&l.score, &p.x, &p.size, &output, &l.normalSteps, &l.sum)
+	p.output = int(output)
+	c.Check(l.score >= 0 && output >= 0 && l.normalSteps >= 0 && !math.IsNaN(p.size+l.sum))
 }

@@ -1,8 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
-	"math"
 	"time"
 
 	"hafvf/internal/compact"
@@ -104,30 +102,16 @@ func (s *oneSidedRun) returns(size float64) bool {
 
 func unremarkable(size float64) bool { return size > -far && size < far }
 
-func (s *oneSidedRun) append(b []byte, clock time.Time) []byte {
-	b = compact.AppendFlags(b, s.gap, s.alarmed, s.within > 0)
-	b = binary.AppendVarint(b, int64(s.side))
-	b = binary.AppendUvarint(b, uint64(s.n))
-	b = binary.AppendUvarint(b, uint64(s.equal))
-	b = binary.AppendUvarint(b, uint64(s.ended))
-	if s.within > 0 {
-		b = binary.AppendUvarint(b, uint64(s.within))
-	}
-	b = compact.AppendPacked(b, []float64{s.last})
-	return compact.AppendTimeNear(compact.AppendTimeNear(b, s.since, clock), s.repeat, clock)
-}
-
-func (s *oneSidedRun) read(r *decoder) {
-	var within bool
-	s.gap, s.alarmed, within = r.Flags()
-	s.side, s.n, s.equal, s.ended = int(r.Varint()), int64(r.Uvarint()), int64(r.Uvarint()), int(r.Uvarint())
+func (s *oneSidedRun) form(c *coder) {
+	within := s.within > 0
+	c.Bits(&s.gap, &s.alarmed, &within)
+	compact.Signed(&c.Codec, &s.side)
+	compact.Unsigned(&c.Codec, &s.n, &s.equal)
+	compact.Unsigned(&c.Codec, &s.ended)
 	if within {
-		s.within = int64(r.Uvarint())
+		compact.Unsigned(&c.Codec, &s.within)
 	}
-	var last [1]float64
-	r.Packed(last[:])
-	s.last, s.since, s.repeat = last[0], r.near(), r.near()
-	if s.side < -1 || s.side > 1 || s.n < 0 || s.equal < 0 || s.within < 0 || s.within > 0 && s.within >= s.equal || s.ended < 0 || s.ended >= aftermath || math.IsNaN(s.last) || math.IsInf(s.last, 0) {
-		r.Fail()
-	}
+	c.Packs(&s.last)
+	c.near(&s.since, &s.repeat)
+	c.Check(s.side >= -1 && s.side <= 1 && s.n >= 0 && s.equal >= 0 && s.within >= 0 && (s.within == 0 || s.within < s.equal) && s.ended >= 0 && s.ended < aftermath && !notFinite(s.last))
 }

@@ -11,6 +11,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/compact"
 )
 
 // fuse is how many calls of the family faulty are left until one panics.
@@ -123,7 +124,7 @@ func TestPanicCostsOneObservation(t *testing.T) {
 						}
 					}
 					got, want := faulted.Estimate(tracks[k], o), control.Estimate(controls[k], o)
-					if !bytes.Equal(appendEstimate(nil, got), appendEstimate(nil, want)) {
+					if !bytes.Equal(compact.Encode(nil, got, estimateForm), compact.Encode(nil, want, estimateForm)) {
 						t.Fatalf("step %d, key %s: after a panic\n%+v\nwant\n%+v", i, k, got, want)
 					}
 				}

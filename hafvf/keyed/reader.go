@@ -6,14 +6,14 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A decoder reads what states and records consist of.
-type decoder struct {
-	compact.Reader
+// A coder reads what states consist of, or writes it.
+type coder struct {
+	compact.Codec
 	clock  time.Time // of the entity, which other times are near to
 	former bool      // the state has the format before
 	joins  bool      // the state is of the former bank
 	width  spread    // of the entity, if it has one
-	// Of an entity with intervals, as buffer has found them:
+	// Of an entity with intervals:
 	waiting   span
 	intervals string
 }
@@ -21,17 +21,20 @@ type decoder struct {
 // A span is between two times.
 type span struct{ first, last time.Time }
 
-func read(b []byte) *decoder { return &decoder{Reader: compact.Reader{B: b}} }
+func coderOf(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
-func decodeAll[T any](b []byte, decode func(*decoder) T) (T, error) {
-	r := read(b)
-	v := decode(r)
-	if r.Bad || len(r.B) != 0 {
-		var zero T
-		return zero, compact.ErrCut
+// near are times that are near to the clock.
+func (c *coder) near(all ...*time.Time) { c.TimesNear(c.clock, all...) }
+
+// tagged reports whether what stands behind a tag is there. If it is written, the caller knows.
+func (c *coder) tagged(tag byte, there bool) bool {
+	switch {
+	case !c.Writes:
+		if there = len(c.B) > 0 && c.B[0] == tag; there {
+			c.Byte()
+		}
+	case there:
+		c.B = append(c.B, tag)
 	}
-	return v, nil
+	return there
 }
-
-// near reads a time that is near to the clock.
-func (r *decoder) near() time.Time { return r.TimeNear(r.clock) }

@@ -9,16 +9,10 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/internal/compact"
 )
 
 // ErrOtherConfig means that a state was written under another configuration.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
-
-func (r *decoder) fingerprint() (f compact.Fingerprint) {
-	r.Take(f[:])
-	return f
-}
 
 // Settings say what the meaning of a key's state depends on. They are stored with it.
 type Settings struct {

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
@@ -126,39 +125,22 @@ func (p *heartbeat) rewind() {
 	*p = heartbeat{gaps: gaps}
 }
 
-func (p *heartbeat) append(b []byte, clock time.Time) []byte {
-	b = compact.AppendTimeNear(b, p.last, clock)
-	b = compact.AppendFlags(b, p.reported != nil, p.muted)
-	if p.reported != nil {
-		b = appendSilence(b, p.reported)
+func (p *heartbeat) form(c *coder) {
+	alerted, none := p.reported != nil, false
+	c.near(&p.last)
+	if c.Bits(&alerted, &p.muted, &none); alerted {
+		silenceForm(&c.Codec, compact.Ref(&p.reported))
 	}
-	return p.gaps.Append(b)
+	p.gaps.Form(&c.Codec)
+	c.Check((!alerted || p.reported.Bound >= 0) && (alerted || !p.muted))
 }
 
-func (p *heartbeat) read(r *decoder) {
-	p.last = r.near()
-	var alerted bool
-	if alerted, p.muted, _ = r.Flags(); alerted {
-		p.reported = r.silence()
-	}
-	rest, err := p.gaps.Read(r.B)
-	if err != nil || alerted && p.reported.Bound < 0 || p.muted && !alerted {
-		r.Fail()
-		return
-	}
-	r.B = rest
-}
-
-func appendSilence(b []byte, s *Silence) []byte {
-	b = binary.AppendVarint(compact.AppendTime(b, s.Since), int64(s.Bound))
-	b = compact.AppendString(binary.AppendVarint(b, int64(s.Usual)), s.Zone)
-	return compact.AppendFlags(b, s.Reported, s.Regular)
-}
-
-func (r *decoder) silence() *Silence {
-	s := &Silence{Since: r.Time(), Bound: time.Duration(r.Varint()), Usual: time.Duration(r.Varint()), Zone: r.Text()}
-	s.Reported, s.Regular, _ = r.Flags()
-	return s
+func silenceForm(c *compact.Codec, s *Silence) {
+	c.Times(&s.Since)
+	compact.Signed(c, &s.Bound, &s.Usual)
+	compact.Texts(c, &s.Zone)
+	none := false
+	c.Bits(&s.Reported, &s.Regular, &none)
 }
 
 // silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the

@@ -112,24 +112,15 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 	return top + math.Log(sum)
 }
 
-func (s *spread) append(b []byte) []byte {
-	for _, v := range [...]*widths{&s.now, &s.long} {
-		for _, share := range v {
-			b = compact.AppendShort(b, float64(share))
-		}
-	}
-	return b
-}
-
-// spread reads what append wrote.
-func (r *decoder) spread() (s spread) {
+func (s *spread) form(c *compact.Codec) {
 	s.learned = true
 	for _, v := range [...]*widths{&s.now, &s.long} {
 		for k := range v {
-			v[k] = float32(r.Short())
+			share := float64(v[k])
+			c.Shorts(&share)
+			v[k] = float32(share)
 		}
 	}
-	return s
 }
 
 var errSpread = errors.New("state is corrupt: shares of widths")

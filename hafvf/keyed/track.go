@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,7 @@ import (
 
 // A Track is what an estimator keeps of one key. AppendBinary saves it, and
 // Estimator.RestoreTrack goes on with it. What is kept is encoded by append, read by beginning and
-// rest, carried over to other settings by Estimator.carry, and taken back by a guard.
+// withoutTail, carried over to other settings by Estimator.carry, and taken back by a guard.
 type Track struct {
 	key    string
 	stages *stages
@@ -137,63 +136,52 @@ func (t *Track) refit(o Observation) bool {
 	return true
 }
 
-// append encodes the track, its state with the fingerprint of its configuration. Its times are near
-// to the clock.
-func (t *Track) append(b []byte, clock time.Time) []byte {
-	b = binary.AppendUvarint(b, uint64(t.n))
-	b = binary.AppendUvarint(b, uint64(t.steps))
-	b = binary.AppendUvarint(b, uint64(t.refused))
-	b = compact.AppendTimeNear(b, t.last, clock)
-	b = compact.AppendFlags(b, t.priorSet, t.stages.decider != nil, t.heartbeat != nil)
-	b = compact.AppendFloats(b, t.locationScale)
-	b = binary.AppendUvarint(b, uint64(len(t.warmUp)))
-	for _, w := range t.warmUp {
-		b = binary.AppendUvarint(b, uint64(w.n))
-		b = appendObservation(b, &w.Observation)
-	}
-	b = binary.AppendUvarint(b, uint64(len(t.starts)))
-	for _, s := range t.starts {
-		ago := t.steps - s.step
-		b = binary.AppendUvarint(b, uint64(ago))
-		b = binary.AppendVarint(b, t.n-s.n-ago)
-		b = compact.AppendTimeNear(b, s.time, clock)
-	}
-	b = t.alerts.append(b)
-	if t.heartbeat != nil {
-		b = t.heartbeat.append(b, clock)
-	}
-	b = append(b, t.stages.fingerprint[:]...)
-	b = t.state.Append(b)
+// append encodes the track, its state with the fingerprint of its configuration.
+func (t *Track) append(c *coder) {
+	t.form(c)
+	c.Raw(t.stages.fingerprint[:])
+	c.B = t.state.Append(c.B)
 	if t.stages.season != nil {
-		b = compact.AppendFloats(b, t.rhythm)
+		c.B = compact.AppendFloats(c.B, t.rhythm)
 	}
 	if d := t.stages.decider; d != nil {
-		b = d.append(b, &t.decisions, t.locationScale, clock)
+		d.append(c, &t.decisions, t.locationScale)
 	}
-	return b
+}
+
+// form is that of the track before the fingerprint. Its times are near to the clock.
+func (t *Track) form(c *coder) (decided bool) {
+	decided, beats := t.stages.decider != nil, t.heartbeat != nil
+	compact.Unsigned(&c.Codec, &t.n, &t.steps)
+	compact.Unsigned(&c.Codec, &t.refused)
+	c.near(&t.last)
+	c.Bits(&t.priorSet, &decided, &beats)
+	c.Lists(&t.locationScale)
+	compact.List(&c.Codec, &t.warmUp, 1, func(w *numberedObservation) {
+		compact.Unsigned(&c.Codec, &w.n)
+		observationForm(&c.Codec, &w.Observation)
+	})
+	compact.List(&c.Codec, &t.starts, 1, func(s *regimeStart) {
+		ago := t.steps - s.step
+		more := t.n - s.n - ago
+		compact.Unsigned(&c.Codec, &ago)
+		compact.Signed(&c.Codec, &more)
+		c.near(&s.time)
+		s.step, s.n = t.steps-ago, t.n-ago-more
+	})
+	if t.alerts.form(&c.Codec); beats {
+		compact.Ref(&t.heartbeat).form(c)
+	}
+	return decided
 }
 
 // beginning reads what append wrote of the key's track before the state of the bank.
-func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
+func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, stages: c, n: int64(r.Uvarint()), steps: int64(r.Uvarint()), refused: int(r.Uvarint()), last: r.near()}
-	var decided, beats bool
-	t.priorSet, decided, beats = r.Flags()
-	t.locationScale = r.Floats()
-	for range r.Count(1) {
-		t.warmUp = append(t.warmUp, numberedObservation{int64(r.Uvarint()), r.observation()})
-	}
-	for range r.Count(1) {
-		ago := int64(r.Uvarint())
-		t.starts = append(t.starts, regimeStart{t.steps - ago, t.n - ago - r.Varint(), r.near()})
-	}
-	t.alerts.read(r)
-	var p heartbeat
-	if beats {
-		p.read(r)
-	}
-	if est.cfg.Silence != nil {
-		t.heartbeat = &p
+	t := &Track{key: key, stages: c}
+	decided := t.form(r)
+	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {
+		t.heartbeat = nil
 	}
 	if t.spread = r.width; !t.spread.learned {
 		t.spread = newSpread()
@@ -203,7 +191,8 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 	if r.Bad {
 		return nil, compact.ErrCut
 	}
-	written := r.fingerprint()
+	var written compact.Fingerprint
+	r.Raw(written[:])
 	if r.joins = c.former != nil && written == c.former.fingerprint; written != c.fingerprint && !r.joins {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
@@ -214,7 +203,7 @@ func (est *Estimator) beginning(key string, r *decoder) (*Track, error) {
 }
 
 // withoutTail reads what append wrote after that.
-func (t *Track) withoutTail(r *decoder) (err error) {
+func (t *Track) withoutTail(r *coder) (err error) {
 	c := t.stages
 	bank := c.bank
 	if r.joins {

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 	"time"
@@ -147,30 +146,19 @@ func (b *usualBefore) setAlerted(distance, side float64) {
 // repeat notes an alarm of values that are as far again.
 func (b *usualBefore) repeat() { b.times, b.n = math.Floor(b.level/b.alerted), 0 }
 
-func (b *usualBefore) append(to []byte, clock time.Time) []byte {
-	to = compact.AppendPacked(compact.AppendTimeNear(to, b.at, clock), b.usual.Mean)
-	for _, v := range slices.Concat(b.usual.SD, b.swing, []float64{b.level, b.alerted}) {
-		to = compact.AppendShort(to, v)
+func (b *usualBefore) form(c *coder, outputs int) {
+	if c.near(&b.at); !c.Writes {
+		b.usual, b.swing = Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	}
-	for _, n := range []float64{float64(b.output), b.times, b.n} {
-		to = binary.AppendUvarint(to, uint64(n))
-	}
-	return to
-}
-
-func (b *usualBefore) read(r *decoder, outputs int) {
-	b.at, b.usual, b.swing = r.near(), Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
-	r.Packed(b.usual.Mean)
-	var rest [2]float64
-	for _, all := range [][]float64{b.usual.SD, b.swing, rest[:]} {
+	c.Pack(b.usual.Mean)
+	for _, all := range [...][]float64{b.usual.SD, b.swing} {
 		for i := range all {
-			all[i] = r.Short()
+			c.Shorts(&all[i])
 		}
 	}
-	b.level, b.alerted = rest[0], rest[1]
-	b.output, b.times, b.n = int(r.Uvarint()), float64(r.Uvarint()), float64(r.Uvarint())
-	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(b.swing) && linear.Finite(rest[:])
-	if !finite || b.output < 0 || b.output >= outputs || b.alerted == 0 || slices.Min(b.usual.SD) <= 0 {
-		r.Fail()
-	}
+	c.Shorts(&b.level, &b.alerted)
+	compact.Unsigned(&c.Codec, &b.output)
+	compact.Unsigned(&c.Codec, &b.times, &b.n)
+	finite := linear.Finite(b.usual.Mean) && linear.Finite(b.usual.SD) && linear.Finite(b.swing) && !notFinite(b.level) && !notFinite(b.alerted)
+	c.Check(finite && b.output >= 0 && b.output < outputs && b.alerted != 0 && slices.Min(b.usual.SD) > 0)
 }

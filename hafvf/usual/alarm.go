@@ -3,9 +3,10 @@ package usual
 import (
 	"errors"
 	"fmt"
+	"math"
+
 	"hafvf/internal/compact"
 	"hafvf/internal/linear"
-	"math"
 )
 
 // An AlarmKind is the decision on a step. It differs from the Kind of Hypotheses,
@@ -311,18 +312,11 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	return d
 }
 
-// Append appends the encoded state to b.
-func (Alarm) Append(b []byte, s State) []byte {
-	return peaks(s[atPeaks:]).append(compact.AppendPacked(b, s[:atPeaks]))
-}
-
-// Read reads what Append wrote, or a state that was written without peaks. It is to be checked by Valid.
-func (a Alarm) Read(r *compact.Reader, known bool) State {
-	s := a.NewState()
-	if r.Packed(s[:atPeaks]); known {
-		peaks(s[atPeaks:]).read(r)
+// Form is how a state is encoded. Former ones were without peaks. What is read is to be checked by Valid.
+func (Alarm) Form(c *compact.Codec, s State, former bool) {
+	if c.Pack(s[:atPeaks]); !former {
+		peaks(s[atPeaks:]).form(c)
 	}
-	return s
 }
 
 // weightOf is Σ vʲ, j < n.

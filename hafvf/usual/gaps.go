@@ -2,9 +2,10 @@ package usual
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"time"
+
+	"hafvf/internal/compact"
 )
 
 // A GapModel says how improbable it is that a stream of events is silent. Events come at a rate
@@ -147,8 +148,6 @@ func (b *regularRhythm) learn(hours float64) {
 func (b *regularRhythm) regular() bool {
 	return b.gaps == beatGaps && b.hours >= beatHours && b.spread < beatSpread*b.median
 }
-
-func (b *regularRhythm) floats() [3]*float32 { return [...]*float32{&b.hours, &b.median, &b.spread} }
 
 // Next learns that an event at now follows one at last. It returns when the stream became
 // silent between them, zero if it did not. If told is not zero, that was known by then, and
@@ -469,97 +468,52 @@ func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours 
 	}
 }
 
-// Append encodes the gaps: a mask of the slots that have been seen, these, and the rest.
-func (g *Gaps) Append(b []byte) []byte {
+// hasBeat is the bit of the encoded number of gaps that says that a beat stands behind the rest.
+const hasBeat = 0x80
+
+// Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
+func (g *Gaps) Form(c *compact.Codec) {
+	word := func(v *uint32) {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], *v)
+		c.Raw(b[:])
+		*v = binary.BigEndian.Uint32(b[:])
+	}
+	floats := func(all ...*float32) {
+		for _, v := range all {
+			bits := math.Float32bits(*v)
+			word(&bits)
+			*v = math.Float32frombits(bits)
+			c.Check(*v >= 0 && *v <= math.MaxFloat32)
+		}
+	}
 	var mask [gapSlots / 8]byte
 	for i, s := range g.slots {
 		if s.exposure > 0 {
 			mask[i/8] |= 1 << (i % 8)
 		}
 	}
-	b = append(b, mask[:]...)
-	for _, s := range g.slots {
-		if s.exposure > 0 {
-			b = binary.BigEndian.AppendUint32(b, math.Float32bits(s.rate)|uint32(s.exposure))
+	c.Raw(mask[:])
+	for i := range g.slots {
+		if s := &g.slots[i]; mask[i/8]&(1<<(i%8)) != 0 {
+			bits := math.Float32bits(s.rate) | uint32(s.exposure)
+			word(&bits)
+			*s = gapSlot{math.Float32frombits(bits &^ 0xff), uint8(bits)}
+			c.Check(s.rate >= 0 && s.rate <= math.MaxFloat32 && s.exposure > 0)
 		}
 	}
 	n := g.n
 	if g.beat.gaps > 0 {
 		n |= hasBeat
 	}
-	b = append(b, n)
-	for _, v := range g.floats() {
-		b = binary.BigEndian.AppendUint32(b, math.Float32bits(*v))
+	compact.Bytes(c, &n)
+	g.n = n &^ hasBeat
+	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
+	compact.Signed(c, &g.pauseUntil)
+	c.Check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
+	if b := &g.beat; n&hasBeat != 0 {
+		compact.Bytes(c, &b.gaps)
+		floats(&b.hours, &b.median, &b.spread)
+		c.Check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
 	}
-	b = binary.AppendVarint(b, g.pauseUntil)
-	if g.beat.gaps > 0 {
-		b = append(b, g.beat.gaps)
-		for _, v := range g.beat.floats() {
-			b = binary.BigEndian.AppendUint32(b, math.Float32bits(*v))
-		}
-	}
-	return b
-}
-
-// hasBeat is the bit of the encoded number of gaps that says that a beat stands behind the rest.
-const hasBeat = 0x80
-
-func (g *Gaps) floats() [8]*float32 {
-	return [8]*float32{&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause}
-}
-
-// Read decodes what Append wrote, and returns the rest of b.
-func (g *Gaps) Read(b []byte) (rest []byte, err error) {
-	corrupt := errors.New("state is corrupt: gaps")
-	if len(b) < gapSlots/8 {
-		return nil, corrupt
-	}
-	mask, ok := b[:gapSlots/8], true
-	b = b[gapSlots/8:]
-	take := func() (bits uint32) {
-		if len(b) < 4 {
-			ok = false
-			return 0
-		}
-		bits, b = binary.BigEndian.Uint32(b), b[4:]
-		return bits
-	}
-	*g = Gaps{}
-	valid := func(v float32) bool { return v >= 0 && v <= math.MaxFloat32 }
-	for i := range g.slots {
-		if mask[i/8]&(1<<(i%8)) == 0 {
-			continue
-		}
-		bits := take()
-		g.slots[i] = gapSlot{math.Float32frombits(bits &^ 0xff), uint8(bits)}
-		ok = ok && valid(g.slots[i].rate) && g.slots[i].exposure > 0
-	}
-	if len(b) == 0 {
-		return nil, corrupt
-	}
-	var beats bool
-	g.n, beats, b = b[0]&^hasBeat, b[0]&hasBeat != 0, b[1:]
-	for _, v := range g.floats() {
-		*v = math.Float32frombits(take())
-		ok = ok && valid(*v)
-	}
-	until, n := binary.Varint(b)
-	if !ok || n <= 0 || g.n > leastGaps || g.n > 0 && (g.tailN < 1 || g.expected <= 0) {
-		return nil, corrupt
-	}
-	g.pauseUntil, b = until, b[n:]
-	if beats {
-		if len(b) == 0 {
-			return nil, corrupt
-		}
-		g.beat.gaps, b = b[0], b[1:]
-		for _, v := range g.beat.floats() {
-			*v = math.Float32frombits(take())
-			ok = ok && valid(*v)
-		}
-		if !ok || g.beat.gaps == 0 || g.beat.gaps > beatGaps || g.beat.median == 0 {
-			return nil, corrupt
-		}
-	}
-	return b, nil
 }

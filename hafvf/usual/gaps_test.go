@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hafvf/internal/compact"
 )
 
 const gapWeeks = 8
@@ -216,13 +218,14 @@ func TestGapsEncoding(t *testing.T) {
 		if i%5000 != 0 && i > 20 {
 			continue
 		}
-		b := g.Append(nil)
+		form := func(c *compact.Codec, g *Gaps) { g.Form(c) }
+		b := compact.Encode(nil, g, form)
 		var read Gaps
-		if rest, err := read.Read(append(b, 7)); err != nil || len(rest) != 1 || read != g {
-			t.Fatalf("%v, %d bytes left: %+v, want %+v", err, len(rest), read, g)
+		if err := compact.Decode(b, &read, form); err != nil || read != g {
+			t.Fatalf("%v: %+v, want %+v", err, read, g)
 		}
 		for n := range b {
-			if _, err := read.Read(b[:n]); err == nil {
+			if compact.Decode(b[:n], &read, form) == nil {
 				t.Fatalf("%d of %d bytes are read", n, len(b))
 			}
 		}

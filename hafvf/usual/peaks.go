@@ -1,7 +1,6 @@
 package usual
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -87,32 +86,22 @@ func (s peaks) note(n, q float64, p *Pace) {
 // short is the nearest number that a float32 has.
 func short(v float64) float64 { return float64(float32(v)) }
 
-// append encodes the peaks: which counts there are, and these.
-func (s peaks) append(b []byte) []byte {
-	which := uint64(0)
-	for i, c := range s[peakCounts:] {
-		if c > 0 {
+// form begins with which counts are not zero.
+func (s peaks) form(c *compact.Codec) {
+	which := 0
+	for i, n := range s[peakCounts:] {
+		if n > 0 {
 			which |= 1 << i
 		}
 	}
-	b = binary.AppendUvarint(b, which)
-	for _, c := range s[peakCounts:] {
-		if c > 0 {
-			b = compact.AppendShort(b, c)
-		}
-	}
-	b = compact.AppendShort(b, s[peakRunning])
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s[peakLast])), uint64(s[peakAt]))
-}
-
-func (s peaks) read(r *compact.Reader) {
-	which := r.Uvarint()
+	compact.Unsigned(c, &which)
 	for i := range s[peakCounts:] {
 		if which&(1<<i) != 0 {
-			s[peakCounts+i] = r.Short()
+			c.Shorts(&s[peakCounts+i])
 		}
 	}
-	s[peakRunning], s[peakLast], s[peakAt] = r.Short(), float64(r.Uvarint()), float64(r.Uvarint())
+	c.Shorts(&s[peakRunning])
+	compact.Unsigned(c, &s[peakLast], &s[peakAt])
 }
 
 // valid reports whether s can be that of so many observations.

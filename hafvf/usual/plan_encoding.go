@@ -1,70 +1,37 @@
 package usual
 
 import (
-	"encoding/binary"
 	"math"
 
 	"hafvf/internal/compact"
 )
 
-// AppendPlan appends the encoded plan of a stream of that state to b.
-func (p *Profile) AppendPlan(b []byte, plan Plan, s State) []byte {
-	for i := range plan {
-		c := &plan[i]
-		moved := c.seen != p.coordinate(s, i).streak[streakSeen]
-		b = compact.AppendFlags(b, moved, c.events.events > 0, c.table.slot > 0)
-		if moved {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(c.seen))
+// PlanForm is how a plan of a stream of that state is encoded.
+func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
+	return func(c *compact.Codec, plan *Plan) {
+		if !c.Writes {
+			*plan = p.NewPlan(s)
 		}
-		b = appendShort(b, c.lately.floats())
-		b = binary.AppendUvarint(b, uint64(c.lately.age))
-		if c.events.events > 0 {
-			b = appendShort(b, c.events.floats())
-		}
-		if c.table.slot > 0 {
-			b = c.table.append(b, p.slots)
+		for i := range *plan {
+			of := &(*plan)[i]
+			moved, events, table := of.seen != p.coordinate(s, i).streak[streakSeen], of.events.events > 0, of.table.slot > 0
+			if c.Bits(&moved, &events, &table); moved {
+				c.Doubles(&of.seen)
+			}
+			shorts(c, of.lately.floats())
+			if compact.Unsigned(c, &of.lately.age); events {
+				shorts(c, of.events.floats())
+			}
+			if table {
+				of.table.form(c, p.slots)
+			}
+			c.Check(c.Writes || of.valid(p, events, table))
 		}
 	}
-	return b
 }
 
-// ReadPlan reads what AppendPlan wrote of a stream of that state. The reader has failed if that is no plan.
-func (p *Profile) ReadPlan(r *compact.Reader, s State) Plan {
-	plan := p.NewPlan(s)
-	for i := range plan {
-		c := &plan[i]
-		moved, events, table := r.Flags()
-		if moved {
-			var b [8]byte
-			r.Take(b[:])
-			c.seen = math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
-		}
-		readShort(r, c.lately.floats())
-		c.lately.age = uint16(r.Uvarint())
-		if events {
-			readShort(r, c.events.floats())
-		}
-		if table {
-			c.table.read(r, p.slots)
-		}
-		if !c.valid(p, events, table) {
-			r.Fail()
-		}
-	}
-	return plan
-}
-
-func appendShort(b []byte, v []*float32) []byte {
-	for _, f := range v {
-		b = compact.AppendShort(b, float64(*f))
-	}
-	return b
-}
-
-func readShort(r *compact.Reader, to []*float32) {
-	for _, v := range to {
-		*v = float32(r.Short())
-	}
+func shorts(c *compact.Codec, all []*float32) {
+	compact.Each(c, all, func(b []byte, v float32) []byte { return compact.AppendShort(b, float64(v)) }, func(r *compact.Reader) float32 { return float32(r.Short()) })
 }
 
 func (s *lately) floats() []*float32 { return []*float32{&s.late, &s.always, &s.side} }
@@ -81,28 +48,44 @@ func (t *planTable) floats() []*float32 {
 	return []*float32{&t.sum, &t.log, &t.mean, &t.day.alike, &t.day.same, &t.day.other, &t.week.alike, &t.week.same, &t.week.other}
 }
 
-// append encodes a table of so many offsets. Of equal visits of hours in a row it writes how many there are.
-func (t *planTable) append(b []byte, slots int) []byte {
-	b = appendShort(b, t.floats())
-	for _, n := range []int{int(t.slot), int(t.n), int(t.visits), int(t.day.n), int(t.week.n)} {
-		b = binary.AppendUvarint(b, uint64(n))
+// form is that of a table of so many offsets. Of equal visits of hours in a row it has how many there are.
+func (t *planTable) form(c *compact.Codec, slots int) {
+	if !c.Writes {
+		t.begin(0)
 	}
-	b = append(b, byte(t.unit))
-	if t.visits > 0 {
+	shorts(c, t.floats())
+	compact.Unsigned(c, &t.slot)
+	compact.Unsigned(c, &t.n)
+	compact.Unsigned(c, &t.visits)
+	compact.Unsigned(c, &t.day.n, &t.week.n)
+	if compact.Bytes(c, &t.unit); t.visits > 0 {
 		for i := range slots {
-			b = append(b, byte(t.offset[i]))
+			compact.Bytes(c, &t.offset[i])
 		}
-		b = appendBits(b, 6, slots, t.visitCode)
+		bitsOf(c, 6, slots, t.visitCode, func(i, v int) {
+			if t.last[i] = unknown; v >= -mostVisit {
+				t.last[i] = int8(visitUnits * v)
+			}
+		})
 	}
-	for i := 0; i < dayHours; {
-		n := 1
-		for i+n < dayHours && t.hourN[i+n] == t.hourN[i] {
+	for i := 0; i < dayHours && !c.Bad; {
+		n, visits := uint8(1), t.hourN[i]
+		for c.Writes && i+int(n) < dayHours && t.hourN[i+int(n)] == visits {
 			n++
 		}
-		b = append(b, byte(n), t.hourN[i])
-		i += n
+		compact.Bytes(c, &n, &visits)
+		if n == 0 || int(n) > dayHours-i {
+			c.Fail()
+			return
+		}
+		for ; n > 0; n, i = n-1, i+1 {
+			t.hourN[i] = visits
+		}
 	}
-	return appendBits(b, 12, dayHours, func(i int) int { return int(t.hours[i]) })
+	bitsOf(c, 12, dayHours, func(i int) int { return int(t.hours[i]) }, func(i, v int) { t.hours[i] = int16(v) })
+	if !c.Writes {
+		t.weigh()
+	}
 }
 
 // visitCode is what is encoded of a last visit.
@@ -113,28 +96,20 @@ func (t *planTable) visitCode(slot int) int {
 	return int(t.last[slot]) / visitUnits
 }
 
-// appendBits appends n signed numbers of so many bits, at most 12.
-func appendBits(b []byte, width, n int, of func(i int) int) []byte {
+// bitsOf are n signed numbers of so many bits, at most 12.
+func bitsOf(c *compact.Codec, width, n int, of func(i int) int, to func(i, v int)) {
 	held, bits := uint32(0), 0
 	for i := range n {
-		held |= uint32(of(i)) & (1<<width - 1) << bits
-		for bits += width; bits >= 8; bits -= 8 {
-			b = append(b, byte(held))
-			held >>= 8
+		if c.Writes {
+			held |= uint32(of(i)) & (1<<width - 1) << bits
+			for bits += width; bits >= 8; bits -= 8 {
+				c.B = append(c.B, byte(held))
+				held >>= 8
+			}
+			continue
 		}
-	}
-	if bits > 0 {
-		b = append(b, byte(held))
-	}
-	return b
-}
-
-// readBits reads what appendBits wrote.
-func readBits(r *compact.Reader, width, n int, to func(i, v int)) {
-	held, bits := uint32(0), 0
-	for i := range n {
 		for ; bits < width; bits += 8 {
-			held |= uint32(r.Byte()) << bits
+			held |= uint32(c.Byte()) << bits
 		}
 		v := int(held & (1<<width - 1))
 		if v >= 1<<(width-1) {
@@ -144,36 +119,9 @@ func readBits(r *compact.Reader, width, n int, to func(i, v int)) {
 		held >>= width
 		bits -= width
 	}
-}
-
-func (t *planTable) read(r *compact.Reader, slots int) {
-	t.begin(0)
-	readShort(r, t.floats())
-	t.slot, t.n = int16(r.Uvarint()), int32(r.Uvarint())
-	t.visits, t.day.n, t.week.n = uint8(r.Uvarint()), uint16(r.Uvarint()), uint16(r.Uvarint())
-	t.unit = int8(r.Byte())
-	if t.visits > 0 {
-		for i := range slots {
-			t.offset[i] = int8(r.Byte())
-		}
-		readBits(r, 6, slots, func(i, v int) {
-			if t.last[i] = unknown; v >= -mostVisit {
-				t.last[i] = int8(visitUnits * v)
-			}
-		})
+	if c.Writes && bits > 0 {
+		c.B = append(c.B, byte(held))
 	}
-	for i := 0; i < dayHours && !r.Bad; {
-		n, visits := int(r.Byte()), r.Byte()
-		if n == 0 || n > dayHours-i {
-			r.Fail()
-			return
-		}
-		for ; n > 0; n, i = n-1, i+1 {
-			t.hourN[i] = visits
-		}
-	}
-	readBits(r, 12, dayHours, func(i, v int) { t.hours[i] = int16(v) })
-	t.weigh()
 }
 
 // valid reports whether c can be a plan with these parts.

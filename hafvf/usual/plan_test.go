@@ -255,13 +255,10 @@ func TestPlanEncoding(t *testing.T) {
 		for range rapid.IntRange(0, 700).Draw(t, "n") {
 			take(st, rng)
 		}
-		b := st.p.AppendPlan(nil, st.plan, st.s)
-		r := compact.Reader{B: b}
+		b := compact.Encode(nil, st.plan, st.p.PlanForm(st.s))
 		read := *st
 		read.s = slices.Clone(st.s)
-		if read.plan = st.p.ReadPlan(&r, st.s); r.Bad || len(r.B) > 0 {
-			t.Fatalf("%d bytes of %d are left, failed: %v", len(r.B), len(b), r.Bad)
-		}
+		expect.OK(t, compact.Decode(b, &read.plan, st.p.PlanForm(st.s)))
 		seed := rng.Uint64()
 		go1, go2 := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 1))
 		for range 60 {
@@ -269,15 +266,13 @@ func TestPlanEncoding(t *testing.T) {
 				t.Fatalf("%+v, want %+v", d, want)
 			}
 		}
-		expect.Same(t, st.p.AppendPlan(nil, st.plan, st.s), st.p.AppendPlan(nil, read.plan, read.s))
+		expect.Same(t, compact.Encode(nil, st.plan, st.p.PlanForm(st.s)), compact.Encode(nil, read.plan, read.p.PlanForm(read.s)))
 		if len(b) > 0 {
 			bad := slices.Clone(b)
 			for range 1 + rng.IntN(3) {
 				bad[rng.IntN(len(bad))] = byte(rng.Uint32())
 			}
-			r := compact.Reader{B: bad[:len(bad)-rng.IntN(2)]}
-			if plan := st.p.ReadPlan(&r, st.s); !r.Bad {
-				st.plan = plan
+			if compact.Decode(bad[:len(bad)-rng.IntN(2)], &st.plan, st.p.PlanForm(st.s)) == nil {
 				for range 60 {
 					if d := take(st, rng); math.IsNaN(d.Score) {
 						t.Fatalf("a plan of changed bytes gives %+v", d)
@@ -345,9 +340,10 @@ func TestPeaks(t *testing.T) {
 		}
 		s.note(n, q, &pace)
 		if n == 20_000 {
-			r := compact.Reader{B: s.append(nil)}
+			out := compact.Codec{Writes: true}
+			s.form(&out)
 			read := make(peaks, peaksLen)
-			read.read(&r)
+			read.form(&compact.Codec{Reader: out.Reader})
 			expect.Same(t, s, read)
 			s = read
 		}

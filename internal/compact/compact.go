@@ -230,18 +230,6 @@ func (r *Reader) TimeNear(known time.Time) time.Time {
 	return time.Time{}
 }
 
-// Numbers reads floats of a known number.
-func (r *Reader) Numbers(to ...*float64) {
-	v := r.Floats()
-	if len(v) != len(to) {
-		r.Fail()
-		return
-	}
-	for i, p := range to {
-		*p = v[i]
-	}
-}
-
 // A Fingerprint tells settings apart: it is the beginning of the SHA-256 of their text. Each
 // state carries that of the settings that it was written with, so that it is not read under
 // others.

@@ -1,8 +1,9 @@
 package records
 
 import (
-	"encoding/json"
 	"slices"
+
+	"hafvf/internal/jsontext"
 )
 
 // The schemas of Avro are made of the tables of fields. Each field may be null, and is if a
@@ -81,11 +82,7 @@ func (r *avroRecord) merge(other *avroRecord) *avroRecord {
 }
 
 func (r *avroRecord) schema() string {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic("records: " + err.Error())
-	}
-	return string(text)
+	return jsontext.Of(r)
 }
 
 // EstimateSchema is the Avro schema of the records of estimates.

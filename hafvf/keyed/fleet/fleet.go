@@ -5,7 +5,6 @@ package fleet
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"time"
@@ -64,20 +63,18 @@ func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error)
 	if f, err = New(cfg, notify); err != nil {
 		return nil, nil, err
 	}
-	r := compact.Reader{B: b}
-	inner, pending := readWaiting(&r)
-	digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
-	digests.Read(&r)
-	most := readMost(&r)
-	if r.Bad || len(r.B) > 0 {
-		return f, compact.ErrCut, nil
+	stored, inner, err := decode(b)
+	if err != nil {
+		return f, err, nil
 	}
 	of, reset := incidents.Restore(cfg.Config, inner)
 	if reset == nil {
-		return &Fleet{of: of, waiting: pending, digests: digests, most: max(most, of.Keys()), listener: notify}, nil, nil
+		digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
+		digests.Adopt(stored.digests)
+		return &Fleet{of: of, waiting: stored.waiting, digests: digests, most: max(stored.most, of.Keys()), listener: notify}, nil, nil
 	}
-	f.most = most
-	for name, h := range pending {
+	f.most = stored.most
+	for name, h := range stored.waiting {
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return nil, nil, err
@@ -94,24 +91,30 @@ func eventOf(key string, b []byte) (t keyed.AlertEvent, err error) {
 	return t, err
 }
 
-func readWaiting(r *compact.Reader) (inner []byte, pending map[incidents.AlarmName]waitingAlert) {
-	inner = []byte(r.Text())
-	pending = map[incidents.AlarmName]waitingAlert{}
-	for range r.Count(5) {
-		name := incidents.AlarmName{Key: r.Text(), ID: r.Text(), Kind: r.Text()}
-		pending[name] = waitingAlert{r.Time(), []byte(r.Text())}
+// decode returns a fleet without its incidents, which stay encoded.
+func decode(b []byte) (f *Fleet, inner []byte, err error) {
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(nil, nil)}
+	c := compact.Codec{Reader: compact.Reader{B: b}}
+	if f.form(&c, &inner); c.Bad || len(c.B) > 0 {
+		err = compact.ErrCut
 	}
-	return inner, pending
+	return f, inner, err
 }
 
-// readMost reads the largest number of keys. States from before it was known end without.
-func readMost(r *compact.Reader) (most int) {
-	if len(r.B) > 0 {
-		if most = int(r.Uvarint()); r.Byte() != mostFollows {
-			r.Fail()
-		}
+// form is how a fleet with encoded incidents is encoded.
+func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
+	compact.Texts(c, inner)
+	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
+		n.Form(c)
+		c.Times(&h.at)
+		compact.Texts(c, &h.event)
+	})
+	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // States from before the largest number was known end without.
+		end := uint8(mostFollows)
+		compact.Unsigned(c, &f.most)
+		compact.Bytes(c, &end)
+		c.Check(end == mostFollows)
 	}
-	return most
 }
 
 // mostFollows ends a state that has the largest number of keys.
@@ -126,17 +129,9 @@ func (f *Fleet) Open() []incidents.Event { return f.of.Open() }
 // AppendBinary appends the encoded fleet to b. The error is always nil.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	inner, _ := f.of.AppendBinary(nil) // which never fails
-	b = compact.AppendString(b, string(inner))
-	b = binary.AppendUvarint(b, uint64(len(f.waiting)))
-	for _, name := range slices.SortedFunc(maps.Keys(f.waiting), incidents.AlarmName.Compare) {
-		for _, s := range []string{name.Key, name.ID, name.Kind} {
-			b = compact.AppendString(b, s)
-		}
-		h := f.waiting[name]
-		b = compact.AppendString(compact.AppendTime(b, h.at), string(h.event))
-	}
-	b = f.digests.AppendBinary(b)
-	return append(binary.AppendUvarint(b, uint64(f.most)), mostFollows), nil
+	c := compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
+	f.form(&c, &inner)
+	return c.B, nil
 }
 
 // Changed reports whether the fleet has changed since the last call.
@@ -328,12 +323,9 @@ func together(all []incidents.Event) (alerted []incidents.Event) {
 // those that it had. Alerts of theirs that wait for the watermark are dropped: nobody is there to be
 // told. The configuration of the fleet is not needed.
 func Forget(encoded []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
-	r := compact.Reader{B: encoded}
-	f := &Fleet{}
-	inner, pending := readWaiting(&r)
-	f.waiting, f.digests, f.most = pending, incidents.ReadDigests(&r), readMost(&r)
-	if r.Bad || len(r.B) > 0 {
-		return nil, nil, compact.ErrCut
+	f, inner, err := decode(encoded)
+	if err != nil {
+		return nil, nil, err
 	}
 	if f.of, err = incidents.RestoreAny(inner); err != nil {
 		return nil, nil, err

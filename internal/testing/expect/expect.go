@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/internal/compact"
+
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // T is a *testing.T, B or F, or a *rapid.T.
@@ -83,5 +86,19 @@ func Get[V any](v V, err error) func(T) V {
 		t.Helper()
 		OK(t, err)
 		return v
+	}
+}
+
+// Form expects that v comes back from its form, and that no beginning of the bytes is one.
+func Form[V any](t T, form func(*compact.Codec, *V), v V) {
+	t.Helper()
+	var got V
+	b := compact.Encode(nil, v, form)
+	OK(t, compact.Decode(b, &got, form))
+	Same(t, "", cmp.Diff(v, got, cmpopts.EquateNaNs()))
+	for n := range b {
+		if compact.Decode(b[:n], &got, form) == nil {
+			t.Errorf("%d of %d bytes can be read", n, len(b))
+		}
 	}
 }
