@@ -54,6 +54,7 @@ func (p *normalPrior) regression(e explanation) regression {
 		r.p11 = slopeSD * slopeSD
 	case autoregression:
 		r.m1, r.p11 = p.correlation, correlationSD*correlationSD
+		r.p00 *= math.Max(.1, 1-p.correlation) // m₀ is less than the level
 	}
 	return r
 }
