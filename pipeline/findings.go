@@ -25,6 +25,7 @@ type runFindings struct {
 	incidents     map[string]incidents.Event // by id, as last told
 	named         map[string]bool            // groups that had one, at most namedGroups
 	largest       []LargestAlarm
+	moving        []Moving
 	rejects       records.Rejections
 	keys          map[string]seen
 	largestAlarms map[string]bool // keys with a break, at most countedKeys
@@ -75,7 +76,7 @@ func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
-	s.Largest, s.Rejections, s.PoorFits = f.largest, f.rejects.Commonest(), poorFits(f.keys)
+	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.Commonest(), poorFits(f.keys)
 	s.LargestAlarms, s.uncounted = len(f.largestAlarms), f.uncounted
 	for _, e := range f.incidents {
 		s.Incidents = append(s.Incidents, e)
@@ -165,6 +166,7 @@ func (f *runFindings) note(t *tally) {
 	for _, b := range t.largest {
 		f.largest = keepLargest(f.largest, b)
 	}
+	f.moving = keepMoving(f.moving, t.moving...)
 	if f.keys == nil {
 		f.keys, f.largestAlarms = map[string]seen{}, map[string]bool{}
 	}

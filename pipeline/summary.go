@@ -45,6 +45,9 @@ type Summary struct {
 	// further than 100,000.
 	LargestAlarms int
 
+	// Moving are sessions without a change whose level drifts or wanders, the clearest drifts first; a few.
+	Moving []Moving
+
 	// Incidents are those that opened, the least probable by chance first, each as it was told last.
 	Incidents []incidents.Event
 
@@ -205,6 +208,52 @@ func (s Summary) String() string {
 	return b.String()
 }
 
+// moving lists sessions without a change that drift or wander.
+func (s Summary) moving(b *strings.Builder) {
+	if s.Drifting == 0 {
+		return
+	}
+	hint := ""
+	if s.Drifting*5 > s.Unchanged {
+		hint = "; if these change abruptly, set a lower change.odds"
+	}
+	fmt.Fprintf(b, "of %s without a change %s%s\n", count(s.Unchanged, "session"), message.Count(s.Drifting, "drifts or wanders", "drift or wander"), hint)
+	for _, m := range s.Moving {
+		words := "wanders"
+		if d := m.Drift; d != nil {
+			words = message.Drift(d.From, d.To, d.Positive, m.Start.Time, m.End.Time, cmp.Or(s.clock, time.UTC))
+		}
+		fmt.Fprintf(b, "  %-24s %s\n", message.Printable(m.Key), words)
+	}
+	if more := s.Drifting - int64(len(s.Moving)); more > 0 && len(s.Moving) > 0 {
+		fmt.Fprintf(b, "  and %s\n", message.Count(more, "more session", "more sessions"))
+	}
+}
+
+// A Moving is a session without a change whose level drifts or wanders.
+type Moving struct {
+	Key string
+	keyed.Session
+}
+
+// compare orders the clearest drifts first, and what wanders last.
+func (m Moving) compare(o Moving) int {
+	clear := func(d *keyed.Drift) float64 {
+		if d == nil {
+			return 0
+		}
+		return math.Abs(d.Rate) / (d.Upper - d.Lower)
+	}
+	return cmp.Or(cmp.Compare(clear(o.Drift), clear(m.Drift)), cmp.Compare(m.Key, o.Key), m.Start.Compare(o.Start))
+}
+
+// keepMoving adds sessions to the first few.
+func keepMoving(list []Moving, more ...Moving) []Moving {
+	list = append(list, more...)
+	slices.SortFunc(list, Moving.compare)
+	return list[:min(len(list), movingSessions)]
+}
+
 // incidents lists the first incidents.
 func (s Summary) incidents(b *strings.Builder) {
 	if len(s.Incidents) == 0 {
@@ -298,9 +347,7 @@ func (s Summary) hints(b *strings.Builder) {
 			b.WriteString("raise source.kafka.disorder\n")
 		}
 	}
-	if s.Drifting*5 > s.Unchanged {
-		fmt.Fprintf(b, "drift fits %d of %s without a change: if these change abruptly, set a lower change.odds\n", s.Drifting, count(s.Unchanged, "session"))
-	}
+	s.moving(b)
 	if len(s.WarmUps) > 0 {
 		const named = 5
 		var names []string
@@ -387,6 +434,7 @@ const (
 	poorFitShare   = 0.05
 	poorFitRecords = 200     // of a key, below which the share says little
 	poorFitKeys    = 5       // that a summary names
+	movingSessions = 5       // likewise
 	countedKeys    = 100_000 // whose outliers are counted; and with a break, as many
 )
 
@@ -443,6 +491,7 @@ func poorFits(keys map[string]seen) (all []PoorFit) {
 type tally struct {
 	records int64
 	largest []LargestAlarm
+	moving  []Moving
 	keys    map[string]seen // with detection, and of smoothed ones those with changes
 }
 
@@ -477,6 +526,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
+	if s.N == 1 && s.Session.Moves() {
+		t.moving = keepMoving(t.moving, Moving{strings.Clone(key), s.Session})
+	}
 	if s.Change {
 		if !t.of(key).largestAlarms {
 			t.keys[strings.Clone(key)] = seen{largestAlarms: true}
@@ -514,7 +566,7 @@ func (t *tally) flush(f *runFindings) {
 		f.note(t)
 	}
 	clear(t.keys)
-	t.records, t.largest = 0, t.largest[:0]
+	t.records, t.largest, t.moving = 0, t.largest[:0], t.moving[:0]
 }
 
 const largestKeys = 10

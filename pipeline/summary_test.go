@@ -390,9 +390,13 @@ func TestSummaryOfManyChanges(t *testing.T) {
 	}
 }
 
-// Of sessions without a change that drift explains, if they are many, the summary says so.
+// The summary names sessions without a change that drift or wander. If they are many, it says what to do.
 func TestSummaryOfDrift(t *testing.T) {
-	for swinging, want := range map[int]string{5: "drift fits 5 of 10 sessions without a change: if these change abruptly, set a lower change.odds\n", 2: ""} {
+	for swinging, want := range map[int]string{
+		5: "of 10 sessions without a change 5 drift or wander; if these change abruptly, set a lower change.odds\n  k0                       wanders\n  k1 ",
+		2: "of 10 sessions without a change 2 drift or wander\n  k0                       wanders\n  k1                       wanders\n",
+		0: "",
+	} {
 		lines := []string{"key,time,x\n"}
 		rng := rand.New(rand.NewPCG(2, 1))
 		for i := range 300 {
@@ -408,6 +412,28 @@ func TestSummaryOfDrift(t *testing.T) {
 		if text := s.String(); s.Unchanged != 10 || s.Drifting != int64(swinging) || !strings.Contains(text, want) || want == "" && strings.Contains(text, "drift") {
 			t.Errorf("%d of %d, %d swing:\n%s", s.Drifting, s.Unchanged, swinging, text)
 		}
+	}
+	drift := func(rate, within float64, days int, positive bool) keyed.Session {
+		return keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start.AddDate(0, 0, days)}, Drift: &keyed.Drift{Rate: rate, Lower: rate - within, Upper: rate + within, From: 512, To: 512 + rate*float64(days), Positive: positive}}
+	}
+	all := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
+	f := &runFindings{}
+	for _, m := range all {
+		f.note(&tally{records: 1, moving: []Moving{m}})
+	}
+	s := Summary{clock: time.FixedZone("", 3600)}
+	s.Unchanged, s.Drifting = 100, 7
+	f.summarise(&s)
+	want := `of 100 sessions without a change 7 drift or wander
+  M10                      drifts from 512 to 640 (+25 %) since 2 Jan
+  long                     drifts from 512 to 592 (+15.6 %) since 2 Jan 2026
+  less                     drifts from 512 to 510 since 2026-01-02 04:04:05
+  v                        wanders
+  w                        wanders
+  and 2 more sessions
+`
+	if text := s.String(); !strings.HasSuffix(text, want) {
+		t.Errorf("%s\nwant\n%s", text, want)
 	}
 }
 

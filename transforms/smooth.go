@@ -398,7 +398,7 @@ type pending struct {
 	encoded  Encoded
 	rejected []keyed.Rejected
 	counts   account.Counts
-	drifts   bool
+	moves    bool // without a change: it drifts or wanders
 	err      error
 }
 
@@ -483,7 +483,6 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 		record = s
 		emit(&record)
 	})
-	p.drifts = sm.Drifts(p.key)
 	p.counts.NotConverged += int64(notConverged)
 	p.counts.Rejected += int64(len(p.rejected))
 	if slices.ContainsFunc(p.rejected, func(r keyed.Rejected) bool { return r.Panic != nil }) {
@@ -500,6 +499,7 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	if s.Change {
 		p.counts.Changes++
 	}
+	p.moves = s.Session.Moves()
 	encoder.Smoothed(&p.encoded, p.key, s)
 }
 
@@ -520,7 +520,7 @@ func (fn *encodeSmoothedFn) done(p *pending) error {
 	matched(fn.account, fn.cfg.Keys, p.key)
 	if p.counts.Changes == 0 {
 		p.counts.Unchanged++
-		if p.drifts {
+		if p.moves {
 			p.counts.Drifting++
 		}
 	}

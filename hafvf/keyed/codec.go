@@ -279,9 +279,9 @@ func smoothedForm(c *compact.Codec, s *Smoothed) {
 	pointForm(c, &s.Session.End)
 	compact.Unsigned(c, &s.N, &s.Session.N, &s.Revision)
 	compact.Texts(c, &s.Split)
-	segment, none := s.Segment != nil, false
+	segment, drift := s.Segment != nil, s.Session.Drift != nil
 	c.Bits(&s.Change, &s.Missing, &s.Changed)
-	c.Bits(&segment, &none, &none)
+	c.Bits(&segment, &drift, &s.Session.Wanders)
 	if p := &s.ChangeInterval; s.Change {
 		c.Times(&p.From, &p.To)
 		compact.Unsigned(c, &p.FromN, &p.ToN)
@@ -293,5 +293,10 @@ func smoothedForm(c *compact.Codec, s *Smoothed) {
 		compact.Unsigned(c, &g.N)
 		momentsForm(c, &g.Estimate)
 		c.Lists(&g.Before)
+	}
+	if drift {
+		d, none := compact.Ref(&s.Session.Drift), false
+		c.Scalars(&d.Rate, &d.Lower, &d.Upper, &d.From, &d.To)
+		c.Bits(&d.Positive, &none, &none)
 	}
 }

@@ -161,7 +161,7 @@ type Smoothed struct {
 	// Changed says, where Revision is above 0, that the revision before had no record of
 	// this ID, or one of another observation, place, outlier or change, of a segment that
 	// begins elsewhere, or of an estimate that is off by more than a hundredth of its
-	// standard deviation. Segment.N and Segment.Estimate do not count: they are on every
+	// standard deviation. Segment.N, Segment.Estimate and Session do not count: they are on every
 	// record of a segment, and an observation at its end changes them. The segment's last
 	// record has them as they are.
 	Changed bool
@@ -201,7 +201,14 @@ type Pass struct {
 type Session struct {
 	Start, End Point // of the first and the last observation
 	N          int64
+	// Drift and Wanders are of sessions without a change, of which a line explains the level, or it walks. A session
+	// that is divided into parts has neither.
+	Drift   *Drift
+	Wanders bool
 }
+
+// Moves reports whether the session drifts or wanders.
+func (s *Session) Moves() bool { return s.Drift != nil || s.Wanders }
 
 // A Smoother smooths the sessions of keys. It is not safe for concurrent use.
 type Smoother struct {
@@ -223,7 +230,6 @@ type smoothing struct {
 	season   *sessionSeason // nil without one
 	scale    *scaling
 	params   int
-	trend    segments.Trend // of the last session
 }
 
 // NewSmoother makes a smoother. An error names what is wrong with cfg.
@@ -334,7 +340,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
 		out.Aggregated, out.Events, out.Carried = o.Aggregated, o.Events, o.Carried
 		out.ID, out.Origin = id(i), o.ID
-		out.Session = Session{observations[0].Point(), observations[n-1].Point(), int64(n)}
+		out.Session.Start, out.Session.End, out.Session.N = observations[0].Point(), observations[n-1].Point(), int64(n)
 		out.Revision = revision
 		if c.parts > 1 {
 			out.Split = fmt.Sprintf("%d observations, at most %d are smoothed as one: part %d of %d", n, sm.cfg.Max, c.partOf(i)+1, c.parts)
@@ -391,9 +397,6 @@ func nameOf(key, session string) string {
 	}
 	return key + "/" + session
 }
-
-// Drifts reports whether the last session of a key, without a change, drifts or wanders.
-func (sm *Smoother) Drifts(key string) bool { return sm.keys.of(key).trend != segments.Steady }
 
 // try smooths a session. It returns the panic of the mathematics; that of record is raised.
 func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *PanicError) {
@@ -519,8 +522,12 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 	}
 	z.use(steps)
 	var parts []*segments.Segmentation
+	var session Session // its trend
 	if c.parts == 1 {
-		parts = append(parts, z.smoother.Smooth(steps))
+		g := z.smoother.Smooth(steps)
+		parts = append(parts, g)
+		session.Drift = z.drift(observations, steps, g)
+		session.Wanders = session.Drift == nil && g.Trend() == segments.Wanders
 	} else {
 		parts = z.smoother.Segment(c.divide(steps)...)
 	}
@@ -530,7 +537,6 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
-		z.trend = g.Trend()
 		changes, places := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {
@@ -538,6 +544,7 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 				k++
 			}
 			out := z.segmented(g, k, t)
+			out.Session = session
 			if season != nil {
 				noise := make([]float64, 2*len(out.Estimate.Mean))
 				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)

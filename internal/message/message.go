@@ -80,6 +80,34 @@ func Clock(at, now time.Time, zone *time.Location) string {
 	return text
 }
 
+// Drift says from which level to which a session drifts that lasts from first to last, with the share of that if all
+// of its values are positive. Times are zero if there are none.
+func Drift(from, to float64, positive bool, first, last time.Time, zone *time.Location) string {
+	share, since := "", ""
+	if positive && from > 0 {
+		share = fmt.Sprintf(" (%+.3g %%)", 100*(to-from)/from)
+	}
+	first, last = first.In(zone), last.In(zone)
+	switch {
+	case first.IsZero():
+	case last.Sub(first) < 48*time.Hour:
+		since = " since " + Clock(first, last, zone)
+	case first.Year() == last.Year():
+		since = " since " + first.Format("2 Jan")
+	default:
+		since = " since " + first.Format("2 Jan 2006")
+	}
+	return fmt.Sprintf("drifts from %s to %s%s%s", level(from), level(to), share, since)
+}
+
+// level is v with three digits and those before the point.
+func level(v float64) string {
+	if a := math.Abs(v); a >= 100 && a < 1e7 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
 // Count is n of something, by its singular and its plural.
 func Count[N int | int64](n N, one, many string) string {
 	if n != 1 {

@@ -63,7 +63,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 	pass := keyed.Pass{Levels: floats(2 * l.Levels)}
 	s := keyed.Smoothed{
 		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
-		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: at}, End: keyed.Point{Time: at}, N: 1}, Split: "max",
+		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: at}, End: keyed.Point{Time: at}, N: 1, Drift: &keyed.Drift{Rate: 1, Lower: 1, Upper: 1}, Wanders: true}, Split: "max",
 		Change: true, ChangeInterval: keyed.ChangeInterval{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
@@ -182,18 +182,21 @@ func TestSmoothed(t *testing.T) {
 	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
 		`"backward":{"weight":0.17,"memory":18,"levels":[{"alpha":19,"beta":20},{"alpha":21,"beta":22}]},`
 	const segment = `"outlier":0.33,"segment":{"start":"2026-01-02T03:34:00Z","n":35,"mean":36,"sd":37},`
-	want := func(what string) string {
+	want := func(what, trend string) string {
 		return `{"key":"k","time":"2026-01-02T03:01:00Z","id":"k/1","n":2,"x":3,"estimate":{"mean":4,"sd":5},"memory":6,` +
 			`"posterior":{"mu":7,"kappa":8,"alpha":9,"beta":10},` + what +
-			`"session":{"start":"2026-01-02T03:23:00Z","end":"2026-01-02T03:24:00Z","n":25},"revision":26,"changed":false,` +
+			`"session":{"start":"2026-01-02T03:23:00Z","end":"2026-01-02T03:24:00Z","n":25,"drift":` + trend + `},"revision":26,"changed":false,` +
 			`"change_evidence":27,"change":true,"change_probability":0.32,` +
 			`"change_interval":{"from":"2026-01-02T03:28:00Z","to":"2026-01-02T03:29:00Z","from_n":30,"to_n":31}}` + "\n"
 	}
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Passes, l.Segments = true, true
-	expect.Same(t, want(passes), string(l.AppendSmoothed(nil, Object, "k", &s)))
+	expect.Same(t, want(passes, "null"), string(l.AppendSmoothed(nil, Object, "k", &s)))
 	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: at(34)}, N: 35, Estimate: moments(36, 37)}
-	expect.Same(t, want(segment), string(l.AppendSmoothed(nil, Object, "k", &s)))
+	for trend, session := range map[string]keyed.Session{"null": {}, `{"rate":40,"lower":41,"upper":42}`: {Drift: &keyed.Drift{Rate: 40, Lower: 41, Upper: 42}}, `null,"wanders":true`: {Wanders: true}} {
+		s.Session.Drift, s.Session.Wanders = session.Drift, session.Wanders
+		expect.Same(t, want(segment, trend), string(l.AppendSmoothed(nil, Object, "k", &s)))
+	}
 }
 
 // A record with a value in every field has a value in every column, of the column's

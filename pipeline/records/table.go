@@ -167,6 +167,20 @@ func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] 
 	return f
 }
 
+// orNull is a field that is null in a record without it.
+func orNull[T any](f field[T], has func(T) bool) field[T] {
+	json := f.json
+	f = only(f, has, nil)
+	f.absent = nil
+	f.json = func(b []byte, l *Layout, v T) []byte {
+		if !has(v) {
+			return append(b, "null"...)
+		}
+		return json(b, l, v)
+	}
+	return f
+}
+
 // appendCells appends the cells of a record as a row without its end.
 func appendCells[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 	for i := range fields {

@@ -55,6 +55,8 @@ type Record struct {
 	Session           *struct {
 		Start, End *Point
 		N          int64
+		Drift      *Drift
+		Wanders    bool
 	}
 	Revision int64
 	Split    string
@@ -70,6 +72,9 @@ type Record struct {
 		Moments
 	} // not with levels
 }
+
+// A Drift is what the level of a session gains a day or, without times, a trial, with its interval of 95 %.
+type Drift struct{ Rate, Lower, Upper float64 }
 
 // An Interval is where a change may be.
 type Interval struct {

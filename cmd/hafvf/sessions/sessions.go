@@ -19,6 +19,7 @@ import (
 type session struct {
 	id
 	end      keyed.Point
+	drift    *output.Drift
 	segments []*segment
 	records  int64 // that were read, of the n
 	last     int64 // position of the last one
@@ -204,7 +205,7 @@ func (s *session) add(r *output.Record) {
 		s.segments = append(s.segments, g)
 	}
 	g := s.segments[len(s.segments)-1]
-	g.end, s.end = at, at.Point
+	g.end, s.end, s.drift = at, at.Point, r.Session.Drift
 	if r.Session.End != nil {
 		s.end = r.Session.End.Point
 	}
@@ -306,7 +307,20 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			}
 			return *r.outliers
 		}},
+		ofDrift("drift", func(d *output.Drift) float64 { return d.Rate }),
+		ofDrift("drift_lower", func(d *output.Drift) float64 { return d.Lower }),
+		ofDrift("drift_upper", func(d *output.Drift) float64 { return d.Upper }),
 	)
+}
+
+// ofDrift is a column of the sessions that drift, which have one segment.
+func ofDrift(name string, of func(*output.Drift) float64) column {
+	return output.Number(name, func(r row) float64 {
+		if r.drift == nil {
+			return math.NaN()
+		}
+		return of(r.drift)
+	})
 }
 
 // timesOf are those of the table.

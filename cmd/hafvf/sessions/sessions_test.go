@@ -46,13 +46,13 @@ func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	return tally, rows
 }
 
-var header = strings.Split("key,session,segment,start,end,n,mean,sd,lower,upper,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers", ",")
+var header = strings.Split("key,session,segment,start,end,n,mean,sd,lower,upper,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers,drift,drift_lower,drift_upper", ",")
 
 func TestTable(t *testing.T) {
 	none := strings.Split(",,,,,", ",")
 	change := strings.Split("2026-01-01T00:01:00Z,2026-01-01T00:03:00Z,2,4,0.96,12.5", ",")
 	row := func(text string, change []string, outliers string) []string {
-		return append(append(strings.Split(text, ","), change...), outliers)
+		return append(append(strings.Split(text, ","), change...), outliers, "", "", "")
 	}
 	for name, c := range map[string]struct {
 		lines []string
@@ -97,6 +97,11 @@ func TestTable(t *testing.T) {
 				row("k,2026-01-01T01:20:00Z,1,2026-01-01T01:20:00Z,2026-01-01T01:20:00Z,1,7,0,7,7", none, "1"),
 			},
 			Tally{1, 2, 2, 0},
+		},
+		"a session that drifts": {
+			[]string{strings.Replace(record("k", 0, 0, 1, 0, inSegment("1", "0", 1)+same), `"n":1},"revision"`, `"n":1,"drift":{"rate":1.5,"lower":1,"upper":2}},"revision"`, 1)},
+			[][]string{append(row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,1,1,0,1,1", none, "1")[:17], "1.5", "1", "2")},
+			Tally{1, 1, 1, 0},
 		},
 		"levels": {
 			[]string{
