@@ -166,10 +166,10 @@ func TestPageInAZoneInABrowser(t *testing.T) {
 		strip.dispatchEvent(new MouseEvent("mousemove", { bubbles: true, clientX: box.left + at * box.width, clientY: box.top + 1 }));
 		return document.querySelector(".tip").textContent === "2025-10-26T02:10:00 Europe/Berlin: novelty, score 9";
 	})()`))
-	// A click on a key of smoothed sessions shows its segments and its changes.
+	// A click on a key of smoothed sessions shows each of the two, its segments and its changes.
 	c = expect.Get(Files(t.Context(), []string{file(t, sessionLines()...)}, Since{}, time.UTC))(t)
 	expect.Get(c.Page().WriteFile(path))(t)
-	do(chromedp.Navigate("file://"+path), chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelectorAll(".panel .u-over").length === 2`),
+	do(chromedp.Navigate("file://"+path), chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelectorAll(".panel .u-over").length === 4`),
 		holds(`[...document.querySelectorAll(".panel .u-legend th")].some((e) => e.textContent === "level of the segment")`),
 		holds(`document.querySelector(".panel li").textContent.includes("5.0 → 8.0 for 2 observations")`))
 }

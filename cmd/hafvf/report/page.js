@@ -31,7 +31,7 @@
 
   // ---- what a click on a key shows
 
-  let open = null; // {button, panel, plots, key}
+  let open = null; // {button, panel, plots, redraws, key}
 
   function close(refocus) {
     if (!open) return;
@@ -67,10 +67,11 @@
     panel.append(bar);
     button.setAttribute("aria-expanded", "true");
     button.parentElement.after(panel);
-    open = { button, panel, plots: [], key };
-    if (key.series) draw(key, panel, bar);
+    open = { button, panel, plots: [], redraws: [], key };
+    if (key.series) for (const part of sessionsOf(key)) draw(part, panel, bar);
     else panel.append(make("p", { class: "about" }, "No series of this key is on the page. Its alarms:"));
     const list = make("ul", { "aria-label": key.changes ? "changes" : "alarms" });
+    for (const m of key.moving || []) list.append(make("li", {}, make("time", { datetime: iso(m[0]) }, stamp(m[0])), " ", m[1]));
     for (const c of key.changes || []) list.append(make("li", {}, make("time", { datetime: iso(c[0]) }, stamp(c[0])), " ", c[3]));
     for (const a of key.alarms.slice().reverse()) {
       const words = messageOf(id, a) || data.kinds[a[1]] + (a[3] == null ? "" : ", " + text(a[3]) + " sd") + (a[2] == null ? "" : ", score " + text(a[2]));
@@ -79,6 +80,20 @@
     if (key.left) list.append(make("li", {}, grouped(key.left) + " earlier alarms are not listed."));
     panel.append(list);
     if (!anew) panel.scrollIntoView({ block: "nearest" });
+  }
+
+  // A key of smoothed sessions has a chart for each, if they are not too many; other keys have one.
+  function sessionsOf(key) {
+    const s = key.series, ends = [...(s.gaps || []), s.t.length];
+    if (!key.changes || ends.length < 2 || ends.length > 50) return [key];
+    let at = 0;
+    const times = s.t.map((t) => (at += t));
+    return ends.map((end, i) => {
+      const from = i ? ends[i - 1] : 0, part = { ...s, gaps: [], seen: 0, t: s.t.slice(from, end) };
+      part.t[0] = times[from];
+      for (const c of ["x", "um", "us", "pm", "ps", "score", "from"]) if (s[c]) part[c] = s[c].slice(from, end);
+      return { ...key, series: part, session: "session from " + stamp(times[from]) + " to " + stamp(times[end - 1]) };
+    });
   }
 
   function draw(key, panel, bar) {
@@ -91,6 +106,7 @@
     for (const b of ["u", "p"]) {
       const mean = s[b + "m"], sd = s[b + "s"];
       if (!mean || !sd) continue;
+      if (b === "u" && smoothed) continue; // the level of the segment, drawn beside the estimate
       columns[b] = [mean, mean.map((m, i) => (m == null || sd[i] == null ? null : m + wide * sd[i])), mean.map((m, i) => (m == null || sd[i] == null ? null : m - wide * sd[i]))];
     }
     // A stretch in which nothing came breaks the lines.
@@ -109,7 +125,9 @@
       at.push(t);
     });
     let band = columns.u ? "u" : columns.p ? "p" : "";
+    if (key.session) panel.append(make("h4", {}, key.session));
     const box = make("div", {});
+    let plots = [];
     panel.append(box);
     if (columns.u && columns.p) {
       const select = make("select", { "aria-label": "band" }, make("option", { value: "u" }, "what is usual"), make("option", { value: "p" }, "the prediction"));
@@ -177,31 +195,34 @@
       return [a - edge, b + edge];
     }
     function plot() {
-      open.plots.forEach((p) => p.destroy());
+      plots.forEach((p) => p.destroy());
+      open.plots = open.plots.filter((p) => !plots.includes(p));
       box.replaceChildren();
       const width = box.clientWidth, ink = color("--faint"), grid = { stroke: color("--line"), width: 1 };
       const axes = [
         { stroke: ink, grid, ticks: grid, space: 90, size: 32, values: (u, all, axis, space, step) => all.map(wall).map((t) => (step >= 86400 ? iso(t).slice(0, 10) : t % 86400 ? iso(t).slice(11, step < 60 ? 19 : 16) : iso(t).slice(5, 10))) },
         { stroke: ink, grid, ticks: grid, size: 58, values: (u, all) => all.map((v) => (Math.abs(v) >= 1e6 || (v && Math.abs(v) < 1e-3) ? v.toExponential(1) : v.toLocaleString("en", { maximumSignificantDigits: 6 }))) },
       ];
-      const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(wall(t) * 1000), "Etc/UTC"), cursor: { sync: { key: "key" }, drag: { x: true, y: false } } };
+      const shared = { width, tzDate: (t) => uPlot.tzDate(new Date(wall(t) * 1000), "Etc/UTC"), cursor: { sync: { key: key.session || "key" }, drag: { x: true, y: false } } };
       const when = { label: data.zone || "UTC", value: (u, t) => (t == null ? "–" : stamp(Math.round(t))) };
       const value = (u, v) => text(v);
       const fill = band ? columns[band] : [none(), none(), none()];
       const name = smoothed ? "estimate" : band === "p" ? "predicted" : "usual";
-      const level = smoothed && s.um ? [{ label: "level of the segment", stroke: color("--h2"), width: 2, value, points: { show: false } }] : [];
+      const level = smoothed && s.um ? [{ label: "level of the segment", stroke: color("--h2"), width: 2, value, points: { show: false } },
+        ...["+1", "−1"].map((of) => ({ label: of + " sd of the level", stroke: "transparent", value, points: { show: false } }))] : [];
+      const ofLevel = (sds) => broken(s.um.map((m, i) => (m == null || !s.us || s.us[i] == null ? null : m + sds * s.us[i])));
       const rows = broken(columns.x);
-      open.plots = [
+      plots = [
         new uPlot(
           {
             ...shared, height: Math.min(260, 140 + width / 6), axes: [axes[0], { ...axes[1], label: data.value || "x", labelSize: 18, labelGap: 0 }],
             series: [when, smoothed ? { label: "value", stroke: "transparent", value, points: { show: true, size: 3, width: 0, fill: color("--value"), filter: null } } : { label: "value", stroke: color("--value"), width: 1.2, value, points: { show: n < 120 } }, { label: name, stroke: color("--accent"), width: 1, value, points: { show: false } },
               { label: "+" + wide + " sd", stroke: "transparent", value, points: { show: false } }, { label: "−" + wide + " sd", stroke: "transparent", value, points: { show: false } }, ...level],
-            bands: [{ series: [3, 4], fill: color("--band") }],
+            bands: [{ series: [3, 4], fill: color("--band") }, ...(level.length ? [{ series: [6, 7], fill: color("--place") }] : [])],
             scales: { y: { range } },
             hooks: smoothed ? { drawAxes: [places], draw: [rings] } : { draw: [marks] },
           },
-          [at, rows, broken(fill[0]), broken(fill[1]), broken(fill[2]), ...(level.length ? [broken(s.um)] : [])], box),
+          [at, rows, broken(fill[0]), broken(fill[1]), broken(fill[2]), ...(level.length ? [broken(s.um), ofLevel(1), ofLevel(-1)] : [])], box),
         new uPlot(
           {
             ...shared, height: 130, axes: [axes[0], { ...axes[1], label: smoothed ? "nats" : "score", labelSize: 18, labelGap: 0 }],
@@ -210,12 +231,13 @@
           },
           [at, broken(columns.score), ...(columns.from ? [broken(columns.from)] : [])], box),
       ];
-      open.plots.forEach((p) => p.root.setAttribute("role", "img"));
-      open.plots[0].root.setAttribute("aria-label", "value of " + key.key + " with the band, over time");
-      open.plots[1].root.setAttribute("aria-label", (smoothed ? "evidence of changes of " : "score of ") + key.key + " over time");
-      open.redraw = plot;
+      open.plots.push(...plots);
+      plots.forEach((p) => p.root.setAttribute("role", "img"));
+      plots[0].root.setAttribute("aria-label", "value of " + key.key + " with the band, over time");
+      plots[1].root.setAttribute("aria-label", (smoothed ? "evidence of changes of " : "score of ") + key.key + " over time");
     }
     plot();
+    open.redraws.push(plot);
   }
 
   document.addEventListener("click", (event) => {
@@ -252,9 +274,9 @@
     if (width === innerWidth) return;
     width = innerWidth;
     clearTimeout(resizing);
-    resizing = setTimeout(() => open && open.redraw && open.redraw(), 150);
+    resizing = setTimeout(() => open && open.redraws.forEach((plot) => plot()), 150);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => open && open.redraw && open.redraw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => open && open.redraws.forEach((plot) => plot()));
 
   // ---- hints on cells
 

@@ -433,6 +433,23 @@ func TestPageOfSessions(t *testing.T) {
 	}
 }
 
+// Sessions that drift or wander are said in words, a drift by the line through the level of its segment.
+func TestPageOfDrift(t *testing.T) {
+	var lines []string
+	for day := range 81 {
+		for key, session := range map[string]string{"a": `"drift":{"rate":1.6,"lower":1.5,"upper":1.7}`, "b": `"drift":null,"wanders":true`, "c": `"drift":null`} {
+			at := began.AddDate(0, 0, day).Format(time.RFC3339)
+			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":576,"estimate":{"mean":576,"sd":1},"memory":9,"outlier":0,"segment":{"n":81,"mean":576,"sd":1},"session":{"start":%q,"n":81,%s},"revision":0}`,
+				key, at, key, at, day+1, began.Format(time.RFC3339), session))
+		}
+	}
+	p, page := pageOf(t, Since{}, file(t, lines...))
+	if p.Sessions.Moved != 2 {
+		t.Errorf("%+v", p.Sessions.Moving)
+	}
+	says(t, page, "a drifts from 512 to 640 (+25 %) since 5 Jan", "b wanders", "3 sessions of 3 keys, 0 changes")
+}
+
 // A series keeps its extremes and its alarms, and breaks where nothing came.
 func TestSeriesKeepsExtremes(t *testing.T) {
 	var s series

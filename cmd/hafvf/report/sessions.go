@@ -25,7 +25,17 @@ type Sessions struct {
 	Count, Keys, Outliers int
 	Map                   *Map // of one group
 	Changes               []ChangeRow
-	Found                 int // changes, of which Changes are the clearest
+	Found                 int         // changes, of which Changes are the clearest
+	Moving                []MovingRow // at most maxRows
+	Moved                 int         // all of them
+}
+
+// A MovingRow is a session without a change whose level drifts or wanders.
+type MovingRow struct {
+	Key  string
+	ID   int
+	Time time.Time // of its start
+	Says string
 }
 
 // A ChangeRow is a change that was found in a session.
@@ -90,6 +100,7 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 	g, s, rows := c.grid(), &Sessions{Keys: len(keys)}, []KeyRow{}
 	for i, k := range keys {
 		line, changes, outliers := c.smoothedSeries(s, k)
+		moving := c.moving(k.smoothed)
 		cells, id := make([]uint8, g.columns), others+i
 		if i >= maxFollowed {
 			id = -1
@@ -100,7 +111,10 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 			column := g.column(c.wall(r.Time).Unix())
 			cells[column] = max(cells[column], classOf(r.Evidence, scoreClasses, 1))
 		}
-		s.Changes = append(s.Changes, changes...)
+		for j := range moving {
+			moving[j].Key, moving[j].ID = shown(k.name), id
+		}
+		s.Changes, s.Moving = append(s.Changes, changes...), append(s.Moving, moving...)
 		if id < 0 {
 			continue
 		}
@@ -115,6 +129,9 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 			says, _ := json.Marshal(r.says())
 			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), says)
 		})
+		data = records.AppendList(append(data, `,"moving":`...), len(moving), func(b []byte, j int) []byte {
+			return fmt.Appendf(b, "[%d,%q]", moving[j].Time.Unix(), moving[j].Says)
+		})
 		data = records.AppendList(append(data, `,"outliers":`...), min(len(outliers), maxRows), func(b []byte, j int) []byte {
 			return fmt.Appendf(b, "[%s,%.6g]", appendNumber(nil, outliers[j][0], 3), outliers[j][1])
 		})
@@ -123,9 +140,50 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 	slices.SortStableFunc(s.Changes, func(a, b ChangeRow) int { return cmp.Compare(b.Evidence, a.Evidence) })
 	s.Found = len(s.Changes)
 	s.Changes = s.Changes[:min(s.Found, maxRows)]
+	s.Moved = len(s.Moving)
+	s.Moving = s.Moving[:min(s.Moved, maxRows)]
 	s.Map = &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Groups: []Group{{Rows: rows}}, Left: len(keys) - len(rows)}
 	p.Sessions = s
 	return data
+}
+
+// moving are the sessions of a key that drift or wander, of its records in order.
+func (c *Collector) moving(all []output.Record) (rows []MovingRow) {
+	for from, end := 0, 0; from < len(all); from = end {
+		for end < len(all) && all[end].SameSession(&all[from]) {
+			end++
+		}
+		session := all[from:end]
+		s, row := session[0].Session, MovingRow{Time: *session[0].Time}
+		switch {
+		case s.Drift != nil && session[0].Segment != nil:
+			row.Says = c.driftOf(session)
+		case s.Wanders:
+			row.Says = "wanders"
+		default:
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// driftOf is the drift of a session in words. Its line goes through the mean of the only segment, in the middle of the
+// values that are no accidents.
+func (c *Collector) driftOf(session []output.Record) string {
+	first, last := *session[0].Time, *session[len(session)-1].Time
+	days := func(t time.Time) float64 { return t.Sub(first).Hours() / 24 }
+	positive, sum, n := true, 0., 0.
+	for i := range session {
+		r := &session[i]
+		if x := newEstimate("", *r.Time, r.X, r.Estimate.Moments).X; isNumber(x) {
+			w := 1 - output.OrNaN(r.Outlier)
+			sum, n, positive = sum+w*days(*r.Time), n+w, positive && x > 0
+		}
+	}
+	rate := session[0].Session.Drift.Rate
+	from := session[0].Level() - rate*sum/n
+	return message.Drift(from, from+rate*days(last), positive, first, last, c.zone)
 }
 
 // smoothedSeries is the series of a key, with its changes and outliers. In its points the prediction is the
@@ -143,6 +201,7 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 		one.predicted.mean, one.predicted.sd = e.Predicted.Mean, e.Predicted.SD
 		one.usual.mean, one.usual.sd = math.NaN(), math.NaN()
 		if r.Segment != nil {
+			one.usual.sd = output.First(r.Segment.SD)
 			one.usual.mean, one.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
 		}
 		line.seen++
