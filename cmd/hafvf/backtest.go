@@ -138,9 +138,13 @@ func loadTrial(path string, set []string, here, of string) (*config.Config, *pip
 		return nil, nil, err
 	}
 	if _, alarms := graph.Alarms(); !alarms {
-		return nil, nil, cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
+		return nil, nil, noAlarms(path)
 	}
 	return cfg, graph, nil
+}
+
+func noAlarms(path string) error {
+	return cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
 }
 
 // loadPast composes a config, and refuses what cannot be run over past data. The errors of runs on

@@ -21,6 +21,7 @@ import (
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
+	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
 
@@ -122,9 +123,13 @@ func isConfig(path string) bool {
 
 // reportRun runs a config, and gathers what it finds. A zone takes the place of that of the config.
 func reportRun(ctx context.Context, path, out string, set []string, since report.Since, zone *time.Location, o *operation) (*report.Collector, error) {
-	cfg, graph, err := loadTrial(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
+	cfg, graph, err := loadPast(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
 	if err != nil {
 		return nil, err
+	}
+	_, filters := graph.Filter()
+	if _, alarms := graph.Alarms(); filters && !alarms {
+		return nil, noAlarms(path)
 	}
 	if since.Last > 0 && graph.StandardInput() {
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
@@ -132,6 +137,9 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	graph.Clock = cmp.Or(zone, graph.Clock)
 	if err := checkPage(cfg, out); err != nil {
 		return nil, err
+	}
+	if !filters {
+		return o.smoothed(ctx, filepath.Base(path), graph, since)
 	}
 	b := backtester{operation: *o}
 	if since.Last > 0 {
@@ -148,6 +156,25 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	_, err = b.run(ctx, filepath.Base(path), graph, c)
 	o.rejected = b.rejected
 	return c, err
+}
+
+// smoothed runs a graph that smooths, and gathers its sessions.
+func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.Graph, since report.Since) (c *report.Collector, err error) {
+	passes := 1
+	if since.Last > 0 {
+		passes = 2 // the period ends with the last record, which a first run finds
+	}
+	for range passes {
+		if c != nil && !c.Last().IsZero() {
+			since.From = c.Last().Add(-since.Last)
+		}
+		c = report.NewCollector(since.From, graph.Clock)
+		c.Source(name)
+		if _, err = o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Smoothed()}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // checkPage says why out is no file for a page of what the config reads.

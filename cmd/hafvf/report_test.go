@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +135,50 @@ func TestReportOfIncidents(t *testing.T) {
 				t.Errorf("hafvf %s: the page does not say %q", args, says)
 			}
 		}
+	}
+}
+
+// The page of a config that smooths is that of its records on the clock of the config. Summary, table and page say
+// which session drifts.
+func TestReportOfSessions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	var in strings.Builder
+	in.WriteString("key,time,x\n")
+	began := time.Date(2026, 1, 4, 23, 0, 0, 0, time.UTC)
+	for day := range 80 {
+		fmt.Fprintf(&in, "M09,%[1]s,%.2[2]f\nM10,%[1]s,%.2[3]f\n", began.AddDate(0, 0, day).Format(time.RFC3339), 500+5*rng.NormFloat64()+float64(day/40*90), 512+float64(day)*128/79+5*rng.NormFloat64())
+	}
+	config := "transform: smooth\nmodel: {family: normal, prior: auto}\nsession: {gap: 240h}\naggregate: {every: 24h, value: mean, zone: Europe/Berlin}\nsource: {csv: {path: in.csv}}\n"
+	dir := e2e.Folder(t, map[string]string{"in.csv": in.String(), "c.yaml": config + "sink: {csv: {path: out.csv}}\n"})
+	_, summary := program.Well(t, dir, "run", "c.yaml")
+	_, drifts, _ := strings.Cut(summary, "M10                      ")
+	drifts, _, _ = strings.Cut(drifts, "\n")
+	if !regexp.MustCompile(`^drifts from 51\d to 6[34]\d \(\+2\d(\.\d)? %\) since 5 Jan$`).MatchString(drifts) {
+		t.Error(summary)
+	}
+	pages := map[string]string{}
+	for _, args := range []string{"report c.yaml -o c.html", "report out.csv -o out.html --zone Europe/Berlin"} {
+		program.Well(t, dir, strings.Fields(args)...)
+		name := strings.Fields(args)[3]
+		page := string(expect.Get(os.ReadFile(filepath.Join(dir, name)))(t))
+		pages[name] = strings.NewReplacer("c.yaml", "", "out.csv", "").Replace(page)
+		for _, says := range []string{drifts, "2026-02-14T00:00:00+01:00", "2 sessions of 2 keys, 1 change"} {
+			if text := regexp.MustCompile(`</?data[^>]*>`).ReplaceAllString(html.UnescapeString(page), ""); !strings.Contains(text, says) {
+				t.Errorf("hafvf %s: the page does not say %q", args, says)
+			}
+		}
+	}
+	expect.Same(t, pages["out.html"], pages["c.html"])
+	program.Well(t, dir, "sessions", "out.csv", "-o", "table.csv")
+	rows := expect.Get(csv.NewReader(strings.NewReader(string(expect.Get(os.ReadFile(filepath.Join(dir, "table.csv")))(t)))).ReadAll())(t)
+	for _, row := range rows[1:] {
+		if drifts := row[len(row)-3] != ""; drifts != (row[0] == "M10") {
+			t.Errorf("%q", row)
+		}
+	}
+	program.Well(t, dir, "report", "c.yaml", "-o", "c.html", "--since", "30d")
+	if page := html.UnescapeString(string(expect.Get(os.ReadFile(filepath.Join(dir, "c.html")))(t))); !strings.Contains(page, "since 5 Jan") {
+		t.Error("the page of a part of the session does not say since when it drifts")
 	}
 }
 

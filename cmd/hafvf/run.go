@@ -155,7 +155,7 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 		return s, err
 	}
 	if observed { // who observes the run says what it has found
-		s.Largest, s.PoorFits = nil, nil
+		s.Largest, s.Moving, s.PoorFits = nil, nil, nil
 	}
 	fmt.Fprint(stderr, s)
 	return s, s.Err()

@@ -52,25 +52,31 @@ type Record struct {
 	ID                string
 	Estimate          *Estimate                         // estimates have one too
 	Forward, Backward struct{ Weight, Memory *float64 } // not in brief records
-	Session           *struct {
-		Start, End *Point
-		N          int64
-		Drift      *Drift
-		Wanders    bool
-	}
-	Revision int64
-	Split    string
-	Evidence *float64 `json:"change_evidence"`
-	Change   bool
+	Session           *Session
+	Revision          int64
+	Split             string
+	Evidence          *float64 `json:"change_evidence"`
+	Change            bool
 	// Of a change.
 	Probability *float64  `json:"change_probability"`
 	Interval    *Interval `json:"change_interval"`
 	Outlier     *float64  // not with levels
-	Segment     *struct {
-		Start *Point
-		N     int64
-		Moments
-	} // not with levels
+	Segment     *Segment  // not with levels
+}
+
+// A Session is what smoothed records say of theirs.
+type Session struct {
+	Start, End *Point
+	N          int64
+	Drift      *Drift
+	Wanders    bool
+}
+
+// A Segment is the regime that a smoothed record is in.
+type Segment struct {
+	Start *Point
+	N     int64
+	Moments
 }
 
 // A Drift is what the level of a session gains a day or, without times, a trial, with its interval of 95 %.

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
+	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/message"
+	"hafvf/pipeline"
 	"hafvf/pipeline/records"
 )
 
@@ -56,6 +59,43 @@ func (r *ChangeRow) says() string {
 	}
 	return fmt.Sprintf("%s; probability %s, evidence %s nats", words, cmp.Or(output.Percent(r.Probability), "–"), number(r.Evidence))
 }
+
+// Smoothed sees the run of a graph that smooths.
+func (c *Collector) Smoothed() *pipeline.Observer {
+	return &pipeline.Observer{Smoothed: func(key string, s *keyed.Smoothed) { c.AddSmoothed(recordOf(key, s)) }}
+}
+
+// recordOf is a record as it is read of a file.
+func recordOf(key string, s *keyed.Smoothed) *output.Record {
+	key, of := strings.Clone(key), *s
+	moments := func(m keyed.Moments) output.Moments {
+		return output.Moments{Mean: slices.Clone(m.Mean), SD: slices.Clone(m.SD)}
+	}
+	r := &output.Record{
+		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision, Estimate: &output.Estimate{Moments: moments(s.Estimate)}, Outlier: &of.Outlier,
+		Session:  &output.Session{Start: &output.Point{Point: s.Session.Start}, End: &output.Point{Point: s.Session.End}, N: s.Session.N, Wanders: s.Session.Wanders},
+		Evidence: &of.ChangeEvidence, Change: s.Change,
+	}
+	for _, x := range s.X {
+		r.X = append(r.X, slices.Clone(x))
+	}
+	if !s.Time.IsZero() {
+		r.Time = &of.Time
+	}
+	if d := s.Session.Drift; d != nil {
+		r.Session.Drift = &output.Drift{Rate: d.Rate, Lower: d.Lower, Upper: d.Upper}
+	}
+	if g := s.Segment; g != nil {
+		r.Segment = &output.Segment{Start: &output.Point{Point: g.Start}, N: g.N, Moments: moments(g.Estimate)}
+	}
+	if s.Change {
+		r.Probability, r.Interval = &of.ChangeInterval.Probability, &output.Interval{From: &of.ChangeInterval.From, To: &of.ChangeInterval.To}
+	}
+	return r
+}
+
+// Last is the latest time that was seen; zero without any.
+func (c *Collector) Last() time.Time { return c.last }
 
 // AddSmoothed takes the next smoothed record.
 func (c *Collector) AddSmoothed(r *output.Record) {
@@ -154,7 +194,7 @@ func (c *Collector) moving(all []output.Record) (rows []MovingRow) {
 			end++
 		}
 		session := all[from:end]
-		s, row := session[0].Session, MovingRow{Time: *session[0].Time}
+		s, row := session[0].Session, MovingRow{Time: session[0].Session.Start.Time}
 		switch {
 		case s.Drift != nil && session[0].Segment != nil:
 			row.Says = c.driftOf(session)
@@ -169,21 +209,28 @@ func (c *Collector) moving(all []output.Record) (rows []MovingRow) {
 }
 
 // driftOf is the drift of a session in words. Its line goes through the mean of the only segment, in the middle of the
-// values that are no accidents.
-func (c *Collector) driftOf(session []output.Record) string {
-	first, last := *session[0].Time, *session[len(session)-1].Time
+// values that are no accidents, or of the session if the page has only a part of it.
+func (c *Collector) driftOf(records []output.Record) string {
+	s := records[0].Session
+	first, last := s.Start.Time, *records[len(records)-1].Time
+	if s.End != nil {
+		last = s.End.Time
+	}
 	days := func(t time.Time) float64 { return t.Sub(first).Hours() / 24 }
 	positive, sum, n := true, 0., 0.
-	for i := range session {
-		r := &session[i]
+	for i := range records {
+		r := &records[i]
 		if x := newEstimate("", *r.Time, r.X, r.Estimate.Moments).X; isNumber(x) {
 			w := 1 - output.OrNaN(r.Outlier)
 			sum, n, positive = sum+w*days(*r.Time), n+w, positive && x > 0
 		}
 	}
-	rate := session[0].Session.Drift.Rate
-	from := session[0].Level() - rate*sum/n
-	return message.Drift(from, from+rate*days(last), positive, first, last, c.zone)
+	middle := sum / n
+	if int64(len(records)) < s.N {
+		middle = days(last) / 2
+	}
+	from := records[0].Level() - s.Drift.Rate*middle
+	return message.Drift(from, from+s.Drift.Rate*days(last), positive, first, last, c.zone)
 }
 
 // smoothedSeries is the series of a key, with its changes and outliers. In its points the prediction is the
