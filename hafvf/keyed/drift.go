@@ -22,12 +22,12 @@ type Drift struct {
 }
 
 // A session drifts if the line explains so much of the variance of the means: of a step that is at most three quarters,
-// and of few walks more. If a walk explains the session better, the values also have to scatter so much more around
-// the line than the means do, which those of a walk do not.
+// and of few walks more. If a walk explains the session better, the squares of the steps between what values are off
+// the line also have to be so large against the squares of these: 2 if they are independent, and near 0 in a walk.
 const (
-	blocks          = 10
-	straight        = .92
-	scatterOfWander = 2.5
+	blocks     = 10
+	straight   = .92
+	leastSteps = .8
 )
 
 // drift is that of a session, whose steps are the values on the model's scale less their season. It is nil of one that
@@ -61,8 +61,15 @@ func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *se
 	}
 	level, slope := stat.LinearRegression(meanAt, means, nil, false)
 	explained := stat.RSquared(meanAt, means, nil, level, slope)
-	scatter := (1 - stat.RSquared(at, values, weights, level, slope)) * stat.Variance(values, weights) / (1 - explained) / stat.Variance(means, nil)
-	if !(explained >= straight) || trend == segments.Wanders && !(scatter >= scatterOfWander) {
+	var squares, successive, last float64
+	for i := range at {
+		off := weights[i] * (values[i] - level - slope*at[i])
+		if squares += off * off; i > 0 {
+			successive += (off - last) * (off - last)
+		}
+		last = off
+	}
+	if !(explained >= straight) || trend == segments.Wanders && successive < leastSteps*squares {
 		return nil
 	}
 	const free = blocks - 2
