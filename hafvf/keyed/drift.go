@@ -22,12 +22,14 @@ type Drift struct {
 }
 
 // A session drifts if the line explains so much of the variance of the means: of a step that is at most three quarters,
-// and of few walks more. If a walk explains the session better, the squares of the steps between what values are off
-// the line also have to be so large against the squares of these: 2 if they are independent, and near 0 in a walk.
+// and of few walks more. If a walk explains the session better, as of a line with bends, a little less is enough, and the
+// squares of the steps between what values are off the line have to be so large against the squares of these: 2 if they
+// are independent, and near 0 in a walk.
 const (
-	blocks     = 10
-	straight   = .92
-	leastSteps = .8
+	blocks           = 10
+	straight         = .92
+	straightOfWander = .905
+	leastSteps       = .8
 )
 
 // drift is that of a session, whose steps are the values on the model's scale less their season. It is nil of one that
@@ -69,7 +71,7 @@ func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *se
 		}
 		last = off
 	}
-	if !(explained >= straight) || trend == segments.Wanders && successive < leastSteps*squares {
+	if trend == segments.Wanders && (!(explained >= straightOfWander) || successive < leastSteps*squares) || trend == segments.Drifts && !(explained >= straight) {
 		return nil
 	}
 	const free = blocks - 2

@@ -75,7 +75,7 @@ func TestDrift(t *testing.T) {
 		{"constant", func(int) float64 { return rng.NormFloat64() }},
 		{"AR .8", func(int) float64 { last = .8*last + rng.NormFloat64(); return last }},
 		{"walk", func(int) float64 { last += rng.NormFloat64(); return last }},
-		{"noisy walk", func(int) float64 { last += .3 * rng.NormFloat64(); return last + rng.NormFloat64() }},
+		{"noisy walk", func(int) float64 { last += .2 * rng.NormFloat64(); return last + rng.NormFloat64() }},
 		{"step", func(i int) float64 { return 1.5*float64(i/(n/2)) + rng.NormFloat64() }},
 	} {
 		drift, wander := 0, 0
