@@ -354,15 +354,6 @@ func (rd *Reader) Next() (Record, error) {
 	return Record{}, io.EOF
 }
 
-// Columns returns the names of the columns of the file that is being read, nil for JSON
-// Lines.
-func (rd *Reader) Columns() []string {
-	if rd.cur == nil {
-		return nil
-	}
-	return rd.cur.columns()
-}
-
 // Close closes the file that is being read.
 func (rd *Reader) Close() error {
 	if rd.cur == nil {

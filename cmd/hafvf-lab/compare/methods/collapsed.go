@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"hafvf/hafvf/expfam"
-	"hafvf/internal/beta"
 	"hafvf/internal/special"
 )
 
@@ -121,9 +120,7 @@ func (c *collapsed) infer() (weight float64) {
 			logW += nodes[k].share * nodes[k].logW
 			log1W += nodes[k].share * nodes[k].log1W
 		}
-		start := c.prior(i, 1)
-		d := beta.OfLogs(logW, log1W, beta.Dist{Alpha: start.a, Beta: start.b})
-		c.posterior[i] = betaPrior{d.Alpha, d.Beta}
+		c.posterior[i] = betaOfLogs(logW, log1W, c.prior(i, 1))
 	}
 	return weight
 }
