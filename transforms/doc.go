@@ -105,7 +105,7 @@
 //	sessions       sessions that were smoothed
 //	unchanged      those of them without a change
 //	skipped_lines  lines of files that were passed over: above a header, comments, and headers of further tables
-//	drifting       those of these that drift explains
+//	drifting       those of these whose level drifts or wanders
 //
 // Filter has also the counter migrated, of states that Host.Migrate has carried over, those of
 // Host.Resumed, see KeptKeys, and the distribution iterations.

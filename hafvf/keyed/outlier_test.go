@@ -11,7 +11,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/testing/streams"
+	"hafvf/internal/streams"
 )
 
 var sequences = flag.Int("sequences", 350, "number of sequences of TestAnyFiniteValue")

@@ -43,7 +43,7 @@ var Counters = []Counter{
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
 	{"unchanged", "those of them without a change", func(c *Counts) *int64 { return &c.Unchanged }},
 	{"skipped_lines", "lines of files that were passed over: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Skipped }},
-	{"drifting", "those of these that drift explains", func(c *Counts) *int64 { return &c.Drifting }},
+	{"drifting", "those of these whose level drifts or wanders", func(c *Counts) *int64 { return &c.Drifting }},
 }
 
 // Add adds the counts of o.

@@ -17,7 +17,7 @@ import (
 // New makes the model of the family.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
 
-// OfStreams is the model of streams of a family: the same prior for every stream.
+// OfStreams is the model of internal/streams of a family: the same prior for every stream.
 func OfStreams(t testing.TB, family string) expfam.Model {
 	t.Helper()
 	if family == "normal" {
