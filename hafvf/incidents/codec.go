@@ -381,7 +381,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 			return
 		}
 		f.order++
-		a.order, a.key, a.name = f.order, keys[n], keys[n].name
+		a.order, a.decided, a.key, a.name = f.order, true, keys[n], keys[n].name
 		if explained > 0 {
 			a.incident = explaining[explained-1]
 		}

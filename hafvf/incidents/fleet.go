@@ -15,6 +15,7 @@ import (
 
 const (
 	longest   = 32             // steps of the largest window, and until an incident without alarms closes
+	spreads   = 2              // steps in which all alarms of an incident's group are its own
 	nearby    = 8              // steps, at least, in which an alarm looks for others of an incident
 	headroom  = 8.             // the largest debt, in pages, at which there may be another
 	repaid    = 7.             // pages that a budget of time pays: one a day by default
@@ -330,28 +331,43 @@ type trace struct {
 func (f *Fleet) Advance(watermark time.Time) Step {
 	w := momentOf(watermark)
 	for len(f.waiting) > 0 && f.waiting[0].time <= w {
-		a := f.waiting.pop()
-		a.at = a.time
-		late := f.started && a.time < f.at
-		if late {
-			a.at = f.at
-		}
-		f.close(a.at)
-		f.register(a.time)
-		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
-		a.name = a.key.name
-		if late && f.at-a.time > nearby*a.key.step {
-			f.alone(a, a.time)
-		} else {
-			f.take(a)
-		}
-		f.remember(a)
+		f.takeNext()
 	}
 	f.close(w)
 	f.register(w)
 	step := f.step
 	f.step = Step{}
 	return step
+}
+
+// takeNext takes the alarms of the earliest moment that wait. All are recent before the first of them is
+// decided on, so that a storm is not what its first names have in common.
+func (f *Fleet) takeNext() {
+	var all []*alarm
+	for time := f.waiting[0].time; len(f.waiting) > 0 && f.waiting[0].time == time; {
+		all = append(all, f.waiting.pop())
+	}
+	at := all[0].time
+	if late := f.started && at < f.at; late {
+		at = f.at
+	}
+	f.close(at)
+	f.register(all[0].time)
+	var near []*alarm
+	for _, a := range all {
+		a.at = at
+		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
+		a.name = a.key.name
+		if at-a.time > nearby*a.key.step {
+			f.alone(a, a.time)
+		} else {
+			near = append(near, a)
+		}
+	}
+	f.take(at, near)
+	for _, a := range all {
+		f.remember(a)
+	}
 }
 
 // register makes the registrations up to a moment hold.

@@ -16,9 +16,9 @@ const (
 	day    = 24 * hour
 	memory = 28 * day // of the learned rates
 
-	shape  = 3.      // of a rate, at most
-	levels = 16      // groups of a key, at most: the widest of a deeper one
-	crowd  = 1 << 15 // alarms that a group keeps, at most: the latest
+	shapeMost = 3.      // of a rate
+	levels    = 16      // groups of a key, at most: the widest of a deeper one
+	crowd     = 1 << 15 // alarms that a group keeps, at most: the latest
 )
 
 // A group is the keys with a prefix in common. The name of the fleet is empty.
@@ -160,7 +160,7 @@ func (f *Fleet) learned(k *key, t moment) []rate {
 			days = float64((begin - g.since) / day)
 		}
 		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.since))
-		f.rates = append(f.rates, rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shape)})
+		f.rates = append(f.rates, rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shapeMost)})
 	}
 	return f.rates
 }

@@ -29,6 +29,7 @@ type alarm struct {
 	key            *key // from here on once it is taken
 	at             moment
 	order          uint64
+	decided        bool // it counts as what it was found to be
 	incident       *incident
 	p              float64
 }
@@ -75,50 +76,109 @@ type episode struct {
 	size   int
 }
 
-// take decides on an alarm.
-func (f *Fleet) take(a *alarm) {
-	t, step := a.at, a.key.step
+// take decides on the alarms of a moment.
+func (f *Fleet) take(t moment, all []*alarm) {
+	if len(all) == 0 {
+		return
+	}
 	if f.started {
 		f.debt = max(0, f.debt-t.seconds(f.at)/f.cfg.Budget.Seconds()*repaid)
 	}
 	f.started, f.at = true, t
-	f.order++
-	a.order = f.order
-	for i, g := range a.key.groups {
-		g.recent.add(a, i, longest*g.step)
-	}
-	rates := f.learned(a.key, t)
-
-	if inc, p := f.joinable(a, rates); inc != nil {
-		page := f.join(inc, a, p)
-		due, again := f.again(inc, false)
-		if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
-			f.report(Update, inc, t, page || again)
-		}
-		return
-	}
-
-	least := special.Log(max(1, f.fleetRate()*f.cfg.Budget.Seconds())*float64(len(rates)*len(ladder)))/math.Ln10 + f.debt
-	var best mostSurprising
-	if f.debt <= headroom {
+	for _, a := range all {
+		f.order++
+		a.order = f.order
 		for i, g := range a.key.groups {
-			for j, c := range f.countAlarming(g, t, step) {
-				if c < 2 {
-					continue
-				}
-				window := ladder[j] * step
-				mean := rates[i].mean * window.seconds(0)
-				if s := surprise(c-1, mean, rates[i].shape, max(least, best.score)); s > best.score {
-					best = mostSurprising{s, g, window, mean, c}
-				}
-			}
+			g.recent.add(a, i, longest*g.step)
 		}
 	}
-	if best.group == nil || best.score < least {
+	for _, a := range all {
+		if a.incident == nil { // else one before it has opened one of both
+			f.decide(a, t)
+		}
+		a.decided = true
+	}
+}
+
+// decide decides on an alarm that is recent.
+func (f *Fleet) decide(a *alarm, t moment) {
+	rates := f.learned(a.key, t)
+	inc, p := f.joinable(a, rates)
+	if inc == nil || t > inc.opened+spreads*a.key.step {
+		if best, least := f.mostSurprising(a, rates, inc); best.group != nil && best.score >= least {
+			f.found(a, least, best, inc)
+			return
+		}
+	}
+	if inc == nil {
 		f.alone(a, t)
 		return
 	}
-	f.found(a, least, best)
+	page := f.join(inc, a, p)
+	due, again := f.again(inc, false)
+	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
+		f.report(Update, inc, t, page || again)
+	}
+}
+
+// mostSurprising asks in the groups of an alarm, of one that may join an incident in those within its
+// group. It returns what is most surprising, and what that has to be.
+func (f *Fleet) mostSurprising(a *alarm, rates []rate, joins *incident) (best mostSurprising, least float64) {
+	least = special.Log(max(1, f.fleetRate()*f.cfg.Budget.Seconds())*float64(len(rates)*len(ladder)))/math.Ln10 + f.debt
+	if f.debt > headroom {
+		return best, least
+	}
+	for i, g := range a.key.groups {
+		if joins != nil && !f.within(g.name, joins.group) {
+			continue
+		}
+		// The incident that is open in the narrowest group around this one.
+		var around *incident
+		for _, inc := range f.open {
+			if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
+				around = inc
+			}
+		}
+		for j, c := range f.countAlarming(g, a.at, a.key.step) {
+			if c < 2 {
+				continue
+			}
+			window := ladder[j] * a.key.step
+			mean, shape := rates[i].mean*window.seconds(0), rates[i].shape
+			if around != nil {
+				if m, elsewhere := f.share(g, around, a, window); m > mean {
+					mean, shape = m, min(1+elsewhere, shapeMost)
+				}
+			}
+			if s := surprise(c-1, mean, shape, max(least, best.score)); s > best.score {
+				best = mostSurprising{s, g, window, mean, c}
+			}
+		}
+	}
+	return best, least
+}
+
+// share is what a group has by its keys of the alarms that an incident around it has elsewhere in a window, since
+// its own have come, and these.
+func (f *Fleet) share(g *group, around *incident, a *alarm, window moment) (mean, elsewhere float64) {
+	whole := f.groups[around.group]
+	if whole.keys == g.keys {
+		return 0, 0
+	}
+	for _, steps := range ladder {
+		longer := steps * a.key.step
+		if longer < window || longer > 4 * window { continue }
+		since := max(a.at-longer, around.opened+spreads*a.key.step)
+		longer = max(a.at - since, window)
+		n := float64(whole.recent.distinct(since) - g.recent.distinct(since))
+		elsewhere = max(elsewhere, n*float64(window)/float64(longer))
+	}
+	return (1+elsewhere) * float64(g.keys) / float64(whole.keys-g.keys), elsewhere
+}
+
+// within reports whether a group is a part of another.
+func (f *Fleet) within(part, whole string) bool {
+	return part != whole && f.common(part, whole) == whole
 }
 
 // alone counts an alarm that is in no incident.
@@ -175,7 +235,7 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 		if age >= longest*step {
 			break
 		}
-		if b.key == nil || b.key.asked == f.question || !unexplained(b, g.name, t) {
+		if b.key == nil || b.key.asked == f.question || !f.unexplained(b, g.name) {
 			continue
 		}
 		b.key.asked = f.question
@@ -190,10 +250,11 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	return c
 }
 
-// unexplained reports whether an alarm of a group is in no incident, or in an old and wider one.
-func unexplained(b *alarm, group string, t moment) bool {
+// unexplained reports whether an alarm of a group is in no incident, or in a wider one that it came later
+// than.
+func (f *Fleet) unexplained(b *alarm, group string) bool {
 	inc := b.explained()
-	return inc == nil || len(inc.group) < len(group) && t > inc.opened+longest*b.key.step
+	return inc == nil || b.at > inc.opened+spreads*b.key.step && f.within(group, inc.group)
 }
 
 // A mostSurprising is the most surprising answer.
@@ -206,10 +267,13 @@ type mostSurprising struct {
 }
 
 // found opens an incident, or widens those that began with it: in the window in which it was found.
-func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising) {
+func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising, left *incident) {
 	t, name := a.at, found.group.name
 	var near []*incident
 	for _, inc := range f.open {
+		if left != nil && !f.within(f.common(name, inc.group), left.group) {
+			continue
+		}
 		// An alarm is at most about eight steps late: so long the window may begin while members come.
 		young := t <= inc.opened+nearby*a.key.step
 		if begun := t - found.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
@@ -238,14 +302,16 @@ func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising) {
 	p := max(0, 1-found.mean/float64(found.c-1))
 	all := &f.groups[name].recent
 	for _, b := range all.alarms[all.after(t-found.window):] {
-		if b.key == nil || !unexplained(b, name, t) {
+		if b.key == nil || !f.unexplained(b, name) {
 			continue
 		}
-		if b != a {
+		if b.decided {
 			weight := -1.
 			if old := b.explained(); old != nil {
 				weight = b.p - 1
-				old.leave(b.name)
+				if m, there := old.members[b.name]; there && m.at == b.time {
+					old.leave(b.name)
+				}
 			} else {
 				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.at })
 			}
