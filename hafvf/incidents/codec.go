@@ -42,7 +42,12 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if v := r.Byte(); v != format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
-	if s := r.Text(); s != f.cfg.groups() && !r.Bad {
+	s := r.Text()
+	if by, found := strings.CutPrefix(s, nestedBy); found {
+		f.nested = strings.Split(by, ",")
+		s = byLabels + strings.Join(slices.Sorted(slices.Values(f.nested)), ",")
+	}
+	if s != f.cfg.groups() && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of groups by %q, not %q", s, f.cfg.groups())
 	}
 	r.fleet(f)
@@ -57,8 +62,10 @@ func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
 	r.Byte() // Restore looks at the format
 	cfg := Config{Separators: r.Text()}
-	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
-		cfg = Config{By: strings.Split(labels, ",")}
+	for _, by := range []string{byLabels, nestedBy} {
+		if labels, found := strings.CutPrefix(cfg.Separators, by); found {
+			cfg = Config{By: strings.Split(labels, ",")}
+		}
 	}
 	return Restore(cfg, b)
 }
@@ -213,6 +220,9 @@ func (c *stateCodec) fleet(f *Fleet) {
 	})
 	if !c.Writes {
 		f.waiting, f.arrived = waiting, arrived
+		if f.nested != nil && !c.Bad {
+			f.unnest(explaining[len(f.open):])
+		}
 	}
 }
 
@@ -251,8 +261,23 @@ func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 
 // groups are what the groups of the keys have learned.
 func (c *stateCodec) groups(f *Fleet) {
+	c.small(f)
+	first := map[uint64]*group{}
 	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
 		g := f.groups[name]
+		if !g.begun {
+			continue
+		}
+		// A group by labels that has the keys of another has learned the same, if both began together.
+		if like := first[g.set]; like == nil {
+			first[g.set] = g
+		} else if f.nested == nil && len(f.cfg.By) > 0 {
+			same := g.since == like.since && g.at == like.at && g.step == like.step && g.allowed == like.allowed && g.n == like.n
+			if c.bool(&same); same {
+				g.since, g.at, g.step, g.allowed, g.n = like.since, like.at, like.step, like.allowed, like.n
+				continue
+			}
+		}
 		least := g.step
 		c.moments(&g.since, &g.at)
 		c.step(&g.step)
@@ -278,6 +303,26 @@ func (c *stateCodec) groups(f *Fleet) {
 			return
 		}
 	}
+}
+
+// small are the groups by labels that have had more keys.
+func (c *stateCodec) small(f *Fleet) {
+	if f.nested != nil || len(f.cfg.By) == 0 {
+		return
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
+		if g := f.groups[name]; g.begun && g.keys < f.least(g) {
+			names = append(names, name)
+		}
+	}
+	compact.List(&c.Codec, &names, 1, func(name *string) {
+		c.texts(name)
+		g := f.groups[*name]
+		if c.Check(g != nil); g != nil {
+			g.begun = true
+		}
+	})
 }
 
 // recent are the recent alarms of all groups, in the order in which they came.
@@ -385,11 +430,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		if explained > 0 {
 			a.incident = explaining[explained-1]
 		}
-		for i, g := range a.key.groups {
-			if keep := longest * g.step; a.at > f.at-keep {
-				g.recent.add(a, i, keep)
-			}
-		}
+		f.recall(a)
 	})
 }
 

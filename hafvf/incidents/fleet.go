@@ -47,8 +47,9 @@ type Config struct {
 	Budget time.Duration
 	// Separators are the characters that end a prefix of a key. Default "/:".
 	Separators string
-	// By are labels of keys that are series, such as job and instance: the first makes the groups of the
-	// fleet, and each other the parts of these. Default none: groups are prefixes.
+	// By are at most five labels of keys that are series, such as job and rack. Groups are the values of each
+	// label and the pairs of two, of three keys and more. The order has no effect. Default none: groups are
+	// prefixes.
 	By []string
 	// Zone has the clock of the hours of the day, and of messages. Default UTC.
 	Zone *time.Location
@@ -58,6 +59,9 @@ type Config struct {
 func (c Config) Validate() error {
 	if c.Budget < 0 {
 		return fmt.Errorf("budget %v is negative", c.Budget)
+	}
+	if len(c.By) > mostLabels {
+		return fmt.Errorf("%d labels are more than %d", len(c.By), mostLabels)
 	}
 	for i, label := range c.By {
 		if label == "" || strings.ContainsAny(label, ",=\"{}") || slices.Contains(c.By[:i], label) {
@@ -71,11 +75,15 @@ func (c Config) withDefaults() Config {
 	c.Budget = cmp.Or(c.Budget, DefaultBudget)
 	c.Separators = cmp.Or(c.Separators, DefaultSeparators)
 	c.Zone = cmp.Or(c.Zone, time.UTC)
+	c.By = slices.Sorted(slices.Values(c.By))
 	return c
 }
 
-// byLabels begins what tells groups by labels from those by separators.
-const byLabels = "labels "
+// byLabels and nestedBy begin what tells groups by labels from those by separators.
+const (
+	byLabels = "by "
+	nestedBy = "labels " // a state of before
+)
 
 // groups says by what keys have groups.
 func (c Config) groups() string {
@@ -114,14 +122,17 @@ type Assignment struct {
 
 // A Fleet is the keys whose alarms are looked at together. It is not safe for concurrent use.
 type Fleet struct {
-	cfg     Config
-	keys    map[string]*key
-	groups  map[string]*group
-	root    *group
-	arrived heaped[registration] // registrations that the watermark has not passed
-	waiting heaped[*alarm]       // alarms likewise
-	seen    map[identity]struct{}
-	taken   []trace // of the alarms that seen has and waiting has not, by time
+	cfg    Config
+	keys   map[string]*key
+	groups map[string]*group
+	nested []string // labels of a state of before, of which each parts the groups of those before it
+	// covering is what is known of pairs of groups by labels, until a key comes or goes.
+	covering map[[2]string]bool
+	root     *group
+	arrived  heaped[registration] // registrations that the watermark has not passed
+	waiting  heaped[*alarm]       // alarms likewise
+	seen     map[identity]struct{}
+	taken    []trace // of the alarms that seen has and waiting has not, by time
 
 	started bool
 	at      moment // of the last alarm that was taken
@@ -133,7 +144,6 @@ type Fleet struct {
 
 	order    uint64 // alarms taken
 	question uint64
-	rates    []rate
 	step     Step
 }
 
@@ -144,6 +154,7 @@ func New(cfg Config) (*Fleet, error) {
 	}
 	return &Fleet{
 		cfg: cfg.withDefaults(), keys: map[string]*key{}, groups: map[string]*group{}, seen: map[identity]struct{}{},
+		covering: map[[2]string]bool{},
 	}, nil
 }
 
@@ -238,7 +249,9 @@ func (f *Fleet) registered(r registration, assumed bool) *key {
 		for _, g := range k.groups {
 			g.allowed += r.allowed - k.allowed
 			g.step = max(g.step, r.step)
-			g.since = min(g.since, r.at)
+			if g.begun {
+				g.since = min(g.since, r.at)
+			}
 		}
 		k.step, k.allowed, k.assumed = r.step, r.allowed, false
 	}
@@ -269,15 +282,7 @@ func (f *Fleet) Forget(name string) {
 		return
 	}
 	delete(f.keys, name)
-	for i, g := range k.groups {
-		g.recent.forget(k, i)
-		g.keys--
-		g.allowed -= k.allowed
-		if g.keys == 0 {
-			delete(f.groups, g.name)
-		}
-	}
-	f.root = f.groups[""]
+	f.leave(k)
 }
 
 // Add adds an alarm, to be taken when the watermark has passed it, and reports whether it was. A

@@ -1,6 +1,8 @@
 package incidents
 
 import (
+	"cmp"
+	"hash/maphash"
 	"math"
 	"slices"
 	"sort"
@@ -21,45 +23,85 @@ const (
 	crowd     = 1 << 15 // alarms that a group keeps, at most: the latest
 )
 
-// A group is the keys with a prefix in common. The name of the fleet is empty.
+// A group is the keys with a prefix or labels in common. The name of the fleet is empty.
 type group struct {
 	name    string
-	since   moment  // when its first key was registered
-	allowed float64 // alarms per second, the sum over its keys
+	around  []*group // those directly around it: one, or the two labels of a pair
+	since   moment   // when it began
+	allowed float64  // alarms per second, the sum over its keys
 	keys    int
+	begun   bool   // it has had as many keys as a group needs
+	set     uint64 // a sum over its keys by which groups of the same keys are known
 	step    moment // the longest that a key of it has had
 
 	at     moment      // of the counts, which decay
 	n      [24]float64 // alarms outside of incidents, by hour of the day
 	recent recent
+	rate   rate // of the alarm that asks
 }
 
-// prefixes calls visit with the groups of a key, the fleet first.
-func (f *Fleet) prefixes(name string, visit func(prefix string)) {
-	visit("")
-	n := 1
-	if len(f.cfg.By) > 0 {
-		path := labelled(name, f.cfg.By)
-		labelEnds(path, func(length int) {
-			if n++; n <= levels {
-				visit(path[:length])
+// A place is a group of a key, with the indexes of those directly around it.
+type place struct {
+	name   string
+	around []int
+}
+
+// places are the groups of a key, the fleet first, and each behind those around it.
+func (f *Fleet) places(key string) []place {
+	switch {
+	case f.nested != nil:
+		return nestedLabels(key, f.nested)
+	case len(f.cfg.By) > 0:
+		return byLabel(key, f.cfg.By)
+	}
+	all := []place{{name: ""}}
+	for i, r := range key {
+		if i > 0 && len(all) < levels && strings.ContainsRune(f.cfg.Separators, r) {
+			all = append(all, place{key[:i], []int{len(all) - 1}})
+		}
+	}
+	return all
+}
+
+// within reports whether a group is a part of another.
+func (f *Fleet) within(part, whole string) bool {
+	return part != whole && f.covers(whole, part) && !f.covers(part, whole)
+}
+
+// covers reports whether a group has all keys of another: by its name, or labels happen to.
+func (f *Fleet) covers(whole, part string) bool {
+	if len(f.cfg.By) == 0 {
+		return f.common(whole, part) == whole
+	}
+	if whole == "" || whole == part || slices.Contains(labelsOf(part), whole) {
+		return true
+	}
+	w, p := f.groups[whole], f.groups[part]
+	switch {
+	case w == nil || p == nil || w.keys < p.keys:
+		return false
+	case w.keys == p.keys:
+		return w.set == p.set
+	}
+	pair := [2]string{whole, part}
+	covers, known := f.covering[pair]
+	if !known {
+		covers = true
+		for _, k := range f.keys {
+			if covers = !slices.Contains(k.groups, p) || slices.Contains(k.groups, w); !covers {
+				break
 			}
-		})
-		return
-	}
-	for i, r := range name {
-		if n == levels {
-			return
 		}
-		if i > 0 && strings.ContainsRune(f.cfg.Separators, r) {
-			visit(name[:i])
-			n++
-		}
+		f.covering[pair] = covers
 	}
+	return covers
 }
 
 // common is the most specific group that has two groups.
 func (f *Fleet) common(a, b string) string {
+	if len(f.cfg.By) > 0 {
+		return f.commonOfLabels(a, b)
+	}
 	if len(a) > len(b) {
 		a, b = b, a
 	}
@@ -75,41 +117,96 @@ func (f *Fleet) common(a, b string) string {
 		}
 		return true
 	}
-	best := ""
-	if len(f.cfg.By) > 0 {
-		labelEnds(a, func(length int) {
-			if b == a[:length] || strings.HasPrefix(b, a[:length]+",") {
-				best = a[:length]
-			}
-		})
-		return best
-	}
 	if within(a) {
 		return a
 	}
-	f.prefixes(a, func(prefix string) {
-		if within(prefix) {
-			best = prefix
+	best := ""
+	for _, p := range f.places(a) {
+		if within(p.name) {
+			best = p.name
 		}
-	})
+	}
 	return best
 }
 
 // enter puts a key into its groups.
 func (f *Fleet) enter(k *key, at moment) {
-	f.prefixes(k.name, func(prefix string) {
-		g := f.groups[prefix]
+	for _, p := range f.places(k.name) {
+		g := f.groups[p.name]
 		if g == nil {
-			g = &group{name: prefix, since: at, at: at}
-			f.groups[prefix] = g
+			g = &group{name: p.name, since: at, at: at}
+			for _, i := range p.around {
+				g.around = append(g.around, k.groups[i])
+			}
+			f.groups[p.name] = g
 		}
-		g.since = min(g.since, at)
 		g.allowed += k.allowed
 		g.keys++
+		g.set += setOf(k.name)
 		g.step = max(g.step, k.step)
 		k.groups = append(k.groups, g)
-	})
+		if !g.begun && g.keys >= f.least(g) {
+			f.begin(g, at)
+		}
+	}
 	f.root = k.groups[0]
+	clear(f.covering)
+}
+
+// leave takes a key out of its groups. A group goes with its last key.
+func (f *Fleet) leave(k *key) {
+	for i, g := range k.groups {
+		g.recent.forget(k, i)
+		g.keys--
+		g.set -= setOf(k.name)
+		g.allowed -= k.allowed
+		if g.keys == 0 {
+			delete(f.groups, g.name)
+		}
+	}
+	f.root = f.groups[""]
+	clear(f.covering)
+}
+
+// least is how many keys a group needs to learn, and to be asked about.
+func (f *Fleet) least(g *group) int {
+	if len(f.cfg.By) > 0 && g.name != "" && f.nested == nil {
+		return leastKeys
+	}
+	return 1
+}
+
+// begin lets a group learn, with what is recent in the fleet.
+func (f *Fleet) begin(g *group, at moment) {
+	g.begun, g.since, g.at = true, at, at
+	recent := f.groups[""].recent
+	if g.name == "" || f.least(g) == 1 {
+		return // its first key comes
+	}
+	for _, a := range recent.alarms[recent.first:] {
+		if a.key == nil {
+			continue
+		}
+		if i := slices.Index(a.key.groups, g); i >= 0 && a.at > f.at-longest*g.step {
+			g.recent.add(a, i, longest*g.step)
+		}
+	}
+}
+
+var setSeed = maphash.MakeSeed()
+
+func setOf(key string) uint64 { return maphash.String(setSeed, key) }
+
+// asks reports whether an alarm of a key asks in its i-th group: it has enough keys, and is not one before it
+// by another name.
+func (f *Fleet) asks(k *key, i int) bool {
+	g := k.groups[i]
+	return g.keys >= f.least(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.set == g.set }))
+}
+
+// parent is the smallest of the groups directly around a group.
+func (g *group) parent() *group {
+	return slices.MinFunc(g.around, func(a, b *group) int { return cmp.Compare(a.keys, b.keys) })
 }
 
 func (g *group) decay(t moment) {
@@ -141,18 +238,18 @@ type rate struct {
 	shape float64
 }
 
-// learned returns the rates of the groups of a key at a moment, the fleet first.
-func (f *Fleet) learned(k *key, t moment) []rate {
+// learn sets the rates of the groups of a key at a moment.
+func (f *Fleet) learn(k *key, t moment) {
 	wall := f.wall(t)
 	h := wall.within(day) / hour
 	begin := t - wall.within(hour)
 	q := special.Exp(-float64(day) / float64(memory))
-	f.rates = f.rates[:0]
 	for i, g := range k.groups {
 		g.decay(t)
 		prior := g.allowed
 		if i > 0 {
-			prior *= f.rates[i-1].mean / k.groups[i-1].allowed
+			parent := g.parent()
+			prior *= parent.rate.mean / parent.allowed
 		}
 		// Earlier days had this hour, and weigh less the longer they are ago.
 		days := 0.
@@ -160,9 +257,8 @@ func (f *Fleet) learned(k *key, t moment) []rate {
 			days = float64((begin - g.since) / day)
 		}
 		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.since))
-		f.rates = append(f.rates, rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shapeMost)})
+		g.rate = rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shapeMost)}
 	}
-	return f.rates
 }
 
 // fleetRate is the rate of the fleet whatever the hour, per second.
@@ -179,8 +275,10 @@ func (f *Fleet) fleetRate() float64 {
 func (f *Fleet) count(a *alarm, t moment, weight float64) {
 	h := f.wall(t).within(day) / hour
 	for _, g := range a.key.groups {
-		g.decay(t)
-		g.n[h] = max(0, g.n[h]+weight)
+		if g.begun {
+			g.decay(t)
+			g.n[h] = max(0, g.n[h]+weight)
+		}
 	}
 }
 

@@ -13,6 +13,10 @@ import (
 // ladder has the windows, in steps of the key that alarms.
 var ladder = [...]moment{1, 2, 4, 8, 16, longest}
 
+// questions are those of an alarm in a group: its windows and one more, as of the alarms of a moment
+// the clearest counts all others.
+const questions = len(ladder) + 1
+
 const (
 	episodeMemory = memory + day // of earlier incidents
 	tolerance     = hour / 2     // of the time at which the like came
@@ -88,97 +92,195 @@ func (f *Fleet) take(t moment, all []*alarm) {
 	for _, a := range all {
 		f.order++
 		a.order = f.order
-		for i, g := range a.key.groups {
-			g.recent.add(a, i, longest*g.step)
-		}
+		f.recall(a)
 	}
-	for _, a := range all {
-		if a.incident == nil { // else one before it has opened one of both
-			f.decide(a, t)
-		}
-		a.decided = true
+	// Those that join an incident do so first, so that others do not take them for unexplained.
+	if len(f.open) > 0 {
+		f.decide(all, true)
 	}
+	f.decide(all, false)
 }
 
-// decide decides on an alarm that is recent.
-func (f *Fleet) decide(a *alarm, t moment) {
-	rates := f.learned(a.key, t)
-	inc, p := f.joinable(a, rates)
-	if inc == nil || t > inc.opened+spreads*a.key.step {
-		if best, least := f.mostSurprising(a, rates, inc); best.group != nil && best.score >= least {
-			f.found(a, least, best, inc)
-			return
+// decide decides on the alarms of a moment that may join an incident, or on all. The one with the clearest
+// answer opens an incident first.
+func (f *Fleet) decide(all []*alarm, joining bool) {
+	answers := make([]answer, len(all))
+	for {
+		clearest := -1
+		var asked map[inGroup]mostSurprising
+		if len(all) > 1 {
+			asked = map[inGroup]mostSurprising{}
 		}
-	}
-	if inc == nil {
-		f.alone(a, t)
-		return
-	}
-	page := f.join(inc, a, p)
-	due, again := f.again(inc, false)
-	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
-		f.report(Update, inc, t, page || again)
-	}
-}
-
-// mostSurprising asks in the groups of an alarm, of one that may join an incident in those within its
-// group. It returns what is most surprising, and what that has to be.
-func (f *Fleet) mostSurprising(a *alarm, rates []rate, joins *incident) (best mostSurprising, least float64) {
-	least = special.Log(max(1, f.fleetRate()*f.cfg.Budget.Seconds())*float64(len(rates)*len(ladder)))/math.Ln10 + f.debt
-	if f.debt > headroom {
-		return best, least
-	}
-	for i, g := range a.key.groups {
-		if joins != nil && !f.within(g.name, joins.group) {
-			continue
-		}
-		// The incident that is open in the narrowest group around this one.
-		var around *incident
-		for _, inc := range f.open {
-			if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
-				around = inc
-			}
-		}
-		for j, c := range f.countAlarming(g, a.at, a.key.step) {
-			if c < 2 {
+		for i, a := range all {
+			if a.incident != nil {
 				continue
 			}
-			window := ladder[j] * a.key.step
-			mean, shape := rates[i].mean*window.seconds(0), rates[i].shape
-			if around != nil {
-				if m, elsewhere := f.share(g, around, a, window); m > mean {
-					mean, shape = m, min(1+elsewhere, shapeMost)
-				}
+			f.learn(a.key, a.at)
+			x := &answers[i]
+			*x = answer{}
+			if x.joins, x.p = f.joinable(a); x.joins != nil || !joining {
+				f.ask(a, x, asked)
 			}
-			if s := surprise(c-1, mean, shape, max(least, best.score)); s > best.score {
-				best = mostSurprising{s, g, window, mean, c}
+			if x.excess() >= 0 && (clearest < 0 || x.excess() > answers[clearest].excess()) {
+				clearest = i
 			}
 		}
+		if clearest < 0 {
+			break
+		}
+		f.found(all[clearest], answers[clearest])
 	}
-	return best, least
+	for i, a := range all {
+		if a.incident == nil && (answers[i].joins != nil || !joining) {
+			f.belong(a, answers[i])
+		}
+		a.decided = a.decided || !joining
+	}
 }
 
-// share is what a group has by its keys of the alarms that an incident around it has elsewhere in a window, since
-// its own have come, and these.
-func (f *Fleet) share(g *group, around *incident, a *alarm, window moment) (mean, elsewhere float64) {
+// recall makes an alarm recent in its groups.
+func (f *Fleet) recall(a *alarm) {
+	for i, g := range a.key.groups {
+		if keep := longest * g.step; g.begun && a.at > f.at-keep {
+			g.recent.add(a, i, keep)
+		}
+	}
+}
+
+// belong lets an alarm that opens no incident join one, or be alone.
+func (f *Fleet) belong(a *alarm, of answer) {
+	inc := of.joins
+	if inc == nil {
+		f.alone(a, a.at)
+		return
+	}
+	page := f.join(inc, a, of.p)
+	due, again := f.again(inc, false)
+	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
+		f.report(Update, inc, a.at, page || again)
+	}
+}
+
+// An answer is what an alarm finds in its groups.
+type answer struct {
+	joins *incident // an open one that it may join, with the probability p
+	p     float64
+	mostSurprising
+	least float64 // the score that an incident needs
+}
+
+// excess is how far the answer is above what an incident needs, below 0 if it is not.
+func (x answer) excess() float64 {
+	if x.group == nil {
+		return -1
+	}
+	return x.score - x.least
+}
+
+// ask asks in the groups of an alarm. One that may join an incident asks within that's group, and once the
+// incident's own alarms have come. What was asked in a group is kept for the other alarms of the moment.
+func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]mostSurprising) {
+	if f.debt > headroom || x.joins != nil && a.at <= x.joins.opened+spreads*a.key.step {
+		return
+	}
+	groups := 0
+	alarms := max(1, f.fleetRate()*f.cfg.Budget.Seconds())
+	if x.joins != nil {
+		alarms += float64(f.groups[x.joins.group].recent.distinct(x.joins.opened - a.key.step)) // they ask as well
+	}
+	for i, g := range a.key.groups {
+		if !f.asks(a.key, i) {
+			continue
+		}
+		groups++
+		if x.joins != nil && !f.within(g.name, x.joins.group) {
+			continue
+		}
+		in := inGroup{g, a.key.step}
+		found, known := asked[in]
+		if !known {
+			found = f.askIn(g, a.at, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
+			if asked != nil {
+				asked[in] = found
+			}
+		}
+		if found.score > x.score {
+			x.mostSurprising = found
+		}
+	}
+	x.least = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
+}
+
+// askIn asks in a group at a moment. Below a score there is no answer.
+func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurprising) {
+	// The incident that is open in the narrowest group around this one.
+	var around *incident
+	for _, inc := range f.open {
+		if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
+			around = inc
+		}
+	}
+	var rates [len(ladder)]rate
+	windows, some := len(ladder), false
+	if around != nil {
+		windows-- // what was before the longest is known no more
+	}
+	for j, steps := range ladder[:windows] {
+		window, since := steps*step, t-steps*step
+		rates[j] = rate{g.rate.mean * window.seconds(0), g.rate.shape}
+		if around != nil {
+			since = max(since, around.opened+spreads*step)
+			if r := f.expected(g, around, t, step, window); r.mean > rates[j].mean {
+				rates[j] = r
+			}
+		}
+		if c := g.recent.distinct(since); c > 1 { // as many as there may be
+			some = some || surprise(c-1, rates[j].mean, rates[j].shape, least) >= least
+		}
+	}
+	if !some {
+		return best
+	}
+	for j, c := range f.countAlarming(g, t, step) {
+		if c < 2 || j >= windows {
+			continue
+		}
+		r := rates[j]
+		if s := surprise(c-1, r.mean, r.shape, max(least, best.score)); s > best.score {
+			best = mostSurprising{s, g, ladder[j] * step, r.mean, c}
+		}
+	}
+	return best
+}
+
+// inGroup is what the answer in a group depends on, at a moment.
+type inGroup struct {
+	*group
+	step moment
+}
+
+// expected is what an incident around a group leads one to expect of it in a window, and no rate: the group's
+// share, by its keys, of what alarms elsewhere in the incident, or what itself has alarmed in the window before.
+func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rate {
 	whole := f.groups[around.group]
 	if whole.keys == g.keys {
-		return 0, 0
+		return rate{}
 	}
-	for _, steps := range ladder {
-		longer := steps * a.key.step
-		if longer < window || longer > 4 * window { continue }
-		since := max(a.at-longer, around.opened+spreads*a.key.step)
-		longer = max(a.at - since, window)
+	own := around.opened + spreads*step // alarms up to then are the incident's
+	elsewhere := 0.
+	for _, longer := range []moment{window, 2 * window, 4 * window} {
+		since := max(t-longer, own)
 		n := float64(whole.recent.distinct(since) - g.recent.distinct(since))
-		elsewhere = max(elsewhere, n*float64(window)/float64(longer))
+		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-since, window)))
 	}
-	return (1+elsewhere) * float64(g.keys) / float64(whole.keys-g.keys), elsewhere
-}
-
-// within reports whether a group is a part of another.
-func (f *Fleet) within(part, whole string) bool {
-	return part != whole && f.common(part, whole) == whole
+	share := (1 + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
+	since := max(t-window, own)
+	from := max(since-window, around.opened-step)
+	before := float64(g.recent.distinct(from)-g.recent.distinct(since)) * float64(t-since) / float64(since-from)
+	if before > share {
+		return rate{before, min(1+before, shapeMost)}
+	}
+	return rate{share, min(1+elsewhere, shapeMost)}
 }
 
 // alone counts an alarm that is in no incident.
@@ -207,15 +309,14 @@ func (f *Fleet) noisy(name string, t moment) bool {
 
 // joinable returns the open incident that an alarm belongs to and with which probability, nil
 // where it belongs to none.
-func (f *Fleet) joinable(a *alarm, rates []rate) (*incident, float64) {
-	for i := len(rates) - 1; i >= 0; i-- {
-		g := a.key.groups[i]
+func (f *Fleet) joinable(a *alarm) (*incident, float64) {
+	for _, g := range slices.Backward(a.key.groups) {
 		for _, inc := range f.open {
 			if inc.group != g.name {
 				continue
 			}
 			w := max(inc.window, nearby*a.key.step)
-			chance := rates[i].mean * w.seconds(0)
+			chance := g.rate.mean * w.seconds(0)
 			if others := float64(g.recent.distinct(a.at-w) - 1); others > 0 && others >= 2*chance {
 				return inc, 1 - chance/others
 			}
@@ -267,11 +368,11 @@ type mostSurprising struct {
 }
 
 // found opens an incident, or widens those that began with it: in the window in which it was found.
-func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising, left *incident) {
+func (f *Fleet) found(a *alarm, found answer) {
 	t, name := a.at, found.group.name
 	var near []*incident
 	for _, inc := range f.open {
-		if left != nil && !f.within(f.common(name, inc.group), left.group) {
+		if found.joins != nil && !f.within(f.common(name, inc.group), found.joins.group) {
 			continue
 		}
 		// An alarm is at most about eight steps late: so long the window may begin while members come.
@@ -292,7 +393,7 @@ func (f *Fleet) found(a *alarm, threshold float64, found mostSurprising, left *i
 			}
 		}
 	} else {
-		inc = &incident{id: f.name(name, t), opened: t, threshold: threshold, members: map[string]Member{}, steps: map[moment]int{}}
+		inc = &incident{id: f.name(name, t), opened: t, threshold: found.least, members: map[string]Member{}, steps: map[moment]int{}}
 		inc.recurs, inc.usual, inc.weekly = f.recurrence(name, t)
 		inc.page = inc.recurs < recurring
 		f.open = append(f.open, inc)
@@ -440,7 +541,7 @@ func (f *Fleet) recurrence(group string, t moment) (times, most int, weekly bool
 		var on [8]int
 		n, size := 0, 0
 		for _, e := range f.past {
-			if c := f.common(e.group, group); c != e.group && c != group {
+			if !f.covers(e.group, group) && !f.covers(group, e.group) {
 				continue
 			}
 			ago := now - f.wall(e.opened)

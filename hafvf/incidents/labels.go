@@ -1,13 +1,22 @@
 package incidents
 
-import "strings"
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
 
-// Groups of series: the keys are name{job="a",instance="b"}, and the groups of this one by job and
-// instance are job="a" and job="a",instance="b".
+// Groups of series: the keys are name{job="a",rack="b"}, and the groups of this one by job and rack are
+// job="a", rack="b" and job="a",rack="b". The order of the labels has no effect.
 
-// labelled is the narrowest group of a series: each label of by with its value as the key writes it, up
-// to the first that the series lacks.
-func labelled(key string, by []string) string {
+const (
+	mostLabels = 5 // of a grouping, which makes at most 16 groups a key
+	leastKeys  = 3 // of a group by labels
+)
+
+// labelled are the labels of by that a series has, each with its value as the key writes it.
+func labelled(key string, by []string) (all []string) {
 	values := map[string]string{}
 	_, rest, _ := strings.Cut(key, "{")
 	for {
@@ -19,15 +28,12 @@ func labelled(key string, by []string) string {
 		values[strings.TrimSpace(name)] = after[:end]
 		rest = strings.TrimPrefix(after[end+1:], ",")
 	}
-	var path []string
 	for _, label := range by {
-		value, there := values[label]
-		if !there {
-			break
+		if value, there := values[label]; there {
+			all = append(all, label+`="`+value+`"`)
 		}
-		path = append(path, label+`="`+value+`"`)
 	}
-	return strings.Join(path, ",")
+	return all
 }
 
 // quoted is where the quote ends that a text begins in, -1 if it does not.
@@ -43,17 +49,88 @@ func quoted(s string) int {
 	return -1
 }
 
-// labelEnds calls visit with the length of each group that a group of series is in, itself included.
-func labelEnds(group string, visit func(length int)) {
-	for at := 0; at < len(group); at++ {
-		if group[at] != '"' {
-			continue
+// labelsOf are the labels of the name of a group.
+func labelsOf(group string) (all []string) {
+	for group != "" {
+		from := strings.IndexByte(group, '"') + 1
+		end := quoted(group[from:])
+		if from == 0 || end < 0 {
+			return all
 		}
-		end := quoted(group[at+1:])
-		if end < 0 {
-			return
+		all = append(all, group[:from+end+1])
+		group = strings.TrimPrefix(group[from+end+1:], ",")
+	}
+	return all
+}
+
+// byLabel are the groups of a series: the fleet, its labels, and their pairs.
+func byLabel(key string, by []string) []place {
+	all := []place{{name: ""}}
+	values := labelled(key, by)
+	for _, v := range values {
+		all = append(all, place{v, []int{0}})
+	}
+	for i, v := range values {
+		for j, w := range values[:i] {
+			all = append(all, place{w + "," + v, []int{1 + j, 1 + i}})
 		}
-		at += 1 + end
-		visit(at + 1)
+	}
+	return all
+}
+
+// commonOfLabels is the smallest group that covers two: one of both, of one of their labels, or the fleet.
+func (f *Fleet) commonOfLabels(a, b string) string {
+	best, least := "", 0
+	for _, name := range slices.Concat([]string{a, b}, labelsOf(a), labelsOf(b)) {
+		if g := f.groups[name]; g != nil && f.covers(name, a) && f.covers(name, b) && (least == 0 || cmp.Or(cmp.Compare(g.keys, least), cmp.Compare(name, best)) < 0) {
+			best, least = name, g.keys
+		}
+	}
+	return best
+}
+
+// nestedLabels are the groups of a state of before: the first label, with the second, with the third, up to
+// one that the key lacks.
+func nestedLabels(key string, by []string) []place {
+	all := []place{{name: ""}}
+	path := ""
+	for i := range by[:min(len(by), levels-1)] {
+		values := labelled(key, by[i:i+1])
+		if len(values) == 0 {
+			break
+		}
+		path = strings.TrimPrefix(path+","+values[0], ",")
+		all = append(all, place{path, []int{i}})
+	}
+	return all
+}
+
+// unnest makes groups by labels of those of a state of before. A group goes on as the one of its first two
+// labels; others begin.
+func (f *Fleet) unnest(over []*incident) {
+	recent, nested := f.recent(), f.groups
+	f.nested, f.groups = nil, map[string]*group{}
+	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
+		k := f.keys[name]
+		k.groups, k.latest = nil, nil
+		f.enter(k, f.at)
+	}
+	name := func(group string) string {
+		all := labelsOf(group)
+		return strings.Join(slices.Sorted(slices.Values(all[:min(2, len(all))])), ",")
+	}
+	for _, was := range nested {
+		if g := f.groups[name(was.name)]; g != nil && g.begun && len(labelsOf(was.name)) <= 2 {
+			g.since, g.at, g.n = was.since, was.at, was.n
+		}
+	}
+	for _, a := range recent {
+		f.recall(a)
+	}
+	for _, inc := range slices.Concat(f.open, over) {
+		inc.group = name(inc.group)
+	}
+	for i := range f.past {
+		f.past[i].group = name(f.past[i].group)
 	}
 }

@@ -1,0 +1,68 @@
+package incidents_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/incidents"
+)
+
+// Of 48 series of eight jobs in six racks a job or a rack has an outage: the name is that, in whatever order
+// the labels are given.
+func TestOutageOfALabel(t *testing.T) {
+	right := map[string]int{}
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var names []string
+		var alarms []incidents.Alarm
+		job, rack := rng.IntN(8), rng.IntN(6)
+		kind := []string{"job", "rack", "pair"}[seed%3]
+		at := begin.Add(2*week + time.Duration(rng.IntN(1440))*time.Minute)
+		for j := range 8 {
+			for r := range 6 {
+				for m := range 3 {
+					key := fmt.Sprintf(`p95{instance="%s",job="j%d",rack="r%d"}`, string(rune('a'+m)), j, r)
+					names = append(names, key)
+					for at := begin; at.Before(begin.Add(3 * week)); {
+						at = at.Add(time.Duration(rng.ExpFloat64() / perWeek * float64(week)))
+						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: at.Truncate(time.Minute), Score: 5})
+					}
+					if hit := map[string]bool{"job": j == job, "rack": r == rack, "pair": j == job && r == rack}[kind]; hit && rng.Float64() < .9 {
+						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: at.Add(time.Duration(rng.IntN(3)) * time.Minute), Score: 9})
+					}
+				}
+			}
+		}
+		want := map[string]string{
+			"job": fmt.Sprintf(`job="j%d"`, job), "rack": fmt.Sprintf(`rack="r%d"`, rack), "pair": fmt.Sprintf(`job="j%d",rack="r%d"`, job, rack),
+		}[kind]
+		var was []incidents.Event
+		for _, by := range [][]string{{"job", "rack"}, {"rack", "job"}} {
+			f := newFleet(t, incidents.Config{By: by})
+			for _, k := range names {
+				f.Register(k, begin, time.Minute, week)
+			}
+			for _, a := range alarms {
+				f.Add(a)
+			}
+			events := f.Advance(begin.Add(3 * week)).Events
+			if was != nil {
+				differ(t, "in the other order", events, was)
+			}
+			was = events
+		}
+		got := ""
+		for _, e := range was {
+			if e.Page && e.State != incidents.Closed && !e.Time.Before(at) && e.Time.Before(at.Add(5*time.Minute)) {
+				got = e.Group
+				if e.Group != want { t.Log(kind, e.Group, want, e.Message) }
+			}
+		}
+		if got == want {
+			right[kind]++
+		}
+	}
+	t.Log(right)
+}
