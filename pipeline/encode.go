@@ -63,6 +63,9 @@ type receiver struct {
 	NoFew bool     `json:",omitempty"`
 	// Pages has incidents told when they become a page and when they are over: they go to people.
 	Pages bool `json:",omitempty"`
+	// Keeps is set if the receiver keeps alerts by their labels: it gets all that becomes of an incident that was
+	// a page, with the labels of that.
+	Keeps bool `json:",omitempty"`
 }
 
 // wants reports whether an alert of the key goes to the receiver.
@@ -171,7 +174,7 @@ func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.wantsIncident(of) {
-			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels)
+			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels, r.Keeps)
 		}
 	}
 }
@@ -200,7 +203,7 @@ func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 // wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
 // that it names, has to match the pattern of keys.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
-	if r.Pages && !e.Page {
+	if r.Pages && !e.Page && !(r.Keeps && e.Paged) {
 		return false
 	}
 	return r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })

@@ -103,7 +103,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -163,6 +163,9 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 		return nil
 	}
 	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	if p := c.Source.Prometheus(); p != nil {
+		g.Labels = p.Key
+	}
 	for _, r := range c.Alerts {
 		if r.Digest > 0 && !slices.Contains(g.Digests, r.Digest) {
 			g.Digests = append(g.Digests, r.Digest)

@@ -22,6 +22,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/internal/domain"
+	"hafvf/internal/series"
 )
 
 func init() {
@@ -39,6 +40,7 @@ type IncidentsConfig struct {
 	Budget     time.Duration // as incidents.Config has it; so are Separators and By
 	Separators string
 	By         []string `json:",omitempty"`
+	Labels     []string `json:",omitempty"` // that keys join, with a slash between them; none if a key may be a series
 	Zone       string   // an IANA name; empty for UTC
 	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
 	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
@@ -59,6 +61,9 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
 	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Zone: zone}
+	if len(c.Labels) > 0 {
+		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
+	}
 	return own, cmp.Or(err, own.Validate())
 }
 

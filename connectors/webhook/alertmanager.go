@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -38,7 +37,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		State                  string // of an incident
 		Time, Start            time.Time
 		Threshold              *float64
-		Labels                 map[string]string
+		Labels, Replaced       map[string]string
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
 		return nil, fmt.Errorf("the record is no alert: %w", err)
@@ -49,17 +48,12 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		StartsAt:    r.Start,
 	}
 	if r.Kind != "incident" { // its key is a group
-		for name, value := range series.Labels(r.Key, s.Key) {
-			if slices.Contains(ownLabels, name) {
-				name = "exported_" + name
-			}
-			p.Labels[name] = value
-		}
+		copyLabels(p.Labels, series.Labels(r.Key, s.Key))
 		if p.Labels["exported_key"] == r.Key {
 			delete(p.Labels, "exported_key") // the key is no series
 		}
 	}
-	maps.Copy(p.Labels, r.Labels)
+	copyLabels(p.Labels, r.Labels)
 	p.Labels["alertname"], p.Labels["key"], p.Labels["kind"] = "hafvf", r.Key, r.Kind
 	switch r.Kind {
 	case "silent":
@@ -85,6 +79,32 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		if r.State == "closed" || r.State == "merged" {
 			p.EndsAt = r.Time
 		}
+		if r.Replaced != nil {
+			return withReplaced(p, r.Replaced, r.Time)
+		}
 	}
 	return json.Marshal(p)
+}
+
+// copyLabels copies labels. One that every alert has gets another name.
+func copyLabels(to, from map[string]string) {
+	for name, value := range from {
+		if slices.Contains(ownLabels, name) {
+			name = "exported_" + name
+		}
+		to[name] = value
+	}
+}
+
+// withReplaced resolves the alert that the incident was before under other labels, in front of the one that it is.
+func withReplaced(p alertmanagerAlert, replaced map[string]string, at time.Time) ([]byte, error) {
+	was := p
+	was.Labels, was.EndsAt = map[string]string{}, at
+	copyLabels(was.Labels, replaced)
+	for _, name := range ownLabels {
+		was.Labels[name] = p.Labels[name]
+	}
+	before, err := json.Marshal(was)
+	now, err2 := json.Marshal(p)
+	return slices.Concat(before, []byte{','}, now), cmp.Or(err, err2)
 }

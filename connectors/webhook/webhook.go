@@ -43,14 +43,15 @@ type Form struct {
 	Single bool                                        // a request is one record, else an array of them
 	path   string                                      // below the URL
 	encode func(s Sink, record []byte) ([]byte, error) // nil: as it is
+	keeps  bool                                        // such a receiver keeps alerts by their labels
 }
 
 // Forms are those of all receivers.
 var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
-	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager,
-		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
+	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, keeps: true,
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. An incident has those that its members share, and updates of what it says. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
 }
@@ -59,6 +60,9 @@ var Forms = []Form{
 func (s Sink) form() Form {
 	return Forms[max(0, slices.IndexFunc(Forms, func(f Form) bool { return f.Name == s.Form }))]
 }
+
+// Keeps reports whether the receiver keeps alerts by their labels until they are resolved.
+func (s Sink) Keeps() bool { return s.form().keeps }
 
 // String is the receiver in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }

@@ -371,14 +371,16 @@ func (c *stateCodec) open(inc *incident) {
 	c.score(&inc.score)
 	c.amount(&inc.threshold)
 	c.amount(&inc.expected)
-	paged := inc.paged > 0
-	if c.Bits(&inc.page, &inc.weekly, &paged); paged {
+	paged, labels := inc.paged > 0, len(inc.labels) > 0
+	c.Bits(&inc.page, &inc.weekly, &paged, &labels)
+	labelsForm(&c.Codec, labels, &inc.labels)
+	if paged {
 		c.numbers(&inc.paged)
 		c.moments(&inc.pagedAt)
 		c.bool(&inc.wider)
 	}
 	c.numbers(&inc.recurs, &inc.usual, &inc.reported)
-	if !c.Writes && inc.page && !paged { // a state of before
+	if inc.paging = inc.page; !c.Writes && inc.page && !paged { // a state of before
 		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 	}
 	c.step(&inc.step)
@@ -442,9 +444,23 @@ func (e *Event) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (e *Event) UnmarshalBinary(b []byte) error { return compact.Decode(b, e, eventForm) }
 
+// labelsForm is how labels are encoded, if there are some.
+func labelsForm(c *compact.Codec, some bool, all *map[string]string) {
+	if !some {
+		return
+	}
+	if !c.Writes {
+		*all = map[string]string{}
+	}
+	compact.Entries(c, *all, 2, cmp.Compare[string], func(name, value *string) { compact.Texts(c, name, value) })
+}
+
 func eventForm(c *compact.Codec, e *Event) {
-	none := false
-	c.Bits(&e.Page, &none, &none)
+	labels, page, replaced := len(e.Labels) > 0, len(e.PageLabels) > 0, e.Replaced != nil
+	c.Bits(&e.Page, &labels, &page, &replaced, &e.Paged)
+	labelsForm(c, labels, &e.Labels)
+	labelsForm(c, page, &e.PageLabels)
+	labelsForm(c, replaced, &e.Replaced)
 	compact.Texts(c, &e.ID)
 	compact.Texts(c, &e.State)
 	compact.Texts(c, &e.Into, &e.Group, &e.Message)

@@ -36,8 +36,14 @@ type Event struct {
 	Time time.Time
 	// Start is the time of the first member, and End of the last. End is zero until it has closed.
 	Start, End time.Time
-	Group      string // common prefix of the members; empty for the whole fleet
+	Group      string // common prefix or labels of the members; empty for the whole fleet
 	Keys       int    // of the group
+	// Labels are those that all members share, and those of the group.
+	Labels map[string]string
+	// Paged says that it is a page or was one before, and PageLabels are the Labels of the last page. If this
+	// is a page that has others than the one before, Replaced are those; else it is nil.
+	Paged                bool
+	PageLabels, Replaced map[string]string
 	// Members are at most 20: those that are not noisy before those that are, each by score, time and key. A
 	// key is noisy if it had three alarms outside of incidents in the week before, without the last hour.
 	Members    []Member
@@ -72,13 +78,26 @@ func byTime(a, b Member) int {
 // report tells what has become of an incident at a moment.
 func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
 	inc.reported = len(inc.members)
-	f.step.Events = append(f.step.Events, f.event(state, inc, t, page))
+	e := f.event(state, inc, t, page)
+	if page && (state == Opened || state == Update) {
+		if inc.paging && !maps.Equal(inc.labels, e.Labels) {
+			e.Replaced = maps.Clone(inc.labels)
+			if e.Replaced == nil {
+				e.Replaced = map[string]string{}
+			}
+		}
+		inc.paging, inc.labels = true, e.Labels
+	}
+	e.Paged, e.PageLabels = inc.paging, inc.labels
+	f.step.Events = append(f.step.Events, e)
 }
 
 // Open are the incidents that are open, as they are now.
 func (f *Fleet) Open() (all []Event) {
 	for _, inc := range f.open {
-		all = append(all, f.event(Update, inc, inc.last, inc.page))
+		e := f.event(Update, inc, inc.last, inc.page)
+		e.Paged, e.PageLabels = inc.paging, inc.labels
+		all = append(all, e)
 	}
 	return all
 }
@@ -114,6 +133,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 		first = slices.MinFunc(all, ranked(byTime))
 		e.Start = slices.MinFunc(all, byTime).Time
 	}
+	e.Labels = f.labels(inc)
 	e.Message = f.sentence(&e, inc, first)
 	return e
 }
@@ -130,19 +150,49 @@ type subgroup struct {
 }
 
 // parts are those of an incident's group one level below, those of the largest excess first, and of the
-// earliest of these.
+// earliest of these. By labels they are of the label that has the fewest.
 func (f *Fleet) parts(inc *incident) (all []subgroup) {
+	if len(f.cfg.By) == 0 {
+		return f.partsOf(inc, func(within []*group) *group { return within[0] })
+	}
+	for _, label := range f.cfg.By {
+		if parts := f.partsOf(inc, func(within []*group) *group {
+			i := slices.IndexFunc(within, func(g *group) bool {
+				return slices.ContainsFunc(labelsOf(g.name), func(l string) bool { return strings.HasPrefix(l, label+"=") })
+			})
+			if i < 0 {
+				return nil
+			}
+			return within[i]
+		}); len(parts) > 1 && (all == nil || len(parts) < len(all)) {
+			all = parts
+		}
+	}
+	return all
+}
+
+// partsOf are the parts of an incident that choose names, of the groups of a member directly within that of the
+// incident.
+func (f *Fleet) partsOf(inc *incident, choose func(within []*group) *group) (all []subgroup) {
 	at := map[string]int{}
 	for name, m := range inc.members {
 		k := f.keys[name]
 		if k == nil {
 			continue
 		}
-		level := slices.IndexFunc(k.groups, func(g *group) bool { return g.name == inc.group })
-		if level < 0 || level+1 >= len(k.groups) {
+		var within []*group
+		for _, g := range k.groups {
+			if slices.ContainsFunc(g.around, func(o *group) bool { return o.name == inc.group }) {
+				within = append(within, g)
+			}
+		}
+		if len(within) == 0 {
 			return nil // a key stands in the group itself
 		}
-		g := k.groups[level+1]
+		g := choose(within)
+		if g == nil {
+			continue
+		}
 		i, there := at[g.name]
 		if !there {
 			i = len(all)
@@ -160,8 +210,34 @@ func (f *Fleet) parts(inc *incident) (all []subgroup) {
 	return all
 }
 
-// sentence says how many keys of what have alarmed since when, what chance would do, and where to
-// look first.
+// spread says in how many values of the other labels of the grouping the members of a group by labels are.
+func (f *Fleet) spread(inc *incident) string {
+	var counts []string
+	for _, label := range f.cfg.By {
+		values := map[string]bool{}
+		for name := range inc.members {
+			for _, l := range labelled(name, []string{label}) {
+				values[l] = true
+			}
+		}
+		if len(values) > 1 {
+			counts = append(counts, message.Count(len(values), label, plural(label)))
+		}
+	}
+	if inc.group == "" || len(counts) == 0 {
+		return ""
+	}
+	return ", in " + strings.Join(counts, " and ") + ","
+}
+
+func plural(label string) string {
+	if strings.HasSuffix(label, "s") {
+		return label + "es"
+	}
+	return label + "s"
+}
+
+// sentence says how many keys of what have alarmed since when, where to look first, and what chance would do.
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	var s strings.Builder
 	clock := func(at time.Time) string { return message.Clock(at, e.Time, f.cfg.Zone) }
@@ -183,11 +259,11 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 			group, size = group+message.Printable(p.name), size+f.groups[p.name].keys
 		}
 	}
-	fmt.Fprintf(&s, "%s of %s (%s)", message.Count(e.NumMembers, one, many), group, message.Count(size, one, many))
 	if e.NumMembers == 0 {
-		fmt.Fprintf(&s, " are left of the incident of %s; the others are in narrower ones, or forgotten.", clock(e.Start))
+		fmt.Fprintf(&s, "No %s of %s is left of the incident of %s: they are in narrower ones, or forgotten.", one, group, clock(e.Start))
 		return s.String()
 	}
+	fmt.Fprintf(&s, "%d of %s of %s%s", e.NumMembers, message.Count(size, one, many), group, f.spread(inc))
 	have := "have"
 	if e.NumMembers == 1 {
 		have = "has"
@@ -195,16 +271,23 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	switch {
 	case e.State != Closed:
 		fmt.Fprintf(&s, " %s alarmed since %s", have, clock(e.Start))
+		if d := e.Time.Sub(e.Start).Round(time.Second); d > 0 {
+			fmt.Fprintf(&s, " (%s)", message.Duration(d))
+		}
 	case e.Start.Equal(e.End):
 		fmt.Fprintf(&s, " alarmed at %s", clock(e.Start))
 	default:
 		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
 	}
-	fmt.Fprintf(&s, "; %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
+	s.WriteString(".")
 	if len(parts) > named && parts[0].members > 1 {
 		fmt.Fprintf(&s, " Most in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
 	}
-	fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), message.Printable(e.Members[0].Key))
+	if clearest := message.Printable(e.Members[0].Key); first.Key == e.Members[0].Key {
+		fmt.Fprintf(&s, " First and clearest %s.", clearest)
+	} else {
+		fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), clearest)
+	}
 	if inc.recurs >= recurring {
 		last := "last seven days"
 		if inc.weekly {
@@ -219,5 +302,6 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	if inc.into != nil {
 		fmt.Fprintf(&s, " It is part of %s.", message.Printable(inc.into.id))
 	}
+	fmt.Fprintf(&s, " %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
 	return s.String()
 }

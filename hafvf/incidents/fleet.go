@@ -51,6 +51,9 @@ type Config struct {
 	// label and the pairs of two, of three keys and more. The order has no effect. Default none: groups are
 	// prefixes.
 	By []string
+	// Labels are those of a key. Default those of a series as Prometheus writes it, the name as the label metric,
+	// and none of other keys.
+	Labels func(key string) map[string]string
 	// Zone has the clock of the hours of the day, and of messages. Default UTC.
 	Zone *time.Location
 }
@@ -76,6 +79,9 @@ func (c Config) withDefaults() Config {
 	c.Separators = cmp.Or(c.Separators, DefaultSeparators)
 	c.Zone = cmp.Or(c.Zone, time.UTC)
 	c.By = slices.Sorted(slices.Values(c.By))
+	if c.Labels == nil {
+		c.Labels = seriesLabels
+	}
 	return c
 }
 

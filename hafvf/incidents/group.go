@@ -65,7 +65,10 @@ func (f *Fleet) places(key string) []place {
 
 // within reports whether a group is a part of another.
 func (f *Fleet) within(part, whole string) bool {
-	return part != whole && f.covers(whole, part) && !f.covers(part, whole)
+	if p, w := f.groups[part], f.groups[whole]; p != nil && w != nil && p.keys == w.keys && p.set == w.set {
+		return false // one by two names
+	}
+	return part != whole && f.covers(whole, part)
 }
 
 // covers reports whether a group has all keys of another: by its name, or labels happen to.

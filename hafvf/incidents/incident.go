@@ -67,7 +67,9 @@ type incident struct {
 	step          moment
 	members       map[string]Member // by key, with the key's first alarm
 	steps         map[moment]int    // of the members, with their number
-	into          *incident         // it was merged
+	paging        bool              // it was told as a page, the last time with these labels
+	labels        map[string]string
+	into          *incident // it was merged
 }
 
 // end is when the incident closes without another member.

@@ -15,23 +15,66 @@ const (
 	leastKeys  = 3 // of a group by labels
 )
 
-// labelled are the labels of by that a series has, each with its value as the key writes it.
-func labelled(key string, by []string) (all []string) {
-	values := map[string]string{}
+// eachLabel calls visit with the labels of a series, each with its value as the key writes it.
+func eachLabel(key string, visit func(name, value string)) {
 	_, rest, _ := strings.Cut(key, "{")
 	for {
 		name, after, found := strings.Cut(rest, `="`)
 		end := quoted(after)
 		if !found || end < 0 {
-			break
+			return
 		}
-		values[strings.TrimSpace(name)] = after[:end]
+		visit(strings.TrimSpace(name), after[:end])
 		rest = strings.TrimPrefix(after[end+1:], ",")
 	}
-	for _, label := range by {
-		if value, there := values[label]; there {
-			all = append(all, label+`="`+value+`"`)
+}
+
+// labelled are the labels of by that a series has, each with its value as the key writes it.
+func labelled(key string, by []string) (all []string) {
+	all = make([]string, len(by))
+	eachLabel(key, func(name, value string) {
+		if i := slices.Index(by, name); i >= 0 {
+			all[i] = name + `="` + value + `"`
 		}
+	})
+	return slices.DeleteFunc(all, func(l string) bool { return l == "" })
+}
+
+var unescape = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
+
+// seriesLabels are the labels of a series.
+func seriesLabels(key string) map[string]string {
+	all := map[string]string{}
+	eachLabel(key, func(name, value string) { all[name] = unescape.Replace(value) })
+	if metric, _, series := strings.Cut(key, "{"); series && metric != "" {
+		if own, taken := all["metric"]; taken {
+			all["exported_metric"] = own
+		}
+		all["metric"] = metric
+	}
+	return all
+}
+
+// labels are those that all members of an incident share, and those of its group.
+func (f *Fleet) labels(inc *incident) (all map[string]string) {
+	for name := range inc.members {
+		own := f.cfg.Labels(name)
+		if all == nil {
+			all = own
+		}
+		maps.DeleteFunc(all, func(name, value string) bool {
+			other, has := own[name]
+			return !has || other != value
+		})
+		if len(all) == 0 {
+			break
+		}
+	}
+	if len(f.cfg.By) > 0 {
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, seriesLabels("{"+inc.group))
 	}
 	return all
 }

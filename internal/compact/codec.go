@@ -103,12 +103,17 @@ func (c *Codec) Check(ok bool) {
 	}
 }
 
-// Bits are up to three booleans in a byte.
-func (c *Codec) Bits(first, second, third *bool) {
-	if c.Writes {
-		c.B = AppendFlags(c.B, *first, *second, *third)
-	} else {
-		*first, *second, *third = c.Flags()
+// Bits are up to eight booleans in a byte.
+func (c *Codec) Bits(all ...*bool) {
+	bits := byte(0)
+	for i, on := range all {
+		if *on {
+			bits |= 1 << i
+		}
+	}
+	Bytes(c, &bits)
+	for i, on := range all {
+		*on = bits&(1<<i) != 0
 	}
 }
 

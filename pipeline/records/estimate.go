@@ -197,12 +197,26 @@ func (l *Layout) AppendAlert(b []byte, as Form, t keyed.AlertEvent, incident str
 	return appendLabels(appendRecord(b, as, l, of, alerts), labels)
 }
 
-// AppendIncident appends the record of an incident. A JSON object has the labels.
-func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels map[string]string) []byte {
-	if as == Object {
-		return appendLabels(appendRecord(b, as, l, e, incidentFields), labels)
+// AppendIncident appends the record of an incident. A JSON object has its labels, and those given. One for a receiver
+// that keeps alerts by their labels has those of the last page, and what they replace.
+func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels map[string]string, keeps bool) []byte {
+	if as != Object {
+		return l.appendAlertRow(b, rowOf(e, incidents.Kind))
 	}
-	return l.appendAlertRow(b, rowOf(e, incidents.Kind))
+	with := func(own map[string]string) map[string]string {
+		all := map[string]string{}
+		maps.Copy(all, own)
+		maps.Copy(all, labels)
+		return all
+	}
+	b = appendRecord(b, as, l, e, incidentFields)
+	if !keeps {
+		return appendLabels(b, with(e.Labels))
+	}
+	if e.Replaced != nil {
+		b = appendMap(b, "replaced", with(e.Replaced))
+	}
+	return appendLabels(b, with(e.PageLabels))
 }
 
 // rowOf is an alert whose row has what there is of an event of that kind.
@@ -235,7 +249,12 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 	if len(labels) == 0 {
 		return b
 	}
-	b = append(b[:len(b)-len("}\n")], `,"labels":{`...)
+	return appendMap(b, "labels", labels)
+}
+
+// appendMap puts a field into the object at the end of b.
+func appendMap(b []byte, field string, labels map[string]string) []byte {
+	b = append(b[:len(b)-len("}\n")], `,"`+field+`":{`...)
 	for i, name := range slices.Sorted(maps.Keys(labels)) {
 		if i > 0 {
 			b = append(b, ',')
