@@ -268,7 +268,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 				continue
 			}
 		}
-		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil)))
+		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil, false)))
 	}
 	return loop.out, alerts
 }

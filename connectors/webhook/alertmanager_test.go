@@ -3,12 +3,13 @@ package webhook
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"hafvf/internal/testing/expect"
 )
 
 // An alert has the labels of its series, also of the names that every alert has, and those of the
-// receiver. Of a key that is no series, and of the group of an incident, there are none.
+// receiver. An incident has those of its record; a key that is no series has none.
 func TestLabelsOfSeries(t *testing.T) {
 	for _, c := range []struct {
 		record string
@@ -19,11 +20,23 @@ func TestLabelsOfSeries(t *testing.T) {
 			map[string]string{"alertname": "hafvf", "key": `up{job="a",kind="b",team="c"}`, "kind": "novelty", "metric": "up", "job": "a", "exported_kind": "b", "team": "d"}},
 		{`{"key":"a/b","kind":"change"}`, []string{"job", "instance"}, map[string]string{"alertname": "hafvf", "key": "a/b", "kind": "change", "job": "a", "instance": "b"}},
 		{`{"key":"pump-1","kind":"change"}`, nil, map[string]string{"alertname": "hafvf", "key": "pump-1", "kind": "change"}},
+		{`{"key":"job=\"a\"","kind":"incident","id":"i","labels":{"job":"a","kind":"b"}}`, nil,
+			map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i", "job": "a", "exported_kind": "b"}},
 		{`{"key":"up{job=\"a\"","kind":"incident","id":"i"}`, nil, map[string]string{"alertname": "hafvf", "key": "", "kind": "incident", "id": "i"}},
 	} {
 		b := expect.Get(forAlertmanager(Sink{Key: c.names}, []byte(c.record)))(t)
 		var got alertmanagerAlert
 		expect.OK(t, json.Unmarshal(b, &got))
 		expect.Same(t, c.want, got.Labels, c.record)
+	}
+}
+
+// The alert that an incident was under other labels is resolved in front of the one that it is.
+func TestReplacedLabels(t *testing.T) {
+	b := expect.Get(forAlertmanager(Sink{}, []byte(`{"key":"","kind":"incident","id":"i","state":"update","time":"2026-01-02T03:04:05Z","labels":{"metric":"p95"},"replaced":{"metric":"p95","job":"a"}}`)))(t)
+	var got []alertmanagerAlert
+	expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
+	if len(got) != 2 || got[0].Labels["job"] != "a" || !got[0].EndsAt.Before(time.Now()) || got[1].Labels["job"] != "" || got[1].Labels["id"] != "i" || !got[1].EndsAt.After(time.Now()) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -118,7 +118,7 @@ func TestAvroOfIncidents(t *testing.T) {
 	digest := &incidents.Digest{Every: time.Hour, From: at, To: at, Alarms: []incidents.Alarm{{Key: "k", Time: at, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
 	for schema, lines := range map[string][][]byte{
 		l.AlertSchema(): {
-			l.AppendIncident(nil, Object, event, map[string]string{"severity": "page"}),
+			l.AppendIncident(nil, Object, event, map[string]string{"severity": "page"}, false),
 			l.AppendDigest(nil, Object, digest, nil),
 			populated(&l, 1, Object)["alert"],
 		},

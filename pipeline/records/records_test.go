@@ -152,10 +152,10 @@ func TestIncidents(t *testing.T) {
 		"key": `"a"`, "time": `"2026-01-02T04:04:05Z"`, "kind": `"incident"`, "id": `"a@1"`, "start": `"2026-01-02T03:04:05Z"`, "delay": "0", "score": "9", "threshold": "3", "message": `"two"`,
 		"state": `"closed"`, "page": "true", "end": `"2026-01-02T03:05:05Z"`, "keys": "7", "alarmed": "2", "expected": "0.25",
 	}
-	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil)))
+	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil, false)))
 	object := `{"key":"a","time":"2026-01-02T04:04:05Z","kind":"incident","id":"a@1","state":"closed","page":true,"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:05:05Z","group":"a","keys":7,"alarmed":2,` +
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
-	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"})))
+	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}, false)))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
 	told := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
 	if got := row(l.AppendAlert(nil, Row, told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {

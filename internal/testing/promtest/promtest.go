@@ -39,10 +39,12 @@ func PrometheusOf(t testing.TB, config, history string) Server {
 	})
 }
 
-// Alertmanager starts one whose alerts go nowhere.
-func Alertmanager(t testing.TB) Server {
+// Nowhere is the configuration of an Alertmanager whose alerts go nowhere.
+const Nowhere = "route: {receiver: none}\nreceivers: [{name: none}]\n"
+
+// Alertmanager starts one with that configuration.
+func Alertmanager(t testing.TB, config string) Server {
 	t.Helper()
-	config := "route: {receiver: none}\nreceivers: [{name: none}]\n"
 	return start(t, "prometheus-alertmanager", config, "/-/ready", func(file, dir, address string) []string {
 		return []string{"--config.file=" + file, "--storage.path=" + dir, "--web.listen-address=" + address, "--cluster.listen-address="}
 	})

@@ -229,7 +229,7 @@ func onCall(b *testing.B) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	begin := now.Truncate(24*time.Hour).AddDate(0, 0, -14) // midnight: the causes have hours
 	server := promtest.Prometheus(b, "storage: {tsdb: {out_of_order_time_window: 15d}}\n")
-	manager := promtest.Alertmanager(b)
+	manager := promtest.Alertmanager(b, promtest.Nowhere)
 	since := time.Now()
 	points := plant(b, server.URL, begin, int(now.Sub(begin)/time.Minute)+1)
 	wrote := time.Since(since)

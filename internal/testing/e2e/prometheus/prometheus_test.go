@@ -59,7 +59,7 @@ func TestPrometheus(t *testing.T) {
 storage: {tsdb: {out_of_order_time_window: 1h}}
 scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 `, target))
-	manager := promtest.Alertmanager(t)
+	manager := promtest.Alertmanager(t, promtest.Nowhere)
 	client := expect.Get(api.NewClient(api.Config{Address: server.URL}))(t)
 	ask := v1.NewAPI(client)
 

@@ -1,0 +1,122 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hafvf/connectors/webhook"
+	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
+	"hafvf/internal/secret"
+	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/promtest"
+	"hafvf/pipeline/records"
+)
+
+// An incident of a job goes by the route of the job, and a silence of the job holds for it. It widens to the fleet:
+// the alert of the job is resolved by the request that raises that of the fleet, also after a restart. When it
+// is over nothing is left firing.
+func TestLabelsAtAnAlertmanager(t *testing.T) {
+	to := &receiver{Pages: true, Keeps: true, Kinds: []string{incidents.Kind}}
+	var team atomic.Int64
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		team.Add(1)
+	}))
+	defer hook.Close()
+	manager := promtest.Alertmanager(t, fmt.Sprintf(`route:
+  receiver: none
+  group_by: ['...']
+  group_wait: 10ms
+  routes: [{matchers: ['job="auth"'], receiver: team}]
+receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved: false}]}]
+`, hook.URL))
+	client := expect.Get(webhook.NewClient(webhook.Sink{URL: secret.Text{Text: manager.URL}, Batch: 10, Timeout: 10 * time.Second, Form: "alertmanager"}, nil))(t)
+	layout := expect.Get(records.NewLayout(hafvf.Config{Family: "normal"}))(t)
+	cfg := incidents.Config{By: []string{"rack", "job"}}
+	fleet := expect.Get(incidents.New(cfg))(t)
+	begin := time.Now().UTC().Truncate(time.Minute).Add(-15 * 24 * time.Hour)
+	key := func(job string, i int) string {
+		return fmt.Sprintf(`p95{instance="%d",job="%s",rack="r%d"}`, i, job, i%3)
+	}
+	for _, job := range []string{"auth", "cart", "img", "pay", "web"} {
+		for i := range 6 {
+			fleet.Register(key(job, i), begin, time.Minute, 7*24*time.Hour)
+		}
+	}
+	// advance posts what becomes of the incidents, and returns the labels of what fires.
+	advance := func(at time.Time) (firing []map[string]string) {
+		t.Helper()
+		var all [][]byte
+		for _, e := range fleet.Advance(at).Events {
+			if to.wantsIncident(&e) {
+				all = append(all, layout.AppendIncident(nil, records.Object, &e, map[string]string{"severity": "page"}, true))
+			}
+		}
+		for _, err := range client.Post(t.Context(), all) {
+			expect.OK(t, err)
+		}
+		answer := expect.Get(http.Get(manager.URL + "/api/v2/alerts"))(t)
+		defer answer.Body.Close()
+		var alerts []struct{ Labels map[string]string }
+		expect.OK(t, json.NewDecoder(answer.Body).Decode(&alerts))
+		for _, a := range alerts {
+			firing = append(firing, a.Labels)
+		}
+		return firing
+	}
+	at := begin.Add(14 * 24 * time.Hour)
+	alarm := func(job string, i int, after time.Duration) {
+		fleet.Add(incidents.Alarm{ID: fmt.Sprint(job, i, after), Key: key(job, i), Kind: "novelty", Time: at.Add(after), Score: 9})
+	}
+	for i := range 3 {
+		alarm("auth", i, 0)
+	}
+	labels := func(more ...string) map[string]string {
+		all := map[string]string{"alertname": "hafvf", "kind": "incident", "id": `job="auth"@` + at.Format(time.RFC3339), "severity": "page", "metric": "p95"}
+		for i := 0; i < len(more); i += 2 {
+			all[more[i]] = more[i+1]
+		}
+		return all
+	}
+	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(at), "opened")
+	for deadline := time.Now().Add(time.Minute); team.Load() == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the receiver of the job got nothing")
+		}
+	}
+	silence := fmt.Sprintf(`{"matchers":[{"name":"job","value":"auth","isRegex":false}],"startsAt":%q,"endsAt":%q,"createdBy":"test","comment":"a deploy"}`,
+		time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Add(time.Hour).Format(time.RFC3339))
+	expect.Get(http.Post(manager.URL+"/api/v2/silences", "application/json", strings.NewReader(silence)))(t).Body.Close()
+	suppressed := func() bool {
+		answer := expect.Get(http.Get(manager.URL + "/api/v2/alerts?silenced=true&active=false"))(t)
+		defer answer.Body.Close()
+		var alerts []struct{ Labels map[string]string }
+		expect.OK(t, json.NewDecoder(answer.Body).Decode(&alerts))
+		return len(alerts) == 1
+	}
+	for deadline := time.Now().Add(time.Minute); !suppressed(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the silence of the job does not hold")
+		}
+	}
+	for i := 3; i < 6; i++ {
+		alarm("auth", i, time.Minute)
+	}
+	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(at.Add(time.Minute)), "more keys")
+	fleet = expect.Get(incidents.Restore(cfg, expect.Get(fleet.AppendBinary(nil))(t)))(t)
+	for _, job := range []string{"cart", "img", "pay", "web"} {
+		for i := range 4 {
+			alarm(job, i, 2*time.Minute)
+		}
+	}
+	expect.Same(t, []map[string]string{labels()}, advance(at.Add(2*time.Minute)), "wider")
+	expect.Same(t, 0, len(advance(at.Add(5*time.Hour))), "alerts that fire when it is over")
+}
