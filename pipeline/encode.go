@@ -160,6 +160,16 @@ func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.AlertEvent, 
 	e.alert(to, key, t, incident, keys)
 }
 
+// Single tells receivers by HTTP of an alarm that is a page, but those that were told of the alarm.
+func (e *encoder) Single(to *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
+	e.observer.Single(key, t)
+	for i := range e.Receivers {
+		if r := &e.Receivers[i]; r.Pages && r.matches(key) && !r.takes(key, t, keys) {
+			to.Alerts = e.Layout.AppendPage(e.begin(to, i, key, t.ID), t, r.Labels)
+		}
+	}
+}
+
 func (e *encoder) Open(of *incidents.Event) {
 	e.run.findings().incident(of)
 	e.observer.Incident(of)

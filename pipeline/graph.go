@@ -162,7 +162,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Single: i.Single, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
 	if p := c.Source.Prometheus(); p != nil {
 		g.Labels = p.Key
 	}

@@ -20,6 +20,8 @@ type Observer struct {
 	// Alert is called with an alert of a graph with incidents once more, when it is known which incident it
 	// belongs to, if any. It may be one of the run before.
 	Alert func(key string, t keyed.AlertEvent, incident string)
+	// Single is called with an alarm in no incident that is a page.
+	Single func(key string, t keyed.AlertEvent)
 	// Assigned is told to which incident an alarm belongs, also when that is another one than before.
 	Assigned func(incidents.Assignment)
 	// Incident is called with what becomes of an incident, and at the start of those that the run before has left
@@ -40,6 +42,9 @@ func (r *run) observer() (o Observer) {
 	}
 	if o.Alert == nil {
 		o.Alert = func(string, keyed.AlertEvent, string) {}
+	}
+	if o.Single == nil {
+		o.Single = func(string, keyed.AlertEvent) {}
 	}
 	if o.Assigned == nil {
 		o.Assigned = func(incidents.Assignment) {}

@@ -37,10 +37,11 @@ func init() {
 
 // IncidentsConfig is the configuration of Incidents.
 type IncidentsConfig struct {
-	Budget     time.Duration // as incidents.Config has it; so are Separators and By
+	Budget     time.Duration // as incidents.Config has it; so are Separators, By and Single
 	Separators string
 	By         []string `json:",omitempty"`
 	Labels     []string `json:",omitempty"` // that keys join, with a slash between them; none if a key may be a series
+	Single     int      `json:",omitempty"`
 	Zone       string   // an IANA name; empty for UTC
 	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
 	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
@@ -60,7 +61,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Zone: zone}
+	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
 	if len(c.Labels) > 0 {
 		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
@@ -119,6 +120,8 @@ type IncidentEncoder interface {
 	// incident that the alert belongs to, empty if it belongs to none. keys is the largest number of
 	// keys that the fleet has had.
 	Alert(to *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
+	// Single appends what is to be written of an alarm in no incident that is a page. keys is as Alert's.
+	Single(to *Encoded, key string, t keyed.AlertEvent, keys int)
 	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when
 	// that becomes another one.
 	Assigned(a incidents.Assignment)
@@ -276,6 +279,11 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
 	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
+	fn.put()
+}
+
+func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
+	fn.encoder.Single(&fn.encoded, key, t, fn.of.Keys())
 	fn.put()
 }
 

@@ -51,7 +51,7 @@ var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
 	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, keeps: true,
-		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the key's series, and labels. An incident has those that its members share, and updates of what it says. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the series or that all keys of an incident share, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
 }

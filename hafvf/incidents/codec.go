@@ -218,6 +218,9 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.moments(&e.opened)
 		c.numbers(&e.size)
 	})
+	if c.Writes && f.cfg.Single > 0 || !c.Writes && len(c.B) > 0 { // a state of before, or without pages, ends here
+		f.singles.form(c)
+	}
 	if !c.Writes {
 		f.waiting, f.arrived = waiting, arrived
 		if f.nested != nil && !c.Bad {

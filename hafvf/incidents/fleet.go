@@ -29,6 +29,8 @@ const (
 const (
 	DefaultBudget     = 7 * 24 * time.Hour // of incidents, and of a key
 	DefaultSeparators = "/:"
+	// DefaultSingle is that of the program.
+	DefaultSingle = 3
 )
 
 // Kind is that of the alerts of incidents, among those of alarms.
@@ -54,6 +56,8 @@ type Config struct {
 	// Labels are those of a key. Default those of a series as Prometheus writes it, the name as the label metric,
 	// and none of other keys.
 	Labels func(key string) map[string]string
+	// Single is how many alarms in no incident may be pages in a week. Default none.
+	Single int
 	// Zone has the clock of the hours of the day, and of messages. Default UTC.
 	Zone *time.Location
 }
@@ -62,6 +66,9 @@ type Config struct {
 func (c Config) Validate() error {
 	if c.Budget < 0 {
 		return fmt.Errorf("budget %v is negative", c.Budget)
+	}
+	if c.Single < 0 || c.Single > mostSingle {
+		return fmt.Errorf("%d pages a week of single alarms are not between 0 and %d", c.Single, mostSingle)
 	}
 	if len(c.By) > mostLabels {
 		return fmt.Errorf("%d labels are more than %d", len(c.By), mostLabels)
@@ -115,6 +122,7 @@ type Alarm struct {
 type Step struct {
 	Events   []Event
 	Assigned []Assignment
+	Singles  []Single
 }
 
 // An Assignment says to which incident an alarm belongs. Every alarm has one when it is taken. A
@@ -147,6 +155,7 @@ type Fleet struct {
 	past    []episode
 	named   []string // ids of incidents opened at namedAt
 	namedAt moment
+	singles singles
 
 	order    uint64 // alarms taken
 	question uint64
@@ -159,7 +168,8 @@ func New(cfg Config) (*Fleet, error) {
 		return nil, err
 	}
 	return &Fleet{
-		cfg: cfg.withDefaults(), keys: map[string]*key{}, groups: map[string]*group{}, seen: map[identity]struct{}{},
+		singles: newSingles(cfg.Single),
+		cfg:     cfg.withDefaults(), keys: map[string]*key{}, groups: map[string]*group{}, seen: map[identity]struct{}{},
 		covering: map[[2]string]bool{},
 	}, nil
 }
@@ -283,6 +293,7 @@ func (f *Fleet) Forget(name string) {
 	for _, inc := range f.open {
 		inc.leave(name)
 	}
+	f.singles.forget(name)
 	k := f.keys[name]
 	if k == nil {
 		return
@@ -342,13 +353,20 @@ type trace struct {
 func (f *Fleet) Advance(watermark time.Time) Step {
 	w := momentOf(watermark)
 	for len(f.waiting) > 0 && f.waiting[0].time <= w {
+		f.page(f.waiting[0].time - 1)
 		f.takeNext()
 	}
+	f.page(w)
 	f.close(w)
 	f.register(w)
 	step := f.step
 	f.step = Step{}
 	return step
+}
+
+// page decides which alarms in no incident are pages by a moment.
+func (f *Fleet) page(by moment) {
+	f.step.Singles = append(f.step.Singles, f.singles.due(by)...)
 }
 
 // takeNext takes the alarms of the earliest moment that wait. All are recent before the first of them is
@@ -415,6 +433,9 @@ func (f *Fleet) Next() (time.Time, bool) {
 	for _, inc := range f.open {
 		next = min(next, inc.end()+1)
 	}
+	for _, w := range f.singles.waits {
+		next = min(next, w.due)
+	}
 	if next > farthest {
 		return time.Time{}, false
 	}
@@ -440,6 +461,12 @@ func (f *Fleet) Names() []string {
 		for name := range inc.members {
 			all[name] = true
 		}
+	}
+	for name := range f.singles.waits {
+		all[name.Key] = true
+	}
+	for name := range f.singles.member {
+		all[name] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }

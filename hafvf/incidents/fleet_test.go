@@ -71,6 +71,7 @@ func stream(t *rapid.T) (all []incidents.Alarm) {
 
 // grouping draws how keys are grouped: a configuration, and what a key of the tree is called.
 func grouping(t *rapid.T, cfg incidents.Config) (incidents.Config, func(key string) string) {
+	cfg.Single = rapid.SampledFrom([]int{0, 3}).Draw(t, "single")
 	if cfg.By = rapid.SampledFrom([][]string{nil, {"host"}, {"site", "rack", "host"}}).Draw(t, "by"); cfg.By == nil {
 		return cfg, func(key string) string { return key }
 	}
@@ -88,7 +89,7 @@ func registerAs(f *incidents.Fleet, name func(key string) string) {
 }
 
 func (s *told) add(step incidents.Step) {
-	s.Events, s.Assigned = append(s.Events, step.Events...), append(s.Assigned, step.Assigned...)
+	s.Events, s.Assigned, s.Singles = append(s.Events, step.Events...), append(s.Assigned, step.Assigned...), append(s.Singles, step.Singles...)
 }
 
 type told incidents.Step

@@ -289,6 +289,7 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 func (f *Fleet) alone(a *alarm, t moment) {
 	f.count(a, t, 1)
 	f.assign(a, "")
+	f.singles.alone(a)
 	k := a.key
 	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
 	k.alone = k.alone[max(0, len(k.alone)-restless-5):]
@@ -467,6 +468,7 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, at: a.time, step: a.key.step})
 	inc.last = max(inc.last, a.at)
 	f.assign(a, inc.id)
+	f.singles.joined(a)
 	if inc.page || len(inc.members) <= 2*inc.usual || f.debt > headroom {
 		return false
 	}

@@ -127,12 +127,12 @@ func Values(keys []string) map[string]map[string]bool {
 	return all
 }
 
-// Groups are the labels that group the keys: at most three that differ among the keys, and not from each key
-// to the next, from the one with the fewest values on.
+// Groups are the labels that group the keys: at most five with between two values and half as many as there are
+// keys, from the one with the fewest on.
 func Groups(keys []string) []string {
-	const most = 3
+	const most = 5
 	values := Values(keys)
-	maps.DeleteFunc(values, func(_ string, of map[string]bool) bool { return len(of) < 2 || len(of) >= len(keys) })
+	maps.DeleteFunc(values, func(_ string, of map[string]bool) bool { return len(of) < 2 || 2*len(of) > len(keys) })
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(values[a]), len(values[b])), cmp.Compare(a, b))
 	})

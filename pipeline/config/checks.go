@@ -311,6 +311,9 @@ func (d *decoder) checkIncidents(c *Config) {
 	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
 		d.fail("incidents.by", "%v", err)
 	}
+	if err := (incidents.Config{Single: i.Single}).Validate(); err != nil {
+		d.fail("incidents.single", "%v", err)
+	}
 	if i.By != nil && d.has("incidents.separators") {
 		d.fail("incidents.separators", "groups are those of by, or prefixes: leave out one of the two")
 	}

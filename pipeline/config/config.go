@@ -68,6 +68,7 @@ type Incidents struct {
 	Budget     time.Duration // in which one false incident is allowed on average
 	Separators string        // of the prefixes of keys
 	By         []string      // labels of keys that are series, in place of separators
+	Single     int           // pages a week of alarms in no incident
 	Zone       string        // of the hours of the day; empty for UTC
 }
 

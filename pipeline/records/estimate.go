@@ -122,6 +122,7 @@ func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
 type alert struct {
 	keyed.AlertEvent
 	incident string
+	page     bool
 	event    *incidents.Event
 }
 
@@ -145,6 +146,8 @@ var alerts = []field[alert]{
 	text("message", "All that in a sentence.", func(a alert) string { return a.Message }),
 	only(text("incident", "id of the incident that it belongs to, if it belongs to one; with incidents only.", func(a alert) string { return a.incident }),
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
+	only(flag("page", "true of an alarm in no incident that is a page; of receivers by HTTP.", func(a alert) bool { return a.page }),
+		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
 }
 
 // incidentColumns are what the row of an incident has beside the columns of an alert. Its key is the
@@ -195,6 +198,12 @@ func (l *Layout) AppendAlert(b []byte, as Form, t keyed.AlertEvent, incident str
 		return l.appendAlertRow(b, of)
 	}
 	return appendLabels(appendRecord(b, as, l, of, alerts), labels)
+}
+
+// AppendPage appends the record of an alarm in no incident that is a page, as a JSON object.
+func (l *Layout) AppendPage(b []byte, t keyed.AlertEvent, labels map[string]string) []byte {
+	b = appendRecord(b, Object, l, alert{AlertEvent: t, page: true}, alerts)
+	return appendLabels(b, labels)
 }
 
 // AppendIncident appends the record of an incident. A JSON object has its labels, and those given. One for a receiver

@@ -151,7 +151,7 @@ func TestLabelsThatGroup(t *testing.T) {
 	}
 	path := write(t, "m.csv", lines...)
 	result := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
-	expect.Same(t, []string{"job", "zone", "rack"}, series.Groups(result.Keys))
+	expect.Same(t, []string{"job", "zone", "rack", "shard"}, series.Groups(result.Keys))
 	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(result.String(), want) {
 		t.Errorf("%s", result)
 	}

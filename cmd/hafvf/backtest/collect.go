@@ -47,6 +47,8 @@ type Collector struct {
 	alarms   int
 	silent   map[int64]bool // minutes of Unix in which keys fell silent or recovered
 	singles  []single
+	// singlePages is how many alarms in no incident were pages.
+	singlePages int
 }
 
 // NewCollector returns a collector for a run of a graph that raises alarms. It gathers also what the page
@@ -57,7 +59,13 @@ func NewCollector(g *pipeline.Graph, page *report.Collector) *Collector {
 
 // Observer is what sees the run.
 func (c *Collector) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: c.estimate, Assigned: c.assign, Incident: c.incident}
+	return &pipeline.Observer{Estimate: c.estimate, Single: c.single, Assigned: c.assign, Incident: c.incident}
+}
+
+func (c *Collector) single(string, keyed.AlertEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.singlePages++
 }
 
 func (c *Collector) assign(a incidents.Assignment) {

@@ -14,6 +14,7 @@ import (
 type Messages struct {
 	PerWeek Number `json:"per_week"` // null where the records have no times
 	Pages   int    `json:"pages"`    // of incidents, when one becomes a page and when it is over
+	Singles int    `json:"singles"`  // pages of alarms in no incident
 	Silent  int    `json:"silent"`   // minutes in which keys fell silent or recovered
 	Digests int    `json:"digests"`  // days with alarms in no incident
 	Alarms  int    `json:"alarms"`   // of few keys, or without incidents
@@ -48,12 +49,12 @@ func (c *Collector) messagesOver(span time.Duration) Messages {
 				days[s.at.Unix()/(24*60*60)] = true
 			}
 		}
-		m.Silent, m.Digests = len(c.silent), len(days)
+		m.Singles, m.Silent, m.Digests = c.singlePages, len(c.silent), len(days)
 	} else {
 		m.Alarms = c.alarms
 	}
 	if span > 0 {
-		m.PerWeek = m.weekly(m.Pages+m.Silent+m.Digests+m.Alarms, span)
+		m.PerWeek = m.weekly(m.Pages+m.Singles+m.Silent+m.Digests+m.Alarms, span)
 	}
 	return m
 }
@@ -71,7 +72,7 @@ func (m Messages) write(b *strings.Builder, span time.Duration) {
 	for _, p := range []struct {
 		n  int
 		of string
-	}{{m.Pages, "of incidents"}, {m.Silent, "of silent and recovered keys"}, {m.Digests, "digests"}, {m.Alarms, "alarms"}} {
+	}{{m.Pages, "of incidents"}, {m.Singles, "of single keys"}, {m.Silent, "of silent and recovered keys"}, {m.Digests, "digests"}, {m.Alarms, "alarms"}} {
 		if p.n > 0 {
 			parts = append(parts, decimal(float64(m.weekly(p.n, span)))+" "+p.of)
 		}

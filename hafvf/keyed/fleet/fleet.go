@@ -26,6 +26,8 @@ type Listener interface {
 	// Alert is called with an alert of a key. incident is the id of the incident that it belongs to, empty
 	// if it belongs to none.
 	Alert(key string, t keyed.AlertEvent, incident string)
+	// Single is called with an alarm in no incident that is a page, after its Alert.
+	Single(key string, t keyed.AlertEvent)
 	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when that
 	// becomes another one.
 	Assigned(incidents.Assignment)
@@ -39,6 +41,7 @@ type Listener interface {
 type Fleet struct {
 	of       *incidents.Fleet
 	waiting  map[incidents.AlarmName]waitingAlert // until their alarms are taken
+	alone    map[incidents.AlarmName][]byte       // the events of alarms that may become pages
 	digests  incidents.Digests
 	most     int // keys that it has had at a time
 	listener Listener
@@ -52,7 +55,7 @@ type waitingAlert struct {
 
 // New returns a fleet without keys. The error is that of incidents.New.
 func New(cfg Config, notify Listener) (f *Fleet, err error) {
-	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: notify, changed: true}
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, alone: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: notify, changed: true}
 	f.of, err = incidents.New(cfg.Config)
 	return f, err
 }
@@ -71,7 +74,7 @@ func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error)
 	if reset == nil {
 		digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 		digests.Adopt(stored.digests)
-		return &Fleet{of: of, waiting: stored.waiting, digests: digests, most: max(stored.most, of.Keys()), listener: notify}, nil, nil
+		return &Fleet{of: of, waiting: stored.waiting, alone: stored.alone, digests: digests, most: max(stored.most, of.Keys()), listener: notify}, nil, nil
 	}
 	f.most = stored.most
 	for name, h := range stored.waiting {
@@ -93,7 +96,7 @@ func eventOf(key string, b []byte) (t keyed.AlertEvent, err error) {
 
 // decode returns a fleet without its incidents, which stay encoded.
 func decode(b []byte) (f *Fleet, inner []byte, err error) {
-	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, digests: incidents.NewDigests(nil, nil)}
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, alone: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(nil, nil)}
 	c := compact.Codec{Reader: compact.Reader{B: b}}
 	if f.form(&c, &inner); c.Bad || len(c.B) > 0 {
 		err = compact.ErrCut
@@ -111,14 +114,25 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	})
 	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // States from before the largest number was known end without.
 		end := uint8(mostFollows)
+		if len(f.alone) > 0 {
+			end = aloneFollow
+		}
 		compact.Unsigned(c, &f.most)
 		compact.Bytes(c, &end)
-		c.Check(end == mostFollows)
+		if c.Check(end == mostFollows || end == aloneFollow); end == aloneFollow {
+			compact.Entries(c, f.alone, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
+				n.Form(c)
+				compact.Texts(c, event)
+			})
+		}
 	}
 }
 
-// mostFollows ends a state that has the largest number of keys.
-const mostFollows = 1
+// What follows the digests of a state.
+const (
+	mostFollows = 1 // the largest number of keys, in front
+	aloneFollow = 2 // and the alarms that may become pages, behind
+)
 
 // Keys is the largest number of keys that the fleet has had at a time.
 func (f *Fleet) Keys() int { return f.most }
@@ -179,6 +193,7 @@ func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEven
 // of it waits for the watermark any more.
 func (f *Fleet) forget(key string) error {
 	f.of.Forget(key)
+	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return name.Key == key })
 	f.digests.Forget(func(k string) bool { return k == key })
 	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
@@ -277,6 +292,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			continue
 		}
 		delete(f.waiting, name)
+		f.alone[name] = h.event
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
@@ -284,6 +300,16 @@ func (f *Fleet) advance(watermark time.Time) error {
 		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
+	for _, s := range step.Singles {
+		if s.Page {
+			t, err := eventOf(s.Key, f.alone[s.AlarmName])
+			if err != nil {
+				return err
+			}
+			f.listener.Single(s.Key, t)
+		}
+	}
+	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return !f.of.Waits(name) })
 	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
 		return name.Kind == keyed.RecoveredAlarm && !h.at.After(watermark)
 	})
@@ -309,7 +335,11 @@ func together(all []incidents.Event) (alerted []incidents.Event) {
 	for _, e := range all {
 		i, seen := last[e.ID]
 		if seen && e.State == incidents.Update && alerted[i].Time.Equal(e.Time) && alerted[i].State != incidents.Merged {
-			e.State, e.Page = alerted[i].State, e.Page || alerted[i].Page
+			was := alerted[i]
+			e.State, e.Page = was.State, e.Page || was.Page
+			if was.Replaced != nil || was.State == incidents.Opened { // what was told before is what is replaced
+				e.Replaced = was.Replaced
+			}
 			alerted[i] = e
 			continue
 		}
@@ -344,6 +374,7 @@ func Forget(encoded []byte, gone func(key string) bool) (without []byte, names m
 		}
 	}
 	maps.DeleteFunc(f.waiting, func(name incidents.AlarmName, _ waitingAlert) bool { return goes(name.Key) })
+	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return goes(name.Key) })
 	f.digests.Forget(goes)
 	without, err = f.AppendBinary(nil)
 	return without, names, err

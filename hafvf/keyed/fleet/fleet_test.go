@@ -21,6 +21,9 @@ type heard []string
 func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
 	*h = append(*h, key+" "+t.ID+" "+t.Kind)
 }
+func (h *heard) Single(key string, t keyed.AlertEvent) {
+	*h = append(*h, "page "+key+" "+t.ID+" "+t.Kind)
+}
 func (*heard) Assigned(incidents.Assignment) {}
 func (*heard) Incident(*incidents.Event)     {}
 func (*heard) Digest(*incidents.Digest)      {}
@@ -114,5 +117,46 @@ func TestForgets(t *testing.T) {
 	}
 	if _, _, err := Forget(state[:len(state)-1], func(string) bool { return true }); err == nil {
 		t.Error("a state that is cut off is accepted")
+	}
+}
+
+// An alarm in no incident is a page eight steps after it was taken, also over a restart.
+func TestSinglePage(t *testing.T) {
+	var got heard
+	cfg := Config{Config: incidents.Config{Single: 3}}
+	f := newFleet(t, cfg, &got)
+	take(t, f, alarm("a/b", "f:1", at, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+	expect.OK(t, f.Advance(at.Add(7*time.Minute)))
+	expect.Same(t, heard{"a/b f:1 novelty"}, got, "before")
+	if next, _ := f.Next(); !next.Equal(at.Add(8 * time.Minute)) {
+		t.Errorf("next at %v", next)
+	}
+	f, _, err := Restore(cfg, encoded(t, f), &got)
+	expect.OK(t, err)
+	expect.OK(t, f.Advance(at.Add(8*time.Minute)))
+	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
+	expect.Same(t, 0, len(f.alone), "alarms that are kept")
+}
+
+// Of the events of a moment one is made. It replaces the labels that were told before.
+func TestTogether(t *testing.T) {
+	labels := func(job string) map[string]string { return map[string]string{"job": job} }
+	at := func(state incidents.State, replaced map[string]string) incidents.Event {
+		return incidents.Event{ID: "i", State: state, Page: true, Replaced: replaced}
+	}
+	for name, c := range map[string]struct {
+		events []incidents.Event
+		want   map[string]string
+	}{
+		"opened":         {[]incidents.Event{at(incidents.Opened, nil), at(incidents.Update, labels("a"))}, nil},
+		"once":           {[]incidents.Event{at(incidents.Update, labels("a")), at(incidents.Update, nil)}, labels("a")},
+		"twice":          {[]incidents.Event{at(incidents.Update, labels("a")), at(incidents.Update, labels("b"))}, labels("a")},
+		"after no other": {[]incidents.Event{at(incidents.Update, nil), at(incidents.Update, labels("b"))}, labels("b")},
+	} {
+		got := together(c.events)
+		if len(got) != 1 {
+			t.Fatal(name, got)
+		}
+		expect.Same(t, c.want, got[0].Replaced, name)
 	}
 }

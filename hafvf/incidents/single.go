@@ -1,0 +1,173 @@
+package incidents
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"hafvf/internal/compact"
+)
+
+const (
+	week        = 7 * day
+	singleWeeks = 4 // of which scores are known
+	savedWeeks  = 2 // of pages that can be saved
+	mostSingle  = 100
+)
+
+// singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer. An
+// alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in
+// the 32 steps before. It is a page if fewer than n·w alarms of the last w weeks have its score or a higher one: n is
+// the number of pages a week, and w the number of weeks since the first alarm, at most four. In the first week
+// it is one a day. Whatever the alarms are, there are at most n·T + 2·n pages in T weeks: a bucket, which begins full,
+// gets n a week, and has at most 2·n.
+type singles struct {
+	perWeek float64
+
+	begun           bool
+	since, at, last moment  // of the first alarm, of the bucket, of the last page
+	bucket          float64 // pages
+	waits           map[AlarmName]waitingSingle
+	member          map[string]moment // until when a key counts as one of an incident
+	days            []scoresOfDay     // in their order
+}
+
+type waitingSingle struct {
+	due   moment
+	score float64
+}
+
+// scoresOfDay are the highest scores of a day from a moment on.
+type scoresOfDay struct {
+	from   moment
+	scores []float64 // the highest first
+}
+
+func newSingles(perWeek int) singles {
+	n := float64(perWeek)
+	return singles{perWeek: n, bucket: savedWeeks * n, waits: map[AlarmName]waitingSingle{}, member: map[string]moment{}}
+}
+
+// alone has an alarm in no incident wait.
+func (s *singles) alone(a *alarm) {
+	if s.perWeek > 0 && a.at > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
+		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.at + nearby*a.key.step, a.score}
+	}
+}
+
+// joined drops what waits of a key that is in an incident.
+func (s *singles) joined(a *alarm) {
+	if s.perWeek > 0 {
+		maps.DeleteFunc(s.waits, func(n AlarmName, _ waitingSingle) bool { return n.Key == a.name })
+		s.member[a.name] = max(s.member[a.name], a.at+longest*a.key.step)
+	}
+}
+
+// due returns the alarms that have waited long enough by a moment.
+func (s *singles) due(by moment) (all []Single) {
+	var due []AlarmName
+	for name, w := range s.waits {
+		if w.due <= by {
+			due = append(due, name)
+		}
+	}
+	slices.SortFunc(due, func(a, b AlarmName) int { return cmp.Or(cmp.Compare(s.waits[a].due, s.waits[b].due), a.Compare(b)) })
+	for _, name := range due {
+		all = append(all, Single{name, s.page(s.waits[name].due, s.waits[name].score)})
+		delete(s.waits, name)
+	}
+	maps.DeleteFunc(s.member, func(_ string, until moment) bool { return until < by })
+	return all
+}
+
+// page notes a score at a moment, and reports whether that is a page.
+func (s *singles) page(at moment, score float64) bool {
+	if !s.begun {
+		s.begun, s.since, s.at, s.last = true, at, at, at-day
+	}
+	if at > s.at {
+		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*at.seconds(s.at)/week.seconds(0))
+		s.at = at
+	}
+	clear := at >= s.last+day
+	if weeks := min((at-s.since)/week, singleWeeks); weeks > 0 {
+		higher := 0
+		for _, d := range s.days {
+			if d.from > at-weeks*week {
+				higher += rankOf(d.scores, score)
+			}
+		}
+		clear = float64(higher) < s.perWeek*float64(weeks)
+	}
+	s.note(at, score)
+	if !clear || s.bucket < 1 {
+		return false
+	}
+	s.bucket--
+	s.last = at
+	return true
+}
+
+// rankOf is how many of some scores are as high as one or higher.
+func rankOf(scores []float64, score float64) int {
+	n, _ := slices.BinarySearchFunc(scores, score, func(a, b float64) int {
+		if a >= b {
+			return -1
+		}
+		return 1
+	})
+	return n
+}
+
+// note keeps a score, if it is one of the highest of its day.
+func (s *singles) note(at moment, score float64) {
+	from := at - at.within(day)
+	if n := len(s.days); n == 0 || s.days[n-1].from < from {
+		s.days = append(s.days, scoresOfDay{from: from})
+	}
+	d := &s.days[len(s.days)-1]
+	d.scores = slices.Insert(d.scores, rankOf(d.scores, score), score)
+	d.scores = d.scores[:min(len(d.scores), singleWeeks*int(s.perWeek))]
+	for s.days[0].from < at-singleWeeks*week-day {
+		s.days = s.days[1:]
+	}
+}
+
+// Waits reports whether an alarm in no incident may still become a page.
+func (f *Fleet) Waits(name AlarmName) bool {
+	_, waits := f.singles.waits[name]
+	return waits
+}
+
+// forget drops what waits of a key.
+func (s *singles) forget(key string) {
+	maps.DeleteFunc(s.waits, func(name AlarmName, _ waitingSingle) bool { return name.Key == key })
+	delete(s.member, key)
+}
+
+// form is how what is known is encoded. What is read may be of another number of pages a week.
+func (s *singles) form(c *stateCodec) {
+	c.bool(&s.begun)
+	c.moments(&s.since, &s.at, &s.last)
+	c.amount(&s.bucket)
+	compact.Entries(&c.Codec, s.waits, 5, AlarmName.Compare, func(n *AlarmName, w *waitingSingle) {
+		n.Form(&c.Codec)
+		c.span(&w.due)
+		c.score(&w.score)
+	})
+	compact.Entries(&c.Codec, s.member, 2, cmp.Compare[string], func(key *string, until *moment) {
+		c.texts(key)
+		c.span(until)
+	})
+	compact.List(&c.Codec, &s.days, 2, func(d *scoresOfDay) {
+		c.moments(&d.from)
+		compact.List(&c.Codec, &d.scores, 1, func(score *float64) { c.score(score) })
+	})
+	s.bucket = min(s.bucket, savedWeeks*s.perWeek)
+}
+
+// A Single is an alarm in no incident that has waited.
+type Single struct {
+	AlarmName
+	Page bool // nothing of the last weeks was clearer
+}
