@@ -61,10 +61,10 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
 	r.Byte() // Restore looks at the format
-	cfg := Config{Separators: r.Text()}
+	cfg := Config{Separators: r.Text(), Single: mostSingle}
 	for _, by := range []string{byLabels, nestedBy} {
 		if labels, found := strings.CutPrefix(cfg.Separators, by); found {
-			cfg = Config{By: strings.Split(labels, ",")}
+			cfg = Config{By: strings.Split(labels, ","), Single: mostSingle}
 		}
 	}
 	return Restore(cfg, b)
@@ -218,7 +218,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.moments(&e.opened)
 		c.numbers(&e.size)
 	})
-	if c.Writes && f.cfg.Single > 0 || !c.Writes && len(c.B) > 0 { // a state of before, or without pages, ends here
+	if c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0 { // a state of before, or without alarms, ends here
 		f.singles.form(c)
 	}
 	if !c.Writes {

@@ -125,6 +125,15 @@ func (d *Digests) Form(c *compact.Codec) {
 	})
 }
 
+// Messages is how the messages of the alarms that Form has encoded are.
+func (d *Digests) Messages(c *compact.Codec) {
+	for _, name := range slices.SortedFunc(maps.Keys(d.alone), AlarmName.Compare) {
+		a := d.alone[name]
+		compact.Texts(c, &a.Message)
+		d.alone[name] = a
+	}
+}
+
 // Adopt takes what is open of all. Digests of a length that nobody asks for any more are dropped.
 func (d *Digests) Adopt(all Digests) {
 	for every, from := range all.from {

@@ -115,6 +115,8 @@ type Alarm struct {
 	Time  time.Time
 	Score float64 // decades, the clearest member has the largest; NaN counts as 0
 	Size  float64 // standard deviations, signed; it is passed on
+	// Message is what it says, of a Digest's.
+	Message string
 }
 
 // A Step is what an advance of the watermark brought about, each list in the order in which it

@@ -332,6 +332,7 @@ func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 // before a moment.
 func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	f.question++
+	unexplained := f.unexplained(g.name)
 	j := 0
 	for i := len(g.recent.alarms) - 1; i >= g.recent.first; i-- {
 		b := g.recent.alarms[i]
@@ -339,7 +340,7 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 		if age >= longest*step {
 			break
 		}
-		if b.key == nil || b.key.asked == f.question || !f.unexplained(b, g.name) {
+		if b.key == nil || b.key.asked == f.question || !unexplained(b) {
 			continue
 		}
 		b.key.asked = f.question
@@ -354,11 +355,21 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	return c
 }
 
-// unexplained reports whether an alarm of a group is in no incident, or in a wider one that it came later
-// than.
-func (f *Fleet) unexplained(b *alarm, group string) bool {
-	inc := b.explained()
-	return inc == nil || b.at > inc.opened+spreads*b.key.step && f.within(group, inc.group)
+// unexplained returns what reports whether an alarm of a group is in no incident, or in a wider one that it came
+// later than.
+func (f *Fleet) unexplained(group string) func(b *alarm) bool {
+	var last *incident // alarms that follow each other mostly are of one
+	within := false
+	return func(b *alarm) bool {
+		inc := b.explained()
+		if inc == nil || b.at <= inc.opened+spreads*b.key.step {
+			return inc == nil
+		}
+		if inc != last {
+			last, within = inc, f.within(group, inc.group)
+		}
+		return within
+	}
 }
 
 // A mostSurprising is the most surprising answer.
@@ -404,9 +415,10 @@ func (f *Fleet) found(a *alarm, found answer) {
 	wider := state == Update && name != inc.group
 	inc.group, inc.window, inc.score, inc.expected = name, found.window, found.score, found.mean
 	p := max(0, 1-found.mean/float64(found.c-1))
+	unexplained := f.unexplained(name)
 	all := &f.groups[name].recent
 	for _, b := range all.alarms[all.after(t-found.window):] {
-		if b.key == nil || !f.unexplained(b, name) {
+		if b.key == nil || !unexplained(b) {
 			continue
 		}
 		if b.decided {

@@ -48,6 +48,9 @@ func newSingles(perWeek int) singles {
 	return singles{perWeek: n, bucket: savedWeeks * n, waits: map[AlarmName]waitingSingle{}, member: map[string]moment{}}
 }
 
+// used reports whether anything is known.
+func (s *singles) used() bool { return s.begun || len(s.waits) > 0 || len(s.member) > 0 }
+
 // alone has an alarm in no incident wait.
 func (s *singles) alone(a *alarm) {
 	if s.perWeek > 0 && a.at > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {

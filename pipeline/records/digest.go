@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"hafvf/hafvf/incidents"
@@ -32,7 +33,7 @@ var digestFields = []field[digest]{
 		number("score", "", "Its score; null of a silence.", func(a incidents.Alarm) float64 { return a.Score }),
 		number("size", "standard deviations", "Its size; null of a silence.", func(a incidents.Alarm) float64 { return a.Size }),
 	),
-	text("message", "All that in a sentence.", digestMessage),
+	text("message", "All that in a sentence, and a line for each of the alarms with the highest scores, at most 20.", func(d digest) string { return digestMessage(d) + digestLines(d) }),
 }
 
 // DigestID is the id of a digest, the same in every run.
@@ -51,6 +52,17 @@ func alarmedKeys(d digest) int {
 func digestMessage(d digest) string {
 	return fmt.Sprintf("%s of %s from %s on, in %s, belong to no incident; the clearest is of %s.", message.Count(len(d.Alarms), "alarm", "alarms"), message.Count(alarmedKeys(d), "key", "keys"),
 		d.From.Format("2006-01-02 15:04"), message.Duration(d.Every), message.Printable(d.Alarms[0].Key))
+}
+
+// digestLines are what the alarms with the highest scores say, a line each.
+func digestLines(d digest) string {
+	var s strings.Builder
+	for _, a := range d.Alarms[:min(len(d.Alarms), listed)] {
+		if a.Message != "" {
+			s.WriteString("\n" + a.Message)
+		}
+	}
+	return s.String()
 }
 
 // AppendDigest appends the record of a digest. A JSON object has the labels. The row of a table has

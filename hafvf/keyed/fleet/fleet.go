@@ -113,10 +113,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 		compact.Texts(c, &h.event)
 	})
 	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // States from before the largest number was known end without.
-		end := uint8(mostFollows)
-		if len(f.alone) > 0 {
-			end = aloneFollow
-		}
+		end := uint8(aloneFollow)
 		compact.Unsigned(c, &f.most)
 		compact.Bytes(c, &end)
 		if c.Check(end == mostFollows || end == aloneFollow); end == aloneFollow {
@@ -124,6 +121,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 				n.Form(c)
 				compact.Texts(c, event)
 			})
+			f.digests.Messages(c)
 		}
 	}
 }
@@ -131,7 +129,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 // What follows the digests of a state.
 const (
 	mostFollows = 1 // the largest number of keys, in front
-	aloneFollow = 2 // and the alarms that may become pages, behind
+	aloneFollow = 2 // and behind it the alarms that may become pages, and the messages of those of digests
 )
 
 // Keys is the largest number of keys that the fleet has had at a time.
@@ -297,7 +295,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size}, a.Incident)
+		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {

@@ -63,7 +63,7 @@ func TestBeginsAnew(t *testing.T) {
 		separators string
 		state      []byte
 		anew       bool
-	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-2], false}} {
+	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-3], false}} {
 		var got heard
 		f, reset, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
 		if err != nil || (reset != nil) != c.anew {
