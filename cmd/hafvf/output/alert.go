@@ -28,6 +28,7 @@ type Alert struct {
 	Alarmed  int // of these; 0 where the record does not say
 	Members  []Member
 	Expected Scalar
+	Labels   map[string]string // that its keys share
 }
 
 // A Member is an alarm of an incident.

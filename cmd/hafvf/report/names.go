@@ -1,6 +1,7 @@
 package report
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -10,7 +11,7 @@ import (
 const nameRoom = 30
 
 // cutNames returns keys as the rows of a group show them: of those that are too long, the parts that all
-// have in common are left out.
+// have in common are left out. A series that is too long yet has the values of its labels alone.
 func cutNames(names []string) []string {
 	if len(names) < 2 {
 		return names
@@ -53,10 +54,15 @@ func cutNames(names []string) []string {
 				b.WriteString("…")
 			}
 		}
-		short[i] = b.String()
+		if short[i] = b.String(); utf8.RuneCountInString(short[i]) > nameRoom {
+			short[i] = strings.Join(strings.FieldsFunc(labelNames.ReplaceAllString(short[i], " "), func(r rune) bool { return strings.ContainsRune(" …{},\"", r) }), " ")
+		}
 	}
 	return short
 }
+
+// labelNames are the names of labels in a series.
+var labelNames = regexp.MustCompile(`\b[A-Za-z_]\w*="`)
 
 // partsOf ends the parts of a key with a zero.
 var partsOf = strings.NewReplacer("\x00", "", "{", "{\x00", ",", ",\x00", "/", "/\x00", "}", "\x00}")

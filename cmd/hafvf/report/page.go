@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
@@ -72,6 +73,7 @@ type Count struct {
 type Incident struct {
 	ID, Group, State, Message string
 	Start, End                time.Time
+	Labels                    string // that its keys share, beside those of the group
 	Open, Page                bool
 	Keys, Alarmed             int
 	Score, Expected           float64
@@ -230,14 +232,19 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *output.Alert) int {
-		if a.Page != b.Page {
-			if a.Page {
-				return -1
-			}
+	rank := func(a *output.Alert) int { // open ones first, then pages
+		switch {
+		case !over(a) && a.Page:
+			return 0
+		case !over(a):
 			return 1
+		case a.Page:
+			return 2
 		}
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Alarmed, a.Alarmed), cmp.Compare(a.ID, b.ID))
+		return 3
+	}
+	slices.SortFunc(all, func(a, b *output.Alert) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Score, a.Score), cmp.Compare(b.Alarmed, a.Alarmed), cmp.Compare(a.ID, b.ID))
 	})
 	p.IncidentCount = len(all)
 	for _, one := range all {
@@ -255,6 +262,11 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 		}
 		if i.Group == "" {
 			i.Group = one.Key
+		}
+		for _, name := range slices.Sorted(maps.Keys(one.Labels)) {
+			if label := name + "=" + strconv.Quote(one.Labels[name]); !strings.Contains(i.Group, label) {
+				i.Labels = strings.TrimSpace(i.Labels + " " + label)
+			}
 		}
 		if i.Start.IsZero() {
 			i.Start = one.Time

@@ -16,6 +16,7 @@
     return e;
   }
   const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.000Z$/, "Z");
+  const at = (seconds) => ({ datetime: iso(seconds), title: iso(seconds) });
   // What the clock of the page is ahead of UTC, and what it shows as if that were UTC, in seconds.
   const ahead = (seconds) => {
     const all = data.offsets || [[0, 0]];
@@ -71,11 +72,11 @@
     if (key.series) for (const part of sessionsOf(key)) draw(part, panel, bar);
     else panel.append(make("p", { class: "about" }, "No series of this key is on the page. Its alarms:"));
     const list = make("ul", { "aria-label": key.changes ? "changes" : "alarms" });
-    for (const m of key.moving || []) list.append(make("li", {}, make("time", { datetime: iso(m[0]) }, stamp(m[0])), " ", m[1]));
-    for (const c of key.changes || []) list.append(make("li", {}, make("time", { datetime: iso(c[0]) }, stamp(c[0])), " ", c[3]));
+    for (const m of key.moving || []) list.append(make("li", {}, make("time", at(m[0]), stamp(m[0])), " ", m[1]));
+    for (const c of key.changes || []) list.append(make("li", {}, make("time", at(c[0]), stamp(c[0])), " ", c[3]));
     for (const a of key.alarms.slice().reverse()) {
       const words = messageOf(id, a) || data.kinds[a[1]] + (a[3] == null ? "" : ", " + text(a[3]) + " sd") + (a[2] == null ? "" : ", score " + text(a[2]));
-      list.append(make("li", {}, make("time", { datetime: iso(a[0]) }, stamp(a[0])), " ", words));
+      list.append(make("li", {}, make("time", at(a[0]), stamp(a[0])), " ", words));
     }
     if (key.left) list.append(make("li", {}, grouped(key.left) + " earlier alarms are not listed."));
     panel.append(list);

@@ -90,7 +90,8 @@ func (p *Page) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
 	}
-	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `">` + p.Stamp(t) + `</time>`)
+	utc := t.UTC().Format(time.RFC3339)
+	return template.HTML(`<time datetime="` + utc + `" title="` + utc + `">` + p.Stamp(t) + `</time>`)
 }
 
 // signed is a number with its sign.

@@ -59,7 +59,7 @@ func AlertOf(name string, t keyed.AlertEvent) output.Alert {
 func incidentOf(e *incidents.Event) *output.Alert {
 	a := output.NewAlert()
 	a.Key, a.Kind, a.ID, a.State, a.Page, a.Time, a.Start, a.End = e.Group, incidents.Kind, e.ID, string(e.State), e.Page, e.Time, e.Start, e.End
-	a.Group, a.Keys, a.Alarmed, a.Message = e.Group, e.Keys, e.NumMembers, e.Message
+	a.Group, a.Keys, a.Alarmed, a.Message, a.Labels = e.Group, e.Keys, e.NumMembers, e.Message, e.Labels
 	a.Expected, a.Score, a.Threshold = output.Scalar(e.Expected), output.Scalar(e.Score), output.Scalar(e.Threshold)
 	for _, m := range e.Members {
 		a.Members = append(a.Members, output.Member{Key: m.Key, Time: m.Time, Score: output.Scalar(m.Score), Size: output.Scalar(m.Size), P: output.Scalar(m.P)})
