@@ -43,7 +43,7 @@ const onCallQuery = "latency or rate(requests_total[5m])"
 // A planted is a cause: what becomes of a series' value, noise included, at minutes after its beginning.
 type planted struct {
 	name            string
-	job, from, upto int // instances of the job
+	job, from, upto int // instances of the job, of all jobs if it is negative
 	at, lasts       int // minutes since the first point
 	make            func(usual, noisy float64, minute int) float64
 }
@@ -56,16 +56,22 @@ var causes = []planted{
 	{"cause", 0, 0, instances, 8*day + 10*60, 180, times(1.5)},
 	{"second cause", 1, 0, instances, 8*day + 10*60 + 19, 180, times(1.5)},
 	{"outage that returns", 2, 0, instances, 9*day + 14*60, 20, times(3)},
+	{"storm", -1, 0, instances, 11*day + 10*60, 6, times(1.5)},
+	{"outage within the storm", 2, 0, instances, 11*day + 10*60 + 20, 20, times(3)},
+	{"Prometheus is away", -1, 0, 0, away, 6, nil},
 	{"leak", 3, 7, 8, 10 * day, 36 * 60, func(_, noisy float64, minute int) float64 { return noisy * (1 + float64(minute)/(36*60)) }},
 	{"flatline", 3, 11, 12, 12*day + 9*60, 12 * 60, func(float64, float64, int) float64 { return 175 }},
 	{"instance gone", 3, 20, 21, 13*day + 6*60, 7 * day, func(float64, float64, int) float64 { return math.NaN() }},
 	{"counter reset", jobs - 1, 5, 6, 13*day + 12*60, 1, nil},
 }
 
+// away is the minute at which Prometheus is away for six: it has no points of these.
+const away = 10*day + 16*60
+
 // has reports whether a series is one of the cause's.
 func (p *planted) has(key string) bool {
 	m := labelsOf.FindStringSubmatch(key)
-	if m == nil || m[2] != strconv.Itoa(p.job) {
+	if m == nil || p.job >= 0 && m[2] != strconv.Itoa(p.job) {
 		return false
 	}
 	i, _ := strconv.Atoi(m[1])
@@ -89,7 +95,7 @@ func value(job, instance, minute int, noise *rand.Rand) float64 {
 		if c.upto-c.from > 1 {
 			begun -= instance % 3 // its series begin within two minutes
 		}
-		if c.make != nil && job == c.job && c.from <= instance && instance < c.upto && 0 <= begun && begun < c.lasts {
+		if c.make != nil && (job == c.job || c.job < 0) && c.from <= instance && instance < c.upto && 0 <= begun && begun < c.lasts {
 			v = c.make(usual, v, begun)
 		}
 	}
@@ -128,6 +134,9 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 			for i := range instances {
 				series := slices.Clone(names[job][i])
 				for m := first; m < min(first+perRequest, minutes+1); m++ {
+					if away <= m && m < away+6 {
+						continue
+					}
 					v := value(job, i, m, noise[job][i])
 					if m == minutes { // a last value would come again for five minutes
 						v = math.NaN()
