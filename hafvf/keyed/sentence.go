@@ -3,6 +3,8 @@ package keyed
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"hafvf/hafvf"
@@ -11,177 +13,191 @@ import (
 	"hafvf/internal/message"
 )
 
-// message says since when nothing came from a key, or for how long nothing had come, of an alert
-// of the silence at a time.
-func (s *Silence) message(kind, key string, at time.Time) string {
-	if kind == RecoveredAlarm {
-		return fmt.Sprintf("%s: speaks again, after %s.", key, message.Duration(at.Sub(s.Since).Round(time.Second)))
+// A sentence is the message of an alert: who does what and by how much, when, the value, and what is usual.
+type sentence struct{ who, what, when, value, usual string }
+
+func (s sentence) String() string {
+	text, comma := s.who+" "+s.what, ": "
+	if s.when != "" {
+		text += " " + s.when
 	}
-	zone, err := domain.Zone(s.Zone)
-	if err != nil {
-		zone = time.UTC // the state comes from a computer that knows more zones
-	}
-	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
-	if s.Usual > 0 {
-		usually = "usually every " + message.Duration(roughly(s.Usual))
-		if !s.Regular {
-			usually += " at this hour"
+	for _, part := range [...]string{s.value, s.usual} {
+		if part != "" {
+			text, comma = text+comma+part, ", "
 		}
 	}
-	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, message.Clock(s.Since, at, zone), usually)
+	return text + "."
 }
 
-// roughly rounds a duration to about two digits.
-func roughly(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
-		if d >= 10*unit {
-			return d.Round(unit)
-		}
-		if d >= 2*unit {
-			return d.Round(unit / 10)
+// subject says what an output is of the key, and how its values are written. A value without a name of its
+// own is that of a metric, which the key names or else the configuration.
+func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
+	outputs, n, name := t.stages.checks.Model().Outputs(), len(cfg.Values), "x"
+	switch {
+	case n == outputs:
+		name = cfg.Values[output]
+	case outputs > 1:
+		name = fmt.Sprintf("x[%d]", output)
+	case n > 0:
+		name = cfg.Values[n-1] // the target, behind its regressors
+	}
+	metric, _, series := strings.Cut(t.key, "{")
+	if series = series && strings.HasSuffix(t.key, "}"); !series {
+		metric = ""
+	}
+	given := cfg.Unit
+	if metric != "" && strings.HasPrefix(given, "/") {
+		given = "" // what makes a rate takes the name
+	}
+	who = t.key
+	of, unnamed := strings.CutSuffix(" "+name, " value")
+	if unnamed = unnamed || name == "x"; name == "x" {
+		of = ""
+	}
+	switch of = strings.TrimSuffix(of, " of"); { // such as p95
+	case outputs > 1 || !unnamed:
+		who += " " + name
+	case metric != "":
+		who, name = who+of, metric
+	case cfg.Metric == "":
+		who, name = who+of, t.key
+	case series:
+		who, name = cfg.Metric+who+of, cfg.Metric
+	default:
+		who, name = who+of+" "+cfg.Metric, cfg.Metric
+	}
+	if a := cfg.Aggregate; a != nil {
+		switch {
+		case a.Value == Rate:
+			name, given = "", "/s"
+		case a.Value == Count:
+			name, given = "", ""
+		default:
+			given += per(a.Per)
 		}
 	}
-	return max(d.Round(10*time.Millisecond), time.Millisecond)
+	if _, counted := t.stages.checks.Model().(expfam.Counted); counted {
+		return who, unit{multiplesOf["ratio"], ""}
+	}
+	return who, unitNamed(name, given)
 }
 
-// sentence says what happened to the track, since when, how far from usual, and how sure that
-// is: the message of the alert of an estimate, which has left the stages. Values are as in
-// Config.
-func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
-	what, kind := t.key+": "+a.what(values), hafvf.Kind(a.Kind)
+// sentence is the message of the alert of an estimate, which has left the stages.
+func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
+	who, u := t.subject(cfg, a.Output)
+	s := sentence{who: who, when: t.when(a.Start, e.Time, a.Delay)}
+	kind := hafvf.Kind(a.Kind)
 	if kind == hafvf.Change || kind == hafvf.Revision {
-		return what + " " + t.regimes(a, e)
+		t.regimes(&s, u, a)
+		return s.String()
 	}
-	is, now := "is unusual", ""
+	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
+	if !t.stages.decider.measured {
+		mean = max(0, mean)
+	}
 	x, seen := a.seen(e.X)
 	if m, ok := t.stages.checks.Model().(expfam.Counted); ok && seen {
 		x = m.Share(e.X[0])
 	}
+	known, f := !math.IsNaN(mean), u.figure(sd, x, mean)
 	if seen {
-		is, now = fmt.Sprintf("is %.4g", x), fmt.Sprintf(", now %.4g", x)
+		s.value = f.seen(x, mean)
 	}
-	if !e.Time.IsZero() {
-		is += " at " + t.clock(e.Time, e.Time)
+	if known {
+		s.usual = t.usually(a.Output, e.Time) + " " + f.band(mean, sd)
 	}
-	if a == e.Alarm && t.stages.decider.farther {
-		was := &t.decisions.before
-		began := ""
-		if !was.at.IsZero() {
-			began = " of " + t.clock(was.at, e.Time)
-		}
-		return fmt.Sprintf("%s %s, as far again from %s, which was usual before the alarm%s.", what, is, t.between(a.Usual.Mean[a.Output], a.Usual.SD[a.Output]), began)
+	s.what = "unusual"
+	if seen && known {
+		s.what = f.much(x, mean, sd, "above usual", "below usual")
 	}
-	expected := t.expected(a, e.Time)
-	if kind == hafvf.Outlier {
-		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
-	}
-	var lately oneSidedRun
-	if a.Output < len(t.decisions.lately) {
-		lately = t.decisions.lately[a.Output]
-	}
+	decider, cause, run := t.stages.decider, t.causeOf(a), t.decisions.run(a.Output)
 	switch {
+	case a == e.Alarm && decider.farther:
+		began := "the last alarm"
+		if was := &t.decisions.before; !was.at.IsZero() {
+			began = t.clock(was.at, e.Time)
+		}
+		s.when, s.usual = s.when+", as far again as at "+began, "usual before that "+f.band(mean, sd)
+	case kind == hafvf.Outlier:
+		s.when += ", an outlier"
 	case !seen:
-		what += " " + is + expected
-	case lately.returns(a.Size) && !t.stages.decider.stuck:
-		what += " is back to usual" + now + expected
-	case lately.isStuck() || t.stages.decider.stuck:
-		values := fmt.Sprintf("%d equal values", lately.equal)
-		if !lately.repeat.IsZero() {
-			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)
+	case cause == returning:
+		s.what = "back to usual"
+	case cause == frozen:
+		s.what, s.value = "frozen at "+u.figure(math.NaN(), x).value(x), ""
+		equal := fmt.Sprintf("%d equal values", run.equal)
+		if s.when = "for " + equal; !e.Time.IsZero() && !run.repeat.IsZero() {
+			s.when = fmt.Sprintf("since %s (%s, %s)", t.clock(run.repeat, e.Time), message.Span(e.Time.Sub(run.repeat)), equal)
 		}
-		what += fmt.Sprintf(" has been %.4g for %s", x, values)
-		rare := t.stages.decider.stuck
 		switch {
-		case unremarkable(a.Size) && rare:
+		case unremarkable(a.Size) && decider.stuck:
+			s.usual = "equal values in a row are rare here"
 		case unremarkable(a.Size):
-			what += fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
-		default:
-			what += expected
+			s.usual = "values usually scatter by " + f.value(sd)
+		case decider.stuck:
+			s.usual += ", equal values in a row are rare here"
 		}
-		if rare {
-			what += "; equal values in a row are rare here"
-		}
-	case lately.n > 1 && !lately.gap:
-		side, since := "below", fmt.Sprintf("for %d observations", lately.n)
-		if lately.side > 0 {
-			side = "above"
-		}
-		if !lately.since.IsZero() {
-			since = "since " + t.clock(lately.since, e.Time)
-		}
-		what += " has been " + side + " usual " + since + now + expected
-	case !unremarkable(a.Size):
-		what += " " + is + expected
-	case t.stages.decider.moves:
-		what += " moves from value to value more than usual" + now + expected
+	case cause == oneSided || !unremarkable(a.Size):
+	case decider.moves:
+		s.what = "moves from value to value more than usual"
 	default:
-		what += " scatters more than usual" + now + expected
+		s.what = "scatters more than usual"
 	}
-	return fmt.Sprintf("%s; score %.1f, an alarm from %.1f.", what, a.Score, a.Threshold)
+	return s.String()
 }
 
-// regimes says from what to what the key went, and when.
-func (t *Track) regimes(a *Alert, e *Estimate) string {
+// regimes says from what to what the key went.
+func (t *Track) regimes(s *sentence, u unit, a *Alert) {
 	i := a.Output
-	before, after := t.digits(i, a.Before.Mean[i]), t.digits(i, a.After.Mean[i])
-	moved, since := "rose", ""
-	if after < before {
-		moved = "fell"
+	before, after := t.roundedOff(i, a.Before.Mean[i]), t.roundedOff(i, a.After.Mean[i])
+	f := u.figure(math.NaN(), before, after)
+	s.what = f.much(after, before, 0, "higher", "lower")
+	if t.decisions.run(i).returns((after - a.Usual.Mean[i]) / a.Usual.SD[i]) {
+		s.what = "back to usual"
 	}
 	if a.Corrects != "" {
-		moved += ", as it turns out,"
+		s.when += ", as it turns out"
 	}
-	moved += fmt.Sprintf(" from %.4g to %.4g", before, after)
-	if !a.Start.IsZero() {
-		since = " at " + t.clock(a.Start, e.Time)
-	}
-	back := ""
-	if i < len(t.decisions.lately) && t.decisions.lately[i].returns((after-a.Usual.Mean[i])/a.Usual.SD[i]) {
-		back = ", back to usual"
-	}
-	return fmt.Sprintf("%s (%s sd)%s%s, seen %s later, with a probability of %s.",
-		moved, deviations(a.Size), since, back, message.Count(a.Delay, "observation", "observations"), probability(a.LogOdds))
+	s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
 }
 
-// digits is the mean of an output without what is far below the unit of its values.
-func (t *Track) digits(output int, v float64) float64 {
+// when says when that was which began at start, before so many observations, and is told now.
+func (t *Track) when(start, now time.Time, before int64) string {
+	switch {
+	case now.IsZero() || start.IsZero():
+		if before == 0 {
+			return ""
+		}
+		return fmt.Sprintf("for %d observations", before+1)
+	case start.Before(now):
+		return fmt.Sprintf("since %s (%s)", t.clock(start, now), message.Span(now.Sub(start)))
+	case t.decisions.step >= day:
+		return "on " + t.clock(start, now)
+	}
+	return "at " + t.clock(start, now)
+}
+
+// roundedOff is the mean of an output without what is far below the unit of its values.
+func (t *Track) roundedOff(output int, v float64) float64 {
 	if output < len(t.decisions.units) && math.Abs(v) < t.decisions.units[output]/1e3 {
 		return 0
 	}
 	return v
 }
 
-// expected says what is usual, with its standard deviation. It is empty where that is not known.
-func (t *Track) expected(a *Alert, at time.Time) string {
-	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
-	if math.IsNaN(mean) {
-		return ""
+// usually says for when a mean is usual.
+func (t *Track) usually(output int, at time.Time) string {
+	decider, d := t.stages.decider, &t.decisions
+	switch {
+	case !d.timed || len(decider.cfg.Seasons) == 0:
+		return "usually"
+	case decider.planned[output]:
+		at = at.In(decider.zone)
+		return fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
+	case d.step >= day:
+		return "usual on such a day"
 	}
-	usually := "usually"
-	if d := &t.decisions; d.timed && len(t.stages.decider.cfg.Seasons) > 0 {
-		switch decider := t.stages.decider; {
-		case decider.planned[a.Output]:
-			at = at.In(decider.zone)
-			usually = fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
-		case d.step >= day:
-			usually = "usual on such a day"
-		default:
-			usually = "usual at this hour"
-		}
-	}
-	return ", " + usually + " " + t.between(mean, sd)
-}
-
-// between writes mean ± sd, with two digits of sd. Counts and rates are not below zero.
-func (t *Track) between(mean, sd float64) string {
-	if !t.stages.decider.measured {
-		mean = max(0, mean)
-	}
-	if !(sd >= 1e-6 && sd < 1e6 && math.Abs(mean) < 1e9) {
-		return fmt.Sprintf("%.4g ± %.2g", mean, sd)
-	}
-	decimals := max(0, 1-int(math.Floor(math.Log10(sd))))
-	return fmt.Sprintf("%.*f ± %.*f", decimals, mean, decimals, sd)
+	return "usual at this hour"
 }
 
 const day = 24 * time.Hour
@@ -191,20 +207,15 @@ func (t *Track) clock(at, now time.Time) string {
 	if t.decisions.step >= day {
 		return at.In(t.stages.decider.zone).Format(time.DateOnly)
 	}
-	return message.Clock(at, now, t.stages.decider.zone)
+	return clockOf(at, now, t.decisions.step, t.stages.decider.zone)
 }
 
-// what names the value that the alert is about.
-func (a *Alert) what(values []string) string {
-	switch outputs, n := len(a.Before.Mean), len(values); {
-	case n == outputs:
-		return values[a.Output]
-	case n > 0 && outputs == 1:
-		return values[n-1] // the target, behind its regressors
-	case outputs == 1:
-		return "x"
+// clockOf is message.Clock, without seconds where as much as a minute lies between observations.
+func clockOf(at, now time.Time, step time.Duration, zone *time.Location) string {
+	if step >= time.Minute {
+		at = at.Truncate(time.Minute)
 	}
-	return fmt.Sprintf("x[%d]", a.Output)
+	return message.Clock(at, now, zone)
 }
 
 // seen is the observed value that the alert is about; ok is false where the observation
@@ -222,19 +233,89 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	return 0, false
 }
 
-// deviations are a signed number of standard deviations as a person reads it.
-func deviations(size float64) string {
-	if d := math.Abs(size); d >= 100 && d < 1e6 {
-		return fmt.Sprintf("%+.0f", size)
+// ended is the message of the end of an alarm that has lasted, with an estimate.
+func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
+	who, u := t.subject(cfg, a.Output)
+	s := sentence{who: who, what: "back to usual"}
+	if side := l.stays(); side != "" {
+		s.what = "stays " + side + " usual, no alarm any more"
 	}
-	return fmt.Sprintf("%+.2g", size)
+	if !l.back.IsZero() {
+		s.when = "since " + t.clock(l.back, e.Time)
+		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+			s.when += ", after " + message.Span(lasted)
+		}
+	}
+	p, was := &l.peak, &t.decisions.before
+	if p.size == 0 {
+		return s.String()
+	}
+	mean, sd := math.NaN(), math.NaN()
+	if was.known() {
+		before := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
+		t.stages.scale.moments(before)
+		mean, sd = before.Mean[p.output], before.SD[p.output]
+	}
+	f := u.figure(sd, p.x, mean)
+	s.value = "farthest"
+	if !p.at.IsZero() {
+		s.value += " at " + t.clock(p.at, e.Time)
+	}
+	if !math.IsNaN(p.x) {
+		s.value += " with " + f.seen(p.x, mean)
+	}
+	if was.known() {
+		s.usual = "usual " + f.band(mean, sd)
+	}
+	return s.String()
 }
 
-// probability is that of log-odds as a person reads it.
-func probability(odds float64) string {
-	p := 1 / (1 + math.Exp(-odds))
-	if p > .9999 {
-		return "more than 99.99 %"
+// outsideOf says what is outside of the family, and why.
+func (t *Track) outsideOf(cfg *Config, o *Observation) string {
+	family := t.stages.cfg.Family
+	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
+		family += " with scale " + string(s)
 	}
-	return fmt.Sprintf("%.4g %%", 100*p)
+	who, u := t.subject(cfg, 0)
+	s := sentence{who: who, what: "impossible", when: t.when(o.Time, o.Time, 0)}
+	s.usual = fmt.Sprintf("the family %s does not have its values (%v)", family, t.stages.check(o))
+	if len(o.X) == 1 && len(o.X[0]) == 1 {
+		s.value = u.figure(math.NaN(), o.X[0][0]).value(o.X[0][0])
+		s.usual = fmt.Sprintf("which the family %s does not have (%v)", family, t.stages.check(o))
+	}
+	return s.String()
+}
+
+// message says since when nothing came from a key, or for how long nothing had come, of an alert
+// of the silence at a time.
+func (s *Silence) message(kind, key string, at time.Time) string {
+	zone, err := domain.Zone(s.Zone)
+	if err != nil {
+		zone = time.UTC // the state comes from a computer that knows more zones
+	}
+	step := s.Bound / 2 // seconds are for keys that are silent within two minutes
+	if kind == RecoveredAlarm {
+		return sentence{who: key, what: "back", when: "at " + clockOf(at, at, step, zone) + ", after " + message.Span(at.Sub(s.Since)) + " of silence"}.String()
+	}
+	usually := "the limit is " + message.Span(s.Bound)
+	if s.Usual > 0 {
+		usually = "usually a value every " + message.Span(roughly(s.Usual))
+		if !s.Regular {
+			usually += " at this hour"
+		}
+	}
+	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, at, step, zone), message.Span(at.Sub(s.Since))), value: usually}.String()
+}
+
+// roughly rounds a duration to about two digits.
+func roughly(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
+		if d >= 10*unit {
+			return d.Round(unit)
+		}
+		if d >= 2*unit {
+			return d.Round(unit / 10)
+		}
+	}
+	return max(d.Round(10*time.Millisecond), time.Millisecond)
 }

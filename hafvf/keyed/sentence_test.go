@@ -47,28 +47,28 @@ func TestSentences(t *testing.T) {
 		want []string                           // of the alarms from at on
 	}{
 		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`^k: x has been above usual since 16:20, now 24\.\d+, usual at this hour 19\.9 ± 1\.0; score \d+\.\d, an alarm from \d\.\d\.$`}},
+			[]string{`^k 21 % above usual since 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
 		{"in a zone", 5 * time.Minute, "Asia/Tokyo", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`since 01:20, now`}},
+			[]string{`since 01:20 \(`}},
 		{"one value", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i == 0 {
 				return 60
 			}
 			return x
-		}, []string{`^k: x is 60 at 16:20, usual at this hour 19\.\d+ ± 1\.0; score`}},
+		}, []string{`^k ×3 at 16:20: 60\.0, usual at this hour 19\.\d ± 1\.0\.$`}},
 		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
-			[]string{`usual`, `^k: x has been 24 for \d+h\d+m \(\d+ equal values\); equal values in a row are rare here`}},
+			[]string{`usual`, `^k frozen at 24 since 16:20 \(\d+ h \d+ min, \d+ equal values\): equal values in a row are rare here\.$`}},
 		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i < 50 {
 				return x - 30
 			}
 			return x
-		}, []string{`^k: x has been below usual since 16:15, now -1`, `^k: x is back to usual, now \d+\.\d+, usual at this hour`}},
+		}, []string{`^k 30\.5 below usual at 16:20: -10\.7, usual`, `^k back to usual at 21:25: \d+\.\d+, usual at this hour`}},
 		{"scatter", 5 * time.Minute, "", func(i int, x float64) float64 { return 20 + 2.2*(x-20) }, []string{`usual`}},
 		{"days", 24 * time.Hour, "", func(_ int, x float64) float64 { return x + 8 },
-			[]string{`^k: x (is \S+ at|has been above usual since) \d{4}-\d\d-\d\d, .*usual on such a day \d`}},
+			[]string{`^k \d+ % above usual (on|since) \d{4}-\d\d-\d\d.*: .*usual on such a day \d`}},
 		{"no times", 0, "", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`^k: x has been above usual for 2 observations, now 24\.\d+, usually 20\.0 ± 1\.0; score`}},
+			[]string{`^k 21 % above usual for 2 observations: 24\.\d, usually 20\.0 ± 1\.0\.$`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
@@ -142,7 +142,7 @@ func TestPlanIsNamed(t *testing.T) {
 			rings++
 		}
 	}
-	if !regexp.MustCompile(`^M01: x is [34]\d\.\d+ at 14:00, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
+	if !regexp.MustCompile(`^M01 [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
 		t.Errorf("the overtime is told as %q, and the plan %d times", told, rings)
 	}
 }

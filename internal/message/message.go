@@ -67,6 +67,26 @@ func Duration(d time.Duration) string {
 	return s
 }
 
+// Span is d as a person says it: 40 s, 5 min, 1 h 20 min, 3 days.
+func Span(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'g', 2, 64) + " s"
+	case d < 2*time.Minute && d%time.Minute != 0:
+		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
+	case d < time.Hour-time.Minute/2:
+		return fmt.Sprintf("%d min", d.Round(time.Minute)/time.Minute)
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", d.Round(24*time.Hour)/(24*time.Hour))
+	}
+	minutes := d.Round(time.Minute) / time.Minute
+	text := fmt.Sprintf("%d h", minutes/60)
+	if minutes%60 != 0 {
+		text += fmt.Sprintf(" %d min", minutes%60)
+	}
+	return text
+}
+
 // Clock is the time at as a person in a zone reads it at the time now.
 func Clock(at, now time.Time, zone *time.Location) string {
 	at, now = at.In(zone), now.In(zone)

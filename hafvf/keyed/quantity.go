@@ -1,0 +1,157 @@
+package keyed
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A multiple of a unit is how values from a size on are written: in multiples of by, with a symbol.
+type multiple struct {
+	from, by float64
+	symbol   string
+}
+
+// multiplesOf are those of the units that the names of metrics end with. "" is no unit.
+var multiplesOf = map[string][]multiple{
+	"":        {{0, 1, ""}, {1e6, 1e6, " million"}, {1e9, 1e9, " billion"}, {1e12, 1e12, " trillion"}},
+	"bytes":   {{0, 1, " B"}, {1e3, 1e3, " kB"}, {1e6, 1e6, " MB"}, {1e9, 1e9, " GB"}, {1e12, 1e12, " TB"}},
+	"seconds": {{0, 1e-6, " µs"}, {1e-4, 1e-3, " ms"}, {.1, 1, " s"}, {600, 60, " min"}, {7200, 3600, " h"}},
+	"ms":      {{0, 1e-3, " µs"}, {.1, 1, " ms"}, {1000, 1000, " s"}, {6e5, 6e4, " min"}, {72e5, 36e5, " h"}},
+	"ratio":   {{0, .01, " %"}},
+	"percent": {{0, 1, " %"}},
+	"celsius": {{0, 1, degrees}},
+}
+
+const degrees = " °C"
+
+var unitInName = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)
+
+// A unit is how the values of a metric are written.
+type unit struct {
+	multiples []multiple
+	per       string // such as /s
+}
+
+// unitNamed is the unit of the values of a name. Given is that of Config.Unit.
+func unitNamed(name, given string) unit {
+	if text, per, rate := strings.Cut(given, "/"); text != "" {
+		return unit{multiples: []multiple{{0, 1, " " + given}}}
+	} else if rate {
+		given = "/" + per
+	}
+	if all := unitInName.FindAllStringSubmatch(name, -1); all != nil {
+		return unit{multiplesOf[all[len(all)-1][1]], given}
+	}
+	return unit{multiplesOf[""], given}
+}
+
+// per is the end of the unit of rates over a time; empty for another time.
+func per(d time.Duration) string {
+	return map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}[d]
+}
+
+// A figure is how the values of one sentence are written.
+type figure struct {
+	by       float64
+	symbol   string
+	decimals int
+	plain    bool // without zeros at the end
+}
+
+// figure is that of values which scatter by sd around a mean: as large as the farthest value, with as many
+// decimals as sd has, which has two digits if the first is 1. Without sd the largest has four digits.
+func (u unit) figure(sd float64, values ...float64) figure {
+	largest := 0.
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			largest = max(largest, math.Abs(v))
+		}
+	}
+	s := u.multiples[0]
+	for _, larger := range u.multiples[1:] {
+		if largest >= larger.from {
+			s = larger
+		}
+	}
+	f := figure{by: s.by, symbol: s.symbol + u.per, decimals: digits(largest/s.by, 4)}
+	if sd /= s.by; sd > 0 && !math.IsInf(sd, 0) {
+		n := 1
+		if sd*math.Pow10(digits(sd, 2)) < 19.5 {
+			n = 2
+		}
+		f.decimals = min(digits(sd, n), f.decimals+2)
+	} else {
+		f.plain = true
+	}
+	f.decimals = max(0, f.decimals)
+	return f
+}
+
+// digits is the number of decimals with which v has n digits, negative if they end before the point.
+func digits(v float64, n int) int {
+	if v == 0 || notFinite(v) {
+		return 0
+	}
+	return n - 1 - int(math.Floor(math.Log10(v)))
+}
+
+// number writes a value without its unit.
+func (f figure) number(v float64) string {
+	v /= f.by
+	if a := math.Abs(v); a >= 1e15 || a < 1e-6 && a > 0 && f.decimals > 6 || notFinite(v) {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	shift := math.Pow10(f.decimals)
+	text := strconv.FormatFloat(math.Round(v*shift)/shift+0, 'f', f.decimals, 64) // 0 is not negative
+	if f.plain && f.decimals > 0 {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
+// value writes a value with its unit.
+func (f figure) value(v float64) string { return f.number(v) + f.symbol }
+
+// seen writes a value that is away from a mean, with no more decimals than three digits of the distance have.
+func (f figure) seen(v, mean float64) string {
+	if d := math.Abs(v-mean) / f.by; d > 0 && !notFinite(d) {
+		f.decimals = min(f.decimals, max(0, digits(d, 3)))
+	}
+	return f.value(v)
+}
+
+// band writes mean ± sd. A scatter that has no digit is left out.
+func (f figure) band(mean, sd float64) string {
+	if strings.Trim(f.number(sd), "0.") == "" {
+		return f.value(mean)
+	}
+	return f.number(mean) + " ± " + f.value(sd)
+}
+
+// much says by how much a value differs from another one, with the words for more and less: by the
+// factor or the share if the other one, which scatters by sd, is clearly above zero.
+func (f figure) much(v, from, sd float64, more, less string) string {
+	word := more
+	if v < from {
+		word = less
+	}
+	switch r := v / from; {
+	case !(from > 0 && v >= 0 && from >= 3*sd) || strings.HasPrefix(f.symbol, " °"):
+		f.decimals = max(0, min(f.decimals, digits(math.Abs(v-from)/f.by, 3)))
+		return f.value(math.Abs(v-from)) + " " + word
+	case v == 0:
+		return "at zero"
+	case r >= 9.95:
+		return "×" + strconv.FormatFloat(r, 'f', 0, 64)
+	case r >= 1.5:
+		return "×" + strings.TrimSuffix(strconv.FormatFloat(r, 'f', 1, 64), ".0")
+	case r < .005:
+		return "more than 99 % " + word
+	default:
+		share := 100 * math.Abs(r-1)
+		return strconv.FormatFloat(share, 'f', max(0, digits(share, 1)), 64) + " % " + word
+	}
+}
