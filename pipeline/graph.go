@@ -127,7 +127,13 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Values, filter.Brief = valueNames(c, g.source.values()), brief
+		filter.Values, filter.Unit, filter.Brief = valueNames(c, g.source.values()), c.Source.Unit(), brief
+		if q, ok := g.source.(querySource); ok {
+			var perSecond bool
+			if filter.Metric, perSecond = q.Measured(); perSecond {
+				filter.Unit = "/s"
+			}
+		}
 		if len(filter.Values) > 0 {
 			g.Value = filter.Values[0]
 		}
