@@ -25,7 +25,10 @@ var multiplesOf = map[string][]multiple{
 	"celsius": {{0, 1, degrees}},
 }
 
-const degrees = " °C"
+const (
+	degrees = " °C"
+	atZero  = "at zero"
+)
 
 var unitInName = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)
 
@@ -37,6 +40,9 @@ type unit struct {
 
 // unitNamed is the unit of the values of a name. Given is that of Config.Unit.
 func unitNamed(name, given string) unit {
+	if begins := strings.LastIndexByte(name, '('); given == "" && begins > 0 && strings.HasSuffix(name, ")") {
+		given = name[begins+1 : len(name)-1] // as a spreadsheet has it: pressure (bar)
+	}
 	if text, per, rate := strings.Cut(given, "/"); text != "" {
 		return unit{multiples: []multiple{{0, 1, " " + given}}}
 	} else if rate {
@@ -132,22 +138,22 @@ func (f figure) band(mean, sd float64) string {
 }
 
 // much says by how much a value differs from another one, with the words for more and less: by the
-// factor or the share if the other one, which scatters by sd, is clearly above zero.
+// factor if the other one, which scatters by sd, is clearly above zero, else by the share or the distance.
 func (f figure) much(v, from, sd float64, more, less string) string {
-	word := more
+	word, scale := more, !strings.HasPrefix(f.symbol, degrees[:3]) // degrees have no zero to count from
 	if v < from {
 		word = less
 	}
 	switch r := v / from; {
-	case !(from > 0 && v >= 0 && from >= 3*sd) || strings.HasPrefix(f.symbol, " °"):
-		f.decimals = max(0, min(f.decimals, digits(math.Abs(v-from)/f.by, 3)))
-		return f.value(math.Abs(v-from)) + " " + word
-	case v == 0:
-		return "at zero"
-	case r >= 9.95:
+	case v == 0 && from > 0 && scale:
+		return atZero
+	case scale && from > 0 && from >= 2*sd && r >= 9.95:
 		return "×" + strconv.FormatFloat(r, 'f', 0, 64)
-	case r >= 1.5:
+	case scale && from > 0 && from >= 2*sd && r >= 1.5:
 		return "×" + strings.TrimSuffix(strconv.FormatFloat(r, 'f', 1, 64), ".0")
+	case !(scale && from > 0 && from >= 3*sd && v > 0 && r < 1.5) || strings.HasPrefix(f.symbol, " %"):
+		f.decimals = max(0, min(f.decimals, digits(math.Abs(v-from)/f.by, 3)))
+		return strings.Replace(f.value(math.Abs(v-from)), " %", " points", 1) + " " + word
 	case r < .005:
 		return "more than 99 % " + word
 	default:

@@ -17,13 +17,10 @@ import (
 type sentence struct{ who, what, when, value, usual string }
 
 func (s sentence) String() string {
-	text, comma := s.who+" "+s.what, ": "
-	if s.when != "" {
-		text += " " + s.when
-	}
-	for _, part := range [...]string{s.value, s.usual} {
-		if part != "" {
-			text, comma = text+comma+part, ", "
+	text := s.who + " " + s.what
+	for _, part := range [...][2]string{{" ", s.when}, {": ", s.value}, {", ", s.usual}} {
+		if part[1] != "" {
+			text += part[0] + part[1]
 		}
 	}
 	return text + "."
@@ -108,7 +105,9 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	}
 	s.what = "unusual"
 	if seen && known {
-		s.what = f.much(x, mean, sd, "above usual", "below usual")
+		if s.what = f.much(x, mean, sd, "above usual", "below usual"); s.what == atZero {
+			s.value = ""
+		}
 	}
 	decider, cause, run := t.stages.decider, t.causeOf(a), t.decisions.run(a.Output)
 	switch {
@@ -131,11 +130,11 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		}
 		switch {
 		case unremarkable(a.Size) && decider.stuck:
-			s.usual = "equal values in a row are rare here"
+			s.usual = "which is rare here"
 		case unremarkable(a.Size):
 			s.usual = "values usually scatter by " + f.value(sd)
 		case decider.stuck:
-			s.usual += ", equal values in a row are rare here"
+			s.usual = "which is rare here, " + s.usual
 		}
 	case cause == oneSided || !unremarkable(a.Size):
 	case decider.moves:
