@@ -14,7 +14,7 @@ const (
 	aftermath = 12
 	// far is the distance from usual, in standard deviations, that an alert gives as its cause.
 	far = 2.
-	// mostReach bounds what is kept of a distance.
+	// mostReach bounds reach.
 	mostReach = 63
 )
 
@@ -23,7 +23,9 @@ const (
 // elsewhere does not end it, once it has three. Until it has raised an alarm it begins anew with a
 // value that is far, if those before were not or were less than half as far: those are noise.
 type oneSidedRun struct {
-	reach int       // how far the farthest is above usual, or below if negative, whole standard deviations; 0 if the last values are usual
+	// reach is how far the farthest is above usual, or below if negative, in half standard deviations; 0 if the last
+	// values are usual. Until the alarm one that is not far takes one off.
+	reach int
 	n     int64     // observations
 	since time.Time // of the first
 	gap   bool      // the last observation was not on the side
@@ -62,19 +64,22 @@ func (s *oneSidedRun) isStuck() bool { return s.equal-s.within >= stuck }
 
 // addDeviation notes how the value that was added lies, where mean and sd are usual.
 func (s *oneSidedRun) addDeviation(at time.Time, mean, sd float64) {
-	reach, whole := 0, func(z float64) int { return int(min(max(1, z), mostReach)) }
+	reach, halves := 0, func(z float64) int { return int(min(max(2, 2*z), mostReach)) }
 	switch x := s.last; {
 	case x > mean+sd:
-		reach = whole((x - mean) / sd)
+		reach = halves((x - mean) / sd)
 	case x < mean-sd:
-		reach = -whole((mean - x) / sd)
+		reach = -halves((mean - x) / sd)
 	}
 	size, before := max(reach, -reach), max(s.reach, -s.reach)
-	switch rises := size >= far && !s.alarmed && (before < far || size > 2*before); {
-	case reach*s.reach > 0 && !rises:
+	switch isFar, wasFar := size >= 2*far, before >= 2*far; {
+	case reach*s.reach > 0 && (s.alarmed || !isFar || wasFar && size <= 2*before):
 		s.n, s.gap = s.n+1, false
-		if size > before {
+		switch {
+		case size > before:
 			s.reach = reach
+		case !s.alarmed && wasFar && !isFar:
+			s.reach -= s.reach / before
 		}
 	case s.reach != 0 && reach*s.reach <= 0 && !s.gap && s.n >= 3:
 		s.n, s.gap = s.n+1, true

@@ -40,8 +40,8 @@ type unit struct {
 
 // unitNamed is the unit of the values of a name. Given is that of Config.Unit.
 func unitNamed(name, given string) unit {
-	if begins := strings.LastIndexByte(name, '('); given == "" && begins > 0 && strings.HasSuffix(name, ")") {
-		given = name[begins+1 : len(name)-1] // as a spreadsheet has it: pressure (bar)
+	if _, in, found := strings.Cut(name, " ("); found && given == "" && strings.IndexByte(in, ')') == len(in)-1 {
+		given = strings.TrimSuffix(in, ")") // as a spreadsheet has it: pressure (bar)
 	}
 	if text, per, rate := strings.Cut(given, "/"); text != "" {
 		return unit{multiples: []multiple{{0, 1, " " + given}}}
@@ -67,14 +67,13 @@ type figure struct {
 	plain    bool // without zeros at the end
 }
 
-// figure is that of values which scatter by sd around a mean: as large as the farthest value, with as many
-// decimals as sd has, which has two digits if the first is 1. Without sd the largest has four digits.
-func (u unit) figure(sd float64, values ...float64) figure {
-	largest := 0.
-	for _, v := range values {
-		if !math.IsNaN(v) {
-			largest = max(largest, math.Abs(v))
-		}
+// figure is that of values of which the usual one scatters by sd, in its multiple, or if it is far below the
+// other one in that of the other: with as many decimals as sd has, which has two digits if the first is 1.
+// Without sd that one has four digits.
+func (u unit) figure(usual, sd, other float64) figure {
+	largest := math.Abs(usual)
+	if v := math.Abs(other); v > largest*1000 || math.IsNaN(largest) {
+		largest = v
 	}
 	s := u.multiples[0]
 	for _, larger := range u.multiples[1:] {
@@ -153,11 +152,11 @@ func (f figure) much(v, from, sd float64, more, less string) string {
 		return "×" + strings.TrimSuffix(strconv.FormatFloat(r, 'f', 1, 64), ".0")
 	case !(scale && from > 0 && from >= 3*sd && v > 0 && r < 1.5) || strings.HasPrefix(f.symbol, " %"):
 		f.decimals = max(0, min(f.decimals, digits(math.Abs(v-from)/f.by, 3)))
-		return strings.Replace(f.value(math.Abs(v-from)), " %", " points", 1) + " " + word
+		return "is " + strings.Replace(f.value(math.Abs(v-from)), " %", " points", 1) + " " + word
 	case r < .005:
-		return "more than 99 % " + word
+		return "is more than 99 % " + word
 	default:
 		share := 100 * math.Abs(r-1)
-		return strconv.FormatFloat(share, 'f', max(0, digits(share, 1)), 64) + " % " + word
+		return "is " + strconv.FormatFloat(share, 'f', max(0, digits(share, 1)), 64) + " % " + word
 	}
 }

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -96,14 +97,14 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	if m, ok := t.stages.checks.Model().(expfam.Counted); ok && seen {
 		x = m.Share(e.X[0])
 	}
-	known, f := !math.IsNaN(mean), u.figure(sd, x, mean)
+	known, f := !math.IsNaN(mean), u.figure(mean, sd, x)
 	if seen {
 		s.value = f.seen(x, mean)
 	}
 	if known {
 		s.usual = t.usually(a.Output, e.Time) + " " + f.band(mean, sd)
 	}
-	s.what = "unusual"
+	s.what = "is unusual"
 	if seen && known {
 		if s.what = f.much(x, mean, sd, "above usual", "below usual"); s.what == atZero {
 			s.value = ""
@@ -123,7 +124,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	case cause == returning:
 		s.what = "back to usual"
 	case cause == frozen:
-		s.what, s.value = "frozen at "+u.figure(math.NaN(), x).value(x), ""
+		s.what, s.value = "frozen at "+u.figure(x, math.NaN(), x).value(x), ""
 		equal := fmt.Sprintf("%d equal values", run.equal)
 		if s.when = "for " + equal; !e.Time.IsZero() && !run.repeat.IsZero() {
 			s.when = fmt.Sprintf("since %s (%s, %s)", t.clock(run.repeat, e.Time), message.Span(e.Time.Sub(run.repeat)), equal)
@@ -149,7 +150,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 func (t *Track) regimes(s *sentence, u unit, a *Alert) {
 	i := a.Output
 	before, after := t.roundedOff(i, a.Before.Mean[i]), t.roundedOff(i, a.After.Mean[i])
-	f := u.figure(math.NaN(), before, after)
+	f := u.figure(before, math.NaN(), after)
 	s.what = f.much(after, before, 0, "higher", "lower")
 	if t.decisions.run(i).returns((after - a.Usual.Mean[i]) / a.Usual.SD[i]) {
 		s.what = "back to usual"
@@ -255,7 +256,7 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 		t.stages.scale.moments(before)
 		mean, sd = before.Mean[p.output], before.SD[p.output]
 	}
-	f := u.figure(sd, p.x, mean)
+	f := u.figure(mean, sd, p.x)
 	s.value = "farthest"
 	if !p.at.IsZero() {
 		s.value += " at " + t.clock(p.at, e.Time)
@@ -279,7 +280,7 @@ func (t *Track) outsideOf(cfg *Config, o *Observation) string {
 	s := sentence{who: who, what: "impossible", when: t.when(o.Time, o.Time, 0)}
 	s.usual = fmt.Sprintf("the family %s does not have its values (%v)", family, t.stages.check(o))
 	if len(o.X) == 1 && len(o.X[0]) == 1 {
-		s.value = u.figure(math.NaN(), o.X[0][0]).value(o.X[0][0])
+		s.value = u.figure(o.X[0][0], math.NaN(), o.X[0][0]).value(o.X[0][0])
 		s.usual = fmt.Sprintf("which the family %s does not have (%v)", family, t.stages.check(o))
 	}
 	return s.String()
@@ -298,7 +299,9 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 	}
 	usually := "the limit is " + message.Span(s.Bound)
 	if s.Usual > 0 {
-		usually = "usually a value every " + message.Span(roughly(s.Usual))
+		span := message.Span(roughly(s.Usual))
+		one := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
+		usually = "usually a value every " + cmp.Or(one[span], span)
 		if !s.Regular {
 			usually += " at this hour"
 		}
