@@ -127,19 +127,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Values, filter.Unit, filter.Brief = valueNames(c, g.source.values()), c.Source.Unit(), brief
-		if q, ok := g.source.(querySource); ok {
-			var perSecond bool
-			if filter.Metric, perSecond = q.Measured(); perSecond {
-				filter.Unit = "/s"
-			}
-		}
-		if len(filter.Values) > 0 {
-			g.Value = filter.Values[0]
-		}
-		if unit := c.Source.Unit(); unit != "" && c.Aggregate == nil {
-			g.Value += " (" + unit + ")"
-		}
+		filter.Brief = brief
+		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)
@@ -179,6 +168,23 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 		g.Lateness += a.Every + time.Hour + a.Wait // a clock that goes back makes an interval longer
 	}
 	return g
+}
+
+// nameValues names what the filter's values are of, in messages, and the first of them on a page.
+func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
+	filter.Values, filter.Unit = valueNames(c, g.source.values()), c.Source.Unit()
+	if len(filter.Values) > 0 {
+		g.Value = filter.Values[0]
+	}
+	if filter.Unit != "" && c.Aggregate == nil {
+		g.Value += " (" + filter.Unit + ")"
+	}
+	if q, ok := g.source.(querySource); ok {
+		var perSecond bool
+		if filter.Metric, perSecond = q.Measured(); perSecond {
+			filter.Unit = "/s"
+		}
+	}
 }
 
 // valueNames names the numbers of an observation in messages.
