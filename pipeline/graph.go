@@ -182,10 +182,21 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	if q, ok := g.source.(querySource); ok {
 		var perSecond bool
 		if filter.Metric, perSecond = q.Measured(); perSecond {
-			filter.Unit = "/s"
+			filter.Unit = per[time.Second]
+		}
+	}
+	if a := c.Aggregate; a != nil {
+		switch filter.Unit += per[a.Per]; a.Value {
+		case keyed.Count:
+			filter.Unit = ""
+		case keyed.Rate:
+			filter.Unit = per[time.Second]
 		}
 	}
 }
+
+// per is what the units of rates end with.
+var per = map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}
 
 // valueNames names the numbers of an observation in messages.
 func valueNames(c *config.Config, values []string) (names []string) {

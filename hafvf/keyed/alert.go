@@ -168,12 +168,6 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 	} else {
 		const least = 1e-300
 		a.LogOdds = math.Log(d.Outlier+d.Change+least) - math.Log(d.Stay+least)
-		switch run := t.decisions.run(a.Output); t.causeOf(a) {
-		case frozen:
-			a.Start, a.Delay = run.repeat, run.equal-1
-		case oneSided:
-			a.Start, a.Delay = run.since, run.n-1
-		}
 	}
 	e.Alarm = a
 	return decision

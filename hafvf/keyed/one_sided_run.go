@@ -112,40 +112,6 @@ func (s *oneSidedRun) returns(size float64) bool {
 	return unremarkable(size) && (s.alarmed && s.gap || s.ended > 0)
 }
 
-// A cause is what the last values of an output have that an alarm is about.
-type cause byte
-
-const (
-	unusual   cause = iota // the last value, or how the last ones scatter
-	returning              // they are usual again
-	frozen                 // they are equal
-	oneSided               // they are on one side of usual
-)
-
-// causeOf is that of a novelty at the last observation.
-func (t *Track) causeOf(a *Alert) cause {
-	decider, run := t.stages.decider, t.decisions.run(a.Output)
-	switch {
-	case decider.farther:
-		return unusual
-	case run.returns(a.Size) && !decider.stuck:
-		return returning
-	case run.isStuck() || decider.stuck:
-		return frozen
-	case run.n > 1 && !run.gap:
-		return oneSided
-	}
-	return unusual
-}
-
-// run is that of an output.
-func (s *decisions) run(output int) *oneSidedRun {
-	if output < len(s.lately) {
-		return &s.lately[output]
-	}
-	return &oneSidedRun{}
-}
-
 func unremarkable(size float64) bool { return size > -far && size < far }
 
 func (s *oneSidedRun) form(c *coder) {

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A multiple of a unit is how values from a size on are written: in multiples of by, with a symbol.
@@ -54,17 +53,11 @@ func unitNamed(name, given string) unit {
 	return unit{multiplesOf[""], given}
 }
 
-// per is the end of the unit of rates over a time; empty for another time.
-func per(d time.Duration) string {
-	return map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}[d]
-}
-
 // A figure is how the values of one sentence are written.
 type figure struct {
 	by       float64
 	symbol   string
 	decimals int
-	plain    bool // without zeros at the end
 }
 
 // figure is that of values of which the usual one scatters by sd, in its multiple, or if it is far below the
@@ -81,18 +74,15 @@ func (u unit) figure(usual, sd, other float64) figure {
 			s = larger
 		}
 	}
-	f := figure{by: s.by, symbol: s.symbol + u.per, decimals: digits(largest/s.by, 4)}
+	decimals := digits(largest/s.by, 4)
 	if sd /= s.by; sd > 0 && !math.IsInf(sd, 0) {
 		n := 1
 		if sd*math.Pow10(digits(sd, 2)) < 19.5 {
 			n = 2
 		}
-		f.decimals = min(digits(sd, n), f.decimals+2)
-	} else {
-		f.plain = true
+		decimals = min(digits(sd, n), decimals+2)
 	}
-	f.decimals = max(0, f.decimals)
-	return f
+	return figure{s.by, s.symbol + u.per, max(0, decimals)}
 }
 
 // digits is the number of decimals with which v has n digits, negative if they end before the point.
@@ -110,22 +100,24 @@ func (f figure) number(v float64) string {
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
 	shift := math.Pow10(f.decimals)
-	text := strconv.FormatFloat(math.Round(v*shift)/shift+0, 'f', f.decimals, 64) // 0 is not negative
-	if f.plain && f.decimals > 0 {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
+	return strconv.FormatFloat(math.Round(v*shift)/shift+0, 'f', f.decimals, 64) // 0 is not negative
 }
 
-// value writes a value with its unit.
-func (f figure) value(v float64) string { return f.number(v) + f.symbol }
-
-// seen writes a value that is away from a mean, with no more decimals than three digits of the distance have.
-func (f figure) seen(v, mean float64) string {
-	if d := math.Abs(v-mean) / f.by; d > 0 && !notFinite(d) {
-		f.decimals = min(f.decimals, max(0, digits(d, 3)))
+// value writes a value with its unit, without zeros at its end.
+func (f figure) value(v float64) string {
+	text := f.number(v)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
 	}
-	return f.value(v)
+	return text + f.symbol
+}
+
+// of is the figure of values that far apart, of which three digits are enough.
+func (f figure) of(distance float64) figure {
+	if distance /= f.by; distance != 0 && !notFinite(distance) {
+		f.decimals = min(f.decimals, max(0, digits(math.Abs(distance), 3)))
+	}
+	return f
 }
 
 // band writes mean ± sd. A scatter that has no digit is left out.
@@ -133,7 +125,7 @@ func (f figure) band(mean, sd float64) string {
 	if strings.Trim(f.number(sd), "0.") == "" {
 		return f.value(mean)
 	}
-	return f.number(mean) + " ± " + f.value(sd)
+	return f.number(mean) + " ± " + f.number(sd) + f.symbol
 }
 
 // much says by how much a value differs from another one, with the words for more and less: by the
@@ -146,13 +138,10 @@ func (f figure) much(v, from, sd float64, more, less string) string {
 	switch r := v / from; {
 	case v == 0 && from > 0 && scale:
 		return atZero
-	case scale && from > 0 && from >= 2*sd && r >= 9.95:
-		return "×" + strconv.FormatFloat(r, 'f', 0, 64)
 	case scale && from > 0 && from >= 2*sd && r >= 1.5:
-		return "×" + strings.TrimSuffix(strconv.FormatFloat(r, 'f', 1, 64), ".0")
-	case !(scale && from > 0 && from >= 3*sd && v > 0 && r < 1.5) || strings.HasPrefix(f.symbol, " %"):
-		f.decimals = max(0, min(f.decimals, digits(math.Abs(v-from)/f.by, 3)))
-		return "is " + strings.Replace(f.value(math.Abs(v-from)), " %", " points", 1) + " " + word
+		return "×" + figure{by: 1, decimals: 1}.of(10*r).value(r)
+	case !(scale && from > 0 && from >= 3*sd && v > 0) || strings.HasPrefix(f.symbol, " %"):
+		return "is " + strings.Replace(f.of(v-from).value(math.Abs(v-from)), " %", " points", 1) + " " + word
 	case r < .005:
 		return "is more than 99 % " + word
 	default:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -30,7 +29,7 @@ func (s sentence) String() string {
 // subject says what an output is of the key, and how its values are written. A value without a name of its
 // own is that of a metric, which the key names or else the configuration.
 func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
-	outputs, n, name := t.stages.checks.Model().Outputs(), len(cfg.Values), "x"
+	outputs, n, name := t.stages.decider.outputs, len(cfg.Values), "x"
 	switch {
 	case n == outputs:
 		name = cfg.Values[output]
@@ -39,150 +38,129 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	case n > 0:
 		name = cfg.Values[n-1] // the target, behind its regressors
 	}
-	metric, _, series := strings.Cut(t.key, "{")
-	if series = series && strings.HasSuffix(t.key, "}"); !series {
-		metric = ""
-	}
-	given := cfg.Unit
-	if metric != "" && strings.HasPrefix(given, "/") {
-		given = "" // what makes a rate takes the name
-	}
 	who = t.key
-	of, unnamed := strings.CutSuffix(" "+name, " value")
-	if unnamed = unnamed || name == "x"; name == "x" {
-		of = ""
+	of, unnamed := strings.CutSuffix(" "+name, " value") // also p95 of value
+	switch {
+	case t.stages.decider.counted != nil:
+		return who + " " + name, unitNamed("ratio", "")
+	case outputs > 1 || !unnamed && name != "x":
+		return who + " " + name, unitNamed(name, cfg.Unit)
 	}
-	switch of = strings.TrimSuffix(of, " of"); { // such as p95
-	case outputs > 1 || !unnamed:
-		who += " " + name
-	case metric != "":
-		who, name = who+of, metric
-	case cfg.Metric == "":
-		who, name = who+of, t.key
-	case series:
-		who, name = cfg.Metric+who+of, cfg.Metric
-	default:
-		who, name = who+of+" "+cfg.Metric, cfg.Metric
-	}
-	if a := cfg.Aggregate; a != nil {
-		switch {
-		case a.Value == Rate:
-			name, given = "", "/s"
-		case a.Value == Count:
-			name, given = "", ""
-		default:
-			given += per(a.Per)
+	metric, given := cfg.Metric, cfg.Unit
+	own, labels, _ := strings.Cut(t.key, "{")
+	switch series := strings.HasSuffix(labels, "}"); {
+	case series && own == "" && !strings.ContainsAny(metric, " ()*/+-%^"):
+		who = metric + who
+	case series && own != "":
+		if metric = own; strings.HasPrefix(given, "/") && of == "" {
+			given = "" // what makes a rate takes the name
 		}
+	case metric == "":
+		metric = t.key
+	default:
+		who += " " + metric
 	}
-	if _, counted := t.stages.checks.Model().(expfam.Counted); counted {
-		return who, unit{multiplesOf["ratio"], ""}
+	if unnamed {
+		who += strings.TrimSuffix(of, " of")
 	}
-	return who, unitNamed(name, given)
+	return who, unitNamed(metric, given)
 }
 
-// sentence is the message of the alert of an estimate, which has left the stages.
+// sentence is the message of the alert of an estimate, which has left the stages. Of a novelty it notes where what it says
+// begins.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
+	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
+	if a.Output < len(t.decisions.lately) {
+		run = &t.decisions.lately[a.Output]
+	}
 	who, u := t.subject(cfg, a.Output)
-	s := sentence{who: who, when: t.when(a.Start, e.Time, a.Delay)}
-	kind := hafvf.Kind(a.Kind)
+	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
 	if kind == hafvf.Change || kind == hafvf.Revision {
-		t.regimes(&s, u, a)
+		s := sentence{who: who, when: t.when(a, e.Time, "")}
+		before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
+		f := u.figure(before, math.NaN(), after)
+		s.what = f.much(after, before, sd, "higher", "lower")
+		if run.returns((after - mean) / sd) {
+			s.what = "back to usual"
+		}
+		if a.Corrects != "" {
+			s.when += ", as it turns out"
+		}
+		s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
 		return s.String()
 	}
-	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
-	if !t.stages.decider.measured {
+	if !decider.measured {
 		mean = max(0, mean)
 	}
 	x, seen := a.seen(e.X)
-	if m, ok := t.stages.checks.Model().(expfam.Counted); ok && seen {
-		x = m.Share(e.X[0])
+	if seen && decider.counted != nil {
+		x = decider.counted.Share(e.X[0])
 	}
-	known, f := !math.IsNaN(mean), u.figure(mean, sd, x)
+	f, s := u.figure(mean, sd, x), sentence{who: who, what: "is unusual"}
 	if seen {
-		s.value = f.seen(x, mean)
+		s.value = f.of(x - mean).value(x)
 	}
-	if known {
+	if !math.IsNaN(mean) {
 		s.usual = t.usually(a.Output, e.Time) + " " + f.band(mean, sd)
-	}
-	s.what = "is unusual"
-	if seen && known {
-		if s.what = f.much(x, mean, sd, "above usual", "below usual"); s.what == atZero {
-			s.value = ""
+		if seen {
+			s.what = f.much(x, mean, sd, "above usual", "below usual")
 		}
 	}
-	decider, cause, run := t.stages.decider, t.causeOf(a), t.decisions.run(a.Output)
+	farther, equal := a == e.Alarm && decider.farther, ""
 	switch {
-	case a == e.Alarm && decider.farther:
-		began := "the last alarm"
-		if was := &t.decisions.before; !was.at.IsZero() {
-			began = t.clock(was.at, e.Time)
-		}
-		s.when, s.usual = s.when+", as far again as at "+began, "usual before that "+f.band(mean, sd)
-	case kind == hafvf.Outlier:
-		s.when += ", an outlier"
-	case !seen:
-	case cause == returning:
+	case farther || kind == hafvf.Outlier:
+	case run.returns(a.Size) && !decider.stuck:
 		s.what = "back to usual"
-	case cause == frozen:
+	case seen && (run.isStuck() || decider.stuck):
+		a.Start, a.Delay, equal = run.repeat, run.equal-1, fmt.Sprintf(", %d equal values", run.equal)
 		s.what, s.value = "frozen at "+u.figure(x, math.NaN(), x).value(x), ""
-		equal := fmt.Sprintf("%d equal values", run.equal)
-		if s.when = "for " + equal; !e.Time.IsZero() && !run.repeat.IsZero() {
-			s.when = fmt.Sprintf("since %s (%s, %s)", t.clock(run.repeat, e.Time), message.Span(e.Time.Sub(run.repeat)), equal)
-		}
 		switch {
-		case unremarkable(a.Size) && decider.stuck:
+		case !unremarkable(a.Size) && decider.stuck:
+			s.usual = "which is rare here, " + s.usual
+		case decider.stuck:
 			s.usual = "which is rare here"
 		case unremarkable(a.Size):
 			s.usual = "values usually scatter by " + f.value(sd)
-		case decider.stuck:
-			s.usual = "which is rare here, " + s.usual
 		}
-	case cause == oneSided || !unremarkable(a.Size):
+	case run.n > 1 && !run.gap:
+		a.Start, a.Delay = run.since, run.n-1
+	case !unremarkable(a.Size):
 	case decider.moves:
 		s.what = "moves from value to value more than usual"
 	default:
 		s.what = "scatters more than usual"
 	}
+	s.when = t.when(a, e.Time, equal)
+	switch {
+	case farther:
+		before := "the alarm before"
+		if was := t.decisions.before.at; !was.IsZero() {
+			before = t.clock(was, e.Time)
+		}
+		s.when += ", as far again as at " + before
+		s.usual = "usual before that " + f.band(mean, sd)
+	case kind == hafvf.Outlier:
+		s.when += ", an outlier"
+	}
+	if s.what == atZero {
+		s.value = ""
+	}
 	return s.String()
 }
 
-// regimes says from what to what the key went.
-func (t *Track) regimes(s *sentence, u unit, a *Alert) {
-	i := a.Output
-	before, after := t.roundedOff(i, a.Before.Mean[i]), t.roundedOff(i, a.After.Mean[i])
-	f := u.figure(before, math.NaN(), after)
-	s.what = f.much(after, before, 0, "higher", "lower")
-	if t.decisions.run(i).returns((after - a.Usual.Mean[i]) / a.Usual.SD[i]) {
-		s.what = "back to usual"
-	}
-	if a.Corrects != "" {
-		s.when += ", as it turns out"
-	}
-	s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
-}
-
-// when says when that was which began at start, before so many observations, and is told now.
-func (t *Track) when(start, now time.Time, before int64) string {
+// when says since when that is of which an alert tells at the time now, and more of what has come since.
+func (t *Track) when(a *Alert, now time.Time, more string) string {
 	switch {
-	case now.IsZero() || start.IsZero():
-		if before == 0 {
-			return ""
-		}
-		return fmt.Sprintf("for %d observations", before+1)
-	case start.Before(now):
-		return fmt.Sprintf("since %s (%s)", t.clock(start, now), message.Span(now.Sub(start)))
+	case a.Start.Before(now) && !a.Start.IsZero():
+		return fmt.Sprintf("since %s (%s%s)", t.clock(a.Start, now), message.Span(now.Sub(a.Start)), more)
+	case now.IsZero() && a.Delay > 0:
+		return fmt.Sprintf("for %d observations", a.Delay+1)
+	case now.IsZero():
+		return ""
 	case t.decisions.step >= day:
-		return "on " + t.clock(start, now)
+		return "on " + t.clock(now, now)
 	}
-	return "at " + t.clock(start, now)
-}
-
-// roundedOff is the mean of an output without what is far below the unit of its values.
-func (t *Track) roundedOff(output int, v float64) float64 {
-	if output < len(t.decisions.units) && math.Abs(v) < t.decisions.units[output]/1e3 {
-		return 0
-	}
-	return v
+	return "at " + t.clock(now, now)
 }
 
 // usually says for when a mean is usual.
@@ -262,7 +240,7 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 		s.value += " at " + t.clock(p.at, e.Time)
 	}
 	if !math.IsNaN(p.x) {
-		s.value += " with " + f.seen(p.x, mean)
+		s.value += " with " + f.of(p.x-mean).value(p.x)
 	}
 	if was.known() {
 		s.usual = "usual " + f.band(mean, sd)
@@ -277,7 +255,7 @@ func (t *Track) outsideOf(cfg *Config, o *Observation) string {
 		family += " with scale " + string(s)
 	}
 	who, u := t.subject(cfg, 0)
-	s := sentence{who: who, what: "impossible", when: t.when(o.Time, o.Time, 0)}
+	s := sentence{who: who, what: "impossible", when: t.when(&Alert{}, o.Time, "")}
 	s.usual = fmt.Sprintf("the family %s does not have its values (%v)", family, t.stages.check(o))
 	if len(o.X) == 1 && len(o.X[0]) == 1 {
 		s.value = u.figure(o.X[0][0], math.NaN(), o.X[0][0]).value(o.X[0][0])
@@ -299,7 +277,7 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 	}
 	usually := "the limit is " + message.Span(s.Bound)
 	if s.Usual > 0 {
-		span := message.Span(roughly(s.Usual))
+		span := message.Span(s.Usual)
 		one := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
 		usually = "usually a value every " + cmp.Or(one[span], span)
 		if !s.Regular {
@@ -307,17 +285,4 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 		}
 	}
 	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, at, step, zone), message.Span(at.Sub(s.Since))), value: usually}.String()
-}
-
-// roughly rounds a duration to about two digits.
-func roughly(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
-		if d >= 10*unit {
-			return d.Round(unit)
-		}
-		if d >= 2*unit {
-			return d.Round(unit / 10)
-		}
-	}
-	return max(d.Round(10*time.Millisecond), time.Millisecond)
 }

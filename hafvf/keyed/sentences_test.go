@@ -51,9 +51,11 @@ func stories() []story {
 	believed := func(kinds ...hafvf.Kind) func(*Config) {
 		return func(c *Config) { c.Alerts.Beliefs = kinds }
 	}
-	made := func(name string, of Aggregation) func(*Config) {
+	made := func(name, unit string, of Aggregation) func(*Config) {
 		of.Every = time.Minute
-		return func(c *Config) { c.Values, c.Aggregate = []string{name}, &AggregateConfig{Aggregation: of} }
+		return func(c *Config) {
+			c.Values, c.Unit, c.Aggregate = []string{name}, unit, &AggregateConfig{Aggregation: of}
+		}
 	}
 	limit := func(c *Config) { c.Silence.After = 25 * time.Hour }
 	return []story{
@@ -68,7 +70,8 @@ func stories() []story {
 		{key: `{instance="web-5",job="edge"}`, base: 480, noise: .05, with: times(.1, 40), kinds: "novelty recovered", set: measured("requests_total", "/s")},
 		{key: `{instance="web-6",job="edge"}`, base: 480, noise: .05, with: times(0, 40), kinds: "novelty", set: measured("requests_total", "/s")},
 		{key: `{device="eth0"}`, base: 61e6, noise: .05, with: times(1.9, 40), kinds: "novelty", set: measured("transmit_bytes_total", "/s")},
-		{key: "auth", base: .004, noise: .1, with: times(9, 40), kinds: "novelty", set: measured("rate(errors_total[5m]) / rate(requests_total[5m])", "")},
+		{key: "auth", base: .09, noise: .1, with: times(9, 40), kinds: "novelty", set: measured("http_request_duration_seconds", "")},
+		{key: `{job="auth"}`, base: .004, noise: .1, with: times(9, 40), kinds: "novelty", set: measured("rate(errors_total[5m]) / rate(requests_total[5m])", "")},
 		{key: `cpu_ratio{job="search"}`, base: .42, noise: .05, with: times(1.3, 40), kinds: "novelty"},
 		{key: `errors_ratio{job="search"}`, base: .004, noise: .1, with: times(6, 40), kinds: "novelty"},
 		{key: "/cart", base: 12, noise: .2, with: times(4, 40), kinds: "novelty", set: func(c *Config) {
@@ -96,9 +99,9 @@ func stories() []story {
 		{key: "till-3", base: 20, noise: .05, step: 5 * time.Minute, with: func(_ int, x float64) float64 { return 20 + 2.2*(x-20) }, kinds: "novelty", set: named("sum", "EUR")},
 		{key: "till-4", base: 20, noise: .05, step: 5 * time.Minute, with: func(i int, x float64) float64 { return 20 + 1.7*float64(1-i%2*2) + (x-20)/8 }, kinds: "novelty", set: named("sum", "EUR")},
 		{key: "till-5", base: 20, noise: .05, step: 5 * time.Minute, with: func(i int, x float64) float64 { return 20 + 1.6*float64(1-i/4%2*2) + (x-20)/4 }, kinds: "novelty", set: named("sum", "EUR")},
-		{key: "app", base: 13, noise: .3, with: times(5, 6), kinds: "novelty", set: made("rate", Aggregation{Value: Rate})},
-		{key: "app", base: 780, noise: .1, with: times(.2, 6), kinds: "novelty", set: made("count", Aggregation{Value: Count})},
-		{key: "line-2", base: 48, noise: .1, with: times(1.8, 6), kinds: "novelty", set: made("increase of kWh", Aggregation{Value: Increase, Per: time.Hour})},
+		{key: "app", base: 13, noise: .3, with: times(5, 6), kinds: "novelty", set: made("rate", "/s", Aggregation{Value: Rate})},
+		{key: "app", base: 780, noise: .1, with: times(.2, 6), kinds: "novelty", set: made("count", "", Aggregation{Value: Count})},
+		{key: "line-2", base: 48, noise: .1, with: times(1.8, 6), kinds: "novelty", set: made("increase of kWh", "kWh/h", Aggregation{Value: Increase, Per: time.Hour})},
 		{key: "pair", base: 20, noise: .05, with: plus(8), kinds: "novelty", set: func(c *Config) {
 			c.Filter.Family, c.Filter.Dim, c.Values = "mvnormal", 2, []string{"in_bytes", "out_bytes"}
 		}, shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},

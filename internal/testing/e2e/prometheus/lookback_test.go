@@ -17,6 +17,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/series"
 	"hafvf/internal/testing/expect"
@@ -84,6 +85,7 @@ alerts: {jsonl: {path: %s}}
 		loop := func(lookback time.Duration) (told []string, wrong int, first time.Time) {
 			cfg := keyed.Recommended("normal")
 			cfg.Lookback, cfg.Values = lookback, []string{"value"}
+			cfg.Metric, _ = promio.Source{Query: query}.Measured()
 			est := expect.Get(keyed.NewEstimator(cfg))(t)
 			for _, stream := range value.(model.Matrix) {
 				labels := map[string]string{}
