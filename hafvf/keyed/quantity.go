@@ -39,7 +39,7 @@ type unit struct {
 
 // unitNamed is the unit of the values of a name. Given is that of Config.Unit.
 func unitNamed(name, given string) unit {
-	if _, in, found := strings.Cut(name, " ("); found && given == "" && strings.IndexByte(in, ')') == len(in)-1 {
+	if _, in, found := strings.Cut(name, " ("); found && given == "" && strings.Count(name, "(") == 1 && strings.HasSuffix(in, ")") {
 		given = strings.TrimSuffix(in, ")") // as a spreadsheet has it: pressure (bar)
 	}
 	if text, per, rate := strings.Cut(given, "/"); text != "" {
@@ -60,9 +60,9 @@ type figure struct {
 	decimals int
 }
 
-// figure is that of values of which the usual one scatters by sd, in its multiple, or if it is far below the
-// other one in that of the other: with as many decimals as sd has, which has two digits if the first is 1.
-// Without sd that one has four digits.
+// figure is that of the usual value, which scatters by sd, and of another one. They are in the multiple of the usual
+// value, or if that is far below the other one, in that of the other. They have as many decimals as sd, which has
+// two digits if the first is 1. Without sd the value of the multiple has four digits.
 func (u unit) figure(usual, sd, other float64) figure {
 	largest := math.Abs(usual)
 	if v := math.Abs(other); v > largest*1000 || math.IsNaN(largest) {
