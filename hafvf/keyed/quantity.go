@@ -82,7 +82,7 @@ func (u unit) figure(usual, sd, other float64) figure {
 		}
 		decimals = min(digits(sd, n), decimals+2)
 	}
-	return figure{s.by, s.symbol + u.per, max(0, decimals)}
+	return figure{s.by, s.symbol + u.per, max(0, min(decimals, 12))}
 }
 
 // digits is the number of decimals with which v has n digits, negative if they end before the point.
