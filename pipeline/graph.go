@@ -127,13 +127,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Values, filter.Brief = valueNames(c, g.source.values()), brief
-		if len(filter.Values) > 0 {
-			g.Value = filter.Values[0]
-		}
-		if unit := c.Source.Unit(); unit != "" && c.Aggregate == nil {
-			g.Value += " (" + unit + ")"
-		}
+		filter.Brief = brief
+		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c)}
 	}
 	columns, schema := g.transform.table(x)
@@ -177,6 +172,34 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	}
 	return g
 }
+
+// nameValues names what the filter's values are of, in messages, and the first of them on a page.
+func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
+	filter.Values, filter.Unit = valueNames(c, g.source.values()), c.Source.Unit()
+	if len(filter.Values) > 0 {
+		g.Value = filter.Values[0]
+	}
+	if filter.Unit != "" && c.Aggregate == nil {
+		g.Value += " (" + filter.Unit + ")"
+	}
+	if q, ok := g.source.(querySource); ok {
+		var perSecond bool
+		if filter.Metric, perSecond = q.Measured(); perSecond {
+			filter.Unit = per[time.Second]
+		}
+	}
+	if a := c.Aggregate; a != nil {
+		switch filter.Unit += per[a.Per]; a.Value {
+		case keyed.Count:
+			filter.Unit = ""
+		case keyed.Rate:
+			filter.Unit = per[time.Second]
+		}
+	}
+}
+
+// per is what the units of rates end with.
+var per = map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}
 
 // valueNames names the numbers of an observation in messages.
 func valueNames(c *config.Config, values []string) (names []string) {

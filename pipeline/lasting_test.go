@@ -49,7 +49,7 @@ func TestEndOfAlarm(t *testing.T) {
 				case a.Time.Before(shift):
 				case a.Kind == "recovered":
 					ended[i] = a.ID
-					if ends++; !strings.Contains(a.Message, "k: x is back to usual since") || a.Size.(float64) < 7 || a.Score.(float64) < 5 {
+					if ends++; !strings.Contains(a.Message, "k back to usual since") || a.Size.(float64) < 7 || a.Score.(float64) < 5 {
 						t.Errorf("incidents %v, receiver %d: %s", incidents, i, line)
 					}
 				case first[i] == "":

@@ -48,7 +48,7 @@ func TestOutsideIsTold(t *testing.T) {
 				continue
 			}
 			at = append(at, a["id"].(string))
-			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have: x = -5 is below zero.") {
+			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have (x = -5 is below zero).") {
 				t.Error(line)
 			}
 		}

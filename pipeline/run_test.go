@@ -501,9 +501,12 @@ func TestRunDetects(t *testing.T) {
 	}
 	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
 	if a := got["jumps novelty"]; a.Size > -3 || a.Score < 4 || a.X > -3e-3 || math.Abs(a.Predicted.Mean) > 5e-3 ||
-		!strings.HasPrefix(a.Message, "jumps: x has been below usual since 06:24:05, now -0.0065") {
+		!strings.HasPrefix(a.Message, "jumps is 0.0062 below usual since 06:24 (1 min): -0.0065, usual") {
 		t.Errorf("alert %+v", a)
 	}
+	// What it is about began at the value before, as the record says too.
+	equal(t, start.Add(n/2*time.Minute), got["jumps novelty"].Start)
+	equal(t, 1, got["jumps novelty"].Delay)
 	o, c := got["steady outlier"], got["jumps change"]
 	equal(t, start.Add((n/2+7)*time.Minute), o.Start)
 	equal(t, fmt.Sprintf("in.jsonl:%d", 2*(n/2+7)+1), o.ID)

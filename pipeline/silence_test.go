@@ -53,14 +53,14 @@ func TestSilenceIsTold(t *testing.T) {
 	}
 	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	clock := func(minute int) string {
-		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format(time.TimeOnly)
+		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("15:04")
 	}
 	silent := func(key string, since int) alert {
-		return alert{key, at(since + 15), "silent", key + "/" + at(since+15), at(since), key + ": nothing has come since " + clock(since) + "; more than 15m."}
+		return alert{key, at(since + 15), "silent", key + "/" + at(since+15), at(since), key + " silent since " + clock(since) + " (15 min): the limit is 15 min."}
 	}
 	silences, got := run()
 	want := []alert{
-		silent("b", 99), {"b", at(160), "recovered", "in.jsonl:422", at(99), "b: speaks again, after 1h1m."}, silent("b", 279),
+		silent("b", 99), {"b", at(160), "recovered", "in.jsonl:422", at(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
 	}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
@@ -85,7 +85,7 @@ func TestSilenceIsTold(t *testing.T) {
 	record("a", 320) // and c is silent since 289, of which nothing comes any more
 	record("b", 320)
 	silences, got = run()
-	want = []alert{{"b", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), at(279), "b: speaks again, after 41m."}, silent("a", 299), {"a", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), at(299), "a: speaks again, after 21m."}, silent("c", 289)}
+	want = []alert{{"b", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), at(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), at(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
 	byKey := func(x, y alert) int { return strings.Compare(x.Key+x.Time, y.Key+y.Time) }
 	slices.SortFunc(want, byKey)
 	slices.SortFunc(got, byKey)

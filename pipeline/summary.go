@@ -508,7 +508,11 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		n.largestAlarms = n.largestAlarms || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
-			t.add(LargestAlarm{Key: key, ID: e.ID, Time: a.Start, Size: math.Abs(a.Size), n: e.N}, func() string {
+			at := e.Time
+			if a.Kind == string(usual.ChangeAlarm) {
+				at = a.Start
+			}
+			t.add(LargestAlarm{Key: key, ID: e.ID, Time: at, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}

@@ -116,7 +116,7 @@ func ExampleFilter_alarms() {
 		fmt.Println(err)
 	}
 	// Output:
-	// reading 90, novelty: pump: x is 30 at 01:30, usual at this hour 21.01 ± 0.51; score 25.3, an alarm from 8.0.
+	// reading 90, novelty: pump is 43 % above usual at 01:30: 30, usual at this hour 21.0 ± 0.5.
 }
 
 // A test of a pipeline: passert looks at what it makes. Within a process observe may be a closure.

@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 		}
 		t.Fatalf("%s does not say %q: %s\n%s", path, says, got, d.Log())
 	}
-	await("/", "pump: x is 99")
+	await("/", "pump is 99 above usual at")
 	await("/", "All times are of Asia/Tokyo.")
 	await("/incidents", "hafvf of in.yaml, since ")
 	await("/incidents", "1 alarm on 1 of 1 key")

@@ -104,8 +104,8 @@ type Alert struct {
 	// Corrects is the id of the alert that a revision replaces. A revision whose
 	// change raised no alert raises one as a change.
 	Corrects string
-	// Start is the time of the first observation of the new regime, and of a novelty
-	// or an outlier that of the observation itself.
+	// Start is the time of the first observation of the new regime, of a novelty that of the first of the
+	// unusual values in a row that it is about, and of an outlier that of the observation itself.
 	Start   time.Time
 	Delay   int64   // observations from the start to the alert
 	LogOdds float64 // of the belief that it rests on, nats: for a novelty that the regime does not simply go on

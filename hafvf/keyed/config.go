@@ -40,6 +40,12 @@ type Config struct {
 	Lookback time.Duration
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
+	// Metric names what the value of a key measures, for the messages of alerts, if neither Values nor
+	// the key does, as that of the series {job="api"}. Default: none.
+	Metric string
+	// Unit stands behind the values in messages. One such as /s stands behind what the name of the value
+	// ends with: _seconds, _ms, _bytes, _ratio, _percent or _celsius. Default: that.
+	Unit string
 	// Silence tells of keys that have been silent for too long. Nil: it does not.
 	Silence *SilenceConfig
 	// Expire is after how long without an observation a key is forgotten: its next one is its

@@ -225,14 +225,14 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 				a.Usual = t.decisions.before.moments(c.decider)
 				c.scale.moments(a.Usual)
 			}
-			a.Message = t.sentence(a, out, est.cfg.Values)
+			a.Message = t.sentence(&est.cfg, a, out)
 		}
 	}
 	if out.Alarm != nil {
 		t.decisions.noteAlarm(out.Alarm)
 	}
 	if !math.IsNaN(decision.Threshold) {
-		t.follow(out, decision, est.cfg.Values)
+		t.follow(out, decision, &est.cfg)
 	}
 	if t.decisions.standard != nil && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)

@@ -1,16 +1,13 @@
 package keyed
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
-	"hafvf/internal/message"
 )
 
 // lastingAlarm is an alarm that lasts: what is told when its key is back to usual.
@@ -37,7 +34,7 @@ type peak struct {
 
 // follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
 // stages. Its end becomes part of the estimate.
-func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
+func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	l := &t.decisions.lasting
 	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event
 	if !decider.cfg.Lasting {
@@ -60,7 +57,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 			}
 		}
 		if d.Ended {
-			e.Recovered = &EndedAlarm{l.id, t.end(l, e, values)}
+			e.Recovered = &EndedAlarm{l.id, t.end(l, e, cfg)}
 			if l.stays() == "" {
 				decider.profile(&t.decisions).ForgetSurprises(t.decisions.profile, t.decisions.pace)
 			}
@@ -109,7 +106,7 @@ func (t *Track) note(l *lastingAlarm, e *Estimate) {
 }
 
 // end is the alert of the end of an alarm with an estimate.
-func (t *Track) end(l *lastingAlarm, e *Estimate, values []string) *Alert {
+func (t *Track) end(l *lastingAlarm, e *Estimate, cfg *Config) *Alert {
 	outputs := len(e.Detection.Usual.Mean)
 	a := &Alert{
 		Kind: RecoveredAlarm, Start: l.start, LogOdds: math.NaN(), Size: l.peak.size, Output: l.peak.output, Before: unknown(outputs), After: unknown(outputs),
@@ -118,31 +115,7 @@ func (t *Track) end(l *lastingAlarm, e *Estimate, values []string) *Alert {
 	if l.peak.size == 0 {
 		a.Size = math.NaN()
 	}
-	text := t.key + ": " + a.what(values) + " is back to usual"
-	if side := l.stays(); side != "" {
-		text = t.key + ": " + a.what(values) + " stays " + side + " usual, which is no alarm any more"
-	}
-	if !l.back.IsZero() {
-		text += " since " + t.clock(l.back, e.Time)
-		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
-			text += ", after " + message.Duration(lasted.Round(time.Second))
-		}
-	}
-	if p := &l.peak; p.size != 0 {
-		text += "; it was farthest"
-		if !p.at.IsZero() {
-			text += " at " + t.clock(p.at, e.Time)
-		}
-		if !math.IsNaN(p.x) {
-			text += fmt.Sprintf(" with %.4g", p.x)
-		}
-		if was := &t.decisions.before; was.known() {
-			usual := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
-			t.stages.scale.moments(usual)
-			text += ", usual " + t.between(usual.Mean[p.output], usual.SD[p.output])
-		}
-	}
-	a.Message = text + "."
+	a.Message = t.ended(cfg, a, l, e)
 	return a
 }
 

@@ -57,7 +57,7 @@ func lookingBack(lookback time.Duration) Config {
 // equalAlarms are the alarms about equal values in a row.
 func equalAlarms(all []Estimate) (alerted []string) {
 	for _, e := range all {
-		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "equal values in a row") {
+		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "which is rare here") {
 			alerted = append(alerted, e.Time.String()+" "+e.Alarm.Message)
 		}
 	}

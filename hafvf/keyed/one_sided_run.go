@@ -14,13 +14,18 @@ const (
 	aftermath = 12
 	// far is the distance from usual, in standard deviations, that an alert gives as its cause.
 	far = 2.
+	// mostReach bounds reach.
+	mostReach = 63
 )
 
 // A oneSidedRun is how the last values of an output lie: further than one standard deviation from
 // what is usual, on one side, and equal to each other. Alerts tell of it. A single value
-// elsewhere does not end it, once it has three.
+// elsewhere does not end it, once it has three. Until it has raised an alarm it begins anew with a
+// value that is far, if those before were not or were less than half as far: those are noise.
 type oneSidedRun struct {
-	side  int       // 1 above usual, -1 below, 0 if the last values are usual
+	// reach is how far the farthest is above usual, or below if negative, in half standard deviations; 0 if the last
+	// values are usual. Until the alarm one that is not far takes one off.
+	reach int
 	n     int64     // observations
 	since time.Time // of the first
 	gap   bool      // the last observation was not on the side
@@ -59,23 +64,30 @@ func (s *oneSidedRun) isStuck() bool { return s.equal-s.within >= stuck }
 
 // addDeviation notes how the value that was added lies, where mean and sd are usual.
 func (s *oneSidedRun) addDeviation(at time.Time, mean, sd float64) {
-	x, side := s.last, 0
-	switch {
+	reach, halves := 0, func(z float64) int { return int(min(max(2, 2*z), mostReach)) }
+	switch x := s.last; {
 	case x > mean+sd:
-		side = 1
+		reach = halves((x - mean) / sd)
 	case x < mean-sd:
-		side = -1
+		reach = -halves((mean - x) / sd)
 	}
-	switch {
-	case side == s.side && side != 0:
+	size, before := max(reach, -reach), max(s.reach, -s.reach)
+	switch isFar, wasFar := size >= 2*far, before >= 2*far; {
+	case reach*s.reach > 0 && (s.alarmed || !isFar || wasFar && size <= 2*before):
 		s.n, s.gap = s.n+1, false
-	case s.side != 0 && !s.gap && s.n >= 3:
+		switch {
+		case size > before:
+			s.reach = reach
+		case !s.alarmed && wasFar && !isFar:
+			s.reach -= s.reach / before
+		}
+	case s.reach != 0 && reach*s.reach <= 0 && !s.gap && s.n >= 3:
 		s.n, s.gap = s.n+1, true
 	default:
-		if s.side != 0 {
+		if s.reach != 0 {
 			s.end()
 		}
-		s.side, s.n, s.since, s.gap = side, 1, at, false
+		s.reach, s.n, s.since, s.gap = reach, 1, at, false
 	}
 }
 
@@ -89,7 +101,7 @@ func (s *oneSidedRun) end() {
 // alerted notes an alarm at the last observation, so many standard deviations from usual, if its
 // cause is the stretch.
 func (s *oneSidedRun) alerted(size float64) {
-	if s.isStuck() || s.side != 0 && !unremarkable(size) {
+	if s.isStuck() || s.reach != 0 && !unremarkable(size) {
 		s.alarmed = true
 	}
 }
@@ -105,7 +117,7 @@ func unremarkable(size float64) bool { return size > -far && size < far }
 func (s *oneSidedRun) form(c *coder) {
 	within := s.within > 0
 	c.Bits(&s.gap, &s.alarmed, &within)
-	compact.Signed(&c.Codec, &s.side)
+	compact.Signed(&c.Codec, &s.reach)
 	compact.Unsigned(&c.Codec, &s.n, &s.equal)
 	compact.Unsigned(&c.Codec, &s.ended)
 	if within {
@@ -113,5 +125,5 @@ func (s *oneSidedRun) form(c *coder) {
 	}
 	c.Packs(&s.last)
 	c.near(&s.since, &s.repeat)
-	c.Check(s.side >= -1 && s.side <= 1 && s.n >= 0 && s.equal >= 0 && s.within >= 0 && (s.within == 0 || s.within < s.equal) && s.ended >= 0 && s.ended < aftermath && !notFinite(s.last))
+	c.Check(s.reach >= -mostReach && s.reach <= mostReach && s.n >= 0 && s.equal >= 0 && s.within >= 0 && (s.within == 0 || s.within < s.equal) && s.ended >= 0 && s.ended < aftermath && !notFinite(s.last))
 }

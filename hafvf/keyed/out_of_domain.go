@@ -1,13 +1,11 @@
 package keyed
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
@@ -74,7 +72,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	a := &Alert{
 		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
-	a.Message = t.outsideOf(o, est.cfg.Values)
+	a.Message = t.outsideOf(&est.cfg, o)
 	out.Alarm = a
 	return out
 }
@@ -90,24 +88,4 @@ func (d *decider) expect(to Moments, s *decisions, at time.Time) {
 	for i := range to.Mean {
 		to.Mean[i], to.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
 	}
-}
-
-// outsideOf says what is outside of the family, and why.
-func (t *Track) outsideOf(o *Observation, values []string) string {
-	family, at := t.stages.cfg.Family, ""
-	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
-		family += " with scale " + string(s)
-	}
-	if !o.Time.IsZero() {
-		at = " at " + t.clock(o.Time, o.Time)
-	}
-	what := fmt.Sprintf("has values%s that the family %s does not have", at, family)
-	if len(o.X) == 1 && len(o.X[0]) == 1 {
-		name := "x"
-		if len(values) > 0 {
-			name = values[0]
-		}
-		what = fmt.Sprintf("%s is %.4g%s, which the family %s does not have", name, o.X[0][0], at, family)
-	}
-	return fmt.Sprintf("%s: %s: %v.", t.key, what, t.stages.check(o))
 }

@@ -1,187 +1,181 @@
 package keyed
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
 
-// message says since when nothing came from a key, or for how long nothing had come, of an alert
-// of the silence at a time.
-func (s *Silence) message(kind, key string, at time.Time) string {
-	if kind == RecoveredAlarm {
-		return fmt.Sprintf("%s: speaks again, after %s.", key, message.Duration(at.Sub(s.Since).Round(time.Second)))
-	}
-	zone, err := domain.Zone(s.Zone)
-	if err != nil {
-		zone = time.UTC // the state comes from a computer that knows more zones
-	}
-	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
-	if s.Usual > 0 {
-		usually = "usually every " + message.Duration(roughly(s.Usual))
-		if !s.Regular {
-			usually += " at this hour"
+// A sentence is the message of an alert: who does what and by how much, when, the value, and what is usual.
+type sentence struct{ who, what, when, value, usual string }
+
+func (s sentence) String() string {
+	text := s.who + " " + s.what
+	for _, part := range [...][2]string{{" ", s.when}, {": ", s.value}, {", ", s.usual}} {
+		if part[1] != "" {
+			text += part[0] + part[1]
 		}
 	}
-	return fmt.Sprintf("%s: nothing has come since %s; %s.", key, message.Clock(s.Since, at, zone), usually)
+	return text + "."
 }
 
-// roughly rounds a duration to about two digits.
-func roughly(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second} {
-		if d >= 10*unit {
-			return d.Round(unit)
-		}
-		if d >= 2*unit {
-			return d.Round(unit / 10)
-		}
-	}
-	return max(d.Round(10*time.Millisecond), time.Millisecond)
-}
-
-// sentence says what happened to the track, since when, how far from usual, and how sure that
-// is: the message of the alert of an estimate, which has left the stages. Values are as in
-// Config.
-func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
-	what, kind := t.key+": "+a.what(values), hafvf.Kind(a.Kind)
-	if kind == hafvf.Change || kind == hafvf.Revision {
-		return what + " " + t.regimes(a, e)
-	}
-	is, now := "is unusual", ""
-	x, seen := a.seen(e.X)
-	if m, ok := t.stages.checks.Model().(expfam.Counted); ok && seen {
-		x = m.Share(e.X[0])
-	}
-	if seen {
-		is, now = fmt.Sprintf("is %.4g", x), fmt.Sprintf(", now %.4g", x)
-	}
-	if !e.Time.IsZero() {
-		is += " at " + t.clock(e.Time, e.Time)
-	}
-	if a == e.Alarm && t.stages.decider.farther {
-		was := &t.decisions.before
-		began := ""
-		if !was.at.IsZero() {
-			began = " of " + t.clock(was.at, e.Time)
-		}
-		return fmt.Sprintf("%s %s, as far again from %s, which was usual before the alarm%s.", what, is, t.between(a.Usual.Mean[a.Output], a.Usual.SD[a.Output]), began)
-	}
-	expected := t.expected(a, e.Time)
-	if kind == hafvf.Outlier {
-		return fmt.Sprintf("%s %s%s, an outlier with a probability of %s.", what, is, expected, probability(a.LogOdds))
-	}
-	var lately oneSidedRun
-	if a.Output < len(t.decisions.lately) {
-		lately = t.decisions.lately[a.Output]
-	}
+// subject says what an output is of the key, and how its values are written. A value without a name of its
+// own is that of a metric, which the key names or else the configuration.
+func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
+	outputs, n, name := t.stages.decider.outputs, len(cfg.Values), "x"
 	switch {
-	case !seen:
-		what += " " + is + expected
-	case lately.returns(a.Size) && !t.stages.decider.stuck:
-		what += " is back to usual" + now + expected
-	case lately.isStuck() || t.stages.decider.stuck:
-		values := fmt.Sprintf("%d equal values", lately.equal)
-		if !lately.repeat.IsZero() {
-			values = fmt.Sprintf("%s (%s)", message.Duration(e.Time.Sub(lately.repeat).Round(time.Second)), values)
+	case n == outputs:
+		name = cfg.Values[output]
+	case outputs > 1:
+		name = fmt.Sprintf("x[%d]", output)
+	case n > 0:
+		name = cfg.Values[n-1] // the target, behind its regressors
+	}
+	who = t.key
+	of, unnamed := strings.CutSuffix(" "+name, " value") // also p95 of value
+	switch {
+	case t.stages.decider.counted != nil:
+		return who + " " + name, unitNamed("ratio", "")
+	case outputs > 1 || !unnamed && name != "x":
+		return who + " " + name, unitNamed(name, cfg.Unit)
+	}
+	metric, given := cfg.Metric, cfg.Unit
+	own, labels, _ := strings.Cut(t.key, "{")
+	switch series := strings.HasSuffix(labels, "}"); {
+	case series && own == "" && !strings.ContainsAny(metric, " ()*/+-%^"):
+		who = metric + who
+	case series && own != "":
+		if metric = own; strings.HasPrefix(given, "/") && of == "" {
+			given = "" // what makes a rate takes the name
 		}
-		what += fmt.Sprintf(" has been %.4g for %s", x, values)
-		rare := t.stages.decider.stuck
-		switch {
-		case unremarkable(a.Size) && rare:
-		case unremarkable(a.Size):
-			what += fmt.Sprintf("; usual scatter %.2g", a.Usual.SD[a.Output])
-		default:
-			what += expected
-		}
-		if rare {
-			what += "; equal values in a row are rare here"
-		}
-	case lately.n > 1 && !lately.gap:
-		side, since := "below", fmt.Sprintf("for %d observations", lately.n)
-		if lately.side > 0 {
-			side = "above"
-		}
-		if !lately.since.IsZero() {
-			since = "since " + t.clock(lately.since, e.Time)
-		}
-		what += " has been " + side + " usual " + since + now + expected
-	case !unremarkable(a.Size):
-		what += " " + is + expected
-	case t.stages.decider.moves:
-		what += " moves from value to value more than usual" + now + expected
+	case metric == "":
+		metric = t.key
 	default:
-		what += " scatters more than usual" + now + expected
+		who += " " + metric
 	}
-	return fmt.Sprintf("%s; score %.1f, an alarm from %.1f.", what, a.Score, a.Threshold)
+	if unnamed {
+		who += strings.TrimSuffix(of, " of")
+	}
+	return who, unitNamed(metric, given)
 }
 
-// regimes says from what to what the key went, and when.
-func (t *Track) regimes(a *Alert, e *Estimate) string {
-	i := a.Output
-	before, after := t.digits(i, a.Before.Mean[i]), t.digits(i, a.After.Mean[i])
-	moved, since := "rose", ""
-	if after < before {
-		moved = "fell"
+// sentence is the message of the alert of an estimate, which has left the stages. Of a novelty it notes where what it says
+// begins.
+func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
+	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
+	if a.Output < len(t.decisions.lately) {
+		run = &t.decisions.lately[a.Output]
 	}
-	if a.Corrects != "" {
-		moved += ", as it turns out,"
-	}
-	moved += fmt.Sprintf(" from %.4g to %.4g", before, after)
-	if !a.Start.IsZero() {
-		since = " at " + t.clock(a.Start, e.Time)
-	}
-	back := ""
-	if i < len(t.decisions.lately) && t.decisions.lately[i].returns((after-a.Usual.Mean[i])/a.Usual.SD[i]) {
-		back = ", back to usual"
-	}
-	return fmt.Sprintf("%s (%s sd)%s%s, seen %s later, with a probability of %s.",
-		moved, deviations(a.Size), since, back, message.Count(a.Delay, "observation", "observations"), probability(a.LogOdds))
-}
-
-// digits is the mean of an output without what is far below the unit of its values.
-func (t *Track) digits(output int, v float64) float64 {
-	if output < len(t.decisions.units) && math.Abs(v) < t.decisions.units[output]/1e3 {
-		return 0
-	}
-	return v
-}
-
-// expected says what is usual, with its standard deviation. It is empty where that is not known.
-func (t *Track) expected(a *Alert, at time.Time) string {
+	who, u := t.subject(cfg, a.Output)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
-	if math.IsNaN(mean) {
-		return ""
-	}
-	usually := "usually"
-	if d := &t.decisions; d.timed && len(t.stages.decider.cfg.Seasons) > 0 {
-		switch decider := t.stages.decider; {
-		case decider.planned[a.Output]:
-			at = at.In(decider.zone)
-			usually = fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
-		case d.step >= day:
-			usually = "usual on such a day"
-		default:
-			usually = "usual at this hour"
+	if kind == hafvf.Change || kind == hafvf.Revision {
+		s := sentence{who: who, when: t.when(a, e.Time, "")}
+		before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
+		f := u.figure(before, math.NaN(), after)
+		s.what = f.much(after, before, sd, "higher", "lower")
+		if run.returns((after - mean) / sd) {
+			s.what = "back to usual"
 		}
+		if a.Corrects != "" {
+			s.when += ", as it turns out"
+		}
+		s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
+		return s.String()
 	}
-	return ", " + usually + " " + t.between(mean, sd)
-}
-
-// between writes mean ± sd, with two digits of sd. Counts and rates are not below zero.
-func (t *Track) between(mean, sd float64) string {
-	if !t.stages.decider.measured {
+	if !decider.measured {
 		mean = max(0, mean)
 	}
-	if !(sd >= 1e-6 && sd < 1e6 && math.Abs(mean) < 1e9) {
-		return fmt.Sprintf("%.4g ± %.2g", mean, sd)
+	x, seen := a.seen(e.X)
+	if seen && decider.counted != nil {
+		x = decider.counted.Share(e.X[0])
 	}
-	decimals := max(0, 1-int(math.Floor(math.Log10(sd))))
-	return fmt.Sprintf("%.*f ± %.*f", decimals, mean, decimals, sd)
+	f, s := u.figure(mean, sd, x), sentence{who: who, what: "is unusual"}
+	if seen {
+		s.value = f.of(x - mean).value(x)
+	}
+	if !math.IsNaN(mean) {
+		s.usual = t.usually(a.Output, e.Time) + " " + f.band(mean, sd)
+		if seen {
+			s.what = f.much(x, mean, sd, "above usual", "below usual")
+		}
+	}
+	farther, equal := a == e.Alarm && decider.farther, ""
+	switch {
+	case farther || kind == hafvf.Outlier:
+	case run.returns(a.Size) && !decider.stuck:
+		s.what = "back to usual"
+	case seen && (run.isStuck() || decider.stuck):
+		a.Start, a.Delay, equal = run.repeat, run.equal-1, fmt.Sprintf(", %d equal values", run.equal)
+		s.what, s.value = "frozen at "+u.figure(x, math.NaN(), x).value(x), ""
+		switch {
+		case !unremarkable(a.Size) && decider.stuck:
+			s.usual = "which is rare here, " + s.usual
+		case decider.stuck:
+			s.usual = "which is rare here"
+		case unremarkable(a.Size):
+			s.usual = "values usually scatter by " + f.value(sd)
+		}
+	case run.n > 1 && !run.gap:
+		a.Start, a.Delay = run.since, run.n-1
+	case !unremarkable(a.Size):
+	case decider.moves:
+		s.what = "moves from value to value more than usual"
+	default:
+		s.what = "scatters more than usual"
+	}
+	s.when = t.when(a, e.Time, equal)
+	switch {
+	case farther:
+		before := "the alarm before"
+		if was := t.decisions.before.at; !was.IsZero() {
+			before = t.clock(was, e.Time)
+		}
+		s.when += ", as far again as at " + before
+		s.usual = "usual before that " + f.band(mean, sd)
+	case kind == hafvf.Outlier:
+		s.when += ", an outlier"
+	}
+	if s.what == atZero {
+		s.value = ""
+	}
+	return s.String()
+}
+
+// when says since when that is of which an alert tells at the time now, and more of what has come since.
+func (t *Track) when(a *Alert, now time.Time, more string) string {
+	switch {
+	case a.Start.Before(now) && !a.Start.IsZero():
+		return fmt.Sprintf("since %s (%s%s)", t.clock(a.Start, now), message.Span(now.Sub(a.Start)), more)
+	case now.IsZero() && a.Delay > 0:
+		return fmt.Sprintf("for %d observations", a.Delay+1)
+	case now.IsZero():
+		return ""
+	case t.decisions.step >= day:
+		return "on " + t.clock(now, now)
+	}
+	return "at " + t.clock(now, now)
+}
+
+// usually says for when a mean is usual.
+func (t *Track) usually(output int, at time.Time) string {
+	decider, d := t.stages.decider, &t.decisions
+	switch {
+	case !d.timed || len(decider.cfg.Seasons) == 0:
+		return "usually"
+	case decider.planned[output]:
+		at = at.In(decider.zone)
+		return fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
+	case d.step >= day:
+		return "usual on such a day"
+	}
+	return "usual at this hour"
 }
 
 const day = 24 * time.Hour
@@ -191,20 +185,15 @@ func (t *Track) clock(at, now time.Time) string {
 	if t.decisions.step >= day {
 		return at.In(t.stages.decider.zone).Format(time.DateOnly)
 	}
-	return message.Clock(at, now, t.stages.decider.zone)
+	return clockOf(at, now, t.decisions.step, t.stages.decider.zone)
 }
 
-// what names the value that the alert is about.
-func (a *Alert) what(values []string) string {
-	switch outputs, n := len(a.Before.Mean), len(values); {
-	case n == outputs:
-		return values[a.Output]
-	case n > 0 && outputs == 1:
-		return values[n-1] // the target, behind its regressors
-	case outputs == 1:
-		return "x"
+// clockOf is message.Clock, without seconds where as much as a minute lies between observations.
+func clockOf(at, now time.Time, step time.Duration, zone *time.Location) string {
+	if step >= time.Minute {
+		at = at.Truncate(time.Minute)
 	}
-	return fmt.Sprintf("x[%d]", a.Output)
+	return message.Clock(at, now, zone)
 }
 
 // seen is the observed value that the alert is about; ok is false where the observation
@@ -222,19 +211,78 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	return 0, false
 }
 
-// deviations are a signed number of standard deviations as a person reads it.
-func deviations(size float64) string {
-	if d := math.Abs(size); d >= 100 && d < 1e6 {
-		return fmt.Sprintf("%+.0f", size)
+// ended is the message of the end of an alarm that has lasted, with an estimate.
+func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
+	who, u := t.subject(cfg, a.Output)
+	s := sentence{who: who, what: "back to usual"}
+	if side := l.stays(); side != "" {
+		s.what = "stays " + side + " usual, no alarm any more"
 	}
-	return fmt.Sprintf("%+.2g", size)
+	if !l.back.IsZero() {
+		s.when = "since " + t.clock(l.back, e.Time)
+		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+			s.when += ", after " + message.Span(lasted)
+		}
+	}
+	p, was := &l.peak, &t.decisions.before
+	if p.size == 0 {
+		return s.String()
+	}
+	mean, sd := math.NaN(), math.NaN()
+	if was.known() {
+		before := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
+		t.stages.scale.moments(before)
+		mean, sd = before.Mean[p.output], before.SD[p.output]
+	}
+	f := u.figure(mean, sd, p.x)
+	s.value = "farthest"
+	if !p.at.IsZero() {
+		s.value += " at " + t.clock(p.at, e.Time)
+	}
+	if !math.IsNaN(p.x) {
+		s.value += " with " + f.of(p.x-mean).value(p.x)
+	}
+	if was.known() {
+		s.usual = "usual " + f.band(mean, sd)
+	}
+	return s.String()
 }
 
-// probability is that of log-odds as a person reads it.
-func probability(odds float64) string {
-	p := 1 / (1 + math.Exp(-odds))
-	if p > .9999 {
-		return "more than 99.99 %"
+// outsideOf says what is outside of the family, and why.
+func (t *Track) outsideOf(cfg *Config, o *Observation) string {
+	family := t.stages.cfg.Family
+	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
+		family += " with scale " + string(s)
 	}
-	return fmt.Sprintf("%.4g %%", 100*p)
+	who, u := t.subject(cfg, 0)
+	s := sentence{who: who, what: "impossible", when: t.when(&Alert{}, o.Time, "")}
+	s.usual = fmt.Sprintf("the family %s does not have its values (%v)", family, t.stages.check(o))
+	if len(o.X) == 1 && len(o.X[0]) == 1 {
+		s.value = u.figure(o.X[0][0], math.NaN(), o.X[0][0]).value(o.X[0][0])
+		s.usual = fmt.Sprintf("which the family %s does not have (%v)", family, t.stages.check(o))
+	}
+	return s.String()
+}
+
+// message says since when nothing came from a key, or for how long nothing had come, of an alert
+// of the silence at a time.
+func (s *Silence) message(kind, key string, at time.Time) string {
+	zone, err := domain.Zone(s.Zone)
+	if err != nil {
+		zone = time.UTC // the state comes from a computer that knows more zones
+	}
+	step := s.Bound / 2 // seconds are for keys that are silent within two minutes
+	if kind == RecoveredAlarm {
+		return sentence{who: key, what: "back", when: "at " + clockOf(at, at, step, zone) + ", after " + message.Span(at.Sub(s.Since)) + " of silence"}.String()
+	}
+	usually := "the limit is " + message.Span(s.Bound)
+	if s.Usual > 0 {
+		span := message.Span(s.Usual)
+		one := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
+		usually = "usually a value every " + cmp.Or(one[span], span)
+		if !s.Regular {
+			usually += " at this hour"
+		}
+	}
+	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, at, step, zone), message.Span(at.Sub(s.Since))), value: usually}.String()
 }

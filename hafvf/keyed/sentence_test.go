@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,28 +48,28 @@ func TestSentences(t *testing.T) {
 		want []string                           // of the alarms from at on
 	}{
 		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`^k: x has been above usual since 16:20, now 24\.\d+, usual at this hour 19\.9 ± 1\.0; score \d+\.\d, an alarm from \d\.\d\.$`}},
+			[]string{`^k is 21 % above usual since 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
 		{"in a zone", 5 * time.Minute, "Asia/Tokyo", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`since 01:20, now`}},
+			[]string{`since 01:20 \(`}},
 		{"one value", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i == 0 {
 				return 60
 			}
 			return x
-		}, []string{`^k: x is 60 at 16:20, usual at this hour 19\.\d+ ± 1\.0; score`}},
+		}, []string{`^k ×3 at 16:20: 60, usual at this hour 19\.\d ± 1\.0\.$`}},
 		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
-			[]string{`usual`, `^k: x has been 24 for \d+h\d+m \(\d+ equal values\); equal values in a row are rare here`}},
+			[]string{`usual`, `^k frozen at 24 since 16:20 \(\d+ h \d+ min, \d+ equal values\), which is rare here\.$`}},
 		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i < 50 {
 				return x - 30
 			}
 			return x
-		}, []string{`^k: x has been below usual since 16:15, now -1`, `^k: x is back to usual, now \d+\.\d+, usual at this hour`}},
+		}, []string{`^k is 30\.5 below usual at 16:20: -10\.7, usual`, `^k back to usual at 21:25: [\d.]+, usual at this hour`}},
 		{"scatter", 5 * time.Minute, "", func(i int, x float64) float64 { return 20 + 2.2*(x-20) }, []string{`usual`}},
 		{"days", 24 * time.Hour, "", func(_ int, x float64) float64 { return x + 8 },
-			[]string{`^k: x (is \S+ at|has been above usual since) \d{4}-\d\d-\d\d, .*usual on such a day \d`}},
+			[]string{`^k is \d+ % above usual (on|since) \d{4}-\d\d-\d\d.*: .*usual on such a day \d`}},
 		{"no times", 0, "", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`^k: x has been above usual for 2 observations, now 24\.\d+, usually 20\.0 ± 1\.0; score`}},
+			[]string{`^k is 21 % above usual for 2 observations: 24\.\d, usually 20\.0 ± 1\.0\.$`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
@@ -142,7 +143,43 @@ func TestPlanIsNamed(t *testing.T) {
 			rings++
 		}
 	}
-	if !regexp.MustCompile(`^M01: x is [34]\d\.\d+ at 14:00, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
+	if !regexp.MustCompile(`^M01 is [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
 		t.Errorf("the overtime is told as %q, and the plan %d times", told, rings)
+	}
+}
+
+// A novelty began with the first unusual value of its run, and message and record say the same of it. What is far from usual
+// before by chance, or a little, is not of the run.
+func TestNoveltyBegins(t *testing.T) {
+	const n, at = 2600, 2500
+	for _, c := range []struct {
+		name   string
+		values []float64 // from at on, standard deviations from usual; then as the last
+		began  int
+		when   string
+	}{
+		{"noise before an outage", []float64{1.5, 1.6, 1.4, 1.7, 12}, 4, "at 16:40: "},
+		{"chance before an outage", []float64{1.5, 2.6, 1.2, 12}, 3, "at 16:35: "},
+		{"a shift", []float64{3.5, 3.4}, 0, "since 16:20 (5 min): "},
+		{"noise before a shift", []float64{1.3, 1.5, 1.2, 2.4, 3.6}, 3, "since 16:35 (5 min): "},
+		{"chance and noise before a shift", []float64{-2.4, -1.4, -1.3, -2.4, -3.8}, 3, "since 16:35 (5 min): "},
+		{"a ramp", []float64{1.2, 1.8, 2.4, 3, 3.6, 4.2, 4.8}, 2, "since 16:30 ("},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			for i, e := range watched(t, Recommended("normal"), n, at, 5*time.Minute, func(i int, _ float64) float64 {
+				return 19.9 + 1.02*c.values[min(i, len(c.values)-1)]
+			})[at:] {
+				a := e.Alarm
+				if a == nil {
+					continue
+				}
+				if began := start.Add(time.Duration(at+c.began) * 5 * time.Minute); !a.Start.Equal(began) || a.Delay != int64(i-c.began) || !strings.Contains(a.Message, " "+c.when) {
+					t.Errorf("alarm %d, start %v, delay %d, want %v: %s", i, a.Start, a.Delay, began, a.Message)
+				}
+				return
+			}
+			t.Error("no alarm")
+		})
 	}
 }

@@ -123,18 +123,18 @@ func TestSilenceSays(t *testing.T) {
 	since := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
 	s := &Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
 	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute), Silence: s}
-	want := []string{"S04: nothing has come since 14:05; usually every 1m1s at this hour.", "S04: speaks again, after 3h20m."}
+	want := []string{"S04 silent since 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 17:25, after 3 h 20 min of silence."}
 	for i, alerted := range e.Alerts("S04") {
 		if alerted.Message != want[i] {
 			t.Errorf("%q, want %q", alerted.Message, want[i])
 		}
 	}
 	s.Regular = true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; usually every 1m1s."; got != want {
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 14:05 (15 min): usually a value every 61 s."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.Usual = 0
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 14:05 (15 min): the limit is 15 min."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -67,6 +67,22 @@ func Duration(d time.Duration) string {
 	return s
 }
 
+// Span is d as a person says it: 40 s, 5 min, 1 h 20 min, 3 days.
+func Span(d time.Duration) string {
+	minutes, seconds := d.Round(time.Minute)/time.Minute, d.Round(time.Second)
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.2g s", d.Seconds())
+	case d < 2*time.Minute && seconds%time.Minute != 0:
+		return fmt.Sprintf("%d s", seconds/time.Second)
+	case minutes < 60:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes >= 48*60:
+		return fmt.Sprintf("%d days", d.Round(24*time.Hour)/(24*time.Hour))
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%d h %d min", minutes/60, minutes%60), " 0 min")
+}
+
 // Clock is the time at as a person in a zone reads it at the time now.
 func Clock(at, now time.Time, zone *time.Location) string {
 	at, now = at.In(zone), now.In(zone)

@@ -132,7 +132,7 @@ var alerts = []field[alert]{
 	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
 	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty or an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.Start }),
+	instant("start", "First observation of the new regime; of a novelty the first unusual one in a row; of an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.Start }),
 	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.LogOdds }),
 	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.Score }),

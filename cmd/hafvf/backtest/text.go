@@ -123,7 +123,7 @@ func count(n int, one string) string { return message.Count(n, one, one+"s") }
 
 // sentence is the message with its key as a line can show it.
 func (e Event) sentence() string {
-	return message.Printable(e.Key) + strings.TrimPrefix(e.Message, e.Key)
+	return strings.Replace(e.Message, e.Key, message.Printable(e.Key), 1)
 }
 
 func (c Counts) text(shown []string) string {

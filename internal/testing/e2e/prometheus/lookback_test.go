@@ -17,6 +17,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/series"
 	"hafvf/internal/testing/expect"
@@ -72,7 +73,7 @@ alerts: {jsonl: {path: %s}}
 			}
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
 			told = append(told, a.Time.Format(time.RFC3339)+" "+a.Message)
-			if strings.Contains(a.Message, "equal values in a row") && !strings.Contains(a.Key, frozen) {
+			if strings.Contains(a.Message, "which is rare here") && !strings.Contains(a.Key, frozen) {
 				t.Errorf("%s: %s", query, told[len(told)-1])
 			}
 		}
@@ -84,6 +85,7 @@ alerts: {jsonl: {path: %s}}
 		loop := func(lookback time.Duration) (told []string, wrong int, first time.Time) {
 			cfg := keyed.Recommended("normal")
 			cfg.Lookback, cfg.Values = lookback, []string{"value"}
+			cfg.Metric, _ = promio.Source{Query: query}.Measured()
 			est := expect.Get(keyed.NewEstimator(cfg))(t)
 			for _, stream := range value.(model.Matrix) {
 				labels := map[string]string{}
@@ -99,7 +101,7 @@ alerts: {jsonl: {path: %s}}
 					}
 					told = append(told, at.Format(time.RFC3339)+" "+e.Alarm.Message)
 					freezes := string(stream.Metric["job"]) == frozen
-					if strings.Contains(e.Alarm.Message, "equal values in a row") && !freezes {
+					if strings.Contains(e.Alarm.Message, "which is rare here") && !freezes {
 						wrong++
 					}
 					if freezes && first.IsZero() && at.After(frozenAt) {
