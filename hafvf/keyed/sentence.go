@@ -22,7 +22,9 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 		zone = time.UTC // the state comes from a computer that knows more zones
 	}
 	usually := fmt.Sprintf("more than %s", message.Duration(s.Bound.Round(time.Second)))
-	if s.Usual > 0 {
+	if s.Daily {
+		usually = "it usually comes by " + message.Clock(s.Since.Add(s.Bound), at, zone)
+	} else if s.Usual > 0 {
 		usually = "usually every " + message.Duration(roughly(s.Usual))
 		if !s.Regular {
 			usually += " at this hour"

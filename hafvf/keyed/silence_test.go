@@ -137,4 +137,8 @@ func TestSilenceSays(t *testing.T) {
 	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 14:05; more than 15m."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	s.Bound, s.Daily = 24*time.Hour+25*time.Minute, true
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04: nothing has come since 2026-01-05 14:05; it usually comes by 14:30."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
