@@ -67,6 +67,12 @@ func (t *Track) follow(e *Estimate, d usual.Decision, values []string) {
 			*l = lastingAlarm{}
 		}
 	}
+	if decider.missed.Score > 0 {
+		if !l.lasts {
+			*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start}
+		}
+		return
+	}
 	switch {
 	case e.Alarm != nil && decider.farther:
 		was.repeat()

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -65,6 +66,9 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 	if !e.Time.IsZero() {
 		is += " at " + t.clock(e.Time, e.Time)
 	}
+	if m := &t.stages.decider.missed; a == e.Alarm && m.Score > 0 {
+		return t.missed(m, what, e.Time)
+	}
 	if a == e.Alarm && t.stages.decider.farther {
 		was := &t.decisions.before
 		began := ""
@@ -120,6 +124,16 @@ func (t *Track) sentence(a *Alert, e *Estimate, values []string) string {
 		what += " scatters more than usual" + now + expected
 	}
 	return fmt.Sprintf("%s; score %.1f, an alarm from %.1f.", what, a.Score, a.Threshold)
+}
+
+// missed says that what usually comes in an hour has not come by the time now.
+func (t *Track) missed(m *usual.Missed, what string, now time.Time) string {
+	moves, scale := "reaches", t.stages.scale
+	if m.Usual < m.Most {
+		moves = "falls to"
+	}
+	return fmt.Sprintf("%s stayed at %.4g from %s to %s; usually it %s %.4g then (%d of %d days); score %.1f, an alarm from %.1f.", what, scale.value(m.Most),
+		t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now), moves, scale.value(m.Usual), m.Came, m.Days, m.Score, math.Log10(t.decisions.pace.Budget()))
 }
 
 // regimes says from what to what the key went, and when.

@@ -61,17 +61,22 @@ func (w *dayRecord) seen(weekday int) (n, came int) {
 	return n, bits.OnesCount8(w[weekday]) - 1
 }
 
-// expects reports whether it comes on a day: on most of such days and not missing twice in a row, if two weeks are
-// known and few days differ from what is usual on their day of the week.
-func (w *dayRecord) expects(day int64) bool {
-	all, few := 0, 0
+// all is how many days have been seen, how many of these had it, and how many were not as most on their day of the week.
+func (w *dayRecord) all() (days, had, other int) {
 	for i := range w {
 		n, came := w.seen(i)
-		all, few = all+n, few+min(came, n-came)
+		days, had, other = days+n, had+came, other+min(came, n-came)
 	}
+	return days, had, other
+}
+
+// expects reports whether it comes on a day: on most of such days and not missing twice in a row, if two weeks are
+// known and few days are not as most.
+func (w *dayRecord) expects(day int64) bool {
+	days, had, other := w.all()
 	i := weekdayOf(day)
 	n, came := w.seen(i)
-	return all >= 14 && few <= 1+all/8 && n >= 2 && 2*came > n && w[i]&3 != 0
+	return days >= 14 && other <= 1+had/8 && n >= 2 && 2*came > n && w[i]&3 != 0
 }
 
 func (w *dayRecord) form(c *compact.Codec) {
@@ -86,6 +91,12 @@ func localHours(zone *time.Location, t time.Time) float64 {
 	return float64(t.Unix()+int64(offset)) / 3600
 }
 
+// localTime is the time that is so many hours of the local clock after 1 January 1970.
+func localTime(zone *time.Location, hours float64) time.Time {
+	days := math.Floor(hours / 24)
+	return time.Date(1970, 1, 1+int(days), 0, 0, int(math.Round(3600*(hours-24*days))), 0, zone)
+}
+
 // nearest is the day whose usual end is nearest to a time, and how much later the time is, in hours.
 func (v *visits) nearest(zone *time.Location, t time.Time) (day int64, later float64) {
 	hours := localHours(zone, t) - float64(v.at)
@@ -93,9 +104,9 @@ func (v *visits) nearest(zone *time.Location, t time.Time) (day int64, later flo
 	return int64(d), hours - 24*d
 }
 
-// due is the time of the local clock that is so many hours after the usual end on a day.
+// due is the time that is so many hours after the usual end on a day.
 func (v *visits) due(zone *time.Location, day int64, hours float64) time.Time {
-	return time.Date(1970, 1, 1+int(day), 0, 0, int(3600*(float64(v.at)+hours)), 0, zone)
+	return localTime(zone, 24*float64(day)+float64(v.at)+hours)
 }
 
 // deadline is when the stream becomes silent that has come last at a time, zero if no visit is due in a week.
