@@ -12,8 +12,12 @@ import (
 // hour, whichever has the first one in its middle: a jitter of a quarter of an hour does not matter. One that
 // comes as usual is scored and learned as what is usual without it. The others, if they are spikeFrom standard
 // deviations away, are those of a new one. The logarithm of the largest deviation in the hour is normal: Student's t
-// of the days that had it gives the score of a day without. The known ones are at the front.
-type spikes [4]spike
+// of the days that had it gives the score of a day without. If others come at more hours than are known, no hour is
+// special: none is as usual, and none is missed.
+type spikes struct {
+	known     [4]spike // those that are, and behind them zero values
+	elsewhere uint8    // observations of others lately, less the hours of known ones since
+}
 
 // A spike is one of them. Its zero value is none.
 type spike struct {
@@ -41,6 +45,8 @@ const (
 	spikeRate    = .18 // a standard deviation of .3
 	spikeSmaller = 50. // times: what is smaller counts as that
 	mostSpiked   = 20
+
+	spikeElsewhere = 8 // observations, about two days of four known ones
 )
 
 // Missed is a spike that did not come at its hour, which is over. Its zero value is none.
@@ -56,20 +62,21 @@ type Missed struct {
 // observations before. It reports whether that is a spike as usual.
 func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd float64) (comes bool) {
 	far := math.Abs(y-usual) >= spikeFrom*sd
-	if all[0].n == 0 && !far {
+	if all.known[0].n == 0 && !far {
 		return false
 	}
 	hours := localHours(p.zone, p.now)
 	half := int64(math.Floor(2 * hours))
-	known := false
-	for i := 0; i < len(all) && all[i].n > 0; i++ {
-		s := &all[i]
+	covered := false
+	for i := 0; i < len(all.known) && all.known[i].n > 0; i++ {
+		s := &all.known[i]
 		into := ((half-int64(s.slot))%halfHours + halfHours) % halfHours
 		day := (half - into - int64(s.slot)) / halfHours
 		if s.seen > 0 && (into > 1 || day != s.day) {
-			if s.end(p, pace, output, usual, sd, half); s.past() {
-				copy(all[i:], all[i+1:])
-				all[len(all)-1] = spike{}
+			all.elsewhere = max(all.elsewhere, 1) - 1
+			if s.end(p, pace, output, usual, sd, half, all.anywhere()); s.past() {
+				copy(all.known[i:], all.known[i+1:])
+				all.known[len(all.known)-1] = spike{}
 				i--
 				continue
 			}
@@ -83,10 +90,10 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 		}
 		s.day, s.seen = day, min(s.seen+1, math.MaxUint16)
 		same := d > 0
-		known = known || same
-		comes = comes || same && s.habit(day) && math.Log(d) <= float64(s.mean)+max(spikeRoom, spikeRoomSD*s.spread())
+		covered = covered || same
+		comes = comes || same && !all.anywhere() && s.habit(day) && math.Log(d) <= float64(s.mean)+max(spikeRoom, spikeRoomSD*s.spread())
 	}
-	if far && !known && n >= weightOf(pace.day, profileForgetting) {
+	if far && !covered && n >= weightOf(pace.day, profileForgetting) {
 		all.add(hours, y-usual)
 	}
 	return comes
@@ -95,10 +102,11 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 // add adds a spike in place of the last one, if that has not come again.
 func (all *spikes) add(hours, d float64) {
 	last := 0
-	for last < len(all)-1 && all[last].n > 0 {
+	for last < len(all.known)-1 && all.known[last].n > 0 {
 		last++
 	}
-	if all[last].n > 1 {
+	if all.known[last].n > 1 {
+		all.elsewhere = min(all.elsewhere+1, 2*spikeElsewhere)
 		return
 	}
 	begin := int64(math.Floor(hours))*2 - 1 // with the half hour before a full one
@@ -107,8 +115,10 @@ func (all *spikes) add(hours, d float64) {
 	} else if into >= .25 {
 		begin++
 	}
-	all[last] = spike{slot: uint8((begin%halfHours + halfHours) % halfHours), below: d < 0, n: 1, mean: float32(math.Log(math.Abs(d)))}
+	all.known[last] = spike{slot: uint8((begin%halfHours + halfHours) % halfHours), below: d < 0, n: 1, mean: float32(math.Log(math.Abs(d)))}
 }
+
+func (all *spikes) anywhere() bool { return all.elsewhere > spikeElsewhere }
 
 func (s *spike) side(d float64) float64 {
 	if s.below {
@@ -143,8 +153,8 @@ func (s *spike) spread() float64 {
 	return math.Sqrt((spikeRate + float64(s.squares)/2) / (spikeShape + n/2) * (1 + 1/n))
 }
 
-// end ends the running hour. If it comes usually and has not come, p has it as missed.
-func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half int64) {
+// end ends the running hour. If it comes usually and has not come, p has it as missed, unless they come anywhere.
+func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half int64, anywhere bool) {
 	seen, most := float64(s.seen), float64(s.most)
 	s.seen = 0
 	if seen < spikeSeen*pace.day/24 {
@@ -153,7 +163,7 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half 
 	mean := float64(s.mean)
 	came := most >= max(spikeLeast*sd, spikeShare*math.Exp(mean))
 	over := s.day*halfHours + int64(s.slot) + 2
-	if !came && s.came.expects(s.day) && half < over+2 {
+	if !came && !anywhere && s.came.expects(s.day) && half < over+2 {
 		far := (mean - math.Log(max(most, math.Exp(mean)/spikeSmaller))) / s.spread()
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {
@@ -178,23 +188,22 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half 
 func (s Plan) spikesForm(c *compact.Codec) {
 	any := false
 	for i := range s {
-		any = any || s[i].spikes[0].n > 0
+		any = any || s[i].spikes.known[0].n > 0
 	}
 	if c.Writes && !any || !c.Writes && len(c.B) == 0 {
 		return
 	}
 	for i := range s {
-		all := &s[i].spikes
-		n := uint8(0)
-		for int(n) < len(all) && all[n].n > 0 {
+		all, n := &s[i].spikes, uint8(0)
+		for int(n) < len(all.known) && all.known[n].n > 0 {
 			n++
 		}
-		if compact.Bytes(c, &n); int(n) > len(all) {
+		if compact.Bytes(c, &n, &all.elsewhere); int(n) > len(all.known) {
 			c.Fail()
 			return
 		}
-		for j := range all[:n] {
-			all[j].form(c)
+		for j := range all.known[:n] {
+			all.known[j].form(c)
 		}
 	}
 }

@@ -71,12 +71,12 @@ func (w *dayRecord) all() (days, had, other int) {
 }
 
 // expects reports whether it comes on a day: on most of such days and not missing twice in a row, if two weeks are
-// known and few days are not as most.
+// known, five days had it, and few are not as most.
 func (w *dayRecord) expects(day int64) bool {
 	days, had, other := w.all()
 	i := weekdayOf(day)
 	n, came := w.seen(i)
-	return days >= 14 && other <= 1+had/8 && n >= 2 && 2*came > n && w[i]&3 != 0
+	return days >= 14 && had >= 5 && other <= 1+had/8 && n >= 2 && 2*came > n && w[i]&3 != 0
 }
 
 func (w *dayRecord) form(c *compact.Codec) {
