@@ -8,9 +8,8 @@ import (
 )
 
 // spikes are the largest deviations that come at the same hour of the day, on most days or on the same days of the week, in
-// streams whose steps are too fine for offsets of a Plan. A spike is that of an hour that begins at a full or half
-// hour, whichever has the first one in its middle: a jitter of a quarter of an hour does not matter. One that
-// comes as usual is scored and learned as what is usual without it. The others, if they are spikeFrom standard
+// streams whose steps are too fine for offsets of a Plan. A spike is that of an hour around the first one, which begins at a
+// quarter: when the others begin may differ by 22 minutes. One that comes as usual is scored and learned as what is usual without it. The others, if they are spikeFrom standard
 // deviations away, are those of a new one. The logarithm of the largest deviation in the hour is normal: Student's t
 // of the days that had it gives the score of a day without. If others come at more hours than are known, no hour is
 // special: none is as usual, and none is missed.
@@ -21,7 +20,7 @@ type spikes struct {
 
 // A spike is one of them. Its zero value is none.
 type spike struct {
-	slot  uint8 // half hour of the day with which its hour begins
+	slot  uint8 // quarter of the day with which its hour begins
 	below bool  // it falls below what is usual
 	n     uint8 // days that had it, up to mostSpiked
 	// Of the logarithms of the largest deviations of these: the mean, and the sum of squares around it.
@@ -33,17 +32,18 @@ type spike struct {
 }
 
 const (
-	halfHours    = 48
-	spikeFrom    = 5.  // standard deviations, of a new one
-	spikeLeast   = 3.5 // standard deviations, of one that comes
-	spikeShare   = .25 // of the usual largest deviation, of one that comes
-	spikeSeen    = .9  // of the observations of an hour
-	spikeHabit   = 2   // days after the first one, from which on one that comes is usual
-	spikeRoom    = .7  // of the logarithm, up to which one is as usual; or
-	spikeRoomSD  = 3.  // standard deviations of it
-	spikeShape   = 2.  // of the prior of its variance
-	spikeRate    = .18 // a standard deviation of .3
-	spikeSmaller = 50. // times: what is smaller counts as that
+	quarters     = 96   // of a day
+	spikeBefore  = .375 // hours, of its hour before the first one, at least
+	spikeFrom    = 5.   // standard deviations, of a new one
+	spikeLeast   = 3.5  // standard deviations, of one that comes
+	spikeShare   = .25  // of the usual largest deviation, of one that comes
+	spikeSeen    = .9   // of the observations of an hour
+	spikeHabit   = 2    // days after the first one, from which on one that comes is usual
+	spikeRoom    = .7   // of the logarithm, up to which one is as usual; or
+	spikeRoomSD  = 3.   // standard deviations of it
+	spikeShape   = 2.   // of the prior of its variance
+	spikeRate    = .18  // a standard deviation of .3
+	spikeSmaller = 50.  // times: what is smaller counts as that
 	mostSpiked   = 20
 
 	spikeElsewhere = 8 // observations, about two days of four known ones
@@ -66,22 +66,22 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 		return false
 	}
 	hours := localHours(p.zone, p.now)
-	half := int64(math.Floor(2 * hours))
+	quarter := int64(math.Floor(4 * hours))
 	covered := false
 	for i := 0; i < len(all.known) && all.known[i].n > 0; i++ {
 		s := &all.known[i]
-		into := ((half-int64(s.slot))%halfHours + halfHours) % halfHours
-		day := (half - into - int64(s.slot)) / halfHours
-		if s.seen > 0 && (into > 1 || day != s.day) {
+		into := ((quarter-int64(s.slot))%quarters + quarters) % quarters
+		day := (quarter - into - int64(s.slot)) / quarters
+		if s.seen > 0 && (into > 3 || day != s.day) {
 			all.elsewhere = max(all.elsewhere, 1) - 1
-			if s.end(p, pace, output, usual, sd, half, all.anywhere()); s.past() {
+			if s.end(p, pace, output, usual, sd, quarter, all.anywhere()); s.past() {
 				copy(all.known[i:], all.known[i+1:])
 				all.known[len(all.known)-1] = spike{}
 				i--
 				continue
 			}
 		}
-		if into > 1 {
+		if into > 3 {
 			continue
 		}
 		d := s.side(y - usual)
@@ -109,13 +109,8 @@ func (all *spikes) add(hours, d float64) {
 		all.elsewhere = min(all.elsewhere+1, 2*spikeElsewhere)
 		return
 	}
-	begin := int64(math.Floor(hours))*2 - 1 // with the half hour before a full one
-	if into := hours - math.Floor(hours); into >= .75 {
-		begin += 2
-	} else if into >= .25 {
-		begin++
-	}
-	all.known[last] = spike{slot: uint8((begin%halfHours + halfHours) % halfHours), below: d < 0, n: 1, mean: float32(math.Log(math.Abs(d)))}
+	begin := int64(math.Floor(4 * (hours - spikeBefore)))
+	all.known[last] = spike{slot: uint8((begin%quarters + quarters) % quarters), below: d < 0, n: 1, mean: float32(math.Log(math.Abs(d)))}
 }
 
 func (all *spikes) anywhere() bool { return all.elsewhere > spikeElsewhere }
@@ -154,7 +149,7 @@ func (s *spike) spread() float64 {
 }
 
 // end ends the running hour. If it comes usually and has not come, p has it as missed, unless they come anywhere.
-func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half int64, anywhere bool) {
+func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quarter int64, anywhere bool) {
 	seen, most := float64(s.seen), float64(s.most)
 	s.seen = 0
 	if seen < spikeSeen*pace.day/24 {
@@ -162,13 +157,13 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, half 
 	}
 	mean := float64(s.mean)
 	came := most >= max(spikeLeast*sd, spikeShare*math.Exp(mean))
-	over := s.day*halfHours + int64(s.slot) + 2
-	if !came && !anywhere && s.came.expects(s.day) && half < over+2 {
+	over := s.day*quarters + int64(s.slot) + 4
+	if !came && !anywhere && s.came.expects(s.day) && quarter < over+4 {
 		far := (mean - math.Log(max(most, math.Exp(mean)/spikeSmaller))) / s.spread()
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {
 			days, had, _ := s.came.all()
-			p.missed = Missed{output, score, localTime(p.zone, float64(over-2)/2), float64(s.value), usual + s.side(math.Exp(mean)), days, had}
+			p.missed = Missed{output, score, localTime(p.zone, float64(over-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, had}
 		}
 	}
 	if s.came.note(s.day, came); !came {
@@ -220,6 +215,6 @@ func (s *spike) form(c *compact.Codec) {
 		shorts(c, []*float32{&s.most, &s.value})
 	}
 	const most = 100 // more than the logarithm of the bound of values
-	c.Check(s.slot < halfHours && s.n > 0 && s.n <= mostSpiked && math.Abs(float64(s.mean)) <= most && s.squares >= 0 && s.squares <= 1e6 &&
+	c.Check(s.slot < quarters && s.n > 0 && s.n <= mostSpiked && math.Abs(float64(s.mean)) <= most && s.squares >= 0 && s.squares <= 1e6 &&
 		math.Abs(float64(s.most)) <= 1e3*maxStandardized && math.Abs(float64(s.value)) <= 1e3*maxStandardized)
 }
