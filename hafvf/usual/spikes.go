@@ -15,7 +15,7 @@ import (
 // special: none is as usual, and none is missed.
 type spikes struct {
 	known     [4]spike // those that are, and behind them zero values
-	elsewhere uint8    // observations of others lately, less the hours of known ones since
+	elsewhere uint8    // observations of others, less spikePerHour for each hour since of one that has come again
 }
 
 // A spike is one of them. Its zero value is none.
@@ -46,7 +46,8 @@ const (
 	spikeSmaller = 50.  // times: what is smaller counts as that
 	mostSpiked   = 20
 
-	spikeElsewhere = 8 // observations, about two days of four known ones
+	spikeElsewhere = 8 // observations
+	spikePerHour   = 2 // of these
 )
 
 // Missed is a spike that did not come at its hour, which is over. Its zero value is none.
@@ -73,7 +74,9 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 		into := ((quarter-int64(s.slot))%quarters + quarters) % quarters
 		day := (quarter - into - int64(s.slot)) / quarters
 		if s.seen > 0 && (into > 3 || day != s.day) {
-			all.elsewhere = max(all.elsewhere, 1) - 1
+			if s.n > 1 {
+				all.elsewhere = max(all.elsewhere, spikePerHour) - spikePerHour
+			}
 			if s.end(p, pace, output, usual, sd, quarter, all.anywhere()); s.past() {
 				copy(all.known[i:], all.known[i+1:])
 				all.known[len(all.known)-1] = spike{}
@@ -105,8 +108,10 @@ func (all *spikes) add(hours, d float64) {
 	for last < len(all.known)-1 && all.known[last].n > 0 {
 		last++
 	}
+	if all.known[last].n > 0 {
+		all.elsewhere = min(all.elsewhere+1, 4*spikeElsewhere)
+	}
 	if all.known[last].n > 1 {
-		all.elsewhere = min(all.elsewhere+1, 2*spikeElsewhere)
 		return
 	}
 	begin := int64(math.Floor(4 * (hours - spikeBefore)))
@@ -125,7 +130,7 @@ func (s *spike) side(d float64) float64 {
 // habit reports whether it usually comes on a day.
 func (s *spike) habit(day int64) bool {
 	n, came, _ := s.came.all()
-	return s.n > spikeHabit && (2*came > n || s.came.expects(day))
+	return s.n > spikeHabit && (2*came > n || s.came.expects(day, 0))
 }
 
 // past reports whether it has not come again within a week, or not for two.
@@ -158,7 +163,7 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 	mean := float64(s.mean)
 	came := most >= max(spikeLeast*sd, spikeShare*math.Exp(mean))
 	over := s.day*quarters + int64(s.slot) + 4
-	if !came && !anywhere && s.came.expects(s.day) && quarter < over+4 {
+	if !came && !anywhere && s.came.expects(s.day, 0) && quarter < over+4 {
 		far := (mean - math.Log(max(most, math.Exp(mean)/spikeSmaller))) / s.spread()
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {

@@ -71,12 +71,12 @@ func (w *dayRecord) all() (days, had, other int) {
 }
 
 // expects reports whether it comes on a day: on most of such days and not missing twice in a row, if two weeks are
-// known, five days had it, and few are not as most.
-func (w *dayRecord) expects(day int64) bool {
+// known, five days had it, and few are not as most: one in eight, and spare.
+func (w *dayRecord) expects(day int64, spare int) bool {
 	days, had, other := w.all()
 	i := weekdayOf(day)
 	n, came := w.seen(i)
-	return days >= 14 && had >= 5 && other <= 1+had/8 && n >= 2 && 2*came > n && w[i]&3 != 0
+	return days >= 14 && had >= 5 && other <= spare+had/8 && n >= 2 && 2*came > n && w[i]&3 != 0
 }
 
 func (w *dayRecord) form(c *compact.Codec) {
@@ -119,7 +119,7 @@ func (v *visits) deadline(zone *time.Location, last time.Time) (at time.Time) {
 		day++
 	}
 	for until := day + 7; day < until; day++ {
-		if day > v.day && v.came.expects(day) {
+		if day > v.day && v.came.expects(day, 1) {
 			return v.due(zone, day, float64(v.late)+visitSlack)
 		}
 	}

@@ -62,7 +62,7 @@ func TestVisitsMove(t *testing.T) {
 		due   int // hour of day 60, 0: none
 	}{
 		"same":        {func(int) []int { return []int{5} }, 5},
-		"one by hand": {func(day int) []int { return map[bool][]int{true: {5, 15}, false: {5}}[day == 40] }, 5},
+		"one by hand": {func(day int) []int { return map[bool][]int{true: {5, 15}, false: {5}}[day == 55] }, 5},
 		"moved":       {func(day int) []int { return map[bool][]int{true: {5}, false: {9}}[day < 20] }, 9},
 		"any time":    {func(day int) []int { return []int{day * 7 % 24} }, 0},
 	} {
