@@ -275,11 +275,11 @@ func (m *GapModel) Usual(g *Gaps, at time.Time) (gap time.Duration, beat bool) {
 	return time.Duration(float64(time.Hour) / rate), false
 }
 
-// Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
+// Restart forgets the hour at hand and the visits, after a last event whose time was wrong. It reports whether
 // the stream has a bound: without one it begins anew, as nothing has bounded the gap before
 // that time.
 func (g *Gaps) Restart() {
-	if g.events, g.seen = 0, 0; g.n < leastGaps {
+	if g.events, g.seen, g.visits = 0, 0, (visits{}); g.n < leastGaps {
 		*g = Gaps{}
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"hafvf/internal/compact"
 )
 
-// spikes are the largest deviations that come at the same hour of the day, on most days or on the same days of the week, in
-// streams whose steps are too fine for offsets of a Plan. A spike is that of an hour around the first one, which begins at a
-// quarter: when the others begin may differ by 22 minutes. One that comes as usual is scored and learned as what is usual without it. The others, if they are spikeFrom standard
-// deviations away, are those of a new one. The logarithm of the largest deviation in the hour is normal: Student's t
-// of the days that had it gives the score of a day without. If others come at more hours than are known, no hour is
-// special: none is as usual, and none is missed.
+// spikes are the largest deviations that come at the same hour of the day, each day or on the same days of the week, in
+// streams whose steps are too fine for offsets of a Plan. The hour of a spike begins at a quarter and has the first one
+// in its middle: the others may begin 22 minutes before or after that. One that comes as usual is scored and learned
+// as what is usual without it. Another one, spikeFrom standard deviations away, is new. The logarithm of the largest
+// deviation of an hour is normal: Student's t of the days that had it gives the score of a day without. If others come
+// at more hours than are known, no hour is special: none is as usual, and none is missed.
 type spikes struct {
 	known     [4]spike // those that are, and behind them zero values
 	elsewhere uint8    // observations of others, less spikePerHour for each hour since of one that has come again
@@ -23,6 +23,7 @@ type spike struct {
 	slot  uint8 // quarter of the day with which its hour begins
 	below bool  // it falls below what is usual
 	n     uint8 // days that had it, up to mostSpiked
+	away  uint8 // days since the last one of these
 	// Of the logarithms of the largest deviations of these: the mean, and the sum of squares around it.
 	mean, squares float32
 	came          dayRecord
@@ -134,18 +135,7 @@ func (s *spike) habit(day int64) bool {
 }
 
 // past reports whether it has not come again within a week, or not for two.
-func (s *spike) past() bool {
-	n, came, _ := s.came.all()
-	late := uint8(0)
-	for _, of := range s.came {
-		if of > 1<<1 {
-			late |= of & 3
-		} else {
-			late |= of & 1
-		}
-	}
-	return n > 7 && came == 0 || n >= 14 && late == 0
-}
+func (s *spike) past() bool { return s.n == 1 && s.away > 7 || s.away > 14 }
 
 // spread is the standard deviation of the logarithm of the next largest deviation, as that of Student's t.
 func (s *spike) spread() float64 {
@@ -171,17 +161,17 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 			p.missed = Missed{output, score, localTime(p.zone, float64(over-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, had}
 		}
 	}
+	s.away++
 	if s.came.note(s.day, came); !came {
 		return
 	}
-	kept := float32(1)
-	if s.n == mostSpiked {
-		kept -= 1. / mostSpiked
+	if s.away = 0; s.n == mostSpiked {
+		s.squares *= 1 - 1./mostSpiked
 	}
 	s.n = min(s.n+1, mostSpiked)
 	d := float32(math.Log(most)) - s.mean
 	s.mean += d / float32(s.n)
-	s.squares = kept*s.squares + d*(float32(math.Log(most))-s.mean)
+	s.squares += d * (float32(math.Log(most)) - s.mean)
 }
 
 // spikesForm is how the spikes of a plan are encoded, behind the rest and if there are any.
@@ -211,7 +201,7 @@ func (s Plan) spikesForm(c *compact.Codec) {
 func (s *spike) form(c *compact.Codec) {
 	runs, none := s.seen > 0, false
 	c.Bits(&s.below, &runs, &none)
-	compact.Bytes(c, &s.slot, &s.n)
+	compact.Bytes(c, &s.slot, &s.n, &s.away)
 	shorts(c, []*float32{&s.mean, &s.squares})
 	s.came.form(c)
 	if runs {

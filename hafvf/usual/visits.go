@@ -13,10 +13,10 @@ import (
 // come by visitSlack after the latest usual end, the stream is silent. The zero value is that of a stream without
 // visits.
 type visits struct {
-	n      uint8 // ends that at and late are learned from, up to mostEnds; 0: no visit is known
-	strays uint8 // visits in a row that ended at another time of the day
-	at     float32
-	late   float32 // at is the mean of ends, in hours of the local day, and late by how much they are later
+	n      uint8   // ends that at and late are learned from, up to mostEnds; 0: no visit is known
+	strays uint8   // visits in a row that ended at another time of the day
+	at     float32 // mean of ends, in hours of the local day
+	late   float32 // by how many hours the latest ends lately were later
 	day    int64   // up to which the days are learned, since 1 January 1970
 	came   dayRecord
 }
@@ -38,14 +38,10 @@ type dayRecord [7]uint8
 // note notes whether it came on a day since 1 January 1970.
 func (w *dayRecord) note(day int64, came bool) {
 	of := &w[weekdayOf(day)]
-	if *of == 0 {
-		*of = 1
-	}
-	if full := *of >= 1<<7; full {
+	if *of = max(*of, 1); *of >= 1<<7 {
 		*of = *of&(1<<6-1) | 1<<6
 	}
-	*of <<= 1
-	if came {
+	if *of <<= 1; came {
 		*of |= 1
 	}
 }
@@ -54,11 +50,7 @@ func weekdayOf(day int64) int { return int(((day+3)%7 + 7) % 7) } // 0 is Monday
 
 // seen is how often the day of the week has been, and how often it came.
 func (w *dayRecord) seen(weekday int) (n, came int) {
-	if w[weekday] == 0 {
-		return 0, 0
-	}
-	n = bits.Len8(w[weekday]) - 1
-	return n, bits.OnesCount8(w[weekday]) - 1
+	return max(bits.Len8(w[weekday]), 1) - 1, max(bits.OnesCount8(w[weekday]), 1) - 1
 }
 
 // all is how many days have been seen, how many of these had it, and how many were not as most on their day of the week.
@@ -126,8 +118,8 @@ func (v *visits) deadline(zone *time.Location, last time.Time) (at time.Time) {
 	return at
 }
 
-// next learns that nothing came between two times, visitGap apart, and that the stream became silent then if that is not zero. The
-// days of a silence but the first one are not learned.
+// next learns that nothing came between two times, visitGap apart, and when the stream became silent, zero if it did
+// not. Of a silence the first day is learned.
 func (v *visits) next(zone *time.Location, last, now, silent time.Time) {
 	if v.n == 0 && !silent.IsZero() {
 		return // one silence is no habit
@@ -163,11 +155,10 @@ func (v *visits) next(zone *time.Location, last, now, silent time.Time) {
 }
 
 func (v *visits) form(c *compact.Codec) {
-	at, late := float64(v.at), float64(v.late)
+	const farthest = 1 << 22 // days, beyond the year 9999
 	compact.Bytes(c, &v.n, &v.strays)
-	c.Shorts(&at, &late)
+	shorts(c, []*float32{&v.at, &v.late})
 	compact.Signed(c, &v.day)
 	v.came.form(c)
-	v.at, v.late = float32(at), float32(late)
-	c.Check(v.n > 0 && v.n <= mostEnds && v.strays < mostStrays && math.Abs(at) <= 48 && math.Abs(late) <= 24)
+	c.Check(v.n > 0 && v.n <= mostEnds && v.strays < mostStrays && math.Abs(float64(v.at)) <= 48 && math.Abs(float64(v.late)) <= 24 && max(v.day, -v.day) <= farthest)
 }
