@@ -160,5 +160,6 @@ func (v *visits) form(c *compact.Codec) {
 	shorts(c, []*float32{&v.at, &v.late})
 	compact.Signed(c, &v.day)
 	v.came.form(c)
-	c.Check(v.n > 0 && v.n <= mostEnds && v.strays < mostStrays && math.Abs(float64(v.at)) <= 48 && math.Abs(float64(v.late)) <= 24 && max(v.day, -v.day) <= farthest)
+	c.Check(v.n > 0 && v.n <= mostEnds && v.strays < mostStrays && math.Abs(float64(v.at)) <= 48 && math.Abs(float64(v.late)) <= 24 &&
+		max(v.day, -v.day) <= farthest)
 }
