@@ -272,7 +272,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	case e.State != Closed:
 		fmt.Fprintf(&s, " %s alarmed since %s", have, clock(e.Start))
 		if d := e.Time.Sub(e.Start).Round(time.Second); d > 0 {
-			fmt.Fprintf(&s, " (%s)", message.Duration(d))
+			fmt.Fprintf(&s, " (%s)", message.Span(d))
 		}
 	case e.Start.Equal(e.End):
 		fmt.Fprintf(&s, " alarmed at %s", clock(e.Start))
@@ -302,6 +302,6 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	if inc.into != nil {
 		fmt.Fprintf(&s, " It is part of %s.", message.Printable(inc.into.id))
 	}
-	fmt.Fprintf(&s, " %.2g expected by chance in %s.", e.Expected, message.Duration(e.Window))
+	fmt.Fprintf(&s, " %.2g expected by chance in %s.", e.Expected, message.Span(e.Window))
 	return s.String()
 }

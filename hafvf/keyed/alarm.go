@@ -122,6 +122,7 @@ type decider struct {
 	stuck       bool           // equal values in a row were the least usual
 	scatters    bool           // values scatter more than always: they lie on both sides
 	farther     bool           // the last step was as far again from what was usual before an alarm
+	missed      usual.Missed   // the alarm of the last step is that this has not come; on the scale of the filter
 	distances   []float64      // of usualBefore.away
 	apart       []float64      // those of event.was
 	unalarmed   hafvf.State    // the profile before the observation at hand, if no alarm lasts
@@ -231,7 +232,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.shown[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.farther, d.stuck = false, false
+	d.farther, d.stuck, d.missed = false, false, usual.Missed{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -239,22 +240,52 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 	case s.timed && at.IsZero():
 		// A key with times has seasons: without its time an observation has no place.
 	default:
+		var missed usual.Missed
 		score = math.NaN() // a category is not unusual by itself; its rate is, where it changes
 		if !(d.categories && d.single) {
-			score = d.score(s, at, y)
+			score, missed = d.score(s, at, y)
 			score = d.since(s, at, y, score)
 		}
 		alarm := usual.NewAlarm(s.pace)
 		if !d.cfg.Lasting {
-			return alarm.Update(s.alarm, score, change, permit), score
+			decision = alarm.Update(s.alarm, score, change, permit)
+			return d.miss(s, missed, decision, score, permit)
 		}
 		of := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
 		if d.stuck || d.scatters { // it is the usual value that moves, or values lie on both sides
 			of.Side = 0
 		}
-		return alarm.Follow(s.alarm, score, of, permit), score
+		decision = alarm.Follow(s.alarm, score, of, permit)
+		return d.miss(s, missed, decision, score, permit)
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
+}
+
+// miss is the decision and the score of a step after which something is missed. That is a novelty if the step raises no
+// other alarm, and its score is that of one alarm in a budget: what the key's scores are by habit does not matter.
+func (d *decider) miss(s *decisions, missed usual.Missed, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
+	threshold := math.Log10(s.pace.Budget())
+	if missed.Score == 0 || missed.Score < threshold || decision.Alarm != usual.NoAlarm {
+		return decision, score
+	}
+	d.missed = missed
+	d.missed.Most, _ = s.onScale(missed.Output, missed.Most, 0, 1)
+	d.missed.Usual, _ = s.onScale(missed.Output, missed.Usual, 0, 1)
+	raised := usual.NewAlarm(s.pace).Raise(s.alarm, permit(usual.NoveltyAlarm))
+	decision.Muted = decision.Muted || raised.Muted
+	if decision.Alarm = raised.Alarm; decision.Alarm == usual.NoAlarm {
+		d.missed = usual.Missed{}
+		return decision, score
+	}
+	decision.Threshold = threshold
+	return decision, missed.Score
+}
+
+// missing is by how much what was missed was less than usual.
+func (d *decider) missing(sc *scaling) shift {
+	m := &d.missed
+	was := sc.value(m.Usual)
+	return shift{(m.Most - m.Usual) / d.shown[m.Output], sc.value(m.Most) - was, was, m.Output}
 }
 
 // shownUsual is what is usual with the scatter of lately, by which sizes go.
@@ -268,7 +299,7 @@ func (d *decider) profile(s *decisions) *usual.Profile {
 	return d.untimed
 }
 
-func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
+func (d *decider) score(s *decisions, at time.Time, y []float64) (float64, usual.Missed) {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
@@ -297,7 +328,7 @@ func (d *decider) score(s *decisions, at time.Time, y []float64) float64 {
 	for _, v := range step.Views[:last] {
 		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
 	}
-	return step.Score
+	return step.Score, step.Missed
 }
 
 // onScale are moments of a standardised output on the scale of the filter, if values scatter so many times as much.

@@ -143,6 +143,9 @@ func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypoth
 		if kind == usual.ChangeAlarm {
 			return t.moved(before, e.Regime.Mean)
 		}
+		if decider.missed.Score > 0 {
+			return decider.missing(t.stages.scale)
+		}
 		if decider.farther {
 			return t.decisions.before.moments(decider).shift(y, t.stages.scale)
 		}

@@ -27,7 +27,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	expect.Form(t, smoothedForm, s)
 	e := Estimate{ID: "b", Carried: o.Carried, LearningRate: .3, N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
 		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,
-		Silence: &Silence{time.Unix(5, 0).UTC(), time.Minute, time.Second, "Europe/Berlin", true, true}, Lower: []float64{-1}, Upper: []float64{nan},
+		Silence: &Silence{time.Unix(5, 0).UTC(), time.Minute, time.Second, "Europe/Berlin", true, true, true}, Lower: []float64{-1}, Upper: []float64{nan},
 		WarmUp: true, Bank: []MemberStep{{1, 2, 3, nan}, {4, 5, 6, 7}}, Regime: Moments{[]float64{8}, []float64{9}},
 		Detection: &Detection{Kind: hafvf.Revision, Stay: .1, Outlier: .2, Change: .7, Start: o.Time, StartN: 3, Delay: 4, Age: 5, Score: 6, Threshold: 7, Usual: Moments{[]float64{8}, []float64{9}}},
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},

@@ -225,6 +225,10 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 				a.Usual = t.decisions.before.moments(c.decider)
 				c.scale.moments(a.Usual)
 			}
+			if m := &c.decider.missed; a == out.Alarm && m.Score > 0 {
+				a.Usual = Moments{append([]float64(nil), a.Usual.Mean...), a.Usual.SD}
+				a.Usual.Mean[m.Output] = c.scale.value(m.Usual)
+			}
 			a.Message = t.sentence(&est.cfg, a, out)
 		}
 	}

@@ -64,6 +64,12 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 			*l = lastingAlarm{}
 		}
 	}
+	if decider.missed.Score > 0 {
+		if !l.lasts {
+			*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start}
+		}
+		return
+	}
 	switch {
 	case e.Alarm != nil && decider.farther:
 		was.repeat()

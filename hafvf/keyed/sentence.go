@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -89,6 +90,9 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
 		return s.String()
 	}
+	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
+		return t.missed(m, who, u, e.Time)
+	}
 	if !decider.measured {
 		mean = max(0, mean)
 	}
@@ -146,6 +150,19 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		s.value = ""
 	}
 	return s.String()
+}
+
+// missed says that what usually comes in an hour has not come by the time now.
+func (t *Track) missed(m *usual.Missed, who string, u unit, now time.Time) string {
+	moves, scale := "reaches", t.stages.scale
+	if m.Usual < m.Most {
+		moves = "falls to"
+	}
+	most, usually := scale.value(m.Most), scale.value(m.Usual)
+	return sentence{
+		who: who, what: "stayed at " + u.figure(most, math.NaN(), most).value(most), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
+		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", moves, u.figure(usually, math.NaN(), usually).value(usually), m.Came, m.Days),
+	}.String()
 }
 
 // when says since when that is of which an alert tells at the time now, and more of what has come since.
@@ -276,7 +293,10 @@ func (s *Silence) message(kind, key string, at time.Time) string {
 		return sentence{who: key, what: "back", when: "at " + clockOf(at, at, step, zone) + ", after " + message.Span(at.Sub(s.Since)) + " of silence"}.String()
 	}
 	usually := "the limit is " + message.Span(s.Bound)
-	if s.Usual > 0 {
+	switch {
+	case s.Daily:
+		usually = "it usually comes by " + clockOf(s.Since.Add(s.Bound), at, step, zone)
+	case s.Usual > 0:
 		span := message.Span(s.Usual)
 		one := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
 		usually = "usually a value every " + cmp.Or(one[span], span)

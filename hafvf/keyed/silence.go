@@ -31,6 +31,7 @@ type Silence struct {
 	Zone     string        // of the times in messages, an IANA name; empty for UTC
 	Reported bool          // it was told while it lasted
 	Regular  bool          // Usual is the median gap of a regular key, whose hour is not known
+	Daily    bool          // the key usually comes once a day, or on some days of the week, by Since + Bound
 }
 
 // A SilenceEvent is a key that is silent, as KeyState.ReportSilence tells it, or was, as KeyState.EndedSilences does.
@@ -81,6 +82,7 @@ func (l *silenceDetector) arrived(p *heartbeat, now time.Time, pays func() bool)
 		ended = alerted.Since.Add(alerted.Bound)
 	}
 	usually, beat := l.gaps.Usual(&p.gaps, last)
+	due := l.gaps.Due(&p.gaps, last)
 	if l.after == 0 {
 		ended = l.gaps.Next(&p.gaps, last, now, ended)
 	} else if alerted == nil && now.Sub(last) > l.after {
@@ -94,7 +96,7 @@ func (l *silenceDetector) arrived(p *heartbeat, now time.Time, pays func() bool)
 	case !pays():
 		return nil
 	}
-	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Regular: beat, Zone: l.zone}
+	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Regular: beat, Zone: l.zone, Daily: l.after == 0 && ended.Equal(due)}
 }
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
@@ -114,6 +116,7 @@ func (l *silenceDetector) deadline(p *heartbeat, last time.Time) time.Time {
 func (l *silenceDetector) report(p *heartbeat, pays func() bool) bool {
 	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, p.last).Sub(p.last), Zone: l.zone, Reported: true}
 	p.reported.Usual, p.reported.Regular = l.gaps.Usual(&p.gaps, p.last)
+	p.reported.Daily = l.after == 0 && p.last.Add(p.reported.Bound).Equal(l.gaps.Due(&p.gaps, p.last))
 	p.muted = !pays()
 	return !p.muted
 }
@@ -139,8 +142,7 @@ func silenceForm(c *compact.Codec, s *Silence) {
 	c.Times(&s.Since)
 	compact.Signed(c, &s.Bound, &s.Usual)
 	compact.Texts(c, &s.Zone)
-	none := false
-	c.Bits(&s.Reported, &s.Regular, &none)
+	c.Bits(&s.Reported, &s.Regular, &s.Daily)
 }
 
 // silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the

@@ -137,4 +137,43 @@ func TestSilenceSays(t *testing.T) {
 	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 14:05 (15 min): the limit is 15 min."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	s.Bound, s.Daily = 24*time.Hour+25*time.Minute, true
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A key that comes from 05:00 to 05:20 every day is silent at 05:43 of the day on which it does not come, while it
+// lasts, and recovers when it comes again.
+func TestSilenceOfADay(t *testing.T) {
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
+	e := open(t, est, nil)
+	from := time.Date(2026, 1, 5, 5, 0, 0, 0, time.UTC)
+	for i := range 21 * 20 {
+		o := Value(from.AddDate(0, 0, i/20).Add(time.Duration(i%20)*time.Minute), "", 1)
+		var out Estimate
+		if e.Learn(nil, &out, &o); out.Silence != nil {
+			t.Fatalf("%+v", out.Silence)
+		}
+	}
+	due := e.Deadline()
+	if want := from.AddDate(0, 0, 21).Add(43 * time.Minute); !due.Equal(want) {
+		t.Fatalf("it is due at %v, want %v", due, want)
+	}
+	s, silent := e.ReportSilence(due)
+	e = open(t, est, must(e.AppendBinary(nil)))
+	o := Value(from.AddDate(0, 0, 22), "", 1)
+	var out Estimate
+	if e.Learn(nil, &out, &o); !silent || out.Silence == nil || !out.Silence.Daily {
+		t.Fatalf("silent is %v, and what ends %+v", silent, out.Silence)
+	}
+	out.Silence.Reported = false
+	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 05:00, after 47 h 41 min of silence."} {
+		if i == 0 && s.Alerts("k")[0].Message != message {
+			t.Errorf("%q, want %q", s.Alerts("k")[0].Message, message)
+		}
+		if all := out.Alerts("k"); all[i].Message != message {
+			t.Errorf("%q, want %q", all[i].Message, message)
+		}
+	}
 }

@@ -45,6 +45,9 @@ import (
 // ten, once the slot is known. A silence of 1¼ to five bounds after which the stream goes on is
 // taken for a pause of its own, and as long a one is no silence in the four weeks after it.
 //
+// A stream that comes once a day for some time, or on some days of the week, has visits. One that is due after two
+// weeks and does not come is a silence within half an hour of its latest usual end.
+//
 // A GapModel holds settings only.
 type GapModel struct {
 	zone   *time.Location
@@ -118,6 +121,7 @@ type Gaps struct {
 	pause              float32 // nats
 	pauseUntil         int64   // Unix seconds
 	beat               regularRhythm
+	visits             visits
 }
 
 // A regularRhythm is that of a stream in its first days; its zero value is that of any other. The estimates
@@ -169,6 +173,14 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	if silent = told; silent.IsZero() && bound > 0 && gap.reaches(bound) {
 		silent = m.deadline(g, last, bound)
 	}
+	if now.Sub(last) >= visitGap {
+		if told.IsZero() {
+			if silent = m.silentBy(g, last, silent); silent.After(now) {
+				silent = time.Time{}
+			}
+		}
+		g.visits.next(m.zone, last, now, silent)
+	}
 	g.paceGaps *= paceForgetting
 	g.expected *= paceForgetting
 	learned := gap
@@ -202,7 +214,24 @@ func (m *GapModel) Deadline(g *Gaps, last time.Time) time.Time {
 	if g.n < leastGaps {
 		return time.Time{}
 	}
-	return m.deadline(g, last, g.bound(last, m.tailBound(g)))
+	return m.silentBy(g, last, m.deadline(g, last, g.bound(last, m.tailBound(g))))
+}
+
+// silentBy is when a stream becomes silent that has come last at a time, where that is at by its hours alone. A visit
+// that is due may make it earlier. Between the visits of the first week nothing is silent for four days.
+func (m *GapModel) silentBy(g *Gaps, last, at time.Time) time.Time {
+	if g.visits.n == 0 {
+		return at
+	}
+	if i, _ := m.slot(last); g.visits.n > 1 && !g.known(2*slotsPerDay+i%slotsPerDay) && at.After(last.Add(visitGap)) {
+		if first := last.Add(firstHours * time.Hour); at.Before(first) {
+			at = first
+		}
+	}
+	if due := g.visits.deadline(m.zone, last); at.IsZero() || !due.IsZero() && due.Before(at) {
+		return due
+	}
+	return at
 }
 
 // deadline is when the size of a gap from last on reaches the bound.
@@ -228,6 +257,10 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 	return at
 }
 
+// Due is when a stream becomes silent that comes once a day, or on some days of the week, and has come last at that
+// time. It is zero of any other stream.
+func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.zone, last) }
+
 // Usual is the mean gap in the hour of a time. Where that is not known it is the median gap of a
 // stream that is regular in its first days, which beat reports, and 0 of any other.
 func (m *GapModel) Usual(g *Gaps, at time.Time) (gap time.Duration, beat bool) {
@@ -242,11 +275,11 @@ func (m *GapModel) Usual(g *Gaps, at time.Time) (gap time.Duration, beat bool) {
 	return time.Duration(float64(time.Hour) / rate), false
 }
 
-// Restart forgets the hour at hand, after a last event whose time was wrong. It reports whether
+// Restart forgets the hour at hand and the visits, after a last event whose time was wrong. It reports whether
 // the stream has a bound: without one it begins anew, as nothing has bounded the gap before
 // that time.
 func (g *Gaps) Restart() {
-	if g.events, g.seen = 0, 0; g.n < leastGaps {
+	if g.events, g.seen, g.visits = 0, 0, (visits{}); g.n < leastGaps {
 		*g = Gaps{}
 	}
 }
@@ -468,8 +501,11 @@ func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours 
 	}
 }
 
-// hasBeat is the bit of the encoded number of gaps that says that a beat stands behind the rest.
-const hasBeat = 0x80
+// Bits of the encoded number of gaps say that a beat and visits stand behind the rest.
+const (
+	hasBeat   = 0x80
+	hasVisits = 0x40
+)
 
 // Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
 func (g *Gaps) Form(c *compact.Codec) {
@@ -506,8 +542,11 @@ func (g *Gaps) Form(c *compact.Codec) {
 	if g.beat.gaps > 0 {
 		n |= hasBeat
 	}
+	if g.visits.n > 0 {
+		n |= hasVisits
+	}
 	compact.Bytes(c, &n)
-	g.n = n &^ hasBeat
+	g.n = n &^ (hasBeat | hasVisits)
 	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
 	compact.Signed(c, &g.pauseUntil)
 	c.Check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
@@ -515,5 +554,8 @@ func (g *Gaps) Form(c *compact.Codec) {
 		compact.Bytes(c, &b.gaps)
 		floats(&b.hours, &b.median, &b.spread)
 		c.Check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
+	}
+	if n&hasVisits != 0 {
+		g.visits.form(c)
 	}
 }

@@ -229,7 +229,7 @@ func TestGapsEncoding(t *testing.T) {
 				t.Fatalf("%d of %d bytes are read", n, len(b))
 			}
 		}
-		if len(b) > 350 {
+		if len(b) > 360 {
 			t.Errorf("%d bytes", len(b))
 		}
 	}

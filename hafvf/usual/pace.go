@@ -62,6 +62,7 @@ type Pace struct {
 	steps      bool    // it is above that, and at most a quarterHour of an hour: a step has a score of its own
 	hours      bool    // it is ten minutes to six hours: values scatter by the hour
 	offsets    bool    // it is a quarterHour of an hour to six hours: hours have offsets
+	spikes     bool    // it is finer: hours have spikes
 }
 
 // NewPace makes the pace of a stream with a budget of so many observations per alarm, at
@@ -92,6 +93,7 @@ func NewPace(budget float64, step time.Duration, rest int, settling time.Duratio
 		p.steps = !p.fine && step <= quarterHour
 		p.hours = step >= leastHours && step <= longHours
 		p.offsets = step >= quarterHour && step <= longHours
+		p.spikes = step < quarterHour
 	case p.slow > 0:
 		day = budget / 7
 	}

@@ -38,7 +38,7 @@ import (
 // they differ. It rises only as far as the values lie on both sides: a level is no scatter.
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: in finer
-// steps an hour has too much in it. A Plan is learned in the precision in which it is encoded.
+// steps an hour has too much in it. There the plan has spikes, which come at the same hour of the day. A Plan is learned in the precision in which it is encoded.
 type Plan []coordinatePlan
 
 // Settings that aren't the user's.
@@ -92,6 +92,7 @@ type coordinatePlan struct {
 	lately lately
 	events eventScatter
 	table  planTable
+	spikes spikes
 }
 
 // lately is how values scatter.

@@ -27,6 +27,7 @@ func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
 			}
 			c.Check(c.Writes || of.valid(p, events, table))
 		}
+		plan.spikesForm(c)
 	}
 }
 

@@ -153,7 +153,9 @@ type Profile struct {
 	offset     []float64
 	evidence   Evidence // of the running update, and
 	slot       int      // its hour of the week
-	plain      bool     // all values teach as they come, as in the reference
+	now        time.Time
+	missed     Missed
+	plain      bool // all values teach as they come, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -180,6 +182,7 @@ type ProfileStep struct {
 	Lately []float64
 	// Offset is what of Mean is that of the plan for the hour of the week.
 	Offset []float64
+	Missed Missed // a spike that usually comes and has not, in an hour that was over when the observation came
 }
 
 // NewProfile makes a profile. An error names what is wrong with c.
@@ -364,7 +367,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
-	p.accepted, p.evidence = false, e
+	p.accepted, p.evidence, p.now, p.missed = false, e, t, Missed{}
 	if p.slots > 0 && pace.hours {
 		p.slot = slotOf(p.zone, t)
 	}
@@ -397,7 +400,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		sum += step.Score
 		surprise = max(surprise, step.Surprise)
 	}
-	d := ProfileStep{Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset}
+	d := ProfileStep{Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset, Missed: p.missed}
 	p.combine(&d, s, &pace, before, sum/float64(p.views), surprise, sizes, repeated)
 	return d
 }
@@ -493,6 +496,10 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 		mean[i], scale[i] = sum, math.Sqrt(b/a*(1+leverage))
 	}
 	usual, sd := mean[p.expects], scale[p.expects]*math.Sqrt(a/(a-1)) // of Student's t
+	came := y
+	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.note(p, pace, at, n, y, usual, sd) {
+		y = usual
+	}
 	value := planned{y: y, raw: y, scatter: 1, lately: 1}
 	seen := &c.streak[streakSeen]
 	move = y - *seen
@@ -509,7 +516,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 
 	residual = value.y - sum
 	level := c.streak[streakLevel]
-	*seen, y = y, value.y
+	*seen, y = came, value.y
 	p.mean[at], p.sd[at], p.lately[at], p.offset[at] = usual+value.offset, sd*value.scatter, value.lately, 0
 	if value.weekly {
 		p.offset[at] = value.offset

@@ -139,7 +139,7 @@ var alerts = []field[alert]{
 	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
-	moments("usual", "As detect.usual.", func(a alert) keyed.Moments { return a.Usual }),
+	moments("usual", "As detect.usual; of a spike that has not come its usual value, from which size goes to the value of its hour.", func(a alert) keyed.Moments { return a.Usual }),
 	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.Size }),
 	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.Before }),
 	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.After }),

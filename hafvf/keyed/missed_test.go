@@ -1,0 +1,58 @@
+package keyed
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A job that writes many rows at 04:30 every day, and one day does not, raises one alarm at 05:00, which says so, and
+// ends. A key that asks for what rises alone has none.
+func TestMissed(t *testing.T) {
+	for _, direction := range []Direction{Both, Up} {
+		cfg := Recommended("normal")
+		cfg.Values, cfg.Alerts.Direction = []string{"rows"}, direction
+		est := newEstimator(t, cfg)
+		track := est.NewTrack("k")
+		rng := rand.New(rand.NewPCG(3, 1))
+		from := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+		var alarms []Estimate
+		recovered := 0
+		for i := range 25 * 288 {
+			at := from.Add(time.Duration(i) * 5 * time.Minute)
+			rows := float64(rng.IntN(7))
+			if late := i%288 - 54; late >= 0 && late < 3 && i/288 != 23 {
+				rows = float64(390 + rng.IntN(20))
+			}
+			if i%288 == 53 { // a state goes on with what it knows
+				track = restored(t, est, must(track.AppendBinary(nil)))
+			}
+			e := est.Estimate(track, Value(at, "", rows))
+			if i/288 >= 14 {
+				if e.Alarm != nil {
+					alarms = append(alarms, e)
+				}
+				if e.Recovered != nil {
+					recovered++
+				}
+			}
+		}
+		if direction == Up {
+			if len(alarms) > 0 {
+				t.Errorf("%d alarms of what falls", len(alarms))
+			}
+			continue
+		}
+		if len(alarms) != 1 || recovered != 1 {
+			t.Fatalf("%d alarms and %d ends, want one: %v", len(alarms), recovered, alarms)
+		}
+		e, a := alarms[0], alarms[0].Alarm
+		const want = "k rows stayed at 6 from 04:00 to 05:00, usually it reaches 399.7 then (21 of 21 days)."
+		if at := from.AddDate(0, 0, 23).Add(5 * time.Hour); a.Message != want || a.Kind != "novelty" || !e.Time.Equal(at) || !a.Start.Equal(at) {
+			t.Errorf("%s %q at %v, want %q", a.Kind, a.Message, e.Time, want)
+		}
+		if a.Score < a.Threshold || a.Usual.Mean[0] < 390 || a.Size > -50 || e.Detection.Usual.Mean[0] > 10 || e.Detection.Score != a.Score {
+			t.Errorf("%+v of %+v", a, e.Detection)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package usual
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"hafvf/internal/compact"
+)
+
+// A spiked stream is one whose value comes every step, and rises every day.
+type spiked struct {
+	step, length          time.Duration
+	noise, spike, scatter float64
+	comes                 func(day int) bool // from a Monday on; nil: every day
+	gone                  func(day int) bool // no value comes around the spike; nil: on no day
+	bursts                float64            // other spikes an hour, at any time
+}
+
+// run has a profile and an alarm follow a stream for some days. The spike comes within ten minutes of a time of the
+// day. It calls alarmed with the alarms, when they come after the usual time of the nearest spike, and those that are of a spike
+// that is missed.
+func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, alarmed func(day int, after time.Duration, missed bool)) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pace, err := NewPace(BudgetOver(DefaultBudgetTime, c.step), c.step, AutoRest, DefaultSettling)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alarm, p := NewAlarm(pace), profileOf(DefaultProfile())
+	s, a := p.NewState(), alarm.NewState()
+	plan := p.NewPlan(s)
+	for day := range days {
+		start := usual + time.Duration(rng.IntN(21)-10)*time.Minute
+		size := c.spike * math.Exp(c.scatter*rng.NormFloat64())
+		for at := usual - 12*time.Hour; at < usual+12*time.Hour; at += c.step {
+			y := rng.NormFloat64()
+			if into := at - start; (c.comes == nil || c.comes(day)) && into >= 0 && into < c.length {
+				y += size / c.noise
+			}
+			if rng.Float64() < c.bursts*c.step.Hours() {
+				y += size / c.noise
+			}
+			if after := at - usual; c.gone != nil && c.gone(day) && after.Abs() < 30*time.Minute {
+				continue
+			}
+			step := p.UpdatePlan(s, plan, pace, monday.AddDate(0, 0, day).Add(at), []float64{y}, Evidence{})
+			if alarm.Follow(a, step.Score, Context{}, nil).Alarm != NoAlarm {
+				alarmed(day, at-usual, false)
+			}
+			if step.Missed.Score >= math.Log10(pace.Budget()) && alarm.Raise(a, true).Alarm != NoAlarm {
+				alarmed(day, at-usual, true)
+			}
+		}
+		if err := compact.Decode(compact.Encode(nil, plan, p.PlanForm(s)), &plan, p.PlanForm(s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A daily spike that stays away on a day after three weeks is told within an hour, by an alarm that the budget pays, in 9 of
+// 10 streams. A jitter of ten minutes is no alarm: no spike is missed that has come, and after the first week one in sixty
+// alarms at most.
+func TestSpikes(t *testing.T) {
+	for name, c := range map[string]spiked{
+		"rows":                               {step: time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05},
+		"rows, every 5 minutes":              {step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05},
+		"rows of working days":               {step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05, comes: func(day int) bool { return day%7 < 5 }},
+		"a value":                            {step: time.Minute, length: time.Minute, noise: 3, spike: 5000, scatter: .3},
+		"a value, every 5 minutes":           {step: 5 * time.Minute, length: 5 * time.Minute, noise: 3, spike: 5000, scatter: .3},
+		"ten times as much, every 5 minutes": {step: 5 * time.Minute, length: 10 * time.Minute, noise: 10, spike: 100, scatter: .1},
+		"45 minutes, every 5 minutes":        {step: 5 * time.Minute, length: 45 * time.Minute, noise: 10, spike: 400, scatter: .1},
+		"a dip, every 5 minutes":             {step: 5 * time.Minute, length: 10 * time.Minute, noise: 10, spike: -400, scatter: .1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			streams, found, wrong, first, later := 20, 0, 0, 0, 0
+			if c.step == time.Minute && !testing.Verbose() {
+				streams = 10
+			}
+			comes := c.comes
+			for seed := range uint64(streams) {
+				missing := 21 + int(seed)%5 // a working day
+				c := c
+				c.comes = func(day int) bool { return day != missing && (comes == nil || comes(day)) }
+				c.run(t, seed, missing+2, time.Duration(seed*71%1440)*time.Minute, func(day int, after time.Duration, missed bool) {
+					near := after >= -time.Hour/2 && after < c.length+time.Hour
+					switch {
+					case missed && day == missing && after >= 0 && after <= time.Hour:
+						found++
+					case missed:
+						wrong++
+					case near && day < 7:
+						first++
+					case near:
+						later++
+					}
+				})
+			}
+			t.Logf("%d of %d are found, %d are wrong; spikes alarm %d times in the first week, and %d times later", found, streams, wrong, first, later)
+			if found < streams*9/10 || wrong > 0 || later > streams/4 {
+				t.Errorf("%d of %d are found, and %d are wrong; spikes alarm %d times in the first week, and %d times later", found, streams, wrong, first, later)
+			}
+		})
+	}
+}
+
+// A spike is not missed that comes without habit, or of whose hour the values are not known. One that ends for good is
+// missed five times at most, and is then forgotten.
+func TestSpikesThatAreNotMissed(t *testing.T) {
+	rows := spiked{step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05}
+	for name, c := range map[string]struct {
+		change      func(*spiked)
+		least, most int
+	}{
+		"every second day or so": {func(c *spiked) { c.comes = func(day int) bool { return day*day*7%11 < 5 } }, 0, 0},
+		"unknown":                {func(c *spiked) { c.gone = func(day int) bool { return day == 24 || day == 30 } }, 0, 0},
+		"at any hour":            {func(c *spiked) { c.bursts, c.step = 3, time.Minute }, 0, 0},
+		"ends":                   {func(c *spiked) { c.comes = func(day int) bool { return day < 24 } }, 2, 5},
+	} {
+		seeds := uint64(5)
+		if name == "at any hour" {
+			seeds = 2
+		}
+		for seed := range seeds {
+			c, stream, missed := c, rows, 0
+			c.change(&stream)
+			stream.run(t, seed, 35, 10*time.Hour+time.Duration(seed)*17*time.Minute, func(day int, _ time.Duration, of bool) {
+				if of {
+					missed++
+				}
+			})
+			if missed < c.least || missed > c.most {
+				t.Errorf("%s: %d are missed", name, missed)
+			}
+		}
+	}
+}
