@@ -65,7 +65,7 @@ func newFleet(t expect.T, cfg incidents.Config) *incidents.Fleet {
 	return expect.Get(incidents.New(cfg))(t)
 }
 
-// The traces are of an independent implementation.
+// What the package makes of the traces is what it made of them before.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(*tracesDir, "golden_*.json"))
 	if err != nil || len(paths) == 0 {
@@ -107,7 +107,7 @@ func TestGolden(t *testing.T) {
 						t.Errorf("event %d: member %d is %+v, want %v", i, j, m, want.Members[j])
 					}
 				}
-				if !strings.HasPrefix(e.Message, fmt.Sprintf("%d keys of ", e.NumMembers)) {
+				if !strings.HasPrefix(e.Message, fmt.Sprintf("%d of ", e.NumMembers)) {
 					t.Errorf("event %d: %s", i, e.Message)
 				}
 				if testing.Verbose() && e.State != incidents.Update {
