@@ -77,18 +77,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	who, u := t.subject(cfg, a.Output)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
 	if kind == hafvf.Change || kind == hafvf.Revision {
-		s := sentence{who: who, when: t.when(a, e.Time, "")}
-		before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
-		f := u.figure(before, math.NaN(), after)
-		s.what = f.much(after, before, sd, "higher", "lower")
-		if run.returns((after - mean) / sd) {
-			s.what = "back to usual"
-		}
-		if a.Corrects != "" {
-			s.when += ", as it turns out"
-		}
-		s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
-		return s.String()
+		return t.regimes(a, e, run, who, u)
 	}
 	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
 		return t.missed(m, who, u, e.Time)
@@ -149,6 +138,22 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	if s.what == atZero {
 		s.value = ""
 	}
+	return s.String()
+}
+
+// regimes says from what to what the key went, and when.
+func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u unit) string {
+	s, sd := sentence{who: who, when: t.when(a, e.Time, "")}, a.Usual.SD[a.Output]
+	before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
+	f := u.figure(before, math.NaN(), after)
+	s.what = f.much(after, before, sd, "higher", "lower")
+	if run.returns((after - a.Usual.Mean[a.Output]) / sd) {
+		s.what = "back to usual"
+	}
+	if a.Corrects != "" {
+		s.when += ", as it turns out"
+	}
+	s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
 	return s.String()
 }
 
