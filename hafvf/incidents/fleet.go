@@ -368,7 +368,7 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 
 // page decides which alarms in no incident are pages by a moment.
 func (f *Fleet) page(by moment) {
-	f.step.Singles = append(f.step.Singles, f.singles.due(by)...)
+	f.step.Singles = append(f.step.Singles, f.singles.due(by, f.noisy)...)
 }
 
 // takeNext takes the alarms of the earliest moment that wait. All are recent before the first of them is
@@ -469,6 +469,11 @@ func (f *Fleet) Names() []string {
 	}
 	for name := range f.singles.member {
 		all[name] = true
+	}
+	for _, d := range f.singles.days {
+		for _, o := range d.scores {
+			all[o.key] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(all))
 }

@@ -289,7 +289,9 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 func (f *Fleet) alone(a *alarm, t moment) {
 	f.count(a, t, 1)
 	f.assign(a, "")
-	f.singles.alone(a)
+	if !f.noisy(a.name, t) {
+		f.singles.alone(a)
+	}
 	k := a.key
 	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
 	k.alone = k.alone[max(0, len(k.alone)-restless-5):]

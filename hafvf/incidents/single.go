@@ -17,8 +17,8 @@ const (
 
 // singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer. An
 // alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in
-// the 32 steps before. It is a page if fewer than n·w alarms of the last w weeks have its score or a higher one: n is
-// the number of pages a week, and w the number of weeks since the first alarm, at most four. In the first week
+// the 32 steps before, had a page in the day before or is noisy. It is a page if fewer than n·w other keys, without the noisy ones, have
+// had its score or a higher one in the last w weeks: n is the number of pages a week, and w the number of weeks since the first alarm, at most four. In the first week
 // it is one a day. Whatever the alarms are, there are at most n·T + 2·n pages in T weeks: a bucket, which begins full,
 // gets n a week, and has at most 2·n.
 type singles struct {
@@ -28,7 +28,7 @@ type singles struct {
 	since, at, last moment  // of the first alarm, of the bucket, of the last page
 	bucket          float64 // pages
 	waits           map[AlarmName]waitingSingle
-	member          map[string]moment // until when a key counts as one of an incident
+	member          map[string]moment // until when a key counts as one of an incident, or has had a page
 	days            []scoresOfDay     // in their order
 }
 
@@ -37,10 +37,15 @@ type waitingSingle struct {
 	score float64
 }
 
-// scoresOfDay are the highest scores of a day from a moment on.
+// scoresOfDay are the highest scores of a day from a moment on, of as many keys.
 type scoresOfDay struct {
 	from   moment
-	scores []float64 // the highest first
+	scores []scoreOfKey // the highest first
+}
+
+type scoreOfKey struct {
+	key   string
+	score float64
 }
 
 func newSingles(perWeek int) singles {
@@ -67,7 +72,7 @@ func (s *singles) joined(a *alarm) {
 }
 
 // due returns the alarms that have waited long enough by a moment.
-func (s *singles) due(by moment) (all []Single) {
+func (s *singles) due(by moment, noisy func(key string, t moment) bool) (all []Single) {
 	var due []AlarmName
 	for name, w := range s.waits {
 		if w.due <= by {
@@ -76,15 +81,22 @@ func (s *singles) due(by moment) (all []Single) {
 	}
 	slices.SortFunc(due, func(a, b AlarmName) int { return cmp.Or(cmp.Compare(s.waits[a].due, s.waits[b].due), a.Compare(b)) })
 	for _, name := range due {
-		all = append(all, Single{name, s.page(s.waits[name].due, s.waits[name].score)})
-		delete(s.waits, name)
+		w := s.waits[name]
+		if delete(s.waits, name); w.due <= s.member[name.Key] {
+			all = append(all, Single{name, false}) // its key has had a page since
+			continue
+		}
+		page := s.page(w.due, scoreOfKey{name.Key, w.score}, noisy)
+		if all = append(all, Single{name, page}); page {
+			s.member[name.Key] = w.due + day
+		}
 	}
 	maps.DeleteFunc(s.member, func(_ string, until moment) bool { return until < by })
 	return all
 }
 
 // page notes a score at a moment, and reports whether that is a page.
-func (s *singles) page(at moment, score float64) bool {
+func (s *singles) page(at moment, of scoreOfKey, noisy func(key string, t moment) bool) bool {
 	if !s.begun {
 		s.begun, s.since, s.at, s.last = true, at, at, at-day
 	}
@@ -94,15 +106,18 @@ func (s *singles) page(at moment, score float64) bool {
 	}
 	clear := at >= s.last+day
 	if weeks := min((at-s.since)/week, singleWeeks); weeks > 0 {
-		higher := 0
+		higher := map[string]bool{}
 		for _, d := range s.days {
-			if d.from > at-weeks*week {
-				higher += rankOf(d.scores, score)
+			for _, o := range d.scores {
+				if d.from > at-weeks*week && o.score >= of.score && o.key != of.key {
+					higher[o.key] = true
+				}
 			}
 		}
-		clear = float64(higher) < s.perWeek*float64(weeks)
+		maps.DeleteFunc(higher, func(key string, _ bool) bool { return noisy(key, at) })
+		clear = float64(len(higher)) < s.perWeek*float64(weeks)
 	}
-	s.note(at, score)
+	s.note(at, of)
 	if !clear || s.bucket < 1 {
 		return false
 	}
@@ -111,25 +126,19 @@ func (s *singles) page(at moment, score float64) bool {
 	return true
 }
 
-// rankOf is how many of some scores are as high as one or higher.
-func rankOf(scores []float64, score float64) int {
-	n, _ := slices.BinarySearchFunc(scores, score, func(a, b float64) int {
-		if a >= b {
-			return -1
-		}
-		return 1
-	})
-	return n
-}
-
 // note keeps a score, if it is one of the highest of its day.
-func (s *singles) note(at moment, score float64) {
+func (s *singles) note(at moment, of scoreOfKey) {
 	from := at - at.within(day)
 	if n := len(s.days); n == 0 || s.days[n-1].from < from {
 		s.days = append(s.days, scoresOfDay{from: from})
 	}
 	d := &s.days[len(s.days)-1]
-	d.scores = slices.Insert(d.scores, rankOf(d.scores, score), score)
+	if i := slices.IndexFunc(d.scores, func(o scoreOfKey) bool { return o.key == of.key }); i >= 0 {
+		of.score = max(of.score, d.scores[i].score)
+		d.scores = slices.Delete(d.scores, i, i+1)
+	}
+	d.scores = append(d.scores, of)
+	slices.SortFunc(d.scores, func(a, b scoreOfKey) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.key, b.key)) })
 	d.scores = d.scores[:min(len(d.scores), singleWeeks*int(s.perWeek))]
 	for s.days[0].from < at-singleWeeks*week-day {
 		s.days = s.days[1:]
@@ -146,6 +155,10 @@ func (f *Fleet) Waits(name AlarmName) bool {
 func (s *singles) forget(key string) {
 	maps.DeleteFunc(s.waits, func(name AlarmName, _ waitingSingle) bool { return name.Key == key })
 	delete(s.member, key)
+	for i := range s.days {
+		d := &s.days[i]
+		d.scores = slices.DeleteFunc(d.scores, func(o scoreOfKey) bool { return o.key == key })
+	}
 }
 
 // form is how what is known is encoded. What is read may be of another number of pages a week.
@@ -164,7 +177,10 @@ func (s *singles) form(c *stateCodec) {
 	})
 	compact.List(&c.Codec, &s.days, 2, func(d *scoresOfDay) {
 		c.moments(&d.from)
-		compact.List(&c.Codec, &d.scores, 1, func(score *float64) { c.score(score) })
+		compact.List(&c.Codec, &d.scores, 2, func(o *scoreOfKey) {
+			c.texts(&o.key)
+			c.score(&o.score)
+		})
 	})
 	s.bucket = min(s.bucket, savedWeeks*s.perWeek)
 }

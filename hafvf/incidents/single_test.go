@@ -29,7 +29,7 @@ func TestSinglesAreBounded(t *testing.T) {
 			if rising {
 				score = float64(i)
 			}
-			if s.page(at, score) {
+			if s.page(at, scoreOfKey{fmt.Sprint(i % 70), score}, func(string, moment) bool { return false }) {
 				pages = append(pages, at)
 			}
 		}

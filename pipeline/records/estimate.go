@@ -220,12 +220,12 @@ func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels ma
 	}
 	b = appendRecord(b, as, l, e, incidentFields)
 	if !keeps {
-		return appendLabels(b, with(e.Labels))
+		return appendMap(b, "labels", with(e.Labels))
 	}
 	if e.Replaced != nil {
 		b = appendMap(b, "replaced", with(e.Replaced))
 	}
-	return appendLabels(b, with(e.PageLabels))
+	return appendMap(b, "labels", with(e.PageLabels))
 }
 
 // rowOf is an alert whose row has what there is of an event of that kind.
