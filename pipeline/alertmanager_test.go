@@ -1,12 +1,10 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,7 +50,7 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 		}
 	}
 	// advance posts what becomes of the incidents, and returns the labels of what fires.
-	advance := func(at time.Time) (firing []map[string]string) {
+	advance := func(at time.Time) []map[string]string {
 		t.Helper()
 		var all [][]byte
 		for _, e := range fleet.Advance(at).Events {
@@ -63,14 +61,7 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 		for _, err := range client.Post(t.Context(), all) {
 			expect.OK(t, err)
 		}
-		answer := expect.Get(http.Get(manager.URL + "/api/v2/alerts"))(t)
-		defer answer.Body.Close()
-		var alerts []struct{ Labels map[string]string }
-		expect.OK(t, json.NewDecoder(answer.Body).Decode(&alerts))
-		for _, a := range alerts {
-			firing = append(firing, a.Labels)
-		}
-		return firing
+		return manager.Alerts(t, "")
 	}
 	at := begin.Add(14 * 24 * time.Hour)
 	alarm := func(job string, i int, after time.Duration) {
@@ -92,17 +83,8 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 			t.Fatal("the receiver of the job got nothing")
 		}
 	}
-	silence := fmt.Sprintf(`{"matchers":[{"name":"job","value":"auth","isRegex":false}],"startsAt":%q,"endsAt":%q,"createdBy":"test","comment":"a deploy"}`,
-		time.Now().UTC().Format(time.RFC3339), time.Now().UTC().Add(time.Hour).Format(time.RFC3339))
-	expect.Get(http.Post(manager.URL+"/api/v2/silences", "application/json", strings.NewReader(silence)))(t).Body.Close()
-	suppressed := func() bool {
-		answer := expect.Get(http.Get(manager.URL + "/api/v2/alerts?silenced=true&active=false"))(t)
-		defer answer.Body.Close()
-		var alerts []struct{ Labels map[string]string }
-		expect.OK(t, json.NewDecoder(answer.Body).Decode(&alerts))
-		return len(alerts) == 1
-	}
-	for deadline := time.Now().Add(time.Minute); !suppressed(); time.Sleep(20 * time.Millisecond) {
+	manager.Silence(t, "job", "auth")
+	for deadline := time.Now().Add(time.Minute); len(manager.Alerts(t, "silenced=true&active=false")) != 1; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the silence of the job does not hold")
 		}

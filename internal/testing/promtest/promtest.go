@@ -3,11 +3,13 @@
 package promtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +83,26 @@ func start(t testing.TB, name, config, ready string, args func(file, dir, addres
 			t.Fatalf("%s does not start: %v, %v\n%s", name, gone, err, javatest.Ending(log.String(), 20))
 		}
 	}
+}
+
+// Alerts are the labels of the alerts that an Alertmanager has, of those that a query names.
+func (s Server) Alerts(t testing.TB, query string) (labels []map[string]string) {
+	t.Helper()
+	answer := expect.Get(http.Get(s.URL + "/api/v2/alerts?" + query))(t)
+	defer answer.Body.Close()
+	var alerts []struct{ Labels map[string]string }
+	expect.OK(t, json.NewDecoder(answer.Body).Decode(&alerts))
+	for _, a := range alerts {
+		labels = append(labels, a.Labels)
+	}
+	return labels
+}
+
+// Silence silences the alerts of an Alertmanager that have a label.
+func (s Server) Silence(t testing.TB, label, value string) {
+	t.Helper()
+	now := time.Now().UTC()
+	silence := fmt.Sprintf(`{"matchers":[{"name":%q,"value":%q,"isRegex":false}],"startsAt":%q,"endsAt":%q,"createdBy":"test","comment":"a deploy"}`,
+		label, value, now.Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339))
+	expect.Get(http.Post(s.URL+"/api/v2/silences", "application/json", strings.NewReader(silence)))(t).Body.Close()
 }
