@@ -52,6 +52,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 	type told struct {
 		Kind   string
 		Alarms int
+		Page   bool
 	}
 	post := make(chan []told, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -90,15 +91,20 @@ func TestIncidentsOfAFile(t *testing.T) {
 			alone--
 		}
 	}
-	inDigests, n := 0, 0
+	inDigests, n, singles := 0, 0, 0
 	for len(post) > 0 {
 		for _, d := range <-post {
 			if inDigests += d.Alarms; d.Kind == "digest" {
 				n++
+			} else if d.Page && d.Kind != "incident" {
+				singles++
 			} else {
 				equal(t, "incident", d.Kind)
 			}
 		}
+	}
+	if singles == 0 || singles > 3*2+6 {
+		t.Errorf("%d pages of alarms in no incident in twelve days", singles)
 	}
 	if inDigests != alone || n == 0 || n > 12 {
 		t.Errorf("%d alarms in %d digests, and %d are in no incident", inDigests, n, alone)
