@@ -64,7 +64,7 @@ func RestoreAny(b []byte) (*Fleet, error) {
 	cfg := Config{Separators: r.Text(), Single: mostSingle}
 	for _, by := range []string{byLabels, nestedBy} {
 		if labels, found := strings.CutPrefix(cfg.Separators, by); found {
-			cfg = Config{By: strings.Split(labels, ","), Single: mostSingle}
+			cfg.Separators, cfg.By = "", strings.Split(labels, ",")
 		}
 	}
 	return Restore(cfg, b)

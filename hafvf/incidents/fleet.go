@@ -379,8 +379,8 @@ func (f *Fleet) takeNext() {
 		all = append(all, f.waiting.pop())
 	}
 	at := all[0].time
-	if late := f.started && at < f.at; late {
-		at = f.at
+	if f.started {
+		at = max(at, f.at)
 	}
 	f.close(at)
 	f.register(all[0].time)

@@ -15,12 +15,15 @@ const (
 	mostSingle  = 100
 )
 
-// singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer. An
-// alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in
-// the 32 steps before, had a page in the day before or is noisy. It is a page if fewer than n·w other keys, without the noisy ones, have
-// had its score or a higher one in the last w weeks: n is the number of pages a week, and w the number of weeks since the first alarm, at most four. In the first week
-// it is one a day. Whatever the alarms are, there are at most n·T + 2·n pages in T weeks: a bucket, which begins full,
-// gets n a week, and has at most 2·n.
+// singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer.
+//
+// An alarm waits for eight steps of its key. It is none if it is in an incident by then, if its key was in one in the
+// 32 steps before or had a page in the day before, or if its key is noisy. It is a page if fewer than n·w other keys,
+// without the noisy ones, have had its score or a higher one in the last w weeks. n is the number of pages a week, and
+// w that of weeks since the first alarm, at most four. In the first week there is one page a day.
+//
+// Whatever the alarms are, there are at most n·T + 2·n pages in T weeks. A bucket has a page less with each. It begins
+// full, gets n a week, and has at most 2·n.
 type singles struct {
 	perWeek float64
 
@@ -78,6 +81,9 @@ func (s *singles) due(by moment, noisy func(key string, t moment) bool) (all []S
 		if w.due <= by {
 			due = append(due, name)
 		}
+	}
+	if len(due) == 0 {
+		return nil
 	}
 	slices.SortFunc(due, func(a, b AlarmName) int { return cmp.Or(cmp.Compare(s.waits[a].due, s.waits[b].due), a.Compare(b)) })
 	for _, name := range due {
