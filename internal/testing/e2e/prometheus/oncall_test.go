@@ -134,9 +134,6 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 			for i := range instances {
 				series := slices.Clone(names[job][i])
 				for m := first; m < min(first+perRequest, minutes+1); m++ {
-					if away <= m && m < away+6 {
-						continue
-					}
 					v := value(job, i, m, noise[job][i])
 					if m == minutes { // a last value would come again for five minutes
 						v = math.NaN()
@@ -146,6 +143,9 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 							counters[i] = 30 * v
 						}
 						v = counters[i]
+					}
+					if away <= m && m < away+6 { // the counters go on
+						continue
 					}
 					switch was := gone[job][i]; {
 					case !math.IsNaN(v):
