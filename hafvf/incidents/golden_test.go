@@ -17,8 +17,9 @@ import (
 // A trace is one of testdata.
 type trace struct {
 	Keys      []string
-	Step      float64 // seconds
-	KeyBudget float64 `json:"key_budget"`
+	By        []string // labels
+	Step      float64  // seconds
+	KeyBudget float64  `json:"key_budget"`
 	Lateness  float64
 	Alarms    []struct {
 		ID, Key, Kind string
@@ -65,7 +66,7 @@ func newFleet(t expect.T, cfg incidents.Config) *incidents.Fleet {
 	return expect.Get(incidents.New(cfg))(t)
 }
 
-// What the package makes of the traces is what it made of them before.
+// The traces are of testdata/reference.py, an implementation of its own.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(*tracesDir, "golden_*.json"))
 	if err != nil || len(paths) == 0 {
@@ -75,7 +76,7 @@ func TestGolden(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			tr := readTrace(t, path)
 			var got []incidents.Event
-			tr.run(newFleet(t, incidents.Config{}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
+			tr.run(newFleet(t, incidents.Config{By: tr.By}), func(f *incidents.Fleet, s incidents.Step) *incidents.Fleet {
 				got = append(got, s.Events...)
 				return f
 			})
