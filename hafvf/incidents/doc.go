@@ -69,6 +69,21 @@
 //   - Rank. Members by their scores, the noisy ones last: those with three alarms outside of incidents in the
 //     week before, without its last hour. The first in time of the others is named first.
 //
+// # Details
+//
+//   - A window w before t has the alarms later than t − w, and of a key its latest one counts.
+//   - e_gh has the present hour up to now and the same hour of each whole day since the group began, each at the weight of its age.
+//     Λ is as λ over all hours, with a_fleet as its prior, and ΛB is at least 1.
+//   - Of the alarms of a moment those that may join an incident are decided on first. The most specific group is the last of a key's.
+//   - An incident that is found takes all alarms that nothing explains in its group and window, with p = 1 − λw/(c − 1). They leave
+//     n_gh and another incident. A member is the first alarm of its key. Of several that become one the oldest goes on.
+//   - A group that has all keys of another one is no part of it. The incident around g is the narrowest that is open.
+//   - For parts, m and what g alarmed before are of the keys' latest alarms. m begins two steps after the opening, and the window
+//     before ends where that of the question begins, or there, and goes back to a step before the opening at most.
+//     The keys that ΛB has added are those of the last 32 steps, from a step before the opening.
+//   - Eight steps after a page are of the longest step of the members. Members that come within them are those to be doubled.
+//   - The rhythm is of weeks only if more of them had the like than days. As many keys as then are the most on one of them.
+//
 // # Guarantees
 //
 //  1. In any time T from the start there are at most 7T/B + 9 pages, whatever the alarms are.
