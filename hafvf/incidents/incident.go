@@ -228,15 +228,14 @@ func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurpris
 		windows-- // what was before the longest is known no more
 	}
 	for j, steps := range ladder[:windows] {
-		window, since := steps*step, t-steps*step
+		window := steps * step
 		rates[j] = rate{g.rate.mean * window.seconds(0), g.rate.shape}
 		if around != nil {
-			since = max(since, around.opened+spreads*step)
 			if r := f.expected(g, around, t, step, window); r.mean > rates[j].mean {
 				rates[j] = r
 			}
 		}
-		if c := g.recent.distinct(since); c > 1 { // as many as there may be
+		if c := g.recent.distinct(t - window); c > 1 { // as many as there may be
 			some = some || surprise(c-1, rates[j].mean, rates[j].shape, least) >= least
 		}
 	}
