@@ -13,7 +13,10 @@ import (
 	"hafvf/internal/compact"
 )
 
-const format = 1 // of the bytes
+const (
+	format  = 2 // of the bytes
+	scoring = 1 // the format in which single alarms went by their scores
+)
 
 // errState is the error of bytes that AppendBinary did not make.
 var errState = errors.New("incidents: state is cut short or malformed")
@@ -27,7 +30,7 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // about 40 for a member of an open incident, which has every key at most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}}
-	c.fleet(f)
+	c.fleet(f, format)
 	return c.B, nil
 }
 
@@ -39,7 +42,8 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 		return nil, err
 	}
 	r := stateCodec{compact.Codec{Reader: compact.Reader{B: b}}}
-	if v := r.Byte(); v != format && !r.Bad {
+	v := r.Byte()
+	if v != format && v != scoring && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
 	s := r.Text()
@@ -50,7 +54,7 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if s != f.cfg.groups() && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of groups by %q, not %q", s, f.cfg.groups())
 	}
-	r.fleet(f)
+	r.fleet(f, v)
 	if r.Bad || len(r.B) > 0 {
 		return nil, errState
 	}
@@ -158,7 +162,7 @@ func (c *stateCodec) after(s *string, before string, first bool) {
 	}
 }
 
-func (c *stateCodec) fleet(f *Fleet) {
+func (c *stateCodec) fleet(f *Fleet, version byte) {
 	c.bool(&f.started)
 	c.moments(&f.at)
 	c.amount(&f.debt)
@@ -181,6 +185,9 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.texts(&a.name, &a.id, &a.kind)
 		c.score(&a.score)
 		c.Doubles(&a.size)
+		if version != scoring {
+			c.amount(&a.relative)
+		}
 		c.Check(before == nil || before.compare(a) < 0)
 		before = a
 		if !c.Writes {
@@ -218,7 +225,10 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.moments(&e.opened)
 		c.numbers(&e.size)
 	})
-	if c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0 { // a state of before, or without alarms, ends here
+	switch {
+	case version == scoring: // how clear its alarms were does not compare with what is clear now
+		c.B = nil
+	case c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0: // a state without alarms ends here
 		f.singles.form(c)
 	}
 	if !c.Writes {

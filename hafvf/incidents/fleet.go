@@ -115,6 +115,8 @@ type Alarm struct {
 	Time  time.Time
 	Score float64 // decades, the clearest member has the largest; NaN counts as 0
 	Size  float64 // standard deviations, signed; it is passed on
+	// Threshold is what the score of the key had to pass, in decades; NaN and 0 if there was none.
+	Threshold float64
 	// Message is what it says, of a Digest's.
 	Message string
 }
@@ -325,9 +327,17 @@ func (f *Fleet) Add(a Alarm) bool {
 	}
 	f.waiting.push(&alarm{
 		time: momentOf(a.Time), id: strings.Clone(a.ID), name: strings.Clone(a.Key), kind: strings.Clone(a.Kind),
-		score: a.Score, size: a.Size,
+		score: a.Score, size: a.Size, relative: relative(a.Score, a.Threshold),
 	})
 	return true
+}
+
+// relative is a score in thresholds of its key.
+func relative(score, threshold float64) float64 {
+	if threshold > 0 && score > 0 {
+		return score / threshold
+	}
+	return 0
 }
 
 // An identity names an alarm in few bytes.
@@ -368,7 +378,7 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 
 // page decides which alarms in no incident are pages by a moment.
 func (f *Fleet) page(by moment) {
-	f.step.Singles = append(f.step.Singles, f.singles.due(by, f.noisy)...)
+	f.step.Singles = append(f.step.Singles, f.singles.due(by)...)
 }
 
 // takeNext takes the alarms of the earliest moment that wait. All are recent before the first of them is

@@ -30,7 +30,8 @@ type alarm struct {
 	time           moment
 	id, name, kind string // name is the key's
 	score, size    float64
-	key            *key // from here on once it is taken
+	relative       float64 // the score in thresholds, until it is taken
+	key            *key    // from here on once it is taken
 	at             moment
 	order          uint64
 	decided        bool // it counts as what it was found to be
@@ -288,9 +289,7 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 func (f *Fleet) alone(a *alarm, t moment) {
 	f.count(a, t, 1)
 	f.assign(a, "")
-	if !f.noisy(a.name, t) {
-		f.singles.alone(a)
-	}
+	f.singles.alone(a)
 	k := a.key
 	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
 	k.alone = k.alone[max(0, len(k.alone)-restless-5):]

@@ -17,10 +17,13 @@ const (
 
 // singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer.
 //
-// An alarm waits for eight steps of its key. It is none if it is in an incident by then, if its key was in one in the
-// 32 steps before or had a page in the day before, or if its key is noisy. It is a page if fewer than n·w other keys,
-// without the noisy ones, have had its score or a higher one in the last w weeks. n is the number of pages a week, and
-// w that of weeks since the first alarm, at most four. In the first week there is one page a day.
+// An alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in the
+// 32 steps before or had a page in the day before. It is a page if fewer than n·w other keys have had its score or a
+// higher one in the last w weeks. n is the number of pages a week, and w that of weeks since the first alarm, at most
+// four. In the first week there is one page a day.
+//
+// Scores are in thresholds of their keys. A key that alarms often has a high threshold, so what it does by habit is
+// neither a page nor takes the place of one.
 //
 // Whatever the alarms are, there are at most n·T + 2·n pages in T weeks. A bucket has a page less with each. It begins
 // full, gets n a week, and has at most 2·n.
@@ -62,7 +65,7 @@ func (s *singles) used() bool { return s.begun || len(s.waits) > 0 || len(s.memb
 // alone has an alarm in no incident wait.
 func (s *singles) alone(a *alarm) {
 	if s.perWeek > 0 && a.at > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
-		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.at + nearby*a.key.step, a.score}
+		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.at + nearby*a.key.step, a.relative}
 	}
 }
 
@@ -75,7 +78,7 @@ func (s *singles) joined(a *alarm) {
 }
 
 // due returns the alarms that have waited long enough by a moment.
-func (s *singles) due(by moment, noisy func(key string, t moment) bool) (all []Single) {
+func (s *singles) due(by moment) (all []Single) {
 	var due []AlarmName
 	for name, w := range s.waits {
 		if w.due <= by {
@@ -92,7 +95,7 @@ func (s *singles) due(by moment, noisy func(key string, t moment) bool) (all []S
 			all = append(all, Single{name, false}) // its key has had a page since
 			continue
 		}
-		page := s.page(w.due, scoreOfKey{name.Key, w.score}, noisy)
+		page := s.page(w.due, scoreOfKey{name.Key, w.score})
 		if all = append(all, Single{name, page}); page {
 			s.member[name.Key] = w.due + day
 		}
@@ -102,7 +105,7 @@ func (s *singles) due(by moment, noisy func(key string, t moment) bool) (all []S
 }
 
 // page notes a score at a moment, and reports whether that is a page.
-func (s *singles) page(at moment, of scoreOfKey, noisy func(key string, t moment) bool) bool {
+func (s *singles) page(at moment, of scoreOfKey) bool {
 	if !s.begun {
 		s.begun, s.since, s.at, s.last = true, at, at, at-day
 	}
@@ -120,7 +123,6 @@ func (s *singles) page(at moment, of scoreOfKey, noisy func(key string, t moment
 				}
 			}
 		}
-		maps.DeleteFunc(higher, func(key string, _ bool) bool { return noisy(key, at) })
 		clear = float64(len(higher)) < s.perWeek*float64(weeks)
 	}
 	s.note(at, of)

@@ -3,6 +3,7 @@ package incidents
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestSinglesAreBounded(t *testing.T) {
 			if rising {
 				score = float64(i)
 			}
-			if s.page(at, scoreOfKey{fmt.Sprint(i % 70), score}, func(string, moment) bool { return false }) {
+			if s.page(at, scoreOfKey{fmt.Sprint(i % 70), score}) {
 				pages = append(pages, at)
 			}
 		}
@@ -57,7 +58,7 @@ func TestSingles(t *testing.T) {
 	n := 0
 	alarm := func(key string, after time.Duration, score float64) {
 		n++
-		f.Add(Alarm{ID: fmt.Sprint(n), Key: key, Kind: "change", Time: monday.Add(after), Score: score})
+		f.Add(Alarm{ID: fmt.Sprint(n), Key: key, Kind: "change", Time: monday.Add(after), Score: score, Threshold: 4})
 	}
 	pages := func(after time.Duration) (keys []string) {
 		for _, s := range f.Advance(monday.Add(after)).Singles {
@@ -92,8 +93,25 @@ func TestSingles(t *testing.T) {
 	alarm("g1/1", 8*day+time.Hour, 9.1)
 	alarm("g3/1", 8*day+2*time.Hour, 4)
 	want("in the second week, of which one is not among the three highest", pages(9*day), "g0/1", "g1/1")
-	alarm("g0/2", 9*day, 9.2)
-	f.Advance(monday.Add(9 * day))
+	f.Add(Alarm{ID: "habit", Key: "g3/2", Kind: "novelty", Time: monday.Add(9 * day), Score: 30, Threshold: 16})
+	want("of a key that alarms often", pages(9*day+10*minute))
+	alarm("g0/2", 9*day+11*minute, 9.2)
+	f.Advance(monday.Add(9*day + 12*minute))
 	f.Forget("g0/2")
 	want("of a key that was forgotten", pages(10*day))
+}
+
+// Single alarms of a state that knows scores alone begin anew. An alarm that waits in it for the watermark is no page but
+// in the first week.
+func TestStateOfSinglesByScore(t *testing.T) {
+	cfg := Config{Single: 3}
+	f := expect.Get(Restore(cfg, expect.Get(os.ReadFile("testdata/singles_by_score.bin"))(t)))(t)
+	var got []string
+	for _, s := range f.Advance(monday.Add(11 * 24 * time.Hour)).Singles {
+		got = append(got, fmt.Sprint(s.Key, " ", s.Page))
+	}
+	if want := []string{"g2/0 true"}; !slices.Equal(got, want) {
+		t.Errorf("singles %q, want %q", got, want)
+	}
+	expect.Get(Restore(cfg, expect.Get(f.AppendBinary(nil))(t)))(t)
 }

@@ -195,7 +195,7 @@ func incidentsKey(dst **Incidents) valueParser {
 			{name: "budget", doc: "Time in which one false incident is allowed on average, and at most seven pages for long.", read: milliseconds(&v.Budget)},
 			{name: "separators", doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", read: text(&v.Separators, notEmpty)},
 			{name: "by", doc: "At most five labels of keys that are series, in place of prefixes. Groups are their values and the pairs of two, of three keys and more; their order has no effect.", read: texts("labels", &v.By)},
-			{name: "single", doc: "Pages in a week of alarms in no incident, at most 100: those that nothing of the last weeks surpasses, eight steps later. They are alerts with page: true to receivers by HTTP, whatever kinds says. 0: none.", read: whole(&v.Single, 0)},
+			{name: "single", doc: "Pages in a week of alarms in no incident, at most 100: those that are clearest by score over threshold in the last weeks, eight steps later. They are alerts with page: true to receivers by HTTP, whatever kinds says. 0: none.", read: whole(&v.Single, 0)},
 			{name: "zone", doc: "Time zone of the hours of the day.", initial: "that of detect", read: zone(&v.Zone)},
 		}
 	})

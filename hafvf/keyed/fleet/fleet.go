@@ -181,7 +181,7 @@ func (f *Fleet) Take(notices []byte) error {
 // wait has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
 // alarm waits as well, so as not to come before it.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size}) {
+	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size, Threshold: t.Threshold}) {
 		f.waiting[name] = h
 		f.changed = true
 	}
