@@ -67,7 +67,7 @@
 //     hour of this time of the day on two of the last seven days, or of the last four weeks' like
 //     days, it is told and is no page. More than twice as many keys as then are a page after all.
 //   - Rank. Members by their scores, the noisy ones last: those with three alarms outside of incidents in the
-//     week before, without its last hour. The first in time of the others is named first.
+//     week before the event, without its last hour. The first in time of the others is named first.
 //
 // # Details
 //

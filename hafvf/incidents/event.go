@@ -45,7 +45,7 @@ type Event struct {
 	Paged                bool
 	PageLabels, Replaced map[string]string
 	// Members are at most 20: those that are not noisy before those that are, each by score, time and key. A
-	// key is noisy if it had three alarms outside of incidents in the week before, without the last hour.
+	// key is noisy if it had three alarms outside of incidents in the week before the event, without the last hour.
 	Members    []Member
 	NumMembers int
 	Expected   float64 // alarms of the group by chance in Window
@@ -106,7 +106,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 	// Noisy members come last, and are not the first, unless all are.
 	rank := map[string]int{}
 	for name := range inc.members {
-		if f.noisy(name, inc.opened) {
+		if f.noisy(name, t) {
 			rank[name] = 1
 		}
 	}

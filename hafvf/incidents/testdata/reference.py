@@ -370,7 +370,7 @@ class Fleet:
         inc.told = len(inc.members)
 
         def noisy(key):
-            return sum(inc.opened - WEEK < m <= inc.opened - HOUR for m in self.alone[key]) >= 3
+            return sum(t - WEEK < m <= t - HOUR for m in self.alone[key]) >= 3
         ranked = sorted(inc.members.values(), key=lambda b: (noisy(b.key), -b.score, b.time, b.key))
         self.events.append(dict(event=event, id=inc.id, time=t / 1000, page=page, group=inc.group, score=round(inc.score, 7),
                                 threshold=round(inc.threshold, 7), expected=round(inc.expected, 10),
