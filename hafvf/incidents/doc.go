@@ -55,11 +55,12 @@
 //   - Part. An incident explains nothing in its parts that comes more than two steps after it has opened. Such an
 //     alarm asks before it joins, in the groups within the incident's, over at most 16 steps; ΛB has the keys that
 //     alarmed in the incident added. What it finds is an incident of its own, whatever the other one is.
-//     The mean that the incident lets expect of g is, if it is larger, (1 + m)·k_g/(k − k_g), of shape min(1 + m, 3),
+//     The mean that the incident lets expect of g is, if it is larger, (w/T + m)·k_g/(k − k_g), of shape min(1 + m, 3),
 //     or what g itself alarmed in the window before, at the same pace, of shape min(1 + that, 3). k and k_g are the
-//     keys of the incident's group and of g, and m those that have alarmed elsewhere in the incident's group in the
-//     window, or at the same pace in twice or four times the window if that is more. So what spreads over the
-//     parts of an incident, or goes on in one, is no incident of its own.
+//     keys of the incident's group and of g. m are those that have alarmed elsewhere in the incident's group in the
+//     window, or at the same pace in twice or four times the window if that is more. T is the time since two steps
+//     after the opening, at least w. So what spreads over the parts of an incident, or goes on in one, is no incident
+//     of its own, and what comes when the incident has been calm for long is one at once.
 //   - Learn. n_gh counts an alarm outside by 1, a member by 1 − p, and by 1 again once the
 //     incident is older than 32 steps. What lasts becomes usual.
 //   - Close. After 32 steps without a member.

@@ -275,7 +275,8 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 		n := float64(whole.recent.distinct(since) - g.recent.distinct(since))
 		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-since, window)))
 	}
-	share := (1 + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
+	one := float64(window) / float64(max(t-own, window)) // in all the time since, as none says little of a short one
+	share := (one + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
 	since := max(t-window, own)
 	from := max(since-window, around.opened-step)
 	before := float64(g.recent.distinct(from)-g.recent.distinct(since)) * float64(t-since) / float64(since-from)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,4 +103,42 @@ func TestStateOfNestedLabels(t *testing.T) {
 		t.Error("other labels are read")
 	}
 	expect.Get(incidents.RestoreAny(b))(t)
+}
+
+// A storm takes most series, and is still open when a job and then a rack have outages of their own. Each is a page.
+func TestOutagesAfterAStorm(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		job, rack := rng.IntN(8), rng.IntN(6)
+		at := begin.Add(2 * week)
+		f := newFleet(t, incidents.Config{By: []string{"rack", "job"}})
+		n := 0
+		alarm := func(key string, at time.Time) {
+			n++
+			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: key, Time: at, Score: 9})
+		}
+		for j := range 8 {
+			for r := range 6 {
+				key := fmt.Sprintf(`p95{instance="%d-%d",job="j%d",rack="r%d"}`, j, r, j, r)
+				f.Register(key, begin, time.Minute, week)
+				if rng.Float64() < .8 {
+					alarm(key, at)
+				}
+				if j == job && r > 0 {
+					alarm(key, at.Add(30*time.Minute))
+				} else if r == rack && (j+job)%8 < 6 {
+					alarm(key, at.Add(41*time.Minute))
+				}
+			}
+		}
+		var got []string
+		for _, e := range f.Advance(at.Add(2 * time.Hour)).Events {
+			if e.Page && e.State == incidents.Opened {
+				got = append(got, e.Group)
+			}
+		}
+		if want := []string{"", fmt.Sprintf(`job="j%d"`, job), fmt.Sprintf(`rack="r%d"`, rack)}; !slices.Equal(got, want) {
+			t.Errorf("seed %d: pages of %q, want %q", seed, got, want)
+		}
+	}
 }

@@ -265,7 +265,7 @@ class Fleet:
         for longer in (w, 2 * w, 4 * w):
             since = max(t - longer, own)
             m = max(m, (whole.distinct(since) - g.distinct(since)) * w / max(t - since, w))
-        share = (1 + m) * len(g.keys) / (len(whole.keys) - len(g.keys))
+        share = (w / max(t - own, w) + m) * len(g.keys) / (len(whole.keys) - len(g.keys))
         since = max(t - w, own)
         begin = max(since - w, around.opened - self.step)
         before = (g.distinct(begin) - g.distinct(since)) * (t - since) / (since - begin)
