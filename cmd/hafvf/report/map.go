@@ -151,7 +151,11 @@ func (g grid) ticks() (all []Tick) {
 				t = t.Add(24 * time.Hour)
 			}
 		}
-		all = append(all, Tick{g.percent(t), t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
+		percent := g.percent(t)
+		if n := len(all); n > 0 && percent < all[n-1].At+100./14 { // its day begins next to the one before
+			continue
+		}
+		all = append(all, Tick{percent, t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
 	}
 	return all
 }
