@@ -152,7 +152,7 @@ func (g grid) ticks() (all []Tick) {
 			}
 		}
 		percent := g.percent(t)
-		if n := len(all); n > 0 && percent < all[n-1].At+100./14 { // its day begins next to the one before
+		if n := len(all); n > 0 && percent < all[n-1].At+10 { // its label would lie on the one before
 			continue
 		}
 		all = append(all, Tick{percent, t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
