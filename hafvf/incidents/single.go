@@ -18,9 +18,9 @@ const (
 // singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer.
 //
 // An alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in the
-// 32 steps before or had a page in the day before. It is a page if fewer than n·w other keys have had its score or a
-// higher one in the last w weeks. n is the number of pages a week, and w that of weeks since the first alarm, at most
-// four. In the first week there is one page a day.
+// 32 steps before or had a page in the day before. It is a page if its score is at least its threshold, and if fewer
+// than n·w other keys have had its score or a higher one in the last w weeks. n is the number of pages a week, and w
+// that of weeks since the first alarm, from one to four. In the first week there is at most one page a day.
 //
 // Scores are in thresholds of their keys. A key that alarms often has a high threshold, so what it does by habit is
 // neither a page nor takes the place of one.
@@ -113,20 +113,18 @@ func (s *singles) page(at moment, of scoreOfKey) bool {
 		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*at.seconds(s.at)/week.seconds(0))
 		s.at = at
 	}
-	clear := at >= s.last+day
-	if weeks := min((at-s.since)/week, singleWeeks); weeks > 0 {
-		higher := map[string]bool{}
-		for _, d := range s.days {
-			for _, o := range d.scores {
-				if d.from > at-weeks*week && o.score >= of.score && o.key != of.key {
-					higher[o.key] = true
-				}
+	weeks := min(max((at-s.since)/week, 1), singleWeeks)
+	higher := map[string]bool{}
+	for _, d := range s.days {
+		for _, o := range d.scores {
+			if d.from > at-weeks*week && o.score >= of.score && o.key != of.key {
+				higher[o.key] = true
 			}
 		}
-		clear = float64(len(higher)) < s.perWeek*float64(weeks)
 	}
 	s.note(at, of)
-	if !clear || s.bucket < 1 {
+	early := at < s.since+week && at < s.last+day
+	if of.score < 1 || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
 		return false
 	}
 	s.bucket--
