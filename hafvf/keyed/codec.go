@@ -203,7 +203,7 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	c.Scalars(numbers...)
 	compact.Unsigned(c, &e.Iterations)
 	silent, detects, recovered := e.Silence != nil, e.Detection != nil, e.Recovered != nil
-	if c.Bits(&e.Converged, &e.Missing, &silent); silent {
+	if c.Bits(&e.Converged, &e.Missing, &silent, &e.Quiet); silent {
 		silenceForm(c, compact.Ref(&e.Silence))
 	}
 	if c.Bits(&e.WarmUp, &detects, &recovered); recovered {

@@ -52,6 +52,8 @@ type Config struct {
 	// first. With Aggregate it counts from the beginning of the interval of the last event. It
 	// needs EventTime, and is longer than Lateness and an interval. Default 0: never.
 	Expire time.Duration
+	// Quiet are times of some keys in which nothing is learned or told.
+	Quiet []QuietTime
 	// NameKeys has errors about states of other settings name the keys of the program's config, and not the
 	// fields of this one.
 	NameKeys bool
@@ -127,6 +129,11 @@ func (c Config) validate() error {
 	}
 	if err := c.Alerts.validate(); err != nil {
 		return fmt.Errorf("alerts: %w", err)
+	}
+	for i := range c.Quiet {
+		if err := c.Quiet[i].validate(); err != nil {
+			return fmt.Errorf("quiet %d: %w", i, err)
+		}
 	}
 	return checkRules(c.Filter, c.Keys)
 }

@@ -135,6 +135,10 @@ func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observat
 // estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.stages
+	if est.quietAt(t.quiet, given) {
+		est.estimateQuietly(m, out, t, given)
+		return
+	}
 	c.guard.save(t)
 	why, failed := est.try(m, out, t, given)
 	if why == "" {
@@ -177,7 +181,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = est.silences.arrived(t.heartbeat, given.Time, t.pays)
+		out.Silence = est.silences.arrived(t.heartbeat, t.quiet, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)

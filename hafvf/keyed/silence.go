@@ -68,14 +68,17 @@ func newSilenceDetector(c Config) *silenceDetector {
 
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.
 // Of one that was not told, pays says whether the budget pays it. If not, it is no silence.
-func (l *silenceDetector) arrived(p *heartbeat, now time.Time, pays func() bool) *Silence {
-	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
+func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time, pays func() bool) *Silence {
+	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) || !quiet.until(now).IsZero() {
 		return nil
 	}
 	last, alerted, muted := p.last, p.reported, p.muted
 	p.last, p.reported, p.muted = now, nil, false
 	if last.IsZero() {
 		return nil
+	}
+	if alerted == nil {
+		last = last.Add(quiet.between(last, now))
 	}
 	var ended time.Time
 	if alerted != nil {
@@ -101,20 +104,22 @@ func (l *silenceDetector) arrived(p *heartbeat, now time.Time, pays func() bool)
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
 // is so already, or no bound is known.
-func (l *silenceDetector) deadline(p *heartbeat, last time.Time) time.Time {
-	switch {
-	case last.IsZero() || p.reported != nil:
+func (l *silenceDetector) deadline(p *heartbeat, quiet quietTimes, last time.Time) time.Time {
+	if last.IsZero() || p.reported != nil {
 		return time.Time{}
-	case l.after > 0:
-		return last.Add(l.after)
 	}
-	return l.gaps.Deadline(&p.gaps, last)
+	return quiet.deadline(last, func(last time.Time) time.Time {
+		if l.after > 0 {
+			return last.Add(l.after)
+		}
+		return l.gaps.Deadline(&p.gaps, last)
+	})
 }
 
 // report notes that the key's silence is told, unless the budget does not pay it, and reports
 // whether it is.
-func (l *silenceDetector) report(p *heartbeat, pays func() bool) bool {
-	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, p.last).Sub(p.last), Zone: l.zone, Reported: true}
+func (l *silenceDetector) report(p *heartbeat, quiet quietTimes, pays func() bool) bool {
+	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, quiet, p.last).Sub(p.last), Zone: l.zone, Reported: true}
 	p.reported.Usual, p.reported.Regular = l.gaps.Usual(&p.gaps, p.last)
 	p.reported.Daily = l.after == 0 && p.last.Add(p.reported.Bound).Equal(l.gaps.Due(&p.gaps, p.last))
 	p.muted = !pays()

@@ -39,6 +39,8 @@ type Track struct {
 	heartbeat *heartbeat // nil where nobody asks for silence
 
 	refused int // observations in a row that could not be learned
+
+	quiet quietTimes // of the key; not part of its state
 }
 
 // numberedObservation is an observation of a warm-up with its position.
@@ -58,7 +60,7 @@ type regimeStart struct {
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	c := est.chains.of(key)
-	t := &Track{key: key, stages: c, priorSet: c.fitted == nil}
+	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, quiet: quietOf(est.cfg.Quiet, key)}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &heartbeat{}
 	}
@@ -69,7 +71,7 @@ func (est *Estimator) NewTrack(key string) *Track {
 // reset makes the track one that has learned nothing. It goes on counting observations,
 // and knows when the key has spoken.
 func (t *Track) reset() {
-	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat}
+	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, quiet: t.quiet}
 	t.begin()
 }
 
@@ -178,7 +180,7 @@ func (t *Track) form(c *coder) (decided bool) {
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, stages: c}
+	t := &Track{key: key, stages: c, quiet: quietOf(est.cfg.Quiet, key)}
 	decided := t.form(r)
 	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {
 		t.heartbeat = nil

@@ -1,0 +1,202 @@
+package keyed
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"hafvf/internal/domain"
+)
+
+// A QuietTime is one of some keys in which nothing is learned or told: a maintenance, say. An observation of a quiet
+// time has an estimate with Quiet, and leaves the state of its key as it is but for the number of observations. The
+// clock of a silence stands still.
+type QuietTime struct {
+	Match    string    // as in Rule
+	From, To time.Time // From belongs to it, To does not; zero with Weekly
+	Weekly   *Weekly   // it comes every week
+}
+
+// A Weekly time begins on a day at a time of its zone's clock. It begins once a day, at the first of two times that the
+// clock shows twice, and by the offset before if the clock leaves its time out.
+type Weekly struct {
+	Day   time.Weekday
+	Clock time.Duration // since midnight, below 24 h
+	Lasts time.Duration // that elapse, above 0 and at most a week
+	Zone  string        // an IANA name; empty for UTC
+}
+
+const (
+	aWeek   = 7 * 24 * time.Hour
+	endless = 366 * 24 * time.Hour // a quiet time that is longer has no end that matters
+)
+
+func (q *QuietTime) validate() error {
+	if q.Weekly == nil {
+		if !q.From.Before(q.To) {
+			return fmt.Errorf("to %v is not after from %v", q.To, q.From)
+		}
+		return nil
+	}
+	w := q.Weekly
+	switch {
+	case !q.From.IsZero() || !q.To.IsZero():
+		return errors.New("a weekly time has no from or to")
+	case w.Day < time.Sunday || w.Day > time.Saturday:
+		return fmt.Errorf("day %d is none of a week", w.Day)
+	case w.Clock < 0 || w.Clock >= 24*time.Hour:
+		return fmt.Errorf("clock %v is not from 0 to 24h", w.Clock)
+	case w.Lasts <= 0 || w.Lasts > aWeek:
+		return fmt.Errorf("lasts %v is not above 0 and at most a week", w.Lasts)
+	}
+	_, err := domain.Zone(w.Zone)
+	return err
+}
+
+// quietTimes are those of a key.
+type quietTimes []quietTime
+
+type quietTime struct {
+	from, to time.Time
+	weekly   *Weekly
+	zone     *time.Location
+}
+
+// quietOf returns the quiet times of a key.
+func quietOf(all []QuietTime, key string) (of quietTimes) {
+	for _, q := range all {
+		if !domain.Matches(q.Match, key) {
+			continue
+		}
+		t := quietTime{from: q.From, to: q.To, weekly: q.Weekly}
+		if q.Weekly != nil {
+			t.zone = checked(domain.Zone(q.Weekly.Zone))
+		}
+		of = append(of, t)
+	}
+	return of
+}
+
+// around is the occurrence that a time is in, or else the next one.
+func (q *quietTime) around(t time.Time) (from, to time.Time) {
+	if q.weekly == nil {
+		return q.from, q.to
+	}
+	local := t.In(q.zone)
+	for days := -7; ; days++ {
+		day := time.Date(local.Year(), local.Month(), local.Day()+days, 0, 0, 0, 0, time.UTC)
+		if day.Weekday() != q.weekly.Day {
+			continue
+		}
+		from = atClock(day.Add(q.weekly.Clock), q.zone)
+		if to = from.Add(q.weekly.Lasts); to.After(t) {
+			return from, to
+		}
+	}
+}
+
+// atClock is when a clock shows what the other one shows in UTC: the first of two times, and by the offset before if it
+// is left out.
+func atClock(shown time.Time, zone *time.Location) time.Time {
+	by := func(at time.Time) time.Time {
+		_, offset := at.In(zone).Zone()
+		return shown.Add(-time.Duration(offset) * time.Second)
+	}
+	before := by(shown.Add(-24 * time.Hour))
+	if after := by(before); by(after).Equal(after) && !by(before).Equal(before) {
+		return after
+	}
+	return before
+}
+
+// until is the end of the quiet time that a time is in, and zero if it is in none.
+func (all quietTimes) until(t time.Time) (end time.Time) {
+	begin := t
+	for again := true; again && t.Sub(begin) < endless; {
+		again = false
+		for i := range all {
+			if from, to := all[i].around(t); !from.After(t) && t.Before(to) {
+				t, end, again = to, to, true
+			}
+		}
+	}
+	return end
+}
+
+// next is when the next quiet time begins, after one that is in none; zero if none does.
+func (all quietTimes) next(t time.Time) (next time.Time) {
+	for i := range all {
+		if from, _ := all[i].around(t); from.After(t) && (next.IsZero() || from.Before(next)) {
+			next = from
+		}
+	}
+	return next
+}
+
+// between are the quiet times that begin or go on between two times.
+func (all quietTimes) between(from, to time.Time) (quiet time.Duration) {
+	for at := from; len(all) > 0 && at.Before(to); {
+		if end := all.until(at); !end.IsZero() {
+			if end.After(to) {
+				end = to
+			}
+			quiet += end.Sub(at)
+			at = end
+		} else if at = all.next(at); at.IsZero() {
+			break
+		}
+	}
+	return quiet
+}
+
+// deadline is when a clock that began at a time is at its deadline, if it stands still in quiet times. by is the deadline
+// of one that began at any time; zero for none.
+func (all quietTimes) deadline(since time.Time, by func(since time.Time) time.Time) time.Time {
+	if len(all) == 0 {
+		return by(since)
+	}
+	for at, first := since, since; at.Sub(first) < endless; {
+		deadline, begin := by(since), at
+		if all.until(at).IsZero() {
+			begin = all.next(at)
+		}
+		if deadline.IsZero() || begin.IsZero() || !begin.Before(deadline) {
+			return deadline
+		}
+		at = all.until(begin)
+		since = since.Add(at.Sub(begin))
+	}
+	return time.Time{}
+}
+
+// quietAt reports whether an observation is of a quiet time. That of an interval is if any of the interval is.
+func (est *Estimator) quietAt(quiet quietTimes, o *Observation) bool {
+	if o.Aggregated {
+		return quiet.between(o.Time, est.IntervalEnd(o.Time)) > 0
+	}
+	return !quiet.until(o.Time).IsZero()
+}
+
+// estimateQuietly is the estimate of an observation of a quiet time: what would be one of a missing value, and the state
+// is as before.
+func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, given *Observation) {
+	c := t.stages
+	o := *given
+	o.X = make([][]float64, len(given.X))
+	for i := range o.X {
+		o.X[i] = []float64{math.NaN()}
+	}
+	c.guard.save(t)
+	why, failed := est.try(m, out, t, &o)
+	c.guard.takeBack(t)
+	if failed != nil {
+		est.renew(c)
+	}
+	t.n++
+	if why != "" {
+		c.blank(m, out, t.n, given, est.cfg.Interval != 0)
+	}
+	out.X, out.Quiet, out.Missing = given.X, true, false
+	out.Silence, out.Alarm, out.Belief, out.Recovered, out.Pace = nil, nil, nil, nil, Pace{}
+}

@@ -1,0 +1,128 @@
+package keyed
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
+)
+
+var sunday = time.Date(2026, 3, 22, 0, 0, 0, 0, time.UTC)
+
+// learnedFrom is what an estimate tells, without the numbers of observations.
+func learnedFrom(e *Estimate) string {
+	of := *e
+	of.N = 0
+	b, err := json.Marshal(of)
+	return fmt.Sprint(string(b), err, e.Silence, e.Detection.Age, e.Levels, e.Bank, e.Posterior)
+}
+
+// Observations of quiet times leave nothing behind: those after them have the estimates, to the last bit, and the alarms
+// that they have without them.
+func TestQuietTimesLeaveNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		cfg := Recommended(rapid.SampledFrom([]string{"normal", "poisson", "bernoulli"}).Draw(t, "family"))
+		cfg.Silence = &SilenceConfig{}
+		cfg.Filter.WarmUp = min(cfg.Filter.WarmUp, 10)
+		from := sunday.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "from")) * time.Minute)
+		cfg.Quiet = []QuietTime{
+			{Match: "a*", From: from, To: from.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * time.Minute)},
+			{Match: "*", Weekly: &Weekly{Day: time.Sunday, Clock: 2 * time.Hour, Lasts: 40 * time.Minute, Zone: "Europe/Berlin"}},
+			{Match: "b", From: sunday, To: sunday.Add(aWeek)},
+		}
+		est, err := NewEstimator(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, without := expect.Get(est.Open("a1", nil))(t), expect.Get(est.Open("a1", nil))(t)
+		for i := range 500 {
+			x := float64(rng.IntN(2))
+			quiet := !quietOf(cfg.Quiet, "a1").until(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
+			if quiet && cfg.Filter.Family != "bernoulli" {
+				x = 1000
+			}
+			o := Value(sunday.Add(time.Duration(i)*time.Minute), fmt.Sprint(i), x)
+			if rng.IntN(20) == 0 {
+				o.X[0][0] = math.NaN()
+			}
+			all := func(k *KeyState) (es []Estimate) {
+				for e, err := range k.Estimates(o) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					es = append(es, e)
+				}
+				return es
+			}
+			a := all(&with)
+			if quiet {
+				if len(a) != 1 || !a[0].Quiet || a[0].Alarm != nil || a[0].N != with.n {
+					t.Fatalf("of a quiet time: %+v", a)
+				}
+				continue
+			}
+			b := all(&without)
+			if len(a) != 1 || a[0].Quiet || learnedFrom(&a[0]) != learnedFrom(&b[0]) {
+				t.Fatalf("at %v %s, without quiet times %s", o.Time, learnedFrom(&a[0]), learnedFrom(&b[0]))
+			}
+			state := expect.Get(with.AppendBinary(nil))(t)
+			with = expect.Get(est.Open("a1", state))(t)
+		}
+		if with.n <= without.n {
+			t.Fatal("no quiet time")
+		}
+	})
+}
+
+// The clock of a silence stands still in quiet times.
+func TestSilenceOfQuietTimes(t *testing.T) {
+	at := func(minute float64) time.Time { return sunday.Add(time.Duration(minute * float64(time.Minute))) }
+	quiet := quietOf([]QuietTime{
+		{Match: "*", From: at(10), To: at(20)}, {Match: "*", From: at(15), To: at(30)}, {Match: "*", From: at(40), To: at(41)},
+	}, "k")
+	for _, test := range []struct{ since, after, want float64 }{
+		{0, 5, 5}, {0, 10, 10}, {0, 11, 31}, {0, 25, 46}, {12, 3, 33}, {30, 10, 40}, {30, 10.5, 41.5}, {50, 60, 110},
+	} {
+		got := quiet.deadline(at(test.since), func(since time.Time) time.Time { return since.Add(time.Duration(test.after * float64(time.Minute))) })
+		if !got.Equal(at(test.want)) {
+			t.Errorf("%g minutes since %g: %v, want %v", test.after, test.since, got, at(test.want))
+		}
+	}
+	if got := quiet.between(at(5), at(45)); got != 21*time.Minute {
+		t.Errorf("quiet for %v", got)
+	}
+	always := quietOf([]QuietTime{{Match: "*", Weekly: &Weekly{Lasts: aWeek}}}, "k")
+	if got := always.deadline(sunday, func(since time.Time) time.Time { return since.Add(time.Hour) }); !got.IsZero() {
+		t.Errorf("silent at %v in a time that does not end", got)
+	}
+}
+
+// A weekly time begins by the clock of its zone, and lasts what elapses.
+func TestWeeklyTimes(t *testing.T) {
+	for _, test := range []struct{ day, clock, begins, ends string }{
+		{"2026-03-22", "2h30m", "2026-03-22T01:30:00Z", "2026-03-22T03:30:00Z"},
+		{"2026-03-29", "2h30m", "2026-03-29T01:30:00Z", "2026-03-29T03:30:00Z"}, // left out: by the offset before
+		{"2026-03-29", "1h30m", "2026-03-29T00:30:00Z", "2026-03-29T02:30:00Z"},
+		{"2026-03-29", "3h30m", "2026-03-29T01:30:00Z", "2026-03-29T03:30:00Z"},
+		{"2026-10-25", "2h30m", "2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z"}, // twice: the first
+		{"2026-10-25", "3h30m", "2026-10-25T02:30:00Z", "2026-10-25T04:30:00Z"},
+	} {
+		day := expect.Get(time.Parse(time.DateOnly, test.day))(t)
+		clock := expect.Get(time.ParseDuration(test.clock))(t)
+		quiet := quietOf([]QuietTime{{Match: "*", Weekly: &Weekly{Day: day.Weekday(), Clock: clock, Lasts: 2 * time.Hour, Zone: "Europe/Berlin"}}}, "k")
+		begins := quiet.next(day.Add(-12 * time.Hour))
+		if ends := quiet.until(begins); begins.UTC().Format(time.RFC3339) != test.begins || ends.UTC().Format(time.RFC3339) != test.ends {
+			t.Errorf("%s at %s: from %v to %v, want %s to %s", test.day, test.clock, begins.UTC(), ends.UTC(), test.begins, test.ends)
+		}
+		if !quiet.until(begins.Add(-time.Nanosecond)).IsZero() {
+			t.Errorf("%s: quiet before it begins", test.day)
+		}
+	}
+}
