@@ -93,7 +93,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		return nil, err
 	}
 	brief := c.Records == config.Brief && c.Sink.Prometheus == nil // which gets the threshold
-	layout.Brief, layout.Interval, layout.Events, layout.Incidents = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil
+	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil
 	g.source = newSource(c)
 	x := g.source.kind()
 	var alerts []graphSink

@@ -37,6 +37,7 @@ type Config struct {
 	Zone           string               // that of the season of the model, else of the source
 	Incidents      *Incidents           // nil: alarms of several keys are not grouped
 	Keys           []KeyRule            // exceptions; the first that matches a key holds
+	Quiet          []keyed.QuietTime    // in which nothing is learned or told
 
 	Aggregate *keyed.AggregateConfig // nil: a record is an observation
 
@@ -323,6 +324,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.filters(c, nodes)
 		d.seasons(c, nodes)
 		d.check(c)
+		d.checkQuiet(c, nodes.quiet)
 		d.receivers(c)
 		d.priors(c, nodes)
 	}
@@ -380,6 +382,7 @@ type priorNodes struct {
 	seasons map[*KeyRule]*seasonKeys
 	// aggregate are keys of aggregate that others decide on.
 	aggregate *aggregateKeys
+	quiet     []quietTime
 }
 
 func newPriorNodes() *priorNodes {

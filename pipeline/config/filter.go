@@ -11,7 +11,7 @@ func (c *Config) Filter() keyed.Config {
 	cfg := keyed.Config{
 		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
 		Order:  keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate,
-		NameKeys: true,
+		NameKeys: true, Quiet: c.Quiet,
 	}
 	for _, k := range c.Keys {
 		cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})

@@ -40,6 +40,8 @@ var estimates = []field[estimate]{
 	full(flag("converged", "The update reached its maximum.", func(e estimate) bool { return e.Converged })),
 	only(flag("warm_up", "true while prior: auto is setting the prior; absent otherwise.", func(e estimate) bool { return e.WarmUp }),
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
+	only(flag("quiet", "true in a quiet time: the record was not learned; absent otherwise.", func(e estimate) bool { return e.Quiet }),
+		func(e estimate) bool { return e.Quiet }, func(l *Layout) bool { return l.Quiet }),
 	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the family's most probable one.", func(l *Layout) int { return l.Bank },
 		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) keyed.MemberStep { return e.Bank[i] },
 		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m keyed.MemberStep) float64 { return m.Share }),

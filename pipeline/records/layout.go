@@ -16,6 +16,7 @@ type Layout struct {
 	Bank     int  // filters of the largest bank, 0 where there is none
 	Detect   bool
 	WarmUp   bool
+	Quiet    bool // there are quiet times
 	Interval bool // lower and upper
 	Segments bool // of smoothed records: outlier and segment
 	Passes   bool // of smoothed records: forward and backward

@@ -1,0 +1,182 @@
+package config
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+)
+
+// A quietTime is an entry of quiet as it is written.
+type quietTime struct {
+	Match  string `json:"match"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	weekly string
+	zone   string
+	file   string
+}
+
+// quietTimes reads entries of quiet.
+func quietTimes(dst *[]quietTime) valueParser {
+	return list("{match, from, to}, {match, weekly} or {file}", dst, func(q *quietTime) []key {
+		return []key{
+			{name: "match", doc: "Keys that are quiet.", read: pattern(&q.Match)},
+			{name: "from", doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", read: text(&q.From, notEmpty)},
+			{name: "to", doc: "When that ends: this time does not belong to it.", read: text(&q.To, notEmpty)},
+			{name: "weekly", doc: "Every week, in place of from and to: day and time of the clock, and how long it lasts. Of a time that the clock shows twice it is the first. One that the clock leaves out counts by the offset before.",
+				read: checked(&q.weekly, "day, time and duration, such as Sun 02:00/2h", func(s string) error {
+					_, err := weekly(s)
+					return err
+				})},
+			{name: "zone", doc: "Zone of weekly, and of from and to.", initial: "UTC", read: zone(&q.zone)},
+			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time. It is read at the start.", read: text(&q.file, notEmpty)},
+		}
+	})
+}
+
+var weeklyForm = regexp.MustCompile(`^(Sun|Mon|Tue|Wed|Thu|Fri|Sat) ([0-9]{2}:[0-9]{2})/(.+)$`)
+
+// weekly reads a time that comes every week.
+func weekly(s string) (*keyed.Weekly, error) {
+	form := errors.New("is not a day, a time and a duration, such as Sun 02:00/2h")
+	parts := weeklyForm.FindStringSubmatch(s)
+	if parts == nil {
+		return nil, form
+	}
+	clock, err := time.Parse("15:04", parts[2])
+	if err != nil {
+		return nil, form
+	}
+	lasts, err := time.ParseDuration(parts[3])
+	if err != nil {
+		return nil, form
+	}
+	if lasts <= 0 || lasts > 7*24*time.Hour {
+		return nil, errors.New("lasts for more than nothing, and at most for 168h")
+	}
+	day := slices.Index([]string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}, parts[1])
+	return &keyed.Weekly{Day: time.Weekday(day), Clock: time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute, Lasts: lasts}, nil
+}
+
+// once is an entry with from and to.
+func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err error) {
+	parser, err := times.NewParser(zone, "")
+	if err != nil {
+		return of, "zone", err
+	}
+	of.Match = q.Match
+	if err := domain.CheckPattern(q.Match); err != nil {
+		return of, "match", err
+	}
+	for _, end := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"from", q.From, &of.From}, {"to", q.To, &of.To}} {
+		if end.text == "" {
+			return of, end.name, errors.New("missing; it is required")
+		}
+		if *end.to, err = parser.Parse(end.text); err != nil {
+			return of, end.name, err
+		}
+	}
+	if !of.From.Before(of.To) {
+		return of, "to", errors.New("is not after from")
+	}
+	return of, "", nil
+}
+
+// checkQuiet settles the quiet times.
+func (d *decoder) checkQuiet(c *Config, written []quietTime) {
+	if len(written) == 0 {
+		return
+	}
+	if c.Transform == Smooth {
+		d.fail("quiet", "belongs to transform: filter")
+		return
+	}
+	d.needTime(c, "an empty name means that there is no time, which quiet times need")
+	for i := range written {
+		q, at := &written[i], func(name string) string { return fmt.Sprintf("quiet.%d.%s", i, name) }
+		has := func(names ...string) string {
+			for _, name := range names {
+				if d.has(at(name)) {
+					return name
+				}
+			}
+			return ""
+		}
+		switch {
+		case d.has(at("file")):
+			if name := has("match", "from", "to", "weekly", "zone"); name != "" {
+				d.fail(at(name), "is of an entry without file")
+				continue
+			}
+			all, err := readQuiet(q.file)
+			if err != nil {
+				d.fail(at("file"), "%v", err)
+			}
+			c.Quiet = append(c.Quiet, all...)
+		case !d.has(at("match")):
+			d.fail(at("match"), "missing; it is required, but beside file")
+		case d.has(at("weekly")):
+			if name := has("from", "to"); name != "" {
+				d.fail(at(name), "stands in place of weekly")
+				continue
+			}
+			if w, err := weekly(q.weekly); err == nil {
+				w.Zone = q.zone
+				c.Quiet = append(c.Quiet, keyed.QuietTime{Match: q.Match, Weekly: w})
+			}
+		default:
+			of, name, err := q.once(q.zone)
+			if err != nil {
+				d.fail(at(name), "%v", err)
+				continue
+			}
+			c.Quiet = append(c.Quiet, of)
+		}
+	}
+}
+
+// readQuiet reads a file of quiet times. An error names the line.
+func readQuiet(path string) (all []keyed.QuietTime, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, len(b)+1)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		var q quietTime
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&q); err != nil {
+			return nil, fmt.Errorf("%s:%d: %v", message.Printable(path), n, err)
+		}
+		if _, err := d.Token(); err != io.EOF {
+			return nil, fmt.Errorf("%s:%d: more than one JSON object", message.Printable(path), n)
+		}
+		of, name, err := q.once("")
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %s %v", message.Printable(path), n, name, err)
+		}
+		all = append(all, of)
+	}
+	return all, lines.Err()
+}
