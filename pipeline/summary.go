@@ -160,7 +160,11 @@ func (s Summary) String() string {
 	if s.Silences > 0 {
 		fmt.Fprintf(&b, "%s, ", count(s.Silences, "silence"))
 	}
-	fmt.Fprintf(&b, "%s (%d missing), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
+	quiet := ""
+	if s.Quiet > 0 {
+		quiet = fmt.Sprintf(", %d quiet", s.Quiet)
+	}
+	fmt.Fprintf(&b, "%s (%d missing%s), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, quiet, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	if s.AlreadyRead > 0 {
 		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.AlreadyRead, "record"))
 	}
@@ -498,7 +502,7 @@ type tally struct {
 func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	switch {
-	case e.Missing:
+	case e.Missing, e.Quiet:
 	case e.Detection != nil:
 		n, values := t.of(key), make([]float64, 0, 1)
 		for _, x := range e.X {

@@ -33,7 +33,10 @@ const migratedKeys = "migrated"
 // countEstimate counts an estimate.
 func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	c.Records++
-	if e.Missing {
+	switch {
+	case e.Quiet:
+		c.Quiet++
+	case e.Missing:
 		c.Missing++
 	}
 	if !e.Converged {

@@ -88,7 +88,7 @@ func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err err
 			return of, end.name, errors.New("missing; it is required")
 		}
 		if *end.to, err = parser.Parse(end.text); err != nil {
-			return of, end.name, err
+			return of, end.name, fmt.Errorf("%s is not a time such as 2026-01-02T03:04:05Z", message.Quote(end.text))
 		}
 	}
 	if !of.From.Before(of.To) {
