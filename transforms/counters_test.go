@@ -73,6 +73,7 @@ func (n tally) outputs(c *testCase) {
 			}
 			n.count("records", true)
 			n.count("missing", e.Missing)
+			n.count("quiet", e.Quiet)
 			if d := e.Detection; d != nil {
 				n.count("outliers", d.Kind == hafvf.Outlier)
 				n.count("changes", d.Kind == hafvf.Change)
@@ -157,6 +158,7 @@ func TestCounts(t *testing.T) {
 	smoothed := slices.Concat(eachMinute("no change", 40, noise), eachMinute("change", 40, func(i int) float64 { return noise(i) + float64(i/20*9) }),
 		eachMinute("drift", 300, func(i int) float64 { walk += noise(i) / 10; return walk + noise(i) }), eachMinute("panic", 20, func(i int) float64 { return float64(i * 100) }),
 		eachMinute("missing", 20, func(i int) float64 { return math.Log(float64(i - 1)) }), eachMinute("", 1, noise))
+	quiet := keyed.Config{Filter: twoLevels, Quiet: []keyed.QuietTime{{Match: "q*", From: at(600), To: at(1200)}}}
 	smoothing := segments.SmoothConfig
 	smoothing.Filter.Family, smoothing.Gap = "brittle", time.Hour
 
@@ -174,6 +176,7 @@ func TestCounts(t *testing.T) {
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},
 		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
 		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},
+		"quiet":       {cfg: quiet, in: eachMinute("quiet", 40, noise), more: tally{"keys": 1}},
 		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // that of "panic" has no records
 	}
 	ran := 0
