@@ -126,3 +126,27 @@ func TestWeeklyTimes(t *testing.T) {
 		}
 	}
 }
+
+// What is still different after a quiet time alarms.
+func TestChangeInAQuietTime(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	cfg := Recommended("normal")
+	at := func(i int) time.Time { return sunday.Add(time.Duration(i) * time.Minute) }
+	cfg.Quiet = []QuietTime{{Match: "*", From: at(2000), To: at(2060)}}
+	k := expect.Get(expect.Get(NewEstimator(cfg))(t).Open("k", nil))(t)
+	var alarms []time.Time
+	for i := range 2100 {
+		x := rng.NormFloat64()
+		if i >= 2010 {
+			x += 12
+		}
+		for e, err := range k.Estimates(Value(at(i), "", x)) {
+			if expect.OK(t, err); e.Alarm != nil {
+				alarms = append(alarms, e.Time)
+			}
+		}
+	}
+	if n := len(alarms); n == 0 || alarms[n-1].Before(at(2060)) || alarms[n-1].After(at(2063)) {
+		t.Errorf("alarms at %v, want one soon after %v", alarms, at(2060))
+	}
+}
