@@ -502,7 +502,7 @@ type tally struct {
 func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	switch {
-	case e.Missing, e.Quiet:
+	case e.Missing:
 	case e.Detection != nil:
 		n, values := t.of(key), make([]float64, 0, 1)
 		for _, x := range e.X {

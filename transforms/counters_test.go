@@ -72,7 +72,7 @@ func (n tally) outputs(c *testCase) {
 				continue
 			}
 			n.count("records", true)
-			n.count("missing", e.Missing)
+			n.count("missing", e.Missing && !e.Quiet)
 			n.count("quiet", e.Quiet)
 			if d := e.Detection; d != nil {
 				n.count("outliers", d.Kind == hafvf.Outlier)

@@ -141,7 +141,7 @@ type Estimate struct {
 
 	Silence *Silence // of the key, which this observation ends; nil where there was none
 	Missing bool
-	// Quiet says that the observation is of a QuietTime. What is estimated is as if its value were missing.
+	// Quiet says that the observation is of a QuietTime, and counts as missing.
 	Quiet bool
 	// SkipReason says why the observation was not learned: its key is as before, and the numbers
 	// of the estimate are NaN. It is empty if the observation was learned.

@@ -18,8 +18,8 @@ type QuietTime struct {
 	Weekly   *Weekly   // it comes every week
 }
 
-// A Weekly time begins on a day at a time of its zone's clock. It begins once a day, at the first of two times that the
-// clock shows twice, and by the offset before if the clock leaves its time out.
+// A Weekly time begins at a time of its zone's clock. If the clock shows that twice, it begins at the first. If the clock
+// leaves it out, the offset before the change counts.
 type Weekly struct {
 	Day   time.Weekday
 	Clock time.Duration // since midnight, below 24 h
@@ -178,8 +178,8 @@ func (est *Estimator) quietAt(quiet quietTimes, o *Observation) bool {
 	return !quiet.until(o.Time).IsZero()
 }
 
-// estimateQuietly is the estimate of an observation of a quiet time: what would be one of a missing value, and the state
-// is as before.
+// estimateQuietly is the estimate of an observation of a quiet time: that of a missing value, of which the state keeps
+// nothing.
 func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.stages
 	o := *given
@@ -197,6 +197,6 @@ func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, given 
 	if why != "" {
 		c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	}
-	out.X, out.Quiet, out.Missing = given.X, true, false
+	out.X, out.Quiet, out.Missing = given.X, true, true
 	out.Silence, out.Alarm, out.Belief, out.Recovered, out.Pace = nil, nil, nil, nil, Pace{}
 }

@@ -98,6 +98,28 @@ func TestSilenceOfQuietTimes(t *testing.T) {
 	if got := quiet.between(at(5), at(45)); got != 21*time.Minute {
 		t.Errorf("quiet for %v", got)
 	}
+	for _, after := range []time.Duration{0, 15 * time.Minute} { // a silence that is told at the next value has the time at which it is one
+		cfg := Recommended("normal")
+		cfg.Silence = &SilenceConfig{After: after}
+		cfg.Quiet = []QuietTime{{Match: "*", From: at(1000), To: at(1060)}, {Match: "*", From: at(1090), To: at(1100)}}
+		k := expect.Get(expect.Get(NewEstimator(cfg))(t).Open("k", nil))(t)
+		var due time.Time
+		for i := range 1202 {
+			if i >= 990 && i < 1200 {
+				continue
+			}
+			if i == 1200 {
+				due = k.Deadline()
+			}
+			for e, err := range k.Estimates(Value(at(float64(i)), "", float64(i%7))) {
+				if expect.OK(t, err); (e.Silence != nil) != (i == 1200) {
+					t.Errorf("after %v: at minute %d silence %+v", after, i, e.Silence)
+				} else if s := e.Silence; s != nil && (!s.Since.Equal(at(989)) || !s.Since.Add(s.Bound).Equal(due) || after > 0 && !due.Equal(at(1064))) {
+					t.Errorf("after %v: silent since %v, for more than %v, and the deadline was %v", after, s.Since, s.Bound, due)
+				}
+			}
+		}
+	}
 	always := quietOf([]QuietTime{{Match: "*", Weekly: &Weekly{Lasts: aWeek}}}, "k")
 	if got := always.deadline(sunday, func(since time.Time) time.Time { return since.Add(time.Hour) }); !got.IsZero() {
 		t.Errorf("silent at %v in a time that does not end", got)

@@ -77,19 +77,22 @@ func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time,
 	if last.IsZero() {
 		return nil
 	}
-	if alerted == nil {
-		last = last.Add(quiet.between(last, now))
-	}
-	var ended time.Time
+	var ended, deadline time.Time
+	began := last // of the gap
 	if alerted != nil {
 		ended = alerted.Since.Add(alerted.Bound)
+	} else if away := quiet.between(last, now); away > 0 {
+		began, deadline = last.Add(away), l.deadline(p, quiet, last)
 	}
 	usually, beat := l.gaps.Usual(&p.gaps, last)
 	due := l.gaps.Due(&p.gaps, last)
 	if l.after == 0 {
-		ended = l.gaps.Next(&p.gaps, last, now, ended)
-	} else if alerted == nil && now.Sub(last) > l.after {
-		ended = last.Add(l.after)
+		ended = l.gaps.Next(&p.gaps, began, now, ended)
+	} else if alerted == nil && now.Sub(began) > l.after {
+		ended = began.Add(l.after)
+	}
+	if !ended.IsZero() && !deadline.IsZero() {
+		ended = deadline
 	}
 	switch {
 	case ended.IsZero() || muted:
