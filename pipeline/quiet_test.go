@@ -38,12 +38,13 @@ func TestQuietTimes(t *testing.T) {
 	}
 	quiet := fmt.Sprintf("quiet: [{match: 'db-*', from: %s, to: %s}]", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	type record struct {
-		Key, Kind             string
-		Time                  time.Time
-		Quiet                 bool
-		X                     float64
-		Predicted, Estimate   any
-		LogPredictive, Memory any `json:"log_predictive"`
+		Key, Kind           string
+		Time                time.Time
+		Quiet               bool
+		X                   float64
+		Predicted, Estimate any
+		LogPredictive       any `json:"log_predictive"`
+		Memory              any
 	}
 	read := func(lines []string) (out []record) {
 		for _, line := range lines {

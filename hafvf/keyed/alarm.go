@@ -47,6 +47,8 @@ type AlarmConfig struct {
 	// list is none.
 	Seasons []usual.Season
 	Zone    string // of the seasons, an IANA name; empty for UTC
+	// Holidays are as another day of the week, for the profile and for silence. States do not depend on them.
+	Holidays usual.Holidays
 	// Order is that of the profile's autoregressive view; 0 for no such view.
 	Order int
 }
@@ -58,6 +60,11 @@ func DefaultAlarms() AlarmConfig {
 		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Settling: usual.DefaultSettling, Lasting: true,
 		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
+}
+
+// calendar is that of the seasons and of silence.
+func (c AlarmConfig) calendar() *usual.Calendar {
+	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays))
 }
 
 func (c AlarmConfig) validate() error {
@@ -77,7 +84,10 @@ func (c AlarmConfig) validate() error {
 	if err != nil {
 		return fmt.Errorf("zone: %w", err)
 	}
-	_, err = usual.NewProfile(usual.ProfileConfig{Seasons: c.Seasons, Zone: zone, Order: c.Order})
+	if _, err := usual.NewCalendar(zone, c.Holidays); err != nil {
+		return fmt.Errorf("holidays: %w", err)
+	}
+	_, err = usual.NewProfile(usual.ProfileConfig{Seasons: c.Seasons, Order: c.Order})
 	return err
 }
 
@@ -149,7 +159,7 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
-	settings.Seasons, settings.Zone = cfg.Seasons, zone
+	settings.Seasons, settings.Calendar = cfg.Seasons, cfg.calendar()
 	d.timed = checked(usual.NewProfile(settings))
 	return d
 }

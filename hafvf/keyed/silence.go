@@ -7,7 +7,6 @@ import (
 
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
-	"hafvf/internal/domain"
 )
 
 // Kinds of alarms of silence, and of the end of others.
@@ -62,7 +61,7 @@ func newSilenceDetector(c Config) *silenceDetector {
 	if c.Silence == nil {
 		return nil
 	}
-	gaps := usual.NewGapModel(checked(domain.Zone(c.Alarms.Zone)), c.Alarms.Budget, c.Alarms.BudgetTime)
+	gaps := usual.NewGapModel(c.Alarms.calendar(), c.Alarms.Budget, c.Alarms.BudgetTime)
 	return &silenceDetector{c.Silence.After, c.Alarms.Zone, gaps}
 }
 

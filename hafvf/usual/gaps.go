@@ -50,15 +50,15 @@ import (
 //
 // A GapModel holds settings only.
 type GapModel struct {
-	zone   *time.Location
-	budget float64       // events
-	time   time.Duration // where budget is 0
+	calendar *Calendar
+	budget   float64       // events
+	time     time.Duration // where budget is 0
 }
 
 // NewGapModel makes a model with slots of the zone, whose bound one gap in a budget exceeds:
 // one of so many events, or, if that is 0, of the events in a time.
-func NewGapModel(zone *time.Location, budget float64, budgetTime time.Duration) *GapModel {
-	return &GapModel{zone, budget, budgetTime}
+func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *GapModel {
+	return &GapModel{calendar, budget, budgetTime}
 }
 
 // Settings of a GapModel that aren't the user's.
@@ -179,7 +179,7 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 				silent = time.Time{}
 			}
 		}
-		g.visits.next(m.zone, last, now, silent)
+		g.visits.next(m.calendar, last, now, silent)
 	}
 	g.paceGaps *= paceForgetting
 	g.expected *= paceForgetting
@@ -228,7 +228,7 @@ func (m *GapModel) silentBy(g *Gaps, last, at time.Time) time.Time {
 			at = first
 		}
 	}
-	if due := g.visits.deadline(m.zone, last); at.IsZero() || !due.IsZero() && due.Before(at) {
+	if due := g.visits.deadline(m.calendar, last); at.IsZero() || !due.IsZero() && due.Before(at) {
 		return due
 	}
 	return at
@@ -259,7 +259,7 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 
 // Due is when a stream becomes silent that comes once a day, or on some days of the week, and has come last at that
 // time. It is zero of any other stream.
-func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.zone, last) }
+func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.calendar, last) }
 
 // Usual is the mean gap in the hour of a time. Where that is not known it is the median gap of a
 // stream that is regular in its first days, which beat reports, and 0 of any other.
@@ -476,12 +476,11 @@ func (g *Gaps) learnHour(i int) {
 
 // slot is that of a time, and how long it goes on.
 func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
-	t = t.In(m.zone)
-	hour, minute, second := t.Clock()
-	switch t.Weekday() {
-	case time.Saturday:
+	hour, minute, second := t.In(m.calendar.Zone()).Clock()
+	switch weekdayOf(floorDiv(t.Unix()+m.calendar.offset(t), secondsOfDay)) {
+	case 5:
 		i = slotsPerDay
-	case time.Sunday:
+	case 6:
 		i = 2 * slotsPerDay
 	}
 	into := time.Duration(minute)*time.Minute + time.Duration(second)*time.Second + time.Duration(t.Nanosecond())

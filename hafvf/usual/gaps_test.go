@@ -117,7 +117,7 @@ func TestGaps(t *testing.T) {
 	if testing.Verbose() {
 		seeds = 20
 	}
-	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, draw := range gapStreams {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestGaps(t *testing.T) {
 // A key that ends in its first hours is told after some days, a regular one after ten beats if it has
 // spoken for an hour, and one that has shown less than ten gaps never.
 func TestGapsOfAYoungStream(t *testing.T) {
-	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, steps := range map[string][2]time.Duration{"regular": {time.Minute, time.Minute}, "not": {time.Minute, 2 * time.Minute}, "a burst": {time.Second, time.Second}} {
 		var g Gaps
 		at := monday
@@ -186,7 +186,7 @@ func TestGapsOfAYoungStream(t *testing.T) {
 
 // A rate that falls for good makes few silences.
 func TestGapsThatGrow(t *testing.T) {
-	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for seed := range 10 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))
 		all := poisson(rng, func(h int) float64 {
@@ -210,7 +210,7 @@ func TestGapsThatGrow(t *testing.T) {
 
 // Gaps go on from their encoding, and one that is cut is refused.
 func TestGapsEncoding(t *testing.T) {
-	m := NewGapModel(time.UTC, 2000, 0)
+	m := NewGapModel(nil, 2000, 0)
 	var g Gaps
 	all := gapStreams["holidays"](rand.New(rand.NewPCG(1, 3)))
 	for i := 1; i < len(all); i++ {

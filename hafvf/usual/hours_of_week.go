@@ -23,7 +23,7 @@ func (w *HoursOfWeek) Add(zone *time.Location, at time.Time, mean, sd float64) {
 	if w.last = at; w.first.IsZero() {
 		w.first = at
 	}
-	slot := slotOf(zone, at)
+	slot := slotOf(&Calendar{zone: zone}, at)
 	w.mean[slot], w.sd[slot], w.known[slot] = float32(mean), float32(sd), true
 }
 

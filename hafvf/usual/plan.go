@@ -175,11 +175,10 @@ func (s Plan) ForgetScatter() {
 	}
 }
 
-// slotOf is the hour of the week from Monday on, on the wall clock of the zone.
-func slotOf(zone *time.Location, t time.Time) int {
-	_, offset := t.In(zone).Zone()
+// slotOf is the hour of the week from Monday on.
+func slotOf(calendar *Calendar, t time.Time) int {
 	const monday = 72 // hours before 1 January 1970
-	h := (t.Unix()+int64(offset))/3600 + monday
+	h := (t.Unix()+calendar.offset(t))/3600 + monday
 	return int((h%weekSlots + weekSlots) % weekSlots)
 }
 

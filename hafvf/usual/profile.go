@@ -12,10 +12,10 @@ import (
 // ProfileConfig are the settings of a Profile. The zero value is a profile of one
 // coordinate with the level view alone.
 type ProfileConfig struct {
-	Dim     int            // coordinates of an observation; zero stands for 1
-	Seasons []Season       // of the season view; none: there is no such view
-	Zone    *time.Location // of the seasons; nil stands for UTC
-	Order   int            // of the autoregressive view, at most MaxOrder; zero: there is no such view
+	Dim      int       // coordinates of an observation; zero stands for 1
+	Seasons  []Season  // of the season view; none: there is no such view
+	Calendar *Calendar // of the seasons and the plan; nil stands for that of UTC
+	Order    int       // of the autoregressive view, at most MaxOrder; zero: there is no such view
 	// Indicators says that a vector says which of several categories came: it has no plan by the hour.
 	Indicators bool
 }
@@ -125,14 +125,14 @@ const (
 //
 // A Profile owns its scratch: one per goroutine.
 type Profile struct {
-	dim     int
-	seasons []Season
-	zone    *time.Location
-	common  int // regressors that the coordinates share
-	moments moments
-	size    int    // regressors of the largest view
-	sizes   [3]int // regressors of the views
-	views   int
+	dim      int
+	seasons  []Season
+	calendar *Calendar
+	common   int // regressors that the coordinates share
+	moments  moments
+	size     int    // regressors of the largest view
+	sizes    [3]int // regressors of the views
+	views    int
 
 	u, v, zeta []float64
 	precision  []float64   // π
@@ -192,14 +192,11 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	}
 	common := 1 + harmonics(c.Seasons)
 	p := &Profile{
-		dim:     max(1, c.Dim),
-		seasons: slices.Clone(c.Seasons),
-		zone:    c.Zone,
-		common:  common,
-		size:    common + c.Order,
-	}
-	if p.zone == nil {
-		p.zone = time.UTC
+		dim:      max(1, c.Dim),
+		seasons:  slices.Clone(c.Seasons),
+		calendar: c.Calendar,
+		common:   common,
+		size:     common + c.Order,
 	}
 	for _, k := range []int{1, common, p.size} {
 		if p.views == 0 || k > p.sizes[p.views-1] {
@@ -369,7 +366,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	}
 	p.accepted, p.evidence, p.now, p.missed = false, e, t, Missed{}
 	if p.slots > 0 && pace.hours {
-		p.slot = slotOf(p.zone, t)
+		p.slot = slotOf(p.calendar, t)
 	}
 	repeated, scatters := before > 0, false
 	var sizes [2]float64 // of move and residual
@@ -450,9 +447,9 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 		return p.season
 	}
 	u, before := p.u[:p.common], p.v[:p.common]
-	seasonal(u[1:], p.seasons, p.zone, from)
+	seasonal(u[1:], p.seasons, p.calendar, from)
 	copy(before, u)
-	seasonal(u[1:], p.seasons, p.zone, to)
+	seasonal(u[1:], p.seasons, p.calendar, to)
 	for i := range u {
 		u[i] -= before[i]
 	}
@@ -466,7 +463,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 		if plan != nil && plan[i].table.slot > 0 {
 			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, slotOf(p.zone, to)) - t.offsetOf(p, slotOf(p.zone, from))
+			p.season[i] += t.offsetOf(p, slotOf(p.calendar, to)) - t.offsetOf(p, slotOf(p.calendar, from))
 		}
 	}
 	return p.season

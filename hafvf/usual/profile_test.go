@@ -63,7 +63,7 @@ func TestSeasonal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	for range 1000 {
 		ns := rng.Int64N(2e18) // up to 2033
-		seasonal(u, seasons, time.UTC, time.Unix(0, ns))
+		seasonal(u, seasons, nil, time.Unix(0, ns))
 		at := 0
 		for _, s := range seasons {
 			for k := 1; k <= s.Harmonics; k++ {
@@ -85,7 +85,7 @@ func TestSeasonFollowsTheClock(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	at := func(zone *time.Location, days int) []float64 {
 		u := make([]float64, harmonics(DefaultSeasons()))
-		seasonal(u, DefaultSeasons(), zone, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
+		seasonal(u, DefaultSeasons(), &Calendar{zone: zone}, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
 		return u
 	}
 	want, utc := at(berlin, 0), at(time.UTC, 0)
@@ -374,7 +374,7 @@ func TestProfileRefusesCorruptStates(t *testing.T) {
 }
 
 func TestProfileConfigValid(t *testing.T) {
-	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: MaxOrder}, DefaultProfile(), {Zone: time.Local}} {
+	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: MaxOrder}, DefaultProfile(), {Calendar: &Calendar{zone: time.Local}}} {
 		if err := c.valid(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -396,7 +396,7 @@ func TestProfileCost(t *testing.T) {
 	}
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	times, ys := profileStream(9, 201+ticks, 2)
-	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Zone: berlin, Order: 3}} {
+	for _, c := range []ProfileConfig{{Dim: 2}, {Dim: 2, Seasons: DefaultSeasons(), Calendar: &Calendar{zone: berlin}, Order: 3}} {
 		p := profileOf(c)
 		s := p.NewState()
 		i := 0

@@ -66,7 +66,7 @@ const (
 type Rhythm struct {
 	dim      int
 	seasons  []Season
-	zone     *time.Location
+	calendar *Calendar
 	holidays map[int64]bool // by the days since 1 January 1970
 	size     int            // p
 	memory   float64        // seconds
@@ -92,10 +92,11 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 		}
 		r.memory = math.Max(r.memory, rhythmMemory*s.Period.Seconds())
 	}
-	var err error
-	if r.zone, err = domain.Zone(c.Zone); err != nil { // UTC where it is empty
+	zone, err := domain.Zone(c.Zone) // UTC where it is empty
+	if err != nil {
 		return nil, fmt.Errorf("zone: %w", err)
 	}
+	r.calendar = &Calendar{zone: zone}
 	for i, date := range c.Holidays {
 		t, err := domain.Date(date)
 		if err != nil {
@@ -198,7 +199,7 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 	copy(r.faded, s)
 	r.fade(r.faded, t)
 	u := r.row[:r.size]
-	seasonal(u[1:], r.seasons, r.zone, t)
+	seasonal(u[1:], r.seasons, r.calendar, t)
 	return r.expect(mean, r.factor(r.faded), u, 1, 0)
 }
 
@@ -223,7 +224,7 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least 
 	forget := math.Pow(rhythmLevel, weight)
 	linear.Scale(f.V[:f.N], math.Sqrt(forget))
 	r.row[0] = 1
-	seasonal(r.row[1:r.size], r.seasons, r.zone, t)
+	seasonal(r.row[1:r.size], r.seasons, r.calendar, t)
 	copy(r.row[r.size:], x)
 	if !math.IsInf(r.memory, 1) { // the values of a session that is over are judged together
 		r.bound(s, weight, forget, least)
@@ -294,7 +295,7 @@ func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	}
 	u := r.row[:r.size]
 	u[0] = 1
-	seasonal(u[1:], r.seasons, r.zone, t)
+	seasonal(u[1:], r.seasons, r.calendar, t)
 	variance := r.expect(mean, f, u, 0, 1)
 	for k, square := range r.squares(s) {
 		sd[k] = math.Sqrt(variance * square / n)
@@ -315,7 +316,7 @@ func (r *Rhythm) Holiday(t time.Time) bool {
 	if len(r.holidays) == 0 {
 		return false
 	}
-	y, m, d := t.In(r.zone).Date()
+	y, m, d := t.In(r.calendar.Zone()).Date()
 	return r.holidays[time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()/secondsOfDay]
 }
 

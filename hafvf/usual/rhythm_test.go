@@ -145,7 +145,7 @@ func TestRhythmIsTheDenseRegression(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	dense := newDenseRhythm(11, 2, 5*7*24*3600, func(at time.Time) []float64 {
 		u := make([]float64, 10)
-		seasonal(u, c.Seasons, r.zone, at)
+		seasonal(u, c.Seasons, r.calendar, at)
 		return u
 	})
 	s, mean := r.NewState(), make([]float64, 2)

@@ -55,10 +55,9 @@ func harmonics(seasons []Season) int {
 // other, its cosines before its sines. The phase is that of the wall clock in the
 // zone, counted from midnight of 1 January 1970 there: daylight saving moves the
 // season with the clock.
-func seasonal(dst []float64, seasons []Season, zone *time.Location, t time.Time) {
-	_, offset := t.In(zone).Zone()
+func seasonal(dst []float64, seasons []Season, calendar *Calendar, t time.Time) {
 	// Outside of the years 1678 to 2262 this wraps around, which shifts the phase.
-	wall := t.UnixNano() + int64(offset)*int64(time.Second)
+	wall := t.UnixNano() + calendar.offset(t)*int64(time.Second)
 	for _, s := range seasons {
 		phase := wall % int64(s.Period)
 		sin, cos := math.Sincos(2 * math.Pi * float64(phase) / float64(s.Period))

@@ -67,7 +67,7 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 	if all.known[0].n == 0 && !far {
 		return false
 	}
-	hours := localHours(p.zone, p.now)
+	hours := localHours(p.calendar.Zone(), p.now)
 	quarter := int64(math.Floor(4 * hours))
 	covered := false
 	for i := 0; i < len(all.known) && all.known[i].n > 0; i++ {
@@ -95,7 +95,7 @@ func (all *spikes) note(p *Profile, pace *Pace, output int, n, y, usual, sd floa
 		s.day, s.seen = day, min(s.seen+1, math.MaxUint16)
 		same := d > 0
 		covered = covered || same
-		comes = comes || same && !all.anywhere() && s.habit(day) && math.Log(d) <= float64(s.mean)+max(spikeRoom, spikeRoomSD*s.spread())
+		comes = comes || same && !all.anywhere() && s.habit(p.calendar.like(day)) && math.Log(d) <= float64(s.mean)+max(spikeRoom, spikeRoomSD*s.spread())
 	}
 	if far && !covered && n >= weightOf(pace.day, profileForgetting) {
 		all.add(hours, y-usual)
@@ -153,16 +153,16 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 	mean := float64(s.mean)
 	came := most >= max(spikeLeast*sd, spikeShare*math.Exp(mean))
 	over := s.day*quarters + int64(s.slot) + 4
-	if !came && !anywhere && s.came.expects(s.day, 0) && quarter < over+4 {
+	if !came && !anywhere && s.came.expects(p.calendar.like(s.day), 0) && quarter < over+4 {
 		far := (mean - math.Log(max(most, math.Exp(mean)/spikeSmaller))) / s.spread()
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {
 			days, had, _ := s.came.all()
-			p.missed = Missed{output, score, localTime(p.zone, float64(over-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, had}
+			p.missed = Missed{output, score, localTime(p.calendar.Zone(), float64(over-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, had}
 		}
 	}
 	s.away++
-	if s.came.note(s.day, came); !came {
+	if s.came.note(p.calendar.like(s.day), came); !came {
 		return
 	}
 	if s.away = 0; s.n == mostSpiked {

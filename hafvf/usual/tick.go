@@ -66,7 +66,7 @@ func (p *Profile) fill(k *tick, at time.Time, sums []float64) {
 	k.at, k.before = at, append(k.before[:0], sums...)
 	k.after = append(k.after[:0], sums...)
 	if len(p.seasons) > 0 {
-		seasonal(k.u[1:], p.seasons, p.zone, at)
+		seasonal(k.u[1:], p.seasons, p.calendar, at)
 	}
 	linear.Scale(k.after, profileForgetting)
 	k.n = k.after[0]

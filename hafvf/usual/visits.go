@@ -90,29 +90,29 @@ func localTime(zone *time.Location, hours float64) time.Time {
 }
 
 // nearest is the day whose usual end is nearest to a time, and how much later the time is, in hours.
-func (v *visits) nearest(zone *time.Location, t time.Time) (day int64, later float64) {
-	hours := localHours(zone, t) - float64(v.at)
+func (v *visits) nearest(calendar *Calendar, t time.Time) (day int64, later float64) {
+	hours := localHours(calendar.Zone(), t) - float64(v.at)
 	d := math.Round(hours / 24)
 	return int64(d), hours - 24*d
 }
 
 // due is the time that is so many hours after the usual end on a day.
-func (v *visits) due(zone *time.Location, day int64, hours float64) time.Time {
-	return localTime(zone, 24*float64(day)+float64(v.at)+hours)
+func (v *visits) due(calendar *Calendar, day int64, hours float64) time.Time {
+	return localTime(calendar.Zone(), 24*float64(day)+float64(v.at)+hours)
 }
 
 // deadline is when the stream becomes silent that has come last at a time, zero if no visit is due in a week.
-func (v *visits) deadline(zone *time.Location, last time.Time) (at time.Time) {
+func (v *visits) deadline(calendar *Calendar, last time.Time) (at time.Time) {
 	if v.n == 0 {
 		return at
 	}
-	day, later := v.nearest(zone, last)
+	day, later := v.nearest(calendar, last)
 	if later > -visitApart {
 		day++
 	}
 	for until := day + 7; day < until; day++ {
-		if day > v.day && v.came.expects(day, 1) {
-			return v.due(zone, day, float64(v.late)+visitSlack)
+		if day > v.day && v.came.expects(calendar.like(day), 1) {
+			return v.due(calendar, day, float64(v.late)+visitSlack)
 		}
 	}
 	return at
@@ -120,23 +120,23 @@ func (v *visits) deadline(zone *time.Location, last time.Time) (at time.Time) {
 
 // next learns that nothing came between two times, visitGap apart, and when the stream became silent, zero if it did
 // not. Of a silence the first day is learned.
-func (v *visits) next(zone *time.Location, last, now, silent time.Time) {
+func (v *visits) next(calendar *Calendar, last, now, silent time.Time) {
 	if v.n == 0 && !silent.IsZero() {
 		return // one silence is no habit
 	}
-	day, later := v.nearest(zone, last)
+	day, later := v.nearest(calendar, last)
 	switch away := math.Abs(later) > visitApart; {
 	case v.n > 0 && away && v.strays+1 < mostStrays:
 		v.strays++
 	case v.n == 0 || away || day-v.day > visitWeeks*7:
-		hours := localHours(zone, last)
+		hours := localHours(calendar.Zone(), last)
 		*v = visits{n: 1, at: float32(hours - 24*math.Floor(hours/24)), day: int64(math.Floor(hours / 24))}
-		v.came.note(v.day, true)
+		v.came.note(calendar.like(v.day), true)
 	case day > v.day:
 		for v.day++; v.day < day; v.day++ {
-			v.came.note(v.day, false)
+			v.came.note(calendar.like(v.day), false)
 		}
-		v.came.note(day, true)
+		v.came.note(calendar.like(day), true)
 		v.n, v.strays = min(v.n+1, mostEnds), 0
 		move := float32(later) / float32(v.n)
 		v.at += move
@@ -145,11 +145,11 @@ func (v *visits) next(zone *time.Location, last, now, silent time.Time) {
 	if silent.IsZero() {
 		return
 	}
-	for v.day++; v.due(zone, v.day, 0).Before(silent); v.day++ {
-		v.came.note(v.day, false)
+	for v.day++; v.due(calendar, v.day, 0).Before(silent); v.day++ {
+		v.came.note(calendar.like(v.day), false)
 	}
 	v.day--
-	if day, _ := v.nearest(zone, now); day-1 > v.day {
+	if day, _ := v.nearest(calendar, now); day-1 > v.day {
 		v.day = day - 1
 	}
 }

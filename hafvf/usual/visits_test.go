@@ -14,7 +14,7 @@ func TestVisits(t *testing.T) {
 			length, jitter time.Duration
 			weekend        bool
 		}{"20 minutes a day": {20 * time.Minute, 10 * time.Minute, true}, "20 minutes a working day": {20 * time.Minute, 10 * time.Minute, false}, "working days": {24 * time.Hour, 1, false}} {
-			m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+			m := NewGapModel(nil, 0, DefaultBudgetTime)
 			missing, found, wrong := 0, 0, 0
 			for seed := range uint64(20) {
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -56,7 +56,7 @@ func TestVisits(t *testing.T) {
 // A visit at another time of the day is none that is due, and three in a row are another habit. What comes twice a day
 // has no visits.
 func TestVisitsMove(t *testing.T) {
-	m := NewGapModel(time.UTC, 0, DefaultBudgetTime)
+	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, c := range map[string]struct {
 		hours func(day int) []int
 		due   int // hour of day 60, 0: none
