@@ -207,7 +207,7 @@ func (c Config) Canonical() Config {
 	if c.Season != nil {
 		// A state does not depend on holidays: new ones can be named as the years go by.
 		season := *c.Season
-		season.Holidays = nil
+		season.Holidays, season.Like = nil, usual.Holidays{}
 		c.Season = &season
 	}
 	if len(c.Prior) == 0 {

@@ -52,6 +52,9 @@ func checkCommand() *cobra.Command {
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "states   %s\n", kept)
 			}
+			for _, remark := range cfg.HolidayRemarks() {
+				fmt.Fprintf(cmd.OutOrStdout(), "remark   %s\n", remark)
+			}
 			if noData {
 				return nil
 			}

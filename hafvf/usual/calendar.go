@@ -53,8 +53,7 @@ func (c *Calendar) offset(t time.Time) int64 {
 	if c == nil || c.away == nil {
 		return int64(offset)
 	}
-	day := floorDiv(t.Unix()+int64(offset), secondsOfDay)
-	return int64(offset) + c.away[day]*secondsOfDay
+	return int64(offset) + c.away[floorDiv(t.Unix()+int64(offset), secondsOfDay)]*secondsOfDay
 }
 
 // like is the day that a day of the zone is as, both since 1 January 1970.
@@ -63,6 +62,17 @@ func (c *Calendar) like(day int64) int64 {
 		return day
 	}
 	return day + c.away[day]
+}
+
+// leaps reports whether one of the last values, so many a day, was on a day that is no neighbour of the one that this is like.
+func (c *Calendar) leaps(t time.Time, values int, perDay float64) bool {
+	if c == nil || c.away == nil || t.IsZero() || perDay == 0 {
+		return false
+	}
+	before := t.Add(-time.Duration(float64(values) / perDay * float64(24*time.Hour)))
+	_, offset := t.In(c.Zone()).Zone()
+	_, was := before.In(c.Zone()).Zone()
+	return c.offset(t)-int64(offset) != c.offset(before)-int64(was)
 }
 
 func floorDiv(a, b int64) int64 {

@@ -128,7 +128,8 @@ type Profile struct {
 	dim      int
 	seasons  []Season
 	calendar *Calendar
-	common   int // regressors that the coordinates share
+	leaps    bool // see Calendar.leaps
+	common   int  // regressors that the coordinates share
 	moments  moments
 	size     int    // regressors of the largest view
 	sizes    [3]int // regressors of the views
@@ -368,6 +369,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	if p.slots > 0 && pace.hours {
 		p.slot = slotOf(p.calendar, t)
 	}
+	p.leaps = p.calendar.leaps(t, p.order(), pace.day)
 	repeated, scatters := before > 0, false
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
@@ -382,6 +384,9 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		}
 		move, residual := p.learn(c, own, i, n, v, &pace)
 		scatters = scatters || own != nil && !pace.fine && math.Log(own.lately.ratio(0)) > scattering
+		if p.leaps {
+			continue
+		}
 		if before > 0 {
 			sizes[0] = max(sizes[0], min(math.Abs(move), 2*maxStandardized))
 		}
@@ -504,9 +509,14 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 		value = plan.prepare(p, pace, n, y, usual, sd)
 		move = value.y - plan.seen
 	}
+	before := 0.      // z of the view before
 	followed := false // y is not unusual for the last view
 	for i := range p.steps {
 		z := normalEquivalent((value.y-mean[i])/scale[i], 2*a)
+		if p.leaps && i > 0 && i == p.views-1 { // the last values are of a day that is no neighbour
+			z = min(z, before)
+		}
+		before = z
 		followed = z <= unsurprising
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}

@@ -17,6 +17,8 @@ type RhythmConfig struct {
 	Zone    string   `json:"zone,omitempty"` // of the seasons and holidays, an IANA name; default UTC
 	// Holidays are local dates, 2006-01-02. What comes on them is not learned.
 	Holidays []string `json:"holidays,omitempty"`
+	// Like are local dates that the seasons take as another day of the week.
+	Like Holidays `json:"like,omitzero"`
 }
 
 // Settings of a Rhythm that aren't the user's.
@@ -96,7 +98,9 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zone: %w", err)
 	}
-	r.calendar = &Calendar{zone: zone}
+	if r.calendar, err = NewCalendar(zone, c.Like); err != nil {
+		return nil, fmt.Errorf("like: %w", err)
+	}
 	for i, date := range c.Holidays {
 		t, err := domain.Date(date)
 		if err != nil {

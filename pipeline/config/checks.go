@@ -155,7 +155,11 @@ func (d *decoder) seasons(c *Config, nodes *priorNodes) {
 		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
 			d.fail(at, "%v", err)
 		}
-		return &usual.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
+		season := &usual.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
+		if c.Detect != nil {
+			season.Like = c.Detect.Holidays
+		}
+		return season
 	}
 	of := nodes.season
 	c.Model.Season = one("model", of, c.Levels)

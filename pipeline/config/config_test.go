@@ -467,7 +467,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
 			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
 			`pump.yaml:3: detect.min_change: must be at least 0, not -1`,
-			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, ar`,
+			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, holidays, ar`,
 		}},
 		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
 		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},

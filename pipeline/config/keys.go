@@ -174,6 +174,7 @@ func detect(dst **Detect) valueParser {
 			{name: "settling", doc: "The first time of a key, in which its threshold is higher. 0 is none.", read: duration(&v.Settling)},
 			{name: "season", doc: "Cycles of the usual value, of keys with times, and the hours of its plan: those of the week if 168h is one, else of the day. [] is neither. If you change season, zone or ar, each key learns its usual values anew.", read: seasons(&v.Seasons)},
 			{name: "zone", doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", read: zone(&v.Zone)},
+			{name: "holidays", doc: "Days that are as another day of the week, Sundays by default: for what is usual, for silence, and for a model.season. They are learned as that day. New dates need no --migrate.", read: holidays(&v.Holidays)},
 			{name: "ar", doc: "The usual value depends on this number of last values. 0 is none.", unit: "observations", read: upTo(&v.Order, usual.MaxOrder)},
 		}
 	})

@@ -66,7 +66,7 @@ func weekly(s string) (*keyed.Weekly, error) {
 	if lasts <= 0 || lasts > 7*24*time.Hour {
 		return nil, errors.New("lasts for more than nothing, and at most for 168h")
 	}
-	day := slices.Index([]string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}, parts[1])
+	day := slices.Index(weekdays, parts[1])
 	return &keyed.Weekly{Day: time.Weekday(day), Clock: time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute, Lasts: lasts}, nil
 }
 

@@ -1,0 +1,68 @@
+package usual
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// A holiday has the hours of the nearest day that it is like, also when the clock changes.
+func TestCalendar(t *testing.T) {
+	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
+	for _, like := range []time.Weekday{time.Sunday, time.Wednesday, time.Saturday} {
+		for day := range 40 {
+			date := time.Date(2026, 3, 10+day, 0, 0, 0, 0, berlin)
+			c := expect.Get(NewCalendar(berlin, Holidays{Dates: []string{date.Format(time.DateOnly)}, Like: like}))(t)
+			plain := &Calendar{zone: berlin}
+			for at := date.Add(-24 * time.Hour); at.Before(date.Add(50 * time.Hour)); at = at.Add(30 * time.Minute) {
+				local := at.In(berlin)
+				want := slotOf(plain, at)
+				if local.Format(time.DateOnly) == date.Format(time.DateOnly) {
+					want = int(like+6)%7*24 + local.Hour()
+				}
+				if got := slotOf(c, at); got != want {
+					t.Fatalf("%v, like %v: hour %d of the week, want %d", local, like, got, want)
+				}
+			}
+			if away := c.like(date.Unix()/secondsOfDay+1) - date.Unix()/secondsOfDay - 1; math.Abs(float64(away)) > 3 {
+				t.Errorf("%v is like the day %d days away", date, away)
+			}
+		}
+	}
+	for _, h := range []Holidays{{Dates: []string{"2026-02-30"}}, {Like: 7}, {Like: -1}} {
+		if c, err := NewCalendar(berlin, h); err == nil {
+			t.Errorf("%+v: %v", h, c)
+		}
+	}
+}
+
+// A stream that is silent on Sundays is not silent on a holiday. One that comes on Sundays too is, if it stops.
+func TestSilenceOnHolidays(t *testing.T) {
+	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	holiday := begin.AddDate(0, 0, 7*6+2) // a Wednesday
+	for _, test := range []struct {
+		sundays, named, silent bool
+	}{{false, false, true}, {false, true, false}, {true, true, true}} {
+		c := &Calendar{}
+		if test.named {
+			c = expect.Get(NewCalendar(time.UTC, Holidays{Dates: []string{holiday.Format(time.DateOnly)}}))(t)
+		}
+		m, g := NewGapModel(c, 0, DefaultBudgetTime), Gaps{}
+		var last time.Time
+		for at := begin; at.Before(holiday); at = at.Add(5 * time.Minute) {
+			if at.Weekday() == time.Sunday && !test.sundays {
+				continue
+			}
+			if !last.IsZero() {
+				m.Next(&g, last, at, time.Time{})
+			}
+			last = at
+		}
+		deadline := m.Deadline(&g, last)
+		if silent := deadline.Before(holiday.Add(20 * time.Hour)); silent != test.silent {
+			t.Errorf("%+v: silent at %v, last at %v", test, deadline, last)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf/usual"
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+)
+
+var weekdays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+
+// holidays reads dates, or a mapping with the day that they are like.
+func holidays(dst *usual.Holidays) valueParser {
+	var listed, filed []string
+	file, like := "", weekdays[dst.Like]
+	keys := []key{
+		{name: "dates", doc: "Local dates.", read: dates(&listed)},
+		{name: "file", doc: "File with a date on each line. What follows a # is a comment. It is read at the start.", read: text(&file, notEmpty).then(func() (err error) {
+			filed, err = readDates(file)
+			return err
+		})},
+		{name: "like", doc: "The day of the week that they are like.", read: choice(&like, weekdays...)},
+	}
+	const takes = "list of dates, or {dates: […], file: …, like: Sun}"
+	return valueParser{takes: takes, initial: "[]", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+		switch n.Kind {
+		case yaml.SequenceNode:
+			keys[0].read.read(d, path, n)
+		case yaml.MappingNode:
+			d.mapping(path, n, keys)
+		default:
+			d.wrongType(path, "a "+takes, n)
+			return
+		}
+		for day, name := range weekdays {
+			if name == like {
+				*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(day)}
+			}
+		}
+	}}
+}
+
+// readDates reads a file of dates. An error names the line.
+func readDates(path string) (all []string, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if _, err := domain.Date(line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %v", message.Printable(path), i+1, err)
+		}
+		all = append(all, line)
+	}
+	return all, nil
+}
+
+// HolidayRemarks are what a check says of holidays that have no effect where one may look for it.
+func (c *Config) HolidayRemarks() (all []string) {
+	if c.Detect == nil {
+		return nil
+	}
+	named := len(c.Detect.Holidays.Dates) > 0
+	if s := c.Model.Season; s != nil && len(s.Holidays) > 0 && !named {
+		all = append(all, "alarms do not go by model.holidays: the season of the model does not learn them; detect.holidays are for alarms")
+	}
+	week := func(s usual.Season) bool { return s.Period == 7*24*time.Hour }
+	if named && !slices.ContainsFunc(c.Detect.Seasons, week) {
+		all = append(all, "detect.holidays have no effect on what is usual: detect.season has no 168h")
+	}
+	return all
+}
