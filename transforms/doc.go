@@ -88,6 +88,7 @@
 //	late           those of them that came after a later one of their key
 //	late_idle      those of these that were within the lateness of their key
 //	missing        observations without a value
+//	quiet          observations of quiet times
 //	not_converged  updates that did not converge
 //	keys           keys that were seen
 //	expired_keys   keys that were forgotten, as they had no observation for so long
