@@ -111,7 +111,7 @@ func (c *tableCell) append(b []byte, fields []string) (_ []byte, some bool) {
 // texts and flags are the columns of these.
 var (
 	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm", "kind", "message", "incident", "state"}
-	flags = []string{"change", "warm_up", "page", "session.wanders"}
+	flags = []string{"change", "warm_up", "quiet", "page", "session.wanders"}
 )
 
 func (c *tableCell) appendValue(b []byte, v string) (_ []byte, some bool) {
