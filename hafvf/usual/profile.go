@@ -369,7 +369,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	if p.slots > 0 && pace.hours {
 		p.slot = slotOf(p.calendar, t)
 	}
-	p.leaps = p.calendar.leaps(t, p.order(), pace.day)
+	p.leaps = p.calendar.leaps(t, max(1, p.order()), pace.day)
 	repeated, scatters := before > 0, false
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
@@ -513,7 +513,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 	followed := false // y is not unusual for the last view
 	for i := range p.steps {
 		z := normalEquivalent((value.y-mean[i])/scale[i], 2*a)
-		if p.leaps && i > 0 && i == p.views-1 { // the last values are of a day that is no neighbour
+		if p.leaps && p.order() > 0 && i == p.views-1 { // the last values are of a day that is no neighbour
 			z = min(z, before)
 		}
 		before = z
