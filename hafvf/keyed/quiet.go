@@ -61,6 +61,7 @@ type quietTime struct {
 	from, to time.Time
 	weekly   *Weekly
 	zone     *time.Location
+	since    time.Time // from which on from and to are those of weekly that are next
 }
 
 // quietOf returns the quiet times of a key.
@@ -80,18 +81,19 @@ func quietOf(all []QuietTime, key string) (of quietTimes) {
 
 // around is the occurrence that a time is in, or else the next one.
 func (q *quietTime) around(t time.Time) (from, to time.Time) {
-	if q.weekly == nil {
+	if q.weekly == nil || !q.since.IsZero() && !t.Before(q.since) && t.Before(q.to) {
 		return q.from, q.to
 	}
+	q.since = t
 	local := t.In(q.zone)
 	for days := -7; ; days++ {
 		day := time.Date(local.Year(), local.Month(), local.Day()+days, 0, 0, 0, 0, time.UTC)
 		if day.Weekday() != q.weekly.Day {
 			continue
 		}
-		from = atClock(day.Add(q.weekly.Clock), q.zone)
-		if to = from.Add(q.weekly.Lasts); to.After(t) {
-			return from, to
+		q.from = atClock(day.Add(q.weekly.Clock), q.zone)
+		if q.to = q.from.Add(q.weekly.Lasts); q.to.After(t) {
+			return q.from, q.to
 		}
 	}
 }
@@ -175,7 +177,7 @@ func (est *Estimator) quietAt(quiet quietTimes, o *Observation) bool {
 	if o.Aggregated {
 		return quiet.between(o.Time, est.IntervalEnd(o.Time)) > 0
 	}
-	return !quiet.until(o.Time).IsZero()
+	return !o.Time.IsZero() && !quiet.until(o.Time).IsZero()
 }
 
 // estimateQuietly is the estimate of an observation of a quiet time: that of a missing value, of which the state keeps
