@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/dofn"
+	"hafvf/internal/domain"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/config"
@@ -46,6 +47,23 @@ type encoding struct {
 	Layout    records.Layout
 	As        records.Form // of the records
 	Receivers []receiver   // of alerts
+	Untold    []untoldRule `json:",omitempty"`
+}
+
+// An untoldRule says whether nobody is told of the keys that match a pattern. The first that matches holds.
+type untoldRule struct {
+	Match  string
+	Alerts bool
+}
+
+// untold reports whether nobody is told of a key.
+func (e *encoding) untold(key string) bool {
+	for _, r := range e.Untold {
+		if domain.Matches(r.Match, key) {
+			return !r.Alerts
+		}
+	}
+	return false
 }
 
 // A receiver says which alerts go to a receiver, and in what form.
@@ -55,6 +73,7 @@ type receiver struct {
 	Beliefs []string
 	Ends    bool              // the ends of alarms that last are among Kinds
 	Keys    string            // pattern; empty: all
+	Except  string            `json:",omitempty"` // pattern of others; empty: none
 	Labels  map[string]string `json:",omitempty"`
 	Digest  time.Duration     `json:",omitempty"`
 	// Few are the kinds of alarms of a fleet that has never had config.FewKeys keys, nil if they are Kinds, and
@@ -75,7 +94,7 @@ func (r *receiver) wants(key, kind string, kinds []string) bool {
 
 // matches reports whether the receiver takes alerts of the key.
 func (r *receiver) matches(key string) bool {
-	return r.Keys == "" || keyed.Rule{Match: r.Keys}.Matches(key)
+	return (r.Keys == "" || domain.Matches(r.Keys, key)) && (r.Except == "" || !domain.Matches(r.Except, key))
 }
 
 // kinds are those of alarms that a fleet of so many keys tells the receiver one by one.
@@ -128,6 +147,9 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
+	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && e.untold(key) {
+		return
+	}
 	if e.Layout.Incidents {
 		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
 		return
@@ -211,12 +233,12 @@ func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 }
 
 // wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
-// that it names, has to match the pattern of keys.
+// that it names, has to match the pattern of keys. With except it has to be a member.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
 	if r.Pages && !e.Page && !(r.Keeps && e.Paged) {
 		return false
 	}
-	return r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
+	return r.Except == "" && r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
 }
 
 // pickFn picks the alerts of one receiver of several.

@@ -103,7 +103,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
+		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Except: r.Except, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
 	}
 	if c.Transform == config.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -129,7 +129,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	} else {
 		filter.Brief = brief
 		g.nameValues(&filter, c)
-		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c)}
+		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), untoldOf(c)}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -149,6 +149,16 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.Steps = append(g.Steps, Step{"alert", strings.Join(receivedKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
+}
+
+// untoldOf are the rules of the config that say whether nobody is told of a key.
+func untoldOf(c *config.Config) (all []untoldRule) {
+	for _, k := range c.Keys {
+		if k.Alerts != nil {
+			all = append(all, untoldRule{k.Match, *k.Alerts})
+		}
+	}
+	return all
 }
 
 // groupingOf says how alarms become incidents, nil if they do not.
@@ -379,10 +389,11 @@ type filtering struct {
 	host      transforms.Host
 	receivers []receiver                  // of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
+	untold    []untoldRule
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Untold: f.untold})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)

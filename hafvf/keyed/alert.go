@@ -27,6 +27,7 @@ type AlertConfig struct {
 	MinAbs    float64 // least distance, in units of the data
 	MinRel    float64 // least distance, relative to what the regime had
 	Direction Direction
+	None      bool // permits no alarm, and has no belief raise an alert
 	// Beliefs are the kinds of Detection that raise alerts, whatever the budget:
 	// outliers, and changes and revisions of a permitted size. Default none.
 	// Revision needs Change.
@@ -137,7 +138,7 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named regime
 
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
-func (t *Track) decide(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
+func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
 	found, decider := e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
@@ -188,9 +189,9 @@ type alerts struct {
 
 // believe returns the alert that the belief of an estimate raises, nil where it
 // raises none. y are the values of the observation.
-func (t *Track) believe(cfg AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
+func (t *Track) believe(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
 	kind := e.Detection.Kind
-	if !slices.Contains(cfg.Beliefs, kind) {
+	if cfg.None || !slices.Contains(cfg.Beliefs, kind) {
 		return nil
 	}
 	if kind == hafvf.Outlier {
@@ -279,8 +280,11 @@ func (m Moments) side(y []float64) (side int) {
 }
 
 // permits reports whether an alarm may be raised of a shift.
-func (c AlertConfig) permits(s shift) bool {
+func (c *AlertConfig) permits(s shift) bool {
 	by := math.Abs(s.by)
+	if c.None {
+		return false
+	}
 	if c.Direction == Up && s.by <= 0 || c.Direction == Down && s.by >= 0 {
 		return false
 	}

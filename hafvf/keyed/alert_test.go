@@ -45,7 +45,7 @@ func TestBeliefsAndTheirRevisions(t *testing.T) {
 			for _, s := range c.steps {
 				at := begin.Add(time.Duration(s.minute) * time.Minute)
 				e := Estimate{Time: at, ID: at.Format("4"), Detection: &Detection{Kind: s.kind}, Regime: Moments{[]float64{s.mean}, []float64{1}}}
-				a := track.believe(c.cfg, &e, []float64{0}, hafvf.Hypotheses{Outlier: .6, Stay: .4}, &before)
+				a := track.believe(&c.cfg, &e, []float64{0}, hafvf.Hypotheses{Outlier: .6, Stay: .4}, &before)
 				if (a != nil) != s.alarmed {
 					t.Fatalf("minute %d: alert %+v", s.minute, a)
 				}

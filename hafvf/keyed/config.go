@@ -33,6 +33,8 @@ type Config struct {
 	Brief  bool
 	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
 	Alerts AlertConfig  // with detection
+	// AlertRules are exceptions to Alerts, field by field. They do not change what the states of keys mean.
+	AlertRules []AlertRule
 	// Lookback is for how long the source gives a value again while it has no newer one, as range
 	// queries of Prometheus do. A value that is less than that after the first one equal to it does
 	// not count for the alarm about equal values in a row. A state goes on under another lookback.
@@ -134,6 +136,9 @@ func (c Config) validate() error {
 		if err := c.Quiet[i].validate(); err != nil {
 			return fmt.Errorf("quiet %d: %w", i, err)
 		}
+	}
+	if err := c.validateAlertRules(); err != nil {
+		return err
 	}
 	return checkRules(c.Filter, c.Keys)
 }

@@ -135,7 +135,7 @@ func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observat
 // estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.stages
-	if est.quietAt(t.quiet, given) {
+	if est.rules.quietAt(t.rules.quiet, given) {
 		est.estimateQuietly(m, out, t, given)
 		return
 	}
@@ -181,7 +181,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = est.silences.arrived(t.heartbeat, t.quiet, given.Time, t.pays)
+		out.Silence = est.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)
@@ -214,8 +214,8 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
 			c.decider.behind(&o)
-			decision = t.decide(est.cfg.Alerts, out, y, outcome.Detection, &before)
-			out.Belief = t.believe(est.cfg.Alerts, out, y, outcome.Detection, &before)
+			decision = t.decide(t.rules.alerts, out, y, outcome.Detection, &before)
+			out.Belief = t.believe(t.rules.alerts, out, y, outcome.Detection, &before)
 		}
 	}
 	if !t.finite() {
@@ -242,7 +242,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
 	}
-	if t.decisions.standard != nil && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
+	if t.decisions.standard != nil && !t.rules.alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 	return "", nil

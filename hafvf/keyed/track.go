@@ -40,7 +40,7 @@ type Track struct {
 
 	refused int // observations in a row that could not be learned
 
-	quiet quietTimes // of the key; not part of its state
+	rules keyRules // no part of the state
 }
 
 // numberedObservation is an observation of a warm-up with its position.
@@ -57,10 +57,20 @@ type regimeStart struct {
 	time time.Time
 }
 
+// keyRules are what the configuration says of a key.
+type keyRules struct {
+	alerts *AlertConfig
+	quiet  quietTimes
+}
+
+func (est *Estimator) rulesOf(key string) keyRules {
+	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key)}
+}
+
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	c := est.chains.of(key)
-	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, quiet: quietOf(est.cfg.Quiet, key)}
+	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key)}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &heartbeat{}
 	}
@@ -71,7 +81,7 @@ func (est *Estimator) NewTrack(key string) *Track {
 // reset makes the track one that has learned nothing. It goes on counting observations,
 // and knows when the key has spoken.
 func (t *Track) reset() {
-	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, quiet: t.quiet}
+	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, rules: t.rules}
 	t.begin()
 }
 
@@ -180,7 +190,7 @@ func (t *Track) form(c *coder) (decided bool) {
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	c := est.chains.of(key)
-	t := &Track{key: key, stages: c, quiet: quietOf(est.cfg.Quiet, key)}
+	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
 	decided := t.form(r)
 	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {
 		t.heartbeat = nil

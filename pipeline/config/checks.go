@@ -82,7 +82,18 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 	one("", &c.Levels, &c.Top, &c.Bank, false)
 	for i := range c.Keys {
 		k := &c.Keys[i]
-		one(fmt.Sprintf("keys.%d", i), &k.Levels, &k.Top, &k.Bank, true)
+		at := fmt.Sprintf("keys.%d", i)
+		one(at, &k.Levels, &k.Top, &k.Bank, true)
+		k.AlertsOnly = d.has(at+".detect") || d.has(at+".alerts")
+		for _, name := range []string{".model", ".levels", ".top", ".bank"} {
+			k.AlertsOnly = k.AlertsOnly && !d.has(at+name)
+		}
+		if d.has(at+".detect") && c.Detect == nil && !d.failed("detect") {
+			d.fail(at+".detect", "belongs to detect, which is not there")
+		}
+		if d.has(at+".alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
+			d.fail(at+".alerts", "there are none without detect or silence")
+		}
 	}
 	d.lastValues(c, "bank", c.Bank)
 	for i, k := range c.Keys {

@@ -155,6 +155,12 @@ type KeyRule struct {
 	Levels []hafvf.Beta
 	Top    float64
 	Bank   []hafvf.Member
+	// Told are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
+	// first rule that matches a key and sets it holds.
+	Told   keyed.AlertRule
+	Alerts *bool
+	// AlertsOnly is set of a rule that says nothing of the filter: that of a later rule holds.
+	AlertsOnly bool
 }
 
 // A Source is where records come from.
@@ -247,6 +253,7 @@ type Receiver struct {
 	Ends    bool              // recovered is of values too: kinds is written out, and names it
 	Beliefs []string          // kinds of beliefs
 	Keys    string            // pattern; empty: all
+	Except  string            // pattern of keys that are not its; empty: none
 	Labels  map[string]string // that each alert has besides its own
 	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
 	Digest  time.Duration     // of the alarms in no incident; 0: none

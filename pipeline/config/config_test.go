@@ -411,6 +411,17 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
 			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
 		}},
+		{"detection of a rule", with("detect: true", "keys:", "  - {match: a, detect: {direction: left, min_abs: -1, budget: 24h}}", "  - {match: b, detect: true, alerts: never}"), []string{
+			`pump.yaml:5: keys.0.detect.direction: unknown value "left"; known here: both, up, down`,
+			`pump.yaml:5: keys.0.detect.min_abs: must be at least 0, not -1`,
+			`pump.yaml:5: keys.0.detect.budget: unknown key; known here: cooldown, min_change, min_abs, min_rel, direction`,
+			`pump.yaml:6: keys.1.detect: must be false, or a mapping, not true`,
+			`pump.yaml:6: keys.1.alerts: must be true or false, not the text "never"`,
+		}},
+		{"detection of a rule without detection", with("keys:", "  - {match: a, detect: {min_abs: 1}}", "  - {match: b, alerts: false}"), []string{
+			`pump.yaml:4: keys.0.detect: belongs to detect, which is not there`,
+			`pump.yaml:5: keys.1.alerts: there are none without detect or silence`,
+		}},
 		{"zone of a rule without a season", with("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
 		{"season's values", modelled("family: normal", "season: {24h: 0}", "zone: Mars", "holidays: [25.12.2026]"), []string{
 			`pump.yaml:4: model.season.24h: must be at least 1, not 0`,
@@ -951,4 +962,17 @@ func cycles(n int) string {
 		all = append(all, fmt.Sprintf("%dh", i+1))
 	}
 	return strings.Join(all, ", ")
+}
+
+// Rules that say nothing of the filter leave it to a later rule.
+func TestParseRules(t *testing.T) {
+	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\ndetect: true\nkeys: [{match: 'a*', detect: false}, {match: a, detect: {min_abs: 3, direction: up}, alerts: false}, {match: 'a*', top: 0.5, levels: []}]\n")
+	f := c.Filter()
+	want := []keyed.AlertRule{{Match: "a*", None: new(true)}, {Match: "a", None: new(false), MinAbs: new(3.0), Direction: new(keyed.Up)}}
+	if diff := cmp.Diff(want, f.AlertRules); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(f.Keys) != 1 || f.Keys[0].Match != "a*" || c.Keys[1].Alerts == nil || *c.Keys[1].Alerts {
+		t.Errorf("%+v, %+v", f.Keys, c.Keys)
+	}
 }

@@ -14,6 +14,13 @@ func (c *Config) Filter() keyed.Config {
 		NameKeys: true, Quiet: c.Quiet,
 	}
 	for _, k := range c.Keys {
+		if told := k.Told; told != (keyed.AlertRule{}) {
+			told.Match = k.Match
+			cfg.AlertRules = append(cfg.AlertRules, told)
+		}
+		if k.AlertsOnly {
+			continue
+		}
 		cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 	}
 	if p := c.Source.Prometheus(); p != nil {

@@ -154,8 +154,52 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 			{name: "levels", doc: "As levels, which are the default.", read: levels(&k.Levels)},
 			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
+			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect. For each of them the first exception that matches a key and sets it holds.", initial: "that of the config", read: keyDetect(&k.Told)},
+			{name: "alerts", doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident. The first exception that matches a key and sets it holds.", initial: "true", read: optional(&k.Alerts, boolean)},
 		}
 	})
+}
+
+// optional reads a value that is nil if it is absent.
+func optional[T any](dst **T, parser func(*T) valueParser) valueParser {
+	v := new(T)
+	r := parser(v)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		*dst = v
+	}
+	return r
+}
+
+// keyDetect reads what some keys have of detect: false, or fields of it.
+func keyDetect(dst *keyed.AlertRule) valueParser {
+	const takes = "false, or a mapping"
+	least := func(v *float64) valueParser { return number(v, domain.MinChange) }
+	like := "that of detect"
+	keys := []key{
+		{name: "cooldown", doc: "As detect.cooldown.", initial: like, read: optional(&dst.Cooldown, duration)},
+		{name: "min_change", doc: "As detect.min_change.", initial: like, read: optional(&dst.MinChange, least)},
+		{name: "min_abs", doc: "As detect.min_abs.", initial: like, read: optional(&dst.MinAbs, least)},
+		{name: "min_rel", doc: "As detect.min_rel.", initial: like, read: optional(&dst.MinRel, least)},
+		{name: "direction", doc: "As detect.direction.", initial: like, read: optional(&dst.Direction, func(v *keyed.Direction) valueParser {
+			return choice((*string)(v), string(keyed.Both), string(keyed.Up), string(keyed.Down))
+		})},
+	}
+	return valueParser{takes: takes, keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+		on := true
+		switch {
+		case n.Kind == yaml.MappingNode:
+			d.mapping(path, n, keys)
+		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&on) == nil && !on:
+			dst.None = new(true)
+			return
+		default:
+			d.wrongType(path, takes, n)
+			return
+		}
+		dst.None = new(false)
+	}}
 }
 
 // detect reads true, false, or settings.
@@ -285,6 +329,7 @@ func (r *Receiver) keys() []key {
 		key{name: "beliefs", doc: "Kinds of beliefs too, whatever the budget.", setting: true, initial: "[]",
 			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		key{name: "keys", doc: "Pattern of its keys, by default all.", setting: true, read: pattern(&r.Keys)},
+		key{name: "except", doc: "Pattern of keys that are not its. An incident goes to it if a member is in keys and not in except.", setting: true, initial: "none", read: pattern(&r.Except)},
 		key{name: "labels", doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", setting: true, read: labels(&r.Labels)},
 		key{name: "digest", doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", setting: true, read: milliseconds(&r.Digest)},
 		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},

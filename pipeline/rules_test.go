@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/expect"
+)
+
+// Keys with detect: false or alerts: false tell nobody and are in no incident. Records of all keys are those of
+// a run without the rules, but for the alarms of keys with detect: false.
+func TestRulesByKey(t *testing.T) {
+	t.Parallel()
+	type line struct {
+		Key, Kind string
+		Members   []struct{ Key string }
+	}
+	in := write(t, "in.jsonl", fleetLines(start)...)
+	run := func(rules string) (records []string, alerts []line) {
+		dir := t.TempDir()
+		out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+		expect.Get(Run{Graph: compose(t, fleetConfig+rules+"source: {jsonl: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\nalerts: {jsonl: {path: "+told+"}}\n")}.Execute(t.Context(), nil))(t)
+		records = strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(out))(t))), "\n")
+		for text := range strings.Lines(string(expect.Get(os.ReadFile(told))(t))) {
+			var l line
+			if err := json.Unmarshal([]byte(text), &l); err != nil {
+				t.Fatal(err)
+			}
+			alerts = append(alerts, l)
+		}
+		slices.Sort(records)
+		return records, alerts
+	}
+	undetected := func(key string) bool { return strings.HasPrefix(key, "s0/r1") }
+	untold := func(key string) bool { return undetected(key) || strings.HasPrefix(key, "s1/") && key != "s1/r0:m1" }
+	has := func(all []line, of func(string) bool) bool {
+		return slices.ContainsFunc(all, func(l line) bool {
+			return l.Kind != incidents.Kind && of(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return of(m.Key) })
+		})
+	}
+	plain, all := run("")
+	ruled, some := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
+	others := func(key string) bool { return !untold(key) }
+	if !has(all, undetected) || !has(all, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
+		t.Error("without rules nothing is told of these keys")
+	}
+	if has(some, untold) || !has(some, others) {
+		t.Error("told of keys of which nobody is to be told, or of no other")
+	}
+	detected := func(line string) bool { return strings.Contains(line, `"s0/r1`) }
+	if diff := cmp.Diff(slices.DeleteFunc(slices.Clone(plain), detected), slices.DeleteFunc(slices.Clone(ruled), detected)); diff != "" {
+		t.Errorf("records (-plain +ruled)\n%.2000s", diff)
+	}
+	for i := range plain {
+		var a, b struct {
+			ID              string
+			Mean, Predicted any
+		}
+		if err := json.Unmarshal([]byte(plain[i]), &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(ruled[i]), &b); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Fatalf("(-plain +ruled)\n%s", diff)
+		}
+	}
+}
+
+// An incident goes to a receiver if a member is in keys and not in except.
+func TestExcept(t *testing.T) {
+	r := receiver{Kinds: []string{incidents.Kind}, Keys: "s0/*", Except: "s0/test*"}
+	for want, keys := range map[bool][][]string{true: {{"s0/a"}, {"s0/test1", "s0/a"}}, false: {{"s0/test1"}, {"s0/test1", "s1/a"}, {}}} {
+		for _, members := range keys {
+			e := incidents.Event{State: incidents.Opened, Group: "s0/r1"}
+			for _, key := range members {
+				e.Members = append(e.Members, incidents.Member{Key: key})
+			}
+			if r.wantsIncident(&e) != want {
+				t.Errorf("%v: want %t", members, want)
+			}
+		}
+	}
+}
