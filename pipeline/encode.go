@@ -45,20 +45,20 @@ const asRecords = "records"
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form // of the records
-	Receivers []receiver   // of alerts
-	Untold    []untoldRule `json:",omitempty"`
+	As        records.Form    // of the records
+	Receivers []receiver      // of alerts
+	Unalerted []unalertedRule `json:",omitempty"`
 }
 
-// An untoldRule says whether nobody is told of the keys that match a pattern. The first that matches holds.
-type untoldRule struct {
+// An unalertedRule says whether nobody is told of the keys that match a pattern. The first that matches holds.
+type unalertedRule struct {
 	Match  string
 	Alerts bool
 }
 
-// untold reports whether nobody is told of a key.
-func (e *encoding) untold(key string) bool {
-	for _, r := range e.Untold {
+// unalerted reports whether nobody is told of a key.
+func (e *encoding) unalerted(key string) bool {
+	for _, r := range e.Unalerted {
 		if domain.Matches(r.Match, key) {
 			return !r.Alerts
 		}
@@ -147,7 +147,7 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
-	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && e.untold(key) {
+	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && e.unalerted(key) {
 		return
 	}
 	if e.Layout.Incidents {

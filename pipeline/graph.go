@@ -129,7 +129,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	} else {
 		filter.Brief = brief
 		g.nameValues(&filter, c)
-		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), untoldOf(c)}
+		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalertedOf(c)}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -151,11 +151,11 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
-// untoldOf are the rules of the config that say whether nobody is told of a key.
-func untoldOf(c *config.Config) (all []untoldRule) {
+// unalertedOf are the rules of the config that say whether nobody is told of a key.
+func unalertedOf(c *config.Config) (all []unalertedRule) {
 	for _, k := range c.Keys {
 		if k.Alerts != nil {
-			all = append(all, untoldRule{k.Match, *k.Alerts})
+			all = append(all, unalertedRule{k.Match, *k.Alerts})
 		}
 	}
 	return all
@@ -389,11 +389,11 @@ type filtering struct {
 	host      transforms.Host
 	receivers []receiver                  // of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
-	untold    []untoldRule
+	unalerted []unalertedRule
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Untold: f.untold})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)

@@ -39,7 +39,7 @@ func TestRulesByKey(t *testing.T) {
 		return records, alerts
 	}
 	undetected := func(key string) bool { return strings.HasPrefix(key, "s0/r1") }
-	untold := func(key string) bool { return undetected(key) || strings.HasPrefix(key, "s1/") && key != "s1/r0:m1" }
+	unalerted := func(key string) bool { return undetected(key) || strings.HasPrefix(key, "s1/") && key != "s1/r0:m1" }
 	has := func(all []line, of func(string) bool) bool {
 		return slices.ContainsFunc(all, func(l line) bool {
 			return l.Kind != incidents.Kind && of(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return of(m.Key) })
@@ -47,11 +47,11 @@ func TestRulesByKey(t *testing.T) {
 	}
 	plain, all := run("")
 	ruled, some := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
-	others := func(key string) bool { return !untold(key) }
+	others := func(key string) bool { return !unalerted(key) }
 	if !has(all, undetected) || !has(all, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
 		t.Error("without rules nothing is told of these keys")
 	}
-	if has(some, untold) || !has(some, others) {
+	if has(some, unalerted) || !has(some, others) {
 		t.Error("told of keys of which nobody is to be told, or of no other")
 	}
 	detected := func(line string) bool { return strings.Contains(line, `"s0/r1`) }

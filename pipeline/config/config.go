@@ -155,9 +155,9 @@ type KeyRule struct {
 	Levels []hafvf.Beta
 	Top    float64
 	Bank   []hafvf.Member
-	// Told are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
+	// Detect are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
 	// first rule that matches a key and sets it holds.
-	Told   keyed.AlertRule
+	Detect keyed.AlertRule
 	Alerts *bool
 	// AlertsOnly is set of a rule that says nothing of the filter: that of a later rule holds.
 	AlertsOnly bool

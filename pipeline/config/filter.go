@@ -14,9 +14,9 @@ func (c *Config) Filter() keyed.Config {
 		NameKeys: true, Quiet: c.Quiet,
 	}
 	for _, k := range c.Keys {
-		if told := k.Told; told != (keyed.AlertRule{}) {
-			told.Match = k.Match
-			cfg.AlertRules = append(cfg.AlertRules, told)
+		if detect := k.Detect; detect != (keyed.AlertRule{}) {
+			detect.Match = k.Match
+			cfg.AlertRules = append(cfg.AlertRules, detect)
 		}
 		if k.AlertsOnly {
 			continue

@@ -154,7 +154,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 			{name: "levels", doc: "As levels, which are the default.", read: levels(&k.Levels)},
 			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
-			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect. For each of them the first exception that matches a key and sets it holds.", initial: "that of the config", read: keyDetect(&k.Told)},
+			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect. For each of them the first exception that matches a key and sets it holds.", initial: "that of the config", read: keyDetect(&k.Detect)},
 			{name: "alerts", doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident. The first exception that matches a key and sets it holds.", initial: "true", read: optional(&k.Alerts, boolean)},
 		}
 	})
