@@ -135,7 +135,7 @@ func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observat
 // estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.stages
-	if est.rules.quietAt(t.rules.quiet, given) {
+	if est.quietAt(t.rules.quiet, given) {
 		est.estimateQuietly(m, out, t, given)
 		return
 	}

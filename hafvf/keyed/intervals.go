@@ -218,7 +218,7 @@ func (e *KeyState) noteEvent() bool {
 // observation is that of an interval.
 func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
 	o := e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.stages.checks.Dim())
-	if e.est.rules.quietAt(e.rules.quiet, &o) {
+	if e.est.quietAt(e.rules.quiet, &o) {
 		e.intervals.counter = counter{}
 	}
 	return o
