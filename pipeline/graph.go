@@ -39,7 +39,7 @@ type Graph struct {
 	states    string      // file of the states, "" for none
 	detects   bool
 	groups    bool     // alarms into incidents
-	patterns  []string // of the exceptions
+	patterns  []string // of rules of keys and of quiet times
 	warmUp    int      // of the keys without one; 0 for none
 	advice    advice
 }
@@ -88,6 +88,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.patterns = append(g.patterns, k.Match)
 		all = append(all, k.Filter)
 	}
+	g.patterns = append(g.patterns, filter.Patterns()...)
 	layout, err := records.NewLayout(all...)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func TestQuietTimes(t *testing.T) {
 			}
 		}
 	}
-	quiet := fmt.Sprintf("quiet: [{match: 'db-*', from: %s, to: %s}]", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	quiet := fmt.Sprintf("keys: [{match: 'none-*', alerts: false}]\nquiet: [{match: 'mail-*', weekly: Sun 01:00/1h}, {match: 'db-*', from: %s, to: %s}]", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	type record struct {
 		Key, Kind           string
 		Time                time.Time
@@ -75,6 +75,7 @@ func TestQuietTimes(t *testing.T) {
 	if s.Records != 3000 || s.Quiet != 37 || !strings.Contains(s.String(), "3000 records (0 missing, 37 quiet)") {
 		t.Errorf("%d records, %d quiet: %s", s.Records, s.Quiet, s)
 	}
+	expect.Same(t, []string{"none-*", "mail-*"}, s.Unmatched)
 	for _, a := range read(readLines(t, alerts)) {
 		if a.Key == "db-1" && !a.Time.Before(from) {
 			t.Errorf("an alert of a quiet time: %+v", a)

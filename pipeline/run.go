@@ -112,8 +112,8 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	s = state.summary()
 	s.clock, s.detects, s.groups, s.warmUp, s.advice = graph.Clock, graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.warmUps()
-	for i, pattern := range graph.patterns {
-		if s.Records > 0 && !state.account.HasMatched(i) {
+	for _, pattern := range graph.patterns {
+		if s.Records > 0 && !state.account.HasMatched(pattern) && !slices.Contains(s.Unmatched, pattern) {
 			s.Unmatched = append(s.Unmatched, pattern)
 		}
 	}

@@ -53,7 +53,7 @@ type Summary struct {
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
-	Unmatched  []string            // patterns of exceptions that matched no key
+	Unmatched  []string            // patterns of keys and quiet that matched no key
 	PoorFits   []PoorFit           // keys whose values the family does not fit, the worst first; a few
 
 	uncounted bool // more keys than Breaking had one
@@ -368,7 +368,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
 	}
 	for _, pattern := range s.Unmatched {
-		fmt.Fprintf(b, "warning: no key matches %s of keys\n", message.Quote(pattern))
+		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Quote(pattern))
 	}
 }
 

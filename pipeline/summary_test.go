@@ -50,7 +50,7 @@ func TestSummaryOfRejects(t *testing.T) {
 		"  2 × late: ",
 		"2 records came up to 10m0s after a later one of the key: with lateness: 10m nothing is late\n",
 		"fewer observations than warm_up (50), in which no alarm is raised: 1 key, plant/b\n",
-		"warning: no key matches \"pump-*\" of keys\n",
+		"warning: no key matches \"pump-*\" of keys or quiet\n",
 	} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("no %q in\n%s", want, s)

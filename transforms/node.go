@@ -17,6 +17,7 @@ import (
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
+	"hafvf/internal/domain"
 	"hafvf/internal/parallel"
 	"hafvf/internal/reminder"
 )
@@ -318,10 +319,18 @@ func (e *openKey) reset(w *worker) {
 	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
-// matched tells the account which rule the key matches.
-func matched(a *account.Run, rules []keyed.Rule, key string) {
-	if i := slices.IndexFunc(rules, func(r keyed.Rule) bool { return r.Matches(key) }); i >= 0 {
-		a.Matched(i)
+// matched tells the account which rules the key has: of those of the filter it is the first that matches.
+func matched(a *account.Run, cfg *keyed.Config, key string) {
+	for _, rule := range cfg.Keys {
+		if rule.Matches(key) {
+			a.Matched(rule.Match)
+			break
+		}
+	}
+	for _, pattern := range cfg.Patterns() {
+		if domain.Matches(pattern, key) {
+			a.Matched(pattern)
+		}
 	}
 }
 

@@ -517,7 +517,7 @@ func (fn *encodeSmoothedFn) done(p *pending) error {
 	for _, r := range p.rejected {
 		fn.reject(r)
 	}
-	matched(fn.account, fn.cfg.Keys, p.key)
+	matched(fn.account, &keyed.Config{Keys: fn.cfg.Keys}, p.key)
 	if p.counts.Changes == 0 {
 		p.counts.Unchanged++
 		if p.moves {

@@ -19,6 +19,17 @@ type AlertRule struct {
 	Direction *Direction
 }
 
+// Patterns are those of AlertRules and Quiet, which hold whatever other rule a key has.
+func (c *Config) Patterns() (all []string) {
+	for _, r := range c.AlertRules {
+		all = append(all, r.Match)
+	}
+	for _, q := range c.Quiet {
+		all = append(all, q.Match)
+	}
+	return all
+}
+
 // alertsOf are the settings of the alerts of a key.
 func (c *Config) alertsOf(key string) *AlertConfig {
 	if len(c.AlertRules) == 0 {

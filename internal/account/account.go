@@ -90,7 +90,7 @@ type Run struct {
 	staged    map[string]EncodedState
 	taken     int64
 	counts    Counts
-	matched   map[int]bool     // exceptions that some key has
+	matched   map[string]bool  // patterns of rules that some key matches
 	deleted   map[string]int64 // see Deleted
 	advanced  time.Time        // see Advance
 	beyond    bool             // records were handed over after that
@@ -113,7 +113,7 @@ func Open(k StateKeeper) *Run {
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts.
 func Watch() *Run {
-	r := &Run{matched: map[int]bool{}, deleted: map[string]int64{}}
+	r := &Run{matched: map[string]bool{}, deleted: map[string]int64{}}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
 	return r
@@ -353,21 +353,21 @@ func (r *Run) Counts() (c Counts, taken int64) {
 	return r.counts, r.taken
 }
 
-// Matched notes that a key has the exception of that index.
-func (r *Run) Matched(exception int) {
+// Matched notes that a key has the rule of that pattern.
+func (r *Run) Matched(pattern string) {
 	if r == nil || !r.counted {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.matched[exception] = true
+	r.matched[pattern] = true
 }
 
-// HasMatched reports whether some key has the exception of that index.
-func (r *Run) HasMatched(exception int) bool {
+// HasMatched reports whether some key has the rule of that pattern.
+func (r *Run) HasMatched(pattern string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.matched[exception]
+	return r.matched[pattern]
 }
 
 // Deleted notes that n records of a topic were deleted before the source read them.

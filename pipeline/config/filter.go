@@ -14,7 +14,7 @@ func (c *Config) Filter() keyed.Config {
 		NameKeys: true, Quiet: c.Quiet,
 	}
 	for _, k := range c.Keys {
-		if detect := k.Detect; detect != (keyed.AlertRule{}) {
+		if detect := k.Detect; detect != (keyed.AlertRule{}) || k.Alerts != nil {
 			detect.Match = k.Match
 			cfg.AlertRules = append(cfg.AlertRules, detect)
 		}
