@@ -17,6 +17,13 @@ type AlertRule struct {
 	MinAbs    *float64
 	MinRel    *float64
 	Direction *Direction
+	Silence   *SilenceRule
+}
+
+// A SilenceRule says when keys are silent, with Config.Silence.
+type SilenceRule struct {
+	Never bool
+	SilenceConfig
 }
 
 // Patterns are those of AlertRules and Quiet, which hold whatever other rule a key has.
@@ -44,6 +51,18 @@ func (c *Config) alertsOf(key string) *AlertConfig {
 	return &of
 }
 
+// silenceOf finds the silences of a key, nil without Config.Silence.
+func (est *Estimator) silenceOf(key string) *silenceDetector {
+	for _, r := range est.cfg.AlertRules {
+		if r.Silence != nil && domain.Matches(r.Match, key) {
+			of := *est.silences
+			of.never, of.after = r.Silence.Never, r.Silence.After
+			return &of
+		}
+	}
+	return est.silences
+}
+
 func (r *AlertRule) apply(to *AlertConfig) {
 	replace(&to.None, r.None)
 	replace(&to.Cooldown, r.Cooldown)
@@ -66,6 +85,9 @@ func (c *Config) validateAlertRules() error {
 		}
 		of := c.Alerts
 		r.apply(&of)
+		if r.Silence != nil && (c.Silence == nil || r.Silence.After < 0) {
+			return fmt.Errorf("AlertRules[%d].Silence: needs Config.Silence, and a bound that is not negative", i)
+		}
 		if err := of.validate(); err != nil {
 			return fmt.Errorf("AlertRules[%d]: %w", i, err)
 		}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"hafvf/internal/testing/expect"
 )
 
 // Of each field the first rule that matches a key and sets it holds.
@@ -49,4 +51,50 @@ func firstThat[T any](cfg Config, key string, otherwise T, field func(AlertRule)
 		}
 	}
 	return otherwise
+}
+
+// The first rule that says something of silence holds.
+func TestSilenceOfRules(t *testing.T) {
+	cfg := Recommended("normal")
+	cfg.Silence = &SilenceConfig{After: time.Hour}
+	cfg.AlertRules = []AlertRule{
+		{Match: "a", MinAbs: new(1.0)},
+		{Match: "a*", Silence: &SilenceRule{SilenceConfig: SilenceConfig{After: 25 * time.Hour}}},
+		{Match: "*b", Silence: &SilenceRule{Never: true}},
+		{Match: "c", Silence: &SilenceRule{}}, // by its rhythm
+	}
+	est := expect.Get(NewEstimator(cfg))(t)
+	at := func(minute int) time.Time { return sunday.Add(time.Duration(minute) * time.Minute) }
+	for key, want := range map[string]time.Duration{"a": 25 * time.Hour, "ab": 25 * time.Hour, "b": 0, "c": -1, "d": time.Hour} {
+		k := expect.Get(est.Open(key, nil))(t)
+		for i := range 1000 {
+			for range k.Estimates(Value(at(i), "", float64(i%7))) {
+			}
+		}
+		k = expect.Get(est.Open(key, expect.Get(k.AppendBinary(nil))(t)))(t)
+		got := time.Duration(0)
+		if deadline := k.Deadline(); !deadline.IsZero() {
+			got = deadline.Sub(at(999))
+		}
+		if got != want && (want >= 0 || got < time.Minute || got > 30*time.Minute) {
+			t.Errorf("%s: silent after %v, want %v", key, got, want)
+		}
+		_, silent := k.ReportSilence(at(999).Add(24 * time.Hour))
+		if silent != (want < 24*time.Hour && want != 0) {
+			t.Errorf("%s: silent %v after a day", key, silent)
+		}
+		for e := range k.Estimates(Value(at(999).Add(30*time.Hour), "", 3)) {
+			if (e.Silence != nil) != (want != 0) {
+				t.Errorf("%s: silence %+v", key, e.Silence)
+			}
+		}
+	}
+	for _, bad := range []Config{
+		{Filter: cfg.Filter, AlertRules: cfg.AlertRules},
+		{Filter: cfg.Filter, Silence: cfg.Silence, AlertRules: []AlertRule{{Match: "a", Silence: &SilenceRule{SilenceConfig: SilenceConfig{After: -1}}}}},
+	} {
+		if _, err := NewEstimator(bad); err == nil {
+			t.Errorf("%+v is taken", bad.AlertRules)
+		}
+	}
 }

@@ -181,7 +181,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = est.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
+		out.Silence = t.rules.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)

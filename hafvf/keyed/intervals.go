@@ -196,7 +196,7 @@ func (e *KeyState) silentBy(start time.Time) bool {
 	if e.heartbeat == nil || e.heartbeat.reported != nil || !start.After(e.intervals.cleared) {
 		return false
 	}
-	deadline := e.est.silences.deadline(e.heartbeat, e.rules.quiet, e.heartbeat.last)
+	deadline := e.rules.silences.deadline(e.heartbeat, e.rules.quiet, e.heartbeat.last)
 	if e.intervals.ended && len(e.intervals.unseenEvents) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
@@ -208,7 +208,7 @@ func (e *KeyState) silentBy(start time.Time) bool {
 func (e *KeyState) noteEvent() bool {
 	at := e.intervals.unseenEvents[0]
 	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
-	s := e.est.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
+	s := e.rules.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
 	if s != nil {
 		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
 	}

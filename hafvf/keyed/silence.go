@@ -52,6 +52,7 @@ type heartbeat struct {
 // A silenceDetector finds the silences of keys.
 type silenceDetector struct {
 	after time.Duration
+	never bool // no silence is told; gaps are learned
 	zone  string
 	gaps  *usual.GapModel
 }
@@ -62,7 +63,7 @@ func newSilenceDetector(c Config) *silenceDetector {
 		return nil
 	}
 	gaps := usual.NewGapModel(c.Alarms.calendar(), c.Alarms.Budget, c.Alarms.BudgetTime)
-	return &silenceDetector{c.Silence.After, c.Alarms.Zone, gaps}
+	return &silenceDetector{after: c.Silence.After, zone: c.Alarms.Zone, gaps: gaps}
 }
 
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.
@@ -98,7 +99,7 @@ func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time,
 		return nil
 	case alerted != nil:
 		return alerted
-	case !pays():
+	case l.never || !pays():
 		return nil
 	}
 	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Regular: beat, Zone: l.zone, Daily: l.after == 0 && ended.Equal(due)}
@@ -107,7 +108,7 @@ func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time,
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
 // is so already, or no bound is known.
 func (l *silenceDetector) deadline(p *heartbeat, quiet quietTimes, last time.Time) time.Time {
-	if last.IsZero() || p.reported != nil {
+	if last.IsZero() || p.reported != nil || l.never {
 		return time.Time{}
 	}
 	return quiet.deadline(last, func(last time.Time) time.Time {

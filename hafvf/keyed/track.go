@@ -59,12 +59,13 @@ type regimeStart struct {
 
 // keyRules are what the configuration says of a key.
 type keyRules struct {
-	alerts *AlertConfig
-	quiet  quietTimes
+	alerts   *AlertConfig
+	quiet    quietTimes
+	silences *silenceDetector // nil without Config.Silence
 }
 
 func (est *Estimator) rulesOf(key string) keyRules {
-	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key)}
+	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key), est.silenceOf(key)}
 }
 
 // NewTrack returns the track of a key before its first observation.

@@ -84,12 +84,15 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 		k := &c.Keys[i]
 		at := fmt.Sprintf("keys.%d", i)
 		one(at, &k.Levels, &k.Top, &k.Bank, true)
-		k.AlertsOnly = d.has(at+".detect") || d.has(at+".alerts")
+		k.AlertsOnly = d.has(at+".detect") || d.has(at+".alerts") || d.has(at+".silence")
 		for _, name := range []string{".model", ".levels", ".top", ".bank"} {
 			k.AlertsOnly = k.AlertsOnly && !d.has(at+name)
 		}
 		if d.has(at+".detect") && c.Detect == nil && !d.failed("detect") {
 			d.fail(at+".detect", "belongs to detect, which is not there")
+		}
+		if d.has(at+".silence") && c.Silence == nil && !d.failed("silence") {
+			d.fail(at+".silence", "belongs to silence, which is not there")
 		}
 		if d.has(at+".alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
 			d.fail(at+".alerts", "there are none without detect or silence")

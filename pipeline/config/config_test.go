@@ -418,9 +418,10 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:6: keys.1.detect: must be false, or a mapping, not true`,
 			`pump.yaml:6: keys.1.alerts: must be true or false, not the text "never"`,
 		}},
-		{"detection of a rule without detection", with("keys:", "  - {match: a, detect: {min_abs: 1}}", "  - {match: b, alerts: false}"), []string{
+		{"detection of a rule without detection", with("keys:", "  - {match: a, detect: {min_abs: 1}}", "  - {match: b, alerts: false}", "  - {match: c, silence: false}"), []string{
 			`pump.yaml:4: keys.0.detect: belongs to detect, which is not there`,
 			`pump.yaml:5: keys.1.alerts: there are none without detect or silence`,
+			`pump.yaml:6: keys.2.silence: belongs to silence, which is not there`,
 		}},
 		{"zone of a rule without a season", with("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
 		{"season's values", modelled("family: normal", "season: {24h: 0}", "zone: Mars", "holidays: [25.12.2026]"), []string{
@@ -962,6 +963,19 @@ func cycles(n int) string {
 		all = append(all, fmt.Sprintf("%dh", i+1))
 	}
 	return strings.Join(all, ", ")
+}
+
+// A rule's silence is its own.
+func TestParseSilenceOfRules(t *testing.T) {
+	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
+	want := []keyed.AlertRule{
+		{Match: "a", Silence: &keyed.SilenceRule{Never: true}},
+		{Match: "b", Silence: &keyed.SilenceRule{SilenceConfig: keyed.SilenceConfig{After: 25 * time.Hour}}},
+		{Match: "c", Silence: &keyed.SilenceRule{}},
+	}
+	if diff := cmp.Diff(want, c.Filter().AlertRules); diff != "" || len(c.Filter().Keys) > 0 {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 // Rules that say nothing of the filter leave it to a later rule.

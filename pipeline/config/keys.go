@@ -155,6 +155,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
 			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect. For each of them the first exception that matches a key and sets it holds.", initial: "that of the config", read: keyDetect(&k.Detect)},
+			{name: "silence", doc: "false tells no silence of these keys, {after: 25h} is their bound, and true their rhythm. The first exception that matches a key and sets it holds. It needs silence.", initial: "that of the config", read: keySilence(&k.Detect.Silence)},
 			{name: "alerts", doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident. The first exception that matches a key and sets it holds.", initial: "true", read: optional(&k.Alerts, boolean)},
 		}
 	})
@@ -168,6 +169,20 @@ func optional[T any](dst **T, parser func(*T) valueParser) valueParser {
 	r.read = func(d *decoder, path string, n *yaml.Node) {
 		read(d, path, n)
 		*dst = v
+	}
+	return r
+}
+
+// keySilence reads true, false, or {after}.
+func keySilence(dst **keyed.SilenceRule) valueParser {
+	var after *keyed.SilenceConfig
+	r := silence(&after)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if *dst = (&keyed.SilenceRule{Never: after == nil}); after != nil {
+			(*dst).SilenceConfig = *after
+		}
 	}
 	return r
 }
