@@ -123,19 +123,19 @@ type decider struct {
 	untimed     *usual.Profile      // of keys without
 	fingerprint compact.Fingerprint // of the settings of the profiles
 	y, standard []float64
-	zone        *time.Location // of the times in messages
-	evidence    usual.Evidence // of the step at hand
-	usual       Moments        // of the last step, on the scale of the filter; NaN where it has none
-	shown       []float64      // its SD by how values scatter lately: no decision depends on it
-	moves       bool           // the autoregressive view found the last step the least usual
-	planned     []bool         // by output: what is usual is mainly so in this hour of the week
-	stuck       bool           // equal values in a row were the least usual
-	scatters    bool           // values scatter more than always: they lie on both sides
-	farther     bool           // the last step was as far again from what was usual before an alarm
-	missed      usual.Missed   // the alarm of the last step is that this has not come; on the scale of the filter
-	distances   []float64      // of usualBefore.away
-	apart       []float64      // those of event.was
-	unalarmed   hafvf.State    // the profile before the observation at hand, if no alarm lasts
+	calendar    *usual.Calendar // of the profile, and of the times in messages
+	evidence    usual.Evidence  // of the step at hand
+	usual       Moments         // of the last step, on the scale of the filter; NaN where it has none
+	shown       []float64       // its SD by how values scatter lately: no decision depends on it
+	moves       bool            // the autoregressive view found the last step the least usual
+	planned     []bool          // by output: what is usual is mainly so in this hour of the week
+	stuck       bool            // equal values in a row were the least usual
+	scatters    bool            // values scatter more than always: they lie on both sides
+	farther     bool            // the last step was as far again from what was usual before an alarm
+	missed      usual.Missed    // the alarm of the last step is that this has not come; on the scale of the filter
+	distances   []float64       // of usualBefore.away
+	apart       []float64       // those of event.was
+	unalarmed   hafvf.State     // the profile before the observation at hand, if no alarm lasts
 	// Whether the values are of categories, and whether those of the step at hand are of
 	// one observation.
 	categories, single bool
@@ -146,20 +146,19 @@ type decider struct {
 // newDecider makes the decider of the keys of all that have the filter, whose model is m.
 func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 	cfg := *all.Alarms
-	zone := checked(domain.Zone(cfg.Zone))
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, zone: zone,
+		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
 		averages: all.Aggregate == nil || all.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)}, shown: make([]float64, n), planned: make([]bool, n),
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
-	settings.Seasons, settings.Calendar = cfg.Seasons, cfg.calendar()
+	settings.Seasons, settings.Calendar = cfg.Seasons, d.calendar
 	d.timed = checked(usual.NewProfile(settings))
 	return d
 }

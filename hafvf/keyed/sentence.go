@@ -192,8 +192,7 @@ func (t *Track) usually(output int, at time.Time) string {
 	case !d.timed || len(decider.cfg.Seasons) == 0:
 		return "usually"
 	case decider.planned[output]:
-		at = at.In(decider.zone)
-		return fmt.Sprintf("usual on %ss at %02d:00", at.Weekday(), at.Hour())
+		return fmt.Sprintf("usual on %ss at %02d:00", decider.calendar.Weekday(at), at.In(decider.calendar.Zone()).Hour())
 	case d.step >= day:
 		return "usual on such a day"
 	}
@@ -205,9 +204,9 @@ const day = 24 * time.Hour
 // clock is the time at as a person reads it at the time now, in the zone of the alarms.
 func (t *Track) clock(at, now time.Time) string {
 	if t.decisions.step >= day {
-		return at.In(t.stages.decider.zone).Format(time.DateOnly)
+		return at.In(t.stages.decider.calendar.Zone()).Format(time.DateOnly)
 	}
-	return clockOf(at, now, t.decisions.step, t.stages.decider.zone)
+	return clockOf(at, now, t.decisions.step, t.stages.decider.calendar.Zone())
 }
 
 // clockOf is message.Clock, without seconds where as much as a minute lies between observations.

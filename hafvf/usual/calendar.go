@@ -47,13 +47,24 @@ func (c *Calendar) Zone() *time.Location {
 	return c.zone
 }
 
+// moved is how many days the day of a time is away from the one that it is like.
+func (c *Calendar) moved(t time.Time) int64 {
+	if c == nil || c.away == nil {
+		return 0
+	}
+	_, offset := t.In(c.Zone()).Zone()
+	return c.away[floorDiv(t.Unix()+int64(offset), secondsOfDay)]
+}
+
 // offset is what the clock adds to the seconds since 1 January 1970.
 func (c *Calendar) offset(t time.Time) int64 {
 	_, offset := t.In(c.Zone()).Zone()
-	if c == nil || c.away == nil {
-		return int64(offset)
-	}
-	return int64(offset) + c.away[floorDiv(t.Unix()+int64(offset), secondsOfDay)]*secondsOfDay
+	return int64(offset) + c.moved(t)*secondsOfDay
+}
+
+// Weekday is that of the day that the day of a time is like.
+func (c *Calendar) Weekday(t time.Time) time.Weekday {
+	return (t.In(c.Zone()).Weekday() + time.Weekday(c.moved(t)) + 7) % 7
 }
 
 // like is the day that a day of the zone is as, both since 1 January 1970.
@@ -69,10 +80,13 @@ func (c *Calendar) leaps(t time.Time, values int, perDay float64) bool {
 	if c == nil || c.away == nil || t.IsZero() || perDay == 0 {
 		return false
 	}
-	before := t.Add(-time.Duration(float64(values) / perDay * float64(24*time.Hour)))
-	_, offset := t.In(c.Zone()).Zone()
-	_, was := before.In(c.Zone()).Zone()
-	return c.offset(t)-int64(offset) != c.offset(before)-int64(was)
+	step, moved := float64(24*time.Hour)/perDay, c.moved(t)
+	for i := range values {
+		if c.moved(t.Add(-time.Duration(float64(i+1)*step))) != moved {
+			return true
+		}
+	}
+	return false
 }
 
 func floorDiv(a, b int64) int64 {

@@ -25,6 +25,9 @@ func TestCalendar(t *testing.T) {
 				if got := slotOf(c, at); got != want {
 					t.Fatalf("%v, like %v: hour %d of the week, want %d", local, like, got, want)
 				}
+				if got := c.Weekday(at); int(got+6)%7 != want/24 {
+					t.Fatalf("%v, like %v: %v", local, like, got)
+				}
 			}
 			if away := c.like(date.Unix()/secondsOfDay+1) - date.Unix()/secondsOfDay - 1; math.Abs(float64(away)) > 3 {
 				t.Errorf("%v is like the day %d days away", date, away)
@@ -34,6 +37,32 @@ func TestCalendar(t *testing.T) {
 	for _, h := range []Holidays{{Dates: []string{"2026-02-30"}}, {Like: 7}, {Like: -1}} {
 		if c, err := NewCalendar(berlin, h); err == nil {
 			t.Errorf("%+v: %v", h, c)
+		}
+	}
+}
+
+// Days do not follow one another while one of the last values is of a day on the other side of a holiday's end.
+func TestCalendarLeaps(t *testing.T) {
+	holiday := time.Date(2026, 3, 11, 0, 0, 0, 0, time.UTC) // a Wednesday
+	named := expect.Get(NewCalendar(nil, Holidays{Dates: []string{"2026-03-11"}}))(t)
+	sunday := expect.Get(NewCalendar(nil, Holidays{Dates: []string{"2026-03-15"}}))(t)
+	for _, perDay := range []float64{48, 3, 2, 1} {
+		step := time.Duration(24 / perDay * float64(time.Hour))
+		for at := holiday.AddDate(0, 0, -8); at.Before(holiday.AddDate(0, 0, 9)); at = at.Add(step) {
+			on, off := 0, 0
+			for i := range 4 {
+				if at.Add(-time.Duration(i) * step).Truncate(24 * time.Hour).Equal(holiday) {
+					on++
+				} else {
+					off++
+				}
+			}
+			if got, want := named.leaps(at, 3, perDay), on > 0 && off > 0; got != want {
+				t.Errorf("%v a day, %v: %v", perDay, at, got)
+			}
+			if sunday.leaps(at, 3, perDay) || (*Calendar)(nil).leaps(at, 3, perDay) {
+				t.Errorf("%v a day, %v: leaps on no holiday, or on one that is as it is", perDay, at)
+			}
 		}
 	}
 }

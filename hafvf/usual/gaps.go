@@ -477,10 +477,10 @@ func (g *Gaps) learnHour(i int) {
 // slot is that of a time, and how long it goes on.
 func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
 	hour, minute, second := t.In(m.calendar.Zone()).Clock()
-	switch weekdayOf(floorDiv(t.Unix()+m.calendar.offset(t), secondsOfDay)) {
-	case 5:
+	switch m.calendar.Weekday(t) {
+	case time.Saturday:
 		i = slotsPerDay
-	case 6:
+	case time.Sunday:
 		i = 2 * slotsPerDay
 	}
 	into := time.Duration(minute)*time.Minute + time.Duration(second)*time.Second + time.Duration(t.Nanosecond())
