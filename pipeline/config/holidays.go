@@ -71,12 +71,15 @@ func (c *Config) HolidayRemarks() (all []string) {
 	if c.Detect == nil {
 		return nil
 	}
-	named := len(c.Detect.Holidays.Dates) > 0
-	if s := c.Model.Season; s != nil && len(s.Holidays) > 0 && !named {
+	named := c.Detect.Holidays.Dates
+	alone := func(s *usual.RhythmConfig) bool {
+		return s != nil && slices.ContainsFunc(s.Holidays, func(date string) bool { return !slices.Contains(named, date) })
+	}
+	if alone(c.Model.Season) || slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return alone(k.Season) }) {
 		all = append(all, "alarms do not go by model.holidays: the season of the model does not learn them; detect.holidays are for alarms")
 	}
 	week := func(s usual.Season) bool { return s.Period == 7*24*time.Hour }
-	if named && !slices.ContainsFunc(c.Detect.Seasons, week) {
+	if len(named) > 0 && !slices.ContainsFunc(c.Detect.Seasons, week) {
 		all = append(all, "detect.holidays have no effect on what is usual: detect.season has no 168h")
 	}
 	return all
