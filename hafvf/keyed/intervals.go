@@ -208,6 +208,9 @@ func (e *KeyState) silentBy(start time.Time) bool {
 func (e *KeyState) noteEvent() bool {
 	at := e.intervals.unseenEvents[0]
 	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
+	if !e.rules.quiet.until(at).IsZero() {
+		return false
+	}
 	s := e.rules.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
 	if s != nil {
 		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})

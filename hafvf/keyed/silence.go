@@ -67,9 +67,10 @@ func newSilenceDetector(c Config) *silenceDetector {
 }
 
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.
-// Of one that was not told, pays says whether the budget pays it. If not, it is no silence.
+// Of one that was not told, pays says whether the budget pays it. If not, it is no silence. The observation is of no quiet
+// time, or nothing of what is noted is kept.
 func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time, pays func() bool) *Silence {
-	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) || !quiet.until(now).IsZero() {
+	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
 		return nil
 	}
 	last, alerted, muted := p.last, p.reported, p.muted

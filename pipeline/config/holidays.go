@@ -39,11 +39,7 @@ func holidays(dst *usual.Holidays) valueParser {
 			d.wrongType(path, "a "+takes, n)
 			return
 		}
-		for day, name := range weekdays {
-			if name == like {
-				*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(day)}
-			}
-		}
+		*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(slices.Index(weekdays, like))}
 	}}
 }
 
