@@ -45,22 +45,22 @@ const asRecords = "records"
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form    // of the records
-	Receivers []receiver      // of alerts
-	Unalerted []unalertedRule `json:",omitempty"`
+	As        records.Form // of the records
+	Receivers []receiver   // of alerts
+	Unalerted []offRule    `json:",omitempty"` // keys of which nobody is told
+	Alone     []offRule    `json:",omitempty"` // keys that are in no incident
 }
 
-// An unalertedRule says whether nobody is told of the keys that match a pattern. The first that matches holds.
-type unalertedRule struct {
-	Match  string
-	Alerts bool
+// An offRule says whether something is off for the keys that match a pattern. The first that matches holds.
+type offRule struct {
+	Match string
+	Off   bool
 }
 
-// unalerted reports whether nobody is told of a key.
-func (e *encoding) unalerted(key string) bool {
-	for _, r := range e.Unalerted {
+func isOff(rules []offRule, key string) bool {
+	for _, r := range rules {
 		if domain.Matches(r.Match, key) {
-			return !r.Alerts
+			return r.Off
 		}
 	}
 	return false
@@ -147,10 +147,15 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
-	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && e.unalerted(key) {
+	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && isOff(e.Unalerted, key) {
 		return
 	}
-	if e.Layout.Incidents {
+	switch {
+	case !e.Layout.Incidents:
+	case len(alerts) > 0 && isOff(e.Alone, key):
+		to.Alerts = fleet.AppendAlone(to.Alerts, key, alerts)
+		return
+	default:
 		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
 		return
 	}

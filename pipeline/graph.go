@@ -85,10 +85,9 @@ func Compose(c *config.Config) (*Graph, error) {
 	filter := c.Filter()
 	all := []hafvf.Config{filter.Filter}
 	for _, k := range filter.Keys {
-		g.patterns = append(g.patterns, k.Match)
 		all = append(all, k.Filter)
 	}
-	g.patterns = append(g.patterns, filter.Patterns()...)
+	g.patterns = filter.Patterns()
 	layout, err := records.NewLayout(all...)
 	if err != nil {
 		return nil, err
@@ -129,8 +128,17 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.transform = smoothing{layout, cfg}
 	} else {
 		filter.Brief = brief
+		var unalerted, alone []offRule
+		for _, k := range c.Keys {
+			if k.Alerts != nil {
+				unalerted = append(unalerted, offRule{k.Match, !*k.Alerts})
+			}
+			if k.Detect.None != nil {
+				alone = append(alone, offRule{k.Match, *k.Detect.None})
+			}
+		}
 		g.nameValues(&filter, c)
-		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalertedOf(c)}
+		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalerted, alone}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -150,16 +158,6 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.Steps = append(g.Steps, Step{"alert", strings.Join(receivedKinds(c, &c.Alerts[i]), ", ") + " to " + s.describe(), nil})
 	}
 	return g, nil
-}
-
-// unalertedOf are the rules of the config that say whether nobody is told of a key.
-func unalertedOf(c *config.Config) (all []unalertedRule) {
-	for _, k := range c.Keys {
-		if k.Alerts != nil {
-			all = append(all, unalertedRule{k.Match, *k.Alerts})
-		}
-	}
-	return all
 }
 
 // groupingOf says how alarms become incidents, nil if they do not.
@@ -390,11 +388,12 @@ type filtering struct {
 	host      transforms.Host
 	receivers []receiver                  // of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
-	unalerted []unalertedRule
+	unalerted []offRule
+	alone     []offRule
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted, Alone: f.alone})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)

@@ -7,11 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/testing/expect"
+	"hafvf/transforms"
 )
 
 // Keys with detect: false or alerts: false tell nobody and are in no incident. Records of all keys are those of
@@ -71,6 +75,21 @@ func TestRulesByKey(t *testing.T) {
 		}
 		if diff := cmp.Diff(a, b); diff != "" {
 			t.Fatalf("(-plain +ruled)\n%s", diff)
+		}
+	}
+}
+
+// A key with detect: false that falls silent is in no incident.
+func TestSilenceOfUndetected(t *testing.T) {
+	e := &encoder{encoding: encoding{Alone: []offRule{{"a*", true}}, Unalerted: []offRule{{"ab", true}}}, observer: (*run)(nil).observer()}
+	e.Layout.Incidents = true
+	s := keyed.SilenceEvent{Silence: keyed.Silence{Since: start, Bound: time.Hour}, Outputs: 1}
+	for key, want := range map[string][]byte{
+		"a": fleet.AppendAlone(nil, "a", s.Alerts("a")), "b": fleet.AppendNotices(nil, "b", nil, s.Alerts("b")), "ab": nil,
+	} {
+		var to transforms.Encoded
+		if e.Silent(&to, key, s); !slices.Equal(to.Alerts, want) {
+			t.Errorf("%s: %q, want %q", key, to.Alerts, want)
 		}
 	}
 }

@@ -368,7 +368,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
 	}
 	for _, pattern := range s.Unmatched {
-		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Quote(pattern))
+		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Pattern(pattern))
 	}
 }
 

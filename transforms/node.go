@@ -319,14 +319,8 @@ func (e *openKey) reset(w *worker) {
 	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
-// matched tells the account which rules the key has: of those of the filter it is the first that matches.
+// matched tells the account which rules the key has.
 func matched(a *account.Run, cfg *keyed.Config, key string) {
-	for _, rule := range cfg.Keys {
-		if rule.Matches(key) {
-			a.Matched(rule.Match)
-			break
-		}
-	}
 	for _, pattern := range cfg.Patterns() {
 		if domain.Matches(pattern, key) {
 			a.Matched(pattern)

@@ -1,75 +1,62 @@
 package keyed
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 )
 
 // An AlertRule says which alarms the keys that match a pattern raise. A nil field sets nothing. Each
-// field is that of the first rule that matches the key and sets it, else that of Config.Alerts.
+// field is that of the first rule that matches the key and sets it, else that of the Config.
 type AlertRule struct {
-	Match     string // as that of Rule
-	None      *bool  // the key raises no alarm and no alert of a belief: its filter and records are as without
+	Match string // as that of Rule
+
+	// Of AlertConfig.
+	None      *bool // the key raises no alarm and no alert of a belief: its filter and records are as without
 	Cooldown  *time.Duration
 	MinChange *float64
 	MinAbs    *float64
 	MinRel    *float64
 	Direction *Direction
-	Silence   *SilenceRule
+
+	// Of AlarmConfig: Budget and BudgetTime are one field, as are Rest and RestTime.
+	Budget     *float64
+	BudgetTime *time.Duration
+	Rest       *int
+	RestTime   *time.Duration
+	Settling   *time.Duration
+	Seasons    *[]usual.Season
+	Zone       *string
+
+	Silence *SilenceConfig // with Config.Silence
 }
 
-// A SilenceRule says when keys are silent, with Config.Silence.
-type SilenceRule struct {
-	Never bool
-	SilenceConfig
-}
-
-// Patterns are those of AlertRules and Quiet, which hold whatever other rule a key has.
-func (c *Config) Patterns() (all []string) {
-	for _, r := range c.AlertRules {
-		all = append(all, r.Match)
+func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **SilenceConfig) {
+	replace(&alerts.None, r.None)
+	replace(&alerts.Cooldown, r.Cooldown)
+	replace(&alerts.MinChange, r.MinChange)
+	replace(&alerts.MinAbs, r.MinAbs)
+	replace(&alerts.MinRel, r.MinRel)
+	replace(&alerts.Direction, r.Direction)
+	if r.Budget != nil || r.BudgetTime != nil {
+		alarms.Budget, alarms.BudgetTime = 0, 0
 	}
-	for _, q := range c.Quiet {
-		all = append(all, q.Match)
+	replace(&alarms.Budget, r.Budget)
+	replace(&alarms.BudgetTime, r.BudgetTime)
+	if r.Rest != nil || r.RestTime != nil {
+		alarms.Rest, alarms.RestTime = 0, 0
 	}
-	return all
-}
-
-// alertsOf are the settings of the alerts of a key.
-func (c *Config) alertsOf(key string) *AlertConfig {
-	if len(c.AlertRules) == 0 {
-		return &c.Alerts
+	replace(&alarms.Rest, r.Rest)
+	replace(&alarms.RestTime, r.RestTime)
+	replace(&alarms.Settling, r.Settling)
+	replace(&alarms.Seasons, r.Seasons)
+	replace(&alarms.Zone, r.Zone)
+	if r.Silence != nil {
+		*silence = r.Silence
 	}
-	of := c.Alerts
-	for i := len(c.AlertRules) - 1; i >= 0; i-- { // what the first sets is set last
-		if r := &c.AlertRules[i]; domain.Matches(r.Match, key) {
-			r.apply(&of)
-		}
-	}
-	return &of
-}
-
-// silenceOf finds the silences of a key, nil without Config.Silence.
-func (est *Estimator) silenceOf(key string) *silenceDetector {
-	for _, r := range est.cfg.AlertRules {
-		if r.Silence != nil && domain.Matches(r.Match, key) {
-			of := *est.silences
-			of.never, of.after = r.Silence.Never, r.Silence.After
-			return &of
-		}
-	}
-	return est.silences
-}
-
-func (r *AlertRule) apply(to *AlertConfig) {
-	replace(&to.None, r.None)
-	replace(&to.Cooldown, r.Cooldown)
-	replace(&to.MinChange, r.MinChange)
-	replace(&to.MinAbs, r.MinAbs)
-	replace(&to.MinRel, r.MinRel)
-	replace(&to.Direction, r.Direction)
 }
 
 func replace[T any](dst, by *T) {
@@ -83,12 +70,12 @@ func (c *Config) validateAlertRules() error {
 		if err := domain.CheckPattern(r.Match); err != nil {
 			return fmt.Errorf("AlertRules[%d].Match: %w", i, err)
 		}
-		of := c.Alerts
-		r.apply(&of)
+		alarms, alerts, silence := *c.Alarms, c.Alerts, c.Silence
+		r.apply(&alarms, &alerts, &silence)
 		if r.Silence != nil && (c.Silence == nil || r.Silence.After < 0) {
 			return fmt.Errorf("AlertRules[%d].Silence: needs Config.Silence, and a bound that is not negative", i)
 		}
-		if err := of.validate(); err != nil {
+		if err := cmp.Or(alarms.validate(), alerts.validate()); err != nil {
 			return fmt.Errorf("AlertRules[%d]: %w", i, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"hafvf/hafvf/usual"
 	"hafvf/internal/testing/expect"
 )
 
@@ -21,9 +22,11 @@ func TestAlertRules(t *testing.T) {
 		}
 		cfg := Config{Alerts: AlertConfig{MinChange: 10, MinAbs: 11, MinRel: 12, Direction: Both, Cooldown: time.Hour}}
 		for range rapid.IntRange(0, 5).Draw(t, "rules") {
-			r := AlertRule{Match: rapid.SampledFrom([]string{"*", "a*", "a/b", "b"}).Draw(t, "match"), MinChange: optional("change"), MinAbs: optional("abs"), MinRel: optional("rel")}
+			r := AlertRule{Match: rapid.SampledFrom([]string{"*", "a*", "a/b", "b"}).Draw(t, "match"), MinChange: optional("change"), MinAbs: optional("abs"), MinRel: optional("rel"), Budget: optional("budget")}
 			if rapid.Bool().Draw(t, "others") {
 				r.None, r.Cooldown, r.Direction = new(rapid.Bool().Draw(t, "none")), new(time.Minute), new(Up)
+				r.RestTime, r.Settling = new(time.Hour), new(time.Duration(rapid.IntRange(0, 3).Draw(t, "settling")))
+				r.Seasons, r.Zone = &[]usual.Season{}, new("Europe/Berlin")
 			}
 			cfg.AlertRules = append(cfg.AlertRules, r)
 		}
@@ -36,7 +39,22 @@ func TestAlertRules(t *testing.T) {
 				MinRel:    firstThat(cfg, key, 12, func(r AlertRule) *float64 { return r.MinRel }),
 				Direction: firstThat(cfg, key, Both, func(r AlertRule) *Direction { return r.Direction }),
 			}
-			if diff := cmp.Diff(&want, cfg.alertsOf(key)); diff != "" {
+			got := cfg.Of(key)
+			if diff := cmp.Diff(want, got.Alerts); diff != "" {
+				t.Fatalf("%s (-want +got)\n%s", key, diff)
+			}
+			alarms := DefaultAlarms()
+			alarms.Budget = firstThat(cfg, key, 0, func(r AlertRule) *float64 { return r.Budget })
+			if alarms.Budget > 0 {
+				alarms.BudgetTime = 0
+			}
+			if rest := firstThat(cfg, key, 0, func(r AlertRule) *time.Duration { return r.RestTime }); rest > 0 {
+				alarms.Rest, alarms.RestTime = 0, rest
+			}
+			alarms.Settling = firstThat(cfg, key, alarms.Settling, func(r AlertRule) *time.Duration { return r.Settling })
+			alarms.Zone = firstThat(cfg, key, "UTC", func(r AlertRule) *string { return r.Zone })
+			alarms.Seasons = firstThat(cfg, key, alarms.Seasons, func(r AlertRule) *[]usual.Season { return r.Seasons })
+			if diff := cmp.Diff(&alarms, got.Alarms); diff != "" {
 				t.Fatalf("%s (-want +got)\n%s", key, diff)
 			}
 		}
@@ -59,9 +77,9 @@ func TestSilenceOfRules(t *testing.T) {
 	cfg.Silence = &SilenceConfig{After: time.Hour}
 	cfg.AlertRules = []AlertRule{
 		{Match: "a", MinAbs: new(1.0)},
-		{Match: "a*", Silence: &SilenceRule{SilenceConfig: SilenceConfig{After: 25 * time.Hour}}},
-		{Match: "*b", Silence: &SilenceRule{Never: true}},
-		{Match: "c", Silence: &SilenceRule{}}, // by its rhythm
+		{Match: "a*", Silence: &SilenceConfig{After: 25 * time.Hour}},
+		{Match: "*b", Silence: &SilenceConfig{Never: true}},
+		{Match: "c", Silence: &SilenceConfig{}}, // by its rhythm
 	}
 	est := expect.Get(NewEstimator(cfg))(t)
 	at := func(minute int) time.Time { return sunday.Add(time.Duration(minute) * time.Minute) }
@@ -91,7 +109,7 @@ func TestSilenceOfRules(t *testing.T) {
 	}
 	for _, bad := range []Config{
 		{Filter: cfg.Filter, AlertRules: cfg.AlertRules},
-		{Filter: cfg.Filter, Silence: cfg.Silence, AlertRules: []AlertRule{{Match: "a", Silence: &SilenceRule{SilenceConfig: SilenceConfig{After: -1}}}}},
+		{Filter: cfg.Filter, Silence: cfg.Silence, AlertRules: []AlertRule{{Match: "a", Silence: &SilenceConfig{After: -1}}}},
 	} {
 		if _, err := NewEstimator(bad); err == nil {
 			t.Errorf("%+v is taken", bad.AlertRules)

@@ -15,8 +15,7 @@ import (
 type Config struct {
 	// Filter needs a Family; the rest has defaults.
 	Filter hafvf.Config
-	// Keys are exceptions: the first rule whose pattern matches a key holds instead
-	// of Filter, whole. Family and dimension are those of Filter.
+	// Keys are exceptions to Filter, part by part. Family and dimension are those of Filter.
 	Keys     []Rule
 	Order    Order         // default EventTime
 	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
@@ -33,7 +32,8 @@ type Config struct {
 	Brief  bool
 	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
 	Alerts AlertConfig  // with detection
-	// AlertRules are exceptions to Alerts, field by field. They do not change what the states of keys mean.
+	// AlertRules are exceptions to Alarms, Alerts and Silence, field by field. They do not change what the states of
+	// keys mean.
 	AlertRules []AlertRule
 	// Lookback is for how long the source gives a value again while it has no newer one, as range
 	// queries of Prometheus do. A value that is less than that after the first one equal to it does
@@ -89,12 +89,6 @@ func defaultWarmUp(family string) int {
 		}
 	}
 	return 0
-}
-
-// A Rule says how the keys that match a pattern are filtered.
-type Rule struct {
-	Match  string // as in path.Match, but * and ? match slashes too
-	Filter hafvf.Config
 }
 
 func (c Config) withDefaults() Config {
@@ -159,55 +153,3 @@ func (c *Config) CheckExpire() error {
 	}
 	return nil
 }
-
-func checkRules(base hafvf.Config, rules []Rule) error {
-	for i, r := range rules {
-		if err := domain.CheckPattern(r.Match); err != nil {
-			return fmt.Errorf("Keys[%d].Match: %w", i, err)
-		}
-		switch r.Filter.Family {
-		case base.Family:
-		case "":
-			return fmt.Errorf("Keys[%d].Filter has no Family: it needs all settings of its filter, and the family of all other keys, %s", i, base.Family)
-		default:
-			return fmt.Errorf("Keys[%d].Filter has the family %s, and all other keys have %s", i, r.Filter.Family, base.Family)
-		}
-	}
-	return nil
-}
-
-// perRule holds one value per rule, and one for all keys that match none.
-type perRule[T any] struct {
-	rules  []Rule
-	rest   T
-	byRule []T
-}
-
-func newRuled[T any](base hafvf.Config, rules []Rule, of func(hafvf.Config) (T, error)) (perRule[T], error) {
-	rest, err := of(base)
-	if err != nil {
-		return perRule[T]{}, err
-	}
-	r := perRule[T]{rules: rules, rest: rest}
-	for _, rule := range rules {
-		t, err := of(rule.Filter)
-		if err != nil {
-			return perRule[T]{}, err
-		}
-		r.byRule = append(r.byRule, t)
-	}
-	return r, nil
-}
-
-// of returns the value of the first rule that matches the key.
-func (r perRule[T]) of(key string) T {
-	for i, rule := range r.rules {
-		if rule.Matches(key) {
-			return r.byRule[i]
-		}
-	}
-	return r.rest
-}
-
-// Matches reports whether the rule is for the key.
-func (r Rule) Matches(key string) bool { return domain.Matches(r.Match, key) }

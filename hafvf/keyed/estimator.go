@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"hafvf/hafvf"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 )
@@ -15,9 +14,8 @@ import (
 // their order. It is not safe for concurrent use.
 type Estimator struct {
 	cfg        Config
-	chains     perRule[*stages]
-	silences   *silenceDetector // nil without Config.Silence
-	aggregator *aggregator      // nil without Config.Aggregate
+	chains     *byRules[*stages]
+	aggregator *aggregator // nil without Config.Aggregate
 	now        func() time.Time
 	watermark  time.Time // see Pass
 }
@@ -28,26 +26,11 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	chains, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*stages, error) {
-		c, err := newStages(filter, cfg)
-		if err != nil {
-			return nil, err
-		}
-		c.admits = func(o *Observation) error {
-			if err := cfg.timed(o); err != nil {
-				return err
-			}
-			if cfg.Aggregate != nil && cfg.Aggregate.Value.Counts() {
-				return nil
-			}
-			return c.check(o)
-		}
-		return c, nil
-	})
+	chains, err := newByRules(cfg, newStages)
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg: cfg, chains: chains, silences: newSilenceDetector(cfg), aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
+	return &Estimator{cfg: cfg, chains: chains, aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
 }
 
 // checked returns what is made of settings that were checked before: there is no error.
@@ -94,7 +77,7 @@ func (est *Estimator) Check(key string, o Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return err
 	}
-	return est.chains.of(key).check(&o)
+	return est.chains.ofKey(key).check(&o)
 }
 
 // CheckOf returns the function that says why an observation of the key is none that
@@ -103,7 +86,7 @@ func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
 	}
-	return est.chains.of(key).admits
+	return est.chains.ofKey(key).admits
 }
 
 // timed says whether the time of an observation is missing.
@@ -162,9 +145,9 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 // renew makes a chain what it was at first. What the keys of it share is scratch, but a panic
 // may have left it in the middle of something.
 func (est *Estimator) renew(c *stages) {
-	reset := checked(newStages(c.cfg, est.cfg))
-	reset.admits = c.admits
-	*c = *reset
+	admits := c.admits // which is of c
+	*c = *checked(newStages(c.all))
+	c.admits = admits
 }
 
 // try is estimateIn of an observation that may have to be taken back: why says so, and failed is

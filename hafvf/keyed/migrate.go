@@ -117,8 +117,8 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, carried, fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
-	to := m.est.chains.of(key)
-	if a, b := c.est.chains.of(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	to := m.est.chains.ofKey(key)
+	if a, b := c.est.chains.ofKey(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, carried, fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
 	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)

@@ -18,7 +18,7 @@ func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	if domain.CheckKey(key) != nil || est.cfg.timed(o) != nil {
 		return false
 	}
-	c := est.chains.of(key)
+	c := est.chains.ofKey(key)
 	if _, lagged := c.checks.Model().(expfam.Sequential); c.decider == nil || c.season != nil && o.Time.IsZero() || lagged && len(o.X) > 1 {
 		return false
 	}

@@ -1,6 +1,21 @@
 package keyed
 
-import "testing"
+import (
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
+)
 
 // Stars and question marks match slashes, unlike those of paths.
 func TestMatches(t *testing.T) {
@@ -25,5 +40,97 @@ func TestMatches(t *testing.T) {
 		if got := (Rule{Match: test.pattern}).Matches(test.key); got != test.want {
 			t.Errorf("matches(%q, %q) = %t", test.pattern, test.key, got)
 		}
+	}
+}
+
+// Of each part of a filter the first rule that matches a key and sets it holds, and a rule without parts sets all that no
+// rule before it has set.
+func TestRulesByPart(t *testing.T) {
+	parts := []FilterPart{PriorPart, SeasonPart, ZonePart, HolidaysPart, BankPart}
+	filter := func(i float64) hafvf.Config {
+		return hafvf.Config{
+			Family: "normal", Prior: expfam.Params{"kappa": i}, WarmUp: int(i), Member: &hafvf.Member{Top: i / 100},
+			Season: &usual.RhythmConfig{Seasons: []usual.Season{{Period: time.Duration(i) * time.Hour, Harmonics: 1}}, Zone: string(rune('A' + int(i))), Holidays: []string{time.Unix(int64(i)*86400, 0).UTC().Format(time.DateOnly)}},
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{Filter: filter(1)}
+		for i := range rapid.IntRange(0, 5).Draw(t, "rules") {
+			r := Rule{Match: rapid.SampledFrom([]string{"*", "a*", "a/b", "b"}).Draw(t, "match"), Filter: filter(float64(i + 2))}
+			if !rapid.Bool().Draw(t, "whole") {
+				r.Sets = rapid.SliceOfNDistinct(rapid.SampledFrom(parts), 0, 5, func(p FilterPart) FilterPart { return p }).Draw(t, "parts")
+				r.Sets = append([]FilterPart{}, r.Sets...)
+			}
+			cfg.Keys = append(cfg.Keys, r)
+		}
+		for _, key := range []string{"a/b", "b", "c"} {
+			of := func(part FilterPart) hafvf.Config {
+				for _, r := range cfg.Keys {
+					if r.Matches(key) && (r.Sets == nil || slices.Contains(r.Sets, part)) {
+						return r.Filter
+					}
+				}
+				return cfg.Filter
+			}
+			want := hafvf.Config{
+				Family: "normal", Prior: of(PriorPart).Prior, WarmUp: of(PriorPart).WarmUp, Member: of(BankPart).Member,
+				Season: &usual.RhythmConfig{Seasons: of(SeasonPart).Season.Seasons, Zone: of(ZonePart).Season.Zone, Holidays: of(HolidaysPart).Season.Holidays},
+			}
+			if diff := cmp.Diff(want, cfg.Of(key).Filter); diff != "" {
+				t.Fatalf("%s (-want +got)\n%s", key, diff)
+			}
+		}
+	})
+}
+
+func collect(estimates iter.Seq2[Estimate, error]) (all []Estimate) {
+	for e := range estimates {
+		all = append(all, e)
+	}
+	return all
+}
+
+// The estimates of a key with rules are those of a configuration of that key alone, also from its state; settings that a
+// rule of alarms changes are in no state.
+func TestKeysAsAlone(t *testing.T) {
+	cfg := Recommended("normal")
+	cfg.Silence = &SilenceConfig{}
+	slow := cfg.Filter
+	slow.Prior, slow.WarmUp = expfam.Params{"beta": 4.}, 0
+	level := cfg.Filter
+	level.Bank, level.Forgetting, level.Member = nil, 0, &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}
+	cfg.Keys = []Rule{{Match: "*b", Filter: slow, Sets: []FilterPart{PriorPart}}, {Match: "a*", Filter: level, Sets: []FilterPart{BankPart}}}
+	cfg.AlertRules = []AlertRule{{Match: "*c", Budget: new(20.), Rest: new(0), Settling: new(time.Duration(0)), Seasons: &[]usual.Season{}, Zone: new("Asia/Tokyo")}}
+	together := expect.Get(NewEstimator(cfg))(t)
+	alarms := map[string]int{}
+	for _, key := range []string{"a", "b", "ab", "abc", "c", "d"} {
+		alone := expect.Get(NewEstimator(cfg.Of(key)))(t)
+		x, y := expect.Get(together.Open(key, nil))(t), expect.Get(alone.Open(key, nil))(t)
+		values := rand.New(rand.NewPCG(1, 2))
+		for i := range 600 {
+			o := Value(sunday.Add(time.Duration(i)*time.Minute), "", values.ExpFloat64())
+			if i == 300 {
+				x = expect.Get(together.Open(key, expect.Get(x.AppendBinary(nil))(t)))(t)
+			}
+			want := collect(y.Estimates(o))
+			got := collect(x.Estimates(o))
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+				t.Fatalf("%s %d (-want +got)\n%s", key, i, diff)
+			}
+			for _, e := range got {
+				if e.Alarm != nil {
+					alarms[key]++
+				}
+			}
+		}
+		if a, b := expect.Get(x.AppendBinary(nil))(t), expect.Get(y.AppendBinary(nil))(t); !slices.Equal(a, b) {
+			t.Errorf("%s has another state", key)
+		}
+		if _, a := cfg.Settings()(key); a != cfg.Of(key).AllSettings().String() {
+			t.Errorf("%s has the settings\n%s\nand alone\n%s", key, a, cfg.Of(key).AllSettings())
+		}
+	}
+	if alarms["c"] <= alarms["d"] {
+		t.Errorf("a budget of 20 observations: %v alarms", alarms)
 	}
 }

@@ -35,12 +35,12 @@ func (c Config) Settings() func(key string) (Settings, string) {
 		Settings
 		text string
 	}
-	all, _ := newRuled(c.Filter, c.Keys, func(filter hafvf.Config) (written, error) {
-		s := c.settingsOf(filter)
+	all, _ := newByRules(c, func(of Config) (written, error) {
+		s := c.settingsOf(of.Filter)
 		return written{s, s.String()}, nil
 	})
 	return func(key string) (Settings, string) {
-		w := all.of(key)
+		w := all.ofKey(key)
 		return w.Settings, w.text
 	}
 }
@@ -86,7 +86,7 @@ func (c Config) AllSettings() AllSettings {
 	c = c.withDefaults()
 	all := AllSettings{Settings: c.settingsOf(c.Filter)}
 	for _, r := range c.Keys {
-		all.Keys = append(all.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical()})
+		all.Keys = append(all.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical(), Sets: r.Sets})
 	}
 	return all
 }

@@ -20,6 +20,8 @@ type SilenceConfig struct {
 	// After is a fixed bound. Zero: the rhythm of the key sets it, as usual.GapModel says, for
 	// the budget of AlarmConfig, with hours of its zone.
 	After time.Duration
+	// Never tells no silence. The rhythm is learned.
+	Never bool
 }
 
 // A Silence is one of a key.
@@ -63,7 +65,7 @@ func newSilenceDetector(c Config) *silenceDetector {
 		return nil
 	}
 	gaps := usual.NewGapModel(c.Alarms.calendar(), c.Alarms.Budget, c.Alarms.BudgetTime)
-	return &silenceDetector{after: c.Silence.After, zone: c.Alarms.Zone, gaps: gaps}
+	return &silenceDetector{after: c.Silence.After, never: c.Silence.Never, zone: c.Alarms.Zone, gaps: gaps}
 }
 
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.

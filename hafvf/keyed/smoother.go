@@ -213,12 +213,12 @@ func (s *Session) Moves() bool { return s.Drift != nil || s.Wanders }
 // A Smoother smooths the sessions of keys. It is not safe for concurrent use.
 type Smoother struct {
 	cfg  SmoothConfig
-	keys perRule[*smoothing]
+	keys *byRules[*smoothing]
 
 	aggregator *aggregator // nil without SmoothConfig.Aggregate
 }
 
-// A smoothing smooths the sessions of the keys of one rule. It has one of filter and
+// A smoothing smooths the sessions of the keys that match the same rules. It has one of filter and
 // smoother.
 type smoothing struct {
 	cfg      hafvf.Config
@@ -238,7 +238,8 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	keys, err := newRuled(cfg.Filter, cfg.Keys, func(filter hafvf.Config) (*smoothing, error) { return newSmoothing(filter, cfg.Odds) })
+	of := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
+	keys, err := newByRules(of, func(of Config) (*smoothing, error) { return newSmoothing(of.Filter, cfg.Odds) })
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +307,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	if sm.aggregator != nil && sm.aggregator.Value.Counts() {
 		return nil
 	}
-	z := sm.keys.of(key)
+	z := sm.keys.ofKey(key)
 	return z.scale.check(z.checks, &o)
 }
 
@@ -316,7 +317,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 // observations that are not emitted by then are rejected too, the first of them with the PanicError.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	observations, rejected = sm.arrange(key, observations)
-	z := sm.keys.of(key)
+	z := sm.keys.ofKey(key)
 	if sm.aggregator != nil {
 		observations = sm.aggregator.all(key, observations, z.checks.Dim())
 	}

@@ -22,9 +22,10 @@ import (
 // else: enter, predict, learn and leave are the way through the chain, of an observation and of
 // a warm-up that is learned again.
 //
-// One chain serves the keys of a rule. What it has learned of a key is in the key's Track.
+// One chain serves the keys that match the same rules. What it has learned of a key is in the key's Track.
 type stages struct {
 	cfg         hafvf.Config
+	all         Config              // of the keys, of which cfg is the filter
 	fingerprint compact.Fingerprint // of the settings
 	checks      *hafvf.Filter       // of observations as they come
 	params      int
@@ -32,17 +33,18 @@ type stages struct {
 	row         []float64
 	admits      func(*Observation) error // see CheckOf
 
-	scale   *scaling      // nil if values stay as they are
-	fitted  expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
-	priorOf *Track        // whose prior the bank has
-	season  *season       // nil without one
-	bound   *bound        // nil if values count as the formulas say
-	bank    *hafvf.Bank
-	former  *formerBank // nil without one
-	decider *decider    // nil without detection
-	spreads bool        // keys have a spread
-	beside  []hafvf.Normal
-	guard   guard
+	scale    *scaling      // nil if values stay as they are
+	fitted   expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
+	priorOf  *Track        // whose prior the bank has
+	season   *season       // nil without one
+	bound    *bound        // nil if values count as the formulas say
+	bank     *hafvf.Bank
+	former   *formerBank      // nil without one
+	decider  *decider         // nil without detection
+	silences *silenceDetector // nil without Config.Silence
+	spreads  bool             // keys have a spread
+	beside   []hafvf.Normal
+	guard    guard
 }
 
 // A formerBank is the bank whose states are read although this build has another one, see hafvf.Config.Former.
@@ -51,8 +53,9 @@ type formerBank struct {
 	fingerprint compact.Fingerprint // of the settings with it
 }
 
-// newStages makes the chain of the keys of all that have the filter cfg.
-func newStages(cfg hafvf.Config, all Config) (*stages, error) {
+// newStages makes the chain of the keys with that configuration, which has no rules.
+func newStages(all Config) (*stages, error) {
+	cfg := all.Filter
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 	if all := cfg.Members(); len(all) > 1 {
 		cfg.Bank = all // also that of the family
 	}
-	c := &stages{cfg: cfg, fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
+	c := &stages{cfg: cfg, all: all, silences: newSilenceDetector(all), fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
@@ -82,6 +85,15 @@ func newStages(cfg hafvf.Config, all Config) (*stages, error) {
 		c.decider = newDecider(all, cfg, bank.Model())
 	}
 	c.spreads = spreads(cfg)
+	c.admits = func(o *Observation) error {
+		if err := all.timed(o); err != nil {
+			return err
+		}
+		if all.Aggregate != nil && all.Aggregate.Value.Counts() {
+			return nil
+		}
+		return c.check(o)
+	}
 	return c, nil
 }
 

@@ -65,12 +65,13 @@ type keyRules struct {
 }
 
 func (est *Estimator) rulesOf(key string) keyRules {
-	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key), est.silenceOf(key)}
+	c := est.chains.ofKey(key)
+	return keyRules{&c.all.Alerts, quietOf(est.cfg.Quiet, key), c.silences}
 }
 
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
-	c := est.chains.of(key)
+	c := est.chains.ofKey(key)
 	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key)}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &heartbeat{}
@@ -97,7 +98,7 @@ func (t *Track) begin() {
 // bind gives the track to this estimator, which goes on with what another one of the
 // same configuration has learned.
 func (est *Estimator) bind(t *Track) {
-	if c := est.chains.of(t.key); t.stages != c {
+	if c := est.chains.ofKey(t.key); t.stages != c {
 		t.stages = c
 		c.priorOf = nil // its bank may have an earlier prior of the track
 	}
@@ -190,7 +191,7 @@ func (t *Track) form(c *coder) (decided bool) {
 
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
-	c := est.chains.of(key)
+	c := est.chains.ofKey(key)
 	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
 	decided := t.form(r)
 	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {

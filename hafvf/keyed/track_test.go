@@ -135,7 +135,7 @@ func TestLearningRateOfBank(t *testing.T) {
 	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: []hafvf.Member{{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}, {Top: .98}}, Forgetting: .999}}
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
-	prior := est.chains.of("k").bank.Model().PriorMemory()
+	prior := est.chains.ofKey("k").bank.Model().PriorMemory()
 	before := 0.
 	for i := range 200 {
 		e := est.Estimate(track, Value(time.Unix(int64(i), 0), "", float64(i*7919%101)/50+float64(i/150*20)))

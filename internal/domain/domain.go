@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
-	"strings"
 	"time"
 )
 
@@ -58,24 +56,6 @@ func Date(text string) (time.Time, error) {
 		return t, fmt.Errorf("%q is not a date such as 2026-12-25", text)
 	}
 	return t, nil
-}
-
-// Wildcards says what a pattern of keys may have.
-const Wildcards = "* stands for any text, ? for one character, [a-c] for one of them"
-
-// CheckPattern says why a text is not a pattern of keys.
-func CheckPattern(text string) error {
-	if _, err := path.Match(text, ""); err != nil {
-		return fmt.Errorf("%q is not a pattern: %s", text, Wildcards)
-	}
-	return nil
-}
-
-// Matches reports whether a text matches a pattern. A slash is a character as any other.
-func Matches(pattern, text string) bool {
-	const other = "\x00"
-	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
-	return ok
 }
 
 // CheckGap says why a duration cannot end sessions: windows of Beam are of whole milliseconds.

@@ -84,9 +84,16 @@ func (d *decoder) filters(c *Config, nodes *priorNodes) {
 		k := &c.Keys[i]
 		at := fmt.Sprintf("keys.%d", i)
 		one(at, &k.Levels, &k.Top, &k.Bank, true)
-		k.AlertsOnly = d.has(at+".detect") || d.has(at+".alerts") || d.has(at+".silence")
-		for _, name := range []string{".model", ".levels", ".top", ".bank"} {
-			k.AlertsOnly = k.AlertsOnly && !d.has(at+name)
+		for _, of := range []struct {
+			part  keyed.FilterPart
+			names []string
+		}{
+			{keyed.PriorPart, []string{".model.prior"}}, {keyed.SeasonPart, []string{".model.season"}}, {keyed.ZonePart, []string{".model.zone"}},
+			{keyed.HolidaysPart, []string{".model.holidays"}}, {keyed.BankPart, []string{".levels", ".top", ".bank"}},
+		} {
+			if slices.ContainsFunc(of.names, func(name string) bool { return d.has(at + name) }) {
+				k.Sets = append(k.Sets, of.part)
+			}
 		}
 		if d.has(at+".detect") && c.Detect == nil && !d.failed("detect") {
 			d.fail(at+".detect", "belongs to detect, which is not there")

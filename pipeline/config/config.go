@@ -36,7 +36,7 @@ type Config struct {
 	Expire         time.Duration        // after which a key is forgotten; 0: never
 	Zone           string               // that of the season of the model, else of the source
 	Incidents      *Incidents           // nil: alarms of several keys are not grouped
-	Keys           []KeyRule            // exceptions; the first that matches a key holds
+	Keys           []KeyRule            // exceptions, field by field
 	Quiet          []keyed.QuietTime    // in which nothing is learned or told
 
 	Aggregate *keyed.AggregateConfig // nil: a record is an observation
@@ -156,11 +156,11 @@ type KeyRule struct {
 	Top    float64
 	Bank   []hafvf.Member
 	// Detect are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
-	// first rule that matches a key and sets it holds.
+	// first rule that matches a key and sets it holds too.
 	Detect keyed.AlertRule
 	Alerts *bool
-	// AlertsOnly is set of a rule that says nothing of the filter: that of a later rule holds.
-	AlertsOnly bool
+	// Sets are the parts of the filter that the rule sets. Of each the first rule that matches a key and sets it holds.
+	Sets []keyed.FilterPart
 }
 
 // A Source is where records come from.
@@ -332,6 +332,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.seasons(c, nodes)
 		d.check(c)
 		d.checkQuiet(c, nodes.quiet)
+		d.joinedPatterns(c)
 		d.receivers(c)
 		d.priors(c, nodes)
 	}

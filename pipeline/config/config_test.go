@@ -104,8 +104,8 @@ func TestParseDetect(t *testing.T) {
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
 	want := []KeyRule{
-		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}, Top: 1},
-		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []hafvf.Beta{}, Top: 0.5},
+		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}, Top: 1, Sets: []keyed.FilterPart{keyed.PriorPart}},
+		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []hafvf.Beta{}, Top: 0.5, Sets: []keyed.FilterPart{keyed.BankPart}},
 	}
 	if diff := cmp.Diff(want, c.Keys); diff != "" || c.Detect != nil {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -411,10 +411,10 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
 			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
 		}},
-		{"detection of a rule", with("detect: true", "keys:", "  - {match: a, detect: {direction: left, min_abs: -1, budget: 24h}}", "  - {match: b, detect: true, alerts: never}"), []string{
+		{"detection of a rule", with("detect: true", "keys:", "  - {match: a, detect: {direction: left, min_abs: -1, commit: 0.9}}", "  - {match: b, detect: true, alerts: never}"), []string{
 			`pump.yaml:5: keys.0.detect.direction: unknown value "left"; known here: both, up, down`,
 			`pump.yaml:5: keys.0.detect.min_abs: must be at least 0, not -1`,
-			`pump.yaml:5: keys.0.detect.budget: unknown key; known here: cooldown, min_change, min_abs, min_rel, direction`,
+			`pump.yaml:5: keys.0.detect.commit: unknown key; known here: cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone`,
 			`pump.yaml:6: keys.1.detect: must be false, or a mapping, not true`,
 			`pump.yaml:6: keys.1.alerts: must be true or false, not the text "never"`,
 		}},
@@ -969,9 +969,9 @@ func cycles(n int) string {
 func TestParseSilenceOfRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
 	want := []keyed.AlertRule{
-		{Match: "a", Silence: &keyed.SilenceRule{Never: true}},
-		{Match: "b", Silence: &keyed.SilenceRule{SilenceConfig: keyed.SilenceConfig{After: 25 * time.Hour}}},
-		{Match: "c", Silence: &keyed.SilenceRule{}},
+		{Match: "a", Silence: &keyed.SilenceConfig{Never: true}},
+		{Match: "b", Silence: &keyed.SilenceConfig{After: 25 * time.Hour}},
+		{Match: "c", Silence: &keyed.SilenceConfig{}},
 	}
 	if diff := cmp.Diff(want, c.Filter().AlertRules); diff != "" || len(c.Filter().Keys) > 0 {
 		t.Errorf("(-want +got)\n%s", diff)

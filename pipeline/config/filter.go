@@ -14,14 +14,13 @@ func (c *Config) Filter() keyed.Config {
 		NameKeys: true, Quiet: c.Quiet,
 	}
 	for _, k := range c.Keys {
-		if detect := k.Detect; detect != (keyed.AlertRule{}) || k.Alerts != nil {
+		if len(k.Sets) > 0 {
+			cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank), Sets: k.Sets})
+		}
+		if detect := k.Detect; detect != (keyed.AlertRule{}) || len(k.Sets) == 0 {
 			detect.Match = k.Match
 			cfg.AlertRules = append(cfg.AlertRules, detect)
 		}
-		if k.AlertsOnly {
-			continue
-		}
-		cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank)})
 	}
 	if p := c.Source.Prometheus(); p != nil {
 		cfg.Lookback = p.Lookback
@@ -34,6 +33,29 @@ func (c *Config) Filter() keyed.Config {
 		cfg.Alarms = &alarms
 	}
 	return cfg
+}
+
+// SetLater returns the function that names what of the filter of a key a later exception sets than the first that matches it:
+// that did not count while the first held whole.
+func (c *Config) SetLater() func(key string) []string {
+	cfg := c.Filter()
+	settings := cfg.Settings()
+	return func(key string) []string {
+		var matching []keyed.Rule
+		for _, r := range cfg.Keys {
+			if r.Matches(key) {
+				matching = append(matching, r)
+			}
+		}
+		if len(matching) < 2 {
+			return nil
+		}
+		whole := cfg
+		whole.Keys = matching[:1]
+		before, _ := whole.Settings()(key)
+		now, _ := settings(key)
+		return before.Differ(now, true)
+	}
 }
 
 // filterOf returns the settings of the filter, or of the filter of one key rule.

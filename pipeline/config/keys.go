@@ -52,7 +52,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "detect", doc: "true separates outliers from changes and raises alarms within a budget.", initial: "false", read: detect(&c.Detect)},
 		{name: "silence", doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", initial: "false", read: silence(&c.Silence)},
 		{name: "incidents", doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)},
-		{name: "keys", doc: "Exceptions for some keys: the first whose pattern matches a key holds.", read: keyRules(&c.Keys, nodes)},
+		{name: "keys", doc: "Exceptions for some keys. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", read: keyRules(&c.Keys, nodes)},
 		{name: "quiet", doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", read: quietTimes(&nodes.quiet)},
 		{name: "order", doc: "Order in which a key's records are learned: by their times, or as they come.", read: choice(&c.Order, EventTime, Arrival)},
 		{name: "expire", doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", read: durationOr("never", &c.Expire)},
@@ -144,7 +144,7 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 		prior, season := new(*yaml.Node), new(seasonKeys)
 		nodes.keys[k], nodes.seasons[k] = prior, season
 		return []key{
-			{name: "match", doc: "Keys that the exception is for.", required: true, read: pattern(&k.Match)},
+			{name: "match", doc: "Keys that the exception is for. Labels match keys that are series; a label that a series has not is empty.", required: true, read: pattern(&k.Match)},
 			{name: "model", doc: "What is assumed of the values of these keys.", keys: []key{
 				{name: "prior", doc: "As model.prior, which is the default.", read: later("mapping of parameters, or auto", prior)},
 				{name: "season", doc: "As model.season. [] is none.", initial: "that of the model", read: seasons(&season.seasons)},
@@ -154,9 +154,9 @@ func keyRules(dst *[]KeyRule, nodes *priorNodes) valueParser {
 			{name: "levels", doc: "As levels, which are the default.", read: levels(&k.Levels)},
 			{name: "top", doc: "As top. Without levels it goes with those of the config.", initial: "that of the config", read: number(&k.Top, domain.Top)},
 			{name: "bank", doc: "As bank, which is the default.", read: members(&k.Bank)},
-			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect. For each of them the first exception that matches a key and sets it holds.", initial: "that of the config", read: keyDetect(&k.Detect)},
-			{name: "silence", doc: "false tells no silence of these keys, {after: 25h} is their bound, and true their rhythm. The first exception that matches a key and sets it holds. It needs silence.", initial: "that of the config", read: keySilence(&k.Detect.Silence)},
-			{name: "alerts", doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident. The first exception that matches a key and sets it holds.", initial: "true", read: optional(&k.Alerts, boolean)},
+			{name: "detect", doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect.", initial: "that of the config", read: keyDetect(&k.Detect)},
+			{name: "silence", doc: "false tells no silence of these keys, {after: 25h} is their bound, and true their rhythm. It needs silence.", initial: "that of the config", read: keySilence(&k.Detect.Silence)},
+			{name: "alerts", doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident.", initial: "true", read: optional(&k.Alerts, boolean)},
 		}
 	})
 }
@@ -174,14 +174,12 @@ func optional[T any](dst **T, parser func(*T) valueParser) valueParser {
 }
 
 // keySilence reads true, false, or {after}.
-func keySilence(dst **keyed.SilenceRule) valueParser {
-	var after *keyed.SilenceConfig
-	r := silence(&after)
+func keySilence(dst **keyed.SilenceConfig) valueParser {
+	r := silence(dst)
 	read := r.read
 	r.read = func(d *decoder, path string, n *yaml.Node) {
-		read(d, path, n)
-		if *dst = (&keyed.SilenceRule{Never: after == nil}); after != nil {
-			(*dst).SilenceConfig = *after
+		if read(d, path, n); *dst == nil {
+			*dst = &keyed.SilenceConfig{Never: true}
 		}
 	}
 	return r
@@ -192,6 +190,16 @@ func keyDetect(dst *keyed.AlertRule) valueParser {
 	const takes = "false, or a mapping"
 	least := func(v *float64) valueParser { return number(v, domain.MinChange) }
 	like := "that of detect"
+	var of keyed.AlarmConfig
+	pace := func(r valueParser, set func()) valueParser {
+		read := r.read
+		r.read = func(d *decoder, path string, n *yaml.Node) {
+			of = keyed.AlarmConfig{}
+			read(d, path, n)
+			set()
+		}
+		return r
+	}
 	keys := []key{
 		{name: "cooldown", doc: "As detect.cooldown.", initial: like, read: optional(&dst.Cooldown, duration)},
 		{name: "min_change", doc: "As detect.min_change.", initial: like, read: optional(&dst.MinChange, least)},
@@ -200,6 +208,15 @@ func keyDetect(dst *keyed.AlertRule) valueParser {
 		{name: "direction", doc: "As detect.direction.", initial: like, read: optional(&dst.Direction, func(v *keyed.Direction) valueParser {
 			return choice((*string)(v), string(keyed.Both), string(keyed.Up), string(keyed.Down))
 		})},
+		{name: "budget", doc: "As detect.budget.", initial: like, read: pace(budget(&of), func() {
+			dst.Budget, dst.BudgetTime = new(of.Budget), new(of.BudgetTime)
+		})},
+		{name: "rest", doc: "As detect.rest.", initial: like, read: pace(remainder(&of), func() {
+			dst.Rest, dst.RestTime = new(of.Rest), new(of.RestTime)
+		})},
+		{name: "settling", doc: "As detect.settling.", initial: like, read: optional(&dst.Settling, duration)},
+		{name: "season", doc: "As detect.season. If you change it or zone, these keys learn their usual values anew.", initial: like, read: optional(&dst.Seasons, seasons)},
+		{name: "zone", doc: "As detect.zone.", initial: like, read: optional(&dst.Zone, zone)},
 	}
 	return valueParser{takes: takes, keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
 		on := true

@@ -402,11 +402,6 @@ func timeFormat(dst *string) valueParser {
 	})
 }
 
-// pattern reads a pattern of keys.
-func pattern(dst *string) valueParser {
-	return checked(dst, "pattern: "+domain.Wildcards, domain.CheckPattern)
-}
-
 // list reads a list of mappings into dst, each entry by its keys.
 func list[T any](of string, dst *[]T, keys func(*T) []key) valueParser {
 	r := listOf(of, dst, func(v *T) valueParser {

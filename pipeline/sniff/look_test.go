@@ -142,6 +142,23 @@ func TestLookSuggestsScale(t *testing.T) {
 	}
 }
 
+// A check counts the keys of each exception, and names those for which a later one counts as well.
+func TestRulesOfKeys(t *testing.T) {
+	lines := []string{"key,time,x\n"}
+	for i, key := range []string{"ab", "ab", "a", "\"up{job=\"\"web\"\"}\"", "b"} {
+		lines = append(lines, fmt.Sprintf("%s,2026-01-05T00:%02d:00Z,%d\n", key, i, i))
+	}
+	text := look(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
+	for _, want := range []string{
+		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches no key of these`,
+		"remark   model.prior of ab: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole; see keys",
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
 // Labels that group series vary, and do not tell each from the others. A check names a label of by that
 // none has.
 func TestLabelsThatGroup(t *testing.T) {

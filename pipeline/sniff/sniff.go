@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/internal/times"
@@ -61,8 +62,15 @@ type Result struct {
 	Fractions   int // not whole
 	Min, Max    float64
 	Counters    []string // keys whose numbers rise and hardly ever fall
+	Rules       []Rule   // of keys, in their order
 	Suggestions []Suggestion
 	Remarks     []Remark
+}
+
+// A Rule says how many keys an exception matches.
+type Rule struct {
+	Match string
+	Keys  []string
 }
 
 // A Suggestion is a key of a config that the records call for.
@@ -186,6 +194,7 @@ func (s *sample) finish(c *config.Config, format string) {
 		l.Step = s.steps[len(s.steps)/2]
 	}
 	l.Suggestions = s.suggestions(c, format)
+	s.rules(c)
 	if c.Incidents != nil && l.Parsed > 0 {
 		values := series.Values(l.Keys)
 		for _, name := range c.Incidents.By {
@@ -193,6 +202,31 @@ func (s *sample) finish(c *config.Config, format string) {
 				l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8)), "incidents.by", true})
 			}
 		}
+	}
+}
+
+// rules notes which keys the exceptions match, and for which several set the filter.
+func (s *sample) rules(c *config.Config) {
+	l := s.result
+	for _, k := range c.Keys {
+		of := Rule{Match: k.Match}
+		for _, key := range l.Keys {
+			if domain.Matches(k.Match, key) {
+				of.Keys = append(of.Keys, key)
+			}
+		}
+		l.Rules = append(l.Rules, of)
+	}
+	var keys, names []string
+	setLater := c.SetLater()
+	for _, key := range l.Keys {
+		if later := setLater(key); len(later) > 0 {
+			keys, names = append(keys, key), append(names, later...)
+		}
+	}
+	if len(keys) > 0 {
+		slices.Sort(names)
+		l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4)), "keys", false})
 	}
 }
 
@@ -560,6 +594,13 @@ func (l *Result) String() string {
 	}
 	if l.Parsed > 0 {
 		line("keys", "%d: %s", len(l.Keys), message.Some(l.Keys, 8))
+	}
+	for i, r := range l.Rules {
+		of := "no key of these"
+		if len(r.Keys) > 0 {
+			of = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
+		}
+		line("rule", "keys.%d %s matches %s", i, message.Pattern(r.Match), of)
 	}
 	switch {
 	case l.Timed > 0:

@@ -169,7 +169,10 @@ func (f *Fleet) Take(notices []byte) error {
 		if err != nil {
 			return err
 		}
-		if t.Basis = of.role; t.Basis != keyed.AlarmBasis || t.Time.IsZero() {
+		if t.Basis = of.role; of.role == alone {
+			t.Basis = keyed.AlarmBasis
+		}
+		if of.role != keyed.AlarmBasis || t.Time.IsZero() {
 			f.listener.Alert(of.key, t, "")
 			return nil
 		}

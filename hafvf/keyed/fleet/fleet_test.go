@@ -82,6 +82,20 @@ func TestBeginsAnew(t *testing.T) {
 	}
 }
 
+// An alarm of a key that is in no incident is told at once, and leaves nothing.
+func TestAlone(t *testing.T) {
+	var got heard
+	f := newFleet(t, Config{Digests: []time.Duration{24 * time.Hour}}, &got)
+	before := encoded(t, f)
+	f.Changed()
+	e := keyed.AlertEvent{Key: "a/b", Time: at, ID: "f:1", Alert: &keyed.Alert{Kind: keyed.SilentAlarm}}
+	take(t, f, AppendAlone(nil, "a/b", []keyed.AlertEvent{e}))
+	expect.Same(t, heard{"a/b f:1 silent"}, got)
+	if f.Changed() || !bytes.Equal(before, encoded(t, f)) {
+		t.Error("it leaves something in the fleet")
+	}
+}
+
 // A key that is forgotten while a run goes on is told of before, and nothing of it is left. In a
 // state between two runs nobody is told, and the others are as before.
 func TestForgets(t *testing.T) {

@@ -20,8 +20,22 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Alert
 	return b
 }
 
-// forgotten is the role of a notice that its key is forgotten.
-const forgotten = keyed.DuplicateBasis + 1
+// Roles of notices beside the bases of alerts.
+const (
+	forgotten = keyed.DuplicateBasis + 1 + iota // the key is forgotten
+	alone                                       // an alarm, or the end of one, that belongs to no incident
+)
+
+// AppendAlone appends alerts of a key that is in no incident, digest or page of single alarms.
+func AppendAlone(b []byte, key string, alerts []keyed.AlertEvent) []byte {
+	for _, t := range alerts {
+		if t.Basis == keyed.AlarmBasis {
+			t.Basis = alone
+		}
+		b = appendNotice(b, key, t, keyed.Pace{})
+	}
+	return b
+}
 
 // AppendForgotten appends that a key was forgotten.
 func AppendForgotten(b []byte, key string) []byte {

@@ -1,0 +1,111 @@
+package domain
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Wildcards says what a pattern of keys may have.
+const Wildcards = "* stands for any text, ? for one character, [a-c] for one of them"
+
+// ofLabels begins a pattern of labels. What follows is written as the key of a series is, with patterns as values.
+const ofLabels = "\x00"
+
+// nameLabel is the label that the name of a metric is.
+const nameLabel = "__name__"
+
+// LabelPattern is the pattern of keys that are series, in which each of the labels has a value that matches its pattern. A
+// label that a series does not have is empty.
+func LabelPattern(labels map[string]string) string {
+	var b strings.Builder
+	b.WriteString(ofLabels + "{")
+	for i, name := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `%s="%s"`, name, escapes.Replace(labels[name]))
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+var (
+	escapes   = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+	unescapes = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
+)
+
+// PatternText is a pattern of labels as the key of a series is written; it reports false of another one.
+func PatternText(pattern string) (labels string, is bool) {
+	return strings.CutPrefix(pattern, ofLabels)
+}
+
+// PatternLabels are the labels of a pattern of LabelPattern, nil of another one.
+func PatternLabels(pattern string) map[string]string {
+	text, is := PatternText(pattern)
+	if !is {
+		return nil
+	}
+	labels, _ := labelsOf(text)
+	return labels
+}
+
+// labelsOf are the labels of the key of a series, name{a="b",…}; nil if it is none.
+func labelsOf(key string) (labels map[string]string, is bool) {
+	name, rest, is := strings.Cut(key, "{")
+	if !is {
+		return nil, false
+	}
+	labels = map[string]string{}
+	if name != "" {
+		labels[nameLabel] = name
+	}
+	for rest != "}" {
+		label, quoted, ok := strings.Cut(rest, `="`)
+		end := 0
+		for end < len(quoted) && quoted[end] != '"' {
+			if quoted[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if !ok || end >= len(quoted)-1 || quoted[end+1] != ',' && quoted[end+1:] != "}" {
+			return nil, false
+		}
+		labels[label] = unescapes.Replace(quoted[:end])
+		rest = strings.TrimPrefix(quoted[end+1:], ",")
+	}
+	return labels, true
+}
+
+// CheckPattern says why a text is not a pattern of keys.
+func CheckPattern(text string) error {
+	if labels := PatternLabels(text); labels != nil {
+		for name, pattern := range labels {
+			if err := CheckPattern(pattern); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+	if _, err := path.Match(text, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: %s", text, Wildcards)
+	}
+	return nil
+}
+
+// Matches reports whether a text matches a pattern. A slash is a character as any other.
+func Matches(pattern, text string) bool {
+	if labels := PatternLabels(pattern); labels != nil {
+		of, is := labelsOf(text)
+		for name, pattern := range labels {
+			is = is && Matches(pattern, of[name])
+		}
+		return is
+	}
+	const other = "\x00"
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
+	return ok
+}

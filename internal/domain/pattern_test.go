@@ -1,0 +1,70 @@
+package domain_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hafvf/internal/domain"
+	"hafvf/internal/series"
+)
+
+// A pattern of labels matches the series whose labels match, in any order and beside others.
+func TestLabelPatterns(t *testing.T) {
+	for _, c := range []struct {
+		labels map[string]string
+		key    string
+		want   bool
+	}{
+		{map[string]string{"job": "auth-*", "env": "test"}, `up{env="test",instance="a:1",job="auth-api"}`, true},
+		{map[string]string{"job": "auth-*", "env": "test"}, `up{env="prod",instance="a:1",job="auth-api"}`, false},
+		{map[string]string{"job": "auth-*"}, `{job="pay"}`, false},
+		{map[string]string{"__name__": "up"}, `up{job="pay"}`, true},
+		{map[string]string{"__name__": "up"}, `{job="pay"}`, false},
+		{map[string]string{"zone": ""}, `up{job="pay"}`, true},
+		{map[string]string{"zone": "?*"}, `up{job="pay"}`, false},
+		{map[string]string{"path": `*"/a*`}, `{path="x\"/a,b=\"}"}`, true},
+		{map[string]string{"job": "*"}, "job", false},
+		{map[string]string{"job": "*"}, `a{job="`, false},
+		{map[string]string{"job": "*"}, `a{job="b"`, false},
+		{map[string]string{"job": "*"}, `a{job="b"x`, false},
+	} {
+		if got := domain.Matches(domain.LabelPattern(c.labels), c.key); got != c.want {
+			t.Errorf("%v, %s: %v", c.labels, c.key, got)
+		}
+	}
+	if domain.CheckPattern(domain.LabelPattern(map[string]string{"a": "["})) == nil {
+		t.Error("[ is taken")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab\"\\\n,={}/")), 0, 6, -1)
+		name := rapid.StringMatching("[a-c]")
+		labels := rapid.MapOfN(name, text, 1, 3).Draw(t, "labels")
+		key := series.Key(labels)
+		only := map[string]string{}
+		for name, value := range labels {
+			if value != "" && rapid.Bool().Draw(t, name) {
+				only[name] = "*" + literal(value)
+			}
+		}
+		if !domain.Matches(domain.LabelPattern(only), key) {
+			t.Fatalf("%q does not match %s", only, key)
+		}
+		other := name.Draw(t, "other")
+		only[other] = literal(labels[other] + "x")
+		if domain.Matches(domain.LabelPattern(only), key) {
+			t.Fatalf("%q matches %s", only, key)
+		}
+	})
+}
+
+// literal is the pattern of a text.
+func literal(text string) (pattern string) {
+	for _, r := range text {
+		if r == '\\' {
+			pattern += `\`
+		}
+		pattern += string(r)
+	}
+	return pattern
+}

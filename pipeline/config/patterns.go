@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/internal/series"
+)
+
+// pattern reads a pattern of keys, or a mapping of labels to patterns.
+func pattern(dst *string) valueParser {
+	r := checked(dst, "pattern: "+domain.Wildcards+"; or labels with patterns, such as {job: auth-*}", domain.CheckPattern)
+	read := r.read
+	r.read = func(d *decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.MappingNode {
+			read(d, path, n)
+			return
+		}
+		labels := map[string]string{}
+		d.entries(path, n, func(p string, k, v *yaml.Node) {
+			var of string
+			checked(&of, "pattern: "+domain.Wildcards, domain.CheckPattern).read(d, p, v)
+			labels[k.Value] = of
+		})
+		if len(labels) == 0 && !d.failed(path) {
+			d.fail(path, "has no label")
+		}
+		*dst = domain.LabelPattern(labels)
+	}
+	return r
+}
+
+// joinedPatterns has patterns of labels match the keys that a query joins of labels.
+func (d *decoder) joinedPatterns(c *Config) {
+	p := c.Source.Prometheus()
+	if p == nil || len(p.Key) == 0 {
+		return
+	}
+	join := func(path string, pattern *string) {
+		labels := domain.PatternLabels(*pattern)
+		if labels == nil {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(labels)) {
+			if !slices.Contains(p.Key, name) {
+				d.fail(path, "no key has the label %s: source.prometheus.key has %s", name, message.List(p.Key))
+			}
+		}
+		parts := make([]string, len(p.Key))
+		for i, name := range p.Key {
+			parts[i] = "*"
+			if of, is := labels[name]; is {
+				parts[i] = of
+			}
+		}
+		if *pattern = parts[0]; len(parts) > 1 {
+			*pattern = series.Join(parts)
+		}
+	}
+	for i := range c.Keys {
+		join(fmt.Sprintf("keys.%d.match", i), &c.Keys[i].Match)
+	}
+	for i := range c.Quiet {
+		join("quiet", &c.Quiet[i].Match)
+	}
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		join(r.At+".keys", &r.Keys)
+		join(r.At+".except", &r.Except)
+	}
+}
