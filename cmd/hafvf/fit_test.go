@@ -173,7 +173,7 @@ func TestFitExits(t *testing.T) {
 		{"smoothing", "fit smooth.yaml -o out.csv --over top", 2, "fit is of the filter"},
 		{"a source without an end", "fit prom.yaml -o out.csv --over top", 2, "fit reads files"},
 		{"an exception with numbers of its own", fit + `top --set keys=[{"match":"s0","top":0.9}]`, 2, "leave out the exception"},
-		{"an exception without trials", fit + `top --set keys=[{"match":"z*"}]`, 2, "no key of the data matches"},
+		{"an exception without trials", fit + `top --set keys=[{"match":"z*","model":{"prior":{"alpha":2}}}]`, 2, "no key of the data matches"},
 		{"a key without trials", fit + "top --set source.csv.path=missing.csv", 2, "all trials of the key b are missing"},
 		{"no trials", fit + "top --set source.csv.path=empty.csv", 2, "no observations"},
 		{"over the input", "fit s.yaml --over top -o in.csv", 2, "in.csv is what is read"},

@@ -181,7 +181,7 @@ func (f *Fit) Read() error {
 			}
 		}
 		if !matched {
-			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Quote(rule.Match))
+			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Pattern(rule.Match))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
