@@ -471,6 +471,9 @@ func (m smoothing) steps() []Step {
 		of += ", of " + describeAggregation(m.cfg.Aggregate)
 	}
 	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
+	if m.cfg.Gap == 0 {
+		sessions = fmt.Sprintf("with gaps of %d median steps of the key, at least %s", keyed.GapSteps, message.Duration(keyed.LeastGap))
+	}
 	switch m.cfg.Order {
 	case keyed.Arrival:
 		sessions = "without times, in the order of arrival"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -43,7 +42,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 			t.Errorf("%s: a state of one is not one of the other", family)
 		}
 		m := compose(t, "transform: smooth\nmodel: {family: "+family+", "+model+"}\nsource: {jsonl: {path: in.jsonl}}\n").transform.(smoothing)
-		smooth := keyed.RecommendedSmoothing(family, 30*time.Minute)
+		smooth := keyed.RecommendedSmoothing(family, 0)
 		set(&smooth.Filter)
 		if diff := cmp.Diff(smooth, m.cfg.SmoothConfig, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+) for sessions: %s", family, diff)

@@ -112,6 +112,12 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	s = state.summary()
 	s.clock, s.detects, s.groups, s.warmUp, s.advice = graph.Clock, graph.detects, graph.groups, graph.warmUp, graph.advice
 	s.WarmUps = state.warmUps()
+	if m, smooths := graph.transform.(smoothing); smooths {
+		if s.gaps = [2]time.Duration{m.cfg.Gap, m.cfg.Gap}; m.cfg.Gap == 0 {
+			s.gaps[0], s.gaps[1] = state.account.Gaps()
+			s.steps = s.gaps[0] > 0
+		}
+	}
 	for _, pattern := range graph.patterns {
 		if s.Records > 0 && !state.account.HasMatched(pattern) && !slices.Contains(s.Unmatched, pattern) {
 			s.Unmatched = append(s.Unmatched, pattern)

@@ -62,6 +62,10 @@ type Summary struct {
 	buried          string   // what the dead letter is
 	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
 
+	gaps   [2]time.Duration // of sessions that go by times, the least and the largest
+	steps  bool             // they are of the steps of keys
+	single singleSessions
+
 	groups  bool // alarms into incidents
 	part    bool // outputs and file of states stay as they were
 	detects bool
@@ -81,7 +85,11 @@ func (s Summary) Err() error {
 	if len(s.failedReceivers) > 0 {
 		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.buried)
 	}
-	return errors.Join(s.rejected(), undelivered)
+	var single error
+	if n := s.single; 2*n.single > n.sessions {
+		single = errors.New(message.SingleSessions(n.single, n.sessions, s.gaps[0], s.gaps[1], n.step))
+	}
+	return errors.Join(s.rejected(), single, undelivered)
 }
 
 // A RejectedError is that of a run in which more than half of the records were rejected.
@@ -325,6 +333,9 @@ func (s Summary) hints(b *strings.Builder) {
 			fmt.Fprintf(b, of.text, message.Count(of.n, of.one, of.many))
 		}
 	}
+	if s.steps {
+		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap is another\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+	}
 	if s.Lag.Usual > 0 {
 		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
 	}
@@ -474,10 +485,11 @@ func (n Values) PoorFit() float64 {
 type seen struct {
 	Values
 	largestAlarms bool
+	sessionsOf
 }
 
 func (n seen) and(m seen) seen {
-	return seen{Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative}, n.largestAlarms || m.largestAlarms}
+	return seen{Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative}, n.largestAlarms || m.largestAlarms, n.sessionsOf.and(m.sessionsOf)}
 }
 
 // poorFits returns the keys with most outliers.
@@ -496,7 +508,7 @@ type tally struct {
 	records int64
 	largest []LargestAlarm
 	moving  []Moving
-	keys    map[string]seen // with detection, and of smoothed ones those with changes
+	keys    map[string]seen // with detection, and smoothed ones
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
@@ -534,12 +546,21 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
+	if s.N == 1 && s.Revision == 0 && !s.Time.IsZero() {
+		n, single := t.of(key), 0
+		if s.Session.N == 1 {
+			single = 1
+		}
+		n.sessionsOf = n.sessionsOf.and(sessionsOf{1, single, s.Time, s.Time})
+		t.keys[strings.Clone(key)] = n
+	}
 	if s.N == 1 && s.Session.Moves() {
 		t.moving = keepMoving(t.moving, Moving{strings.Clone(key), s.Session})
 	}
 	if s.Change {
-		if !t.of(key).largestAlarms {
-			t.keys[strings.Clone(key)] = seen{largestAlarms: true}
+		if n := t.of(key); !n.largestAlarms {
+			n.largestAlarms = true
+			t.keys[strings.Clone(key)] = n
 		}
 		t.add(LargestAlarm{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
 			if g := s.Segment; g != nil && len(g.Before) == 1 {

@@ -66,7 +66,7 @@ type SmoothOutput struct {
 // Observations of a key are grouped into session windows, sorted by time, and
 // smoothed. A late observation, within the allowed lateness, emits its session
 // again, whole, with the next revision. The runner drops later ones. Of a log those come too
-// late whose LogTime says so. Sessions without times are smoothed when the input has ended.
+// late whose LogTime says so. Sessions without times, or without a gap, are smoothed when the input has ended.
 //
 // Smooth panics if the configuration is impossible, or if observe does not take the elements.
 func Smooth[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (string, keyed.Observation), col beam.PCollection) SmoothOutput {
@@ -98,13 +98,13 @@ func (c SmoothConfig) untimed() bool { return c.Order == keyed.Arrival || c.Orde
 
 // sessions groups blocks of admitted observations into sessions.
 func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PCollection {
-	if cfg.untimed() {
+	if cfg.untimed() || cfg.Gap == 0 {
 		grouped := beam.GroupByKey(s, beam.WindowInto(s, window.NewGlobalWindows(), admitted))
-		return beam.ParDo(s, &gatherFn{Groups: true}, grouped)
+		return beam.ParDo(s, &gatherFn{Config: textOf("Smooth", cfg, nil)}, grouped)
 	}
 	// A pane holds what came since the one before: reviseFn keeps the rest.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
-	sessions := beam.ParDo(s, &gatherFn{Gap: cfg.Gap}, beam.GroupByKey(s, windowed))
+	sessions := beam.ParDo(s, &gatherFn{Config: textOf("Smooth", cfg, nil)}, beam.GroupByKey(s, windowed))
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
 	if cfg.AllowedLateness > 0 || cfg.Logs {
 		sessions = beam.ParDo(s, &reviseFn{
@@ -190,7 +190,7 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 			kept.Trial = 0
 		}
 	} else {
-		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() {
+		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() && a.cfg.Gap != 0 {
 			a.refused++
 			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
 		}
@@ -204,7 +204,7 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 		key = strings.Clone(key) // it may be part of a larger text
 		b = &admitted{at: ts}
 		a.blocks[key] = b
-	} else if ts < b.at || ts > b.at.Add(span(a.cfg.Gap)) {
+	} else if a.cfg.Gap != 0 && (ts < b.at || ts > b.at.Add(span(a.cfg.Gap))) {
 		emit(b.at, key, b.bytes)
 		*b = admitted{at: ts}
 	}
@@ -234,10 +234,17 @@ func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, st
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
-// block. Of sessions without times it has a Group for the key.
+// block. Without a gap the group is all of a key, and of sessions without times it has a Group for the key.
 type gatherFn struct {
-	Gap    time.Duration
-	Groups bool
+	Config string
+
+	cfg     SmoothConfig
+	account *account.Run
+}
+
+func (fn *gatherFn) Setup(ctx context.Context) error {
+	fn.account = account.From(ctx)
+	return json.Unmarshal([]byte(fn.Config), &fn.cfg)
 }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
@@ -249,10 +256,16 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 			return err
 		}
 	}
-	if fn.Groups {
+	if fn.cfg.untimed() {
 		key = sessionKey(key).Key()
 	}
-	for _, s := range splitSessions(all, fn.Gap) {
+	gap := fn.cfg.Gap
+	if gap == 0 && !fn.cfg.untimed() {
+		slices.SortStableFunc(all, keyed.Observation.Compare)
+		gap = fn.cfg.GapOf(all)
+		fn.account.SetGap(gap)
+	}
+	for _, s := range splitSessions(all, gap) {
 		emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	}
 	return nil

@@ -131,6 +131,41 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
+// Without a gap a session ends at 30 median steps of its key, and at half an hour at least, in whatever order records come.
+func TestSmoothAtStepsOfKeys(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var in []given
+	want := map[string][]int64{"fast": {100, 50}, "hourly": {100, 50}, "both": {150}}
+	for key, step := range map[string]int{"fast": 10, "hourly": 3600, "both": 3600} {
+		for i := range 150 {
+			second := i * step
+			if pause := 30*step + 7200; i >= 100 && key != "both" {
+				second += pause
+			} else if i >= 100 {
+				second += 28 * step
+			}
+			in = append(in, given{key, keyed.Value(at(second), "", rng.NormFloat64())})
+		}
+	}
+	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
+	cfg := segments
+	cfg.Gap = 0
+	c := runSmooth(t, cfg, in, nil)
+	for key, sizes := range want {
+		var got []int64
+		for _, s := range c.smoothed[key] {
+			if s.N == 1 {
+				got = append(got, s.Session.N)
+			}
+		}
+		slices.SortFunc(got, func(a, b int64) int { return int(b - a) })
+		same(t, got, sizes)
+	}
+	cfg.AllowedLateness = time.Hour
+	_, err := keyed.NewSmoother(cfg.SmoothConfig)
+	expect.Error(t, err, "allowed lateness: sessions are revised whose gap is known before")
+}
+
 // Sessions without times are those of a key and a name, in the order of arrival or of trials, whatever
 // the times of observations are.
 func TestSmoothWithoutTimes(t *testing.T) {

@@ -70,7 +70,7 @@ func checkCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), sniffed)
-			return nil
+			return sniffed.Err()
 		},
 	}
 	cli.AddSet(cmd, &set)

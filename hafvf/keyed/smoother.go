@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 )
 
@@ -34,7 +35,8 @@ type SmoothConfig struct {
 	// Gap or AllowedLateness. Trials takes an observation of each number alone.
 	Order Order
 	// Gap ends a session: observations that are at least so far apart belong to
-	// different ones. Required for the order EventTime; whole milliseconds.
+	// different ones. It is of the order EventTime; whole milliseconds. Zero is that of GapOf, for an
+	// input that ends.
 	Gap time.Duration
 	// AllowedLateness is how long after its end a session still takes late
 	// observations, and is emitted again. Default 0.
@@ -54,7 +56,7 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 	return c
 }
 
-// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time:
+// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time, or at GapOf if it is zero:
 // each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
 // program with transform: smooth and prior: auto. As for Recommended, some families need more.
 func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
@@ -78,6 +80,10 @@ func (c SmoothConfig) DefaultOdds() float64 {
 
 func (c SmoothConfig) validate() error {
 	switch {
+	case c.Order == EventTime && c.Gap == 0:
+		if c.AllowedLateness != 0 {
+			return errors.New("allowed lateness: sessions are revised whose gap is known before, and there is none")
+		}
 	case c.Order == EventTime:
 		if err := domain.CheckGap(c.Gap); err != nil {
 			return fmt.Errorf("gap: %w", err)
@@ -99,11 +105,33 @@ func (c SmoothConfig) validate() error {
 		if err := a.Check(); err != nil {
 			return fmt.Errorf("aggregate: %w", err)
 		}
-		if c.Gap < a.Every {
+		if c.Gap != 0 && c.Gap < a.Every {
 			return fmt.Errorf("gap %v is below the %v of an interval, which two sessions would share", c.Gap, a.Every)
 		}
 	}
 	return checkRules(c.Filter, c.Keys)
+}
+
+// What ends a session if no gap is configured.
+const (
+	GapSteps = 30 // of the key
+	LeastGap = 30 * time.Minute
+)
+
+// GapOf is the gap that ends the sessions of a key with these observations, sorted by time, if none is configured:
+// GapSteps median steps between them, and at least LeastGap. The steps of Aggregate are its intervals.
+func (c SmoothConfig) GapOf(all []Observation) time.Duration {
+	var step time.Duration
+	if c.Aggregate != nil {
+		step = c.Aggregate.Every
+	} else {
+		times := make([]time.Time, len(all))
+		for i := range all {
+			times[i] = all[i].Time
+		}
+		step = usual.MedianStep(times)
+	}
+	return max(GapSteps*step.Truncate(time.Millisecond), LeastGap)
 }
 
 // timed names a setting that goes by times, or is empty.

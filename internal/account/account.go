@@ -97,6 +97,7 @@ type Run struct {
 	latest    time.Time        // see Saw
 	ahead     time.Time        // likewise, of times ahead of the clock
 	patient   atomic.Int32     // see Patiently
+	gaps      [2]time.Duration // see SetGap
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -469,6 +470,26 @@ func (r *Run) Latest() time.Time {
 		return r.ahead
 	}
 	return r.latest
+}
+
+// SetGap notes the gap that ends the sessions of a key.
+func (r *Run) SetGap(gap time.Duration) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gaps[0] == 0 || gap < r.gaps[0] {
+		r.gaps[0] = gap
+	}
+	r.gaps[1] = max(r.gaps[1], gap)
+}
+
+// Gaps are the least and the largest gap that SetGap has noted; zero if there is none.
+func (r *Run) Gaps() (least, largest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gaps[0], r.gaps[1]
 }
 
 // Stop asks the source to end at its next record, as if its input ended there. What

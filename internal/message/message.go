@@ -235,6 +235,21 @@ func Suggest(name string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
+// SingleSessions says that most sessions have one record, of such that end at gaps from least to largest. step is the time
+// between the records of a key.
+func SingleSessions(single, sessions int, least, largest, step time.Duration) string {
+	return fmt.Sprintf("%d of %d sessions have one record: session.gap is %s, and the records of a key are %s apart; give a session.gap of many times that",
+		single, sessions, Range(least, largest), Duration(RoundUp(step)))
+}
+
+// Range is a range of durations.
+func Range(least, largest time.Duration) string {
+	if least == largest {
+		return Duration(least)
+	}
+	return Duration(least) + " to " + Duration(largest)
+}
+
 // RoundUp rounds a time up to whole seconds, minutes or hours. The longest durations stay as
 // they are.
 func RoundUp(d time.Duration) time.Duration {

@@ -82,7 +82,7 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 		if d.has("aggregate.wait") {
 			d.fail("aggregate.wait", "is for transform: filter; sessions have session.allowed_lateness")
 		}
-		if c.Session.Gap < a.Every {
+		if gap := c.Session.Gap; gap != 0 && gap < a.Every {
 			d.fail("session.gap", "must be at least aggregate.every, %s: two sessions would share an interval", message.Duration(a.Every))
 		}
 	}

@@ -81,7 +81,7 @@ const (
 
 // A Session is what is smoothed as one.
 type Session struct {
-	Gap             time.Duration // ends it
+	Gap             time.Duration // ends it; 0 is that of each key, see keyed.SmoothConfig
 	AllowedLateness time.Duration // after its end, in which it is still revised
 	Max             int           // observations, above which it is cut
 	By              []string      // columns or fields that tell sessions without times apart
@@ -327,6 +327,9 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		d.at[""] = root.Line
 		d.mapping("", root, c.keys(nodes))
 		d.layout(c)
+		if c.Session.Gap == 0 && (c.Source.Unending() || c.Session.AllowedLateness > 0) {
+			c.Session.Gap = keyed.LeastGap
+		}
 		d.aggregate(c, nodes.aggregate)
 		d.filters(c, nodes)
 		d.seasons(c, nodes)
@@ -351,7 +354,7 @@ func defaults() *Config {
 		Order:          EventTime,
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
-		Session:        Session{Gap: 30 * time.Minute, Max: keyed.DefaultMax},
+		Session:        Session{Max: keyed.DefaultMax},
 		Sink:           Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
 		Runner:         Runner{Name: Direct},
 	}

@@ -54,7 +54,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		BankForgetting: 0.999,
 		Zone:           "UTC",
 		Order:          "event_time",
-		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{
 			Format:    "csv",
 			Path:      "in.csv",
@@ -224,7 +224,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Zone:           "UTC",
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
-		Session:        Session{Gap: 30 * time.Minute, Max: 10_000_000},
+		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{
 			Format:    "csv",
 			Path:      "data/*.csv",

@@ -59,7 +59,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "lateness", doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected. The end of a file releases what waits: the next run with state rejects a record before it.", read: duration(&c.Lateness)},
 		{name: "time_unit", doc: "The weight of memory acts once per this unit of time. By default once per observation.", read: milliseconds(&c.TimeUnit)},
 		{name: "session", doc: "smooth: which records are smoothed together.", keys: []key{
-			{name: "gap", doc: "Time without an observation of the key that ends a session.", read: milliseconds(&c.Session.Gap)},
+			{name: "gap", doc: "Time without an observation of the key that ends a session. By default 30 times the median step of the key, and at least 30m; of an endless topic, and with allowed_lateness, 30m.", read: milliseconds(&c.Session.Gap)},
 			{name: "allowed_lateness", doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", read: duration(&c.Session.AllowedLateness)},
 			{name: "max", doc: "A longer session is cut into parts.", unit: "observations", read: whole(&c.Session.Max, 1)},
 			{name: "by", doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", read: oneOrMore("columns or fields", &c.Session.By)},

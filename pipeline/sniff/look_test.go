@@ -142,6 +142,24 @@ func TestLookSuggestsScale(t *testing.T) {
 	}
 }
 
+// A check of sessions counts them, and fails if most have one record.
+func TestSingleSessions(t *testing.T) {
+	lines := []string{"key,time,x\n", "b,2026-01-05T00:00:00Z,1\n"}
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf("a,%s,%d\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), i%7))
+	}
+	path := write(t, "in.csv", lines...)
+	result := look(t, "{family: normal}, transform: smooth", path)
+	if text := result.String(); result.Err() != nil || !strings.Contains(text, "sessions 1 in these records, at gaps of 30h\n") {
+		t.Errorf("%v, %s", result.Err(), text)
+	}
+	result = look(t, "{family: normal}, transform: smooth, session: {gap: 10m}", path)
+	if text := result.String(); !strings.Contains(text, "sessions 40 in these records, at gaps of 10m\n") {
+		t.Error(text)
+	}
+	expect.Error(t, result.Err(), "40 of 40 sessions have one record: session.gap is 10m, and the records of a key are 1h apart")
+}
+
 // A check counts the keys of each exception, and names those for which a later one counts as well.
 func TestRulesOfKeys(t *testing.T) {
 	lines := []string{"key,time,x\n"}

@@ -16,7 +16,6 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/internal/times"
@@ -65,12 +64,7 @@ type Result struct {
 	Rules       []Rule   // of keys, in their order
 	Suggestions []Suggestion
 	Remarks     []Remark
-}
-
-// A Rule says how many keys an exception matches.
-type Rule struct {
-	Match string
-	Keys  []string
+	Sessions    Sessions // of transform: smooth by times
 }
 
 // A Suggestion is a key of a config that the records call for.
@@ -195,6 +189,9 @@ func (s *sample) finish(c *config.Config, format string) {
 	}
 	l.Suggestions = s.suggestions(c, format)
 	s.rules(c)
+	if c.Transform == config.Smooth && c.SessionOrder() == keyed.EventTime && c.Aggregate == nil {
+		s.sessions(keyed.SmoothConfig{Gap: c.Session.Gap})
+	}
 	if c.Incidents != nil && l.Parsed > 0 {
 		values := series.Values(l.Keys)
 		for _, name := range c.Incidents.By {
@@ -202,31 +199,6 @@ func (s *sample) finish(c *config.Config, format string) {
 				l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8)), "incidents.by", true})
 			}
 		}
-	}
-}
-
-// rules notes which keys the exceptions match, and for which several set the filter.
-func (s *sample) rules(c *config.Config) {
-	l := s.result
-	for _, k := range c.Keys {
-		of := Rule{Match: k.Match}
-		for _, key := range l.Keys {
-			if domain.Matches(k.Match, key) {
-				of.Keys = append(of.Keys, key)
-			}
-		}
-		l.Rules = append(l.Rules, of)
-	}
-	var keys, names []string
-	setLater := c.SetLater()
-	for _, key := range l.Keys {
-		if later := setLater(key); len(later) > 0 {
-			keys, names = append(keys, key), append(names, later...)
-		}
-	}
-	if len(keys) > 0 {
-		slices.Sort(names)
-		l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4)), "keys", false})
 	}
 }
 
@@ -635,6 +607,9 @@ func (l *Result) String() string {
 	for _, r := range l.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)
 		line("", "%s: %s", r.Place, message.Printable(r.Raw))
+	}
+	if s := l.Sessions; s.N > 0 {
+		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.LeastGap, s.LargestGap))
 	}
 	for _, s := range l.Suggestions {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
