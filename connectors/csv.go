@@ -50,6 +50,7 @@ type csvReader struct {
 	src     Source
 	skipped *skippedLines   // nil if nobody counts
 	first   []string        // the header of the first table
+	begins  [256]bool       // the first bytes of its names
 	names   map[string]bool // of that, and those that are wanted, which are true
 	wanted  int             // how many are
 	refused string          // why the records of this table are rejected; "" if they are read
@@ -155,6 +156,7 @@ func (c *csvReader) table(names []string) error {
 		maps.DeleteFunc(c.names, func(name string, _ bool) bool { return name == "" })
 		for name := range c.names {
 			c.names[name] = false
+			c.begins[name[0]] = true
 		}
 		for _, name := range src.named() {
 			c.names[name] = true
@@ -190,15 +192,36 @@ func (c *csvReader) isHeader(text string) bool {
 	return c.wanted > 0 && wanted >= c.wanted || found*2 > len(c.names)
 }
 
-// attend looks at a record that is watched for or has another number of fields than the header. It
-// reports that the record is the header of another table.
+// isRepeated reports whether a record that follows others is a header: its cells are most of the names, from the first on, and no
+// numbers.
+func (c *csvReader) isRepeated(text string) bool {
+	found := 0
+	for i, s := range c.spans {
+		_, is := c.names[text[s.from:s.to]]
+		switch {
+		case isNumber(text[s.from:s.to]) || i == 0 && !is:
+			return false
+		case is:
+			found++
+		}
+	}
+	return found*2 > len(c.names)
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.ParseFloat(s, 64)
+	return err == nil
+}
+
+// attend looks at a record that is watched for, has another number of fields than the header, or begins as a name of it
+// does. It reports that the record is the header of another table.
 func (c *csvReader) attend(text string, rec *Record) (header bool) {
 	if c.header == nil {
 		return false
 	}
 	was := c.watch
 	c.watch &= refusing
-	if was&behindGap != 0 && c.isHeader(text) {
+	if was&behindGap != 0 && c.isHeader(text) || text != "" && c.begins[text[0]] && c.isRepeated(text) {
 		c.skipped.add(1)
 		names := c.cells(text)
 		c.watch, c.refused = belowHeader, ""
@@ -330,11 +353,16 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			c.spans = append(c.spans, fieldSpan{from, from + len(field)})
 			from += len(field) + len(c.delimiter)
 		}
-		if (c.watch != 0 || len(c.spans) != len(c.header)) && c.attend(text, &rec) {
+		if c.isWatched(text) && c.attend(text, &rec) {
 			continue
 		}
 		return text, rec, nil
 	}
+}
+
+// isWatched reports whether a record is for attend.
+func (c *csvReader) isWatched(text string) bool {
+	return c.watch != 0 || len(c.spans) != len(c.header) || text != "" && c.begins[text[0]]
 }
 
 // readQuoted is read for a record with quotes. Its first line is the first n bytes of the
@@ -348,9 +376,7 @@ func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ 
 	rec.Reason = cmp.Or(string(f), textFault(c.buf[c.start:c.start+end]))
 	if rec.Reason == "" {
 		text = c.string(c.text)
-		if c.watch != 0 || len(c.spans) != len(c.header) {
-			header = c.attend(text, rec)
-		}
+		header = c.isWatched(text) && c.attend(text, rec)
 	}
 	if rec.Reason != "" {
 		end, count = n, 1

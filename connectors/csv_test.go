@@ -124,6 +124,12 @@ func TestCSV(t *testing.T) {
 			{5, "", lacks, "1,b,t,1"},
 			{7, "", lacks, "b,t,1"},
 			good(10, "a")}},
+		{"the header again", ktx, head + "a,t,1\n" + head + "b,t,1\n", []got{good(2, "a"), good(4, "b")}},
+		{"the header in another order", ktx, "time,key,x,y\nt,a,1,2\n\"y\",key,time,x\n2,b,t,1\n", []got{{2, "a|t|1", "", "t,a,1,2"}, {4, "b|t|1", "", "2,b,t,1"}}},
+		{"the header with another column", ktx, head + "a,t,1\nkey,y,time,x\nb,2,t,1\n", []got{good(2, "a"), {4, "b|t|1", "", "b,2,t,1"}}},
+		{"a header that lacks a column", ktx, "table,key,time,x\n0,a,t,1\ntable,id,time,x\n1,b,t,1\n", []got{
+			{2, "a|t|1", "", "0,a,t,1"}, {4, "", strings.Replace(lacks, "line 4", "line 3", 1), "1,b,t,1"}}},
+		{"names among values", ktx, head + "key,t,1\nx,time,1\nkey,time,1\n", []got{good(2, "key"), {3, "x|time|1", "", "x,time,1"}, {4, "key|time|1", "", "key,time,1"}}},
 		{"a name is no header", ktx, head + "\nkey,t,1\n", []got{good(3, "key")}},
 		{"NUL", ktx, head + "a,\x00,1\nb,t,1\n", []got{
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},

@@ -142,6 +142,31 @@ func TestLookSuggestsScale(t *testing.T) {
 	}
 }
 
+// A first line that reads as a record is none of names, and one of numbers above numbers may be.
+func TestHeadless(t *testing.T) {
+	for first, fails := range map[string]bool{
+		"2026-01-05T00:00:00Z,CH-1,50.0\n": true, "time,101,102\n": false, "when,key,x\n": false, "2026-01-05,key,x\n": true,
+	} {
+		lines := []string{first}
+		for i := range 100 {
+			lines = append(lines, fmt.Sprintf("%s,%d,%d.5\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), i%7, i%9))
+		}
+		_, err := Draft(write(t, "in.csv", lines...))
+		if fails != (err != nil && strings.Contains(err.Error(), "put a header line before it")) || !fails && err != nil {
+			t.Errorf("%s: %v", first, err)
+		}
+	}
+	for first, fails := range map[string]bool{"a,1.5\n": true, "region,2019,2020\n": false, "a,2,2\n": true} {
+		lines := []string{first}
+		for i := range 100 {
+			lines = append(lines, fmt.Sprintf("%c%s\n", 'a'+rune(i%3), strings.Repeat(fmt.Sprintf(",%d.5", i%9), strings.Count(first, ","))))
+		}
+		if _, err := Draft(write(t, "in.csv", lines...)); fails != (err != nil) {
+			t.Errorf("%s: %v", first, err)
+		}
+	}
+}
+
 // A check of sessions counts them, and fails if most have one record.
 func TestSingleSessions(t *testing.T) {
 	lines := []string{"key,time,x\n", "b,2026-01-05T00:00:00Z,1\n"}

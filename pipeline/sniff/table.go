@@ -51,7 +51,7 @@ func readTable(path string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { _, err := new(decode.Parser).Number(s); return err != nil }) {
+	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { return !isNumber(s) }) {
 		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
 	}
 	for piece, records := range found.Records {
@@ -75,9 +75,37 @@ func readTable(path string) (*table, error) {
 			n++
 		}
 	}
+	if t.format.Delimited && t.headless() {
+		return nil, fmt.Errorf("%s begins with the record %s, where the names of the columns are due: put a header line before it", path, message.Some(found.Columns, 8))
+	}
 	// Columns without a name cannot be read.
 	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })
 	return t, nil
+}
+
+// headless reports whether the names of the columns read as a record: one is a time above times; or there are no times,
+// and one is a fraction above numbers, or stands there twice above numbers.
+func (t *table) headless() bool {
+	var numbers []string
+	for _, c := range t.columns {
+		switch {
+		case c.timed():
+			return isTime(c.name)
+		case c.numeric() && isNumber(c.name):
+			numbers = append(numbers, c.name)
+		}
+	}
+	for i, name := range numbers {
+		if strings.ContainsAny(name, ".,eE") || slices.Contains(numbers[:i], name) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNumber(text string) bool {
+	_, err := new(decode.Parser).Number(text)
+	return err == nil
 }
 
 // String lists the columns.
