@@ -12,6 +12,10 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // A readStream is a reader with everything behind it that must be closed.
@@ -39,8 +43,25 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// openText opens path, or standard input, and decompresses by the name.
-func openText(path string) (io.ReadCloser, error) {
+// Encodings are those that a file of text may have. UTF-16 with a mark is read as UTF-8 is.
+var Encodings = []string{"utf-8", "utf-16", "latin-1", "windows-1252"}
+
+// decoders are those of Encodings but UTF-8.
+var decoders = map[string]encoding.Encoding{
+	"utf-16": unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), "latin-1": charmap.ISO8859_1, "windows-1252": charmap.Windows1252,
+}
+
+// openText opens path, or standard input, decompresses by the name, and makes UTF-8 of its encoding, one of Encodings or
+// empty.
+func openText(path, encoding string) (io.ReadCloser, error) {
+	r, err := openBytes(path)
+	if of := decoders[encoding]; err == nil && of != nil {
+		return readStream{transform.NewReader(r, of.NewDecoder()), r.Close}, nil
+	}
+	return r, err
+}
+
+func openBytes(path string) (io.ReadCloser, error) {
 	if path == stdio {
 		return io.NopCloser(os.Stdin), nil
 	}

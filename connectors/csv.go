@@ -93,7 +93,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 		if d := src.otherDelimiter([]string{string(rec.Raw)}); d != "" && !strings.Contains(string(rec.Raw), c.delimiter) {
 			hint = fmt.Sprintf("; it seems that the delimiter is %q", d)
 		} else if bytes.IndexByte(rec.Raw, 0) >= 0 {
-			hint = "; if this is UTF-16, iconv -f UTF-16LE -t UTF-8 makes a file that can be read"
+			hint = "; if this is UTF-16, set encoding: utf-16"
 		}
 		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
 	}

@@ -107,8 +107,8 @@ func TestCSV(t *testing.T) {
 			{4, "", "a quote inside a field without quotes, at byte 2 of the record", `b",t`},
 			good(5, "c")}},
 		{"not UTF-8", ktx, head + "a,t,1\xff\n\"b\xc3\",t,1\nc,t,1\n", []got{
-			{2, "", "not UTF-8: byte 0xff at byte 6 of the record", "a,t,1\xff"},
-			{3, "", "not UTF-8: byte 0xc3 at byte 3 of the record", "\"b\xc3\",t,1"},
+			{2, "", "not UTF-8: byte 0xff at byte 6 of the record; set encoding, such as windows-1252", "a,t,1\xff"},
+			{3, "", "not UTF-8: byte 0xc3 at byte 3 of the record; set encoding, such as windows-1252", "\"b\xc3\",t,1"},
 			good(4, "c")}},
 		{"lines before the header", below, "Station: 5, north\n\nof \"x\n" + head + "a,t,1\n", []got{good(5, "a")}},
 		{"comments", noted, "# by hand\n" + head + "#a,t,1\r\na,t,1\n#", []got{good(4, "a")}},
@@ -165,8 +165,8 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"delimiter named", "\ufeffsep=;\nkey;time;x\n", ktx, `f.csv, line 1 names a delimiter: set skip: 1 and delimiter: ";"`},
 		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
-		{"not UTF-8", "\xffk", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record"},
-		{"UTF-16 without a mark", "k\x00,\x00\n\x00", ktx, "f.csv, line 1: the header is not usable: a NUL at byte 2 of the record; if this is UTF-16, iconv -f UTF-16LE -t UTF-8 makes a file that can be read"},
+		{"not UTF-8", "\xffk", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record; set encoding, such as windows-1252"},
+		{"UTF-16 without a mark", "k\x00,\x00\n\x00", ktx, "f.csv, line 1: the header is not usable: a NUL at byte 2 of the record; if this is UTF-16, set encoding: utf-16"},
 		{"two runes", "key,time,x\n", with(func(s *Source) { s.Delimiter = "||" }),
 			`delimiter "||" is not usable: give one character that is neither a quote nor a line end, such as ",", ";" or a tab`},
 	} {

@@ -40,7 +40,7 @@ func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // wha
 // ofText opens a file of text, which may be compressed, for what reads its records.
 func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
 	return func(path string, src Source, skipped *skippedLines) (recordReader, error) {
-		r, err := openText(path)
+		r, err := openText(path, src.Encoding)
 		if err != nil {
 			return nil, err
 		}

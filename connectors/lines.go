@@ -217,13 +217,16 @@ func (l *lines) copy(b []byte) []byte {
 // head returns a copy of the beginning of b that goes into Record.Raw.
 func (l *lines) head(b []byte) []byte { return l.copy(b[:min(len(b), MaxRaw)]) }
 
+// NotUTF8 begins the reason of a record that is not.
+const NotUTF8 = "not UTF-8"
+
 // textFault says what keeps b from being text, or "".
 func textFault(b []byte) string {
 	if !utf8.Valid(b) {
 		for i := 0; i < len(b); {
 			r, n := utf8.DecodeRune(b[i:])
 			if r == utf8.RuneError && n == 1 {
-				return fmt.Sprintf("not UTF-8: byte %#02x at byte %d of the record", b[i], i+1)
+				return fmt.Sprintf("%s: byte %#02x at byte %d of the record; set encoding, such as windows-1252", NotUTF8, b[i], i+1)
 			}
 			i += n
 		}

@@ -133,6 +133,8 @@ type Source struct {
 	Skip int
 	// Comment begins the lines of a CSV that are passed over. Default: none are.
 	Comment string
+	// Encoding is that of files of text, one of Encodings. Default: UTF-8.
+	Encoding string
 
 	allColumns bool // see all
 }

@@ -143,7 +143,7 @@ func TestJSONLines(t *testing.T) {
 	all := expect.Get(drain(t, j.next))(t)
 	want := []got{
 		{1, "", "", `{"a":1}`},
-		{4, "", "not UTF-8: byte 0xff at byte 7 of the record", "{\"b\":\"\xff\"}"},
+		{4, "", "not UTF-8: byte 0xff at byte 7 of the record; set encoding, such as windows-1252", "{\"b\":\"\xff\"}"},
 		{5, "", "", `{"c":NaN}`},
 	}
 	expect.Same(t, want, all)

@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// Head returns the first 256 KiB of a file of text as UTF-8 with "\n" as the line end. A file that
+// Head returns the first 256 KiB of a file of text in an encoding, one of Encodings or empty, as UTF-8 with "\n" as the line end. A file that
 // goes on behind them ends with a whole line, unless there is just one.
-func Head(path string) ([]byte, error) {
-	r, err := openText(path)
+func Head(path, encoding string) ([]byte, error) {
+	r, err := openText(path, encoding)
 	if err != nil {
 		return nil, err
 	}

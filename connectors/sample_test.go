@@ -23,7 +23,7 @@ func TestHead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(dir, "f.csv")
 			expect.OK(t, os.WriteFile(path, []byte(tt.text), 0o644))
-			expect.Same(t, tt.want, string(expect.Get(Head(path))(t)))
+			expect.Same(t, tt.want, string(expect.Get(Head(path, ""))(t)))
 		})
 	}
 }

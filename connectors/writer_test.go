@@ -70,7 +70,7 @@ func TestWriter(t *testing.T) {
 		w.Abort()
 		names, _ := content(t, path)
 		expect.Same(t, []string{tt.name}, names, "after Commit")
-		r, err := openText(path) // which decompresses
+		r, err := openText(path, "") // which decompresses
 		expect.OK(t, err)
 		text, err := io.ReadAll(r)
 		expect.OK(t, errors.Join(err, r.Close()))

@@ -20,6 +20,7 @@ type Files struct {
 	Delimiter rune
 	Skip      int    // lines before the header
 	Comment   string // begins lines that are passed over; empty for none
+	Encoding  string // of text, one of connectors.Encodings
 }
 
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
@@ -57,7 +58,7 @@ func (s *Source) StandardInput() bool { return s.Files() != nil && s.Files().Pat
 func (s *Source) filesKeys() []key {
 	var keys []key
 	for _, format := range connectors.Formats {
-		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ','}
+		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ',', Encoding: connectors.Encodings[0]}
 		what, row := "Column", "row"
 		if !format.Columns {
 			what, row = "Field", "record"
@@ -67,6 +68,9 @@ func (s *Source) filesKeys() []key {
 			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row), {
 				name: "carry", doc: "Columns, fields or patterns that records repeat under carry.", read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
 			}})}
+		if !format.Whole {
+			k.keys = append(k.keys, key{name: "encoding", doc: "Encoding of the text. UTF-16 with a byte order mark needs none.", read: choice(&f.Encoding, connectors.Encodings...)})
+		}
 		if format.Delimited {
 			k.keys = append(k.keys,
 				key{name: "delimiter", doc: "Separates fields.", read: delimiter(&f.Delimiter)},

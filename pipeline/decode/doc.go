@@ -26,7 +26,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 
 func files(c *config.Config) (connectors.Source, config.Fields) {
 	s := c.Source.Files()
-	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment}
+	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
 	f := s.Fields
 	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
 	if connectors.FormatOf(s.Format).Columns {

@@ -89,6 +89,9 @@ func (d *draft) result() (Drafted, error) {
 	if i := slices.IndexFunc(missing, func(s string) bool { return !decode.Absent(s) && !decode.IsSwitch(s) }); i >= 0 {
 		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
+	if d.table != nil && d.encoding != "" {
+		d.remark(false, "encoding", "the file is not UTF-8, and read as %s", d.encoding)
+	}
 	d.season, d.seasonNote = seen.season(c)
 	return Drafted{d.yaml(result), d.remarks}, nil
 }
@@ -436,6 +439,7 @@ func (d *draft) reads(l *Result, line func(text, comment string)) {
 		at("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
 	text("comment", d.Comment, "lines that begin so are passed over")
+	text("encoding", d.encoding, "the file is not UTF-8; or latin-1")
 	settings(d.numbers, func(key, value string) { at(key, value, "") })
 	switch {
 	case d.layout == config.Wide:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,27 @@ func TestLookSuggestsScale(t *testing.T) {
 		text := look(t, c.model, path).String()
 		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// A file that is not UTF-8, in its header or below it, is drafted in another encoding, and the draft says so.
+func TestDraftOfEncodings(t *testing.T) {
+	for name, header := range map[string]string{"in the header": "time,Stra\xdfe,x\n", "below it": "time,key,x\n", "none": "time,key,x\n"} {
+		lines := []string{header}
+		for i := range 100 {
+			key := "M\xfcnchen"
+			if name == "none" {
+				key = "München"
+			}
+			lines = append(lines, fmt.Sprintf("%s,%s,%d.5\n", start.Add(time.Duration(i/2)*time.Hour).Format(time.RFC3339), []string{key, "Bonn"}[i%2], i%9))
+		}
+		d := expect.Get(Draft(write(t, "in.csv", lines...)))(t)
+		says := slices.ContainsFunc(d.Remarks, func(r Remark) bool {
+			return r.Setting == "encoding" && r.Text == "the file is not UTF-8, and read as windows-1252"
+		})
+		if other := strings.Contains(string(d.Config), "    encoding: windows-1252 "); other != (name != "none") || says != other || !strings.Contains(string(d.Config), "München") {
+			t.Errorf("%s: %v\n%s", name, d.Remarks, string(d.Config))
 		}
 	}
 }

@@ -24,23 +24,36 @@ const (
 // A table is what is read of a file: columns, or the fields of JSON objects.
 type table struct {
 	connectors.Preamble
-	path    string
-	format  connectors.Format
-	columns []*column
-	index   map[string]int // of the columns, by the path of a JSON field
-	records int            // that were read
-	pieces  []int          // the place in the file that a record is of
+	path     string
+	encoding string // of text; empty for UTF-8
+	format   connectors.Format
+	columns  []*column
+	foreign  bool           // some records are not UTF-8
+	index    map[string]int // of the columns, by the path of a JSON field
+	records  int            // that were read
+	pieces   []int          // the place in the file that a record is of
 }
 
 // maxCells bounds the texts of all columns: each has one of every record.
 const maxCells = 1 << 24
 
-// readTable reads records of a file, whose format its name tells.
+// otherEncoding is that of a file of text that is not UTF-8. It reads all bytes.
+const otherEncoding = "windows-1252"
+
+// readTable reads records of a file, whose format its name tells. One that is not UTF-8 is read in the other encoding.
 func readTable(path string) (*table, error) {
-	t := &table{path: path, format: connectors.FormatOfFile(path), index: map[string]int{}}
-	src := connectors.Source{Format: t.format.Name, Path: path}
+	t, err := readTableIn(path, "")
+	if err == nil && !t.foreign || err != nil && !strings.Contains(err.Error(), connectors.NotUTF8) {
+		return t, err
+	}
+	return readTableIn(path, otherEncoding)
+}
+
+func readTableIn(path, encoding string) (*table, error) {
+	t := &table{path: path, encoding: encoding, format: connectors.FormatOfFile(path), index: map[string]int{}}
+	src := connectors.Source{Format: t.format.Name, Path: path, Encoding: encoding}
 	if t.format.Delimited {
-		head, err := connectors.Head(path)
+		head, err := connectors.Head(path, encoding)
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +79,7 @@ func readTable(path string) (*table, error) {
 	n := 0
 	for _, records := range found.Records {
 		for _, r := range records {
+			t.foreign = t.foreign || strings.HasPrefix(r.Reason, connectors.NotUTF8)
 			if !t.format.Columns {
 				t.addObject(n, r.Raw)
 			}
