@@ -66,7 +66,7 @@ func TestAggregateErrors(t *testing.T) {
 		{"regression, prior: {mean: [0]}", "every: 1m, value: increase", "", "the values of the family regression are no counters"},
 		{"normal, scale: log", "every: 1m, value: increase", "", "an increase may be 0"},
 		{"normal, scale: log", "every: 1m, value: count", "", "an interval without events is 0, which has no logarithm"},
-		{"normal", "every: 1h, value: mean", ", transform: smooth", "session.gap: must be at least aggregate.every, 1h"},
+		{"normal", "every: 1h, value: mean", ", transform: smooth, session: {gap: 30m}", "session.gap: must be at least aggregate.every, 1h"},
 		{"normal", "every: 1m, value: mean, wait: 1m", ", transform: smooth", "aggregate.wait: is for transform: filter"},
 	} {
 		_, err := parseAggregate(c.family, c.aggregate, c.more)

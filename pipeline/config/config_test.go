@@ -55,7 +55,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 		Zone:           "UTC",
 		Order:          "event_time",
 		Session:        Session{Max: 10_000_000},
-		Source: Source{[]SourceKind{&Files{
+		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "in.csv",
 			Fields:    Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'},
@@ -225,7 +225,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Order:          "arrival",
 		Lateness:       90 * time.Second,
 		Session:        Session{Max: 10_000_000},
-		Source: Source{[]SourceKind{&Files{
+		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "data/*.csv",
 			Fields:    Fields{Key: []string{"pump"}, Values: []string{"a", "b"}, Layout: Long, Zone: "UTC", Decimal: '.'},
