@@ -49,6 +49,7 @@ type encoding struct {
 	Receivers []receiver   // of alerts
 	Unalerted []offRule    `json:",omitempty"` // keys of which nobody is told
 	Alone     []offRule    `json:",omitempty"` // keys that are in no incident
+	Counters  bool         `json:",omitempty"` // values are increases of counters
 }
 
 // An offRule says whether something is off for the keys that match a pattern. The first that matches holds.
@@ -125,7 +126,9 @@ type encoder struct {
 
 func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
-	return &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
+	e := &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
+	e.tally.counters = e.Counters
+	return e
 }
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {

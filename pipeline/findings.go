@@ -77,7 +77,7 @@ func (f *runFindings) summarise(s *Summary) {
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
 	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.Commonest(), poorFits(f.keys)
-	s.single = singlesOf(f.keys)
+	s.single, s.MixedCounters = singlesOf(f.keys), mixedCounters(f.keys)
 	s.LargestAlarms, s.uncounted = len(f.largestAlarms), f.uncounted
 	for _, e := range f.incidents {
 		s.Incidents = append(s.Incidents, e)
@@ -179,7 +179,7 @@ func (f *runFindings) note(t *tally) {
 		default:
 			f.uncounted = true
 		}
-		if n.Records == 0 && n.n == 0 {
+		if n.Records == 0 && n.n == 0 && n.events == 0 {
 			continue
 		}
 		was, known := f.keys[key]

@@ -393,7 +393,7 @@ type filtering struct {
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted, Alone: f.alone})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)

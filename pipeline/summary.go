@@ -53,8 +53,10 @@ type Summary struct {
 
 	Rejections []records.Rejection // the commonest reasons, most first
 	WarmUps    []string            // keys that had fewer observations than their warm-up
-	Unmatched  []string            // patterns of keys and quiet that matched no key
-	PoorFits   []PoorFit           // keys whose values the family does not fit, the worst first; a few
+	// MixedCounters are keys whose counters fall often and come back; a few.
+	MixedCounters []string
+	Unmatched     []string  // patterns of keys and quiet that matched no key
+	PoorFits      []PoorFit // keys whose values the family does not fit, the worst first; a few
 
 	uncounted bool // more keys than Breaking had one
 
@@ -320,6 +322,7 @@ func (s Summary) hints(b *strings.Builder) {
 	}{
 		{s.Reset, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key began", "keys began"},
 		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
+		{s.Restarts, "counters began anew %s: they fell to less than half, which is no wrap\n", "time", "times"},
 		{s.Skipped, "%s passed over: above a header, comments, or the header of another table\n", "line was", "lines were"},
 		{s.Forgotten, "%s, as tombstones of the topic ask for it\n", "key was forgotten", "keys were forgotten"},
 		{s.ExpiredKeys, "%s after no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
@@ -377,6 +380,9 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 	for _, m := range s.PoorFits {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
+	}
+	for _, key := range s.MixedCounters {
+		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
 	}
 	for _, pattern := range s.Unmatched {
 		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Pattern(pattern))
@@ -484,12 +490,25 @@ func (n Values) PoorFit() float64 {
 // seen is what a tally has of a key. Breaks says that it had a break, also without detection.
 type seen struct {
 	Values
-	largestAlarms bool
+	events, madeUp int64 // of a counter
+	largestAlarms  bool
 	sessionsOf
 }
 
 func (n seen) and(m seen) seen {
-	return seen{Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative}, n.largestAlarms || m.largestAlarms, n.sessionsOf.and(m.sessionsOf)}
+	return seen{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
+		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, largestAlarms: n.largestAlarms || m.largestAlarms, sessionsOf: n.sessionsOf.and(m.sessionsOf)}
+}
+
+// mixedCounters returns keys of which more than a twentieth of the events are falls that are made up for.
+func mixedCounters(keys map[string]seen) (all []string) {
+	for key, n := range keys {
+		if 20*n.madeUp > n.events {
+			all = append(all, key)
+		}
+	}
+	slices.Sort(all)
+	return all[:min(len(all), poorFitKeys)]
 }
 
 // poorFits returns the keys with most outliers.
@@ -505,14 +524,20 @@ func poorFits(keys map[string]seen) (all []PoorFit) {
 
 // A tally is a part of the summary, counted without a lock.
 type tally struct {
-	records int64
-	largest []LargestAlarm
-	moving  []Moving
-	keys    map[string]seen // with detection, and smoothed ones
+	records  int64
+	largest  []LargestAlarm
+	moving   []Moving
+	keys     map[string]seen // with detection, and smoothed ones
+	counters bool            // values are increases of counters
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
+	if t.counters && e.Events > 0 {
+		n := t.of(key)
+		n.events, n.madeUp = n.events+e.Events, n.madeUp+int64(e.Falls.MadeUp)
+		t.keys[strings.Clone(key)] = n
+	}
 	switch {
 	case e.Missing:
 	case e.Detection != nil:

@@ -459,3 +459,21 @@ func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Restarts of counters are counted, and a key that two counters share is named.
+func TestFallsOfCounters(t *testing.T) {
+	t.Parallel()
+	lines := []string{}
+	for i := range 100 {
+		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf(`{"key":"mixed","time":%q,"x":%d}`+"\n", at, i%2*1000+i), fmt.Sprintf(`{"key":"meter","time":%q,"x":%d}`+"\n", at, i%50))
+	}
+	g := compose(t, "model: {family: normal, prior: auto}\naggregate: {every: 5m, value: increase}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
+	s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
+	for _, want := range []string{"\ncounters began anew 50 times: they fell to less than half, which is no wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and within three records is where it was: two counters may share the key\n"} {
+		if !strings.Contains(s.String(), want) {
+			t.Errorf("%s", s)
+		}
+	}
+	expect.Same(t, []string{"mixed"}, s.MixedCounters)
+}

@@ -153,6 +153,7 @@ func TestCounts(t *testing.T) {
 	settings := keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second, Silence: &keyed.SilenceConfig{After: 30 * time.Second}, Expire: time.Hour}
 	aggregated := settings
 	aggregated.Aggregate = &keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: 10 * time.Second, Value: keyed.Mean}}
+	counted := keyed.Config{Filter: twoLevels, Aggregate: &keyed.AggregateConfig{Aggregation: keyed.Aggregation{Every: time.Minute, Value: keyed.Increase}}}
 	noise := func(int) float64 { return rng.NormFloat64() }
 	walk := 0.
 	smoothed := slices.Concat(eachMinute("no change", 40, noise), eachMinute("change", 40, func(i int) float64 { return noise(i) + float64(i/20*9) }),
@@ -176,6 +177,7 @@ func TestCounts(t *testing.T) {
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},
 		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
 		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},
+		"restarts":    {cfg: counted, in: eachMinute("meter", 40, func(i int) float64 { return float64(i % 20) }), more: tally{"keys": 1, "restarts": 1}},
 		"quiet":       {cfg: quiet, in: eachMinute("quiet", 40, noise), more: tally{"keys": 1}},
 		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // that of "panic" has no records
 	}

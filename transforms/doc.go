@@ -89,6 +89,7 @@
 //	late_idle      those of these that were within the lateness of their key
 //	missing        observations without a value
 //	quiet          observations of quiet times
+//	restarts       how often counters began anew, of value: increase
 //	not_converged  updates that did not converge
 //	keys           keys that were seen
 //	expired_keys   keys that were forgotten, as they had no observation for so long

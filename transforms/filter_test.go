@@ -268,7 +268,7 @@ func TestPanicsAtConstruction(t *testing.T) {
 		"Filter/window": func(s beam.Scope, c beam.PCollection) {
 			filter(keyed.Config{Filter: twoLevels})(s, beam.WindowInto(s, window.NewFixedWindows(time.Hour), c))
 		},
-		"Smooth/gap":      smooth(func(c *transforms.SmoothConfig) { c.Gap = 0 }),
+		"Smooth/gap":      smooth(func(c *transforms.SmoothConfig) { c.Gap = -1 }),
 		"Smooth/fraction": smooth(func(c *transforms.SmoothConfig) { c.Gap = 1500 * time.Microsecond }),
 		"Smooth/lateness": smooth(func(c *transforms.SmoothConfig) { c.AllowedLateness = -1 }),
 		"Smooth/max":      smooth(func(c *transforms.SmoothConfig) { c.Max = -1 }),

@@ -42,6 +42,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	if !e.Converged {
 		c.NotConverged++
 	}
+	c.Restarts += int64(e.Falls.Restarts)
 	if d := e.Detection; d != nil {
 		switch d.Kind {
 		case hafvf.Outlier:

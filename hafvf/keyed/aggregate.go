@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,6 +20,9 @@ type Aggregation struct {
 	Value Aggregate     `json:"value"`
 	// Per makes an Increase one per this time. Default: it is that of the interval.
 	Per time.Duration `json:"per,omitempty"`
+	// Modulus is the number at which the counter of an Increase begins anew: each fall goes over it. Default: a fall goes over
+	// 2³² or 2⁶⁴ if that makes a rise of at most three times the largest of the last 20, and else is a restart.
+	Modulus float64 `json:"modulus,omitempty"`
 	// Zero makes an interval without events an observation of zeros. Default: a missing one, as
 	// Increase always has.
 	Zero bool   `json:"zero,omitempty"`
@@ -58,7 +62,7 @@ const (
 	// Share adds up pairs (k, n), for the family binomial.
 	Share Aggregate = "share"
 	// Increase is that of a cumulative counter: the last value in the interval less the last one
-	// before it. A fall to less than half is a reset, and the increase is the new value. A smaller
+	// before it. A fall may go over a Modulus. Else one to less than half is a restart, and the increase is the new value. A smaller
 	// fall is no increase, up to the former maximum. An interval without a value is missing, as is
 	// that of a key's first value if it has no other. Of a rise over missing intervals only the
 	// share of the next interval counts, as if it were even in time. An interval with a fall, or that
@@ -105,6 +109,8 @@ func (a *Aggregation) Check() error {
 	switch {
 	case a.Value == Increase && a.Zero:
 		return errors.New("an increase that is not known is missing, not zero")
+	case a.Modulus < 0 || a.Modulus > 0 && a.Value != Increase || math.IsInf(a.Modulus, 0) || math.IsNaN(a.Modulus):
+		return fmt.Errorf("modulus %g is not a positive number, or not of %s", a.Modulus, Increase)
 	case a.Per < 0 || a.Per > 0 && a.Value != Increase:
 		return fmt.Errorf("per %v is not a positive time, or not of %s", a.Per, Increase)
 	}

@@ -127,7 +127,7 @@ func TestIncrease(t *testing.T) {
 			w := &want[i]
 			w.X[0], w.Shape, w.Partial = append(w.X[0], other.X[0]...), Vector, w.Partial || other.Partial
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 1e-9)); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 1e-9), cmpopts.IgnoreFields(Observation{}, "Falls")); diff != "" {
 			t.Errorf("by the watermark %t: %s", watermark, diff)
 		}
 	}
@@ -189,5 +189,81 @@ func TestIncreaseBeginsAnew(t *testing.T) {
 	}
 	if diff := cmp.Diff([]float64{math.NaN(), 10, math.NaN(), 10}, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// wrapped are the increases of a counter of so many per poll at a modulus, by a true rate with scatter, with restarts of the
+// estimator's state between polls.
+func wrapped(t *testing.T, a Aggregation, polls int, value func(poll int) float64) (sum float64, falls CounterFalls) {
+	t.Helper()
+	a.Every, a.Value = time.Minute, Increase
+	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: a}})
+	e := open(t, est, nil)
+	collect := func() {
+		for _, o := range due(&e) {
+			if !math.IsNaN(o.X[0][0]) {
+				sum += o.X[0][0]
+			}
+			falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+o.Falls.Wraps, falls.Restarts+o.Falls.Restarts, falls.MadeUp+o.Falls.MadeUp
+		}
+	}
+	for i := range polls {
+		o := Value(sunday.Add(time.Duration(i)*time.Minute), "", value(i))
+		take(t, &e, &o)
+		if collect(); i%7 == 0 {
+			e = open(t, est, e.append(nil))
+		}
+	}
+	e.End(time.Time{})
+	collect()
+	return sum, falls
+}
+
+// A counter of 32 or 64 bits that wraps every so many polls rises as one that does not. Falls that would be too large a rise are
+// restarts, unless a modulus is given.
+func TestWraps(t *testing.T) {
+	const polls = 2000
+	for _, modulus := range []float64{1 << 32, 1 << 64, 1000} {
+		for _, every := range []float64{50, 20, 10, 6, 3, 1.8} {
+			rng := rand.New(rand.NewPCG(1, uint64(every)))
+			at, begin := 0., 0.
+			var a Aggregation
+			if modulus == 1000 {
+				a.Modulus = modulus
+			}
+			sum, falls := wrapped(t, a, polls, func(i int) float64 {
+				if at += modulus / every * (.9 + .2*rng.Float64()); i == 0 {
+					begin = at
+				}
+				return math.Mod(at, modulus)
+			})
+			within, restarts := 1e-9, 0
+			if every < 2 && a.Modulus == 0 { // the first fall comes before a rise
+				within, restarts = 1e-3, 1
+			}
+			if ratio := sum / (at - begin); math.Abs(ratio-1) > within || falls.Restarts != restarts || falls.Wraps < int(.8*polls/every) {
+				t.Errorf("modulus %g, every %g polls: %g of the true increase, %+v", modulus, every, ratio, falls)
+			}
+		}
+	}
+	daily := func(i int) float64 { return float64(i%1440) * 3 }
+	for name, c := range map[string]struct {
+		value func(i int) float64
+		want  CounterFalls
+		most  float64
+	}{
+		"a counter of 64 bits that begins anew": {func(i int) float64 {
+			if i >= 1000 {
+				i -= 1000
+			}
+			return 3e6 * float64(i)
+		}, CounterFalls{Restarts: 1}, 6e9},
+		"a meter that begins anew each day": {daily, CounterFalls{Restarts: 1}, 6000},
+		"two counters under one name":       {func(i int) float64 { return float64(i%2)*1e6 + float64(i) }, CounterFalls{Restarts: 999, MadeUp: 999}, math.Inf(1)},
+	} {
+		sum, falls := wrapped(t, Aggregation{}, polls, c.value)
+		if falls != c.want || sum > c.most {
+			t.Errorf("%s: %+v, rises by %g", name, falls, sum)
+		}
 	}
 }

@@ -232,7 +232,7 @@ func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *co
 	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
 	x := make([]float64, 0, dim)
 	if a.Value == Increase {
-		x, o.Partial = a.increase(x, c, t, at, dim)
+		x, o.Falls, o.Partial = a.increase(x, c, t, at, dim)
 	} else {
 		x = t.value(x, &a.Aggregation, dim)
 	}

@@ -259,7 +259,7 @@ func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds
 	}
 	slice := slicer(floats)
 	*out = Estimate{
-		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events, Carried: o.Carried,
+		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events, Falls: o.Falls, Carried: o.Carried,
 		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)},
 		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, LearningRate: nan, Converged: true,
 	}

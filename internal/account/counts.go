@@ -5,7 +5,7 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet            int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet, Restarts  int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key.
 	Behind time.Duration
@@ -27,6 +27,7 @@ var Counters = []Counter{
 	{"late_idle", "those of these that were within the lateness of their key", func(c *Counts) *int64 { return &c.LateIdle }},
 	{"missing", "observations without a value", func(c *Counts) *int64 { return &c.Missing }},
 	{"quiet", "observations of quiet times", func(c *Counts) *int64 { return &c.Quiet }},
+	{"restarts", "how often counters began anew, of value: increase", func(c *Counts) *int64 { return &c.Restarts }},
 	{"not_converged", "updates that did not converge", func(c *Counts) *int64 { return &c.NotConverged }},
 	{"keys", "keys that were seen", func(c *Counts) *int64 { return &c.Keys }},
 	{"expired_keys", "keys that were forgotten, as they had no observation for so long", func(c *Counts) *int64 { return &c.ExpiredKeys }},

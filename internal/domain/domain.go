@@ -24,6 +24,7 @@ var (
 	Commit     = Domain{"in (0, 1)", inside}
 	Budget     = Domain{"at least 1", func(v float64) bool { return v >= 1 && v < math.Inf(1) }} // in observations
 	Odds       = Domain{"greater than 0", positive}
+	Positive   = Domain{"greater than 0", positive}
 	MinChange  = Domain{"at least 0", func(v float64) bool { return v >= 0 && v < math.Inf(1) }} // least sizes of alarms
 	Finite     = Domain{"finite", func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }}
 )

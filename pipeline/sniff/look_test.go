@@ -238,3 +238,28 @@ func TestLabelsThatGroup(t *testing.T) {
 		t.Errorf("%s", result)
 	}
 }
+
+// A check of increases counts restarts, and names a key that two counters share. A meter that begins anew daily is no such key.
+func TestRemarksOfCounters(t *testing.T) {
+	values := func(x func(i int) int) string {
+		lines := []string{"key,time,x\n"}
+		for i := range 400 {
+			lines = append(lines, fmt.Sprintf("k,%s,%d\n", start.Add(time.Duration(i)*15*time.Minute).Format(time.RFC3339), x(i)))
+		}
+		return look(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
+	}
+	const shared, anew = "two counters may share the key", "\nrestarts "
+	for name, c := range map[string]struct {
+		x           func(i int) int
+		anew, mixed bool
+	}{
+		"two counters": {func(i int) int { return i%2*1000 + i }, true, true},
+		"a meter":      {func(i int) int { return i % 96 }, true, false},
+		"a counter":    {func(i int) int { return i }, false, false},
+		"a wrap":       {func(i int) int { return i * (1 << 29) % (1 << 32) }, false, false},
+	} {
+		if text := values(c.x); strings.Contains(text, anew) != c.anew || strings.Contains(text, shared) != c.mixed || !c.mixed && strings.Contains(text, "remark") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

@@ -66,6 +66,19 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	if len(l.Counters) > 0 && len(l.Counters) < len(l.Keys) {
 		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), message.Some(l.Counters, 4))
 	}
+	if c.Aggregate != nil && c.Aggregate.Value == keyed.Increase {
+		var mixed []string
+		for _, key := range l.Keys {
+			numbers := s.keys[key].numbers
+			falls := keyed.FallsOf(numbers, c.Aggregate.Modulus)
+			if l.Restarts += falls.Restarts; 20*falls.MadeUp > len(numbers) {
+				mixed = append(mixed, key)
+			}
+		}
+		if len(mixed) > 0 {
+			add(true, "key", "%s: more than 5 %% of the values are falls that are made up for within three records: two counters may share the key", message.Some(mixed, 4))
+		}
+	}
 	for _, pair := range decode.Switches {
 		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
 			add(false, "values_as", "%s and %s count as missing beside numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])

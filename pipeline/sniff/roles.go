@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"hafvf/hafvf/keyed"
 )
 
 // Which column is the time, the key or the value is told by small recognisers. Each has a score,
@@ -492,6 +494,9 @@ func climbs(x []float64) (moves, rises bool) {
 		if v == v {
 			last = v
 		}
+	}
+	if of := keyed.FallsOf(x, 0); of.MadeUp == 0 {
+		ups, falls = ups+of.Wraps, falls-of.Wraps
 	}
 	return ups+falls >= 10, ups+falls >= 10 && 20*falls <= ups
 }

@@ -61,6 +61,7 @@ type Result struct {
 	Fractions   int // not whole
 	Min, Max    float64
 	Counters    []string // keys whose numbers rise and hardly ever fall
+	Restarts    int      // of counters whose increase is taken
 	Rules       []Rule   // of keys, in their order
 	Suggestions []Suggestion
 	Remarks     []Remark
@@ -600,6 +601,9 @@ func (l *Result) String() string {
 			how = "ask for its rate(…[5m])"
 		}
 		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, message.Some(l.Counters, 4))
+	}
+	if l.Restarts > 0 {
+		line("restarts", "%d of counters: they fall to less than half, which is no wrap", l.Restarts)
 	}
 	for _, r := range l.Remarks {
 		line("remark", "%s", r)
