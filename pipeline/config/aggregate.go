@@ -31,11 +31,11 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		seen: func() { c.Aggregate = a },
 		keys: []key{
 			{name: "every", doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
-			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose: a fall over 2^32 or 2^64 counts as a rise if that is at most three times the largest of the last 20; else one below half counts as a restart. Of a rise over empty intervals only this interval's share counts.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose: a fall that is a wrap (see modulus) is a rise, else one below half a restart. Of a rise over empty intervals only this interval's share counts.", required: true, read: choice((*string)(&a.Value), values...)},
 			{name: "of", doc: "share: field of successes, such as errors.", read: text(&more.of, notEmpty)},
 			{name: "to", doc: "share: field of trials, such as requests.", read: text(&more.to, notEmpty)},
 			{name: "per", doc: "increase: per this time.", read: milliseconds(&a.Per)},
-			{name: "modulus", doc: "increase: the number at which the counter begins anew. Each fall goes over it.", read: number(&a.Modulus, domain.Positive)},
+			{name: "modulus", doc: "increase: the number at which the counter wraps, over which each fall goes. By default 2^32 or 2^64, if that makes a rise of at most three times the largest of the last 20.", read: number(&a.Modulus, domain.Positive)},
 			{name: "empty", doc: "What an interval without events is.", initial: "0 for count, sum and rate, else missing", read: emptyOrZero(&more.empty)},
 			{name: "wait", doc: "How long an interval waits after its end, besides lateness.", read: duration(&a.Wait)},
 			{name: "zone", doc: "Time zone of the clock on which intervals begin.", initial: "UTC", read: zone(&a.Zone)},
