@@ -411,12 +411,21 @@ func (d *decider) paceOf(s *decisions) Pace {
 // rounding is the standard deviation of values of a unit that are rounded to it.
 var rounding = 1 / math.Sqrt(12)
 
-// unitOf is the largest of 1, .1, …, 1e-6 to which all values are rounded; 0 if they are not.
+// unitOf is the largest power of ten to which all values are rounded: of values that reach 1 one of 1, .1, …, 1e-6, of smaller
+// ones down to a millionth of their size. It is 0 if there is none.
 func unitOf(x []float64) float64 {
-	for scale := 1.; scale <= 1e6; scale *= 10 {
+	size := 0.
+	for _, v := range x {
+		size = max(size, math.Abs(v))
+	}
+	if !(size > 0) {
+		return 1
+	}
+	for exponent := 0; exponent <= 6+max(0, -int(math.Floor(math.Log10(size)))); exponent++ {
+		scale := math.Pow10(exponent)
 		if !slices.ContainsFunc(x, func(v float64) bool {
 			v *= scale
-			return math.Abs(v-math.Round(v)) > 1e-9*max(1, math.Abs(v))
+			return math.Abs(v-math.Round(v)) > 1e-9*max(min(1, size*scale), math.Abs(v))
 		}) {
 			return 1 / scale
 		}

@@ -218,3 +218,32 @@ func alarmsWith(change func(*AlarmConfig)) *AlarmConfig {
 	change(&c)
 	return &c
 }
+
+// The unit of values does not depend on their size.
+func TestUnitOf(t *testing.T) {
+	for _, exponent := range []int{0, -1, -9, -15, -300} {
+		size := math.Pow10(exponent)
+		for _, c := range []struct {
+			x    []float64
+			unit float64
+		}{
+			{[]float64{1, 2, 7}, 1}, {[]float64{1.5, 2, 7.25}, .01}, {[]float64{math.Pi, math.E, 7}, 0}, {[]float64{1.000001, 2}, 1e-6},
+		} {
+			var x []float64
+			for _, v := range c.x {
+				x = append(x, v*size)
+			}
+			if got := unitOf(x); math.Abs(got-c.unit*size) > 1e-6*size {
+				t.Errorf("%v: %g, want %g", x, got, c.unit*size)
+			}
+		}
+	}
+	for _, c := range []struct {
+		x    []float64
+		unit float64
+	}{{[]float64{0, 0}, 1}, {[]float64{1e9, .3}, .1}, {[]float64{1e9, 1}, 1}, {[]float64{1e15, 2e15}, 1}} {
+		if got := unitOf(c.x); got != c.unit {
+			t.Errorf("%v: %g, want %g", c.x, got, c.unit)
+		}
+	}
+}

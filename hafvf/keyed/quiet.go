@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 )
 
@@ -91,25 +92,11 @@ func (q *quietTime) around(t time.Time) (from, to time.Time) {
 		if day.Weekday() != q.weekly.Day {
 			continue
 		}
-		q.from = atClock(day.Add(q.weekly.Clock), q.zone)
+		q.from = clock.At(day.Add(q.weekly.Clock), q.zone)
 		if q.to = q.from.Add(q.weekly.Lasts); q.to.After(t) {
 			return q.from, q.to
 		}
 	}
-}
-
-// atClock is when a clock shows what the other one shows in UTC: the first of two times, and by the offset before if it
-// is left out.
-func atClock(shown time.Time, zone *time.Location) time.Time {
-	by := func(at time.Time) time.Time {
-		_, offset := at.In(zone).Zone()
-		return shown.Add(-time.Duration(offset) * time.Second)
-	}
-	before := by(shown.Add(-24 * time.Hour))
-	if after := by(before); by(after).Equal(after) && !by(before).Equal(before) {
-		return after
-	}
-	return before
 }
 
 // until is the end of the quiet time that a time is in, and zero if it is in none.

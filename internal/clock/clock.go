@@ -61,3 +61,23 @@ func (g Grid) Next(t time.Time) time.Time {
 		t = to
 	}
 }
+
+// At is when the clock of a zone shows what shown shows in UTC. Of two times it is the first. If the clock leaves it out, the
+// offset before the change counts.
+func At(shown time.Time, zone *time.Location) time.Time {
+	by := func(at time.Time) time.Time {
+		_, offset := at.In(zone).Zone()
+		return shown.Add(-time.Duration(offset) * time.Second)
+	}
+	before := by(shown.Add(-24 * time.Hour))
+	if after := by(before); by(after).Equal(after) && !by(before).Equal(before) {
+		return after
+	}
+	return before
+}
+
+// Shows reports whether the clock of a time's zone shows what shown shows in UTC.
+func Shows(t, shown time.Time) bool {
+	_, offset := t.Zone()
+	return t.Unix()+int64(offset) == shown.Unix()
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 )
@@ -177,6 +178,9 @@ func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 	zone := cmp.Or(p.zone, time.UTC)
 	for _, layout := range layouts {
 		if t, err := time.ParseInLocation(layout, s, zone); err == nil {
+			if shown, _ := time.Parse(layout, s); shown.Location() == time.UTC && t.Location() == zone && !clock.Shows(t, shown) {
+				t = atZone(shown, zone)
+			}
 			if t, ok = p.periods.begin(t); !ok {
 				return t, false
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/message"
 )
 
@@ -217,8 +218,8 @@ func (p *Parser) parseDays(s string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("the time %s is outside of the days 0 to 2958465 of a spreadsheet", message.Quote(s))
 	}
 	day, part := math.Modf(v)
-	clock := time.Duration(math.Round(part*86_400_000)) * time.Millisecond
-	return time.Date(1899, 12, 30+int(day), 0, 0, 0, int(clock), cmp.Or(p.zone, time.UTC)), nil
+	at := time.Duration(math.Round(part*86_400_000)) * time.Millisecond
+	return atZone(time.Date(1899, 12, 30+int(day), 0, 0, 0, int(at), time.UTC), cmp.Or(p.zone, time.UTC)), nil
 }
 
 // Understood says what Parse reads.
@@ -248,7 +249,7 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 	}
 	unix := date.Unix() + int64(c.hour*3600+c.minute*60+c.second-c.offset)
 	if !c.zoned && zone != nil {
-		unix = time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, zone).Unix()
+		unix = atZone(time.Unix(unix, 0).UTC(), zone).Unix()
 	}
 	if c.second == 60 && unix%86400 != 0 {
 		// A leap second stands at the end of a day of UTC only. It becomes the
@@ -263,6 +264,28 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 		return t.In(zone), true
 	}
 	return t.UTC(), true
+}
+
+// atZone is when the clock of a zone shows what shown shows in UTC: of two times either, and of one that it leaves out that by
+// the offset before.
+func atZone(shown time.Time, zone *time.Location) time.Time {
+	t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), shown.Nanosecond(), zone)
+	if !clock.Shows(t, shown) {
+		return clock.At(shown, zone).In(zone)
+	}
+	return t
+}
+
+// LeavesOut reports whether a text is a time without an offset that the clock of the parser's zone leaves out.
+func (p *Parser) LeavesOut(s string) bool {
+	if p.zone == nil {
+		return false
+	}
+	in := *p
+	in.zone = nil
+	shown, err := in.ParseLocal(s)
+	t, _ := p.ParseLocal(s)
+	return err == nil && t.Location() == p.zone && !clock.Shows(t, shown)
 }
 
 // parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.

@@ -269,3 +269,29 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// A time that the clock leaves out counts by the offset before, in all zones and forms; of one that it shows twice nothing
+// changes.
+func TestTimesLeftOut(t *testing.T) {
+	for zone, c := range map[string]struct {
+		out, in string
+		want    string
+	}{
+		"America/New_York": {"2026-03-08 02:05:00", "2026-03-08 03:05:00", "2026-03-08T07:05:00Z"},
+		"Europe/Berlin":    {"2026-03-29 02:59:59", "2026-03-29 03:59:59", "2026-03-29T01:59:59Z"},
+		"Australia/Sydney": {"2026-10-04 02:30:00", "2026-10-04 03:30:00", "2026-10-03T16:30:00Z"},
+		"America/Santiago": {"2026-09-06 00:30:00", "2026-09-06 01:30:00", "2026-09-06T04:30:00Z"},
+	} {
+		for _, layout := range []string{"", "2006-01-02 15:04:05"} {
+			p := expect.Get(NewParser(zone, layout))(t)
+			for _, text := range []string{c.out, c.in} {
+				if got := expect.Get(p.Parse(text))(t).Format(time.RFC3339); got != c.want {
+					t.Errorf("%s %q: %s, want %s", zone, text, got, c.want)
+				}
+			}
+			if !p.LeavesOut(c.out) || p.LeavesOut(c.in) || p.LeavesOut(c.out+"Z") || p.LeavesOut("2026-11-01 01:30:00") || p.LeavesOut("x") {
+				t.Errorf("%s %q: left out %t, and %t", zone, layout, p.LeavesOut(c.out), p.LeavesOut(c.in))
+			}
+		}
+	}
+}

@@ -262,6 +262,9 @@ func (p *Parser) checkAhead(t, now time.Time) error {
 	return fmt.Errorf("the time %s is %.1f h ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
 }
 
+// LeavesOut is times.Parser.LeavesOut.
+func (p *Parser) LeavesOut(s string) bool { return p.times.LeavesOut(strings.TrimSpace(s)) }
+
 // ParseTime reads a time as times.Parser.ParseLocal does. Empty text and "NaN" mean no time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {
 	if Missing(strings.TrimSpace(s)) {

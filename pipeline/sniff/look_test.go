@@ -239,6 +239,22 @@ func TestLabelsThatGroup(t *testing.T) {
 	}
 }
 
+// A check counts times that do not exist, and does not advise to wait for them.
+func TestTimesLeftOut(t *testing.T) {
+	lines := []string{"time,x\n"}
+	for i := range 200 {
+		lines = append(lines, fmt.Sprintf("%s,%d.5\n", time.Date(2026, 3, 28, 0, 5+15*i, 0, 0, time.UTC).Format("2006-01-02 15:04"), i%9))
+	}
+	path := write(t, "in.csv", lines...)
+	for zone, want := range map[string]bool{"Europe/Berlin": true, "America/New_York": false} {
+		c := expect.Get(config.Parse("test.yaml", []byte("model: {family: normal}\nsource: {csv: {path: "+path+", key: none, zone: "+zone+"}}\n"), nil))(t)
+		text := expect.Get(Inspect(c))(t).String()
+		if strings.Contains(text, "remark   4 times do not exist in the zone, whose clock goes forward then, the first at in.csv:106: the offset before that counts; see zone\n") != want || strings.Contains(text, "lateness") {
+			t.Errorf("%s: %s", zone, text)
+		}
+	}
+}
+
 // A check of increases counts restarts, and names a key that two counters share. A meter that begins anew daily is no such key.
 func TestRemarksOfCounters(t *testing.T) {
 	values := func(x func(i int) int) string {

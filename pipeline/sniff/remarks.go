@@ -42,9 +42,12 @@ func (s *sample) remarks(c *config.Config) []Remark {
 			r := l.Rejections[0]
 			add(true, "", "%s of the records are rejected, such as %s: %s", message.Percent(n, l.Records), r.Place, r.Reason)
 		}
-		if l.Late > 0 && s.autumn() == "" && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }) {
+		if l.Late > 0 && s.autumn() == "" && l.LeftOut == 0 && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }) {
 			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(l.Late, l.Records), message.Duration(message.RoundUp(l.Behind)), s.early.place)
 		}
+	}
+	if l.LeftOut > 0 {
+		add(false, "zone", "%s not exist in the zone, whose clock goes forward then, the first at %s: the offset before that counts", message.Count(l.LeftOut, "time does", "times do"), l.FirstLeft)
 	}
 	if day := s.autumn(); day != "" {
 		add(false, "zone", "times without a zone go back by an hour at %s (%s), as clocks do at the end of summer time", day, s.early.place)
@@ -53,7 +56,7 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		one := slices.IndexFunc(l.Keys, func(k string) bool { return s.keys[k].n == 1 })
 		add(2*l.Single > len(l.Keys), "key", "%d of %d keys have one record, such as %s", l.Single, len(l.Keys), message.Quote(l.Keys[one]))
 	}
-	if c.Aggregate == nil && l.Tied > 0 && (s.autumn() == "" || l.Tied > 4*l.Early) {
+	if c.Aggregate == nil && l.Tied > l.LeftOut && (s.autumn() == "" || l.Tied > 4*l.Early) {
 		text := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
 		if l.TiedKey != "" {
 			text += ", most of " + message.Quote(l.TiedKey)

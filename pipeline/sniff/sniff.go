@@ -51,6 +51,8 @@ type Result struct {
 	Behind      time.Duration // the farthest of these
 	Late        int           // of these, those that a run would reject
 	Back        int           // steps of a key to an earlier time
+	LeftOut     int           // times that the clock of the zone leaves out
+	FirstLeft   string        // the place of the first of these
 	Tied        int           // observations with a time that their key has had
 	TiedKey     string        // the key of most of these, if it has more such times than others
 	Single      int           // keys with one record, of those that must have more
@@ -351,6 +353,11 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 		at, _ := s.textsOf(r)
 		s.suspectTime = append(s.suspectTime, at)
 	}
+	if at, _ := s.textsOf(r); s.parser.LeavesOut(at) {
+		if l.LeftOut++; l.LeftOut == 1 {
+			l.FirstLeft = d.ID
+		}
+	}
 	m := moment{d.Key, t.UnixNano()}
 	last, stepped := s.last[d.Key]
 	if s.seen[m] {
@@ -464,7 +471,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		switch span := l.Last.Sub(l.First); {
 		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
-		case s.autumn() == "" && l.Behind <= max(3*l.Step, 24*time.Hour-1):
+		case s.autumn() == "" && l.LeftOut == 0 && l.Behind <= max(3*l.Step, 24*time.Hour-1):
 			add(setting, message.Duration(message.RoundUp(l.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind))
 		}
 	}
