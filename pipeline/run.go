@@ -557,7 +557,7 @@ func (r *run) summary() Summary {
 	c, taken := r.account.Counts()
 	s := Summary{
 		Counts: c, taken: taken, buried: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
-		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(),
+		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(), ahead: r.account.HasAhead(),
 	}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {

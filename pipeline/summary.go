@@ -60,6 +60,7 @@ type Summary struct {
 
 	uncounted bool // more keys than Breaking had one
 
+	ahead           bool     // some time was ahead of the clock
 	taken           int64    // observations, rejected ones among them
 	buried          string   // what the dead letter is
 	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
@@ -345,17 +346,22 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
 	}
-	inTurn := s.Late - s.LateIdle
+	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
 	case s.Late > 0 && s.resumes:
 		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
 		if s.LateIdle > 0 {
 			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
 		}
-	case s.Behind > farBehind:
-		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n", count(inTurn, "record"))
 	case inTurn > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
+	}
+	if s.LateFar > 0 && !s.resumes {
+		hint := "times fall back there; order: arrival takes records as they come"
+		if s.ahead {
+			hint = "look at times that lie ahead: max_ahead of the source rejects them"
+		}
+		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: %s\n", count(s.LateFar, "record"), hint)
 	}
 	if s.LateIdle > 0 && !s.resumes {
 		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
@@ -396,10 +402,6 @@ func roundLag(d time.Duration) time.Duration {
 	}
 	return d.Round(time.Second)
 }
-
-// farBehind is how late a record may be by its times. Beyond it the time of another record is
-// wrong, and no lateness helps.
-const farBehind = 365 * 24 * time.Hour
 
 // A PoorFit is a key of whose records more than poorFitShare are outliers.
 type PoorFit struct {

@@ -275,7 +275,7 @@ func TestSummaryOfDeletedRecords(t *testing.T) {
 // keys that are no text for a terminal, and of a run that has seen nothing.
 func TestSummaryOfOddData(t *testing.T) {
 	s := Summary{Largest: []LargestAlarm{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
-	s.Late, s.Behind, s.detects, s.warmUp = 3, math.MaxInt64, true, 50
+	s.Late, s.LateFar, s.ahead, s.detects, s.warmUp = 3, 3, true, true, 50
 	text := s.String()
 	for _, want := range []string{
 		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n",
@@ -476,4 +476,35 @@ func TestFallsOfCounters(t *testing.T) {
 		}
 	}
 	expect.Same(t, []string{"mixed"}, s.MixedCounters)
+}
+
+// Records that are late by more than a year are counted apart, and what is said of them goes by whether a time lies ahead of the
+// clock.
+func TestFarLate(t *testing.T) {
+	t.Parallel()
+	at := func(times ...time.Time) string {
+		var lines []string
+		for _, at := range times {
+			lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":1}`+"\n", at.Format(time.RFC3339)))
+		}
+		g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
+		return expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
+	}
+	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come\n", "look at times that lie ahead: max_ahead of the source rejects them\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+		not  string
+	}{
+		"near and far": {at(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
+		"ahead":        {at(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
+		"near":         {at(minute(0), minute(5), minute(2)), []string{near}, "year"},
+	} {
+		for _, want := range c.want {
+			if !strings.Contains(c.text, want) || strings.Contains(c.text, c.not) {
+				t.Errorf("%s: no %q, or %q, in\n%s", name, want, c.not, c.text)
+			}
+		}
+	}
 }

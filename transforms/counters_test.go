@@ -140,6 +140,7 @@ func TestCounts(t *testing.T) {
 	for i := range 10 {
 		ahead = append(ahead, given{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
 	}
+	ahead = append(ahead, given{"k", keyed.Value(now.AddDate(-2, 0, 0), "", 1)})
 	reset := []given{
 		{"expires", keyed.Value(at(0), "", 1)}, {"expires", keyed.Value(at(9000), "", 1)},
 		{"forgotten", keyed.Value(at(0), "", 1)}, {"forgotten", keyed.Observation{Shape: keyed.Forget}}, {"forgotten", keyed.Value(at(0), "", 1)},
@@ -173,7 +174,7 @@ func TestCounts(t *testing.T) {
 	}{
 		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // none of a key that is unknown
 		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // at the third in a row
-		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1}},
+		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1, "late_far": 1}},
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},
 		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
 		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},

@@ -87,6 +87,7 @@
 //	rejected       observations that could not be used
 //	late           those of them that came after a later one of their key
 //	late_idle      those of these that were within the lateness of their key
+//	late_far       those of the late ones that were more than a year behind
 //	missing        observations without a value
 //	quiet          observations of quiet times
 //	restarts       how often counters began anew, of value: increase

@@ -450,9 +450,12 @@ func (e *openKey) take(w *worker, o *keyed.Observation) {
 			if w.late == nil {
 				w.late = fmt.Errorf("key %q: %w", e.key, err)
 			}
-			if late.Idle {
+			switch {
+			case late.Idle:
 				w.counts.LateIdle++
-			} else {
+			case late.Behind > account.FarBehind:
+				w.counts.LateFar++
+			default:
 				w.counts.Behind = max(w.counts.Behind, late.Behind)
 			}
 		}

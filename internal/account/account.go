@@ -458,6 +458,13 @@ func (r *Run) SetLatest(latest, ahead time.Time) {
 	}
 }
 
+// HasAhead reports whether an observation had a time ahead of the clock.
+func (r *Run) HasAhead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.ahead.IsZero()
+}
+
 // Latest is the latest time that Saw has noted; zero where there is none. A time ahead of the
 // clock may be wrong: it counts if there is no other.
 func (r *Run) Latest() time.Time {

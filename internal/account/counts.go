@@ -5,13 +5,16 @@ import "time"
 // Counts are what the nodes count, see Counters.
 type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
-	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet, Restarts  int64
+	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet, Restarts, LateFar int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
-	// within the lateness of the key.
+	// within the lateness of the key, and not more than FarBehind.
 	Behind time.Duration
 	// The largest scores of what was muted, and of what was resting.
 	MutedScore, RestingScore float64
 }
+
+// FarBehind is from where on a late observation says that a time is wrong, and not how long others should wait.
+const FarBehind = 365 * 24 * time.Hour
 
 // A Counter is one of the Counts, as a Beam metric.
 type Counter struct {
@@ -25,6 +28,7 @@ var Counters = []Counter{
 	{"rejected", "observations that could not be used", func(c *Counts) *int64 { return &c.Rejected }},
 	{"late", "those of them that came after a later one of their key", func(c *Counts) *int64 { return &c.Late }},
 	{"late_idle", "those of these that were within the lateness of their key", func(c *Counts) *int64 { return &c.LateIdle }},
+	{"late_far", "those of the late ones that were more than a year behind", func(c *Counts) *int64 { return &c.LateFar }},
 	{"missing", "observations without a value", func(c *Counts) *int64 { return &c.Missing }},
 	{"quiet", "observations of quiet times", func(c *Counts) *int64 { return &c.Quiet }},
 	{"restarts", "how often counters began anew, of value: increase", func(c *Counts) *int64 { return &c.Restarts }},

@@ -77,7 +77,7 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Span is d as a person says it: 40 s, 5 min, 1 h 20 min, 3 days.
+// Span is d as a person says it: 40 s, 5 min, 1 h 20 min, 3 days, 19.6 years.
 func Span(d time.Duration) string {
 	minutes, seconds := d.Round(time.Minute)/time.Minute, d.Round(time.Second)
 	switch {
@@ -87,6 +87,10 @@ func Span(d time.Duration) string {
 		return fmt.Sprintf("%d s", seconds/time.Second)
 	case minutes < 60:
 		return fmt.Sprintf("%d min", minutes)
+	case d == math.MaxInt64:
+		return "over 292 years"
+	case d >= 365*24*time.Hour:
+		return fmt.Sprintf("%.3g years", d.Hours()/24/365.25)
 	case minutes >= 48*60:
 		return fmt.Sprintf("%d days", d.Round(24*time.Hour)/(24*time.Hour))
 	}
@@ -240,6 +244,14 @@ func Suggest(name string, known []string) string {
 func SingleSessions(single, sessions int, least, largest, step time.Duration) string {
 	return fmt.Sprintf("%d of %d sessions have one record: session.gap is %s, and the records of a key are %s apart; give a session.gap of many times that",
 		single, sessions, Range(least, largest), Duration(RoundUp(step)))
+}
+
+// Least is a duration that is at least d, for a setting; or for a person, if that is more than a year.
+func Least(d time.Duration) string {
+	if d >= 365*24*time.Hour {
+		return Span(d)
+	}
+	return Duration(RoundUp(d))
 }
 
 // Range is a range of durations.

@@ -271,6 +271,9 @@ func (p *Parser) ParseTime(s string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	t, err := p.times.ParseLocal(s)
+	if err == nil && t.IsZero() {
+		err = fmt.Errorf("the time %s stands for none", message.Quote(s))
+	}
 	return p.checkDays(s, t, err)
 }
 

@@ -255,6 +255,37 @@ func TestTimesLeftOut(t *testing.T) {
 	}
 }
 
+// One far time is no reason to look for another key, and times that fall back are told by years.
+func TestFarTimes(t *testing.T) {
+	lines := func(at func(i int) time.Time) *Result {
+		all := []string{"key,time,x\n"}
+		for i := range 600 {
+			all = append(all, fmt.Sprintf("k,%s,%d.5\n", at(i).Format(time.RFC3339), i%9))
+		}
+		return look(t, "{family: normal}", write(t, "in.csv", all...))
+	}
+	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	far := lines(func(i int) time.Time {
+		if i == 300 {
+			return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+		}
+		return at(i)
+	})
+	if len(far.Remarks) > 0 || far.Far != 1 || !strings.Contains(far.String(), "max_ahead") {
+		t.Errorf("%v, %s", far.Remarks, far)
+	}
+	back := lines(func(i int) time.Time {
+		if i >= 400 {
+			return at(i).AddDate(-20, 0, 0)
+		}
+		return at(i)
+	})
+	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times fall back there, and order: arrival takes records as they come; see order"
+	if len(back.Remarks) != 1 || back.Remarks[0].String() != want || strings.Contains(back.String(), "max_ahead") {
+		t.Errorf("%v, %s", back.Remarks, back)
+	}
+}
+
 // A check of increases counts restarts, and names a key that two counters share. A meter that begins anew daily is no such key.
 func TestRemarksOfCounters(t *testing.T) {
 	values := func(x func(i int) int) string {

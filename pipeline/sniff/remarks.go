@@ -10,6 +10,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
@@ -36,14 +37,22 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	add := func(doubt bool, setting, format string, args ...any) {
 		all = append(all, Remark{fmt.Sprintf(format, args...), setting, doubt})
 	}
-	if lost := l.Late + l.Records - l.Parsed; lost > 0 && l.Records > 0 {
+	late := l.Late
+	if l.Far > 0 { // what follows these is late
+		late = 0
+	}
+	if lost := late + l.Records - l.Parsed; lost > 0 && l.Records > 0 {
 		doubt := 10*lost > l.Records
 		if n := l.Records - l.Parsed; n > 0 && doubt {
 			r := l.Rejections[0]
 			add(true, "", "%s of the records are rejected, such as %s: %s", message.Percent(n, l.Records), r.Place, r.Reason)
 		}
-		if l.Late > 0 && s.autumn() == "" && l.LeftOut == 0 && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }) {
-			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(l.Late, l.Records), message.Duration(message.RoundUp(l.Behind)), s.early.place)
+		switch {
+		case late == 0:
+		case l.Behind > account.FarBehind:
+			add(doubt, "order", "%s of the records are late, up to %s after a later one of their key, the first at %s: times fall back there, and order: arrival takes records as they come", message.Percent(l.Late, l.Records), message.Least(l.Behind), s.early.place)
+		case s.autumn() == "" && l.LeftOut == 0 && !slices.ContainsFunc(l.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }):
+			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(l.Late, l.Records), message.Least(l.Behind), s.early.place)
 		}
 	}
 	if l.LeftOut > 0 {
