@@ -4,7 +4,7 @@ import "time"
 
 // Counts are what the nodes count, see Counters.
 type Counts struct {
-	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences int64
+	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences         int64
 	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet, Restarts, LateFar int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
 	// within the lateness of the key, and not more than FarBehind.
