@@ -27,6 +27,7 @@ var parquetFormat = Format{
 
 // parquetReader reads the wanted columns side by side, page by page.
 type parquetReader struct {
+	unread     []string // columns of other types, if all are read
 	path, name string
 	file       *os.File
 	names      []string
@@ -79,7 +80,13 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		return nil, err
 	}
 	if src.allColumns || src.Wide {
-		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool { return parquetText(col) == nil })
+		columns = slices.DeleteFunc(slices.Clone(columns), func(col *parquet.Column) bool {
+			unread := parquetText(col) == nil
+			if unread {
+				p.unread = append(p.unread, fmt.Sprintf("%q is of type %s", col.Name(), col.Type()))
+			}
+			return unread
+		})
 	}
 	for _, col := range columns {
 		p.names = append(p.names, col.Name())

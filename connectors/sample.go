@@ -33,6 +33,8 @@ func Head(path, encoding string) ([]byte, error) {
 // A Sampled is what Sample has read of a source.
 type Sampled struct {
 	Columns []string // of the first file; nil for JSON
+	// Unread are columns of a Parquet file of other types than are read, with these, if the source names none.
+	Unread []string
 	// Records are those of each place, in the order of the source. At the places behind the first one of
 	// a file of text their Position counts from a byte, see Record.After.
 	Records [][]Record
@@ -66,6 +68,9 @@ func Sample(src Source, n int) (*Sampled, error) {
 		records, ended, err := take(rr, n-len(first), 1, math.MaxInt64)
 		if i == 0 {
 			s.Columns = rr.columns()
+			if p, ok := rr.(*parquetReader); ok {
+				s.Unread = p.unread
+			}
 		}
 		rr.close()
 		if err != nil {

@@ -90,7 +90,7 @@ func (f *Fields) layout(what string, rows string) key {
 	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
 	if what == "field" {
-		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs."
+		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs, or with time: \"\" and order: arrival values alone."
 		names = append(names, Series)
 	}
 	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}

@@ -128,8 +128,8 @@ func answered(line []byte) (series [][]byte) {
 	return series
 }
 
-// splitSeries makes an observation of each element of the lists of times and values, or of
-// each pair of a time and a value. A value may be a number in quotes. The first observation
+// splitSeries makes an observation of each element of the lists of times and values, of
+// each pair of a time and a value, or without times of each value. A value may be a number in quotes. The first observation
 // is number first of its line.
 func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte) ([]objectPart, error) {
 	fields := make([][]byte, len(p.names))
@@ -144,6 +144,8 @@ func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte)
 	}
 	var times [][]byte
 	switch {
+	case named == "" && len(values) > 0 && kindOf(values[0]) != jsonList: // trials in the order of arrival
+		times = make([][]byte, len(values))
 	case named == "" || fields[keys] == nil:
 		for i, pair := range values {
 			two, err := listOf(pair, p.Values[0])
@@ -163,7 +165,10 @@ func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte)
 	}
 	for i := range values {
 		own := append(slices.Clone(fields[:keys]), times[i], values[i])
-		raw := slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
+		raw := values[i]
+		if times[i] != nil {
+			raw = slices.Concat([]byte("["), times[i], []byte(","), values[i], []byte("]"))
+		}
 		parts = append(parts, objectPart{record: record, fields: own, number: first + i, raw: raw})
 	}
 	return parts, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -91,6 +92,18 @@ func TestSeries(t *testing.T) {
 		`in:9: the field "values" is a number, where the layout series has a list`,
 	}
 	expect.Same(t, want, got)
+}
+
+// Lists of trials without times are read as they come.
+func TestSeriesWithoutTimes(t *testing.T) {
+	f := config.Fields{Key: []string{"subject"}, Time: nil, Values: []string{"rts"}, Layout: config.Series, Untimed: true}
+	none := time.Time{}.Unix()
+	got := split(t, f, `{"subject":"p","rts":[512.5,null,"7"]}`, `{"subject":"q","rts":[]}`, `{"subject":"r","rts":[[1,2]]}`)
+	want := []string{fmt.Sprintf("in:1/0: p %d [[512.5]]", none), fmt.Sprintf("in:1/1: p %d [[NaN]]", none), fmt.Sprintf("in:1/2: p %d [[7]]", none)}
+	if len(got) < 3 {
+		t.Fatal(got)
+	}
+	expect.Same(t, want, got[:3])
 }
 
 // An answer of Prometheus has its series in one object. They are numbered on.

@@ -55,7 +55,7 @@ func follow(path string, name, value []byte) (found []byte) {
 
 // Leaves calls f with every field of the JSON object in line, and with those of objects in
 // it, by their dotted paths. text is that of a text or a number, and empty of null and NaN;
-// scalar is false of other values. The error says why line is not a JSON object.
+// scalar is false of other values, of which it is the beginning. The error says why line is not a JSON object.
 func Leaves(line []byte, f func(path, text string, scalar bool)) error {
 	if err := scanObject(line, func(_, _ []byte) {}); err != nil {
 		return err
@@ -83,17 +83,20 @@ func eachField(object []byte, f func(name, value []byte)) {
 	}
 }
 
+// beginning is how much of a list Leaves gives.
+const beginning = 64
+
 // scalarText is the text of a JSON text, number or boolean, and empty of null and NaN. ok is false of
-// other values.
+// other values, of which the text is the beginning.
 func scalarText(raw []byte) (text string, ok bool) {
 	switch kindOf(raw) {
 	case jsonText:
 		text, _ = unquote(raw)
-	case jsonNumber, jsonBool:
+	case jsonNumber, jsonBool, jsonInfinity:
 		text = string(raw)
 	case jsonNull, jsonNaN:
 	default:
-		return "", false
+		return string(raw[:min(len(raw), beginning)]), false
 	}
 	return strings.TrimSpace(text), true
 }

@@ -37,6 +37,9 @@ func Draft(path string) (Drafted, error) {
 		return Drafted{}, fmt.Errorf("%s has no records; its columns are %s", path, t)
 	}
 	d := t.guess()
+	if d.unread != "" {
+		return Drafted{}, fmt.Errorf("%s: %s", path, d.unread)
+	}
 	if d.values == nil && d.aggregate.every == "" {
 		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
 	}
@@ -113,6 +116,7 @@ type draft struct {
 	remarks     []Remark
 	// season is one that helps, and seasonNote says why; empty for none.
 	season, seasonNote string
+	unread             string // what of the values is in no column, and a way to them; empty if there is nothing
 	// formatNote says which other time_format fits.
 	formatNote string
 }
@@ -143,6 +147,11 @@ func (t *table) guess() *draft {
 		steps = t.fit(at, keys).steps
 	}
 	x := t.best(forValue, -3, measured)
+	if x == nil || t.records == 1 {
+		if d.unread = t.unread(); d.unread != "" {
+			return d
+		}
+	}
 	if x == nil && at != nil && !irregular(steps) {
 		if x = t.best(forValue, -9, func(c *column) bool { rises, _ := t.rises(c, keys); return rises && number(c) && !c.identifies() }); x != nil {
 			d.aggregate = interval{every: roundInterval(steps, 1), value: "increase", why: "the values rise and do not fall, as those of a counter"}

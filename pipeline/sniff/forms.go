@@ -16,7 +16,8 @@ type column struct {
 	name   string
 	parts  []string // the names of a date and a time of day that stand apart; else nil
 	texts  []string
-	nested int // lists and so on
+	nested int    // lists and so on
+	list   string // the beginning of the first of these
 
 	read *forms // what the texts are, found once
 }

@@ -255,6 +255,38 @@ func TestTimesLeftOut(t *testing.T) {
 	}
 }
 
+// Values that no column has are named with a way to them; counting records is no draft then. One number that is infinite does not
+// take its column away.
+func TestUnreadValues(t *testing.T) {
+	repeated := func(line string) (all []string) {
+		for i := range 60 {
+			all = append(all, strings.NewReplacer("TIME", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), "N", fmt.Sprint(i%7), "ID", fmt.Sprint("p", i)).Replace(line)+"\n")
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		file  string
+		lines []string
+		want  string
+	}{
+		"lists of objects":    {"in.jsonl", repeated(`{"time":"TIME","dev":"a","r":[{"v":N},{"v":2}]}`), "in.jsonl: .r holds lists of objects, which are not read: jq -c '. as $r | .r[] | $r + . | del(.r)' in.jsonl > records.jsonl writes a record for each"},
+		"wrapped":             {"in.json", []string{`{"count":2,"data":{"records":[{"time":"2026-01-01T00:00:00Z","x":1}]}}`}, "in.json: .data.records holds lists of objects, which are not read: jq -c '.data.records[]' in.json > records.jsonl"},
+		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
+		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
+		"lists of trials":     {"in.jsonl", repeated(`{"subject":"ID","rt":[N,512.5]}`), `under order: arrival, with key: subject, time: "" and values: [rt]`},
+		"JSON in a cell":      {"in.csv", append([]string{"time,payload\n"}, repeated(`TIME,"{""x"":N}"`)...), `column "payload" holds JSON in a text, such as "{\"x\":0}"`},
+		"one infinite number": {"in.jsonl", append(repeated(`{"time":"TIME","load":N.5}`), `{"time":"2026-02-01T00:00:00Z","load":Infinity}`), ""},
+		"events":              {"in.csv", append([]string{"time,user\n"}, repeated(`TIME,ID`)...), ""},
+	} {
+		path := filepath.Join(t.TempDir(), c.file)
+		expect.OK(t, os.WriteFile(path, []byte(strings.Join(c.lines, "")), 0o600))
+		_, err := Draft(path)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // One far time is no reason to look for another key, and times that fall back are told by years.
 func TestFarTimes(t *testing.T) {
 	lines := func(at func(i int) time.Time) *Result {

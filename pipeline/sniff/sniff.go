@@ -427,7 +427,11 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 		return s.readAt, s.readValues
 	}
 	leaves := map[string]string{}
-	if err := decode.Leaves(r.Raw, func(path, text string, scalar bool) { leaves[path] = text }); err != nil {
+	if err := decode.Leaves(r.Raw, func(path, text string, scalar bool) {
+		if scalar {
+			leaves[path] = text
+		}
+	}); err != nil {
 		return "", nil
 	}
 	for _, name := range s.parser.Values {

@@ -31,6 +31,7 @@ type table struct {
 	foreign  bool           // some records are not UTF-8
 	index    map[string]int // of the columns, by the path of a JSON field
 	records  int            // that were read
+	types    []string       // of columns that cannot be read
 	pieces   []int          // the place in the file that a record is of
 }
 
@@ -67,6 +68,7 @@ func readTableIn(path, encoding string) (*table, error) {
 	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { return !isNumber(s) }) {
 		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
 	}
+	t.types = found.Unread
 	for piece, records := range found.Records {
 		t.records += len(records)
 		for range records {
@@ -155,7 +157,9 @@ func (t *table) addObject(record int, line []byte) {
 		if c := t.columns[i]; scalar {
 			c.texts[record] = text
 		} else {
-			c.nested++
+			if c.nested++; c.list == "" {
+				c.list = text
+			}
 		}
 	})
 }

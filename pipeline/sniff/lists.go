@@ -1,0 +1,92 @@
+package sniff
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"hafvf/internal/message"
+)
+
+// unread says which values of a file no column has, and a way to them: lists, and JSON in a text. It is empty if there are none.
+func (t *table) unread() string {
+	if len(t.types) > 0 {
+		return fmt.Sprintf("column %s, which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps", t.types[0])
+	}
+	var lists, objects []*column // of numbers and texts, and of objects
+	for _, c := range t.columns {
+		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
+		case c.list == "":
+			if example := c.json(); example != "" {
+				return fmt.Sprintf("column %s holds JSON in a text, such as %s, which is not read: write its fields as columns, or as fields of JSON Lines", message.Quote(c.name), message.Quote(example))
+			}
+		case strings.HasPrefix(begins, "{"):
+			objects = append(objects, c)
+		default:
+			lists = append(lists, c)
+		}
+	}
+	if len(objects) > 0 {
+		name := "." + objects[0].name
+		how := fmt.Sprintf("jq -c '. as $r | %s[] | $r + . | del(%s)'", name, name)
+		if t.records == 1 {
+			how = fmt.Sprintf("jq -c '%s[]'", name)
+		}
+		return fmt.Sprintf("%s holds lists of objects, which are not read: %s %s > records.jsonl writes a record for each", name, how, filepath.Base(t.path))
+	}
+	at, values := listOfTimes(lists)
+	switch {
+	case values == nil:
+		return ""
+	case at != nil:
+		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
+	case t.timed() != nil:
+		name := "." + values.name
+		return fmt.Sprintf("%s holds lists, which are not read as values: jq -c '. as $r | %s[] | $r + {x: .} | del(%s)' %s > records.jsonl writes a record for each", name, name, name, filepath.Base(t.path))
+	}
+	key := "none"
+	for _, c := range t.columns {
+		if f := c.forms(); c.nested == 0 && !c.numeric() && f.present == t.records && f.distinct == t.records && key == "none" {
+			key = c.name
+		}
+	}
+	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
+}
+
+// json is a text of a column of JSON objects or lists, empty of another column.
+func (c *column) json() string {
+	f := c.forms()
+	if f.present == 0 || c.numeric() {
+		return ""
+	}
+	for _, text := range f.different {
+		if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
+			return ""
+		}
+	}
+	return f.different[0]
+}
+
+// listOfTimes are the list whose elements are times, nil if there is none, and the last other one, which has numbers.
+func listOfTimes(lists []*column) (at, values *column) {
+	for _, c := range lists {
+		first, _, _ := strings.Cut(strings.Trim(c.list, "[ "), ",")
+		switch first = strings.Trim(first, `"] `); {
+		case isNumber(first) && (!isTime(first) || at != nil):
+			values = c
+		case isTime(first):
+			at = c
+		}
+	}
+	return at, values
+}
+
+// timed is a column of times, nil if there is none.
+func (t *table) timed() *column {
+	for _, c := range t.columns {
+		if c.nested == 0 && c.timed() {
+			return c
+		}
+	}
+	return nil
+}
