@@ -346,6 +346,33 @@ func (s Summary) hints(b *strings.Builder) {
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
 	}
+	s.late(b)
+	s.moving(b)
+	if len(s.WarmUps) > 0 {
+		const named = 5
+		var names []string
+		for _, key := range s.WarmUps[:min(len(s.WarmUps), named)] {
+			names = append(names, message.Printable(key))
+		}
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(names, ", "))
+		if len(s.WarmUps) > named {
+			b.WriteString(", …")
+		}
+		b.WriteByte('\n')
+	}
+	for _, m := range s.PoorFits {
+		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
+	}
+	for _, key := range s.MixedCounters {
+		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
+	}
+	for _, pattern := range s.Unmatched {
+		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Pattern(pattern))
+	}
+}
+
+// late says how late records were, and what to do about it.
+func (s Summary) late(b *strings.Builder) {
 	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
 	case s.Late > 0 && s.resumes:
@@ -370,28 +397,6 @@ func (s Summary) hints(b *strings.Builder) {
 		} else {
 			b.WriteString("raise source.kafka.disorder\n")
 		}
-	}
-	s.moving(b)
-	if len(s.WarmUps) > 0 {
-		const named = 5
-		var names []string
-		for _, key := range s.WarmUps[:min(len(s.WarmUps), named)] {
-			names = append(names, message.Printable(key))
-		}
-		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(names, ", "))
-		if len(s.WarmUps) > named {
-			b.WriteString(", …")
-		}
-		b.WriteByte('\n')
-	}
-	for _, m := range s.PoorFits {
-		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
-	}
-	for _, key := range s.MixedCounters {
-		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
-	}
-	for _, pattern := range s.Unmatched {
-		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Pattern(pattern))
 	}
 }
 

@@ -31,7 +31,7 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 		seen: func() { c.Aggregate = a },
 		keys: []key{
 			{name: "every", doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", required: true, read: milliseconds(&a.Every)},
-			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose, see modulus; another fall below half is a restart. Of a rise over empty intervals only this one's share counts.", required: true, read: choice((*string)(&a.Value), values...)},
+			{name: "value", doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose (see modulus); another fall below half is a restart. A rise over empty intervals counts by share.", required: true, read: choice((*string)(&a.Value), values...)},
 			{name: "of", doc: "share: field of successes, such as errors.", read: text(&more.of, notEmpty)},
 			{name: "to", doc: "share: field of trials, such as requests.", read: text(&more.to, notEmpty)},
 			{name: "per", doc: "increase: per this time.", read: milliseconds(&a.Per)},

@@ -287,6 +287,51 @@ func TestUnreadValues(t *testing.T) {
 	}
 }
 
+// Whole numbers are a key, whatever they are called, if their records are blocks in which times or trials begin anew, if each time
+// has all of them, or if each file has one. The number of a block is none, and no value.
+func TestNumbersThatAreKeys(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	x := func() float64 { return 20 + rng.NormFloat64() }
+	at := func(i int) string { return start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339) }
+	var blocks, panel, trials, one []string
+	files := map[string][]string{}
+	for n := range 4 {
+		for i := range 60 {
+			blocks = append(blocks, fmt.Sprintf("%s,%d,%.2f\n", at(i), n+3, x()))
+			panel = append(panel, fmt.Sprintf("%s,%d,%.2f\n", at(n*15+i/4), i%4+1, x()))
+			trials = append(trials, fmt.Sprintf("%d,%d,%d,%.0f\n", n+1, i/20+1, i%20+1, 30*x()))
+			one = append(one, fmt.Sprintf("%d,%d,%.0f\n", n+1, i+1, 30*x()))
+			name := fmt.Sprint("f", n, ".csv")
+			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", at(i), n+7, x()))
+		}
+	}
+	for name, c := range map[string]struct {
+		header string
+		lines  []string
+		want   []string
+	}{
+		"blocks of times":   {"time,q,v\n", blocks, []string{"key: q ", "values: [v]"}},
+		"a panel":           {"time,q,v\n", panel, []string{"key: q ", "values: [v]"}},
+		"blocks of trials":  {"q,block,trial,RT\n", trials, []string{"key: q ", "values: [RT]"}},
+		"sub":               {"sub,block,trial,RT\n", trials, []string{"key: sub ", "values: [RT]"}},
+		"blocks of one key": {"block,trial,RT\n", one, []string{"key: none", "values: [RT]"}},
+	} {
+		config := string(expect.Get(Draft(write(t, "in.csv", append([]string{c.header}, c.lines...)...)))(t).Config)
+		for _, want := range c.want {
+			if !strings.Contains(config, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, config)
+			}
+		}
+	}
+	dir := t.TempDir()
+	for name, lines := range files {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte("time,q,v\n"+strings.Join(lines, "")), 0o600))
+	}
+	if config := string(expect.Get(Draft(filepath.Join(dir, "*.csv")))(t).Config); !strings.Contains(config, "key: q ") || !strings.Contains(config, "*.csv") {
+		t.Error(config)
+	}
+}
+
 // One far time is no reason to look for another key, and times that fall back are told by years.
 func TestFarTimes(t *testing.T) {
 	lines := func(at func(i int) time.Time) *Result {

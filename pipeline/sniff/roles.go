@@ -65,12 +65,12 @@ func (t *table) best(of []recogniser, least float64, may func(*column) bool) (fo
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum", "zeitpunkt", "zeitstempel", "month", "quarter", "week", "last_changed", "t", "epoch"}
 	hourNames  = []string{"hour", "hr", "stunde", "minute"}
-	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product", "subject", "participant", "patient", "person", "imei", "msisdn", "mac", "serial", "node", "vehicle", "meter", "asset", "store", "shop", "ticker", "anlage"}
+	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product", "subject", "participant", "subjid", "subj", "sub", "ppt", "patient", "person", "imei", "msisdn", "mac", "serial", "node", "vehicle", "meter", "asset", "store", "shop", "ticker", "anlage"}
 	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount", "wert", "state"}
 	// quantityNames are words for what is measured.
-	quantityNames = []string{"temperature", "temp", "pressure", "humidity", "voltage", "power", "energy", "flow", "speed", "latency", "duration", "elapsed", "usage", "load", "cpu", "bytes", "size", "price", "sales", "revenue", "cost"}
+	quantityNames = []string{"temperature", "temp", "pressure", "humidity", "voltage", "power", "energy", "flow", "speed", "latency", "duration", "elapsed", "usage", "load", "cpu", "rt", "bytes", "size", "price", "sales", "revenue", "cost"}
 	// idNames are words for numbers that identify.
-	idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence", "version", "firmware", "imei", "msisdn", "phone"}
+	idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence", "block", "trial", "version", "firmware", "imei", "msisdn", "phone"}
 	// labelNames are words for what a record is like, which tells no series apart.
 	labelNames = []string{"status", "state", "level", "severity", "condition", "quality", "flag", "result", "outcome", "type", "comment", "note", "unit", "choice", "response", "rating", "score", "weekday", "weather", "event", "version"}
 )
@@ -319,12 +319,22 @@ func (t *table) key(at *column) (key []*column) {
 		case !t.label(c, at):
 			return false
 		case c.numeric():
-			return repeats(c) && usual(c)
+			return repeats(c) && usual(c) || t.begins(c, nil)
 		}
 		return repeats(c) || usual(c)
 	}
+	own := t.ofFiles(at)
 	if at == nil {
-		if first := t.best(forKey, -1, may); first != nil {
+		if own != nil {
+			return []*column{own}
+		}
+		first := t.best(forKey, -1, may)
+		if first == nil || !usual(first) {
+			if i := slices.IndexFunc(t.columns, func(c *column) bool { return t.label(c, nil) && t.begins(c, nil) }); i >= 0 {
+				first = t.columns[i]
+			}
+		}
+		if first != nil {
 			return []*column{first}
 		}
 		return nil
@@ -340,6 +350,7 @@ func (t *table) key(at *column) (key []*column) {
 		gain := plain.repeats - with.repeats + with.steady - plain.steady
 		switch {
 		case usual(c) && (!c.numeric() || repeats(c)):
+		case c.numeric() && (t.begins(c, at) || t.complete(c, at)):
 		case c.numeric() && !(t.explains(plain, with) || with.steady > plain.steady+.2):
 			continue
 		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // it would break a clock
@@ -348,6 +359,9 @@ func (t *table) key(at *column) (key []*column) {
 		if sum := 10*max(gain, -.1) + sum(forKey, c); sum > most {
 			first, most = c, sum
 		}
+	}
+	if own != nil {
+		first = own
 	}
 	if first == nil {
 		return nil
@@ -371,11 +385,19 @@ func (t *table) key(at *column) (key []*column) {
 		}
 		key, now = append(key, best), least
 	}
+	return t.needed(key, own, now, at)
+}
+
+// needed are the columns of a key that do not follow from its others, in the order of the file. own stays.
+func (t *table) needed(key []*column, own *column, now fit, at *column) []*column {
 	if now.repeats >= tiedKeys && len(key) > 1 {
 		key = key[:1] // they are events, which no column tells apart
 	}
 	// A column that the others imply is not needed.
 	for _, c := range slices.Clone(key) {
+		if c == own {
+			continue
+		}
 		rest := slices.DeleteFunc(slices.Clone(key), func(o *column) bool { return o == c })
 		if with := t.fit(at, rest); len(rest) > 0 && with.repeats <= now.repeats && with.steady >= now.steady-.01 {
 			key = rest

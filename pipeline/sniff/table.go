@@ -5,6 +5,7 @@ package sniff
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,6 +34,7 @@ type table struct {
 	records  int            // that were read
 	types    []string       // of columns that cannot be read
 	pieces   []int          // the place in the file that a record is of
+	files    []int          // the file that a record is of
 }
 
 // maxCells bounds the texts of all columns: each has one of every record.
@@ -54,7 +56,7 @@ func readTableIn(path, encoding string) (*table, error) {
 	t := &table{path: path, encoding: encoding, format: connectors.FormatOfFile(path), index: map[string]int{}}
 	src := connectors.Source{Format: t.format.Name, Path: path, Encoding: encoding}
 	if t.format.Delimited {
-		head, err := connectors.Head(path, encoding)
+		head, err := connectors.Head(firstOf(path), encoding)
 		if err != nil {
 			return nil, err
 		}
@@ -69,10 +71,14 @@ func readTableIn(path, encoding string) (*table, error) {
 		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
 	}
 	t.types = found.Unread
+	files := map[string]int{}
 	for piece, records := range found.Records {
 		t.records += len(records)
-		for range records {
-			t.pieces = append(t.pieces, piece)
+		for _, r := range records {
+			if _, known := files[r.Path]; !known {
+				files[r.Path] = len(files)
+			}
+			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
 		}
 	}
 	for _, name := range found.Columns {
@@ -117,6 +123,14 @@ func (t *table) headless() bool {
 		}
 	}
 	return false
+}
+
+// firstOf is the first file of a pattern, or the path itself.
+func firstOf(path string) string {
+	if found, err := filepath.Glob(path); err == nil && len(found) > 0 {
+		return found[0]
+	}
+	return path
 }
 
 func isNumber(text string) bool {

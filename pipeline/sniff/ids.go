@@ -1,0 +1,101 @@
+package sniff
+
+import (
+	"slices"
+)
+
+// partNames are words for numbers that tell parts of a series from each other, and no series.
+var partNames = []string{"block", "trial", "run", "session", "phase", "epoch", "lap", "cycle", "condition"}
+
+// id reports whether a column has whole numbers that may tell series apart, whatever it is called.
+func (c *column) id() bool {
+	words := wordsOf(c.name)
+	return c.whole() && c.forms().distinct > 1 && !slices.ContainsFunc(partNames, func(s string) bool { return slices.Contains(words, s) })
+}
+
+// begins reports whether each number of a column is one block of records, and the times, or the numbers of another column that
+// count in each block, begin anew with it.
+func (t *table) begins(c, at *column) bool {
+	codes := c.forms().codes
+	if !c.id() || t.runs(c)+1 != c.forms().distinct {
+		return false
+	}
+	var firsts []int // of the blocks, but for that of the whole
+	for i := 1; i < len(codes); i++ {
+		if codes[i] != codes[i-1] && t.pieces[i] == t.pieces[i-1] {
+			firsts = append(firsts, i)
+		}
+	}
+	goes := func(value func(i int) float64) bool { // back at each block, and forward within
+		back, forward, within := 0, 0, 0
+		for _, i := range firsts {
+			if value(i) < value(i-1) {
+				back++
+			}
+		}
+		for i := 1; i < len(codes); i++ {
+			if codes[i] == codes[i-1] && t.pieces[i] == t.pieces[i-1] {
+				if within++; value(i) > value(i-1) {
+					forward++
+				}
+			}
+		}
+		return len(firsts) > 0 && 10*back >= 9*len(firsts) && within > 0 && 10*forward >= 9*within
+	}
+	if at != nil {
+		when := at.stamp().at
+		return goes(func(i int) float64 { return float64(when[i]) })
+	}
+	return slices.ContainsFunc(t.columns, func(o *column) bool {
+		if o == c || !o.whole() {
+			return false
+		}
+		numbers := o.values()
+		return goes(func(i int) float64 { return numbers[i] })
+	})
+}
+
+// complete reports whether no number of a column comes twice at a time, and most times have all of them.
+func (t *table) complete(c, at *column) bool {
+	if !c.id() {
+		return false
+	}
+	type moment struct {
+		at   int64
+		code int32
+	}
+	seen, times := map[moment]bool{}, map[int64]int{}
+	codes := c.forms().codes
+	for i, when := range at.stamp().at {
+		m := moment{when, codes[i]}
+		if when == never || seen[m] {
+			return false
+		}
+		seen[m] = true
+		times[when]++
+	}
+	all := 0
+	for _, n := range times {
+		if n == c.forms().distinct {
+			all++
+		}
+	}
+	return 2*all > len(times)
+}
+
+// ofFiles is the column that is the same in all records of a file, and not in those of other files; nil if there is none. Of
+// several it is the one that is called as keys are.
+func (t *table) ofFiles(at *column) (key *column) {
+	if len(t.files) == 0 || t.files[len(t.files)-1] == t.files[0] {
+		return nil
+	}
+	return t.best(forKey, -2, func(c *column) bool {
+		codes := c.forms().codes
+		for i := 1; i < len(codes); i++ {
+			if t.files[i] == t.files[i-1] && codes[i] != codes[i-1] {
+				return false
+			}
+		}
+		return c != at && c.parts == nil && c.nested == 0 && c.forms().distinct > 1 && !c.partOfTime() && (!c.numeric() || c.whole())
+	})
+}
