@@ -366,9 +366,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			return 0, err
 		}
 		cfg.First = maps.Collect(given.Memory.All())
-		if given.Memory.Fleet != nil {
-			cfg.First[statestore.FleetKey] = given.Memory.Fleet
-		}
+		maps.Copy(cfg.First, given.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.

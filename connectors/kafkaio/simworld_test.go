@@ -530,7 +530,10 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		}
 		p.mu.Lock()
 		p.pending++
-		l.account.SetBusy()
+		if err = l.account.SetBusy(ctx); err != nil {
+			p.mu.Unlock()
+			continue
+		}
 		l.account.Ends(bundle)
 		p.mu.Unlock()
 		select {

@@ -200,19 +200,28 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 	return nil
 }
 
-// order has the goroutine that commits do it now.
+// order is ordered for the source, which reports the error.
 func (l *Ledger) order(ctx context.Context, o commitOrder) error {
+	err := l.ordered(ctx, o)
+	if ctx.Err() != nil {
+		return err
+	}
+	return l.reportError(err)
+}
+
+// ordered has the goroutine that commits do it now.
+func (l *Ledger) ordered(ctx context.Context, o commitOrder) error {
 	o.done = make(chan error, 1)
 	select {
 	case l.stepper.orders <- o:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
-		return l.reportError(errClosed)
+		return errClosed
 	}
 	select {
 	case err := <-o.done:
-		return l.reportError(err)
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,12 @@ type StateKeeper struct {
 	// states that were reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
 	Committed func(states map[string]EncodedState, since time.Time)
+	// Commits reports whether Commit can commit now. It is called as Committed is, if the states are to have an
+	// instruction, see Run.Instruct; otherwise that waits for another time.
+	Commits func() bool
+	// Commit commits at once what Committed was called with last. Nothing is worked on meanwhile. The error ends the
+	// run. Without Commit an instruction takes hold at once.
+	Commit func() error
 	// InMemory says that Settled wants no states of filters: the process has them.
 	InMemory bool
 	// Restore returns the state that a key had in the previous run, nil where it
@@ -88,6 +95,9 @@ type Run struct {
 	buffering string        // see Rests
 	next      time.Time     // see Rests
 	staged    map[string]EncodedState
+	instructs map[string]instruction // see Instruct; nil for none
+	stalls    bool                   // until a commit has instructions
+	failed    error                  // of that commit
 	taken     int64
 	counts    Counts
 	matched   map[string]bool  // patterns of rules that some key matches
@@ -200,21 +210,8 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n > 0 && r.inFlight() {
-		idle := r.idle
-		r.mu.Unlock()
-		select {
-		case <-idle:
-		case <-ctx.Done():
-		case <-r.gone:
-		}
-		r.mu.Lock()
-		if err := context.Cause(ctx); err != nil {
+		if err := r.await(ctx); err != nil {
 			return err
-		}
-		select {
-		case <-r.gone:
-			return errOver
-		default:
 		}
 	}
 	if mark != nil {
@@ -226,6 +223,9 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		r.commitIfIdle()
 		return nil
 	}
+	if r.failed != nil {
+		return r.failed
+	}
 	r.beyond = true
 	r.handed += n
 	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
@@ -235,13 +235,43 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	return nil
 }
 
+// await waits until nothing is in flight, without the lock that it is called with.
+func (r *Run) await(ctx context.Context) error {
+	idle := r.idle
+	r.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	case <-r.gone:
+	}
+	r.mu.Lock()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-r.gone:
+		return errOver
+	default:
+		return nil
+	}
+}
+
 // SetBusy is called by the runner before a bundle begins that is not a source's. It may report states, and
-// put something out.
-func (r *Run) SetBusy() {
+// put something out. SetBusy waits for a commit that has an instruction, and fails as HandOver does.
+func (r *Run) SetBusy(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for r.stalls {
+		if err := r.await(ctx); err != nil {
+			return err
+		}
+	}
+	if r.failed != nil {
+		return r.failed
+	}
 	r.works = true
 	r.begin()
+	return nil
 }
 
 // begin notes that something is in flight.
@@ -251,7 +281,7 @@ func (r *Run) begin() {
 	}
 }
 
-func (r *Run) inFlight() bool { return r.works || r.bundle != nil }
+func (r *Run) inFlight() bool { return r.works || r.bundle != nil || r.stalls }
 
 // SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. held names the
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
@@ -273,16 +303,79 @@ func (r *Run) commitIfIdle() {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
+		instructs := len(r.instructs) > 0 && r.failed == nil && (r.keeper.Commits == nil || r.keeper.Commits())
+		if instructs {
+			for key, of := range r.instructs {
+				r.staged[key] = EncodedState{Key: key, State: of.value}
+			}
+		}
 		if r.keeper.Committed != nil {
 			r.keeper.Committed(r.staged, r.since)
 		}
 		clear(r.staged)
 		r.handed = 0
+		if instructs {
+			r.stall()
+			return
+		}
 	}
+	r.setIdle()
+}
+
+// setIdle says that nothing is in flight.
+func (r *Run) setIdle() {
 	if !r.since.IsZero() {
 		close(r.idle)
 		r.since = time.Time{}
 	}
+}
+
+// An instruction is what the run works by from a commit on.
+type instruction struct {
+	value []byte
+	apply func()
+}
+
+// Instruct has the run work by another instruction once a commit has it. value is stored under key, a reserved key
+// of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is called
+// when that commit holds, before anything else is worked on. So what acts on a record does not depend on when Instruct
+// was called, as soon as the record's output can be repeated. A later call for the key replaces one that has not been
+// applied.
+func (r *Run) Instruct(key string, value []byte, apply func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.instructs == nil {
+		r.instructs = map[string]instruction{}
+	}
+	r.instructs[key] = instruction{value, apply}
+	if !r.moved.IsZero() { // else the runner has not begun, and rests once
+		r.commitIfIdle()
+	}
+}
+
+// stall has instructions applied when what Committed was called with is committed, while nothing is worked on.
+func (r *Run) stall() {
+	applied := r.instructs
+	r.instructs, r.stalls = nil, true
+	r.begin()
+	go func() {
+		var err error
+		if r.keeper.Commit != nil {
+			err = r.keeper.Commit()
+		}
+		for _, key := range slices.Sorted(maps.Keys(applied)) {
+			if err == nil {
+				applied[key].apply()
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stalls, r.failed = false, err
+		r.setIdle()
+		if err == nil && len(r.instructs) > 0 {
+			r.commitIfIdle()
+		}
+	}()
 }
 
 // Buffering is the step that keeps something back, since when nothing has moved, and how many records were

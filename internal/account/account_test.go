@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hafvf/internal/testing/expect"
+	"maps"
 	"testing"
 	"time"
 )
@@ -28,7 +29,7 @@ func state(key, text string) []EncodedState { return []EncodedState{{Key: key, S
 // TestSettled: what was reported settles when the runner rests and keeps nothing back, and not before.
 func TestSettled(t *testing.T) {
 	r, settled := books(t)
-	r.SetBusy()
+	expect.OK(t, r.SetBusy(t.Context()))
 	r.Report(Report{States: state("a", "0")})
 	r.SetIdle("", time.Time{})
 	ctx, source := r.Begins(t.Context())
@@ -50,7 +51,7 @@ func TestSettled(t *testing.T) {
 	if len(*settled) != 1 || r.Busy() != 0 || r.HasTimerBy(time.Unix(9, 0)) || !r.HasTimerBy(time.Unix(10, 0)) {
 		t.Errorf("while a step keeps something back: settled %v, busy for %v", *settled, r.Busy())
 	}
-	r.SetBusy()
+	expect.OK(t, r.SetBusy(t.Context()))
 	r.Report(Report{States: state("b", "1")})
 	r.SetIdle("", time.Time{})
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
@@ -107,5 +108,73 @@ func TestWatched(t *testing.T) {
 	}
 	for range 2 { // nobody would say that the first are done with
 		expect.OK(t, r.HandOver(t.Context(), 1, nil))
+	}
+}
+
+// TestInstruct: an instruction takes hold when the commit that has it holds, and nothing is worked on before.
+func TestInstruct(t *testing.T) {
+	var settled []map[string]EncodedState
+	commits, can := make(chan error), false
+	r := Open(StateKeeper{
+		Committed: func(states map[string]EncodedState, _ time.Time) { settled = append(settled, maps.Clone(states)) },
+		Commits:   func() bool { return can },
+		Commit:    func() error { return <-commits },
+	})
+	t.Cleanup(r.Close)
+	applied := make(chan string, 9)
+	instruct := func(key, value string) {
+		r.Instruct(key, []byte(value), func() { applied <- key + value })
+	}
+	instruct("k", "0")
+	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetIdle("", time.Time{}) // no commit can be made
+	expect.OK(t, r.HandOver(t.Context(), 1, nil))
+	instruct("k", "1")
+	instruct("l", "1")
+	can = true
+	r.SetIdle("a grouping", time.Time{})
+	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetIdle("", time.Time{})
+	want := map[string]EncodedState{"k": {Key: "k", State: []byte("1")}, "l": {Key: "l", State: []byte("1")}}
+	expect.Same(t, []map[string]EncodedState{{}, want}, settled)
+	instruct("k", "2") // meanwhile
+	errs := make(chan error, 2)
+	go func() { errs <- r.HandOver(t.Context(), 1, nil) }()
+	go func() { errs <- r.SetBusy(t.Context()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := r.SetBusy(ctx); err != context.DeadlineExceeded || len(applied) > 0 || r.WaitIdle(ctx) {
+		t.Fatalf("before the commit holds: %v, and %d are applied", err, len(applied))
+	}
+	commits <- nil
+	commits <- nil
+	for range 2 { // either may be first, and the runner rests after it
+		expect.OK(t, <-errs)
+		r.SetIdle("", time.Time{})
+	}
+	for _, want := range []string{"k1", "l1", "k2"} {
+		expect.Same(t, want, <-applied)
+	}
+	instruct("k", "3") // at rest
+	go func() { errs <- r.SetBusy(t.Context()) }()
+	commits <- errors.New("no broker")
+	<-errs
+	if err := r.HandOver(t.Context(), 1, nil); err == nil || r.SetBusy(t.Context()) == nil || len(applied) > 0 {
+		t.Errorf("after a commit that failed: %v, and %d are applied", err, len(applied))
+	}
+}
+
+// TestInstructClose: what waits for a commit ends with the run.
+func TestInstructClose(t *testing.T) {
+	never := make(chan error)
+	defer close(never)
+	r := Open(StateKeeper{Commit: func() error { return <-never }})
+	r.Instruct("k", nil, func() {})
+	r.SetIdle("", time.Time{})
+	over := make(chan error)
+	go func() { over <- r.SetBusy(t.Context()) }()
+	r.Close()
+	if err := <-over; err != errOver {
+		t.Errorf("after Close: %v", err)
 	}
 }

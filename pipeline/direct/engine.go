@@ -75,7 +75,9 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 	if r := account.From(ctx); r.Counted() {
 		e.books = r
 		account.WithValue[account.Runner](r, "", e)
-		r.SetBusy()
+		if err := r.SetBusy(ctx); err != nil {
+			e.fail(err)
+		}
 	}
 	for _, s := range e.stages {
 		n := 1
@@ -402,11 +404,14 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
 
 // start starts the next bundle of a shard.
 func (e *engine) start(sh *shard, now time.Time) {
+	if e.books != nil && !sh.stage.source {
+		if err := e.books.SetBusy(e.ctx); err != nil {
+			e.fail(err)
+			return
+		}
+	}
 	e.busy++
 	e.begun++
-	if e.books != nil && !sh.stage.source {
-		e.books.SetBusy()
-	}
 	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
 	sh.busy = true
 	sh.begun++

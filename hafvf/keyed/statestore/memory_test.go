@@ -33,7 +33,7 @@ func TestMemory(t *testing.T) {
 	for key, b := range m.All() {
 		got[key] = string(b)
 	}
-	if d := cmp.Diff(want, got); d != "" || m.Len() != len(want) || string(m.Fleet) != "fleet" {
+	if d := cmp.Diff(want, got); d != "" || m.Len() != len(want) || string(m.Reserved[FleetKey]) != "fleet" {
 		t.Error(d)
 	}
 }
