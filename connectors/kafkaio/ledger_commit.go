@@ -69,7 +69,7 @@ func (l *Ledger) commitAtOnce() error {
 	if l.owner == nil || l.cfg.AtEnd {
 		return nil
 	}
-	return l.ordered(context.Background(), commitOrder{}) // which ends when the ledger is closed
+	return l.order(context.Background(), commitOrder{}) // which ends when the ledger is closed
 }
 
 // commitNow commits, and reports whether there may be a next time.

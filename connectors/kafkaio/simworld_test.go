@@ -530,10 +530,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		}
 		p.mu.Lock()
 		p.pending++
-		if err = l.account.SetBusy(ctx); err != nil {
-			p.mu.Unlock()
-			continue
-		}
+		l.account.SetBusy()
 		l.account.Ends(bundle)
 		p.mu.Unlock()
 		select {

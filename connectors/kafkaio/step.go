@@ -200,28 +200,19 @@ func (l *Ledger) allow(ctx context.Context, at Position) error {
 	return nil
 }
 
-// order is ordered for the source, which reports the error.
+// order has the goroutine that commits do it now.
 func (l *Ledger) order(ctx context.Context, o commitOrder) error {
-	err := l.ordered(ctx, o)
-	if ctx.Err() != nil {
-		return err
-	}
-	return l.reportError(err)
-}
-
-// ordered has the goroutine that commits do it now.
-func (l *Ledger) ordered(ctx context.Context, o commitOrder) error {
 	o.done = make(chan error, 1)
 	select {
 	case l.stepper.orders <- o:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
-		return errClosed
+		return l.reportError(errClosed)
 	}
 	select {
 	case err := <-o.done:
-		return err
+		return l.reportError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -40,8 +40,8 @@ type StateKeeper struct {
 	// Commits reports whether Commit can commit now. It is called as Committed is, if the states are to have an
 	// instruction, see Run.Instruct; otherwise that waits for another time.
 	Commits func() bool
-	// Commit commits at once what Committed was called with last. Nothing is worked on meanwhile. The error ends the
-	// run. Without Commit an instruction takes hold at once.
+	// Commit commits at once what Committed was called with last, while nothing is worked on. Its error ends the run.
+	// Without Commit an instruction takes hold at once.
 	Commit func() error
 	// InMemory says that Settled wants no states of filters: the process has them.
 	InMemory bool
@@ -97,7 +97,6 @@ type Run struct {
 	staged    map[string]EncodedState
 	instructs map[string]instruction // see Instruct; nil for none
 	stalls    bool                   // until a commit has instructions
-	failed    error                  // of that commit
 	taken     int64
 	counts    Counts
 	matched   map[string]bool  // patterns of rules that some key matches
@@ -174,6 +173,9 @@ type Runner interface {
 	// Stalled names the step at which an element has waited for the longest time, and since when, as far
 	// as that is known from the calls before; none if nothing waits. A source that reads is none.
 	Stalled() (step string, since time.Time)
+	// Resume goes on after SetBusy has reported false, and has functions that are Seeding begin once more: what they set
+	// timers by may have changed. With an error the run fails.
+	Resume(err error)
 }
 
 // A Bundle is one of a source.
@@ -210,8 +212,21 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n > 0 && r.inFlight() {
-		if err := r.await(ctx); err != nil {
+		idle := r.idle
+		r.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+		case <-r.gone:
+		}
+		r.mu.Lock()
+		if err := context.Cause(ctx); err != nil {
 			return err
+		}
+		select {
+		case <-r.gone:
+			return errOver
+		default:
 		}
 	}
 	if mark != nil {
@@ -223,9 +238,6 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		r.commitIfIdle()
 		return nil
 	}
-	if r.failed != nil {
-		return r.failed
-	}
 	r.beyond = true
 	r.handed += n
 	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
@@ -235,43 +247,18 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	return nil
 }
 
-// await waits until nothing is in flight, without the lock that it is called with.
-func (r *Run) await(ctx context.Context) error {
-	idle := r.idle
-	r.mu.Unlock()
-	select {
-	case <-idle:
-	case <-ctx.Done():
-	case <-r.gone:
-	}
-	r.mu.Lock()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	select {
-	case <-r.gone:
-		return errOver
-	default:
-		return nil
-	}
-}
-
 // SetBusy is called by the runner before a bundle begins that is not a source's. It may report states, and
-// put something out. SetBusy waits for a commit that has an instruction, and fails as HandOver does.
-func (r *Run) SetBusy(ctx context.Context) error {
+// put something out. It reports false if the bundle may not begin before Runner.Resume: the run waits for a commit that
+// has an instruction.
+func (r *Run) SetBusy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.stalls {
-		if err := r.await(ctx); err != nil {
-			return err
-		}
-	}
-	if r.failed != nil {
-		return r.failed
+	if r.stalls {
+		return false
 	}
 	r.works = true
 	r.begin()
-	return nil
+	return true
 }
 
 // begin notes that something is in flight.
@@ -303,7 +290,7 @@ func (r *Run) commitIfIdle() {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
-		instructs := len(r.instructs) > 0 && r.failed == nil && (r.keeper.Commits == nil || r.keeper.Commits())
+		instructs := len(r.instructs) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
 		if instructs {
 			for key, of := range r.instructs {
 				r.staged[key] = EncodedState{Key: key, State: of.value}
@@ -319,11 +306,6 @@ func (r *Run) commitIfIdle() {
 			return
 		}
 	}
-	r.setIdle()
-}
-
-// setIdle says that nothing is in flight.
-func (r *Run) setIdle() {
 	if !r.since.IsZero() {
 		close(r.idle)
 		r.since = time.Time{}
@@ -358,6 +340,7 @@ func (r *Run) stall() {
 	applied := r.instructs
 	r.instructs, r.stalls = nil, true
 	r.begin()
+	r.since = r.moved // what came before is settled
 	go func() {
 		var err error
 		if r.keeper.Commit != nil {
@@ -369,11 +352,10 @@ func (r *Run) stall() {
 			}
 		}
 		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.stalls, r.failed = false, err
-		r.setIdle()
-		if err == nil && len(r.instructs) > 0 {
-			r.commitIfIdle()
+		r.stalls, r.works = err != nil, true // until the runner rests again
+		r.mu.Unlock()
+		if runner := Value[Runner](r, ""); runner != nil {
+			runner.Resume(err)
 		}
 	}()
 }
@@ -403,6 +385,18 @@ func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
 // Reports reports whether Reporting was called for the type of a function.
 func Reports(fn any) bool {
 	_, ok := reporters.Load(reflect.TypeOf(fn))
+	return ok
+}
+
+// seeders are the types of functions that are Seeding.
+var seeders sync.Map
+
+// Seeding notes that functions of the type T take an impulse, for which others set timers, see Runner.Resume.
+func Seeding[T any]() { seeders.Store(reflect.TypeFor[T](), true) }
+
+// Seeds reports whether Seeding was called for the type of a function.
+func Seeds(fn any) bool {
+	_, ok := seeders.Load(reflect.TypeOf(fn))
 	return ok
 }
 

@@ -29,7 +29,7 @@ func state(key, text string) []EncodedState { return []EncodedState{{Key: key, S
 // TestSettled: what was reported settles when the runner rests and keeps nothing back, and not before.
 func TestSettled(t *testing.T) {
 	r, settled := books(t)
-	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetBusy()
 	r.Report(Report{States: state("a", "0")})
 	r.SetIdle("", time.Time{})
 	ctx, source := r.Begins(t.Context())
@@ -51,7 +51,7 @@ func TestSettled(t *testing.T) {
 	if len(*settled) != 1 || r.Busy() != 0 || r.HasTimerBy(time.Unix(9, 0)) || !r.HasTimerBy(time.Unix(10, 0)) {
 		t.Errorf("while a step keeps something back: settled %v, busy for %v", *settled, r.Busy())
 	}
-	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetBusy()
 	r.Report(Report{States: state("b", "1")})
 	r.SetIdle("", time.Time{})
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
@@ -111,6 +111,12 @@ func TestWatched(t *testing.T) {
 	}
 }
 
+// A resumed is a runner that is told to go on.
+type resumed chan error
+
+func (r resumed) Stalled() (string, time.Time) { return "", time.Time{} }
+func (r resumed) Resume(err error)             { r <- err }
+
 // TestInstruct: an instruction takes hold when the commit that has it holds, and nothing is worked on before.
 func TestInstruct(t *testing.T) {
 	var settled []map[string]EncodedState
@@ -121,60 +127,53 @@ func TestInstruct(t *testing.T) {
 		Commit:    func() error { return <-commits },
 	})
 	t.Cleanup(r.Close)
-	applied := make(chan string, 9)
+	runner, applied := make(resumed), make(chan string, 9)
+	WithValue[Runner](r, "", runner)
 	instruct := func(key, value string) {
 		r.Instruct(key, []byte(value), func() { applied <- key + value })
 	}
 	instruct("k", "0")
-	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetBusy()
 	r.SetIdle("", time.Time{}) // no commit can be made
 	expect.OK(t, r.HandOver(t.Context(), 1, nil))
 	instruct("k", "1")
 	instruct("l", "1")
 	can = true
 	r.SetIdle("a grouping", time.Time{})
-	expect.OK(t, r.SetBusy(t.Context()))
+	r.SetBusy()
 	r.SetIdle("", time.Time{})
 	want := map[string]EncodedState{"k": {Key: "k", State: []byte("1")}, "l": {Key: "l", State: []byte("1")}}
 	expect.Same(t, []map[string]EncodedState{{}, want}, settled)
 	instruct("k", "2") // meanwhile
-	errs := make(chan error, 2)
-	go func() { errs <- r.HandOver(t.Context(), 1, nil) }()
-	go func() { errs <- r.SetBusy(t.Context()) }()
+	handed := make(chan error)
+	go func() { handed <- r.HandOver(t.Context(), 1, nil) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := r.SetBusy(ctx); err != context.DeadlineExceeded || len(applied) > 0 || r.WaitIdle(ctx) {
-		t.Fatalf("before the commit holds: %v, and %d are applied", err, len(applied))
+	if r.SetBusy() || len(applied) > 0 || r.WaitIdle(ctx) {
+		t.Fatalf("it goes on before the commit holds, and %d are applied", len(applied))
 	}
-	commits <- nil
-	commits <- nil
-	for range 2 { // either may be first, and the runner rests after it
-		expect.OK(t, <-errs)
+	for range 2 {
+		commits <- nil
+		expect.OK(t, <-runner)
+		if !r.SetBusy() {
+			t.Fatal("it does not go on")
+		}
 		r.SetIdle("", time.Time{})
 	}
+	expect.OK(t, <-handed)
 	for _, want := range []string{"k1", "l1", "k2"} {
 		expect.Same(t, want, <-applied)
 	}
+	r.SetIdle("", time.Time{})
 	instruct("k", "3") // at rest
-	go func() { errs <- r.SetBusy(t.Context()) }()
-	commits <- errors.New("no broker")
-	<-errs
-	if err := r.HandOver(t.Context(), 1, nil); err == nil || r.SetBusy(t.Context()) == nil || len(applied) > 0 {
+	failure := errors.New("no broker")
+	commits <- failure
+	if err := <-runner; err != failure || r.SetBusy() || len(applied) > 0 {
 		t.Errorf("after a commit that failed: %v, and %d are applied", err, len(applied))
 	}
-}
-
-// TestInstructClose: what waits for a commit ends with the run.
-func TestInstructClose(t *testing.T) {
-	never := make(chan error)
-	defer close(never)
-	r := Open(StateKeeper{Commit: func() error { return <-never }})
-	r.Instruct("k", nil, func() {})
-	r.SetIdle("", time.Time{})
-	over := make(chan error)
-	go func() { over <- r.SetBusy(t.Context()) }()
+	go func() { handed <- r.HandOver(t.Context(), 1, nil) }()
 	r.Close()
-	if err := <-over; err != errOver {
+	if err := <-handed; err != errOver {
 		t.Errorf("after Close: %v", err)
 	}
 }
