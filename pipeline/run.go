@@ -208,6 +208,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			if state.saver != nil {
 				state.saver.commit()
 			}
+			state.quiet.poll()
 			if state.history != nil && state.history.caughtUp != nil && state.history.caughtUp() && end() {
 				return
 			}
@@ -242,6 +243,7 @@ type run struct {
 	learned   *learnedTopic // that it begins with; nil for none
 	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
 	observed  *Observer     // nil for none
+	quiet     *quietWatch   // nil without files of quiet times
 	folds     decode.Folds  // of the source
 	rewinds   rewindLog
 	panics    panicLog
@@ -296,6 +298,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		return err
 	}
 	r.register()
+	r.watchQuiet(g)
 	return nil
 }
 
