@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,4 +197,233 @@ func TestQuietFileAfterKills(t *testing.T) {
 func composed(t testing.TB, text string) keyed.Config {
 	t.Helper()
 	return compose(t, text).transform.(filtering).cfg
+}
+
+// A file of quiet times is read again when it changes: one that another replaces, one with a bad line, one that vanishes
+// and comes back. An entry that is removed acts no more. The run says how many observations an entry comes too late for.
+func TestQuietFileChanges(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected")
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	save(t, file, always("a"))
+	text := b.config("group: g, changelog: states", "detect: true\nquiet: [{match: own, from: 2000-01-01, to: 2100-01-01}, {file: "+file+"}]\n")
+	at, n := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second), 0
+	var log *aLog
+	var r *running
+	begin := func() {
+		log = &aLog{}
+		r = launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+	}
+	shows := func(want ...string) { // keys that are quiet
+		t.Helper()
+		at = at.Add(time.Minute)
+		keys := []string{"a", "b", "own"}
+		for _, key := range keys {
+			b.put(t, event{key, at, float64(n % 7)}.json())
+		}
+		n += len(keys)
+		b.await(t, "out", n, r)
+		var is []string
+		for _, line := range b.values(t, "out")[n-len(keys):] {
+			if o := unmarshalled[struct {
+				Key   string
+				Quiet bool
+			}](t, line); o.Quiet {
+				is = append(is, o.Key)
+			}
+		}
+		slices.Sort(is)
+		equal(t, want, is)
+	}
+	begin()
+	shows("a", "own")
+	replace(t, file, always("b"), "{\"match\":\"a\"}\n", always("none"))
+	expect.Soon(t, "other entries", log.has("in force\" entries=2"))
+	if !log.has("a line is no quiet time: the rest of the file holds\" file="+file+" line=\"2: from missing")() || !log.has(`observations="about 1" keys=1`)() {
+		t.Errorf("log: %s", &log.b)
+	}
+	for range 40 {
+		shows("b", "own")
+	}
+	expect.OK(t, os.Remove(file))
+	expect.Soon(t, "no file", log.has("cannot be read: what was read of it holds"))
+	shows("b", "own")
+	save(t, file, fmt.Sprintf("{\"match\":\"[ab]\",\"from\":%q,\"to\":%q}\n", at.Add(-9*time.Minute).Format(time.RFC3339), at.Format(time.RFC3339)), always("none"), always("no"))
+	expect.Soon(t, "other entries", log.has("in force\" entries=3"))
+	if !log.has(`observations="about 9" keys=1`)() { // those of b are quiet already
+		t.Errorf("log: %s", &log.b)
+	}
+	shows("own")
+	r.halt(t)
+	begin() // by the stored entry, and nothing is new
+	shows("own")
+	if log.has("in force")() {
+		t.Errorf("log: %s", &log.b)
+	}
+	save(t, file)
+	expect.Soon(t, "no entry", log.has("in force\" entries=0"))
+	r.halt(t)
+	for _, s := range statesOf(t, b) {
+		if s == statestore.QuietKey {
+			t.Error("the changelog has entries, and there are none")
+		}
+	}
+}
+
+// statesOf are the keys that the changelog has states of.
+func statesOf(t testing.TB, b *bus) (keys []string) {
+	t.Helper()
+	last := map[string]bool{}
+	for _, r := range b.Consume(t, "states") {
+		last[strings.TrimPrefix(string(r.Key), "\x00")] = r.Value != nil
+	}
+	for key, is := range last {
+		if is {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// The clock of a silence stands still from when an entry is in force, and goes on when it is gone, of keys of which no
+// record comes.
+func TestQuietFileSilence(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected", "alerts")
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	save(t, file)
+	text := b.config("group: g, changelog: states", "silence: {after: 4s}\nquiet: [{file: "+file+"}]\n") +
+		"alerts: {kafka: {topic: alerts}, kinds: [silent], max_age: none}\n"
+	log := &aLog{}
+	r := launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+	now := time.Now().UTC()
+	b.put(t, event{"a", now, 1}.json(), event{"b", now, 1}.json(), event{"c", now.Add(time.Hour), 1}.json())
+	b.await(t, "out", 3, r)
+	replace(t, file, always("a"))
+	expect.Soon(t, "an entry", log.has("in force\" entries=1"))
+	silent := func() (keys []string) {
+		for _, line := range b.values(t, "alerts") {
+			keys = append(keys, eventOf(t, line).key)
+		}
+		return keys
+	}
+	expect.Soon(t, "b is silent", func() bool { return len(silent()) > 0 })
+	equal(t, []string{"b"}, silent())
+	replace(t, file)
+	expect.Soon(t, "a is silent", func() bool { return len(silent()) > 1 })
+	equal(t, []string{"b", "a"}, silent())
+	r.halt(t)
+}
+
+// A query has the entries in its file of states as soon as they are in force, whenever that is replaced else. It does not
+// replace the file while an alert waits for its receiver, and goes on without the entries until then. Records that are
+// repeated after a crash are as they were.
+func TestQuietFileOfQuery(t *testing.T) {
+	expect.Waits(t, "a receiver")
+	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
+	gate := make(chan struct{})
+	var refused atomic.Bool
+	o := &oracle{series: threeWaves(begin), most: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
+	url := o.serve(t)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-gate:
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			refused.Store(true)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	dir := t.TempDir()
+	out, state, file := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states"), filepath.Join(dir, "maintenance.jsonl")
+	save(t, file)
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nquiet: [{file: %s}]\nsink: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\nalerts: {webhook: {url: %q}, max_age: none}\n",
+		url, begin.Format(time.RFC3339), state, file, out, filepath.Join(dir, "dead.jsonl"), hook.URL)
+	lines := func() (all []string) {
+		b, _ := os.ReadFile(out)
+		return strings.SplitAfter(string(b), "\n")
+	}
+	log := &aLog{}
+	ctx, crash := context.WithCancel(t.Context())
+	defer crash()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: compose(t, text), Log: log.logger()}.Execute(ctx, nil)
+		done <- err
+	}()
+	isQuiet := func(line string) bool { return strings.Contains(line, `"quiet":true`) }
+	expect.Soon(t, "an alert waits", refused.Load)
+	replace(t, file, always("*"))
+	n := len(lines())
+	expect.Soon(t, "it goes on", func() bool { return len(lines()) > n+100 })
+	if log.has("in force")() || slices.ContainsFunc(lines(), isQuiet) {
+		t.Error("the entry is in force, and an alert waits")
+	}
+	close(gate)
+	expect.Soon(t, "the entry", func() bool { return slices.ContainsFunc(lines(), isQuiet) })
+	n = len(lines())
+	expect.Soon(t, "records after it", func() bool { return len(lines()) > n+100 })
+	crash()
+	<-done
+	var stored string
+	expect.Get(statestore.ReadFile(state, func(s statestore.State) bool {
+		if s.Key == statestore.QuietKey {
+			stored = string(s.Bytes)
+		}
+		return true
+	}))(t)
+	if !strings.Contains(stored, `"match":"*"`) {
+		t.Errorf("the file of states has %q", stored)
+	}
+	n = len(lines())
+	expect.OK(t, watchQuery(t, text, false, func() bool { return len(lines()) > n+300 }))
+	was, repeats := map[string]string{}, 0
+	for _, line := range trimmed(lines()) {
+		id := unmarshalled[struct{ ID string }](t, line).ID
+		if other, twice := was[id]; twice && other != line {
+			t.Fatalf("repeated with another content:\n%s\n%s", other, line)
+		} else if twice {
+			repeats++
+		}
+		was[id] = line
+	}
+	if repeats == 0 {
+		t.Error("nothing is repeated")
+	}
+}
+
+// A run of files works by its file of quiet times from its first record on. The file of states has the entries at its end,
+// and those of a config without the file are gone with the next run, which leaves the states as those of a run that never
+// had any.
+func TestQuietFileOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, event{fmt.Sprint("k", i%2), start.Add(time.Duration(i) * time.Minute), float64(i * 7919 % 11)}.json())
+	}
+	file := write(t, "maintenance.jsonl", fmt.Sprintf("{\"match\":\"k1\",\"from\":%q,\"to\":%q}\n", start.Add(100*time.Minute).Format(time.RFC3339), start.Add(120*time.Minute).Format(time.RFC3339)))
+	path := write(t, "in.jsonl", lines...)
+	run := func(state, quiet string) Summary {
+		text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %s}}\nsink: {jsonl: {path: %s}}\nstate: %s\n%s", path, filepath.Join(dir, "out.jsonl"), filepath.Join(dir, state), quiet)
+		return runWell(t, text)
+	}
+	keys := func(state string) (keys []string) {
+		expect.Get(statestore.ReadFile(filepath.Join(dir, state), func(s statestore.State) bool {
+			keys = append(keys, s.Key)
+			return true
+		}))(t)
+		slices.Sort(keys)
+		return keys
+	}
+	if s := run("states", "quiet: [{file: "+file+"}]\n"); s.Quiet != 10 {
+		t.Errorf("%d quiet", s.Quiet)
+	}
+	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
+	run("states", "quiet: [{file: "+file+"}]\n")
+	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
+	run("states", "")
+	equal(t, []string{"k0", "k1"}, keys("states"))
+	run("others", "quiet: [{match: k1, from: "+start.Add(100*time.Minute).Format(time.RFC3339)+", to: "+start.Add(120*time.Minute).Format(time.RFC3339)+"}]\n")
+	equal(t, readFile(t, filepath.Join(dir, "others")), readFile(t, filepath.Join(dir, "states")))
 }

@@ -67,6 +67,9 @@ func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n in
 		return 0, err
 	}
 	last, step := later(e.released, e.intervals.next), e.decisions.step
+	if step == 0 && e.decisions.warmUp != nil {
+		step = medianStep(e.decisions.warmUp)
+	}
 	if last.IsZero() {
 		last = e.last
 	}
