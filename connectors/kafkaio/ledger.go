@@ -403,10 +403,11 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	}
 	<-l.done
 	l.account.Close()
-	err = l.err
-	if !well && l.errReported {
+	l.mu.Lock()
+	if err = l.err; !well && l.errReported {
 		err = nil
 	}
+	l.mu.Unlock()
 	if well && err == nil {
 		err = l.commit(l.commits, commitOrder{})
 	}
