@@ -129,8 +129,9 @@ func (f *watchedFile) read(log *slog.Logger) {
 // instruct has the run work by what the files have, from the next commit on.
 func (q *quietWatch) instruct() {
 	var times []keyed.QuietTime
+	var names []string
 	for _, f := range q.files {
-		times = append(times, f.Times...)
+		times, names = append(times, f.Times...), append(names, f.Path)
 	}
 	value := config.AppendQuiet(nil, times)
 	if bytes.Equal(value, q.asked) {
@@ -140,9 +141,9 @@ func (q *quietWatch) instruct() {
 	q.run.account.Instruct(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
 		q.set(times)
-		q.run.log.Info("quiet times of files are in force", "entries", len(times))
+		q.run.log.Info("quiet times of files are in force", "files", message.List(names), "entries", len(times))
 		if keys > 0 {
-			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "observations", fmt.Sprint("about ", observations), "keys", keys)
+			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
 		}
 	})
 }

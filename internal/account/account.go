@@ -306,6 +306,11 @@ func (r *Run) commitIfIdle() {
 			return
 		}
 	}
+	r.setIdle()
+}
+
+// setIdle says that nothing is in flight.
+func (r *Run) setIdle() {
 	if !r.since.IsZero() {
 		close(r.idle)
 		r.since = time.Time{}
@@ -339,8 +344,8 @@ func (r *Run) Instruct(key string, value []byte, apply func()) {
 func (r *Run) stall() {
 	applied := r.instructs
 	r.instructs, r.stalls = nil, true
+	r.setIdle() // what came before is settled
 	r.begin()
-	r.since = r.moved // what came before is settled
 	go func() {
 		var err error
 		if r.keeper.Commit != nil {
@@ -485,10 +490,17 @@ func (r *Run) HasTimerBy(to time.Time) bool {
 	return !r.next.IsZero() && !r.next.After(to)
 }
 
-// WaitIdle waits until nothing is in flight. It reports false if ctx ends before.
+// WaitIdle waits until nothing is in flight, but for a commit that has an instruction: that ends with its keeper. It
+// reports false if ctx ends before.
 func (r *Run) WaitIdle(ctx context.Context) bool {
+	r.mu.Lock()
+	idle, stalls := r.idle, r.stalls
+	r.mu.Unlock()
+	if stalls {
+		return true
+	}
 	select {
-	case <-r.Idle():
+	case <-idle:
 		return true
 	case <-ctx.Done():
 		return false

@@ -147,9 +147,7 @@ func TestInstruct(t *testing.T) {
 	instruct("k", "2") // meanwhile
 	handed := make(chan error)
 	go func() { handed <- r.HandOver(t.Context(), 1, nil) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if r.SetBusy() || len(applied) > 0 || r.WaitIdle(ctx) {
+	if r.SetBusy() || len(applied) > 0 || r.Busy() == 0 || !r.WaitIdle(t.Context()) {
 		t.Fatalf("it goes on before the commit holds, and %d are applied", len(applied))
 	}
 	for range 2 {
