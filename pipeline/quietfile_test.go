@@ -153,6 +153,7 @@ func TestQuietFileAfterKills(t *testing.T) {
 	cfg := expect.Get(keyed.NewEstimator(composed(t, text)))(t)
 	layout := expect.Get(records.NewLayout(composed(t, text).Filter))(t)
 	layout.Quiet = true
+	cfg.SetQuiet(nil)
 	states, changes, quiets := map[string][]byte{}, 0, 0
 	is := false
 	entries := []keyed.QuietTime{{Match: "a*", From: at.AddDate(-1, 0, 0), To: at.AddDate(1, 0, 0)}}
