@@ -423,6 +423,21 @@ func TestQuietFileOfFiles(t *testing.T) {
 	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
 	run("states", "quiet: [{file: "+file+"}]\n")
 	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
+	var all []statestore.State // what was in force cannot be read
+	source := expect.Get(statestore.ReadFile(filepath.Join(dir, "states"), func(s statestore.State) bool {
+		if s.Key == statestore.QuietKey {
+			s.Bytes = []byte("{}")
+		}
+		all = append(all, s)
+		return true
+	}))(t)
+	expect.OK(t, expect.Get(statestore.PrepareFile(filepath.Join(dir, "states"), source, slices.Values(all)))(t).Commit())
+	log := &aLog{}
+	text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %s}}\nsink: none\nstate: %s\nquiet: [{file: %s}]\n", path, filepath.Join(dir, "states"), file)
+	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
+	if !log.has("cannot be read: those of the files hold")() || !log.has(" entries=1")() {
+		t.Errorf("log: %s", &log.b)
+	}
 	run("states", "")
 	equal(t, []string{"k0", "k1"}, keys("states"))
 	run("others", "quiet: [{match: k1, from: "+start.Add(100*time.Minute).Format(time.RFC3339)+", to: "+start.Add(120*time.Minute).Format(time.RFC3339)+"}]\n")
