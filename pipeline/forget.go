@@ -111,13 +111,13 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 // forgotten; nil is none. Among them is that of the fleet, which knows keys too.
 func without(all []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
 	matches := func(key string) bool {
-		return key != statestore.FleetKey && slices.ContainsFunc(patterns, func(p string) bool {
+		return !statestore.Reserved(key) && slices.ContainsFunc(patterns, func(p string) bool {
 			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
 		})
 	}
 	changed, gone := map[string]*statestore.State{}, map[string]bool{}
 	for _, s := range all {
-		if s.Key != statestore.FleetKey {
+		if !statestore.Reserved(s.Key) {
 			f.Of++
 		}
 		if matches(s.Key) {

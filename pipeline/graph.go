@@ -31,17 +31,18 @@ type Graph struct {
 	Clock  *time.Location // the zone of the times in summaries, tables and reports
 	Value  string         // name and unit of the value that pages show, the first of several
 
-	source    graphSource
-	transform graphTransform
-	sink      graphSink
-	dead      graphSink
-	alerts    []graphSink // of the receivers
-	states    string      // file of the states, "" for none
-	detects   bool
-	groups    bool     // alarms into incidents
-	patterns  []string // of rules of keys and of quiet times
-	warmUp    int      // of the keys without one; 0 for none
-	advice    advice
+	source     graphSource
+	transform  graphTransform
+	sink       graphSink
+	dead       graphSink
+	alerts     []graphSink // of the receivers
+	states     string      // file of the states, "" for none
+	detects    bool
+	groups     bool     // alarms into incidents
+	patterns   []string // of rules of keys and of quiet times
+	quietTimes quietConfig
+	warmUp     int // of the keys without one; 0 for none
+	advice     advice
 }
 
 // A graphTransform turns observations into lines, alerts and rejections.
@@ -93,7 +94,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		return nil, err
 	}
 	brief := c.Records == config.Brief && c.Sink.Prometheus == nil // which gets the threshold
-	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil
+	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil || c.QuietFiles != nil
 	g.source = newSource(c)
 	x := g.source.kind()
 	var alerts []graphSink
@@ -137,6 +138,7 @@ func Compose(c *config.Config) (*Graph, error) {
 				alone = append(alone, offRule{k.Match, *k.Detect.None})
 			}
 		}
+		g.quietTimes = quietConfig{c.Quiet, c.QuietFiles}
 		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalerted, alone}
 	}

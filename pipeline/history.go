@@ -99,7 +99,8 @@ func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) 
 			for key, b := range learned.All() {
 				file.Memory.Put(key, b)
 			}
-			file.Memory.Fleet = learned.Fleet
+			file.Memory.Put(statestore.FleetKey, nil)
+			maps.Copy(file.Memory.Reserved, learned.Reserved)
 			if err := file.Commit(); err != nil {
 				return nil, fmt.Errorf("state: %w", err)
 			}
@@ -130,14 +131,14 @@ func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, 
 		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Migrated,
 		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
 		learned: func() *statestore.Memory {
-			topic.Memory.Fleet = topic.LearnedState(statestore.FleetKey)
+			for key, b := range topic.LearnedStates() {
+				topic.Memory.Put(key, b)
+			}
 			return topic.Memory
 		},
 		replaceStates: func(learned *statestore.Memory) (*learnedTopic, error) {
 			states := maps.Collect(learned.All())
-			if learned.Fleet != nil {
-				states[statestore.FleetKey] = learned.Fleet
-			}
+			maps.Copy(states, learned.Reserved)
 			return &learnedTopic{states, topic.OpeningOffsets()}, nil
 		},
 		close: func() { topic.Close(ctx, false) },

@@ -126,7 +126,7 @@ func launch(t testing.TB, g *Graph) *running { return launchRun(t, Run{Graph: g}
 
 func launchRun(t testing.TB, run Run) *running {
 	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
-	run.Log, run.Progress = quiet, func(p Progress) { r.read.Store(p.Read) }
+	run.Log, run.Progress = cmp.Or(run.Log, quiet), func(p Progress) { r.read.Store(p.Read) }
 	go func() {
 		defer close(r.done)
 		r.sum, r.err = run.Execute(context.Background(), r.stop)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/promio"
-	"hafvf/hafvf/keyed/statestore"
+	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -89,14 +90,18 @@ func (s *periodicSaver) keeper() account.StateKeeper {
 	k := s.file.keeper()
 	committed := k.Committed
 	k.Suspends, k.InMemory = true, false
+	k.Commits = func() bool { return !s.waits(time.Now()) }
+	k.Commit = func() error {
+		s.close() // what waits is older
+		s.last = time.Now()
+		s.prepare()
+		s.commit()
+		return nil
+	}
 	k.Committed = func(all map[string]account.EncodedState, since time.Time) {
 		committed(all, since)
 		for key, state := range all {
-			if key == statestore.FleetKey {
-				s.file.committed.Fleet = state.State
-			} else {
-				s.file.committed.Put(key, state.State)
-			}
+			s.file.committed.Put(key, state.State)
 		}
 		s.file.commit()
 		if time.Since(s.last) >= saveEvery {
@@ -129,10 +134,8 @@ func (s *periodicSaver) commit() {
 	if s.replace == nil {
 		return
 	}
-	for _, box := range s.run.outboxes {
-		if stats := box.Stats(); stats.Waiting > 0 && !stats.Oldest.After(s.at) {
-			return
-		}
+	if s.waits(s.at) {
+		return
 	}
 	err := s.run.sync()
 	if err == nil {
@@ -143,6 +146,14 @@ func (s *periodicSaver) commit() {
 	}
 	s.discard()
 	s.replace = nil
+}
+
+// waits reports whether an alert of a time, or from before, waits for its receiver.
+func (s *periodicSaver) waits(at time.Time) bool {
+	return slices.ContainsFunc(s.run.outboxes, func(box *webhook.Outbox) bool {
+		stats := box.Stats()
+		return stats.Waiting > 0 && !stats.Oldest.After(at)
+	})
 }
 
 func (s *periodicSaver) failed(err error) {

@@ -214,6 +214,7 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 			if state.saver != nil {
 				state.saver.commit()
 			}
+			state.quiet.poll()
 			if state.history != nil && state.history.caughtUp != nil && state.history.caughtUp() && end() {
 				return
 			}
@@ -248,6 +249,7 @@ type run struct {
 	learned   *learnedTopic // that it begins with; nil for none
 	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
 	observed  *Observer     // nil for none
+	quiet     *quietWatch   // nil without files of quiet times
 	folds     decode.Folds  // of the source
 	rewinds   rewindLog
 	panics    panicLog
@@ -302,6 +304,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		return err
 	}
 	r.register()
+	r.watchQuiet(g)
 	return nil
 }
 
@@ -372,9 +375,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			return 0, err
 		}
 		cfg.First = maps.Collect(given.Memory.All())
-		if given.Memory.Fleet != nil {
-			cfg.First[statestore.FleetKey] = given.Memory.Fleet
-		}
+		maps.Copy(cfg.First, given.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.

@@ -35,6 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	quietPoll = 10 * time.Millisecond
 	expect.Together(8)
 	beam.Init()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well

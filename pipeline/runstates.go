@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func openStateFile(g *Graph, open func(string, statebackend.Config) (*statebacke
 		for key, b := range of.Memory.All() {
 			file.committed.Put(key, b)
 		}
-		file.committed.Fleet = of.Memory.Fleet
+		maps.Copy(file.committed.Reserved, of.Memory.Reserved)
 		file.commit()
 	}
 	return file, nil
@@ -109,7 +110,7 @@ func (f *stateFile) begin(at time.Time) error {
 // commit notes the position up to which the states hold.
 func (f *stateFile) commit() { f.committedAt, _ = f.position.AppendBinary(nil) } // which never fails
 
-// keeper says which states cannot be read, and keeps that of the fleet; those of keys are in the
+// keeper says which states cannot be read, and keeps those of reserved keys; the others are in the
 // memory.
 func (f *stateFile) keeper() account.StateKeeper {
 	return account.StateKeeper{
@@ -117,16 +118,18 @@ func (f *stateFile) keeper() account.StateKeeper {
 		Restore: func(key string) ([]byte, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if key == statestore.FleetKey {
-				return f.Memory.Fleet, f.Damaged[key]
+			if statestore.Reserved(key) {
+				return f.Memory.Reserved[key], f.Damaged[key]
 			}
 			err := f.Damaged[key]
 			delete(f.Damaged, key) // it begins anew once
 			return nil, err
 		},
 		Committed: func(committed map[string]account.EncodedState, _ time.Time) {
-			if s, ok := committed[statestore.FleetKey]; ok {
-				f.Memory.Fleet = s.State
+			for key, s := range committed {
+				if statestore.Reserved(key) {
+					f.Memory.Put(key, s.State)
+				}
 			}
 		},
 	}

@@ -73,7 +73,7 @@ func listStates(all []statestore.State, where, key string, w io.Writer) error {
 	found, bad := 0, 0
 	var why error
 	for _, s := range all {
-		if key != "" && s.Key != key || s.Key == statestore.FleetKey {
+		if key != "" && s.Key != key || statestore.Reserved(s.Key) {
 			continue
 		}
 		found++

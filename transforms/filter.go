@@ -19,6 +19,7 @@ func init() {
 	register.Function8x1((&encodeFn{}).ProcessElement)
 	dofn.Register(func(f *encodeFn) any { return f.ProcessElement })
 	account.Reporting[*encodeFn]()
+	account.Seeding[*resumeFn]()
 	register.Function3x0((&resumeFn{}).ProcessElement)
 	dofn.Register(func(f *resumeFn) any { return f.ProcessElement })
 }

@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -60,10 +61,10 @@ func (l *Ledger) CaughtUp() bool {
 	return !at.IsZero() && l.idle() && !l.account.HasTimerBy(at)
 }
 
-// LearnedState is the last state of a key that settled in a run of the past, nil if none did. Those of
-// filters are in the memory of the process.
-func (l *Ledger) LearnedState(key string) []byte {
+// LearnedStates are the last states, by key, that settled in a run of the past. Those of filters are in the memory of
+// the process instead.
+func (l *Ledger) LearnedStates() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ready[key]
+	return maps.Clone(l.ready)
 }

@@ -170,7 +170,7 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
+	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, Commit: l.commitAtOnce, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
 	account.WithValue(l.account, "", l)
 	l.watermark = l.head.Watermark
 	maps.Copy(l.stepper.allows, l.head.Until)
@@ -403,10 +403,11 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	}
 	<-l.done
 	l.account.Close()
-	err = l.err
-	if !well && l.errReported {
+	l.mu.Lock()
+	if err = l.err; !well && l.errReported {
 		err = nil
 	}
+	l.mu.Unlock()
 	if well && err == nil {
 		err = l.commit(l.commits, commitOrder{})
 	}

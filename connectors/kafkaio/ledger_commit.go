@@ -63,6 +63,15 @@ func (l *Ledger) commitAlways() {
 	}
 }
 
+// commitAtOnce commits what setCommittable has noted. Without a changelog nothing has it, and what is committed at the
+// end alone is committed then.
+func (l *Ledger) commitAtOnce() error {
+	if l.owner == nil || l.cfg.AtEnd {
+		return nil
+	}
+	return l.order(context.Background(), commitOrder{}) // which ends when the ledger is closed
+}
+
 // commitNow commits, and reports whether there may be a next time.
 func (l *Ledger) commitNow(o commitOrder) bool {
 	err := l.commit(l.commits, o)

@@ -228,6 +228,15 @@ type decisions struct {
 	event    event       // of the alarm that lasts, or of one whose values have not returned
 }
 
+// medianStep is the median of the steps between observations.
+func medianStep(all []timedValues) time.Duration {
+	times := make([]time.Time, len(all))
+	for i, w := range all {
+		times[i] = w.time
+	}
+	return usual.MedianStep(times)
+}
+
 type timedValues struct {
 	time   time.Time
 	y      []float64
@@ -380,11 +389,7 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 	s.timed = !slices.ContainsFunc(s.warmUp, func(w timedValues) bool { return w.time.IsZero() })
 	if s.timed {
-		times := make([]time.Time, len(s.warmUp))
-		for i, w := range s.warmUp {
-			times[i] = w.time
-		}
-		s.step = usual.MedianStep(times)
+		s.step = medianStep(s.warmUp)
 	}
 	s.pace = d.cfg.PaceOf(s.step)
 	s.profile = d.profile(s).NewState()

@@ -55,6 +55,42 @@ func (q *QuietTime) validate() error {
 	return err
 }
 
+// SetQuiet replaces the quiet times of the configuration for keys that are opened from now on. A Track or a KeyState that
+// there is goes on with those that it has.
+func (est *Estimator) SetQuiet(all []QuietTime) { est.cfg.Quiet = all }
+
+// Learned is about how many observations of a quiet time the state of a key has learned, if that is added to those of the
+// estimator: the state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
+// CheckState's.
+func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
+	e, err := est.decodeKeyState(key, state)
+	if err != nil || e.n == 0 {
+		return 0, err
+	}
+	last, step := later(e.released, e.intervals.next), e.decisions.step
+	if step == 0 && e.decisions.warmUp != nil {
+		step = medianStep(e.decisions.warmUp)
+	}
+	if last.IsZero() {
+		last = e.last
+	}
+	if h := e.heartbeat; h != nil {
+		if last.IsZero() {
+			last = h.last
+		}
+		if step == 0 {
+			step, _ = e.rules.silences.gaps.Usual(&h.gaps, last)
+		}
+	}
+	first, end := last.Add(-time.Duration(min(float64(e.n-1)*float64(step), float64(endless)))), last.Add(1)
+	were := e.rules.quiet.between(first, end)
+	quiet := append(e.rules.quiet, quietOf(added, key)...).between(first, end) - were
+	if quiet == 0 || step == 0 {
+		return min(int64(quiet), 1), nil
+	}
+	return min(e.n, int64((quiet+step-1)/step)), nil
+}
+
 // quietTimes are those of a key.
 type quietTimes []quietTime
 

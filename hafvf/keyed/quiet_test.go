@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hafvf/hafvf"
 	"hafvf/internal/testing/expect"
 )
 
@@ -170,5 +171,43 @@ func TestChangeInAQuietTime(t *testing.T) {
 	}
 	if n := len(alarms); n == 0 || alarms[n-1].Before(at(2060)) || alarms[n-1].After(at(2063)) {
 		t.Errorf("alarms at %v, want one soon after %v", alarms, at(2060))
+	}
+}
+
+// A state knows about how many of its observations are of a quiet time that comes too late, but not those that are quiet
+// already. New quiet times hold for keys that are opened from then on.
+func TestQuietLearned(t *testing.T) {
+	alarms := DefaultAlarms()
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	est := expect.Get(NewEstimator(Config{
+		Filter: hafvf.Config{Family: "normal", Detect: &hafvf.Detect{}}, Order: EventTime, Alarms: &alarms,
+		Quiet: []QuietTime{{Match: "a*", From: at.Add(50 * time.Minute), To: at.Add(60 * time.Minute)}},
+	}))(t)
+	var state []byte
+	for i := range 500 {
+		e := expect.Get(est.Open("a", state))(t)
+		o := Value(at.Add(time.Duration(i)*time.Minute), "", float64(i*7919%11))
+		expect.Get(e.Take(&o))(t)
+		e.Learn(nil, new(Estimate), &o)
+		state, _ = e.AppendBinary(nil)
+	}
+	for _, test := range []struct {
+		match    string
+		from, to int
+		want     int64
+	}{
+		{"a", 40, 70, 20}, {"a", 52, 58, 0}, {"a", -100, 0, 0}, {"a", 490, 9000, 10}, {"a", -9000, 9000, 490}, {"a", 600, 9000, 0}, {"b", 40, 70, 0},
+	} {
+		added := []QuietTime{{Match: test.match, From: at.Add(time.Duration(test.from) * time.Minute), To: at.Add(time.Duration(test.to) * time.Minute)}}
+		if n := expect.Get(est.Learned("a", state, added))(t); n < test.want-1 || n > test.want+1 || test.want == 0 && n > 0 {
+			t.Errorf("%+v: %d", test, n)
+		}
+	}
+	est.SetQuiet([]QuietTime{{Match: "a", From: at, To: at.AddDate(1, 0, 0)}})
+	e, out := expect.Get(est.Open("a", state))(t), Estimate{}
+	o := Value(at.Add(500*time.Minute), "", 1)
+	expect.Get(e.Take(&o))(t)
+	if e.Learn(nil, &out, &o); !out.Quiet {
+		t.Error("it is not quiet")
 	}
 }

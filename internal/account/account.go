@@ -21,6 +21,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,12 @@ type StateKeeper struct {
 	// states that were reported since the last time, by key, and since when something had been in
 	// flight; zero where nothing was. It must not call the Run.
 	Committed func(states map[string]EncodedState, since time.Time)
+	// Commits reports whether Commit can commit now. It is called as Committed is, if the states are to have an
+	// instruction, see Run.Instruct; otherwise that waits for another time.
+	Commits func() bool
+	// Commit commits at once what Committed was called with last, while nothing is worked on. Its error ends the run.
+	// Without Commit an instruction takes hold at once.
+	Commit func() error
 	// InMemory says that Settled wants no states of filters: the process has them.
 	InMemory bool
 	// Restore returns the state that a key had in the previous run, nil where it
@@ -88,6 +95,8 @@ type Run struct {
 	buffering string        // see Rests
 	next      time.Time     // see Rests
 	staged    map[string]EncodedState
+	instructs map[string]instruction // see Instruct; nil for none
+	stalls    bool                   // until a commit has instructions
 	taken     int64
 	counts    Counts
 	matched   map[string]bool  // patterns of rules that some key matches
@@ -165,6 +174,9 @@ type Runner interface {
 	// Stalled names the step at which an element has waited for the longest time, and since when, as far
 	// as that is known from the calls before; none if nothing waits. A source that reads is none.
 	Stalled() (step string, since time.Time)
+	// Resume goes on after SetBusy has reported false, and has functions that are Seeding begin once more: what they set
+	// timers by may have changed. With an error the run fails.
+	Resume(err error)
 }
 
 // A Bundle is one of a source.
@@ -237,12 +249,17 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 }
 
 // SetBusy is called by the runner before a bundle begins that is not a source's. It may report states, and
-// put something out.
-func (r *Run) SetBusy() {
+// put something out. It reports false if the bundle may not begin before Runner.Resume: the run waits for a commit that
+// has an instruction.
+func (r *Run) SetBusy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.stalls {
+		return false
+	}
 	r.works = true
 	r.begin()
+	return true
 }
 
 // begin notes that something is in flight.
@@ -252,7 +269,7 @@ func (r *Run) begin() {
 	}
 }
 
-func (r *Run) inFlight() bool { return r.works || r.bundle != nil }
+func (r *Run) inFlight() bool { return r.works || r.bundle != nil || r.stalls }
 
 // SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. held names the
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
@@ -274,16 +291,79 @@ func (r *Run) commitIfIdle() {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
+		instructs := len(r.instructs) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
+		if instructs {
+			for key, of := range r.instructs {
+				r.staged[key] = EncodedState{Key: key, State: of.value}
+			}
+		}
 		if r.keeper.Committed != nil {
 			r.keeper.Committed(r.staged, r.since)
 		}
 		clear(r.staged)
 		r.handed = 0
+		if instructs {
+			r.stall()
+			return
+		}
 	}
+	r.setIdle()
+}
+
+// setIdle says that nothing is in flight.
+func (r *Run) setIdle() {
 	if !r.since.IsZero() {
 		close(r.idle)
 		r.since = time.Time{}
 	}
+}
+
+// An instruction is what the run works by from a commit on.
+type instruction struct {
+	value []byte
+	apply func()
+}
+
+// Instruct has the run work by another instruction once a commit has it. value is stored under key, a reserved key
+// of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is called
+// when that commit holds, before anything else is worked on. So what acts on a record does not depend on when Instruct
+// was called, as soon as the record's output can be repeated. A later call for the key replaces one that has not been
+// applied.
+func (r *Run) Instruct(key string, value []byte, apply func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.instructs == nil {
+		r.instructs = map[string]instruction{}
+	}
+	r.instructs[key] = instruction{value, apply}
+	if !r.moved.IsZero() { // else the runner has not begun, and rests once
+		r.commitIfIdle()
+	}
+}
+
+// stall has instructions applied when what Committed was called with is committed, while nothing is worked on.
+func (r *Run) stall() {
+	applied := r.instructs
+	r.instructs, r.stalls = nil, true
+	r.setIdle() // what came before is settled
+	r.begin()
+	go func() {
+		var err error
+		if r.keeper.Commit != nil {
+			err = r.keeper.Commit()
+		}
+		for _, key := range slices.Sorted(maps.Keys(applied)) {
+			if err == nil {
+				applied[key].apply()
+			}
+		}
+		r.mu.Lock()
+		r.stalls, r.works = err != nil, true // until the runner rests again
+		r.mu.Unlock()
+		if runner := Value[Runner](r, ""); runner != nil {
+			runner.Resume(err)
+		}
+	}()
 }
 
 // Buffering is the step that keeps something back, since when nothing has moved, and how many records were
@@ -311,6 +391,18 @@ func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
 // Reports reports whether Reporting was called for the type of a function.
 func Reports(fn any) bool {
 	_, ok := reporters.Load(reflect.TypeOf(fn))
+	return ok
+}
+
+// seeders are the types of functions that are Seeding.
+var seeders sync.Map
+
+// Seeding notes that functions of the type T take an impulse, for which others set timers, see Runner.Resume.
+func Seeding[T any]() { seeders.Store(reflect.TypeFor[T](), true) }
+
+// Seeds reports whether Seeding was called for the type of a function.
+func Seeds(fn any) bool {
+	_, ok := seeders.Load(reflect.TypeOf(fn))
 	return ok
 }
 
@@ -399,10 +491,17 @@ func (r *Run) HasTimerBy(to time.Time) bool {
 	return !r.next.IsZero() && !r.next.After(to)
 }
 
-// WaitIdle waits until nothing is in flight. It reports false if ctx ends before.
+// WaitIdle waits until nothing is in flight, but for a commit that has an instruction: that ends with its keeper. It
+// reports false if ctx ends before.
 func (r *Run) WaitIdle(ctx context.Context) bool {
+	r.mu.Lock()
+	idle, stalls := r.idle, r.stalls
+	r.mu.Unlock()
+	if stalls {
+		return true
+	}
 	select {
-	case <-r.Idle():
+	case <-idle:
 		return true
 	case <-ctx.Done():
 		return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hafvf/internal/testing/expect"
+	"maps"
 	"testing"
 	"time"
 )
@@ -107,5 +108,70 @@ func TestWatched(t *testing.T) {
 	}
 	for range 2 { // nobody would say that the first are done with
 		expect.OK(t, r.HandOver(t.Context(), 1, nil))
+	}
+}
+
+// A resumed is a runner that is told to go on.
+type resumed chan error
+
+func (r resumed) Stalled() (string, time.Time) { return "", time.Time{} }
+func (r resumed) Resume(err error)             { r <- err }
+
+// TestInstruct: an instruction takes hold when the commit that has it holds, and nothing is worked on before.
+func TestInstruct(t *testing.T) {
+	var settled []map[string]EncodedState
+	commits, can := make(chan error), false
+	r := Open(StateKeeper{
+		Committed: func(states map[string]EncodedState, _ time.Time) { settled = append(settled, maps.Clone(states)) },
+		Commits:   func() bool { return can },
+		Commit:    func() error { return <-commits },
+	})
+	t.Cleanup(r.Close)
+	runner, applied := make(resumed), make(chan string, 9)
+	WithValue[Runner](r, "", runner)
+	instruct := func(key, value string) {
+		r.Instruct(key, []byte(value), func() { applied <- key + value })
+	}
+	instruct("k", "0")
+	r.SetBusy()
+	r.SetIdle("", time.Time{}) // no commit can be made
+	expect.OK(t, r.HandOver(t.Context(), 1, nil))
+	instruct("k", "1")
+	instruct("l", "1")
+	can = true
+	r.SetIdle("a grouping", time.Time{})
+	r.SetBusy()
+	r.SetIdle("", time.Time{})
+	want := map[string]EncodedState{"k": {Key: "k", State: []byte("1")}, "l": {Key: "l", State: []byte("1")}}
+	expect.Same(t, []map[string]EncodedState{{}, want}, settled)
+	instruct("k", "2") // meanwhile
+	handed := make(chan error)
+	go func() { handed <- r.HandOver(t.Context(), 1, nil) }()
+	if r.SetBusy() || len(applied) > 0 || r.Busy() == 0 || !r.WaitIdle(t.Context()) {
+		t.Fatalf("it goes on before the commit holds, and %d are applied", len(applied))
+	}
+	for range 2 {
+		commits <- nil
+		expect.OK(t, <-runner)
+		if !r.SetBusy() {
+			t.Fatal("it does not go on")
+		}
+		r.SetIdle("", time.Time{})
+	}
+	expect.OK(t, <-handed)
+	for _, want := range []string{"k1", "l1", "k2"} {
+		expect.Same(t, want, <-applied)
+	}
+	r.SetIdle("", time.Time{})
+	instruct("k", "3") // at rest
+	failure := errors.New("no broker")
+	commits <- failure
+	if err := <-runner; err != failure || r.SetBusy() || len(applied) > 0 {
+		t.Errorf("after a commit that failed: %v, and %d are applied", err, len(applied))
+	}
+	go func() { handed <- r.HandOver(t.Context(), 1, nil) }()
+	r.Close()
+	if err := <-handed; err != errOver {
+		t.Errorf("after Close: %v", err)
 	}
 }

@@ -38,6 +38,7 @@ type Config struct {
 	Incidents      *Incidents           // nil: alarms of several keys are not grouped
 	Keys           []KeyRule            // exceptions, field by field
 	Quiet          []keyed.QuietTime    // in which nothing is learned or told
+	QuietFiles     []QuietFile          // of more such times
 
 	Aggregate *keyed.AggregateConfig // nil: a record is an observation
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
@@ -11,7 +13,10 @@ func (c *Config) Filter() keyed.Config {
 	cfg := keyed.Config{
 		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
 		Order:  keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate,
-		NameKeys: true, Quiet: c.Quiet,
+		NameKeys: true, Quiet: slices.Clone(c.Quiet),
+	}
+	for _, f := range c.QuietFiles {
+		cfg.Quiet = append(cfg.Quiet, f.Times...)
 	}
 	for _, k := range c.Keys {
 		if len(k.Sets) > 0 {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 )
@@ -41,7 +41,7 @@ func quietTimes(dst *[]quietTime) valueParser {
 					return err
 				})},
 			{name: "zone", doc: "Zone of weekly, and of from and to.", initial: "UTC", read: zone(&q.zone)},
-			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time. It is read at the start.", read: text(&q.file, notEmpty)},
+			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", read: text(&q.file, notEmpty)},
 		}
 	})
 }
@@ -123,11 +123,15 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 				d.fail(at(name), "is of an entry without file")
 				continue
 			}
-			all, err := readQuiet(q.file)
+			b, err := os.ReadFile(q.file)
+			all, bad := ParseQuiet(b)
+			if err == nil && bad != nil {
+				err = fmt.Errorf("%s:%w", message.Printable(q.file), bad[0])
+			}
 			if err != nil {
 				d.fail(at("file"), "%v", err)
 			}
-			c.Quiet = append(c.Quiet, all...)
+			c.QuietFiles = append(c.QuietFiles, QuietFile{q.file, all})
 		case !d.has(at("match")):
 			d.fail(at("match"), "missing; it is required, but beside file")
 		case d.has(at("weekly")):
@@ -150,33 +154,52 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 	}
 }
 
-// readQuiet reads a file of quiet times. An error names the line.
-func readQuiet(path string) (all []keyed.QuietTime, err error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	lines.Buffer(nil, len(b)+1)
-	for n := 1; lines.Scan(); n++ {
-		line := bytes.TrimSpace(lines.Bytes())
-		if len(line) == 0 {
+// A QuietFile is a file of quiet times, with those that it had when the config was read.
+type QuietFile struct {
+	Path  string
+	Times []keyed.QuietTime
+}
+
+// ParseQuiet reads the lines of a file of quiet times. Of those that are none it says why, behind their number.
+func ParseQuiet(b []byte) (all []keyed.QuietTime, bad []error) {
+	n := 0
+	for line := range bytes.Lines(b) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		var q quietTime
-		d := json.NewDecoder(bytes.NewReader(line))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&q); err != nil {
-			return nil, fmt.Errorf("%s:%d: %v", message.Printable(path), n, err)
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return nil, fmt.Errorf("%s:%d: more than one JSON object", message.Printable(path), n)
-		}
-		of, name, err := q.once("")
+		of, err := parseQuietLine(line)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %s %v", message.Printable(path), n, name, err)
+			bad = append(bad, fmt.Errorf("%d: %w", n, err))
+			continue
 		}
 		all = append(all, of)
 	}
-	return all, lines.Err()
+	return all, bad
+}
+
+func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
+	var q quietTime
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return of, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return of, errors.New("more than one JSON object")
+	}
+	of, name, err := q.once("")
+	if err != nil {
+		return of, fmt.Errorf("%s %w", name, err)
+	}
+	return of, nil
+}
+
+// AppendQuiet appends a line that ParseQuiet reads for each quiet time, which has from and to.
+func AppendQuiet(b []byte, all []keyed.QuietTime) []byte {
+	for _, q := range all {
+		line := jsontext.Of(quietTime{Match: q.Match, From: q.From.UTC().Format(time.RFC3339Nano), To: q.To.UTC().Format(time.RFC3339Nano)})
+		b = append(append(b, line...), '\n')
+	}
+	return b
 }

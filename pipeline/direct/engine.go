@@ -36,15 +36,17 @@ type engine struct {
 	grace  time.Duration
 	books  *account.Run // that the context has; nil for none
 
-	mu     sync.Mutex
-	busy   int           // bundles that run
-	begun  int           // bundles so far
-	queued int           // bytes that wait between stages
-	ahead  time.Duration // of the clock, by a TestStream
-	alarm  *time.Timer   // when something is ready by the clock, or the grace is over
-	err    error         // first
-	over   bool
-	done   chan struct{} // closed when the run is over
+	mu       sync.Mutex
+	busy     int           // bundles that run
+	begun    int           // bundles so far
+	queued   int           // bytes that wait between stages
+	ahead    time.Duration // of the clock, by a TestStream
+	alarm    *time.Timer   // when something is ready by the clock, or the grace is over
+	err      error         // first
+	over     bool
+	stalled  bool // something is ready that waits for Resume
+	impulses []*collection
+	done     chan struct{} // closed when the run is over
 }
 
 // A shard holds a share of the keys of a stage. It runs one bundle at a time.
@@ -92,17 +94,23 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 			})
 		}
 	}
-	for _, c := range t.impulses {
-		const noBytes = "\x00" // a length
-		impulse, err := headed(c, mtime.MinTimestamp, []byte(noBytes))
-		if err == nil {
-			err = e.deliver(c, impulse)
-		}
-		if err != nil {
-			e.fail(err)
-		}
+	e.impulses = t.impulses
+	for _, c := range e.impulses {
+		e.impulse(c)
 	}
 	return e
+}
+
+// impulse delivers the element of an impulse.
+func (e *engine) impulse(c *collection) {
+	const noBytes = "\x00" // a length
+	impulse, err := headed(c, mtime.MinTimestamp, []byte(noBytes))
+	if err == nil {
+		err = e.deliver(c, impulse)
+	}
+	if err != nil {
+		e.fail(err)
+	}
 }
 
 // run runs the pipeline to its end.
@@ -171,6 +179,9 @@ func (e *engine) schedule() {
 		e.advance()
 		next := e.startReady(time.Now().Add(e.ahead))
 		e.setIdle()
+		if e.stalled {
+			return
+		}
 		if e.busy == 0 && e.nextEvent() {
 			continue
 		}
@@ -191,6 +202,7 @@ func (e *engine) schedule() {
 // startReady starts the shards that are ready. It returns when the next one is ready by the
 // clock, zero if none is.
 func (e *engine) startReady(now time.Time) (next time.Time) {
+	e.stalled = false
 	for _, s := range slices.Backward(e.stages) {
 		for _, sh := range s.shards {
 			ready, at := e.ready(sh, now)
@@ -402,11 +414,12 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
 
 // start starts the next bundle of a shard.
 func (e *engine) start(sh *shard, now time.Time) {
+	if e.books != nil && !sh.stage.source && !e.books.SetBusy() {
+		e.stalled = true
+		return
+	}
 	e.busy++
 	e.begun++
-	if e.books != nil && !sh.stage.source {
-		e.books.SetBusy()
-	}
 	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
 	sh.busy = true
 	sh.begun++

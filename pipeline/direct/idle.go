@@ -2,6 +2,7 @@ package direct
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph"
@@ -36,6 +37,21 @@ func (e *engine) setIdle() {
 		at = next.ToTime()
 	}
 	e.books.SetIdle(buffering, at)
+}
+
+// Resume implements account.Runner.
+func (e *engine) Resume(err error) {
+	e.locked(func() {
+		if err != nil {
+			e.fail(err)
+			return
+		}
+		for _, c := range e.impulses {
+			if slices.ContainsFunc(c.stages, func(s *stage) bool { return s.seeds }) {
+				e.impulse(c)
+			}
+		}
+	})
 }
 
 // Stalled implements account.Runner.
@@ -112,11 +128,13 @@ func (s *stage) sideEnd(el element) (end mtime.Time) {
 }
 
 // findSources finds the stages of sources, whose restrictions come from no other restriction, and those
-// with states that nobody reports to an account.
+// with states that nobody reports to an account, and those that are Seeding.
 func (t *translation) findSources(edges []*graph.MultiEdge) {
-	reports := map[string]bool{} // by the id that package graphx gives the step
+	reports, seeds := map[string]bool{}, map[string]bool{} // by the id that package graphx gives the step
 	for _, e := range edges {
-		reports[fmt.Sprint("e", e.ID())] = e.DoFn != nil && account.Reports(e.DoFn.Recv)
+		if id := fmt.Sprint("e", e.ID()); e.DoFn != nil {
+			reports[id], seeds[id] = account.Reports(e.DoFn.Recv), account.Seeds(e.DoFn.Recv)
+		}
 	}
 	below := map[*stage]bool{} // a stage of restrictions, or a TestStream
 	for _, s := range t.stages {
@@ -124,6 +142,7 @@ func (t *translation) findSources(edges []*graph.MultiEdge) {
 			below[s] = below[s] || below[from] || from.splits || from.script != nil
 		}
 		s.source = s.splits && !below[s]
+		s.seeds = seeds[s.id]
 		s.foreign = s.keyed && s.group == nil && !reports[s.id]
 	}
 }

@@ -46,6 +46,7 @@ type stage struct {
 	splits bool        // elements have restrictions, the rest of which comes back
 
 	source  bool // splits, and is where elements come from
+	seeds   bool // see account.Seeding
 	foreign bool // has states that are not reported to an account
 
 	descriptor *fnpb.ProcessBundleDescriptor

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"hafvf/hafvf/keyed/statestore"
@@ -97,8 +99,10 @@ func (f *File) Commit() error {
 func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Time) (replace func() error, discard func(), err error) {
 	written, expiry := f.cfg.written(), f.cfg.expiry()
 	file, err := statestore.PrepareFile(f.path, source, func(yield func(statestore.State) bool) {
-		if memory.Fleet != nil && !yield(written(statestore.FleetKey, memory.Fleet)) {
-			return
+		for _, key := range slices.Sorted(maps.Keys(memory.Reserved)) {
+			if !yield(written(key, memory.Reserved[key])) {
+				return
+			}
 		}
 		for key, b := range memory.All() {
 			if at := expiry(b); !at.IsZero() && at.Before(latest) {

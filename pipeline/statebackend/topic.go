@@ -47,7 +47,7 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	t.run = account.From(t.Ledger.In(ctx))
 	account.WithValue(t.run, "", t.Memory)
 	t.Ledger.Take(func(key string, state []byte) bool {
-		if key == statestore.FleetKey {
+		if statestore.Reserved(key) {
 			return false
 		}
 		t.Memory.Restore(key, state)
@@ -79,7 +79,7 @@ func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte)
 	a, err := statestore.Migrate(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s statestore.State, changed bool) {
 		kept = true
 		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
-		if s.Err == nil && s.Key != statestore.FleetKey && !to.History {
+		if s.Err == nil && !statestore.Reserved(s.Key) && !to.History {
 			t.Memory.Restore(s.Key, s.Bytes)
 			at.Taken = true
 		}

@@ -11,8 +11,8 @@ import (
 // A Memory holds the states of all keys of a run in one process, in cells. So there is one copy of
 // a state. Different goroutines may use different cells.
 type Memory struct {
-	// Fleet is the state of FleetKey, as the run has found it or as it was put last.
-	Fleet []byte
+	// Reserved are the states of reserved keys, as the run has found them or as they were put last.
+	Reserved map[string][]byte
 
 	names []string
 	cells map[string]*Cell
@@ -23,7 +23,7 @@ const memoryCells = 256
 
 // NewMemory returns a memory without states.
 func NewMemory() *Memory {
-	m := &Memory{cells: map[string]*Cell{}}
+	m := &Memory{Reserved: map[string][]byte{}, cells: map[string]*Cell{}}
 	for i := range memoryCells {
 		name := strconv.Itoa(i)
 		m.names = append(m.names, name)
@@ -48,8 +48,8 @@ func (m *Memory) Expect(keys, bytes int) {
 
 // Restore puts the state of a key from before the run.
 func (m *Memory) Restore(key string, state []byte) {
-	if key == FleetKey {
-		m.Fleet = state
+	if Reserved(key) {
+		m.Put(key, state)
 		return
 	}
 	c := m.cells[CellName(key, m.names)]
@@ -58,12 +58,21 @@ func (m *Memory) Restore(key string, state []byte) {
 }
 
 // Put puts the state of a key; nil takes it away.
-func (m *Memory) Put(key string, state []byte) { m.cells[CellName(key, m.names)].Put(key, state) }
+func (m *Memory) Put(key string, state []byte) {
+	switch {
+	case !Reserved(key):
+		m.cells[CellName(key, m.names)].Put(key, state)
+	case state == nil:
+		delete(m.Reserved, key)
+	default:
+		m.Reserved[key] = state
+	}
+}
 
 // Touched reports whether the state of a key was put in this run, or there is none.
 func (m *Memory) Touched(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 
-// Len is the number of keys.
+// Len is the number of keys that are not reserved.
 func (m *Memory) Len() (n int) {
 	for _, c := range m.cells {
 		n += c.Len()
@@ -71,7 +80,7 @@ func (m *Memory) Len() (n int) {
 	return n
 }
 
-// All are the keys with their states, by cell, and sorted within one. Nothing may be put
+// All are the keys that are not reserved, with their states, by cell, and sorted within one. Nothing may be put
 // meanwhile.
 func (m *Memory) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {

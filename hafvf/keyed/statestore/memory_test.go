@@ -17,6 +17,8 @@ func TestMemory(t *testing.T) {
 		want[key] = fmt.Sprint("state ", i)
 	}
 	m.Restore(FleetKey, []byte("fleet"))
+	m.Restore(QuietKey, []byte("quiet"))
+	m.Put(QuietKey, nil)
 	for i := range 100 {
 		key := fmt.Sprint("key", i*7)
 		c := m.Cell(CellName(key, m.names))
@@ -33,7 +35,7 @@ func TestMemory(t *testing.T) {
 	for key, b := range m.All() {
 		got[key] = string(b)
 	}
-	if d := cmp.Diff(want, got); d != "" || m.Len() != len(want) || string(m.Fleet) != "fleet" {
+	if d := cmp.Diff(want, got); d != "" || m.Len() != len(want) || string(m.Reserved[FleetKey]) != "fleet" || len(m.Reserved) != 1 {
 		t.Error(d)
 	}
 }

@@ -79,7 +79,7 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
 		}
-		if s.Err != nil || s.Key == FleetKey {
+		if s.Err != nil || Reserved(s.Key) {
 			keep(s, false)
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"sync"
 	"unique"
 
@@ -31,9 +32,18 @@ type State struct {
 	stored []byte // what Open could not open
 }
 
-// FleetKey is the key of the state of all keys together, which transforms.Incidents has. It is not
-// UTF-8, and so the key of no observation.
-const FleetKey = "\x00\xffincidents"
+// reserved begins every reserved key. It is not UTF-8, and so begins the key of no observation.
+const reserved = "\x00\xff"
+
+// The reserved keys: of the state of all keys together, which transforms.Incidents has, and of what a run works by beside
+// its configuration, see account.Run.Instruct.
+const (
+	FleetKey = reserved + "incidents"
+	QuietKey = reserved + "quiet" // quiet times of files
+)
+
+// Reserved reports whether a key is none of observations.
+func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
 
 // magic begins every sealed state.
 const magic = "\xffHS"

@@ -111,6 +111,7 @@ func TestFlink(t *testing.T) {
 	t.Run("savepoints", s.savepoints)
 	t.Run("migrates", s.migrates)
 	t.Run("schemas", s.schemas)
+	t.Run("quiet", s.quiet)
 	t.Run("errors", s.errors)
 }
 
@@ -313,6 +314,44 @@ func (s *site) keptByWorkers() (n int) {
 func (s *site) keeps(t *testing.T, d *e2e.Daemon, keys int) {
 	t.Helper()
 	d.Eventually(t, fmt.Sprintf("%d keys are kept", keys), func() bool { return s.keptByWorkers() == keys })
+}
+
+// quiet: quiet times travel to the workers, those of a file as it was when the job was submitted. Estimates
+// afterwards are those of a run in one process.
+func (s *site) quiet(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	expect.OK(t, os.WriteFile(file, []byte(`{"match":"k2*","from":"2026-01-02T03:20:00Z","to":"2026-01-02T03:50:00Z"}`), 0o600))
+	more := "quiet: [{match: 'k1*', weekly: Fri 04:30/20m, zone: Europe/Berlin}, {file: " + file + "}]\n" + fmt.Sprintf(detecting, "quiet")
+	s.Broker.CreateTopic(t, "quiet-in", 8, nil)
+	s.Broker.Produce(t, e2e.Observations("quiet-in", 5_000, 50, 11)...)
+	cfg := s.Config(t, "quiet", "", ", parallelism: 2", more)
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	s.complete(t, d, "quiet", more)
+	quiet := map[string]int{} // by the first digit of the key
+	all, _ := e2e.ByID(t, s.Broker, "quiet-out")
+	for _, line := range all {
+		var e struct {
+			Key   string
+			Time  time.Time
+			Quiet bool
+		}
+		expect.OK(t, json.Unmarshal([]byte(line), &e))
+		from, to := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), time.Date(2026, 1, 2, 3, 50, 0, 0, time.UTC)
+		if e.Key[1] == '2' {
+			from = from.Add(-10 * time.Minute)
+		}
+		in := (e.Key[1] == '1' || e.Key[1] == '2') && !e.Time.Before(from) && e.Time.Before(to)
+		if e.Quiet != in {
+			t.Errorf("%s at %v: quiet %v", e.Key, e.Time, e.Quiet)
+		} else if in {
+			quiet[e.Key[:2]]++
+		}
+	}
+	if quiet["k1"] < 100 || quiet["k2"] < 100 {
+		t.Errorf("quiet: %v", quiet)
+	}
+	s.Halt(t, cfg, d)
 }
 
 // lateness: records that are out of order wait for their turn, in states and timers

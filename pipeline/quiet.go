@@ -1,0 +1,174 @@
+package pipeline
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/account"
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+	"hafvf/transforms"
+)
+
+// quietConfig are the quiet times of a config.
+type quietConfig struct {
+	own   []keyed.QuietTime // that stand in it
+	files []config.QuietFile
+}
+
+// A quietWatch has a run work by the quiet times of files, which it reads again when they change.
+type quietWatch struct {
+	run    *run
+	filter keyed.Config
+	own    []keyed.QuietTime
+	files  []watchedFile
+	polled time.Time
+	asked  []byte            // what is to be in force, as AppendQuiet writes it
+	times  []keyed.QuietTime // of files, that are in force; they change while the run waits for a commit
+	shared transforms.QuietTimes
+}
+
+// A watchedFile is one that may change.
+type watchedFile struct {
+	config.QuietFile
+	info   fs.FileInfo // of what was read; nil if that is not known
+	failed bool        // the log has it that the file cannot be read
+}
+
+// quietPoll is the time between two looks at a file. Tests have less.
+var quietPoll = time.Second
+
+// watchQuiet has a run begin with the quiet times of files that its states have, and go on with those that the files
+// have now. It does nothing without any.
+func (r *run) watchQuiet(g *Graph) {
+	f, filters := g.transform.(filtering)
+	if !filters {
+		return
+	}
+	q := &quietWatch{run: r, filter: f.cfg, own: g.quietTimes.own}
+	for _, file := range g.quietTimes.files {
+		q.files = append(q.files, watchedFile{QuietFile: file})
+	}
+	stored, err := r.account.Restore(statestore.QuietKey)
+	times, bad := config.ParseQuiet(stored)
+	if err == nil && bad != nil {
+		err = bad[0]
+	}
+	if err != nil {
+		r.log.Warn("the quiet times that were in force cannot be read: those of the files hold", "reason", err.Error())
+		stored, times = []byte("none"), nil
+	}
+	if stored == nil && q.files == nil {
+		return
+	}
+	q.asked = stored
+	q.set(times)
+	account.WithValue(r.account, "", &q.shared)
+	q.instruct()
+	if r.history == nil {
+		r.quiet = q
+	}
+}
+
+// set has the filters work by quiet times of files, and by those of the config.
+func (q *quietWatch) set(times []keyed.QuietTime) {
+	q.times = times
+	all := slices.Concat(q.own, times)
+	q.shared.Store(&all)
+}
+
+// poll reads the files that have changed, once in a while.
+func (q *quietWatch) poll() {
+	if q == nil || time.Since(q.polled) < quietPoll {
+		return
+	}
+	q.polled = time.Now()
+	for i := range q.files {
+		q.files[i].read(q.run.log)
+	}
+	q.instruct()
+}
+
+// read reads the file if it has changed. What can be read of it only once, such as a pipe, was read.
+func (f *watchedFile) read(log *slog.Logger) {
+	info, err := os.Stat(f.Path)
+	if err == nil && (!info.Mode().IsRegular() || f.info != nil && os.SameFile(info, f.info) && info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size()) {
+		return
+	}
+	var b []byte
+	if err == nil {
+		b, err = os.ReadFile(f.Path)
+	}
+	if f.info = info; err != nil {
+		if !f.failed {
+			log.Warn("the file of quiet times cannot be read: what was read of it holds", "file", f.Path, "reason", message.Cause(err).Error())
+		}
+		f.info, f.failed = nil, true
+		return
+	}
+	times, bad := config.ParseQuiet(b)
+	for i, err := range bad {
+		const logged = 10
+		if i == logged {
+			log.Warn("and other lines are no quiet times", "file", f.Path, "lines", len(bad)-logged)
+			break
+		}
+		log.Warn("a line is no quiet time: the rest of the file holds", "file", f.Path, "line", err.Error())
+	}
+	f.Times, f.failed = times, false
+}
+
+// instruct has the run work by what the files have, from the next commit on.
+func (q *quietWatch) instruct() {
+	var times []keyed.QuietTime
+	var names []string
+	for _, f := range q.files {
+		times, names = append(times, f.Times...), append(names, f.Path)
+	}
+	value := config.AppendQuiet(nil, times)
+	if bytes.Equal(value, q.asked) {
+		return
+	}
+	q.asked = value
+	q.run.account.Instruct(statestore.QuietKey, value, func() {
+		observations, keys := q.learned(times)
+		q.set(times)
+		q.run.log.Info("quiet times of files are in force", "files", message.List(names), "entries", len(times))
+		if keys > 0 {
+			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
+		}
+	})
+}
+
+// learned is about how many observations of how many keys were learned although they are of quiet times, if these come
+// to those that are in force.
+func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys int) {
+	added := slices.DeleteFunc(slices.Clone(times), func(t keyed.QuietTime) bool {
+		return slices.ContainsFunc(q.times, func(o keyed.QuietTime) bool {
+			return t.Match == o.Match && t.From.Equal(o.From) && t.To.Equal(o.To)
+		})
+	})
+	cfg := q.filter
+	cfg.Quiet = *q.shared.Load()
+	est, err := keyed.NewEstimator(cfg)
+	if err != nil { // which the filters would have said
+		return 0, 0
+	}
+	for key, b := range q.run.memory.All() {
+		if !slices.ContainsFunc(added, func(t keyed.QuietTime) bool { return domain.Matches(t.Match, key) }) {
+			continue
+		}
+		if n, err := est.Learned(key, b, added); err == nil && n > 0 {
+			observations, keys = observations+n, keys+1
+		}
+	}
+	return observations, keys
+}

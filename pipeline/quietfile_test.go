@@ -1,0 +1,445 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/records"
+)
+
+// always is a quiet time of keys that has begun long ago, and does not end.
+func always(match string) string {
+	return fmt.Sprintf("{\"match\":%q,\"from\":\"2000-01-01\",\"to\":\"2100-01-01\"}\n", match)
+}
+
+// replace replaces a file as those do who rename another one.
+func replace(t testing.TB, path string, lines ...string) {
+	t.Helper()
+	save(t, path+".new", lines...)
+	expect.OK(t, os.Rename(path+".new", path))
+}
+
+// aLog is what a run logs.
+type aLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *aLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *aLog) has(text string) func() bool {
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return strings.Contains(l.b.String(), text)
+	}
+}
+
+func (l *aLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// A file of quiet times changes at any moment, while runs are killed and when none goes on. What was written of a record
+// comes again with other words only if a commit with other entries lies between. The last that was written of each record
+// is what a loop has in which the entries change where the commits have them.
+func TestQuietFileAfterKills(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected")
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	save(t, file)
+	const settings = "detect: true\n"
+	text := b.config("group: g, changelog: states", settings+"quiet: [{file: "+file+"}]\n")
+	rng := rand.New(rand.NewPCG(81, 1))
+	at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+	put := func(n int) {
+		var lines []string
+		for range n {
+			at = at.Add(20 * time.Millisecond)
+			lines = append(lines, event{fmt.Sprint(string("ab"[rng.IntN(2)]), rng.IntN(3)), at, rng.NormFloat64() + float64(rng.IntN(100)/99*20)}.json())
+		}
+		b.put(t, lines...)
+	}
+	type output struct {
+		line string
+		at   time.Time
+	}
+	outputs := func() (all map[string][]output, repeats int) {
+		all = map[string][]output{}
+		for _, r := range b.Consume(t, "out") {
+			id := unmarshalled[struct{ ID string }](t, string(r.Value)).ID
+			if all[id] = append(all[id], output{string(r.Value), r.Timestamp}); len(all[id]) > 1 {
+				repeats++
+			}
+		}
+		return all, repeats
+	}
+	var feeding sync.WaitGroup
+	fed, quiet := make(chan struct{}), false
+	feeding.Go(func() {
+		defer close(fed)
+		for n := range 300 { // on a busy machine a kill may come too late
+			put(30)
+			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
+			if rng.IntN(8) == 0 {
+				if quiet = !quiet; quiet {
+					replace(t, file, always("a*"))
+				} else {
+					replace(t, file)
+				}
+			}
+			if _, repeats := outputs(); n >= 100 && n%20 == 0 && repeats > 200 {
+				return
+			}
+		}
+	})
+	kills := rand.New(rand.NewPCG(81, 2))
+	for going := true; going; {
+		ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
+		within := time.Duration(100+kills.IntN(1200)) * time.Millisecond
+		var once sync.Once
+		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
+			if p.Read > 0 {
+				once.Do(func() { time.AfterFunc(within, kill) })
+			}
+		}}).Execute(ctx, nil)
+		kill()
+		select {
+		case <-fed:
+			going = false
+		default:
+		}
+	}
+	feeding.Wait()
+	r := launch(t, compose(t, text))
+	put(30)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+
+	var commits []time.Time
+	for _, r := range b.Consume(t, "states") {
+		if strings.HasSuffix(string(r.Key), statestore.QuietKey) {
+			commits = append(commits, r.Timestamp)
+		}
+	}
+	all, repeats := outputs()
+	others := 0
+	for id, of := range all {
+		for i, o := range of[1:] {
+			if was := of[i]; o.line == was.line {
+				continue
+			} else if others++; !slices.ContainsFunc(commits, func(c time.Time) bool { return !c.Before(was.at) && !c.After(o.at) }) {
+				t.Fatalf("%s comes again with other words, at %v and %v, and the entries did not change between:\n%s\n%s", id, was.at, o.at, was.line, o.line)
+			}
+		}
+	}
+	cfg := expect.Get(keyed.NewEstimator(composed(t, text)))(t)
+	layout := expect.Get(records.NewLayout(composed(t, text).Filter))(t)
+	layout.Quiet = true
+	cfg.SetQuiet(nil)
+	states, changes, quiets := map[string][]byte{}, 0, 0
+	is := false
+	entries := []keyed.QuietTime{{Match: "a*", From: at.AddDate(-1, 0, 0), To: at.AddDate(1, 0, 0)}}
+	for _, r := range b.Consume(t, "in") {
+		o := observationOf(t, string(r.Value), fmt.Sprintf("in-%d-%d", r.Partition, r.Offset))
+		of := all[o.ID]
+		if len(of) == 0 {
+			t.Fatalf("nothing of %s", o.ID)
+		}
+		last := of[len(of)-1].line
+		if now := strings.Contains(last, `"quiet":true`); strings.HasPrefix(o.key, "a") && now != is {
+			is = now
+			changes++
+			if cfg.SetQuiet(nil); is {
+				cfg.SetQuiet(entries)
+			}
+		}
+		state := expect.Get(cfg.Open(o.key, states[o.key]))(t)
+		var e keyed.Estimate
+		if _, err := state.Take(&o.Observation); err != nil {
+			t.Fatal(err)
+		}
+		state.Learn(nil, &e, &o.Observation)
+		if e.Quiet {
+			quiets++
+		}
+		states[o.key], _ = state.AppendBinary(nil)
+		if want := strings.TrimSuffix(string(layout.AppendEstimate(nil, records.Object, o.key, &e)), "\n"); want != last {
+			t.Fatalf("%s\ninstead of\n%s", last, want)
+		}
+	}
+	t.Logf("%d records, %d of a quiet time, %d repeats, %d with other words, %d commits with entries, which change at %d records", len(all), quiets, repeats, others, len(commits), changes)
+	if changes > len(commits) {
+		t.Errorf("the entries change %d times, and %d commits have others", changes, len(commits))
+	}
+	if repeats == 0 || changes < 3 || quiets == 0 || others == repeats {
+		t.Error("the runs do not show what they are to show")
+	}
+}
+
+// composed is what a graph has of the filter of a config.
+func composed(t testing.TB, text string) keyed.Config {
+	t.Helper()
+	return compose(t, text).transform.(filtering).cfg
+}
+
+// A file of quiet times is read again when it changes: one that another replaces, one with a bad line, one that vanishes
+// and comes back. An entry that is removed acts no more. The run says how many observations an entry comes too late for.
+func TestQuietFileChanges(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected")
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	save(t, file, always("a"))
+	text := b.config("group: g, changelog: states", "detect: true\nquiet: [{match: own, from: 2000-01-01, to: 2100-01-01}, {file: "+file+"}]\n")
+	at, n := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second), 0
+	var log *aLog
+	var r *running
+	begin := func() {
+		log = &aLog{}
+		r = launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+	}
+	shows := func(want ...string) { // keys that are quiet
+		t.Helper()
+		at = at.Add(time.Minute)
+		keys := []string{"a", "b", "own"}
+		for _, key := range keys {
+			b.put(t, event{key, at, float64(n % 7)}.json())
+		}
+		n += len(keys)
+		b.await(t, "out", n, r)
+		var is []string
+		for _, line := range b.values(t, "out")[n-len(keys):] {
+			if o := unmarshalled[struct {
+				Key   string
+				Quiet bool
+			}](t, line); o.Quiet {
+				is = append(is, o.Key)
+			}
+		}
+		slices.Sort(is)
+		equal(t, want, is)
+	}
+	begin()
+	shows("a", "own")
+	replace(t, file, always("b"), "{\"match\":\"a\"}\n", always("none"))
+	expect.Soon(t, "other entries", log.has(" entries=2"))
+	if !log.has("a line is no quiet time: the rest of the file holds\" file="+file+" line=\"2: from missing")() || !log.has(`observations="about 1" keys=1`)() {
+		t.Errorf("log: %s", &log.b)
+	}
+	for range 40 {
+		shows("b", "own")
+	}
+	expect.OK(t, os.Remove(file))
+	expect.Soon(t, "no file", log.has("cannot be read: what was read of it holds"))
+	shows("b", "own")
+	save(t, file, fmt.Sprintf("{\"match\":\"[ab]\",\"from\":%q,\"to\":%q}\n", at.Add(-9*time.Minute).Format(time.RFC3339), at.Format(time.RFC3339)), always("none"), always("no"))
+	expect.Soon(t, "other entries", log.has(" entries=3"))
+	if !log.has(`observations="about 9" keys=1`)() { // those of b are quiet already
+		t.Errorf("log: %s", &log.b)
+	}
+	shows("own")
+	r.halt(t)
+	begin() // by the stored entry, and nothing is new
+	shows("own")
+	if log.has("in force")() {
+		t.Errorf("log: %s", &log.b)
+	}
+	save(t, file)
+	expect.Soon(t, "no entry", log.has(" entries=0"))
+	r.halt(t)
+	for _, s := range statesOf(t, b) {
+		if s == statestore.QuietKey {
+			t.Error("the changelog has entries, and there are none")
+		}
+	}
+}
+
+// statesOf are the keys that the changelog has states of.
+func statesOf(t testing.TB, b *bus) (keys []string) {
+	t.Helper()
+	last := map[string]bool{}
+	for _, r := range b.Consume(t, "states") {
+		last[strings.TrimPrefix(string(r.Key), "\x00")] = r.Value != nil
+	}
+	for key, is := range last {
+		if is {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// The clock of a silence stands still from when an entry is in force, and goes on when it is gone, of keys of which no
+// record comes.
+func TestQuietFileSilence(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected", "alerts")
+	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
+	save(t, file)
+	text := b.config("group: g, changelog: states", "silence: {after: 4s}\nquiet: [{file: "+file+"}]\n") +
+		"alerts: {kafka: {topic: alerts}, kinds: [silent], max_age: none}\n"
+	log := &aLog{}
+	r := launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+	now := time.Now().UTC()
+	b.put(t, event{"a", now, 1}.json(), event{"b", now, 1}.json(), event{"c", now.Add(time.Hour), 1}.json())
+	b.await(t, "out", 3, r)
+	replace(t, file, always("a"))
+	expect.Soon(t, "an entry", log.has(" entries=1"))
+	silent := func() (keys []string) {
+		for _, line := range b.values(t, "alerts") {
+			keys = append(keys, eventOf(t, line).key)
+		}
+		return keys
+	}
+	expect.Soon(t, "b is silent", func() bool { return len(silent()) > 0 })
+	equal(t, []string{"b"}, silent())
+	replace(t, file)
+	expect.Soon(t, "a is silent", func() bool { return len(silent()) > 1 })
+	equal(t, []string{"b", "a"}, silent())
+	r.halt(t)
+}
+
+// A query has the entries in its file of states as soon as they are in force, whenever that is replaced else. It does not
+// replace the file while an alert waits for its receiver, and goes on without the entries until then. Records that are
+// repeated after a crash are as they were.
+func TestQuietFileOfQuery(t *testing.T) {
+	expect.Waits(t, "a receiver")
+	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
+	gate := make(chan struct{})
+	var refused atomic.Bool
+	o := &oracle{series: threeWaves(begin), most: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
+	url := o.serve(t)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-gate:
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			refused.Store(true)
+		}
+	}))
+	t.Cleanup(hook.Close)
+	dir := t.TempDir()
+	out, state, file := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states"), filepath.Join(dir, "maintenance.jsonl")
+	save(t, file)
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nquiet: [{file: %s}]\nsink: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\nalerts: {webhook: {url: %q}, max_age: none}\n",
+		url, begin.Format(time.RFC3339), state, file, out, filepath.Join(dir, "dead.jsonl"), hook.URL)
+	lines := func() (all []string) {
+		b, _ := os.ReadFile(out)
+		return strings.SplitAfter(string(b), "\n")
+	}
+	log := &aLog{}
+	ctx, crash := context.WithCancel(t.Context())
+	defer crash()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: compose(t, text), Log: log.logger()}.Execute(ctx, nil)
+		done <- err
+	}()
+	isQuiet := func(line string) bool { return strings.Contains(line, `"quiet":true`) }
+	expect.Soon(t, "an alert waits", refused.Load)
+	replace(t, file, always("*"))
+	n := len(lines())
+	expect.Soon(t, "it goes on", func() bool { return len(lines()) > n+100 })
+	if log.has("in force")() || slices.ContainsFunc(lines(), isQuiet) {
+		t.Error("the entry is in force, and an alert waits")
+	}
+	close(gate)
+	expect.Soon(t, "the entry", func() bool { return slices.ContainsFunc(lines(), isQuiet) })
+	n = len(lines())
+	expect.Soon(t, "records after it", func() bool { return len(lines()) > n+100 })
+	crash()
+	<-done
+	var stored string
+	expect.Get(statestore.ReadFile(state, func(s statestore.State) bool {
+		if s.Key == statestore.QuietKey {
+			stored = string(s.Bytes)
+		}
+		return true
+	}))(t)
+	if !strings.Contains(stored, `"match":"*"`) {
+		t.Errorf("the file of states has %q", stored)
+	}
+	n = len(lines())
+	expect.OK(t, watchQuery(t, text, false, func() bool { return len(lines()) > n+300 }))
+	was, repeats := map[string]string{}, 0
+	for _, line := range trimmed(lines()) {
+		id := unmarshalled[struct{ ID string }](t, line).ID
+		if other, twice := was[id]; twice && other != line {
+			t.Fatalf("repeated with another content:\n%s\n%s", other, line)
+		} else if twice {
+			repeats++
+		}
+		was[id] = line
+	}
+	if repeats == 0 {
+		t.Error("nothing is repeated")
+	}
+}
+
+// A run of files works by its file of quiet times from its first record on. The file of states has the entries at its end,
+// and those of a config without the file are gone with the next run, which leaves the states as those of a run that never
+// had any.
+func TestQuietFileOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var lines []string
+	for i := range 300 {
+		lines = append(lines, event{fmt.Sprint("k", i%2), start.Add(time.Duration(i) * time.Minute), float64(i * 7919 % 11)}.json())
+	}
+	file := write(t, "maintenance.jsonl", fmt.Sprintf("{\"match\":\"k1\",\"from\":%q,\"to\":%q}\n", start.Add(100*time.Minute).Format(time.RFC3339), start.Add(120*time.Minute).Format(time.RFC3339)))
+	path := write(t, "in.jsonl", lines...)
+	run := func(state, quiet string) Summary {
+		text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %s}}\nsink: {jsonl: {path: %s}}\nstate: %s\n%s", path, filepath.Join(dir, "out.jsonl"), filepath.Join(dir, state), quiet)
+		return runWell(t, text)
+	}
+	keys := func(state string) (keys []string) {
+		expect.Get(statestore.ReadFile(filepath.Join(dir, state), func(s statestore.State) bool {
+			keys = append(keys, s.Key)
+			return true
+		}))(t)
+		slices.Sort(keys)
+		return keys
+	}
+	if s := run("states", "quiet: [{file: "+file+"}]\n"); s.Quiet != 10 {
+		t.Errorf("%d quiet", s.Quiet)
+	}
+	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
+	run("states", "quiet: [{file: "+file+"}]\n")
+	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
+	var all []statestore.State // what was in force cannot be read
+	source := expect.Get(statestore.ReadFile(filepath.Join(dir, "states"), func(s statestore.State) bool {
+		if s.Key == statestore.QuietKey {
+			s.Bytes = []byte("{}")
+		}
+		all = append(all, s)
+		return true
+	}))(t)
+	expect.OK(t, expect.Get(statestore.PrepareFile(filepath.Join(dir, "states"), source, slices.Values(all)))(t).Commit())
+	log := &aLog{}
+	text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %s}}\nsink: none\nstate: %s\nquiet: [{file: %s}]\n", path, filepath.Join(dir, "states"), file)
+	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
+	if !log.has("cannot be read: those of the files hold")() || !log.has(" entries=1")() {
+		t.Errorf("log: %s", &log.b)
+	}
+	run("states", "")
+	equal(t, []string{"k0", "k1"}, keys("states"))
+	run("others", "quiet: [{match: k1, from: "+start.Add(100*time.Minute).Format(time.RFC3339)+", to: "+start.Add(120*time.Minute).Format(time.RFC3339)+"}]\n")
+	equal(t, readFile(t, filepath.Join(dir, "others")), readFile(t, filepath.Join(dir, "states")))
+}
