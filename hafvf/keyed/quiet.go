@@ -59,8 +59,8 @@ func (q *QuietTime) validate() error {
 // there is goes on with those that it has.
 func (est *Estimator) SetQuiet(all []QuietTime) { est.cfg.Quiet = all }
 
-// Learned is about how many observations of a quiet time the state of a key has learned, if that is added to those of the
-// estimator: the state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
+// Learned is about how many observations that the state of a key has learned are of quiet times that are added to those
+// of the estimator. The state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
 // CheckState's.
 func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
 	e, err := est.decodeKeyState(key, state)

@@ -326,9 +326,8 @@ type instruction struct {
 
 // Instruct has the run work by another instruction once a commit has it. value is stored under key, a reserved key
 // of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is called
-// when that commit holds, before anything else is worked on. So what acts on a record does not depend on when Instruct
-// was called, as soon as the record's output can be repeated. A later call for the key replaces one that has not been
-// applied.
+// when that commit holds, before anything else is worked on. So a run that repeats what came after a commit works by what
+// the run before worked by. A later call for the key replaces one that has not been applied.
 func (r *Run) Instruct(key string, value []byte, apply func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
