@@ -20,28 +20,43 @@ import (
 
 // A quietTime is an entry of quiet as it is written.
 type quietTime struct {
-	Match  string `json:"match"`
-	From   string `json:"from"`
-	To     string `json:"to"`
-	weekly string
-	zone   string
-	file   string
+	match, from, to, weekly, zone, file string
+}
+
+// A quietLine is an entry in a file.
+type quietLine struct {
+	Match keyPattern `json:"match"`
+	From  string     `json:"from"`
+	To    string     `json:"to"`
+}
+
+// A keyPattern is a pattern of keys, in JSON also an object of labels.
+type keyPattern string
+
+func (p *keyPattern) UnmarshalJSON(b []byte) error {
+	if bytes.HasPrefix(b, []byte("{")) {
+		var labels map[string]string
+		err := json.Unmarshal(b, &labels)
+		*p = keyPattern(domain.LabelPattern(labels))
+		return err
+	}
+	return json.Unmarshal(b, (*string)(p))
 }
 
 // quietTimes reads entries of quiet.
 func quietTimes(dst *[]quietTime) valueParser {
 	return list("{match, from, to}, {match, weekly} or {file}", dst, func(q *quietTime) []key {
 		return []key{
-			{name: "match", doc: "Keys that are quiet.", read: pattern(&q.Match)},
-			{name: "from", doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", read: text(&q.From, notEmpty)},
-			{name: "to", doc: "When that ends: this time does not belong to it.", read: text(&q.To, notEmpty)},
+			{name: "match", doc: "Keys that are quiet.", read: pattern(&q.match)},
+			{name: "from", doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", read: text(&q.from, notEmpty)},
+			{name: "to", doc: "When that ends: this time does not belong to it.", read: text(&q.to, notEmpty)},
 			{name: "weekly", doc: "Every week, in place of from and to: day and time of the clock, and how long it lasts. Of a time that the clock shows twice it is the first. One that the clock leaves out counts by the offset before.",
 				read: checked(&q.weekly, "day, time and duration, such as Sun 02:00/2h", func(s string) error {
 					_, err := weekly(s)
 					return err
 				})},
 			{name: "zone", doc: "Zone of weekly, and of from and to.", initial: "UTC", read: zone(&q.zone)},
-			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", read: text(&q.file, notEmpty)},
+			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", read: text(&q.file, notEmpty)},
 		}
 	})
 }
@@ -76,14 +91,14 @@ func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err err
 	if err != nil {
 		return of, "zone", err
 	}
-	of.Match = q.Match
-	if err := domain.CheckPattern(q.Match); err != nil {
+	of.Match = q.match
+	if err := domain.CheckPattern(q.match); err != nil {
 		return of, "match", err
 	}
 	for _, end := range []struct {
 		name, text string
 		to         *time.Time
-	}{{"from", q.From, &of.From}, {"to", q.To, &of.To}} {
+	}{{"from", q.from, &of.From}, {"to", q.to, &of.To}} {
 		if end.text == "" {
 			return of, end.name, errors.New("missing; it is required")
 		}
@@ -141,7 +156,7 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 			}
 			if w, err := weekly(q.weekly); err == nil {
 				w.Zone = q.zone
-				c.Quiet = append(c.Quiet, keyed.QuietTime{Match: q.Match, Weekly: w})
+				c.Quiet = append(c.Quiet, keyed.QuietTime{Match: q.match, Weekly: w})
 			}
 		default:
 			of, name, err := q.once(q.zone)
@@ -179,7 +194,7 @@ func ParseQuiet(b []byte) (all []keyed.QuietTime, bad []error) {
 }
 
 func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
-	var q quietTime
+	var q quietLine
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&q); err != nil {
@@ -188,7 +203,7 @@ func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
 	if _, err := d.Token(); err != io.EOF {
 		return of, errors.New("more than one JSON object")
 	}
-	of, name, err := q.once("")
+	of, name, err := (&quietTime{match: string(q.Match), from: q.From, to: q.To}).once("")
 	if err != nil {
 		return of, fmt.Errorf("%s %w", name, err)
 	}
@@ -198,7 +213,7 @@ func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
 // AppendQuiet appends a line that ParseQuiet reads for each quiet time, which has from and to.
 func AppendQuiet(b []byte, all []keyed.QuietTime) []byte {
 	for _, q := range all {
-		line := jsontext.Of(quietTime{Match: q.Match, From: q.From.UTC().Format(time.RFC3339Nano), To: q.To.UTC().Format(time.RFC3339Nano)})
+		line := jsontext.Of(quietLine{Match: keyPattern(q.Match), From: q.From.UTC().Format(time.RFC3339Nano), To: q.To.UTC().Format(time.RFC3339Nano)})
 		b = append(append(b, line...), '\n')
 	}
 	return b

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/testing/expect"
 )
 
@@ -74,5 +75,18 @@ func TestQuietErrors(t *testing.T) {
 		if _, err := parseQuiet("{file: "+file+"}", ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
+	}
+}
+
+// A line of a file may match labels, and is stored as it was written.
+func TestQuietLabels(t *testing.T) {
+	const line = `{"match": {"job": "auth-*", "env": "te\"st"}, "from": "2026-03-01", "to": "2026-03-02"}`
+	all, bad := ParseQuiet([]byte(line))
+	if len(bad) > 0 || len(all) != 1 || all[0].Match != domain.LabelPattern(map[string]string{"job": "auth-*", "env": `te"st`}) {
+		t.Fatalf("%v, %v", all, bad)
+	}
+	again, bad := ParseQuiet(AppendQuiet(nil, all))
+	if len(bad) > 0 || !slices.Equal(again, all) {
+		t.Errorf("%v, %v", again, bad)
 	}
 }
