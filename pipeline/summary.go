@@ -16,6 +16,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -367,7 +368,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
 	}
 	for _, pattern := range s.Unmatched {
-		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", message.Pattern(pattern))
+		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", domain.ShowPattern(pattern))
 	}
 }
 

@@ -153,7 +153,7 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 				continue
 			}
 			if _, err := b.value(i, j); err != nil {
-				return nil, fmt.Errorf("Keys[%d]: %w", i, err)
+				return nil, fmt.Errorf("rule %d of Keys: %w", i, err)
 			}
 		}
 	}

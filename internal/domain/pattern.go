@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -37,14 +38,17 @@ var (
 	unescapes = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
 )
 
-// PatternText is a pattern of labels as the key of a series is written; it reports false of another one.
-func PatternText(pattern string) (labels string, is bool) {
-	return strings.CutPrefix(pattern, ofLabels)
+// ShowPattern is a pattern as messages show it: quoted, or as the labels that it is of.
+func ShowPattern(pattern string) string {
+	if labels, is := strings.CutPrefix(pattern, ofLabels); is {
+		return labels
+	}
+	return strconv.Quote(pattern)
 }
 
 // PatternLabels are the labels of a pattern of LabelPattern, nil of another one.
 func PatternLabels(pattern string) map[string]string {
-	text, is := PatternText(pattern)
+	text, is := strings.CutPrefix(pattern, ofLabels)
 	if !is {
 		return nil
 	}

@@ -16,8 +16,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"hafvf/internal/domain"
 )
 
 // longest is how much of a user's text an error repeats, in runes.
@@ -35,14 +33,6 @@ func Shorten(s string) string {
 
 // Quote quotes s, shortened.
 func Quote(s string) string { return strconv.Quote(Shorten(s)) }
-
-// Pattern is a pattern of keys as messages show it: quoted, or as the labels that it is of.
-func Pattern(pattern string) string {
-	if labels, is := domain.PatternText(pattern); is {
-		return Printable(labels)
-	}
-	return Quote(pattern)
-}
 
 // Printable returns s as it stands, shortened, where that can be read in one
 // line, and quoted elsewhere.

@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 	"hafvf/internal/times"
@@ -584,7 +585,7 @@ func (l *Result) String() string {
 		if len(r.Keys) > 0 {
 			of = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
 		}
-		line("rule", "keys.%d %s matches %s", i, message.Pattern(r.Match), of)
+		line("rule", "keys.%d %s matches %s", i, domain.ShowPattern(r.Match), of)
 	}
 	switch {
 	case l.Timed > 0:

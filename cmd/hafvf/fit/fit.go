@@ -16,6 +16,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/likelihood"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/parallel"
 	"hafvf/pipeline"
@@ -181,7 +182,7 @@ func (f *Fit) Read() error {
 			}
 		}
 		if !matched {
-			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", message.Pattern(rule.Match))
+			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", domain.ShowPattern(rule.Match))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
