@@ -543,7 +543,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	if t.counters && e.Events > 0 {
 		n := t.of(key)
-		n.events, n.madeUp = n.events+e.Events, n.madeUp+int64(e.Falls.MadeUp)
+		if n.events += e.Events; e.Falls != nil {
+			n.madeUp += int64(e.Falls.MadeUp)
+		}
 		t.keys[strings.Clone(key)] = n
 	}
 	switch {

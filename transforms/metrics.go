@@ -42,7 +42,9 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	if !e.Converged {
 		c.NotConverged++
 	}
-	c.Restarts += int64(e.Falls.Restarts)
+	if e.Falls != nil {
+		c.Restarts += int64(e.Falls.Restarts)
+	}
 	if d := e.Detection; d != nil {
 		switch d.Kind {
 		case hafvf.Outlier:

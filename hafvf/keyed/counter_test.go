@@ -204,7 +204,9 @@ func wrapped(t *testing.T, a Aggregation, polls int, value func(poll int) float6
 			if !math.IsNaN(o.X[0][0]) {
 				sum += o.X[0][0]
 			}
-			falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+o.Falls.Wraps, falls.Restarts+o.Falls.Restarts, falls.MadeUp+o.Falls.MadeUp
+			if of := o.Falls; of != nil {
+				falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+of.Wraps, falls.Restarts+of.Restarts, falls.MadeUp+of.MadeUp
+			}
 		}
 	}
 	for i := range polls {

@@ -232,7 +232,10 @@ func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *co
 	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
 	x := make([]float64, 0, dim)
 	if a.Value == Increase {
-		x, o.Falls, o.Partial = a.increase(x, c, t, at, dim)
+		var falls CounterFalls
+		if x, falls, o.Partial = a.increase(x, c, t, at, dim); falls != (CounterFalls{}) {
+			o.Falls = &falls
+		}
 	} else {
 		x = t.value(x, &a.Aggregation, dim)
 	}

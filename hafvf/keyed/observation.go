@@ -54,8 +54,8 @@ type Observation struct {
 	// Aggregated reports that the observation is that of an interval, which had so many Events.
 	Aggregated bool
 	Events     int64
-	// Falls are those of a counter in the interval. They are for counts, and in no state.
-	Falls CounterFalls
+	// Falls are those of a counter in the interval, nil if there are none. They are for counts, and in no state.
+	Falls *CounterFalls
 	// Partial reports that the input ended before the interval, or that a counter has fallen and at
 	// least a quarter of its increase may be wrong. It raises no alarm: that there is less in it
 	// means nothing.
@@ -114,8 +114,8 @@ type Estimate struct {
 	Shape
 	Aggregated bool
 	Events     int64
-	Falls      CounterFalls // those of the observation, in no encoded estimate
-	Carried    string       // that of the observation
+	Falls      *CounterFalls // those of the observation, in no encoded estimate
+	Carried    string        // that of the observation
 
 	// Predicted is mean and standard deviation of one observation, before X was
 	// seen and with the weight at its prior mean. Of the family normal with detection it, the
