@@ -392,7 +392,12 @@ func clocks() []practice {
 			file: "spring.csv.gz", config: []string{"key: meter ", "time: end "}, check: told{says: []string{"all 1344 records"}},
 			runs: []ran{
 				{told: told{says: []string{"1344 records (0 missing), 0 rejected"}}, chance: 1},
-				{set: []string{newYork}, told: told{says: []string{"1341 records (0 missing), 3 rejected"}}, chance: 1},
+				{
+					set: []string{newYork}, told: told{says: []string{
+						"1341 records (0 missing), 3 rejected",
+						"3 records came up to 45m0s after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before",
+					}}, lacks: "lateness", chance: 1,
+				},
 			},
 		},
 		{
@@ -466,7 +471,7 @@ func binaries() (all []practice) {
 				{told: told{says: []string{"1195 records (0 missing), 5 rejected", "1 × " + none, "max_ahead of the source rejects such times"}}, alarms: pumps},
 				{
 					set: []string{"source.parquet.max_ahead=1h"}, alarms: pumps,
-					told: told{says: []string{"1198 records (0 missing), 2 rejected", "1 × the time 9999-12-31T23:59:59Z is ", "1 × " + none}},
+					told: told{says: []string{"1198 records (0 missing), 2 rejected", "1 × the time 9999-12-31T23:59:59Z is over 292 years ahead of the clock", "1 × " + none}},
 				},
 			},
 		})
