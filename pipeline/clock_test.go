@@ -39,14 +39,14 @@ func TestTimesAhead(t *testing.T) {
 			more += "lateness: 5m\n"
 		}
 		s, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+", max_ahead: 1h}}\n"+more)
-		if len(estimates) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], "h ahead of the clock: max_ahead of the source allows 1h") {
+		if len(estimates) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], " ahead of the clock: max_ahead of the source allows 1h") {
 			t.Errorf("%s of a file: %d estimates, rejected %q, %d late", transform, len(estimates), rejected, s.Late)
 		}
 		b := fakeBus(t, 1)
 		b.put(t, lines...)
 		s = expect.Get(Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil))(t)
 		rejected = b.values(t, "rejected")
-		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], "h ahead of the clock") {
+		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], " ahead of the clock: max_ahead") {
 			t.Errorf("%s of a topic: %d estimates, rejected %q, %d late", transform, len(b.values(t, "out")), rejected, s.Late)
 		}
 	}

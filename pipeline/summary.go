@@ -16,6 +16,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
@@ -381,6 +382,8 @@ func (s Summary) late(b *strings.Builder) {
 		if s.LateIdle > 0 {
 			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
 		}
+	case inTurn > 0 && s.clock != nil && clock.Forward(s.BehindAt, s.clock):
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before\n", count(inTurn, "record"), s.Behind)
 	case inTurn > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
 	}

@@ -478,6 +478,26 @@ func TestFallsOfCounters(t *testing.T) {
 	expect.Same(t, []string{"mixed"}, s.MixedCounters)
 }
 
+// Records that are late for times that the clock of the zone leaves out get no advice to wait for them; others do.
+func TestLateForTimesLeftOut(t *testing.T) {
+	t.Parallel()
+	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone had gone forward: a time that it leaves out counts by the offset before"
+	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
+		in := "time,x\n"
+		for _, at := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
+			in += "2026-03-29 " + at + ",1\n"
+		}
+		if zone == "America/New_York" {
+			in += "2026-03-29 03:30,1\n"
+		}
+		g := compose(t, "model: {family: normal}\nsource: {csv: {path: "+write(t, "in.csv", in)+", key: none, zone: "+zone+"}}\nsink: none\n")
+		text := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
+		if !strings.Contains(text, "1 record came up to 30m0s after a later one of the key") || !strings.Contains(text, want[0]) || strings.Contains(text, want[1]) {
+			t.Errorf("%s: %s", zone, text)
+		}
+	}
+}
+
 // Records that are late by more than a year are counted apart, and what is said of them goes by whether a time lies ahead of the
 // clock.
 func TestFarLate(t *testing.T) {

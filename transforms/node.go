@@ -462,7 +462,7 @@ func (e *openKey) take(w *worker, o *keyed.Observation) {
 			case late.Behind > account.FarBehind:
 				w.counts.LateFar++
 			default:
-				w.counts.Behind = max(w.counts.Behind, late.Behind)
+				w.counts.MaxBehind(late.Behind, late.Time)
 			}
 		}
 		e.reject(w, o, err.Error())

@@ -7,8 +7,9 @@ type Counts struct {
 	Records, Rejected, Late, Missing, NotConverged, Keys, Sessions, Changes, Outliers, NoveltyAlarms, ChangeAlarms, Silences         int64
 	Muted, Resting, Reset, LateIdle, Forgotten, ExpiredKeys, Panics, Rewound, Unchanged, Drifting, Skipped, Quiet, Restarts, LateFar int64
 	// Behind is the farthest that a late observation was behind the latest of its key, if it was not
-	// within the lateness of the key, and not more than FarBehind.
-	Behind time.Duration
+	// within the lateness of the key, and not more than FarBehind. BehindAt is its time.
+	Behind   time.Duration
+	BehindAt time.Time
 	// The largest scores of what was muted, and of what was resting.
 	MutedScore, RestingScore float64
 }
@@ -57,6 +58,13 @@ func (c *Counts) Add(o Counts) {
 	for _, counter := range Counters {
 		*counter.Of(c) += *counter.Of(&o)
 	}
-	c.Behind = max(c.Behind, o.Behind)
+	c.MaxBehind(o.Behind, o.BehindAt)
 	c.MutedScore, c.RestingScore = max(c.MutedScore, o.MutedScore), max(c.RestingScore, o.RestingScore)
+}
+
+// MaxBehind notes how far an observation of some time was behind.
+func (c *Counts) MaxBehind(behind time.Duration, at time.Time) {
+	if behind > c.Behind {
+		c.Behind, c.BehindAt = behind, at
+	}
 }

@@ -81,3 +81,11 @@ func Shows(t, shown time.Time) bool {
 	_, offset := t.Zone()
 	return t.Unix()+int64(offset) == shown.Unix()
 }
+
+// Forward reports whether the clock of a zone has gone forward in the hour before t: a time that it leaves out then counts as
+// one in that hour.
+func Forward(t time.Time, zone *time.Location) bool {
+	_, after := t.In(zone).Zone()
+	_, before := t.Add(-time.Hour).In(zone).Zone()
+	return after > before
+}

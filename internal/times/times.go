@@ -269,7 +269,9 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 // atZone is when the clock of a zone shows what shown shows in UTC: of two times either, and of one that it leaves out that by
 // the offset before.
 func atZone(shown time.Time, zone *time.Location) time.Time {
-	t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), shown.Nanosecond(), zone)
+	year, month, day := shown.Date()
+	hour, minute, second := shown.Clock()
+	t := time.Date(year, month, day, hour, minute, second, shown.Nanosecond(), zone)
 	if !clock.Shows(t, shown) {
 		return clock.At(shown, zone).In(zone)
 	}

@@ -258,8 +258,11 @@ func (p *Parser) checkAhead(t, now time.Time) error {
 	if p.MaxAhead <= 0 || !t.After(now.Add(p.MaxAhead)) {
 		return nil
 	}
-	ahead := float64(t.Unix()-now.Unix()) / 3600 // a Duration would not hold 300 years
-	return fmt.Errorf("the time %s is %.1f h ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
+	ahead := fmt.Sprintf("%.1f h", t.Sub(now).Hours())
+	if t.After(now.AddDate(1, 0, 0)) {
+		ahead = message.Span(t.Sub(now))
+	}
+	return fmt.Errorf("the time %s is %s ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
 }
 
 // LeavesOut is times.Parser.LeavesOut.

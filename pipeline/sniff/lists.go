@@ -3,6 +3,7 @@ package sniff
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"hafvf/internal/message"
@@ -27,12 +28,12 @@ func (t *table) unread() string {
 		}
 	}
 	if len(objects) > 0 {
-		name := "." + objects[0].name
-		how := fmt.Sprintf("jq -c '. as $r | %s[] | $r + . | del(%s)'", name, name)
+		name := jqPath(objects[0].name)
+		how := fmt.Sprintf(". as $r | %s[] | $r + . | del(%s)", name, name)
 		if t.records == 1 {
-			how = fmt.Sprintf("jq -c '%s[]'", name)
+			how = name + "[]"
 		}
-		return fmt.Sprintf("%s holds lists of objects, which are not read: %s %s > records.jsonl writes a record for each", name, how, filepath.Base(t.path))
+		return fmt.Sprintf("%s holds lists of objects, which are not read: %s > records.jsonl writes a record for each", name, t.jq(how))
 	}
 	at, values := listOfTimes(lists)
 	switch {
@@ -41,8 +42,9 @@ func (t *table) unread() string {
 	case at != nil:
 		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
 	case t.timed() != nil:
-		name := "." + values.name
-		return fmt.Sprintf("%s holds lists, which are not read as values: jq -c '. as $r | %s[] | $r + {x: .} | del(%s)' %s > records.jsonl writes a record for each", name, name, name, filepath.Base(t.path))
+		name := jqPath(values.name)
+		how := t.jq(fmt.Sprintf(". as $r | %s[] | $r + {x: .} | del(%s)", name, name))
+		return fmt.Sprintf("%s holds lists, which are not read as values: %s > records.jsonl writes a record for each", name, how)
 	}
 	key := "none"
 	for _, c := range t.columns {
@@ -52,6 +54,29 @@ func (t *table) unread() string {
 	}
 	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
 }
+
+// jq is a command that does something with the records of the file, which may be compressed.
+func (t *table) jq(what string) string {
+	name := filepath.Base(t.path)
+	if unpack := map[string]string{".gz": "zcat", ".zst": "zstdcat"}[filepath.Ext(name)]; unpack != "" {
+		return fmt.Sprintf("%s %s | jq -c '%s'", unpack, name, what)
+	}
+	return fmt.Sprintf("jq -c '%s' %s", what, name)
+}
+
+// jqPath is the name of a column as jq has it: a name that is no word is quoted.
+func jqPath(name string) (path string) {
+	for part := range strings.SplitSeq(name, ".") {
+		if !word.MatchString(part) {
+			part = message.Quote(part)
+		}
+		path += "." + part
+	}
+	return path
+}
+
+// word is what jq takes for a name without quotes.
+var word = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
 
 // json is a text of a column of JSON objects or lists, empty of another column.
 func (c *column) json() string {

@@ -1,0 +1,676 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
+)
+
+// A practice is an input as practitioners have it, after a public report, and what is right for it: a draft,
+// a check, a run, and runs with what a person adds. testdata/cases/README.md has their sources.
+type practice struct {
+	file   string
+	code   int      // of init
+	says   string   // by init, on standard error; empty is nothing
+	config []string // in the draft
+	not    []string // in it
+	check  told
+	runs   []ran
+}
+
+// A told is how a command ends and parts of what it says.
+type told struct {
+	code int
+	says []string
+}
+
+// A ran is one run: of the draft, with some settings, or of a config of one's own.
+type ran struct {
+	set    []string
+	config string
+	told
+	lacks  string                           // what it does not say
+	alarms []string                         // the alerts that are right, each its kind, key and time
+	chance int                              // novelties besides these, at most
+	edges  []string                         // changes of sessions, each its key and how many observations precede it
+	near   int                              // how far an edge may be from there
+	holds  func(*testing.T, []madeEstimate) // of the estimates
+}
+
+// A madeEstimate is what the tests read of an estimate, and of a smoothed record.
+type madeEstimate struct {
+	Key, ID string
+	Time    *time.Time
+	N       int
+	X       any
+	Change  bool
+	Detect  *struct{ Usual *struct{ Mean, SD float64 } }
+}
+
+// smooth is a config of finished sessions, with more keys of the config and its source.
+func smooth(more, source string) string {
+	return "transform: smooth\n" + more + "\nsource: {" + source + "}\nsink: {jsonl: {path: estimates.jsonl}}\n"
+}
+
+const normal = "model: {family: normal, prior: auto}"
+
+// inOrder are names with places behind them: %d of the format counts from a number to below another.
+func inOrder(format string, from, to int, places ...int) (all []string) {
+	for i := from; i < to; i++ {
+		for _, place := range places {
+			all = append(all, fmt.Sprintf(format+" %d", i, place))
+		}
+	}
+	return all
+}
+
+// between is that the values of a key from the second on lie in a range, but for those from one time to before another,
+// which are below it.
+func between(key string, low, high float64, from, to string, skip int) func(*testing.T, []madeEstimate) {
+	return func(t *testing.T, all []madeEstimate) {
+		t.Helper()
+		all = slices.DeleteFunc(slices.Clone(all), func(e madeEstimate) bool { return e.Key != key || e.X == nil })
+		for _, e := range all[skip:] {
+			at, x := e.Time.Format("2006-01-02T15:04"), e.X.(float64)
+			if event := from <= at && at < to; x > high || event != (x < low) {
+				t.Errorf("%s at %s: %g", key, at, x)
+			}
+		}
+	}
+}
+
+// TestCases runs init, check and run on each input. What a comment does not call otherwise is what was written down as
+// right before the program first saw the input. The numbers of alarms by chance are of the build that shipped the inputs.
+func TestCases(t *testing.T) {
+	expect.Long(t, "the inputs of practitioners")
+	for _, p := range slices.Concat(counters(), tables(), clocks(), binaries(), shifts(), trialCases(), shapes()) {
+		t.Run(p.file, func(t *testing.T) {
+			t.Parallel()
+			p.test(t)
+		})
+	}
+}
+
+func (p practice) test(t *testing.T) {
+	dir := e2e.Folder(t, nil)
+	files := expect.Get(filepath.Glob("testdata/cases/*"))(t)
+	for _, f := range files { // a run may read another input than the draft
+		expect.OK(t, os.Symlink(expect.Get(filepath.Abs(f))(t), filepath.Join(dir, filepath.Base(f))))
+	}
+	if header, body, made := strings.Cut(p.file, " before "); made {
+		text := header + "\n" + unpacked(t, filepath.Join(dir, body))
+		p.file = "headed.csv"
+		expect.OK(t, os.WriteFile(filepath.Join(dir, p.file), []byte(text), 0o666))
+	}
+	code, _, stderr := program.Run(t, dir, "", "init", p.file, "-o", "x.yaml")
+	if code != p.code || !strings.Contains(stderr, p.says) || p.says == "" && stderr != "" {
+		t.Errorf("init: exit %d, want %d: %s", code, p.code, stderr)
+	}
+	if len(p.config) > 0 {
+		draft := string(expect.Get(os.ReadFile(filepath.Join(dir, "x.yaml")))(t))
+		for _, part := range p.config {
+			if !strings.Contains(draft, part) {
+				t.Errorf("no %q in the draft:\n%s", part, draft)
+			}
+		}
+		if sure := p.says == ""; strings.Contains(draft, "# Not sure") == sure {
+			t.Errorf("sure is %v:\n%s", sure, draft)
+		}
+		code, stdout, stderr := program.Run(t, dir, "", "check", "x.yaml")
+		p.check.compare(t, "check", code, stdout+stderr)
+	}
+	for _, r := range p.runs {
+		r.test(t, dir)
+	}
+}
+
+func (w told) compare(t *testing.T, what string, code int, said string) {
+	t.Helper()
+	if code != w.code {
+		t.Errorf("%s: exit %d, want %d: %s", what, code, w.code, said)
+	}
+	for _, part := range w.says {
+		if !strings.Contains(said, part) {
+			t.Errorf("%s: no %q in %s", what, part, said)
+		}
+	}
+}
+
+func (r ran) test(t *testing.T, dir string) {
+	t.Helper()
+	config := "x.yaml"
+	if r.config != "" {
+		config = "own.yaml"
+		expect.OK(t, os.WriteFile(filepath.Join(dir, config), []byte(r.config), 0o666))
+	}
+	what := []string{config}
+	for _, set := range r.set {
+		what = append(what, "--set", set)
+	}
+	for _, old := range []string{"estimates.jsonl", "alerts.jsonl"} {
+		os.Remove(filepath.Join(dir, old))
+	}
+	code, _, stderr := program.Run(t, dir, "", append([]string{"run"}, what...)...)
+	// Records that are rejected are on standard error, one a line.
+	var said strings.Builder
+	for line := range strings.Lines(stderr) {
+		if !strings.HasPrefix(line, `{"reason"`) {
+			said.WriteString(line)
+		}
+	}
+	name := fmt.Sprint("run ", what)
+	r.compare(t, name, code, said.String())
+	if r.lacks != "" && strings.Contains(said.String(), r.lacks) {
+		t.Errorf("%s: %q in %s", name, r.lacks, said.String())
+	}
+	var alarms []string
+	chance := 0
+	if file := filepath.Join(dir, "alerts.jsonl"); exists(file) {
+		for _, a := range readAlerts(t, file) {
+			at := a.ID
+			if !a.Time.IsZero() {
+				at = a.Time.Format("2006-01-02T15:04")
+			}
+			if alarm := a.Kind + " " + a.Key + " " + at; a.Kind == "novelty" && !slices.Contains(r.alarms, alarm) {
+				chance++
+			} else {
+				alarms = append(alarms, alarm)
+			}
+		}
+	}
+	slices.Sort(alarms)
+	expect.Same(t, slices.Sorted(slices.Values(r.alarms)), alarms, name)
+	if chance > r.chance {
+		t.Errorf("%s: %d alarms by chance, want at most %d", name, chance, r.chance)
+	}
+	r.compareEstimates(t, name, filepath.Join(dir, "estimates.jsonl"))
+}
+
+// compareEstimates compares the estimates of a run with what is right.
+func (r ran) compareEstimates(t *testing.T, name, file string) {
+	t.Helper()
+	var all []madeEstimate
+	edges := map[string][]int{}
+	for line := range strings.Lines(string(expect.Get(os.ReadFile(file))(t))) {
+		var e madeEstimate
+		expect.OK(t, json.Unmarshal([]byte(line), &e))
+		if all = append(all, e); e.Change {
+			edges[e.Key] = append(edges[e.Key], e.N)
+		}
+	}
+	if r.holds != nil {
+		r.holds(t, all)
+	}
+	if r.edges == nil {
+		return
+	}
+	wants := map[string][]int{}
+	for _, edge := range r.edges {
+		i := strings.LastIndexByte(edge, ' ')
+		var n int
+		expect.Get(fmt.Sscan(edge[i:], &n))(t)
+		wants[edge[:i]] = append(wants[edge[:i]], n)
+	}
+	for key, want := range wants {
+		got := edges[key]
+		if len(got) != len(want) || slices.ContainsFunc(got, func(n int) bool {
+			return !slices.ContainsFunc(want, func(m int) bool { return n-m <= r.near && m-n <= r.near })
+		}) {
+			t.Errorf("%s: changes of %s at %v, want %v", name, key, got, want)
+		}
+	}
+	if len(edges) > len(wants) {
+		t.Errorf("%s: changes of keys without one: %v", name, edges)
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// unpacked is the text of a file that gzip has packed.
+func unpacked(t *testing.T, file string) string {
+	t.Helper()
+	r := expect.Get(gzip.NewReader(bytes.NewReader(expect.Get(os.ReadFile(file))(t))))(t)
+	return string(expect.Get(io.ReadAll(r))(t))
+}
+
+// counters wrap, begin anew, are two under one name, and change their unit.
+func counters() []practice {
+	const event, from, to = "novelty ge-0 2026-03-07T12:30", "2026-03-07T12:30", "2026-03-07T15:30"
+	return []practice{
+		{
+			// The rates are true but for the first of ge-0, a wrap before any rise is known; with a modulus it is true too.
+			file: "octets.csv.gz", config: []string{"aggregate: {every: 5m, value: increase}", "key: ifName "},
+			check: told{says: []string{"all 4032 records", "restarts 1 of counters"}},
+			runs: []ran{
+				{
+					told: told{says: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters began anew 1 time"}}, alarms: []string{event},
+					holds: between("ge-0", 5.2e8, 1e9, from, to, 1), lacks: "model.scale",
+				},
+				{set: []string{"aggregate.modulus=4294967296"}, alarms: []string{event}, holds: between("ge-0", 5.2e8, 1e9, from, to, 0), lacks: "anew"},
+				{set: []string{"aggregate.modulus=4294967296", "aggregate.per=1s"}, alarms: []string{event}, holds: between("ge-1", 3e7/300, 6.2e7/300, "", "", 0)},
+			},
+		},
+		{
+			// init names the other counter alone; as one learns the increases, which it says, check and run tell of the two under one name.
+			file: "requests.csv.gz", says: "the values of 1 key rise and do not fall, as those of a counter, such as api: aggregate: {every: 1h, value: increase}",
+			config: []string{"key: job "}, check: told{says: []string{"remark   the values of 1 key rise"}},
+			runs: []ran{{
+				set: []string{"aggregate={every: 5m, value: increase, per: 1s}", "model.scale=linear"},
+				told: told{says: []string{
+					"2 keys, 0 alarms", "800 records (0 missing), 0 rejected", "counters began anew 999 times",
+					"warning: web falls at more than 5 % of its records, and within three records is where it was: two counters may share the key",
+				}},
+				lacks: "api",
+			}},
+		},
+		{
+			// Of plug-1 two alarms are right, the second for its increases, which are larger since. Right is that no other plug has one:
+			// three have by chance, and the scatter of plug-1 is taken for too small for some days.
+			file: "energy.csv.gz", config: []string{"aggregate: {every: 1h, value: increase}", "key: device "},
+			check: told{says: []string{"all 5184 records", "keys     3: plug-0, plug-1, plug-2"}},
+			runs: []ran{{
+				told:   told{says: []string{"3 keys, 5 alarms", "2592 records (0 missing), 0 rejected"}},
+				alarms: []string{"novelty plug-1 2026-01-29T09:00", "novelty plug-1 2026-01-30T20:00"}, chance: 3,
+			}},
+		},
+	}
+}
+
+// tables have headers in their midst, none, short lines, and other letters.
+func tables() []practice {
+	const passed = "passed over: above a header, comments, or the header of another table"
+	hall := []string{"key: device ", "time: time ", "values: [temp] "}
+	const put = ", where the names of the columns are due: put a header line before it"
+	return []practice{
+		{
+			file: "same.csv.gz", config: hall, check: told{says: []string{"all 1540 records", "100 % of the records parse"}},
+			runs: []ran{{told: told{says: []string{"1540 records (0 missing), 0 rejected", "13 lines were " + passed}}, holds: between("hall", 15, 30, "", "", 0)}},
+		},
+		{
+			file: "changed.csv.gz", config: hall, check: told{says: []string{"all 1500 records", "100 % of the records parse"}},
+			runs: []ran{{told: told{says: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, holds: between("hall", 15, 30, "", "", 0)}},
+		},
+		{
+			// The one alarm is of a value by 3.7 standard deviations low, which is in the column.
+			file: "swapped.csv.gz", config: hall, check: told{says: []string{"all 1500 records", "100 % of the records parse"}},
+			runs: []ran{{told: told{says: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, chance: 1, holds: between("hall", 15, 30, "", "", 0)}},
+		},
+		{
+			file: "noheader.csv.gz", code: 1, says: "33.3 % of the records are rejected, such as noheader.csv.gz:1002: 5 fields where the header has 4",
+			config: []string{"layout: wide ", "values: [temp, hum]"}, check: told{says: []string{"rejected 1000 × 5 fields where the header has 4"}},
+			runs: []ran{{told: told{says: []string{"2000 records (0 missing), 1000 rejected"}}, chance: 1, holds: between("temp", 15, 30, "", "", 0)}},
+		},
+		{
+			file: "sensor.csv.gz", code: 1, says: "10.1 % of the records are rejected, such as sensor.csv.gz:14: 6 fields where the header has 8",
+			config: []string{"layout: wide ", "delimiter: ;"}, check: told{says: []string{"rejected 1106 × 6 fields where the header has 8"}},
+			runs: []ran{{ // 205 lines of 7 values each
+				told:  told{says: []string{"7 keys, 0 alarms", "13965 records (0 missing), 1435 rejected", "1435 × 6 fields where the header has 8"}},
+				holds: between("temperature", 15, 35, "", "", 0),
+			}},
+		},
+		{
+			// 706 of 1440 lines have other numbers of fields, and no reading of the others is right.
+			file: "day.csv.gz", code: 1, says: "49.0 % of the records are rejected, such as day.csv.gz:75: 8 fields where the header has 5",
+			config: []string{"layout: wide "}, check: told{says: []string{"51.0 % of the records parse"}},
+			runs: []ran{{told: told{says: []string{"2936 records (0 missing), 2824 rejected"}}, chance: 6}},
+		},
+		{file: "meter.csv.gz", code: 1, says: "meter.csv.gz begins with the record 2026-05-18T00:00:00+0200, main, 00123.9011, 123.9011" + ", 123.9000, 0.000216, 0.0011, no error, …" + put},
+		{
+			file: "time,name,raw,value,pre,rate,delta,error,a,b,c before meter.csv.gz", config: []string{"key: name ", "time: time "},
+			check: told{says: []string{"all 1500 records"}},
+			runs:  []ran{{told: told{says: []string{"1467 records (0 missing), 33 rejected", "33 × "}}, chance: 4}},
+		},
+		{file: "export.csv.gz", code: 1, says: "export.csv.gz begins with the record 2026-01-05T00:00:00Z, 50.0, 49, CH-1" + put},
+		{
+			file: "time,power,vpsz,channel before export.csv.gz", config: []string{"key: channel ", "time: time ", "values: [power]"},
+			check: told{says: []string{"all 3000 records", "keys     3: CH-1, CH-2, CH-3"}},
+			runs:  []ran{{told: told{says: []string{"3000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty CH-2 2026-01-08T03:05"}}},
+		},
+		{
+			file: "export.jsonl.gz", config: []string{"layout: series ", "key: metric ", "time: timestamps ", "values: [values]"},
+			check: told{says: []string{"all 3000 records", `keys     3: power{aid="CH-1",vpsz="49"}, `}},
+			runs: []ran{{
+				told:   told{says: []string{"3 keys, 1 alarm ", "3000 records (0 missing), 0 rejected"}},
+				alarms: []string{`novelty power{aid="CH-2",vpsz="49"} 2026-01-08T03:05`},
+			}},
+		},
+		{
+			file: "station.csv.gz", says: "remark   the file is not UTF-8, and read as windows-1252; see encoding\n",
+			config: []string{"encoding: windows-1252 ", "delimiter: ;", "decimal: ','", "time_format: '%d/%m/%Y %H:%M' ", "Température °C]", "missing: ['---']"},
+			check:  told{says: []string{"100 % of the records parse, 0.1 % are missing", "Rain , Température °C\n"}},
+			runs:   []ran{{told: told{says: []string{"9 keys, ", "13500 records (20 missing), 0 rejected"}}, chance: 14}},
+		},
+	}
+}
+
+// clocks go back an hour, leave one out, are 1,024 weeks behind, and have days off.
+func clocks() []practice {
+	twice := func(t *testing.T, all []madeEstimate) { // the hour that the clock shows twice is two
+		for i, key := range []string{"north", "south"} {
+			var hours []string
+			for _, e := range all {
+				if at := e.Time.UTC().Format("2006-01-02 15:04"); e.Key == key && "2025-11-02 05" <= at && at < "2025-11-02 07" {
+					hours = append(hours, at[11:])
+				}
+			}
+			expect.Same(t, strings.Fields("05:05 05:20 05:35 05:50 06:05 06:20 06:35 06:50"), hours, i)
+		}
+	}
+	const (
+		newYork = "source.csv.zone=America/New_York"
+		rain    = "rx-2 2019-04-07T02:40"
+	)
+	var off []string // 49 silences: six days off of eight desks, and the gap of one
+	for _, day := range [][2]string{{"04-18", "04-22"}, {"05-01", "05-02"}, {"05-29", "05-30"}, {"06-09", "06-10"}, {"10-03", "10-06"}, {"12-25", "12-29"}} {
+		for desk := range 8 {
+			off = append(off, fmt.Sprintf("silent desk-%d 2025-%sT00:24", desk, day[0]), fmt.Sprintf("recovered desk-%d 2025-%sT00:00", desk, day[1]))
+		}
+	}
+	return []practice{
+		{
+			file: "fall.csv.gz", says: "times without a zone go back by an hour at 2025-11-02 01:05 (fall.csv.gz:1258), as clocks do at the end of summer time; see zone",
+			config: []string{"key: meter ", "time: end "}, check: told{says: []string{"remark   times without a zone go back by an hour"}},
+			runs: []ran{{set: []string{newYork}, told: told{says: []string{"2 keys, 0 alarms", "3808 records (0 missing), 0 rejected"}}, holds: twice}},
+		},
+		{
+			// Times that do not exist count by the offset before, and three of the hour behind them are late then: right were that the rest is read.
+			file: "spring.csv.gz", config: []string{"key: meter ", "time: end "}, check: told{says: []string{"all 1344 records"}},
+			runs: []ran{
+				{told: told{says: []string{"1344 records (0 missing), 0 rejected"}}, chance: 1},
+				{
+					set: []string{newYork}, told: told{says: []string{
+						"1341 records (0 missing), 3 rejected",
+						"3 records came up to 45m0s after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before",
+					}}, lacks: "lateness", chance: 1,
+				},
+			},
+		},
+		{
+			file: "falls-back.csv.gz", code: 1,
+			says:   "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times fall back there, and order: arrival takes records as they come; see order",
+			config: []string{"key: receiver ", "time: time "}, check: told{says: []string{"all 5000 records", "18.3 % of the records are late"}},
+			runs: []ran{
+				{
+					told:  told{says: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come"}},
+					lacks: "max_ahead", chance: 2,
+				},
+				{set: []string{"silence=true"}, told: told{says: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
+				{
+					set: []string{"order=arrival"}, told: told{says: []string{"5000 records (0 missing), 0 rejected"}},
+					alarms: []string{"novelty rx-2 1999-08-26T23:30", "novelty rx-2 1999-08-27T10:20"}, chance: 3,
+				},
+			},
+		},
+		{
+			file: "jumps-ahead.csv.gz", config: []string{"key: receiver ", "time: time "}, check: told{says: []string{"times    1999-08-11T00:00:00Z to 2019-04-13T08:30:00Z"}},
+			runs: []ran{
+				{told: told{says: []string{"5000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty rx-2 2019-04-11T23:30"}, chance: 3},
+				{
+					set: []string{"silence=true"}, told: told{says: []string{"1 silence,"}},
+					alarms: []string{"silent rx-2 1999-08-22T02:40", "recovered rx-2 2019-04-07T00:00", "novelty rx-2 2019-04-11T23:50"}, chance: 3,
+				},
+			},
+		},
+		{
+			file: "revenue.csv.gz", config: []string{"key: desk ", "time: date ", "values: [revenue]"}, check: told{says: []string{"all 2013 records"}},
+			runs: []ran{
+				{told: told{says: []string{"2013 records (0 missing), 0 rejected"}}, chance: 3},
+				{
+					set: []string{"silence=true"}, told: told{says: []string{"49 silences"}}, chance: 1,
+					alarms: append(off, "silent desk-3 2025-08-12T00:24", "recovered desk-3 2025-08-15T00:00"),
+				},
+			},
+		},
+		{
+			file: "metrics.csv.gz", config: []string{"key: metric ", "time: time "}, check: told{says: []string{"all 4920 records"}},
+			runs: []ran{{
+				set: []string{"silence=true"}, told: told{says: []string{"4 silences", "4920 records (0 missing), 0 rejected"}}, chance: 6,
+				alarms: []string{
+					"silent a2 2026-05-04T12:04", "silent b4 2026-05-05T14:15", // which have ended
+					"silent c1 2026-05-04T06:04", "recovered c1 2026-05-04T06:15", "silent a1 2026-05-04T12:10", "recovered a1 2026-05-04T12:10", // whose interval grows
+				},
+			}},
+		},
+	}
+}
+
+// binaries are one table in six forms of Parquet, and forms that are not read.
+func binaries() (all []practice) {
+	pumps := []string{"novelty pump-1 2026-01-12T15:20", "novelty pump-2 2026-01-12T15:30"}
+	for _, form := range []string{"ms", "us", "ns", "int96", "index", "dict-decimal"} {
+		at := "time: time "
+		if form == "index" {
+			at = "time: __index_level_0__ "
+		}
+		all = append(all, practice{
+			file: form + ".parquet", config: []string{"key: key ", at, "values: [x]"}, check: told{says: []string{"all 1200 records", "keys     2: pump-1, pump-2"}},
+			runs: []ran{{told: told{says: []string{"2 keys, 2 alarms", "found 2 changes and 4 outliers, 1200 records (0 missing), 0 rejected"}}, alarms: pumps}},
+		})
+	}
+	const far, none = "far      1 time lies far beyond the others, the first at ", `the time "0001-01-01T00:00:00Z" stands for none`
+	for _, file := range []string{"sentinel.parquet", "sentinel96.parquet"} {
+		all = append(all, practice{
+			file: file, config: []string{"key: key ", "time: time ", "values: [x]"},
+			check: told{says: []string{far + file + ":301", "rejected 1 × " + none, "suggest  source.parquet.max_ahead: 1h"}},
+			runs: []ran{
+				{told: told{says: []string{"1195 records (0 missing), 5 rejected", "1 × " + none, "max_ahead of the source rejects such times"}}, alarms: pumps},
+				{
+					set: []string{"source.parquet.max_ahead=1h"}, alarms: pumps,
+					told: told{says: []string{"1198 records (0 missing), 2 rejected", "1 × the time 9999-12-31T23:59:59Z is over 292 years ahead of the clock", "1 × " + none}},
+				},
+			},
+		})
+	}
+	return append(all, practice{
+		file: "date-half.parquet", code: 1,
+		says: `date-half.parquet: column "x" is of type FIXED_LEN_BYTE_ARRAY(2), which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps`,
+	})
+}
+
+// shifts are series with levels, scatters and shares that change.
+func shifts() (all []practice) {
+	climbs := []string{ // at runs 208 to 213, and once more as they go on
+		"novelty bench-0 perf.csv.gz:1563", "novelty bench-1 perf.csv.gz:1758", "novelty bench-2 perf.csv.gz:1644", "novelty bench-3 perf.csv.gz:1712",
+		"novelty bench-0 perf.csv.gz:1822", "novelty bench-2 perf.csv.gz:1931", "novelty bench-3 perf.csv.gz:2244",
+	}
+	scales := strings.Fields("one nano giga pico offset6 offset9 neg tera")
+	var alarms, edges []string
+	for _, key := range scales {
+		alarms = append(alarms, "novelty "+key+" 2026-01-07T02:00", "novelty "+key+" 2026-01-07T23:40")
+		edges = append(edges, key+" 301")
+	}
+	all = []practice{
+		{
+			// Right is what smooth finds; a filter has too few observations for a change, and says none.
+			file: "numbers.csv.gz", says: "no column of times was found", config: []string{"order: arrival ", "values: [sales]"},
+			check: told{says: []string{"all 20 records"}},
+			runs: []ran{
+				{told: told{says: []string{"1 key, 0 alarms", "20 records (0 missing), 0 rejected"}}},
+				{config: smooth("order: arrival\n"+normal, `csv: {path: numbers.csv.gz, key: none, time: "", values: [sales]}`), edges: []string{"numbers 7", "numbers 14"}},
+			},
+		},
+		{
+			file: "trace.csv.gz", config: []string{"key: app ", "time: time ", "values: [ms]"}, check: told{says: []string{"all 4800 records"}},
+			runs: []ran{
+				{told: told{says: []string{"16 keys, ", "4800 records (0 missing), 0 rejected"}}, alarms: everyTrace(), chance: 16},
+				{
+					config: smooth(normal, "csv: {path: trace.csv.gz, key: app, values: [ms]}"), told: told{says: []string{"16 sessions, 24 changes"}},
+					edges: append(inOrder("app-%02d", 0, 8, 101, 201), inOrder("app-%02d", 8, 16, 151)...), near: 10,
+				},
+			},
+		},
+		{
+			// Each of the four that climb alarms while it does, from record 201 of its 300 on; two alarms are by chance.
+			file: "perf.csv.gz", says: "no column of times was found", config: []string{"order: arrival ", "key: test ", "values: [ms]"},
+			check: told{says: []string{"all 2400 records"}},
+			runs: []ran{
+				{told: told{says: []string{"8 keys, 9 alarms", "2400 records (0 missing), 0 rejected"}}, alarms: climbs, chance: 2},
+				{
+					config: smooth("order: arrival\n"+normal, `csv: {path: perf.csv.gz, key: test, time: "", values: [ms]}`),
+					edges:  inOrder("bench-%d", 0, 4, 205, 240), near: 15,
+				},
+			},
+		},
+		{
+			// 1 of 1 that fails by night is no alarm, and the four hours of eu are one.
+			file: "failures.csv.gz", config: []string{"family: binomial ", "key: app ", "values: [failed, requests]"}, check: told{says: []string{"all 2520 records"}},
+			runs: []ran{{told: told{says: []string{"3 keys, 1 alarm ", "2520 records (856 missing), 0 rejected"}}, alarms: []string{"novelty eu 2026-04-01T10:00"}}},
+		},
+		{
+			file: "scales.csv.gz", config: []string{"key: key ", "time: time "}, check: told{says: []string{"all 4000 records"}},
+			runs: []ran{
+				{told: told{says: []string{"8 keys, 16 alarms", "found 8 changes and 32 outliers, 4000 records (0 missing), 0 rejected"}}, alarms: alarms, holds: alike},
+				{config: smooth(normal, "csv: {path: scales.csv.gz}"), told: told{says: []string{"8 sessions, 8 changes"}}, edges: edges},
+			},
+		},
+	}
+	for file, step := range map[string]string{"half-hourly": "30m", "31-minutes": "31m", "hourly": "1h", "daily": "24h"} {
+		config := smooth(normal, "csv: {path: "+file+".csv.gz}")
+		all = append(all, practice{
+			file: file + ".csv.gz", config: []string{"key: key ", "time: time "}, check: told{says: []string{"all 400 records", "median step of a key " + step}},
+			runs: []ran{
+				{config: config, told: told{says: []string{"1 session, 1 change, 400 records", "30 median steps of the key and at least 30m; session.gap is another"}}, edges: []string{"a 201"}},
+				{
+					config: config, set: []string{"session.gap=30m"}, edges: []string{},
+					told: told{1, []string{"400 sessions, 0 changes", "400 of 400 sessions have one record: session.gap is 30m, and the records of a key are " + step + " apart"}},
+				},
+			},
+		})
+	}
+	return all
+}
+
+// everyTrace are the alarms of the traces whose level goes up.
+func everyTrace() (all []string) {
+	for i := range 8 {
+		all = append(all, fmt.Sprintf("novelty app-%02d 2026-01-05T03:20", i))
+	}
+	return all
+}
+
+// alike is that what is usual for a series in another unit is that in this unit.
+func alike(t *testing.T, all []madeEstimate) {
+	units := map[string]float64{"one": 1, "nano": 1e-9, "giga": 1e9, "pico": 1e-15, "tera": 1e15}
+	for _, e := range all {
+		if unit := units[e.Key]; unit > 0 && e.N == 300 {
+			if e.Detect == nil || e.Detect.Usual == nil {
+				t.Errorf("%s: nothing is usual", e.Key)
+			} else if u := e.Detect.Usual; u.Mean < 9.5*unit || u.Mean > 11*unit || u.SD < .8*unit || u.SD > 1.2*unit {
+				t.Errorf("%s: %g ± %g", e.Key, u.Mean, u.SD)
+			}
+		}
+	}
+}
+
+// trialCases are of experiments: trials that are missed, two arms, lists.
+func trialCases() []practice {
+	missed := func(t *testing.T, all []madeEstimate) {
+		n := 0
+		for _, e := range all {
+			if e.X == nil {
+				n++
+			}
+		}
+		if len(all) != 2400 || n != 598 {
+			t.Errorf("%d rows, %d of them missed", len(all), n)
+		}
+	}
+	arms := inOrder("%d/1", 1, 11, 66)
+	arms = append(arms, inOrder("%d/2", 1, 11, 38)...)
+	return []practice{
+		{
+			// init takes the stimulus for the value, and names the others.
+			file: "mice.csv.gz", says: "no column of times was found", config: []string{"key: mouse ", "order: arrival ", "# or action, correct"},
+			check: told{says: []string{"all 2400 records"}},
+			runs: []ran{
+				{told: told{says: []string{"6 keys, 0 alarms"}}},
+				{ // the edge of m5 is at 116, 35 before the true one
+					config: smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: mice.csv.gz, key: mouse, values: [correct]}"), holds: missed,
+					told: told{says: []string{"6 sessions, 6 changes, 2400 records (598 missing)"}}, edges: inOrder("m%d", 0, 6, 151), near: 35,
+				},
+			},
+		},
+		{
+			file: "bandit.csv.gz", says: "no column of times was found", config: []string{"key: subjID ", "values: [outcome] "}, check: told{says: []string{"keys     10: 1, 2, 3"}},
+			runs: []ran{
+				{told: told{says: []string{"10 keys, ", "2000 records (0 missing), 0 rejected"}}},
+				{
+					config: smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: bandit.csv.gz, key: [subjID, choice], values: [outcome], values_as: [-1, 1]}"),
+					told:   told{says: []string{"20 sessions, 20 changes, 2000 records (0 missing), 0 rejected"}}, edges: arms, near: 14,
+				},
+			},
+		},
+		{
+			file: "participants.jsonl.gz", code: 1, says: `its columns are lists without times, which layout: series of the source reads under order: arrival, with key: participant, time: "" and values: [rts]`,
+			runs: []ran{{
+				config: smooth("order: arrival\nmodel: {family: bernoulli}", `jsonl: {path: participants.jsonl.gz, layout: series, key: participant, time: "", values: [correct]}`),
+				told:   told{says: []string{"20 sessions, 40 changes, 3600 records (0 missing), 0 rejected"}}, edges: inOrder("p%d", 0, 20, 61, 121), near: 3,
+			}},
+		},
+		{file: "strings.jsonl.gz", code: 1, says: `strings.jsonl.gz: column "correct" holds JSON in a text, such as "[1, 1, 1`},
+	}
+}
+
+// shapes are forms of JSON that are no table.
+func shapes() []practice {
+	series := func(file, at, value string) []ran {
+		return []ran{{
+			config: normal + "\ndetect: true\nsource: {jsonl: {path: " + file + ", layout: series, key: none, time: " + at + ", values: [" + value + "]}}\nsink: {jsonl: {path: estimates.jsonl}}\n",
+			told:   told{says: []string{"1 key, ", "400 records (0 missing), 0 rejected"}},
+		}}
+	}
+	const each = " > records.jsonl writes a record for each"
+	return []practice{
+		{
+			file: "inf.jsonl.gz", config: []string{"key: dev ", "values: [load]"}, check: told{says: []string{"all 800 records", "rejected 1 × the number is infinite"}},
+			runs: []ran{{told: told{says: []string{"2 keys, 0 alarms", "799 records (0 missing), 1 rejected", "1 × the number is infinite\n      inf.jsonl.gz:501: "}}}},
+		},
+		{file: "cols.json.gz", code: 1, says: "its columns are lists, which layout: series of the source reads, with time: time and values: [temp]", runs: series("cols.json.gz", "time", "temp")},
+		{
+			file: "hourly.json.gz", code: 1, says: "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temperature_2m]",
+			runs: series("hourly.json.gz", "hourly.time", "hourly.temperature_2m"),
+		},
+		{file: "cw.json.gz", code: 1, says: ".Datapoints holds lists of objects, which are not read: zcat cw.json.gz | jq -c '.Datapoints[]'" + each},
+		{file: "wrapped2.json.gz", code: 1, says: ".records holds lists of objects, which are not read: zcat wrapped2.json.gz | jq -c '.records[]'" + each},
+		{file: "readings.jsonl.gz", code: 1, says: ".readings holds lists of objects, which are not read: zcat readings.jsonl.gz | jq -c '. as $r | .readings[] | $r + . | del(.readings)'" + each},
+		{file: "list.jsonl.gz", code: 1, says: ".values holds lists, which are not read as values: zcat list.jsonl.gz | jq -c '. as $r | .values[] | $r + {x: .} | del(.values)'" + each},
+		{file: "cell.csv.gz", code: 1, says: `cell.csv.gz: column "payload" holds JSON in a text, such as "{\"temp\":21.0}", which is not read: write its fields as columns, or as fields of JSON Lines`},
+	}
+}
+
+// The six forms of one table have the same estimates, but for their ids.
+func TestCasesOfParquet(t *testing.T) {
+	expect.Long(t, "the inputs of practitioners")
+	dir := expect.Get(filepath.Abs("testdata/cases"))(t)
+	var first string
+	for _, form := range []string{"ms", "us", "ns", "int96", "index", "dict-decimal"} {
+		at := "time"
+		if form == "index" {
+			at = "__index_level_0__"
+		}
+		config := fmt.Sprintf("%s\ndetect: true\nsource: {parquet: {path: %s, key: key, time: %s, values: [x]}}\n", normal, filepath.Join(dir, form+".parquet"), at)
+		code, stdout, stderr := program.Run(t, t.TempDir(), config, "run", "-")
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+		got := strings.ReplaceAll(stdout, form+".parquet:", "")
+		if first = cmp.Or(first, got); got != first || strings.Count(got, "\n") != 1200 {
+			t.Errorf("%s differs", form)
+		}
+	}
+}
