@@ -153,7 +153,8 @@ func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		return decider.shownUsual().shift(y, t.stages.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
-		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
+		s := sizeOf(kind)
+		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(s) && !t.markedFalse(e.Time, s)
 	}
 	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
 	found.Threshold, found.Muted, found.Resting = decision.Threshold, decision.Muted, decision.Resting

@@ -62,10 +62,11 @@ type keyRules struct {
 	alerts   *AlertConfig
 	quiet    quietTimes
 	silences *silenceDetector // nil without Config.Silence
+	marks    []FalseMark
 }
 
 func (est *Estimator) rulesOf(key string) keyRules {
-	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key), est.silenceOf(key)}
+	return keyRules{est.cfg.alertsOf(key), quietOf(est.cfg.Quiet, key), est.silenceOf(key), est.marks[key]}
 }
 
 // NewTrack returns the track of a key before its first observation.
