@@ -120,12 +120,17 @@ type encoder struct {
 	encoding
 	run      *run
 	observer Observer
+	marks    *markRegistry
 	tally    tally
 }
 
 func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
-	return &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
+	e := &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
+	if run != nil {
+		e.marks = run.marks
+	}
+	return e
 }
 
 func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
@@ -147,6 +152,9 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
+	for _, t := range alerts {
+		e.marks.note(key, t)
+	}
 	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && e.unalerted(key) {
 		return
 	}
@@ -197,7 +205,10 @@ func (e *encoder) Open(of *incidents.Event) {
 	e.observer.Incident(of)
 }
 
-func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
+func (e *encoder) Assigned(a incidents.Assignment) {
+	e.observer.Assigned(a)
+	e.marks.assign(a)
+}
 
 func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	e.run.findings().incident(of)

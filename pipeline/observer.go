@@ -95,6 +95,7 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 func (g *Graph) Trial() *Graph {
 	here := *g.history()
 	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
+	here.marks = nil
 	if f, ok := g.transform.(filtering); ok {
 		f.receivers, f.host.Live, f.host.AtEnd = nil, false, f.cfg.Aggregate != nil || f.cfg.Silence != nil
 		if f.incidents != nil {

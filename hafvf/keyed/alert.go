@@ -153,8 +153,7 @@ func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		return decider.shownUsual().shift(y, t.stages.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
-		s := sizeOf(kind)
-		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(s) && !t.markedFalse(e.Time, s)
+		return !within(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
 	decision, found.Score = decider.update(&t.decisions, e.Time, y, found.Kind == hafvf.Change, permit)
 	found.Threshold, found.Muted, found.Resting = decision.Threshold, decision.Muted, decision.Resting
@@ -164,6 +163,11 @@ func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 		copy(found.Usual.SD, decider.shown)
 	}
 	if kind == usual.NoAlarm {
+		return decision
+	}
+	if len(t.rules.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
+		usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
+		decision.Alarm, decider.missed = usual.NoAlarm, usual.Missed{}
 		return decision
 	}
 	t.decisions.last = e.Time

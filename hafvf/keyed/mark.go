@@ -19,12 +19,12 @@ const (
 )
 
 // SetMarks replaces the false marks, by key, for keys that are opened from now on. None is there at first. For four
-// budgets of the key a mark permits no alarm of its output and side whose size is at most 1.5 times that of the mark.
-// What is not permitted has not happened, as with
-// AlertConfig. Of a key whose observations have no times no mark acts, and none that has no size.
+// budgets of the key no alarm of the output and side of a mark is told whose size is at most 1.5 times that of the mark. It
+// costs no budget. It rests and lasts as others do, so that what belongs to it is not told either. Of a key whose
+// observations have no times no mark acts, and none that has no size.
 func (est *Estimator) SetMarks(all map[string][]FalseMark) { est.marks = all }
 
-// markedFalse reports whether the key has a mark that permits no alarm at a time of such a shift.
+// markedFalse reports whether the key has a mark of what an alarm at a time of such a shift is like.
 func (t *Track) markedFalse(at time.Time, s shift) bool {
 	for _, m := range t.rules.marks {
 		acts := at.After(m.From) && at.Sub(m.From)/markedBudgets < t.stages.decider.paceOf(&t.decisions).Budget
