@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math"
 	"os"
@@ -414,4 +415,24 @@ func (n markCounts) String() string {
 		return ""
 	}
 	return message.Count(sum, "mark", "marks") + ": " + strings.Join(all, ", ")
+}
+
+// SendMark appends a mark to a file, or writes it to a topic.
+func SendMark(ctx context.Context, to *config.Sink, m records.Mark, log *slog.Logger) error {
+	line := m.Line()
+	if to.Kafka != nil {
+		return to.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
+	}
+	f, err := os.OpenFile(to.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	last := make([]byte, 1)
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+			line = append([]byte{'\n'}, line...)
+		}
+	}
+	_, err = f.Write(line) // at once: who reads it meanwhile has the line or has it not
+	return errors.Join(err, f.Close())
 }

@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
@@ -190,21 +187,15 @@ func marksAfterKills(t *testing.T, from string) {
 		}
 		b.put(t, lines...)
 	}
-	marked := 0
+	marked, g := 0, compose(t, text)
 	mark := func(at time.Time) {
 		alerts := b.Consume(t, "alerts")
 		if len(alerts) == 0 {
 			return
 		}
 		id := unmarshalled[struct{ ID string }](t, string(alerts[len(alerts)-1].Value)).ID
-		line := records.Mark{ID: id, Mark: "false", Time: at}.Line()
-		if marked++; from == "topic" {
-			b.Produce(t, &kgo.Record{Topic: "marks", Value: line})
-			return
-		}
-		f := expect.Get(os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600))(t)
-		expect.Get(f.Write(line))(t)
-		expect.OK(t, f.Close())
+		expect.OK(t, SendMark(context.Background(), g.marks, records.Mark{ID: id, Mark: "false", Time: at}, quiet))
+		marked++
 	}
 	repeated := func() int { return len(b.Consume(t, "out")) - len(b.Consume(t, "in")) }
 	var feeding sync.WaitGroup
