@@ -38,10 +38,11 @@ type markRegistry struct {
 	from   *config.Sink // which is read; nil: no more
 	shared transforms.FalseMarks
 
-	mu      sync.Mutex
-	alarms  []*markable            // the last ones, oldest first
-	byID    map[string][]*markable // these
-	changed bool                   // the alarms, since they were committed
+	mu         sync.Mutex
+	alarms     []*markable            // the last ones, oldest first
+	byID       map[string][]*markable // these
+	changed    bool                   // the alarms, since they were committed
+	unobserved []appliedMark          // marks, to the observer
 
 	read markState // what was read, to be in force with the next commit
 }
@@ -101,6 +102,8 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	}
 	r.marks = m
 	m.apply()
+	m.unobserved = slices.Clone(m.read.Marks)
+	m.observe()
 	r.account.CommitAlong(statestore.AlarmsKey, m.state)
 	return m.poll(ctx)
 }
@@ -253,6 +256,7 @@ func (m *markRegistry) takesHold() func() {
 	of, counts := m.inForce(), m.counts()
 	return func() {
 		m.shared.Store(&of)
+		m.observe()
 		m.run.log.Info("marks are in force", "marks", counts.String())
 	}
 }
@@ -262,6 +266,19 @@ func (m *markRegistry) apply() {
 	of := m.inForce()
 	m.shared.Store(&of)
 	account.WithValue(m.run.account, "", &m.shared)
+}
+
+// observe tells the observer of the run of marks that it does not know.
+func (m *markRegistry) observe() {
+	m.mu.Lock()
+	all := m.unobserved
+	m.unobserved = nil
+	m.mu.Unlock()
+	marked := m.run.observer().Marked
+	for _, a := range all {
+		a.ID = a.Of
+		marked(a.Mark)
+	}
 }
 
 // inForce are the false marks of keys.
@@ -374,7 +391,7 @@ func (m *markRegistry) mark(mark records.Mark) error {
 			}
 			m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
 		}
-		m.read.Marks = append(m.read.Marks, one)
+		m.read.Marks, m.unobserved = append(m.read.Marks, one), append(m.unobserved, one)
 	}
 	if more := len(m.read.Marks) - mostMarks; more > 0 {
 		m.read.Marks = slices.Delete(m.read.Marks, 0, more)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,5 +49,52 @@ func TestMark(t *testing.T) {
 	_, out, _ := program.Run(t, dir, "", "mark", "a", "true")
 	if m := expect.Get(records.ParseMark([]byte(out)))(t); time.Since(m.Time) > time.Hour || m.Key != nil {
 		t.Errorf("%s", out)
+	}
+}
+
+// What is marked shows in a backtest and on a page.
+func TestMarksAreScored(t *testing.T) {
+	dir := t.TempDir()
+	var rows strings.Builder
+	rows.WriteString("key,time,x\n")
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 1000 {
+		x := float64(i*7919%101) / 10
+		if i == 500 || i == 700 || i == 900 {
+			x = 200
+		}
+		fmt.Fprintf(&rows, "a,%s,%g\n", at.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), x)
+	}
+	save := func(name, text string) { expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	save("a.csv", rows.String())
+	save("c.yaml", "model: {family: normal}\ndetect: true\nsource: {csv: {path: a.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n")
+	mark := func(args ...string) { program.Well(t, dir, append([]string{"mark", "-o", "marks.jsonl"}, args...)...) }
+	mark("a.csv:502", "false")
+	mark("a.csv:502", "true") // the last one holds
+	mark("a.csv:702", "false", "--key", "a")
+	mark("a.csv:600", "false")
+	mark("a.csv:902", "expected", "--key", "other")
+	out, _ := program.Well(t, dir, "backtest", "c.yaml", "--marks", "marks.jsonl", "-o", "page.html")
+	if want := "\nmarks: 1 of 1 true alarm raised, 1 of 2 false alarms, 0 of 1 expected\n"; !strings.Contains(out, want) {
+		t.Errorf("no %q in %s", want, out)
+	}
+	out, _ = program.Well(t, dir, "backtest", "c.yaml", "--marks", "marks.jsonl", "--json", "--against", "c.yaml")
+	if want := `"marks":{"true":{"marks":1,"raised":1},"false":{"marks":2,"raised":1},"expected":{"marks":1,"raised":0}}`; strings.Count(strings.NewReplacer(" ", "", "\n", "").Replace(out), want) != 2 {
+		t.Errorf("no %s in %s", want, out)
+	}
+	program.Well(t, dir, "run", "c.yaml")
+	program.Well(t, dir, "report", "alerts.jsonl", "--marks", "marks.jsonl", "-o", "alerts.html")
+	for _, page := range []string{"page.html", "alerts.html"} {
+		text := string(expect.Get(os.ReadFile(filepath.Join(dir, page)))(t))
+		if strings.Count(text, "marked true") != 2 || strings.Count(text, "marked false") != 2 || strings.Contains(text, "marked expected") || strings.Contains(text, "hafvf mark ") {
+			t.Errorf("%s does not show the marks", page)
+		}
+	}
+	save("bad.jsonl", "\n{}\n")
+	for _, command := range []string{"backtest c.yaml", "report alerts.jsonl -o a.html"} {
+		code, _, errs := program.Run(t, dir, "", append(strings.Fields(command), "--marks", "bad.jsonl")...)
+		if code != 2 || !strings.Contains(errs, "--marks: bad.jsonl:2: is no mark: id: missing") {
+			t.Errorf("%s: exit %d, %s", command, code, errs)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -68,4 +69,28 @@ func (m Mark) Line() []byte { return append([]byte(jsontext.Of(m)), '\n') }
 // Of reports whether the mark is of an alarm with a key and an id, which is in an incident if that is not empty.
 func (m *Mark) Of(key, id, incident string) bool {
 	return (m.ID == id || incident != "" && m.ID == incident) && (m.Key == nil || *m.Key == key)
+}
+
+// ReadMarks reads a file of marks. Of several with one id and key the last holds. An error names the line.
+func ReadMarks(path string) (all []Mark, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		m, err := ParseMark(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		all = slices.DeleteFunc(all, func(o Mark) bool {
+			return o.ID == m.ID && (o.Key == nil) == (m.Key == nil) && (m.Key == nil || *o.Key == *m.Key)
+		})
+		all = append(all, m)
+	}
+	return all, nil
 }
