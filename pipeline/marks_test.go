@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -300,5 +301,74 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(all)-1, kept)
 	if len(all) < 4 || kept == 0 {
 		t.Error("the runs do not show what they are to show")
+	}
+}
+
+// A topic of marks is created. A mark that is of no use is in the dead letter with its place, once, also over restarts.
+func TestMarksOfTopic(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected")
+	text := b.config("group: g, changelog: states", "detect: true\nmarks: {kafka: {topic: marks}}\n")
+	n := 0
+	session := func(what func(*aLog)) {
+		t.Helper()
+		log := &aLog{}
+		r := launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+		n++
+		b.put(t, event{"a", start.Add(time.Duration(n) * time.Minute), 1}.json())
+		b.await(t, "out", n, r)
+		what(log)
+		r.halt(t)
+	}
+	session(func(log *aLog) {
+		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
+		expect.Soon(t, "a warning", log.has("a mark is of no use"))
+		expect.Soon(t, "a commit", log.has("marks are in force"))
+	})
+	session(func(log *aLog) {
+		time.Sleep(3 * quietPoll) // nothing is to come of it
+		if log.has("a mark")() {
+			t.Errorf("log: %s", &log.b)
+		}
+	})
+	equal(t, []string{`{"reason":"the mark is of an unknown alarm: none of the last 1000 has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
+}
+
+// A query has alarms and marks in its file of states.
+func TestMarksOfQuery(t *testing.T) {
+	expect.Waits(t, "a server")
+	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
+	o := &oracle{series: threeWaves(begin), most: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
+	dir := t.TempDir()
+	state, alerts := filepath.Join(dir, "states"), filepath.Join(dir, "alerts.jsonl")
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nmarks: {jsonl: {path: %s}}\nsink: none\ndead_letter: {jsonl: {path: %s}}\nalerts: {jsonl: {path: %s}, max_age: none}\n",
+		o.serve(t), begin.Format(time.RFC3339), state, filepath.Join(dir, "marks.jsonl"), filepath.Join(dir, "dead.jsonl"), alerts)
+	log := &aLog{}
+	ctx, crash := context.WithCancel(t.Context())
+	defer crash()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: compose(t, text), Log: log.logger()}.Execute(ctx, nil)
+		done <- err
+	}()
+	line := ""
+	expect.Soon(t, "an alert", func() bool {
+		b, _ := os.ReadFile(alerts)
+		var whole bool
+		line, _, whole = strings.Cut(string(b), "\n")
+		return whole
+	})
+	a := unmarshalled[struct{ ID, Key string }](t, line)
+	expect.OK(t, SendMark(ctx, compose(t, text).marks, records.Mark{ID: a.ID, Key: &a.Key, Mark: "false", Time: begin}, quiet))
+	expect.Soon(t, "a mark", log.has("1 mark: 1 false"))
+	crash()
+	<-done
+	stored := map[string]string{}
+	expect.Get(statestore.ReadFile(state, func(s statestore.State) bool {
+		stored[s.Key] = string(s.Bytes)
+		return true
+	}))(t)
+	if of := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], of) || !strings.Contains(stored[statestore.MarksKey], of) {
+		t.Errorf("the file of states has %s and %s", stored[statestore.AlarmsKey], stored[statestore.MarksKey])
 	}
 }
