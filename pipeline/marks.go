@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -44,7 +45,8 @@ type markRegistry struct {
 	changed    bool                   // the alarms, since they were committed
 	unobserved []appliedMark          // marks, to the observer
 
-	read markState // what was read, to be in force with the next commit
+	info fs.FileInfo // of the file that was read; nil for none
+	read markState   // what was read, to be in force with the next commit
 }
 
 // A markable is an alarm of which there may be a mark.
@@ -64,8 +66,9 @@ type markState struct {
 }
 
 type markPosition struct {
-	At   int64 // bytes of a file, offset of a partition
-	Line int64 `json:",omitempty"`
+	At   int64  // bytes of a file, offset of a partition
+	Line int64  `json:",omitempty"`
+	Sum  uint32 `json:",omitempty"` // of these bytes
 }
 
 // An appliedMark is a mark with the alarm that it is of.
@@ -292,36 +295,35 @@ func (m *markRegistry) inForce() map[string][]keyed.FalseMark {
 	return all
 }
 
-// readFile reads the lines that were appended to a file. One that is shorter than before is another one.
+// readFile reads the lines that were appended to a file. One that no longer begins as it was read is another one, and read
+// from its beginning.
 func (m *markRegistry) readFile(path string) error {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil || m.info != nil && info.Size() == m.info.Size() && info.ModTime().Equal(m.info.ModTime()) && os.SameFile(info, m.info) {
+		return err
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	at := m.read.Read[path]
-	if info, err := f.Stat(); err != nil || info.Size() < at.At {
+	if int64(len(text)) < at.At || crc32.ChecksumIEEE(text[:at.At]) != at.Sum {
 		at = markPosition{}
 	}
-	if _, err := f.Seek(at.At, 0); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(f); err != nil {
-		return err
-	}
-	whole := b.Bytes()[:bytes.LastIndexByte(b.Bytes(), '\n')+1]
-	for line := range bytes.Lines(whole) {
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	for line := range bytes.Lines(whole[min(at.At, int64(len(whole))):]) {
 		at.Line++
 		at.At += int64(len(line))
+		at.Sum = crc32.Update(at.Sum, crc32.IEEETable, line)
 		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, line); err != nil {
 			return err
 		}
 		m.read.Read[path] = at
 	}
+	m.info = info
 	return nil
 }
 
