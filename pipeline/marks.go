@@ -314,7 +314,7 @@ func (m *markRegistry) readFile(path string) error {
 		at = markPosition{}
 	}
 	whole := text[:bytes.LastIndexByte(text, '\n')+1]
-	for line := range bytes.Lines(whole[min(at.At, int64(len(whole))):]) {
+	for line := range bytes.Lines(whole[at.At:]) {
 		at.Line++
 		at.At += int64(len(line))
 		at.Sum = crc32.Update(at.Sum, crc32.IEEETable, line)
