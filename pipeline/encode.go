@@ -121,6 +121,7 @@ type encoder struct {
 	encoding
 	run      *run
 	observer Observer
+	marks    *markRegistry
 	tally    tally
 }
 
@@ -128,6 +129,9 @@ func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
 	e := &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
 	e.tally.counters = e.Counters
+	if run != nil {
+		e.marks = run.marks
+	}
 	return e
 }
 
@@ -150,6 +154,9 @@ func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
 func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, of, alerts)
+	for _, t := range alerts {
+		e.marks.note(key, t)
+	}
 	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && isOff(e.Unalerted, key) {
 		return
 	}
@@ -205,7 +212,10 @@ func (e *encoder) Open(of *incidents.Event) {
 	e.observer.Incident(of)
 }
 
-func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
+func (e *encoder) Assigned(a incidents.Assignment) {
+	e.observer.Assigned(a)
+	e.marks.assign(a)
+}
 
 func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
 	e.run.findings().incident(of)

@@ -41,7 +41,8 @@ type Graph struct {
 	groups     bool     // alarms into incidents
 	patterns   []string // of rules of keys and of quiet times
 	quietTimes quietConfig
-	warmUp     int // of the keys without one; 0 for none
+	marks      *config.Sink // which is read; nil for none
+	warmUp     int          // of the keys without one; 0 for none
 	advice     advice
 }
 
@@ -138,7 +139,7 @@ func Compose(c *config.Config) (*Graph, error) {
 				alone = append(alone, offRule{k.Match, *k.Detect.None})
 			}
 		}
-		g.quietTimes = quietConfig{c.Quiet, c.QuietFiles}
+		g.quietTimes, g.marks = quietConfig{c.Quiet, c.QuietFiles}, c.Marks
 		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalerted, alone}
 	}
@@ -337,6 +338,9 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 		return s
 	}
 	here.sink, here.dead = move(g.sink), move(g.dead)
+	if g.marks != nil && g.marks.Kafka != nil {
+		here.marks = &config.Sink{Kafka: move(graphSink{topic: g.marks.Kafka}).topic}
+	}
 	here.alerts = nil
 	for _, s := range g.alerts {
 		here.alerts = append(here.alerts, move(s))

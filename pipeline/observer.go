@@ -6,6 +6,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 )
 
 // An Observer sees what a run finds while it goes on, whatever the receivers of alerts take. Several
@@ -27,6 +28,9 @@ type Observer struct {
 	// Incident is called with what becomes of an incident, and at the start of those that the run before has left
 	// open.
 	Incident func(*incidents.Event)
+	// Marked is called with a mark of an alarm when it is in force, and at the start with those of the run before. It has
+	// the key and the id of the alarm.
+	Marked func(records.Mark)
 }
 
 // observer is that of the run. It sees nothing if there is none, or no run in this process.
@@ -49,6 +53,9 @@ func (r *run) observer() (o Observer) {
 	if o.Assigned == nil {
 		o.Assigned = func(incidents.Assignment) {}
 	}
+	if o.Marked == nil {
+		o.Marked = func(records.Mark) {}
+	}
 	if o.Incident == nil {
 		o.Incident = func(*incidents.Event) {}
 	}
@@ -70,6 +77,9 @@ func (g *Graph) Filter() (c keyed.Config, ok bool) {
 	f, ok := g.transform.(filtering)
 	return f.cfg, ok
 }
+
+// TakesMarks reports whether runs of the graph are told what users say of alarms.
+func (g *Graph) TakesMarks() bool { return g.marks != nil }
 
 // Groups reports whether the graph makes incidents of alarms.
 func (g *Graph) Groups() bool { return g.groups }
@@ -95,6 +105,7 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 func (g *Graph) Trial() *Graph {
 	here := *g.history()
 	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
+	here.marks = nil
 	if f, ok := g.transform.(filtering); ok {
 		f.receivers, f.host.Live, f.host.AtEnd = nil, false, f.cfg.Aggregate != nil || f.cfg.Silence != nil
 		if f.incidents != nil {

@@ -194,6 +194,7 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+	defer state.marks.follow(ctx)()
 	end := func() (suspends bool) {
 		if suspends = state.stop(); suspends && state.account.WaitIdle(ctx) {
 			suspend()
@@ -250,6 +251,7 @@ type run struct {
 	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
 	observed  *Observer     // nil for none
 	quiet     *quietWatch   // nil without files of quiet times
+	marks     *markRegistry // nil if nobody marks alarms
 	folds     decode.Folds  // of the source
 	rewinds   rewindLog
 	panics    panicLog
@@ -305,7 +307,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	}
 	r.register()
 	r.watchQuiet(g)
-	return nil
+	return r.openMarks(ctx, g)
 }
 
 // openStates locks and reads the file of states of a run of files, and returns the keeper of
@@ -566,5 +568,6 @@ func (r *run) summary() Summary {
 		}
 	}
 	r.found.summarise(&s)
+	s.Marks = r.marks.counts().String()
 	return s
 }

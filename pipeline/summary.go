@@ -36,7 +36,8 @@ type Summary struct {
 	Stopped     bool  // before the end of the input
 	// Lag is that of the partition whose records are farthest behind the clock. It is zero for
 	// files, and where nothing waits for the watermark.
-	Lag kafkaio.EventLag
+	Lag   kafkaio.EventLag
+	Marks string // that are known of alarms, in words
 	// Partial are the files that hold what was written, of a run whose outputs stay as they
 	// were before it: one that was stopped, or has failed.
 	Partial []string
@@ -341,6 +342,9 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 	if s.steps {
 		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap is another\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+	}
+	if s.Marks != "" {
+		fmt.Fprintln(b, s.Marks)
 	}
 	if s.Lag.Usual > 0 {
 		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))

@@ -41,6 +41,7 @@ type encodeFn struct {
 	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
 	quiet      *QuietTimes          // of the run; nil without any
 	quietNow   *[]keyed.QuietTime   // that the workers have
+	marks      *FalseMarks          // of the run; nil without any
 	own        map[string]*openCell // with memory, the cells that this node has used
 	timersSet  map[string]time.Time // by cell, what this node has set the timer for
 	woken      time.Time            // the latest time at which it has looked at keys of any cell
@@ -175,6 +176,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
 	fn.quiet = account.Value[*QuietTimes](fn.account, "")
+	fn.marks = account.Value[*FalseMarks](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.own = compact.FingerprintOf(fn.states.text)
@@ -190,6 +192,9 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 	clear(fn.resumed.bundle)
 	if fn.quiet != nil {
 		fn.setQuiet(fn.quiet.Load())
+	}
+	if fn.marks != nil {
+		fn.setMarks(fn.marks.Load())
 	}
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {

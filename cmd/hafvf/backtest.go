@@ -16,11 +16,12 @@ import (
 	"hafvf/cmd/internal/cli"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 )
 
 func backtestCommand() *cobra.Command {
 	var set []string
-	var against, labelFile, out string
+	var against, labelFile, markFile, out string
 	var asJSON bool
 	var o operation
 	cmd := &cobra.Command{
@@ -30,6 +31,7 @@ func backtestCommand() *cobra.Command {
 		Example: `  hafvf backtest pump.yaml
   hafvf backtest pump.yaml --labels incidents.csv --json
   hafvf backtest pump.yaml --labels incidents.csv -o pump.html
+  hafvf backtest pump.yaml --marks marks.jsonl
   hafvf backtest pump.yaml --set 'detect={budget: 336h}' --against pump.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,10 +62,8 @@ func backtestCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against))
 				}
 			}
-			if labelFile != "" {
-				if b.labels, err = backtest.ReadLabels(labelFile); err != nil {
-					return cli.Usage(err)
-				}
+			if err := b.read(labelFile, markFile); err != nil {
+				return cli.Usage(err)
 			}
 			name := args[0]
 			if len(set) > 0 {
@@ -92,6 +92,7 @@ func backtestCommand() *cobra.Command {
 	o.flags(cmd)
 	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to list the alerts that differ")
 	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&markFile, "marks", "", "a `FILE` of marks, as hafvf mark writes them")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "also write a page of the alarms, as hafvf report does, to `FILE`.html")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
 	cmd.Flags().String("plot", "", "")
@@ -114,6 +115,20 @@ func printReport(w io.Writer, tested *backtest.Report, asJSON bool) error {
 type backtester struct {
 	operation
 	labels backtest.Labels // nil without --labels
+	marks  []records.Mark  // nil without --marks
+}
+
+// read reads labels and marks, of which there may be no file.
+func (b *backtester) read(labels, marks string) (err error) {
+	if labels != "" {
+		b.labels, err = backtest.ReadLabels(labels)
+	}
+	if marks != "" && err == nil {
+		if b.marks, err = records.ReadMarks(marks); err != nil {
+			err = fmt.Errorf("--marks: %w", err)
+		}
+	}
+	return err
 }
 
 // run runs a graph, of which the page may be nil.
@@ -123,7 +138,7 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 	if err != nil {
 		return nil, err
 	}
-	return c.Report(name, s, b.labels)
+	return c.Report(name, s, b.labels, b.marks)
 }
 
 // loadBacktest composes a config, and refuses what cannot be tested.

@@ -61,6 +61,7 @@ func run(args []string) int {
   hafvf check pump.yaml          list the mistakes of a config, and look at its data
   hafvf backtest pump.yaml       report the alarms that past data would have raised
   hafvf states pump.yaml         show the states of the filters
+  hafvf mark ID false -o m.jsonl say of an alarm that it was false
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
@@ -69,7 +70,7 @@ func run(args []string) int {
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), plotCommand(), reportCommand(), sessionsCommand(), trialsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
+	root.AddCommand(runCommand(), initCommand(), checkCommand(), backtestCommand(), statesCommand(), markCommand(), plotCommand(), reportCommand(), sessionsCommand(), trialsCommand(), fitCommand(), workerCommand(), statusCommand(), stopCommand(), versionCommand(), moved("compare"), moved("experiment"))
 	return cli.Run(root, args, stderr)
 }
 

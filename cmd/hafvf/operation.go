@@ -24,6 +24,7 @@ import (
 type operation struct {
 	level, listen string
 	config        string    // name of the config on the page of a run
+	markTo        string    // path of that config if it takes marks
 	signal        os.Signal // that has stopped the run; nil for none
 	rejected      error     // see observe
 }
@@ -69,6 +70,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 	done, serves := func() { server.Close() }, "serving /metrics and /healthz"
 	if live {
 		page := report.NewLive(o.config, zone, metrics)
+		page.TakesMarks(o.markTo)
 		mux.Handle("/", page.Handler(host))
 		observers, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
 		done = func() {

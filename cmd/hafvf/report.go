@@ -23,10 +23,11 @@ import (
 	"hafvf/internal/times"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
 )
 
 func reportCommand() *cobra.Command {
-	var out string
+	var out, markFile string
 	var set []string
 	var since report.Since
 	var zone *time.Location
@@ -56,6 +57,13 @@ func reportCommand() *cobra.Command {
 			if err := output.CheckFolder(out); err != nil {
 				return err
 			}
+			var marks []records.Mark
+			if markFile != "" {
+				var err error
+				if marks, err = records.ReadMarks(markFile); err != nil {
+					return cli.Usage(fmt.Errorf("--marks: %w", err))
+				}
+			}
 			configs := 0
 			for _, arg := range args {
 				if isConfig(arg) {
@@ -79,10 +87,12 @@ func reportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.AddMarks(marks)
 			return cmp.Or(writePage(c, out), o.rejected)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
+	cmd.Flags().StringVar(&markFile, "marks", "", "show the marks of a `FILE`, as hafvf mark writes them")
 	cmd.Flags().String("since", "", "what happened in this time before the last record, as 7d or 36h, or from a date on: `TIME`")
 	cmd.Flags().String("zone", "", "the zone of the page, an IANA `NAME` such as Europe/Berlin")
 	cli.AddSet(cmd, &set)

@@ -68,6 +68,9 @@ func runCommand() *cobra.Command {
 			}
 			if args[0] != "-" {
 				o.config = filepath.Base(args[0])
+				if graph.TakesMarks() {
+					o.markTo = args[0]
+				}
 			}
 			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.beginAnew, Migrate: again.migrate})
 			return err

@@ -545,10 +545,24 @@ func lastValueOf(b []byte) lastValue {
 // eachBatch calls do with the records of a topic, up to its present end, those of a partition in
 // their order.
 func eachBatch(ctx context.Context, client *Client, topic string, log *slog.Logger, do func([]Record)) error {
+	return client.ReadOn(ctx, topic, nil, log, do)
+}
+
+// ReadOn calls do with the records of a topic from offsets on, up to its present end, those of a partition in their order.
+// Offsets are by Position.Log. A partition that has none, or that ends before it, is read from its beginning.
+func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]int64, log *slog.Logger, do func([]Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
 	if err != nil {
 		return err
+	}
+	for i := range spans {
+		if s := &spans[i]; from[s.Log()] <= s.End {
+			s.Offset = max(s.Offset, from[s.Log()])
+		}
+	}
+	if from != nil && !slices.ContainsFunc(spans, func(s span) bool { return !s.done() }) {
+		return nil
 	}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits

@@ -165,6 +165,11 @@ func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypot
 	if kind == usual.NoAlarm {
 		return decision
 	}
+	if len(t.rules.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
+		usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
+		decision.Alarm, decider.missed = usual.NoAlarm, usual.Missed{}
+		return decision
+	}
 	t.decisions.last = e.Time
 	a := t.newAlert(string(kind), e, d, before, sizeOf(kind))
 	if kind == usual.ChangeAlarm {

@@ -17,7 +17,8 @@ type Estimator struct {
 	chains     *byRules[*stages]
 	aggregator *aggregator // nil without Config.Aggregate
 	now        func() time.Time
-	watermark  time.Time // see Pass
+	watermark  time.Time              // see Pass
+	marks      map[string][]FalseMark // see SetMarks
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.

@@ -62,11 +62,12 @@ type keyRules struct {
 	alerts   *AlertConfig
 	quiet    quietTimes
 	silences *silenceDetector // nil without Config.Silence
+	marks    []FalseMark
 }
 
 func (est *Estimator) rulesOf(key string) keyRules {
 	c := est.chains.ofKey(key)
-	return keyRules{&c.all.Alerts, quietOf(est.cfg.Quiet, key), c.silences}
+	return keyRules{&c.all.Alerts, quietOf(est.cfg.Quiet, key), c.silences, est.marks[key]}
 }
 
 // NewTrack returns the track of a key before its first observation.

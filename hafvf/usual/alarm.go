@@ -284,6 +284,10 @@ func (a Alarm) Pay(s State) bool {
 	return true
 }
 
+// Refund takes back what the alarm of the last observation has cost, which nobody is told of. It rests and lasts as others
+// do: what belongs to it is no other one. The bound holds for those that are told.
+func (a Alarm) Refund(s State) { s[atDebt] = max(0, s[atDebt]-1) }
+
 // Raise decides on what has no score and is no observation, as no stream of the kind can show it. It
 // raises a novelty alarm where Pay pays that, it is permitted, and neither an alarm rests nor one of
 // Raise lasts. Where Pay alone does not, it is muted, with the rest of that. It is unusual for an alarm

@@ -95,8 +95,9 @@ type Run struct {
 	buffering string        // see Rests
 	next      time.Time     // see Rests
 	staged    map[string]EncodedState
-	instructs map[string]instruction // see Instruct; nil for none
-	stalls    bool                   // until a commit has instructions
+	instructs map[string]instruction           // see Instruct; nil for none
+	along     map[string]func() ([]byte, bool) // see CommitAlong; nil for none
+	stalls    bool                             // until a commit has instructions
 	taken     int64
 	counts    Counts
 	matched   map[string]bool  // patterns of rules that some key matches
@@ -291,6 +292,11 @@ func (r *Run) commitIfIdle() {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
+		for key, state := range r.along {
+			if value, changed := state(); changed {
+				r.staged[key] = EncodedState{Key: key, State: value}
+			}
+		}
 		instructs := len(r.instructs) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
 		if instructs {
 			for key, of := range r.instructs {
@@ -338,6 +344,17 @@ func (r *Run) Instruct(key string, value []byte, apply func()) {
 	if !r.moved.IsZero() { // else the runner has not begun, and rests once
 		r.commitIfIdle()
 	}
+}
+
+// CommitAlong has the states of each time at which nothing is in flight include one under key, a reserved key, if it has
+// changed since the last time. state must not call the Run. It is called before the run begins.
+func (r *Run) CommitAlong(key string, state func() (value []byte, changed bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.along == nil {
+		r.along = map[string]func() ([]byte, bool){}
+	}
+	r.along[key] = state
 }
 
 // stall has instructions applied when what Committed was called with is committed, while nothing is worked on.

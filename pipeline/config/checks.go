@@ -40,6 +40,7 @@ func (d *decoder) check(c *Config) {
 	d.checkKafka(c)
 	d.checkWritten(c)
 	d.checkRunner(c)
+	d.checkMarks(c)
 }
 
 // filters settles which filters there are, of the config's and of every rule.

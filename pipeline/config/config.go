@@ -55,6 +55,7 @@ type Config struct {
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink // nil: standard error, as JSON Lines
+	Marks      *Sink // which is read: File or Kafka; nil: none
 	Alerts     []Receiver
 	Runner     Runner
 }

@@ -280,7 +280,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
 		{"unknown key far from all", with("foobar: 1"), []string{
-			`pump.yaml:3: foobar: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`,
+			`pump.yaml:3: foobar: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, marks, alerts, runner`,
 		}},
 		{"a key beside its place", "source: {jsonl: {path: a}}\nmodel:\n  family: normal\n  levels: []\n", []string{
 			`pump.yaml:4: model.levels: unknown key; levels stands beside model, not in it`,
@@ -290,7 +290,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: levels.0.beta: missing; it is required`,
 		}},
 		{"key that is no name", with(`"a.b\n": 1`), []string{
-			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`,
+			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, marks, alerts, runner`,
 		}},
 		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
 		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; it stands in line 3 already`}},
@@ -669,7 +669,7 @@ func TestParseOverrideErrors(t *testing.T) {
 		{[]string{"model.prior.mean.0=9"}, []string{`--set model.prior.mean.0=9: model.prior.mean.0: the config has no list model.prior.mean; set it as a whole`}},
 		{[]string{"top.x=1"}, []string{`--set top.x=1: top.x: top is the number 1, and has no keys`}},
 
-		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, alerts, runner`}},
+		{[]string{"famly=ar"}, []string{`--set famly=ar: famly: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, marks, alerts, runner`}},
 		{[]string{"top="}, []string{`--set top=: top: must be a number, not null`}},
 		{[]string{"top=2", "levels.0.alpha=x"}, []string{
 			`--set top=2: top: must be in [0, 1], not 2`,

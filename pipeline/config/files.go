@@ -208,6 +208,9 @@ func (d *decoder) checkFiles(c *Config) {
 	if s := c.Source.Files(); s != nil {
 		in = append(in, inputOf("source."+s.Format+".path", s.Path))
 	}
+	if m := c.Marks; m != nil && m.File != nil && m.File.Path != "" {
+		in = append(in, sourceInput{namedFile: placeOf("marks.jsonl.path", m.File.Path)})
+	}
 	var out []namedFile
 	standardOut := ""
 	add := func(at string, f *File) {

@@ -258,7 +258,7 @@ func (d *decoder) checkKafka(c *Config) {
 		key  string
 		sink *Sink
 	}
-	sections := []section{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}}
+	sections := []section{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}, {"marks", c.Marks}}
 	for i := range c.Alerts {
 		sections = append(sections, section{c.Alerts[i].At, &c.Alerts[i].Sink})
 	}

@@ -74,6 +74,7 @@ func (c *Config) keys(nodes *priorNodes) []key {
 		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
 			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
 		{name: "dead_letter", doc: "Where rejected records go. By default to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
+		c.marksKey(),
 		{name: "alerts", doc: "Where alarms go, with detect or silence. By default nowhere.", read: receivers(&c.Alerts)},
 		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
 	}

@@ -94,13 +94,19 @@ func (c *Collector) incident(e *incidents.Event) {
 func (c *Collector) finishPage(r *Report) {
 	for i := range r.events {
 		a := r.events[i].alert
-		a.Incident = c.assigned[[3]string{a.Key, a.ID, a.Kind}]
-		for c.merged[a.Incident] != "" {
-			a.Incident = c.merged[a.Incident]
-		}
+		a.Incident = c.incidentOf(a.Key, a.ID, a.Kind)
 		c.page.AddAlert(a)
 	}
 	c.page.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: c.graph.Value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
+}
+
+// incidentOf is the incident that an alarm belongs to, at the end.
+func (c *Collector) incidentOf(key, id, kind string) string {
+	of := c.assigned[[3]string{key, id, kind}]
+	for c.merged[of] != "" {
+		of = c.merged[of]
+	}
+	return of
 }
 
 func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {

@@ -15,6 +15,7 @@ import (
 
 	"hafvf/internal/median"
 	"hafvf/internal/times"
+	"hafvf/pipeline/records"
 )
 
 // A Window is a stretch of time in which something happened, both ends included.
@@ -197,3 +198,37 @@ func (w Window) outside(first, last time.Time) bool {
 }
 
 func (w Window) holds(e Event) bool { return !e.Time.Before(w.Start) && !e.Time.After(w.End) }
+
+// A MarkScore is how the alerts fit marks. What was expected counts neither way.
+type MarkScore struct {
+	True     Marked `json:"true"`
+	False    Marked `json:"false"`
+	Expected Marked `json:"expected"`
+}
+
+// Marked counts marks, and those of which an alert was raised.
+type Marked struct {
+	Marks  int `json:"marks"`
+	Raised int `json:"raised"`
+}
+
+// scoreMarks compares the alerts with marks: by key, id and incident.
+func (c *Collector) scoreMarks(marks []records.Mark) *MarkScore {
+	s := &MarkScore{}
+	for _, m := range marks {
+		of := map[string]*Marked{records.MarkedTrue: &s.True, records.MarkedFalse: &s.False, records.MarkedExpected: &s.Expected}[m.Mark]
+		of.Marks++
+		for _, k := range c.keys {
+			if slices.ContainsFunc(k.events, func(e Event) bool { return m.Of(e.Key, e.ID, c.incidentOf(e.Key, e.ID, e.Kind)) }) {
+				of.Raised++
+				break
+			}
+		}
+	}
+	return s
+}
+
+// String is the score in one line.
+func (s *MarkScore) String() string {
+	return fmt.Sprintf("%d of %s raised, %d of %s, %d of %d expected", s.True.Raised, count(s.True.Marks, "true alarm"), s.False.Raised, count(s.False.Marks, "false alarm"), s.Expected.Raised, s.Expected.Marks)
+}

@@ -11,6 +11,7 @@ import (
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/usual"
 	"hafvf/pipeline"
+	"hafvf/pipeline/records"
 )
 
 // A Number is written as null in JSON where it is not finite.
@@ -59,6 +60,7 @@ type Report struct {
 	// Incidents are what the alarms have in common; nil without incidents in the config.
 	Incidents *Incidents `json:"incidents,omitempty"`
 	Labels    *Score     `json:"labels,omitempty"`
+	Marks     *MarkScore `json:"marks,omitempty"`
 	Against   *Against   `json:"against,omitempty"`
 
 	events []Event // all, by time
@@ -172,9 +174,9 @@ const most = 10
 
 var errNoTimes = errors.New("--labels: the records have no times, which labels need")
 
-// Report returns the report of the run that has ended with this summary. Labels may be
+// Report returns the report of the run that has ended with this summary. Labels and marks may be
 // nil.
-func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*Report, error) {
+func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, marks []records.Mark) (*Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &Report{
@@ -230,7 +232,11 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels) (*R
 		score := labels.score(c.keys)
 		r.Labels = &score
 	}
+	if marks != nil {
+		r.Marks = c.scoreMarks(marks)
+	}
 	if c.page != nil {
+		c.page.AddMarks(marks)
 		c.finishPage(r)
 	}
 	return r, nil

@@ -37,6 +37,9 @@ func (r *Report) String() string {
 	r.writeSuppressed(&b, r.Resting, "resting", "that came back while one lasted")
 	r.writeIncidents(&b)
 	r.writeLabels(&b)
+	if r.Marks != nil {
+		fmt.Fprintf(&b, "marks: %s\n", r.Marks)
+	}
 
 	if len(r.Weeks) > 0 {
 		b.WriteString("\nby week\n")
@@ -239,6 +242,10 @@ func (a *Against) append(b *strings.Builder, r *Report) string {
 		}
 		row("budget", func(r *Report) any { return decimal(r.Budget.Allowed) })
 		row("alarms raised", func(r *Report) any { return r.Budget.Spent })
+		if r.Marks != nil {
+			row("marked true, raised", func(r *Report) any { return fmt.Sprintf("%d of %d", r.Marks.True.Raised, r.Marks.True.Marks) })
+			row("marked false, raised", func(r *Report) any { return fmt.Sprintf("%d of %d", r.Marks.False.Raised, r.Marks.False.Marks) })
+		}
 		if r.Labels != nil {
 			row("windows hit", func(r *Report) any { return fmt.Sprintf("%d of %d", r.Labels.Hit, r.Labels.Windows) })
 			row("false alarms", func(r *Report) any { return r.Labels.FalseAlarms })

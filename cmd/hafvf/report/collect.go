@@ -3,6 +3,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/pipeline"
+	"hafvf/pipeline/records"
 )
 
 // An Estimate is an observation of a key, as far as a page shows it. NaN stands for no number.
@@ -82,8 +84,8 @@ const plainWeight = 5
 // A detail is an alarm with what a row of the table shows of it.
 type detail struct {
 	alarm
-	id, message string
-	time        time.Time
+	id, message, incident string
+	time                  time.Time
 }
 
 // rank orders the rows: by size, as backtest does.
@@ -156,6 +158,8 @@ type Collector struct {
 	sources []string
 	notes   []string
 	trial   *Trial // of a run, which tells more than files do
+	marks   []records.Mark
+	markTo  string // the config that takes marks; empty: nobody does
 	live    bool   // has the last estimates of keys that alarmed of late, and no others
 }
 
@@ -169,6 +173,37 @@ func NewCollector(from time.Time, zone *time.Location) *Collector {
 
 // Source names a file that was read.
 func (c *Collector) Source(name string) { c.sources = append(c.sources, name) }
+
+// AddMarks adds what users say of alarms.
+func (c *Collector) AddMarks(all []records.Mark) { c.marks = append(c.marks, all...) }
+
+// markOf is what the last mark says of an alarm; empty if there is none.
+func (c *Collector) markOf(d *detail) string {
+	for _, m := range slices.Backward(c.marks) {
+		if m.Of(d.key.name, d.id, d.incident) {
+			return m.Mark
+		}
+	}
+	return ""
+}
+
+// markCommand is the command that marks an alarm as false; empty if nobody takes it.
+func (c *Collector) markCommand(d *detail) string {
+	if c.markTo == "" {
+		return ""
+	}
+	return fmt.Sprintf("hafvf mark %s false --key %s --config %s", shellWord(d.id), shellWord(d.key.name), shellWord(c.markTo))
+}
+
+// shellWord is a word as a shell reads it.
+func shellWord(s string) string {
+	if s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
 
 // Note adds a sentence about the input to the page.
 func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
@@ -242,7 +277,7 @@ func (c *Collector) AddAlert(a *output.Alert) {
 	k.weight += one.weight()
 	k.incidents = k.incidents || one.inIncident
 	k.note(a, kind, c.zone)
-	d := detail{one, a.ID, a.Message, a.Time}
+	d := detail{one, a.ID, a.Message, a.Incident, a.Time}
 	c.rows.add(d)
 	if !one.inIncident {
 		c.singles.add(d)

@@ -14,12 +14,14 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
+	"hafvf/pipeline/records"
 )
 
 // Limits of what a Live remembers. What is let go is counted, and the page says so.
 const (
 	liveAlerts    = 10_000
 	liveIncidents = 1000
+	liveMarks     = 1000
 	liveKeys      = 100 // with a series
 	livePoints    = 256 // of a series, at least where there were as many
 	liveAge       = 7 * 24 * time.Hour
@@ -33,12 +35,14 @@ type Live struct {
 	zone    *time.Location
 	began   time.Time
 	metrics *pipeline.Metrics
+	markTo  string // see TakesMarks
 
 	mu        sync.Mutex
 	alerts    []liveAlert
 	gone      int // alerts that were let go
 	at        map[alertName]int
 	incidents map[string]*liveAlert
+	marks     []records.Mark
 	dropped   int      // incidents that were let go
 	news      [][]byte // the last of them, as events
 	version   int64    // number of all news
@@ -86,7 +90,25 @@ func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Liv
 
 // Observer is what the run is to tell.
 func (l *Live) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident}
+	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident, Marked: l.marked}
+}
+
+// TakesMarks has the page show the commands that mark alarms for the run of the config at a path. It is called before the
+// run begins.
+func (l *Live) TakesMarks(config string) { l.markTo = config }
+
+// marked takes a mark of an alarm.
+func (l *Live) marked(m records.Mark) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.marks = append(l.marks, m); len(l.marks) > liveMarks {
+		l.marks = slices.Delete(l.marks, 0, len(l.marks)-liveMarks)
+	}
+	for i := range l.alerts {
+		if a := &l.alerts[i].Alert; m.Of(a.Key, a.ID, a.Incident) {
+			l.notify(*a)
+		}
+	}
 }
 
 // Close ends the events of all readers.
@@ -232,9 +254,10 @@ type Fact struct {
 // Page returns the page as it is now, and its version.
 func (l *Live) Page() (p *Page, version int64) {
 	c := NewCollector(time.Time{}, l.zone)
-	c.live = true
+	c.live, c.markTo = true, l.markTo
 	l.mu.Lock()
 	l.forget(time.Now())
+	c.AddMarks(l.marks)
 	state := &RunState{Since: l.began, Version: l.name(l.version)}
 	alerts, all, gone, passed := slices.Clone(l.alerts), []liveAlert{}, l.gone, l.dropped
 	version = l.version

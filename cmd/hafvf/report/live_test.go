@@ -27,6 +27,7 @@ import (
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline"
+	"hafvf/pipeline/records"
 )
 
 func TestMain(m *testing.M) {
@@ -327,5 +328,31 @@ func TestLiveMisses(t *testing.T) {
 	}
 	if page, _ := l.Page(); page.Alarms != 3*liveNews {
 		t.Errorf("%d alarms on the page", page.Alarms)
+	}
+}
+
+// A page of a run that takes marks has the command of each alarm, and says which are marked, as soon as the marks are in
+// force.
+func TestLiveMarks(t *testing.T) {
+	l, s := serveLive(t)
+	l.raise("a pump's", 1)
+	if _, page := get(t, s.URL); strings.Contains(page, "hafvf mark") {
+		t.Error("a page whose run takes no marks has a command")
+	}
+	l.TakesMarks("pump.yaml")
+	events := listen(t, s.URL)
+	l.raise("b", 2)
+	await(t, events, "alarm")
+	_, page := get(t, s.URL)
+	for _, says := range []string{"<code>hafvf mark in:1 false --key &#39;a pump&#39;\\&#39;&#39;s&#39; --config pump.yaml</code>", "<code>hafvf mark in:2 false --key b --config pump.yaml</code>"} {
+		if strings.Count(page, says) != 2 { // in the table, and among single ones
+			t.Errorf("the page does not say %s", says)
+		}
+	}
+	l.Observer().Marked(records.Mark{ID: "in:2", Mark: records.MarkedExpected, Key: new("b")})
+	l.Observer().Marked(records.Mark{ID: "in:2", Mark: records.MarkedFalse, Key: new("b")})
+	await(t, events, "alarm")
+	if _, page := get(t, s.URL); strings.Count(page, "marked false") != 2 || strings.Contains(page, "marked expected") {
+		t.Error("the page does not say that the alarm is marked")
 	}
 }

@@ -92,6 +92,8 @@ type Row struct {
 	InIncident  bool
 	Chance      float64 // of a member: the probability that it belongs to the incident
 	Message     string
+	Mark        string // what a user says of it; empty for nothing
+	Command     string // that marks it; empty if nobody takes marks
 }
 
 // A Silent is a key from which nothing has come.
@@ -286,6 +288,7 @@ func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool 
 func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bool) {
 	row := func(d *detail) Row {
 		return Row{
+			Mark: c.markOf(d), Command: c.markCommand(d),
 			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Size: float64(d.size),
 			InIncident: d.inIncident || members[membership{d.key.name, d.at}], Message: shortened(d.message),
 		}

@@ -39,7 +39,10 @@ const reserved = "\x00\xff"
 // its configuration, see account.Run.Instruct.
 const (
 	FleetKey = reserved + "incidents"
-	QuietKey = reserved + "quiet" // quiet times of files
+	// AlarmsKey is that of the last alarms, which marks may be of.
+	AlarmsKey = reserved + "alarms"
+	QuietKey  = reserved + "quiet" // quiet times of files
+	MarksKey  = reserved + "marks" // of alarms, and how far they were read
 )
 
 // Reserved reports whether a key is none of observations.

@@ -1,0 +1,457 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"hafvf/connectors"
+	"hafvf/connectors/kafkaio"
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/account"
+	"hafvf/internal/jsontext"
+	"hafvf/internal/message"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/records"
+	"hafvf/transforms"
+)
+
+// mostMarks is how many alarms a run knows for marks, and how many marks it keeps.
+const mostMarks = 1000
+
+// A markRegistry has a run work by what users say of its alarms.
+type markRegistry struct {
+	run    *run
+	from   *config.Sink // which is read; nil: no more
+	shared transforms.FalseMarks
+
+	mu         sync.Mutex
+	alarms     []*markable            // the last ones, oldest first
+	byID       map[string][]*markable // these
+	changed    bool                   // the alarms, since they were committed
+	unobserved []appliedMark          // marks, to the observer
+
+	info fs.FileInfo // of the file that was read; nil for none
+	read markState   // what was read, to be in force with the next commit
+}
+
+// A markable is an alarm of which there may be a mark.
+type markable struct {
+	Key, ID, Kind string
+	Time          time.Time
+	Size          float64 // the largest of its event, as Alert.Size; 0 if it has none
+	Output        int     `json:",omitempty"`
+	Incident      string  `json:",omitempty"`
+	Over          bool    `json:",omitempty"` // so is its event
+}
+
+// A markState is what is known of marks, as the states of a run have it.
+type markState struct {
+	Read  map[string]markPosition // by file or partition, up to where it was read
+	Marks []appliedMark           // the last ones that are of an alarm, in the order in which they were read
+}
+
+type markPosition struct {
+	At   int64  // bytes of a file, offset of a partition
+	Line int64  `json:",omitempty"`
+	Sum  uint32 `json:",omitempty"` // of these bytes
+}
+
+// An appliedMark is a mark with the alarm that it is of.
+type appliedMark struct {
+	records.Mark
+	Of     string  // the alarm's id
+	Size   float64 `json:",omitempty"`
+	Output int     `json:",omitempty"`
+}
+
+// openMarks has a run begin with the marks that its states have, and with what has been said since.
+func (r *run) openMarks(ctx context.Context, g *Graph) error {
+	if r.history != nil {
+		return nil
+	}
+	m := &markRegistry{run: r, from: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
+	stored, err := m.restore()
+	if err != nil {
+		r.log.Warn("the marks that were in force cannot be read: they are read again", "reason", err.Error())
+	}
+	switch {
+	case g.marks == nil && stored:
+		m.apply()
+		m.read.Marks = nil
+		r.account.Instruct(statestore.AlarmsKey, nil, func() {})
+		r.account.Instruct(statestore.MarksKey, nil, m.takesHold())
+		return nil
+	case g.marks == nil:
+		return nil
+	case g.marks.Kafka != nil:
+		if _, err := r.clients.of(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
+			return err
+		}
+	}
+	r.marks = m
+	m.apply()
+	m.unobserved = slices.Clone(m.read.Marks)
+	m.observe()
+	r.account.CommitAlong(statestore.AlarmsKey, m.state)
+	return m.poll(ctx)
+}
+
+// restore reads what the states have.
+func (m *markRegistry) restore() (stored bool, err error) {
+	var alarms []*markable
+	for key, to := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
+		b, failed := m.run.account.Restore(key)
+		if failed == nil && b != nil {
+			failed = json.Unmarshal(b, to)
+			stored = true
+		}
+		err = errors.Join(err, failed)
+	}
+	for _, a := range alarms {
+		m.add(a)
+	}
+	if m.read.Read == nil {
+		m.read.Read = map[string]markPosition{}
+	}
+	return stored, err
+}
+
+// state is what AlarmsKey has.
+func (m *markRegistry) state() (value []byte, changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.changed {
+		return nil, false
+	}
+	m.changed = false
+	return []byte(jsontext.Of(m.alarms)), true
+}
+
+// note notes an alarm of a key, or its end. Beliefs are no alarms.
+func (m *markRegistry) note(key string, t keyed.AlertEvent) {
+	if m == nil || t.Basis != keyed.AlarmBasis {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t.Kind == keyed.RecoveredAlarm {
+		if t.BackToUsual() {
+			m.grow(key, t.Alert, true)
+		}
+		return
+	}
+	size := max(-math.MaxFloat64, min(t.Size, math.MaxFloat64)) // JSON has no infinity
+	if math.IsNaN(size) {
+		size = 0
+	}
+	m.changed = true
+	if m.grow(key, t.Alert, false); m.of(key, t.ID) != nil {
+		return // it comes again
+	}
+	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
+}
+
+// grow notes a size of the event of a key that lasts, and its end. An alarm without a size has no event.
+func (m *markRegistry) grow(key string, by *keyed.Alert, over bool) {
+	for _, a := range m.alarms {
+		if a.Over || a.Key != key {
+			continue
+		}
+		m.changed, a.Over = true, over
+		if a.Output == by.Output && a.Size*by.Size > 0 && math.Abs(by.Size) > math.Abs(a.Size) {
+			a.Size = max(-math.MaxFloat64, min(by.Size, math.MaxFloat64))
+		}
+	}
+}
+
+func (m *markRegistry) of(key, id string) *markable {
+	for _, a := range m.byID[id] {
+		if a.Key == key {
+			return a
+		}
+	}
+	return nil
+}
+
+func (m *markRegistry) add(a *markable) {
+	if len(m.alarms) == mostMarks {
+		oldest := m.alarms[0]
+		m.alarms = m.alarms[1:]
+		if m.byID[oldest.ID] = slices.DeleteFunc(m.byID[oldest.ID], func(o *markable) bool { return o == oldest }); len(m.byID[oldest.ID]) == 0 {
+			delete(m.byID, oldest.ID)
+		}
+	}
+	m.alarms = append(m.alarms, a)
+	m.byID[a.ID] = append(m.byID[a.ID], a)
+}
+
+// assign notes the incident of an alarm.
+func (m *markRegistry) assign(of incidents.Assignment) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.of(of.Key, of.ID); a != nil && a.Incident != of.Incident {
+		a.Incident, m.changed = strings.Clone(of.Incident), true
+	}
+}
+
+// follow reads on while a run goes on, until the returned function is called.
+func (m *markRegistry) follow(ctx context.Context) (end func()) {
+	if m == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		failed := false
+		for {
+			select {
+			case <-time.After(quietPoll):
+			case <-ctx.Done():
+				return
+			}
+			err := m.poll(ctx)
+			if err != nil && !failed && ctx.Err() == nil {
+				m.run.log.Warn("marks cannot be read: those that were read hold", "reason", err.Error())
+			}
+			failed = err != nil
+		}
+	})
+	return func() {
+		cancel()
+		reading.Wait()
+	}
+}
+
+// poll reads what has come, and has it take hold with the next commit.
+func (m *markRegistry) poll(ctx context.Context) (err error) {
+	was := jsontext.Of(m.read)
+	if f := m.from.File; f != nil {
+		err = m.readFile(f.Path)
+	} else {
+		err = m.readTopic(ctx, m.from.Kafka)
+	}
+	if value := jsontext.Of(m.read); value != was {
+		m.run.account.Instruct(statestore.MarksKey, []byte(value), m.takesHold())
+	}
+	return err
+}
+
+// takesHold returns the function that has the filters work by what was read up to now.
+func (m *markRegistry) takesHold() func() {
+	of, counts := m.inForce(), m.counts()
+	return func() {
+		m.shared.Store(&of)
+		m.observe()
+		m.run.log.Info("marks are in force", "marks", counts.String())
+	}
+}
+
+// apply has the filters work by what was read, at the start.
+func (m *markRegistry) apply() {
+	of := m.inForce()
+	m.shared.Store(&of)
+	account.WithValue(m.run.account, "", &m.shared)
+}
+
+// observe tells the observer of the run of marks that it does not know.
+func (m *markRegistry) observe() {
+	m.mu.Lock()
+	all := m.unobserved
+	m.unobserved = nil
+	m.mu.Unlock()
+	marked := m.run.observer().Marked
+	for _, a := range all {
+		a.ID = a.Of
+		marked(a.Mark)
+	}
+}
+
+// inForce are the false marks of keys.
+func (m *markRegistry) inForce() map[string][]keyed.FalseMark {
+	all := map[string][]keyed.FalseMark{}
+	for _, a := range m.read.Marks {
+		if a.Mark.Mark == records.MarkedFalse && a.Size != 0 {
+			all[*a.Key] = append(all[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
+		}
+	}
+	return all
+}
+
+// readFile reads the lines that were appended to a file. One that no longer begins as it was read is another one, and read
+// from its beginning.
+func (m *markRegistry) readFile(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || m.info != nil && info.Size() == m.info.Size() && info.ModTime().Equal(m.info.ModTime()) && os.SameFile(info, m.info) {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	at := m.read.Read[path]
+	if int64(len(text)) < at.At || crc32.ChecksumIEEE(text[:at.At]) != at.Sum {
+		at = markPosition{}
+	}
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	for line := range bytes.Lines(whole[at.At:]) {
+		at.Line++
+		at.At += int64(len(line))
+		at.Sum = crc32.Update(at.Sum, crc32.IEEETable, line)
+		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, line); err != nil {
+			return err
+		}
+		m.read.Read[path] = at
+	}
+	m.info = info
+	return nil
+}
+
+// readTopic reads the records of a topic that were not read yet.
+func (m *markRegistry) readTopic(ctx context.Context, from *kafkaio.Sink) (err error) {
+	ends := map[string]int64{}
+	for p, at := range m.read.Read {
+		ends[p] = at.At
+	}
+	failed := m.run.clients.of(from.Cluster).ReadOn(ctx, from.Topic, ends, m.run.log, func(all []kafkaio.Record) {
+		for _, r := range all {
+			at := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
+			if err == nil {
+				if err = m.take(at, r.Value); err == nil {
+					m.read.Read[r.Log()] = markPosition{At: r.Offset + 1}
+				}
+			}
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+// take takes a mark, or puts it into the dead letter.
+func (m *markRegistry) take(at records.SourcePlace, line []byte) error {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return nil
+	}
+	mark, err := records.ParseMark(line)
+	if err == nil {
+		err = m.mark(mark)
+	}
+	if err == nil {
+		return nil
+	}
+	m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", at.ID, "reason", err.Error())
+	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, at.ID), at, string(line), "the mark "+err.Error()))
+}
+
+// mark notes a mark of one alarm, or of those of an incident.
+func (m *markRegistry) mark(mark records.Mark) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var of []*markable
+	keys := map[string]bool{}
+	for _, a := range m.alarms {
+		if mark.Of(a.Key, a.ID, a.Incident) {
+			of = append(of, a)
+			if a.ID == mark.ID {
+				keys[a.Key] = true
+			}
+		}
+	}
+	if len(of) == 0 {
+		return fmt.Errorf("is of an unknown alarm: none of the last %d has the id %s%s", mostMarks, message.Quote(mark.ID), ofKey(mark.Key))
+	}
+	if len(keys) > 1 {
+		some := slices.Sorted(maps.Keys(keys))
+		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(some), message.Quote(mark.ID), message.Quote(some[0]))
+	}
+	for _, a := range of {
+		one := appliedMark{Mark: mark, Of: a.ID, Size: a.Size, Output: a.Output}
+		one.Key = &a.Key
+		same := func(o appliedMark) bool { return o.Of == a.ID && *o.Key == a.Key }
+		if i := slices.IndexFunc(m.read.Marks, same); i >= 0 {
+			if was := m.read.Marks[i]; was.ID == one.ID && was.Mark.Mark == one.Mark.Mark && was.Time.Equal(one.Time) {
+				continue
+			}
+			m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
+		}
+		m.read.Marks, m.unobserved = append(m.read.Marks, one), append(m.unobserved, one)
+	}
+	if more := len(m.read.Marks) - mostMarks; more > 0 {
+		m.read.Marks = slices.Delete(m.read.Marks, 0, more)
+	}
+	return nil
+}
+
+func ofKey(key *string) string {
+	if key == nil {
+		return ""
+	}
+	return " and the key " + message.Quote(*key)
+}
+
+// markCounts are how many alarms have a mark, by what it says.
+type markCounts map[string]int
+
+func (m *markRegistry) counts() markCounts {
+	n := markCounts{}
+	if m != nil {
+		for _, a := range m.read.Marks {
+			n[a.Mark.Mark]++
+		}
+	}
+	return n
+}
+
+// String is empty if there are none.
+func (n markCounts) String() string {
+	var all []string
+	sum := 0
+	for _, mark := range records.Marks() {
+		if sum += n[mark]; n[mark] > 0 {
+			all = append(all, fmt.Sprint(n[mark], " ", mark))
+		}
+	}
+	if sum == 0 {
+		return ""
+	}
+	return message.Count(sum, "mark", "marks") + ": " + strings.Join(all, ", ")
+}
+
+// SendMark appends a mark to a file, or writes it to a topic.
+func SendMark(ctx context.Context, to *config.Sink, m records.Mark, log *slog.Logger) error {
+	line := m.Line()
+	if to.Kafka != nil {
+		return to.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
+	}
+	f, err := os.OpenFile(to.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	last := make([]byte, 1)
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+			line = append([]byte{'\n'}, line...)
+		}
+	}
+	_, err = f.Write(line) // at once: who reads it meanwhile has the line or has it not
+	return errors.Join(err, f.Close())
+}

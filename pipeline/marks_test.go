@@ -1,0 +1,377 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/records"
+)
+
+// spikes are a week of hourly observations of keys, each with one that is far off at an hour.
+func spikes(week int, x float64, keys ...string) (lines []string) {
+	rng := rand.New(rand.NewPCG(82, uint64(week)))
+	for i := range 7 * 24 {
+		for _, key := range keys {
+			v := rng.NormFloat64()
+			if i == 100 {
+				v = x
+			}
+			lines = append(lines, event{key, start.Add(time.Duration(week*7*24+i) * time.Hour), v}.json())
+		}
+	}
+	return lines
+}
+
+// A mark that an alarm was false keeps back what is like it in the next run. What is no mark, or of no alarm, is in the
+// dead letter, once. What is known of alarms and marks goes with them.
+func TestMarksOfFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	text := fmt.Sprintf("model: {family: normal}\ndetect: {settling: 0s}\nsource: {jsonl: {path: %s}}\nsink: none\nstate: %s\n", in("in*.jsonl"), in("states"))
+	marks := "marks: {jsonl: {path: " + in("marks.jsonl") + "}}\n"
+	run := func(text string) (alarms, dead []string, s Summary) {
+		t.Helper()
+		s = runWell(t, text+fmt.Sprintf("alerts: {jsonl: {path: %s}, kinds: [novelty, change]}\ndead_letter: {jsonl: {path: %s}}\n", in("alerts.jsonl"), in("dead.jsonl")))
+		for _, line := range trimmed(readLines(t, in("alerts.jsonl"))) {
+			alarms = append(alarms, unmarshalled[struct{ ID string }](t, line).ID)
+		}
+		for _, line := range trimmed(readLines(t, in("dead.jsonl"))) {
+			r := unmarshalled[struct{ Place, Reason string }](t, line)
+			dead = append(dead, filepath.Base(r.Place)+" "+r.Reason)
+		}
+		slices.Sort(alarms)
+		slices.Sort(dead)
+		return alarms, dead, s
+	}
+	save(t, in("in0.jsonl"), spikes(0, 0, "a", "b")...)
+	save(t, in("in1.jsonl"), spikes(1, 20, "a", "b")...)
+	alarms, _, _ := run(text + marks)
+	if len(alarms) != 2 {
+		t.Fatalf("alarms %v", alarms)
+	}
+	at := start.Add(14 * 24 * time.Hour).Format(time.RFC3339)
+	save(t, in("marks.jsonl"),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"note\":\"a test\"}\n", alarms[0], at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"true\",\"time\":%q,\"key\":\"b\"}\n", alarms[1], at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"c\"}\n", alarms[1], at),
+		fmt.Sprintf("{\"id\":\"other\",\"mark\":\"false\",\"time\":%q}\n", at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"wrong\",\"time\":%q}\n", alarms[1], at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"who\":\"me\"}\n", alarms[1], at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\"}\n", alarms[1]),
+		"\n", fmt.Sprintf("{\"id\":%q", alarms[1]))
+	save(t, in("in2.jsonl"), spikes(2, 20, "a", "b")...)
+	again, dead, s := run(text + marks)
+	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, again)
+	for i, want := range []string{"unknown alarm: none of the last 1000 has the id", `unknown alarm: none of the last 1000 has the id "other"`, `"wrong" is none of false, true, expected`, `unknown field "who"`, "time: missing"} {
+		if len(dead) != 5 || !strings.HasPrefix(dead[i], fmt.Sprintf("marks.jsonl:%d the mark is ", i+3)) || !strings.Contains(dead[i], want) {
+			t.Errorf("dead letter %q", dead)
+		}
+	}
+	if !strings.Contains(s.String(), "\n2 marks: 1 false, 1 true\n") {
+		t.Errorf("%s", s)
+	}
+	save(t, in("in3.jsonl"), spikes(3, 50, "a", "b")...) // more than twice as far
+	again, dead, s = run(text + marks)
+	if len(again) != 2 || dead != nil || s.Marks != "2 marks: 1 false, 1 true" {
+		t.Errorf("alarms %v, dead letter %q, %s", again, dead, s.Marks)
+	}
+	keys := func() (all []string) {
+		expect.Get(statestore.ReadFile(in("states"), func(s statestore.State) bool {
+			if statestore.Reserved(s.Key) {
+				all = append(all, s.Key)
+			}
+			return true
+		}))(t)
+		slices.Sort(all)
+		return all
+	}
+	equal(t, []string{statestore.AlarmsKey, statestore.MarksKey}, keys())
+	save(t, in("in4.jsonl"), spikes(4, 0, "a", "b")...)
+	run(text)
+	equal(t, []string(nil), keys())
+}
+
+// A mark of one id is of one key; with a key it is of that, and that of an incident is of all its alarms. A worse alarm and
+// the end of an alarm say how large it was. The newest mark of an alarm holds.
+func TestMarkRegistry(t *testing.T) {
+	m := &markRegistry{byID: map[string][]*markable{}}
+	alarm := func(key, id, kind string, size float64) {
+		m.note(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: kind, Size: size}})
+	}
+	alarm("a", "1", "novelty", 5)
+	alarm("b", "1", "novelty", -6)
+	alarm("b", "1", "novelty", -6) // which is repeated
+	alarm("b", "2", "change", -8)
+	alarm("b", "1", keyed.RecoveredAlarm, -9)
+	alarm("b", "3", "novelty", -20)
+	for _, a := range m.alarms {
+		a.Incident = "i"
+	}
+	m.alarms[3].Incident = ""
+	for _, test := range []struct {
+		mark, key, id string
+		fails         string
+		sizes         []float64
+	}{
+		{"false", "", "1", `is ambiguous: alarms of 2 keys have the id "1"; give key, such as "a"`, nil},
+		{"false", "c", "1", `is of an unknown alarm: none of the last 1000 has the id "1" and the key "c"`, nil},
+		{"false", "b", "1", "", []float64{-9}},
+		{"true", "b", "1", "", nil},
+		{"false", "", "i", "", []float64{5, -9, -9}},
+		{"expected", "b", "i", "", []float64{5}},
+		{"false", "", "3", "", []float64{5, -20}},
+	} {
+		mark := records.Mark{ID: test.id, Mark: test.mark, Time: start}
+		if test.key != "" {
+			mark.Key = &test.key
+		}
+		if err := m.mark(mark); fmt.Sprint(err) != fmt.Sprint(test.fails) && (err != nil || test.fails != "") {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if test.fails != "" {
+			continue
+		}
+		var sizes []float64
+		of := m.inForce()
+		for _, key := range []string{"a", "b"} {
+			for _, f := range of[key] {
+				sizes = append(sizes, f.Size)
+			}
+		}
+		equal(t, test.sizes, sizes)
+	}
+	for i := range 2 * mostMarks {
+		alarm("c", fmt.Sprint("c", i), "silent", 0)
+	}
+	if len(m.alarms) != mostMarks || len(m.byID) != mostMarks {
+		t.Errorf("%d alarms, %d ids", len(m.alarms), len(m.byID))
+	}
+}
+
+// Alarms are marked in a file or a topic, while runs are killed. What was written last of each record is what a loop has in
+// which the marks take hold where the commits have them.
+func TestMarksAfterKills(t *testing.T) {
+	expect.Waits(t, "clocks")
+	for _, from := range []string{"file", "topic"} {
+		t.Run(from, func(t *testing.T) { marksAfterKills(t, from) })
+	}
+}
+
+func marksAfterKills(t *testing.T, from string) {
+	b := fakeBus(t, 1, "out", "rejected", "alerts", "marks")
+	file := filepath.Join(t.TempDir(), "marks.jsonl")
+	marks := "marks: {kafka: {topic: marks}}\n"
+	if from == "file" {
+		marks = "marks: {jsonl: {path: " + file + "}}\n"
+	}
+	text := b.config("group: g, changelog: states", "detect: {budget: 60, settling: 0s}\n"+marks) + "alerts: {kafka: {topic: alerts}, kinds: [novelty, change], max_age: none}\n"
+	rng := rand.New(rand.NewPCG(82, 3))
+	at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+	put := func(n int) {
+		var lines []string
+		for range n {
+			at = at.Add(time.Minute)
+			lines = append(lines, event{fmt.Sprint("k", rng.IntN(4)), at, rng.NormFloat64() + float64(rng.IntN(40)/39*10*(1+rng.IntN(3)))}.json())
+		}
+		b.put(t, lines...)
+	}
+	marked, g := 0, compose(t, text)
+	mark := func(at time.Time) {
+		alerts := b.Consume(t, "alerts")
+		if len(alerts) == 0 {
+			return
+		}
+		id := unmarshalled[struct{ ID string }](t, string(alerts[len(alerts)-1].Value)).ID
+		expect.OK(t, SendMark(context.Background(), g.marks, records.Mark{ID: id, Mark: "false", Time: at}, quiet))
+		marked++
+	}
+	repeated := func() int { return len(b.Consume(t, "out")) - len(b.Consume(t, "in")) }
+	var feeding sync.WaitGroup
+	fed := make(chan struct{})
+	feeding.Go(func() {
+		defer close(fed)
+		for n := range 300 { // on a busy machine a kill may come too late
+			put(30)
+			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
+			if rng.IntN(8) == 0 {
+				mark(at)
+			}
+			if n >= 120 && n%20 == 0 && repeated() > 200 {
+				return
+			}
+		}
+	})
+	kills := rand.New(rand.NewPCG(82, 2))
+	for going := true; going; {
+		ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
+		within := time.Duration(100+kills.IntN(1200)) * time.Millisecond
+		var once sync.Once
+		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
+			if p.Read > 0 {
+				once.Do(func() { time.AfterFunc(within, kill) })
+			}
+		}}).Execute(ctx, nil)
+		kill()
+		if kills.IntN(2) == 0 {
+			_ = os.Remove(file) // what was read of it holds
+		}
+		select {
+		case <-fed:
+			going = false
+		default:
+		}
+	}
+	feeding.Wait()
+	r := launch(t, compose(t, text))
+	put(30)
+	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
+	r.halt(t)
+	b.comparesMarks(t, text, marked)
+}
+
+// comparesMarks compares the last output of each record with a loop.
+func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
+	t.Helper()
+	type instruction struct {
+		at    time.Time
+		marks map[string][]keyed.FalseMark
+	}
+	all := []instruction{{}}
+	for _, r := range b.Consume(t, "states") {
+		if !strings.HasSuffix(string(r.Key), statestore.MarksKey) {
+			continue
+		}
+		m := &markRegistry{}
+		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // a seal is around it
+		all = append(all, instruction{r.Timestamp, m.inForce()})
+	}
+	type output struct {
+		line string
+		at   time.Time
+	}
+	last := map[string]output{}
+	for _, r := range b.Consume(t, "out") {
+		last[unmarshalled[struct{ ID string }](t, string(r.Value)).ID] = output{string(r.Value), r.Timestamp}
+	}
+	layout := expect.Get(records.NewLayout(composed(t, text).Filter))(t)
+	est := expect.Get(keyed.NewEstimator(composed(t, text)))(t)
+	states, kept, without := map[string][]byte{}, 0, map[string][]byte{}
+	for _, r := range b.Consume(t, "in") {
+		o := observationOf(t, string(r.Value), fmt.Sprintf("in-%d-%d", r.Partition, r.Offset))
+		estimate := func(states map[string][]byte, marks map[string][]keyed.FalseMark) (line string, alarms bool, state []byte) {
+			est.SetMarks(marks)
+			k := expect.Get(est.Open(o.key, states[o.key]))(t)
+			var e keyed.Estimate
+			expect.Get(k.Take(&o.Observation))(t)
+			k.Learn(nil, &e, &o.Observation)
+			return strings.TrimSuffix(string(layout.AppendEstimate(nil, records.Object, o.key, &e)), "\n"), e.Alarm != nil, expect.Get(k.AppendBinary(nil))(t)
+		}
+		is := last[o.ID]
+		found, alarms := false, false
+		for i := len(all) - 1; i >= 0 && !found; i-- {
+			if all[i].at.After(is.at) {
+				continue
+			}
+			var line string
+			var state []byte
+			if line, alarms, state = estimate(states, all[i].marks); line == is.line {
+				states[o.key], found = state, true
+			} else if all[i].at.Before(is.at) { // in a millisecond the commit may come behind
+				t.Fatalf("%s\ninstead of\n%s", is.line, line)
+			}
+		}
+		if !found {
+			t.Fatalf("%s is what no mark makes of it", is.line)
+		}
+		_, alarmed, state := estimate(without, nil)
+		if without[o.key] = state; alarmed && !alarms {
+			kept++
+		}
+	}
+	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(all)-1, kept)
+	if len(all) < 4 || kept == 0 {
+		t.Error("the runs do not show what they are to show")
+	}
+}
+
+// A topic of marks is created. A mark that is of no use is in the dead letter with its place, once, also over restarts.
+func TestMarksOfTopic(t *testing.T) {
+	expect.Waits(t, "clocks")
+	b := fakeBus(t, 1, "out", "rejected")
+	text := b.config("group: g, changelog: states", "detect: true\nmarks: {kafka: {topic: marks}}\n")
+	n := 0
+	session := func(what func(*aLog)) {
+		t.Helper()
+		log := &aLog{}
+		r := launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
+		n++
+		b.put(t, event{"a", start.Add(time.Duration(n) * time.Minute), 1}.json())
+		b.await(t, "out", n, r)
+		what(log)
+		r.halt(t)
+	}
+	session(func(log *aLog) {
+		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
+		expect.Soon(t, "a warning", log.has("a mark is of no use"))
+		expect.Soon(t, "a commit", log.has("marks are in force"))
+	})
+	session(func(log *aLog) {
+		time.Sleep(3 * quietPoll) // nothing is to come of it
+		if log.has("a mark")() {
+			t.Errorf("log: %s", &log.b)
+		}
+	})
+	equal(t, []string{`{"reason":"the mark is of an unknown alarm: none of the last 1000 has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
+}
+
+// A query has alarms and marks in its file of states.
+func TestMarksOfQuery(t *testing.T) {
+	expect.Waits(t, "a server")
+	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
+	o := &oracle{series: threeWaves(begin), most: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
+	dir := t.TempDir()
+	state, alerts := filepath.Join(dir, "states"), filepath.Join(dir, "alerts.jsonl")
+	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nmarks: {jsonl: {path: %s}}\nsink: none\ndead_letter: {jsonl: {path: %s}}\nalerts: {jsonl: {path: %s}, max_age: none}\n",
+		o.serve(t), begin.Format(time.RFC3339), state, filepath.Join(dir, "marks.jsonl"), filepath.Join(dir, "dead.jsonl"), alerts)
+	log := &aLog{}
+	ctx, crash := context.WithCancel(t.Context())
+	defer crash()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run{Graph: compose(t, text), Log: log.logger()}.Execute(ctx, nil)
+		done <- err
+	}()
+	line := ""
+	expect.Soon(t, "an alert", func() bool {
+		b, _ := os.ReadFile(alerts)
+		var whole bool
+		line, _, whole = strings.Cut(string(b), "\n")
+		return whole
+	})
+	a := unmarshalled[struct{ ID, Key string }](t, line)
+	expect.OK(t, SendMark(ctx, compose(t, text).marks, records.Mark{ID: a.ID, Key: &a.Key, Mark: "false", Time: begin}, quiet))
+	expect.Soon(t, "a mark", log.has("1 mark: 1 false"))
+	crash()
+	<-done
+	stored := map[string]string{}
+	expect.Get(statestore.ReadFile(state, func(s statestore.State) bool {
+		stored[s.Key] = string(s.Bytes)
+		return true
+	}))(t)
+	if of := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], of) || !strings.Contains(stored[statestore.MarksKey], of) {
+		t.Errorf("the file of states has %s and %s", stored[statestore.AlarmsKey], stored[statestore.MarksKey])
+	}
+}
