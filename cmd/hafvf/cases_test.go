@@ -7,10 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -672,5 +678,85 @@ func TestCasesOfParquet(t *testing.T) {
 		if first = cmp.Or(first, got); got != first || strings.Count(got, "\n") != 1200 {
 			t.Errorf("%s differs", form)
 		}
+	}
+}
+
+// An answer of Prometheus as servers give it: no more than 11,000 points a series, infinite and missing values, a series of
+// histograms, a warning, and a pod in place of another. The event is in the last two hours. See hastic/hastic-server#866,
+// ryotarai/prometheus-query#1, prometheus/prometheus#1968, #2253, #10310.
+func TestCaseOfPrometheus(t *testing.T) {
+	expect.Long(t, "the inputs of practitioners")
+	t.Parallel()
+	minute := time.Now().Unix() / 60
+	var refused atomic.Int64
+	value := func(pod string, i int64) string { // i minutes after the start
+		x := 40 + 10*math.Sin(2*math.Pi*float64(i%1440)/1440) + rand.New(rand.NewPCG(uint64(i), uint64(len(pod)))).NormFloat64()
+		switch {
+		case pod == "web-a" && i > -120:
+			x += 15
+		case pod == "web-a" && i%500 == -250:
+			return "+Inf"
+		case pod == "web-a" && i%500 == -251:
+			return "NaN"
+		}
+		return fmt.Sprintf("%.3f", x)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var from, to, step float64
+		fmt.Sscan(r.FormValue("start"), &from)
+		fmt.Sscan(r.FormValue("end"), &to)
+		fmt.Sscan(strings.TrimSuffix(r.FormValue("step"), "s"), &step)
+		if (to-from)/step > 11000 {
+			refused.Add(1)
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"status": "error", "errorType": "bad_data", "error": "exceeded maximum resolution of 11,000 points per timeseries"}`)
+			return
+		}
+		var result []map[string]any
+		for _, pod := range []struct {
+			name     string
+			from, to int64
+		}{{"web-a", -30000, 1e6}, {"web-b-1", -30000, -4320}, {"web-b-22", -4318, 1e6}, {"histogram", -2000, -1500}} {
+			var points [][2]any
+			for at := from; at <= to; at += step {
+				if i := int64(at)/60 - minute; i < pod.from || i >= pod.to {
+					continue
+				} else if pod.name == "histogram" {
+					points = append(points, [2]any{at, map[string]any{"count": "10", "sum": "3", "buckets": [][4]any{{0, "0.1", "0.2", "10"}}}})
+				} else {
+					points = append(points, [2]any{at, value(pod.name, i)})
+				}
+			}
+			values := "values"
+			if pod.name == "histogram" {
+				values = "histograms"
+			}
+			if points != nil {
+				result = append(result, map[string]any{"metric": map[string]string{"__name__": "latency_ms", "pod": pod.name}, values: points})
+			}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"status": "success", "warnings": []string{"PromQL info: metric might not be a counter"}, "data": map[string]any{"resultType": "matrix", "result": result}})
+	}))
+	defer server.Close()
+	dir := e2e.Folder(t, nil)
+	if _, stderr := program.Well(t, dir, "init", server.URL, "--query", "latency_ms", "-o", "x.yaml"); stderr != "" {
+		t.Error(stderr)
+	}
+	stdout, _ := program.Well(t, dir, "check", "x.yaml")
+	said, stderr := program.Well(t, dir, "backtest", "x.yaml")
+	for _, want := range []string{
+		"keys     3: ", "500 × a histogram is no number: take histogram_quantile", "40 × the number is infinite", "(40 missing)",
+		time.Unix(60*(minute-119), 0).UTC().Format("2006-01-02T15:04:05Z") + `  novelty  latency_ms{pod="web-a"}`, `silent  latency_ms{pod="web-b-1"} silent since`,
+		"PromQL info: metric might not be a counter",
+	} {
+		if !strings.Contains(stdout+said+stderr, want) {
+			t.Errorf("no %q in %s%s%s", want, stdout, said, stderr)
+		}
+	}
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d questions asked for more than the server gives", n)
+	}
+	if !regexp.MustCompile("told: [12] novelt(y|ies), 0 change, 1 silent\n").MatchString(said) { // one is by chance, at some hours of the clock
+		t.Error(said)
 	}
 }
