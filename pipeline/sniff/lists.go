@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"hafvf/connectors"
 	"hafvf/internal/message"
 )
 
@@ -19,7 +20,11 @@ func (t *table) unread() string {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
 		case c.list == "":
 			if example := c.json(); example != "" {
-				return fmt.Sprintf("column %s holds JSON in a text, such as %s, which is not read: write its fields as columns, or as fields of JSON Lines", message.Quote(c.name), message.Quote(example))
+				how := "write its fields as columns, or as fields of JSON Lines"
+				if t.format.Name == connectors.JSONLines {
+					how = t.jq(jqPath(c.name)+" |= fromjson") + " makes fields of it"
+				}
+				return fmt.Sprintf("column %s holds JSON in a text, such as %s, which is not read: %s", message.Quote(c.name), message.Quote(example), how)
 			}
 		case strings.HasPrefix(begins, "{"):
 			objects = append(objects, c)
@@ -33,7 +38,7 @@ func (t *table) unread() string {
 		if t.records == 1 {
 			how = name + "[]"
 		}
-		return fmt.Sprintf("%s holds lists of objects, which are not read: %s > records.jsonl writes a record for each", name, t.jq(how))
+		return fmt.Sprintf("%s holds lists of objects, which are not read: %s writes a record for each", name, t.jq(how))
 	}
 	at, values := listOfTimes(lists)
 	switch {
@@ -44,7 +49,7 @@ func (t *table) unread() string {
 	case t.timed() != nil:
 		name := jqPath(values.name)
 		how := t.jq(fmt.Sprintf(". as $r | %s[] | $r + {x: .} | del(%s)", name, name))
-		return fmt.Sprintf("%s holds lists, which are not read as values: %s > records.jsonl writes a record for each", name, how)
+		return fmt.Sprintf("%s holds lists, which are not read as values: %s writes a record for each", name, how)
 	}
 	key := "none"
 	for _, c := range t.columns {
@@ -55,13 +60,16 @@ func (t *table) unread() string {
 	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
 }
 
-// jq is a command that does something with the records of the file, which may be compressed.
+// jq is a command that writes to another file what it makes of the records of the file, which may be compressed.
 func (t *table) jq(what string) string {
-	name := filepath.Base(t.path)
-	if unpack := map[string]string{".gz": "zcat", ".zst": "zstdcat"}[filepath.Ext(name)]; unpack != "" {
-		return fmt.Sprintf("%s %s | jq -c '%s'", unpack, name, what)
+	name, to := filepath.Base(t.path), "records.jsonl"
+	if name == to {
+		to = "rows.jsonl"
 	}
-	return fmt.Sprintf("jq -c '%s' %s", what, name)
+	if unpack := map[string]string{".gz": "zcat", ".zst": "zstdcat"}[filepath.Ext(name)]; unpack != "" {
+		return fmt.Sprintf("%s %s | jq -c '%s' > %s", unpack, name, what, to)
+	}
+	return fmt.Sprintf("jq -c '%s' %s > %s", what, name, to)
 }
 
 // jqPath is the name of a column as jq has it: a name that is no word is quoted.

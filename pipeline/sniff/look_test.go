@@ -275,6 +275,7 @@ func TestUnreadValues(t *testing.T) {
 		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
 		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
 		"lists of trials":     {"in.jsonl", repeated(`{"subject":"ID","rt":[N,512.5]}`), `under order: arrival, with key: subject, time: "" and values: [rt]`},
+		"JSON in a text":      {"records.jsonl", repeated(`{"time":"TIME","p":"{\"x\":N}"}`), `column "p" holds JSON in a text, such as "{\"x\":0}", which is not read: jq -c '.p |= fromjson' records.jsonl > rows.jsonl makes fields of it`},
 		"JSON in a cell":      {"in.csv", append([]string{"time,payload\n"}, repeated(`TIME,"{""x"":N}"`)...), `column "payload" holds JSON in a text, such as "{\"x\":0}"`},
 		"one infinite number": {"in.jsonl", append(repeated(`{"time":"TIME","load":N.5}`), `{"time":"2026-02-01T00:00:00Z","load":Infinity}`), ""},
 		"events":              {"in.csv", append([]string{"time,user\n"}, repeated(`TIME,ID`)...), ""},
