@@ -316,12 +316,13 @@ func (s *site) keeps(t *testing.T, d *e2e.Daemon, keys int) {
 	d.Eventually(t, fmt.Sprintf("%d keys are kept", keys), func() bool { return s.keptByWorkers() == keys })
 }
 
-// quiet: quiet times travel to the workers, those of a file as it was when the job was submitted. Estimates
-// afterwards are those of a run in one process.
+// quiet: quiet times travel to the workers, those of a file as it was when the job was submitted, and rules of keys do. Estimates
+// and alerts are those of a run in one process.
 func (s *site) quiet(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
 	expect.OK(t, os.WriteFile(file, []byte(`{"match":"k2*","from":"2026-01-02T03:20:00Z","to":"2026-01-02T03:50:00Z"}`), 0o600))
-	more := "quiet: [{match: 'k1*', weekly: Fri 04:30/20m, zone: Europe/Berlin}, {file: " + file + "}]\n" + fmt.Sprintf(detecting, "quiet")
+	more := "quiet: [{match: 'k1*', weekly: Fri 04:30/20m, zone: Europe/Berlin}, {file: " + file + "}]\n" +
+		"keys: [{match: 'k3*', detect: {budget: 50, rest: 0, direction: up}}, {match: 'k4*', levels: [], top: 0.9, alerts: false}, {match: 'k*', detect: {settling: 0}}]\n" + fmt.Sprintf(detecting, "quiet")
 	s.Broker.CreateTopic(t, "quiet-in", 8, nil)
 	s.Broker.Produce(t, e2e.Observations("quiet-in", 5_000, 50, 11)...)
 	cfg := s.Config(t, "quiet", "", ", parallelism: 2", more)
