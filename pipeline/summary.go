@@ -386,7 +386,7 @@ func (s Summary) late(b *strings.Builder) {
 		if s.LateIdle > 0 {
 			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
 		}
-	case inTurn > 0 && s.clock != nil && clock.Forward(s.BehindAt, s.clock):
+	case inTurn > 0 && s.advice.zone != nil && clock.Forward(s.BehindAt, s.advice.zone):
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before\n", count(inTurn, "record"), s.Behind)
 	case inTurn > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
@@ -429,6 +429,7 @@ type advice struct {
 	family, scale, season bool
 	// wait is the setting by which late records find their place, if it is not lateness.
 	wait string
+	zone *time.Location // of local times
 }
 
 func adviceOf(c *config.Config) advice {
@@ -436,8 +437,12 @@ func adviceOf(c *config.Config) advice {
 	if c.Aggregate != nil {
 		wait = "aggregate.wait"
 	}
+	zone, err := domain.Zone(c.Zone)
+	if err != nil {
+		zone = time.UTC // Parse has refused it
+	}
 	return advice{
-		wait:   wait,
+		wait: wait, zone: zone,
 		family: c.Model.Family == "normal",
 		scale:  c.Model.Scale == hafvf.Linear && hafvf.Scalable(c.Model.Family) == nil,
 		season: c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil && c.Order == config.EventTime,

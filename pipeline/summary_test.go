@@ -490,10 +490,12 @@ func TestLateForTimesLeftOut(t *testing.T) {
 		if zone == "America/New_York" {
 			in += "2026-03-29 03:30,1\n"
 		}
-		g := compose(t, "model: {family: normal}\nsource: {csv: {path: "+write(t, "in.csv", in)+", key: none, zone: "+zone+"}}\nsink: none\n")
-		text := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
-		if !strings.Contains(text, "1 record came up to 30m0s after a later one of the key") || !strings.Contains(text, want[0]) || strings.Contains(text, want[1]) {
-			t.Errorf("%s: %s", zone, text)
+		for setting, aggregate := range map[string]string{"lateness": "", "aggregate.wait": "aggregate: {every: 1m, value: mean}\n"} {
+			g := compose(t, "model: {family: normal}\n"+aggregate+"source: {csv: {path: "+write(t, "in.csv", in)+", key: none, zone: "+zone+"}}\nsink: none\n")
+			text := strings.Replace(expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String(), setting, "lateness", 1)
+			if !strings.Contains(text, "1 record came up to 30m0s after a later one of the key") || !strings.Contains(text, want[0]) || strings.Contains(text, want[1]) {
+				t.Errorf("%s, %s: %s", zone, setting, text)
+			}
 		}
 	}
 }
