@@ -210,18 +210,30 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if past != "" {
 		migrate = statestore.Leave
 	}
-	a, err := statestore.Migrate(f.cfg, slices.Values(all), migrate, where, func(statestore.State, bool) {})
+	est, err := keyed.NewEstimator(f.cfg)
+	if err != nil {
+		return "", err
+	}
+	again := 0
+	a, err := statestore.Migrate(f.cfg, slices.Values(all), migrate, where, func(s statestore.State, _ bool) {
+		if s.Err == nil && est.Relearns(s.Key, s.Bytes) {
+			again++
+		}
+	})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
+	if again > 0 {
+		hint = fmt.Sprintf("; %s usual values again, by the season, zone and ar of detect", message.Count(again, "key learns its", "keys learn their"))
+	}
 	switch {
 	case a.Reset > 0 && past != "":
-		hint = "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
+		hint += "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
 	case a.Reset > 0:
-		hint = "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
+		hint += "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
 	case a.Changed > 0:
-		hint = "; hafvf run does so with --migrate, and refuses them without"
+		hint += "; hafvf run does so with --migrate, and refuses them without"
 	}
 	return fmt.Sprintf("%s: %s%s", where, a, hint), nil
 }

@@ -484,6 +484,13 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 	return e.included, err
 }
 
+// Relearns reports whether the key with that state learns its usual values again, as AlarmConfig has other seasons, another zone
+// or order than when it was written.
+func (est *Estimator) Relearns(key string, b []byte) bool {
+	e, err := est.decodeKeyState(key, b)
+	return err == nil && e.decisions.alarm != nil && e.decisions.standard == nil
+}
+
 func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 	r := coderOf(b)
 	e, err := est.beginKeyState(key, r)

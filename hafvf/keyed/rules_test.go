@@ -134,3 +134,21 @@ func TestKeysAsAlone(t *testing.T) {
 		t.Errorf("a budget of 20 observations: %v alarms", alarms)
 	}
 }
+
+// With another season of its alarms a key learns its usual values again, and with another budget it does not.
+func TestRelearns(t *testing.T) {
+	cfg := Recommended("normal")
+	before := expect.Get(NewEstimator(cfg))(t)
+	cfg.AlertRules = []AlertRule{{Match: "a", Zone: new("Asia/Tokyo")}, {Match: "b", Budget: new(99.)}}
+	after := expect.Get(NewEstimator(cfg))(t)
+	for key, want := range map[string]bool{"a": true, "b": false, "c": false} {
+		k := expect.Get(before.Open(key, nil))(t)
+		for i := range 200 {
+			collect(k.Estimates(Value(sunday.Add(time.Duration(i)*time.Hour), "", float64(i*i%17))))
+		}
+		state := expect.Get(k.AppendBinary(nil))(t)
+		if got := after.Relearns(key, state); got != want || before.Relearns(key, state) {
+			t.Errorf("%s: %t, and as it was %t", key, got, before.Relearns(key, state))
+		}
+	}
+}
