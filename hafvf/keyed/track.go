@@ -65,15 +65,14 @@ type keyRules struct {
 	marks    []FalseMark
 }
 
-func (est *Estimator) rulesOf(key string) keyRules {
-	c := est.chains.ofKey(key)
+func (est *Estimator) rulesOf(key string, c *stages) keyRules {
 	return keyRules{&c.all.Alerts, quietOf(est.cfg.Quiet, key), c.silences, est.marks[key]}
 }
 
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	c := est.chains.ofKey(key)
-	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key)}
+	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key, c)}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &heartbeat{}
 	}
@@ -193,7 +192,7 @@ func (t *Track) form(c *coder) (decided bool) {
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	c := est.chains.ofKey(key)
-	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
+	t := &Track{key: key, stages: c, rules: est.rulesOf(key, c)}
 	decided := t.form(r)
 	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {
 		t.heartbeat = nil
