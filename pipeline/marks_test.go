@@ -250,7 +250,7 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 		marks map[string][]keyed.FalseMark
 	}
 	all := []instruction{{}}
-	for _, r := range b.Consume(t, "states") {
+	for _, r := range b.ConsumeCommitted(t, "states") {
 		if !strings.HasSuffix(string(r.Key), statestore.MarksKey) {
 			continue
 		}

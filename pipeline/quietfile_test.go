@@ -134,7 +134,7 @@ func TestQuietFileAfterKills(t *testing.T) {
 	r.halt(t)
 
 	var commits []time.Time
-	for _, r := range b.Consume(t, "states") {
+	for _, r := range b.ConsumeCommitted(t, "states") {
 		if strings.HasSuffix(string(r.Key), statestore.QuietKey) {
 			commits = append(commits, r.Timestamp)
 		}

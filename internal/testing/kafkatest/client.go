@@ -170,6 +170,13 @@ func (c *Client) Consume(t testing.TB, topic string) []*kgo.Record {
 	return all
 }
 
+// ConsumeCommitted is Consume without the records of transactions that were aborted. None may be open.
+func (c *Client) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
+	t.Helper()
+	committed := Client{slices.Concat(c.opts, []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())})}
+	return committed.Consume(t, topic)
+}
+
 // Do calls f with a connection of its own, for what the other methods do not do,
 // and fails the test with its error.
 func (c *Client) Do(t testing.TB, what string, f func(context.Context, *kgo.Client) error) {
