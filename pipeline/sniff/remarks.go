@@ -78,18 +78,22 @@ func (s *sample) remarks(c *config.Config) []Remark {
 	if len(l.Counters) > 0 && len(l.Counters) < len(l.Keys) {
 		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(l.Counters), "key", "keys"), message.Some(l.Counters, 4))
 	}
-	if c.Aggregate != nil && c.Aggregate.Value == keyed.Increase {
-		var mixed []string
-		for _, key := range l.Keys {
-			numbers := s.keys[key].numbers
+	counts := c.Aggregate != nil && c.Aggregate.Value == keyed.Increase
+	var mixed []string
+	for _, key := range l.Keys {
+		numbers := s.keys[key].numbers
+		shared := c.Aggregate == nil && interleaved(numbers)
+		if counts {
 			falls := keyed.FallsOf(numbers, c.Aggregate.Modulus)
-			if l.Restarts += falls.Restarts; 20*falls.MadeUp > len(numbers) {
-				mixed = append(mixed, key)
-			}
+			l.Restarts += falls.Restarts
+			shared = 20*falls.MadeUp > len(numbers)
 		}
-		if len(mixed) > 0 {
-			add(true, "key", "%s: more than 5 %% of the values are falls that are made up for within three records: two counters may share the key", message.Some(mixed, 4))
+		if shared {
+			mixed = append(mixed, key)
 		}
+	}
+	if len(mixed) > 0 {
+		add(true, "key", "%s: more than 5 %% of the values are falls that are made up for within three records: two counters may share the key", message.Some(mixed, 4))
 	}
 	for _, pair := range decode.Switches {
 		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
@@ -97,6 +101,28 @@ func (s *sample) remarks(c *config.Config) []Remark {
 		}
 	}
 	return all
+}
+
+// interleaved reports whether numbers fall often and are two series that only rise, as those of two counters under one name.
+func interleaved(x []float64) bool {
+	const few = 5 // rises of each
+	low, high, last := math.Inf(-1), math.Inf(-1), math.Inf(-1)
+	falls, lows, highs := 0, 0, 0
+	for _, v := range x {
+		if v < last {
+			falls++
+		}
+		switch last = v; {
+		case v > high:
+			high, highs = v, highs+1
+		case v == high:
+		case v > low:
+			low, lows = v, lows+1
+		case v < low:
+			return false
+		}
+	}
+	return 20*falls > len(x) && lows > few && highs > few
 }
 
 // autumn is the time at which the times of keys go back by an hour at most, if they do so in a night in
