@@ -36,6 +36,9 @@ func Draft(path string) (Drafted, error) {
 	if t.records == 0 {
 		return Drafted{}, fmt.Errorf("%s has no records; its columns are %s", path, t)
 	}
+	if len(t.columns) == 0 && !t.format.Columns {
+		return Drafted{}, fmt.Errorf("%s: no line is a JSON object: if objects stand over several lines, %s writes one to a line", path, t.jq("."))
+	}
 	d := t.guess()
 	if d.unread != "" {
 		return Drafted{}, fmt.Errorf("%s: %s", path, d.unread)

@@ -271,6 +271,7 @@ func TestUnreadValues(t *testing.T) {
 	}{
 		"lists of objects":    {"in.jsonl", repeated(`{"time":"TIME","dev":"a","r":[{"v":N},{"v":2}]}`), "in.jsonl: .r holds lists of objects, which are not read: jq -c '. as $r | .r[] | $r + . | del(.r)' in.jsonl > records.jsonl writes a record for each"},
 		"no word":             {"in.jsonl", repeated(`{"time":"TIME","dev":"a","my-r":[{"v":N},{"v":2}]}`), `jq -c '. as $r | ."my-r"[] | $r + . | del(."my-r")' in.jsonl > records.jsonl`},
+		"over lines":          {"in.json", []string{"{\n", " \"results\": [{\"x\": 1}]\n", "}\n"}, "in.json: no line is a JSON object: if objects stand over several lines, jq -c '.' in.json > records.jsonl writes one to a line"},
 		"wrapped":             {"in.json", []string{`{"count":2,"data":{"records":[{"time":"2026-01-01T00:00:00Z","x":1}]}}`}, "in.json: .data.records holds lists of objects, which are not read: jq -c '.data.records[]' in.json > records.jsonl"},
 		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
 		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
