@@ -10,12 +10,15 @@ import (
 	"hafvf/internal/message"
 )
 
+// manyFields are more than a record of one moment has.
+const manyFields = 50
+
 // unread says which values of a file no column has, and a way to them: lists, and JSON in a text. It is empty if there are none.
 func (t *table) unread() string {
 	if len(t.types) > 0 {
 		return fmt.Sprintf("column %s, which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps", t.types[0])
 	}
-	var lists, objects []*column // of numbers and texts, and of objects
+	var lists, objects, rows []*column // of numbers and texts, of objects, and of lists
 	for _, c := range t.columns {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
 		case c.list == "":
@@ -28,28 +31,28 @@ func (t *table) unread() string {
 			}
 		case strings.HasPrefix(begins, "{"):
 			objects = append(objects, c)
+		case strings.HasPrefix(begins, "["):
+			rows = append(rows, c)
 		default:
 			lists = append(lists, c)
 		}
 	}
 	if len(objects) > 0 {
-		name := jqPath(objects[0].name)
-		how := fmt.Sprintf(". as $r | %s[] | $r + . | del(%s)", name, name)
-		if t.records == 1 {
-			how = name + "[]"
-		}
-		return fmt.Sprintf("%s holds lists of objects, which are not read: %s writes a record for each", name, t.jq(how))
+		return t.each(objects[0], "lists of objects, which are not read", ".")
+	}
+	if len(rows) > 0 {
+		return t.each(rows[0], "lists of lists, which are not read", "{time: .[0], x: .[1]}")
 	}
 	at, values := listOfTimes(lists)
 	switch {
+	case values == nil && t.records == 1 && len(t.columns) > manyFields && !t.format.Columns:
+		return fmt.Sprintf("it holds one record of %d fields, %s: write a line for each observation", len(t.columns), message.Some(namesOf(t.columns), 4))
 	case values == nil:
 		return ""
 	case at != nil:
 		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
 	case t.timed() != nil:
-		name := jqPath(values.name)
-		how := t.jq(fmt.Sprintf(". as $r | %s[] | $r + {x: .} | del(%s)", name, name))
-		return fmt.Sprintf("%s holds lists, which are not read as values: %s writes a record for each", name, how)
+		return t.each(values, "lists, which are not read as values", "{x: .}")
 	}
 	key := "none"
 	for _, c := range t.columns {
@@ -58,6 +61,16 @@ func (t *table) unread() string {
 		}
 	}
 	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
+}
+
+// each says what the lists of a column are, and how to write a record for each element, with the other fields if there are several.
+func (t *table) each(c *column, what, element string) string {
+	name := jqPath(c.name)
+	how := strings.TrimSuffix(name+"[] | "+element, " | .")
+	if t.records > 1 {
+		how = fmt.Sprintf(". as $r | %s[] | $r + %s | del(%s)", name, element, name)
+	}
+	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, what, t.jq(how))
 }
 
 // jq is a command that writes to another file what it makes of the records of the file, which may be compressed.

@@ -264,6 +264,13 @@ func TestUnreadValues(t *testing.T) {
 		}
 		return all
 	}
+	fields := func(value string) string {
+		var all []string
+		for i := range 60 {
+			all = append(all, fmt.Sprintf(`"%d":`+value, i, i))
+		}
+		return strings.Join(all, ",")
+	}
 	for name, c := range map[string]struct {
 		file  string
 		lines []string
@@ -276,6 +283,8 @@ func TestUnreadValues(t *testing.T) {
 		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
 		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
 		"lists of trials":     {"in.jsonl", repeated(`{"subject":"ID","rt":[N,512.5]}`), `under order: arrival, with key: subject, time: "" and values: [rt]`},
+		"lists of rows":       {"in.json", []string{`{"columns":["time","x"],"index":[0,1],"data":[["2026-01-01T00:00:00Z",1],["2026-01-01T01:00:00Z",2]]}`}, "in.json: .data holds lists of lists, which are not read: jq -c '.data[] | {time: .[0], x: .[1]}' in.json > records.jsonl"},
+		"columns of objects":  {"in.json", []string{`{"time":{`, fields(`"2026-01-01T00:%02d:00Z"`), `},"x":{`, fields("%d"), `}}`}, "in.json: it holds one record of 120 fields, time.0, time.1, "},
 		"JSON in a text":      {"records.jsonl", repeated(`{"time":"TIME","p":"{\"x\":N}"}`), `column "p" holds JSON in a text, such as "{\"x\":0}", which is not read: jq -c '.p |= fromjson' records.jsonl > rows.jsonl makes fields of it`},
 		"JSON in a cell":      {"in.csv", append([]string{"time,payload\n"}, repeated(`TIME,"{""x"":N}"`)...), `column "payload" holds JSON in a text, such as "{\"x\":0}"`},
 		"one infinite number": {"in.jsonl", append(repeated(`{"time":"TIME","load":N.5}`), `{"time":"2026-02-01T00:00:00Z","load":Infinity}`), ""},
