@@ -138,8 +138,8 @@ type byRules[T any] struct {
 	set []byte       // scratch
 }
 
-// newByRules makes the values of keys that match no rule, one, and two that set different parts: the error says what is
-// wrong with one. c has its defaults.
+// newByRules makes the values of keys that match no rule, one, and two of which the first does not set all that the second
+// does: the error says what is wrong with one. c has its defaults.
 func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error) {
 	b := &byRules[T]{cfg: c, of: of, patterns: c.rulePatterns(), all: map[string]T{}}
 	b.set = make([]byte, len(b.patterns))
@@ -149,7 +149,9 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 	}
 	for i := range c.Keys {
 		for j := range i + 1 {
-			if i != j && sameParts(c.Keys[i].Sets, c.Keys[j].Sets) {
+			first, second := &c.Keys[j], &c.Keys[i]
+			alone := first.Sets == nil || slices.Equal(first.Sets, second.Sets) // counts for a key of both
+			if i != j && (alone || !domain.MayMeet(first.Match, second.Match)) {
 				continue
 			}
 			if _, err := b.value(i, j); err != nil {
@@ -158,11 +160,6 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 		}
 	}
 	return b, nil
-}
-
-// sameParts reports whether of two rules that match a key the first alone counts.
-func sameParts(a, b []FilterPart) bool {
-	return a == nil || b == nil || slices.Equal(a, b)
 }
 
 // value makes, or finds, the value of keys that match those rules.

@@ -83,6 +83,29 @@ func TestRulesByPart(t *testing.T) {
 	})
 }
 
+// What two rules make together is checked before there is a key, if some key may match both and the first does not set all.
+func TestRulesTogether(t *testing.T) {
+	filter := func(season *usual.RhythmConfig) hafvf.Config { return hafvf.Config{Family: "normal", Season: season} }
+	cfg := Config{Filter: filter(nil)}
+	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // of a season
+	whole := Rule{Match: "*b", Filter: filter(&usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}})}
+	other := whole
+	other.Match = "b"
+	for _, c := range []struct {
+		rules []Rule
+		fails bool
+	}{
+		{[]Rule{part, whole}, true},
+		{[]Rule{whole, part}, false}, // the whole one alone counts
+		{[]Rule{part, other}, false}, // no key matches both
+	} {
+		cfg.Keys = c.rules
+		if _, err := NewEstimator(cfg); (err != nil) != c.fails {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func collect(estimates iter.Seq2[Estimate, error]) (all []Estimate) {
 	for e := range estimates {
 		all = append(all, e)

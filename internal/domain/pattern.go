@@ -113,3 +113,22 @@ func Matches(pattern, text string) bool {
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
 	return ok
 }
+
+// MayMeet reports whether some text may match both patterns. It is true if that is not plain.
+func MayMeet(a, b string) bool {
+	plain := func(pattern string) string { // up to the first character that stands for others
+		if i := strings.IndexAny(pattern, `*?[\`+ofLabels); i >= 0 {
+			return pattern[:i]
+		}
+		return pattern
+	}
+	switch ofA, ofB := plain(a), plain(b); {
+	case !strings.HasPrefix(ofA, ofB) && !strings.HasPrefix(ofB, ofA):
+		return false
+	case ofA == a:
+		return Matches(b, a)
+	case ofB == b:
+		return Matches(a, b)
+	}
+	return true
+}

@@ -68,3 +68,19 @@ func literal(text string) (pattern string) {
 	}
 	return pattern
 }
+
+// Patterns that may not meet match no text both.
+func TestMayMeet(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"a1", "a1", true}, {"a1", "a10", false}, {"a1", "b1", false}, {"a*", "a1", true}, {"a*", "b1", false}, {"a*", "b*", false}, {"a*", "*b", true},
+		{"pump-*", "pump-a*", true}, {"a?", "a", false}, {`a\*`, "a*", true}, {domain.LabelPattern(map[string]string{"job": "a"}), "up{job=\"a\"}", true},
+		{domain.LabelPattern(map[string]string{"job": "a"}), "up{job=\"b\"}", false},
+	} {
+		if domain.MayMeet(c.a, c.b) != c.want || domain.MayMeet(c.b, c.a) != c.want {
+			t.Errorf("%q and %q: %t", c.a, c.b, !c.want)
+		}
+	}
+}
