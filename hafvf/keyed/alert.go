@@ -138,8 +138,8 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named regime
 
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
-func (t *Track) decide(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
-	found, decider := e.Detection, t.stages.decider
+func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
+	cfg, found, decider := &t.stages.all.Alerts, e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
 			return t.moved(before, e.Regime.Mean)
@@ -194,8 +194,8 @@ type alerts struct {
 
 // believe returns the alert that the belief of an estimate raises, nil where it
 // raises none. y are the values of the observation.
-func (t *Track) believe(cfg *AlertConfig, e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
-	kind := e.Detection.Kind
+func (t *Track) believe(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
+	cfg, kind := &t.stages.all.Alerts, e.Detection.Kind
 	if cfg.None || !slices.Contains(cfg.Beliefs, kind) {
 		return nil
 	}

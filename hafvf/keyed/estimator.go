@@ -165,7 +165,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = t.rules.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
+		out.Silence = t.stages.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)
@@ -198,8 +198,8 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
 			c.decider.behind(&o)
-			decision = t.decide(t.rules.alerts, out, y, outcome.Detection, &before)
-			out.Belief = t.believe(t.rules.alerts, out, y, outcome.Detection, &before)
+			decision = t.decide(out, y, outcome.Detection, &before)
+			out.Belief = t.believe(out, y, outcome.Detection, &before)
 		}
 	}
 	if !t.finite() {
@@ -226,7 +226,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
 	}
-	if t.decisions.standard != nil && !t.rules.alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
+	if t.decisions.standard != nil && !t.stages.all.Alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 	return "", nil

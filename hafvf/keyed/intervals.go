@@ -196,7 +196,7 @@ func (e *KeyState) silentBy(start time.Time) bool {
 	if e.heartbeat == nil || e.heartbeat.reported != nil || !start.After(e.intervals.cleared) {
 		return false
 	}
-	deadline := e.rules.silences.deadline(e.heartbeat, e.rules.quiet, e.heartbeat.last)
+	deadline := e.stages.silences.deadline(e.heartbeat, e.rules.quiet, e.heartbeat.last)
 	if e.intervals.ended && len(e.intervals.unseenEvents) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
@@ -211,7 +211,7 @@ func (e *KeyState) noteEvent() bool {
 	if !e.rules.quiet.until(at).IsZero() {
 		return false
 	}
-	s := e.rules.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
+	s := e.stages.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
 	if s != nil {
 		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
 	}

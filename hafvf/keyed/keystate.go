@@ -220,7 +220,7 @@ func (e *KeyState) Deadline() time.Time {
 		return time.Time{}
 	}
 	last := later(e.heartbeat.last, e.clock) // the clock where an observation waits
-	deadline := e.rules.silences.deadline(e.heartbeat, e.rules.quiet, last)
+	deadline := e.stages.silences.deadline(e.heartbeat, e.rules.quiet, last)
 	switch {
 	case e.expires(last, deadline): // the key is forgotten before
 		return time.Time{}
@@ -253,7 +253,7 @@ func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	if deadline.IsZero() || deadline.After(now) {
 		return SilenceEvent{}, false
 	}
-	if !e.rules.silences.report(e.heartbeat, e.rules.quiet, e.pays) {
+	if !e.stages.silences.report(e.heartbeat, e.rules.quiet, e.pays) {
 		return SilenceEvent{}, false
 	}
 	return e.silent(), true

@@ -79,7 +79,7 @@ func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n in
 			last = h.last
 		}
 		if step == 0 {
-			step, _ = e.rules.silences.gaps.Usual(&h.gaps, last)
+			step, _ = e.stages.silences.gaps.Usual(&h.gaps, last)
 		}
 	}
 	first, end := last.Add(-time.Duration(min(float64(e.n-1)*float64(step), float64(endless)))), last.Add(1)

@@ -57,22 +57,20 @@ type regimeStart struct {
 	time time.Time
 }
 
-// keyRules are what the configuration says of a key.
+// keyRules are what a run says of a key while it goes on.
 type keyRules struct {
-	alerts   *AlertConfig
-	quiet    quietTimes
-	silences *silenceDetector // nil without Config.Silence
-	marks    []FalseMark
+	quiet quietTimes
+	marks []FalseMark
 }
 
-func (est *Estimator) rulesOf(key string, c *stages) keyRules {
-	return keyRules{&c.all.Alerts, quietOf(est.cfg.Quiet, key), c.silences, est.marks[key]}
+func (est *Estimator) rulesOf(key string) keyRules {
+	return keyRules{quietOf(est.cfg.Quiet, key), est.marks[key]}
 }
 
 // NewTrack returns the track of a key before its first observation.
 func (est *Estimator) NewTrack(key string) *Track {
 	c := est.chains.ofKey(key)
-	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key, c)}
+	t := &Track{key: key, stages: c, priorSet: c.fitted == nil, rules: est.rulesOf(key)}
 	if est.cfg.Silence != nil {
 		t.heartbeat = &heartbeat{}
 	}
@@ -192,7 +190,7 @@ func (t *Track) form(c *coder) (decided bool) {
 // beginning reads what append wrote of the key's track before the state of the bank.
 func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	c := est.chains.ofKey(key)
-	t := &Track{key: key, stages: c, rules: est.rulesOf(key, c)}
+	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
 	decided := t.form(r)
 	if compact.Ref(&t.heartbeat); est.cfg.Silence == nil {
 		t.heartbeat = nil
