@@ -155,7 +155,7 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 		}
 		return
 	}
-	size := max(-math.MaxFloat64, min(t.Size, math.MaxFloat64)) // JSON has no infinity
+	size := finite(t.Size)
 	if math.IsNaN(size) {
 		size = 0
 	}
@@ -166,6 +166,9 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
 }
 
+// finite is a size as JSON can have it, which has no infinity.
+func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
+
 // grow notes a size of the event of a key that lasts, and its end. An alarm without a size has no event.
 func (m *markRegistry) grow(key string, by *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
@@ -174,7 +177,7 @@ func (m *markRegistry) grow(key string, by *keyed.Alert, over bool) {
 		}
 		m.changed, a.Over = true, over
 		if a.Output == by.Output && a.Size*by.Size > 0 && math.Abs(by.Size) > math.Abs(a.Size) {
-			a.Size = max(-math.MaxFloat64, min(by.Size, math.MaxFloat64))
+			a.Size = finite(by.Size)
 		}
 	}
 }
@@ -242,14 +245,14 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 
 // poll reads what has come, and has it take hold with the next commit.
 func (m *markRegistry) poll(ctx context.Context) (err error) {
-	was := jsontext.Of(m.read)
+	was := maps.Clone(m.read.Read)
 	if f := m.from.File; f != nil {
 		err = m.readFile(f.Path)
 	} else {
 		err = m.readTopic(ctx, m.from.Kafka)
 	}
-	if value := jsontext.Of(m.read); value != was {
-		m.run.account.Instruct(statestore.MarksKey, []byte(value), m.takesHold())
+	if !maps.Equal(was, m.read.Read) {
+		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.takesHold())
 	}
 	return err
 }
