@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/records"
@@ -51,7 +52,7 @@ type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
 	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
 	// table returns the columns of its records, with values of that kind, and their schema in Avro.
-	table(x connectors.Kind) (columns []connectors.Column, schema string)
+	table(x tabular.Kind) (columns []tabular.Column, schema string)
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
@@ -424,7 +425,7 @@ func (f filtering) name() string {
 	return named("Transform", means)
 }
 
-func (f filtering) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+func (f filtering) table(x tabular.Kind) (columns []tabular.Column, schema string) {
 	return f.layout.EstimateColumns(x), f.layout.EstimateSchema()
 }
 
@@ -467,7 +468,7 @@ func (m smoothing) name() string {
 	return named("Transform", []any{config.Smooth, m.cfg.Gap})
 }
 
-func (m smoothing) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+func (m smoothing) table(x tabular.Kind) (columns []tabular.Column, schema string) {
 	return m.layout.SmoothedColumns(x), m.layout.SmoothedSchema()
 }
 

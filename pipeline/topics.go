@@ -9,11 +9,11 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
-	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/jsontext"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/flink"
@@ -74,7 +74,7 @@ func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err
 }
 
 func (t topicSource) values() []string        { return t.Fields.Values }
-func (t topicSource) kind() connectors.Kind   { return connectors.String }
+func (t topicSource) kind() tabular.Kind      { return tabular.String }
 func (t topicSource) state() any              { return t.Topics }
 func (t topicSource) part(_, whole bool) bool { return whole }
 
