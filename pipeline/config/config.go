@@ -6,51 +6,23 @@ import (
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
-	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/domain"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
 // records go. Parse makes one; defaults are filled in and every value is
 // checked.
 type Config struct {
-	Transform string // Filter or Smooth
-	Model     Model
-	Levels    []hafvf.Beta // bottom up; empty means no level, and nil of Smooth segments
-	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
-
-	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
-	BankForgetting float64
-	Detect         *Detect              // nil: no detection
-	Silence        *keyed.SilenceConfig // nil: silence is not told
-	Expire         time.Duration        // after which a key is forgotten; 0: never
-	Zone           string               // that of the season of the model, else of the source
-	Incidents      *Incidents           // nil: alarms of several keys are not grouped
-	Keys           []KeyRule            // exceptions, field by field
-	Quiet          []keyed.QuietTime    // in which nothing is learned or told
-	QuietFiles     []QuietFile          // of more such times
-
-	Aggregate *keyed.AggregateConfig // nil: a record is an observation
-
-	Order    string // EventTime or Arrival
-	Lateness time.Duration
-	TimeUnit time.Duration // in which the weight acts once; 0: per observation
-	Session  Session       // of Smooth
-	Records  string        // Brief or Full
-	Interval float64       // of Filter: probability of the predictive interval; 0: none
-	Odds     float64       // of Smooth: in favour of a change, from which on it is one; 0: by the family
-
-	State string // file of the filters' states; empty: none
+	Settings
+	Incidents *Incidents // nil: alarms of several keys are not grouped
+	State     string     // file of the filters' states; empty: none
 
 	Source     Source
 	Sink       Sink
@@ -60,59 +32,16 @@ type Config struct {
 	Runner     Runner
 }
 
-// Values of Config.Transform.
-const (
-	Filter = "filter" // online: every observation as it comes
-	Smooth = "smooth" // finished sessions, forward and backward
-)
-
-// Incidents says how alarms of many keys become incidents, as package incidents does.
-type Incidents struct {
-	Budget     time.Duration // in which one false incident is allowed on average
-	Separators string        // of the prefixes of keys
-	By         []string      // labels of keys that are series, in place of separators
-	Single     int           // pages a week of alarms in no incident
-	Zone       string        // of the hours of the day; empty for UTC
-}
-
-// Values of Config.Records.
-const (
-	Brief = "brief" // without the fields that few people read
-	Full  = "full"
-)
-
-// A Session is what is smoothed as one.
-type Session struct {
-	Gap             time.Duration // ends it; 0 is that of each key, see keyed.SmoothConfig
-	AllowedLateness time.Duration // after its end, in which it is still revised
-	Max             int           // observations, above which it is cut
-	By              []string      // columns or fields that tell sessions without times apart
-}
-
-// Values of Config.Order.
-const (
-	EventTime = "event_time" // per key in the order of event times
-	Arrival   = "arrival"    // as the source gives them
-)
-
 // Trial is the TimeFormat of whole numbers of trials, which are no times.
 const Trial = "trial"
 
-// Clock is the zone in which people read times of the config: that of its intervals, else of its alarms,
-// else Zone.
-func (c *Config) Clock() *time.Location {
-	name := c.Zone
-	switch {
-	case c.Aggregate != nil:
-		name = c.Aggregate.Zone
-	case c.Detect != nil:
-		name = c.Detect.Zone
+// Filter returns the settings of the filters of keys, without the names of the values.
+func (c *Config) Filter() keyed.Config {
+	cfg := c.Settings.Filter()
+	if p := c.Source.Prometheus(); p != nil {
+		cfg.Lookback = p.Lookback
 	}
-	zone, err := domain.Zone(name)
-	if err != nil {
-		return time.UTC // Parse has refused it
-	}
-	return zone
+	return cfg
 }
 
 // SessionOrder is what a session of Smooth goes by.
@@ -121,48 +50,6 @@ func (c *Config) SessionOrder() keyed.Order {
 		return keyed.Trials
 	}
 	return keyed.Order(c.Order)
-}
-
-// A Model is a family and its prior.
-type Model struct {
-	Family string
-	// Prior holds the textbook parameters that the config gives: numbers as
-	// float64, vectors as []float64, matrices as [][]float64, and bool. The
-	// family has defaults for the others.
-	Prior map[string]any
-	// Dim is the length of the observation vector (for categorical, the number
-	// of categories), as the config or else the columns give it; 0 where only the
-	// prior does.
-	Dim int
-	// WarmUp is the number of a key's first observations that set the prior; 0
-	// where the config gives it.
-	WarmUp int
-	Season *usual.RhythmConfig // nil for none
-	Scale  hafvf.Scale
-}
-
-// Detect are the settings of detection, of its alarms, and of which are permitted.
-type Detect struct {
-	hafvf.Detect
-	keyed.AlarmConfig
-	keyed.AlertConfig
-}
-
-// A KeyRule is an exception for the keys that match a pattern.
-type KeyRule struct {
-	Match  string
-	Prior  map[string]any // nil: as Model has it
-	WarmUp int            // as in Model
-	Season *usual.RhythmConfig
-	Levels []hafvf.Beta
-	Top    float64
-	Bank   []hafvf.Member
-	// Detect are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
-	// first rule that matches a key and sets it holds too.
-	Detect keyed.AlertRule
-	Alerts *bool
-	// Sets are the parts of the filter that the rule sets. Of each the first rule that matches a key and sets it holds.
-	Sets []keyed.FilterPart
 }
 
 // A Source is where records come from.
@@ -216,14 +103,13 @@ func (s *Source) fields() (f *Fields, path string) {
 	return &Fields{}, ""
 }
 
-// columns returns the fields of the value and the key that names them; nil for a
-// source whose records bring their own shape.
-func (s *Source) columns() (values []string, path string) {
+// columns returns the fields of the value; nil for a source whose records bring their own shape.
+func (s *Source) columns() []string {
 	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(SourceKind.shaped) {
-		return nil, ""
+	if path == "" || len(f.Values) == 1 && s.is(SourceKind.shaped) {
+		return nil
 	}
-	return f.Values, path + ".values"
+	return f.Values
 }
 
 // Unit is that of the values; empty if none is known.
@@ -311,9 +197,6 @@ type File struct {
 	Path   string
 }
 
-// maxConfig is the largest config, in bytes, that Parse looks at.
-const maxConfig = 1 << 20
-
 // Parse reads a config from YAML (JSON is YAML too) after applying the
 // overrides in set, in order, to it. An override is "a.b=c": a path of keys and
 // list indexes, and a value in YAML.
@@ -322,27 +205,27 @@ const maxConfig = 1 << 20
 // of the lines; name is the file that they name.
 func Parse(name string, text []byte, set []string) (*Config, error) {
 	c := defaults()
-	d := &decoder{name: name, set: set, at: map[string]int{}}
-	root := d.tree(text)
-	if root != nil {
-		nodes := newPriorNodes()
-		d.at[""] = root.Line
-		d.mapping("", root, c.keys(nodes))
+	secrets := []string{"sasl", "passw"}
+	for _, form := range webhook.Forms {
+		secrets = append(secrets, form.Name)
+	}
+	// A misspelt key of Kafka is not known to be that of a login.
+	d := &decoder{NewReading(&Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}}, &c.Settings)}
+	if d.Read(text, c.keys(d.Keys())) {
 		d.layout(c)
-		if c.Session.Gap == 0 && (c.Source.Unending() || c.Session.AllowedLateness > 0) {
-			c.Session.Gap = keyed.LeastGap
-		}
-		d.aggregate(c, nodes.aggregate)
-		d.filters(c, nodes)
-		d.seasons(c, nodes)
+		d.given(c)
+		d.CheckModel()
+		d.fields(c)
+		d.checkAlarms(c)
+		d.CheckTimes()
 		d.check(c)
-		d.checkQuiet(c, nodes.quiet)
+		d.CheckQuiet()
 		d.joinedPatterns(c)
 		d.receivers(c)
-		d.priors(c, nodes)
+		d.CheckPriors()
 	}
-	if len(d.errs) > 0 {
-		return nil, d.join()
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -350,15 +233,9 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 // defaults are what the config of no keys means.
 func defaults() *Config {
 	return &Config{
-		Transform:      Filter,
-		Top:            hafvf.DefaultMember().Top,
-		BankForgetting: hafvf.DefaultForgetting,
-		Order:          EventTime,
-		Model:          Model{Scale: hafvf.Linear},
-		Records:        Brief,
-		Session:        Session{Max: keyed.DefaultMax},
-		Sink:           Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
-		Runner:         Runner{Name: Direct},
+		Settings: Default(),
+		Sink:     Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
+		Runner:   Runner{Name: Direct},
 	}
 }
 
@@ -375,36 +252,3 @@ func pagerKinds() []string { return []string{incidents.Kind, keyed.SilentAlarm, 
 
 // pagerDigest lists the other alarms.
 const pagerDigest = 24 * time.Hour
-
-func defaultDetect() *Detect {
-	return &Detect{
-		Detect:      hafvf.DefaultDetect(),
-		AlarmConfig: keyed.DefaultAlarms(),
-		AlertConfig: keyed.AlertConfig{Direction: keyed.Both},
-	}
-}
-
-// priorNodes are what the config gives as priors. They are read last: what they must
-// be depends on family and columns. What goes elsewhere once all is read stands here
-// too.
-type priorNodes struct {
-	model   *yaml.Node
-	keys    map[*KeyRule]**yaml.Node
-	warmUp  int
-	season  seasonKeys // of the model
-	seasons map[*KeyRule]*seasonKeys
-	// aggregate are keys of aggregate that others decide on.
-	aggregate *aggregateKeys
-	quiet     []quietTime
-}
-
-func newPriorNodes() *priorNodes {
-	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}, aggregate: &aggregateKeys{}}
-}
-
-// seasonKeys are what a model says of its season.
-type seasonKeys struct {
-	seasons  []usual.Season
-	zone     string
-	holidays []string
-}

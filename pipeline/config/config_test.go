@@ -41,20 +41,22 @@ func parse(t *testing.T, text string, set ...string) *Config {
 func TestParseFillsInDefaults(t *testing.T) {
 	got := parse(t, "model: {family: normal}\nsource: {csv: {path: in.csv}}\n")
 	want := &Config{
-		Records:   Brief,
-		Transform: "filter",
-		Model: Model{
-			Scale:  hafvf.Linear,
-			Family: "normal",
-			Prior:  map[string]any{},
-			Dim:    1,
+		Settings: Settings{
+			Records:   Brief,
+			Transform: "filter",
+			Model: Model{
+				Scale:  hafvf.Linear,
+				Family: "normal",
+				Prior:  map[string]any{},
+				Dim:    1,
+			},
+			Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
+			Top:            1,
+			BankForgetting: 0.999,
+			Zone:           "UTC",
+			Order:          "event_time",
+			Session:        Session{Max: 10_000_000},
 		},
-		Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
-		Top:            1,
-		BankForgetting: 0.999,
-		Zone:           "UTC",
-		Order:          "event_time",
-		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "in.csv",
@@ -208,23 +210,25 @@ func TestParseSmooth(t *testing.T) {
 
 func TestParseReadsEveryKey(t *testing.T) {
 	want := &Config{
-		Records:   Brief,
-		Transform: "filter",
-		Model: Model{
-			Scale:  hafvf.Linear,
-			Family: "mvnormal",
-			Prior: map[string]any{
-				"mu": []float64{1, 2}, "kappa": 0.5, "nu": 4.0, "scale": [][]float64{{2, 0.5}, {0.5, 1}},
+		Settings: Settings{
+			Records:   Brief,
+			Transform: "filter",
+			Model: Model{
+				Scale:  hafvf.Linear,
+				Family: "mvnormal",
+				Prior: map[string]any{
+					"mu": []float64{1, 2}, "kappa": 0.5, "nu": 4.0, "scale": [][]float64{{2, 0.5}, {0.5, 1}},
+				},
+				Dim: 2,
 			},
-			Dim: 2,
+			Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
+			Top:            0.75,
+			BankForgetting: 0.999,
+			Zone:           "UTC",
+			Order:          "arrival",
+			Lateness:       90 * time.Second,
+			Session:        Session{Max: 10_000_000},
 		},
-		Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
-		Top:            0.75,
-		BankForgetting: 0.999,
-		Zone:           "UTC",
-		Order:          "arrival",
-		Lateness:       90 * time.Second,
-		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "data/*.csv",

@@ -121,7 +121,7 @@ func registryKey(dst **registry.Config, doc, initial string) key {
 
 func mechanism(dst *string) valueParser {
 	known := []string{"plain", "scram-sha-256", "scram-sha-512"}
-	return valueParser{takes: strings.Join(known, ", "), read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: strings.Join(known, ", "), read: func(d *Decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.text(path, n, &s) {
 			return
@@ -140,7 +140,7 @@ func secretAt(dst *secret.Secret) valueParser {
 		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
 		{name: "file", doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", read: text(&dst.File, notEmpty)},
 	}
-	return valueParser{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *Decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.fail(path, need)
@@ -152,10 +152,10 @@ func secretAt(dst *secret.Secret) valueParser {
 				return
 			}
 		}
-		before := len(d.errs)
+		before := len(d.Errs)
 		d.mapping(path, n, keys)
 		switch {
-		case len(d.errs) > before:
+		case len(d.Errs) > before:
 		case (dst.Env == "") == (dst.File == ""):
 			d.fail(path, "give one of env and file")
 		case dst.IsPipe():
@@ -167,7 +167,7 @@ func secretAt(dst *secret.Secret) valueParser {
 // textOrSecret reads a text, or where it stands.
 func textOrSecret(dst *secret.Text) valueParser {
 	place := secretAt(&dst.Secret)
-	return valueParser{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
 			place.read(d, path, n)
 			return
@@ -189,14 +189,14 @@ func hookURL(dst *secret.Text) valueParser {
 
 // headers reads a mapping of names to texts.
 func headers(dst *map[string]secret.Text) valueParser {
-	return valueParser{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *Decoder, path string, n *yaml.Node) {
 		all := map[string]secret.Text{}
 		d.entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
-			before := len(d.errs)
+			before := len(d.Errs)
 			textOrSecret(&value).read(d, p, v)
 			all[k.Value] = value
-			if len(d.errs) > before {
+			if len(d.Errs) > before {
 				return
 			}
 			text, err := value.Read(p)
@@ -214,13 +214,13 @@ func headers(dst *map[string]secret.Text) valueParser {
 // startAt reads where to start: a name, {offset: n} or {time: t}.
 func startAt(dst *kafkaio.Start) valueParser {
 	keys := []key{
-		{name: "offset", doc: "This offset, in every partition.", read: valueParser{takes: "whole number, at least 0", read: func(d *decoder, p string, n *yaml.Node) {
+		{name: "offset", doc: "This offset, in every partition.", read: valueParser{takes: "whole number, at least 0", read: func(d *Decoder, p string, n *yaml.Node) {
 			var at int
 			if d.whole(p, n, 0, &at) {
 				dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
 			}
 		}}},
-		{name: "time", doc: "The first record at or after this time.", read: valueParser{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *decoder, p string, n *yaml.Node) {
+		{name: "time", doc: "The first record at or after this time.", read: valueParser{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *Decoder, p string, n *yaml.Node) {
 			t, err := times.Parse(n.Value)
 			if n.Kind != yaml.ScalarNode || err != nil {
 				d.wrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
@@ -229,14 +229,14 @@ func startAt(dst *kafkaio.Start) valueParser {
 			dst.At, dst.Time = kafkaio.AtTime, t
 		}}},
 	}
-	return valueParser{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *Decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.ScalarNode:
 			choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed).read(d, path, n)
 		case yaml.MappingNode:
-			before := len(d.errs)
+			before := len(d.Errs)
 			d.mapping(path, n, keys)
-			if len(d.errs) == before && d.has(join(path, "offset")) == d.has(join(path, "time")) {
+			if len(d.Errs) == before && d.has(join(path, "offset")) == d.has(join(path, "time")) {
 				d.fail(path, "give one of offset and time")
 			}
 		default:

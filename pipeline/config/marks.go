@@ -40,7 +40,7 @@ func (d *decoder) checkMarks(c *Config) {
 	case c.Runner.Name == Flink:
 		d.fail("marks", "is for the runner direct")
 	}
-	d.needTime(c, "an empty name means that there is no time, which marks need")
+	d.NeedTime("an empty name means that there is no time, which marks need")
 	if f, s := c.Marks.File, c.Source.Files(); f != nil && s != nil {
 		key := "source." + s.Format + ".path"
 		if in := inputOf(key, s.Path); in.reads(placeOf("marks", f.Path)) {

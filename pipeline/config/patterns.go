@@ -5,35 +5,10 @@ import (
 	"maps"
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
 )
-
-// pattern reads a pattern of keys, or a mapping of labels to patterns.
-func pattern(dst *string) valueParser {
-	r := checked(dst, "pattern: "+domain.Wildcards+"; or labels with patterns, such as {job: auth-*}", domain.CheckPattern)
-	read := r.read
-	r.read = func(d *decoder, path string, n *yaml.Node) {
-		if n.Kind != yaml.MappingNode {
-			read(d, path, n)
-			return
-		}
-		labels := map[string]string{}
-		d.entries(path, n, func(p string, k, v *yaml.Node) {
-			var of string
-			checked(&of, "pattern: "+domain.Wildcards, domain.CheckPattern).read(d, p, v)
-			labels[k.Value] = of
-		})
-		if len(labels) == 0 && !d.failed(path) {
-			d.fail(path, "has no label")
-		}
-		*dst = domain.LabelPattern(labels)
-	}
-	return r
-}
 
 // joinedPatterns has patterns of labels match the keys that a query joins of labels.
 func (d *decoder) joinedPatterns(c *Config) {

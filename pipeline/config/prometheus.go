@@ -77,7 +77,7 @@ func serverKeys(s *httpclient.Server, url string) []key {
 // since reads a time, or how long ago.
 func since(at *time.Time, ago *time.Duration) valueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
-	return valueParser{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, read: func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
 			if past, negative := strings.CutPrefix(n.Value, "-"); negative {
 				if v, err := model.ParseDuration(past); err == nil {
@@ -123,5 +123,5 @@ func (d *decoder) checkWritten(c *Config) {
 	case c.Detect == nil && !d.failed("detect"):
 		d.fail(at, "there are no scores without detect")
 	}
-	d.needTime(c, "an empty name means that there is no time, which samples need")
+	d.NeedTime("an empty name means that there is no time, which samples need")
 }

@@ -59,11 +59,11 @@ func (c *Config) smooth(of *Fields) {
 // filter makes filters of the sessions of keys.
 func (c *Config) filter(of *Fields) {
 	if c.Levels == nil {
-		c.Levels, c.Top, c.Bank = c.defaultFilter()
+		c.Levels, c.Top, c.Bank = c.DefaultFilter()
 	}
 	for i := range c.Keys {
 		if k := &c.Keys[i]; k.Levels == nil {
-			k.Levels, k.Top, k.Bank = c.defaultFilter()
+			k.Levels, k.Top, k.Bank = c.DefaultFilter()
 		}
 	}
 	if of != nil {

@@ -29,7 +29,7 @@ func holidays(dst *usual.Holidays) valueParser {
 		{name: "like", doc: "The day of the week that they are like.", read: choice(&like, weekdays...)},
 	}
 	const takes = "list of dates, or {dates: […], file: …, like: Sun}"
-	return valueParser{takes: takes, initial: "[]", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: takes, initial: "[]", keys: keys, read: func(d *Decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.SequenceNode:
 			keys[0].read.read(d, path, n)
@@ -63,7 +63,7 @@ func readDates(path string) (all []string, err error) {
 }
 
 // HolidayRemarks are what a check says of holidays that have no effect where one may look for it.
-func (c *Config) HolidayRemarks() (all []string) {
+func (c *Settings) HolidayRemarks() (all []string) {
 	if c.Detect == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Filter returns the settings of the filters of keys, without the names of the values.
-func (c *Config) Filter() keyed.Config {
+func (c *Settings) Filter() keyed.Config {
 	cfg := keyed.Config{
 		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
 		Order:  keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate,
@@ -27,9 +27,6 @@ func (c *Config) Filter() keyed.Config {
 			cfg.AlertRules = append(cfg.AlertRules, detect)
 		}
 	}
-	if p := c.Source.Prometheus(); p != nil {
-		cfg.Lookback = p.Lookback
-	}
 	if d := c.Detect; d != nil {
 		cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
 	} else if c.Silence != nil {
@@ -42,7 +39,7 @@ func (c *Config) Filter() keyed.Config {
 
 // SetLater returns the function that names what of the filter of a key a later exception sets than the first that matches it:
 // that did not count while the first held whole.
-func (c *Config) SetLater() func(key string) []string {
+func (c *Settings) SetLater() func(key string) []string {
 	cfg := c.Filter()
 	settings := cfg.Settings()
 	return func(key string) []string {
@@ -64,7 +61,7 @@ func (c *Config) SetLater() func(key string) []string {
 }
 
 // filterOf returns the settings of the filter, or of the filter of one key rule.
-func (c *Config) filterOf(prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+func (c *Settings) filterOf(prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
 	if bank == nil && (levels != nil || top != 0) {
 		f.Member = &hafvf.Member{Levels: levels, Top: top}

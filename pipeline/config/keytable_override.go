@@ -17,11 +17,11 @@ var index = regexp.MustCompile(`\[([0-9]+)\]`)
 // levels.0.alpha are the same.
 func PathNames(path string) []string { return strings.Split(index.ReplaceAllString(path, ".$1"), ".") }
 
-// override applies set[i], "a.b=c", to the tree. A key that is absent is added,
+// override applies Overrides[i], "a.b=c", to the tree. A key that is absent is added,
 // with the mappings above it; an index must exist.
-func (d *decoder) override(root *yaml.Node, i int) {
+func (d *Decoder) override(root *yaml.Node, i int) {
 	pos := -1 - i
-	path, value, ok := strings.Cut(d.set[i], "=")
+	path, value, ok := strings.Cut(d.Overrides[i], "=")
 	if !ok || path == "" {
 		d.failAt(pos, "", `an override is key=value, for example top=0.9`)
 		return
@@ -65,7 +65,7 @@ func (d *decoder) override(root *yaml.Node, i int) {
 			if here == "" {
 				here = "the config"
 			}
-			d.failAt(pos, path, "%s is %s, and has no keys", here, describeAt(strings.Join(names[:depth], "."), at))
+			d.failAt(pos, path, "%s is %s, and has no keys", here, d.describeAt(strings.Join(names[:depth], "."), at))
 			return
 		}
 		if last {
@@ -84,7 +84,7 @@ func (d *decoder) override(root *yaml.Node, i int) {
 }
 
 // child returns the place of the value of a key, which it adds if it is absent.
-func (d *decoder) child(n *yaml.Node, name string, pos int) **yaml.Node {
+func (d *Decoder) child(n *yaml.Node, name string, pos int) **yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
 			return &n.Content[i+1]

@@ -24,10 +24,11 @@ const (
 	detectCategories = 1_000
 )
 
-// priors reads the priors, of the model and of every rule. Which parameters there
+// CheckPriors reads the priors, of the model and of every rule. Which parameters there
 // are, what they may be, and what stands for an absent one is the family's
 // business: making its model tells.
-func (d *decoder) priors(c *Config, nodes *priorNodes) {
+func (d *Reading) CheckPriors() {
+	c, nodes := d.c, d.nodes
 	const path = "model.prior"
 	if c.Model.Family == "" {
 		return
@@ -35,7 +36,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	if nodes.warmUp == 0 {
 		nodes.warmUp = keyed.DefaultWarmUp
 	}
-	before := len(d.errs)
+	before := len(d.Errs)
 	var auto bool
 	c.Model.Prior, auto = d.prior(path, nodes.model)
 	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
@@ -48,14 +49,17 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 	if rulesAuto := d.rulePriors(c, nodes, fits); d.has("model.warm_up") && !auto && !rulesAuto {
 		d.fail("model.warm_up", "belongs to prior: auto")
 	}
-	if len(d.errs) > before {
+	if len(d.Errs) > before {
 		return
 	}
 
 	if c.Model.Dim > maxDim {
 		d.fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
 	}
-	columns, values := c.Source.columns()
+	columns, values := d.Source.Values, ""
+	if columns != nil {
+		values = d.Source.Path + ".values"
+	}
 	hasDim, dimOK := d.has("model.dim"), !d.failed("model.dim")
 	columnsOK := !d.failed("source") && !d.failed(values) && !d.failed(strings.TrimSuffix(values, ".values"))
 	switch {
@@ -100,7 +104,7 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 
 // rulePriors reads the priors of the rules of keys, and reports whether one is auto. Those that are auto fit
 // a prior to the first values if the family does.
-func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto bool) {
+func (d *Reading) rulePriors(c *Settings, nodes *priorNodes, fits bool) (anyAuto bool) {
 	for i := range c.Keys {
 		n := *nodes.keys[&c.Keys[i]]
 		if n == nil {
@@ -120,7 +124,7 @@ func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto b
 
 // prior reads a prior: its parameters, or auto, or {auto: true} with those that
 // have no scale, such as an order.
-func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
+func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
 	params = map[string]any{}
 	if n == nil {
 		return params, false
@@ -140,7 +144,7 @@ func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto 
 }
 
 // model makes the model, or records why there is none.
-func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) expfam.Model {
+func (d *Reading) model(path string, c *Settings, prior map[string]any, auto bool) expfam.Model {
 	m, err := expfam.New(c.Model.Family, prior, c.Model.Dim)
 	if err != nil {
 		d.params(path, err)
@@ -157,7 +161,7 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 }
 
 // unused records the parameters of a prior that data will set: without them, the fitted model is the same.
-func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[string]any) {
+func (d *Reading) unused(path string, c *Settings, m expfam.Fitted, prior map[string]any) {
 	ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
 	fitted := m.Fit(ls)
 	for _, name := range slices.Sorted(maps.Keys(prior)) {
@@ -182,7 +186,7 @@ func observationLength(m expfam.Model) int {
 }
 
 // params records what a family finds wrong with the prior at path.
-func (d *decoder) params(path string, err error) {
+func (d *Reading) params(path string, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, err := range joined.Unwrap() {
@@ -205,7 +209,7 @@ func (d *decoder) params(path string, err error) {
 
 // value reads a parameter of whatever family: a number, true or false, a vector,
 // or a matrix by rows.
-func (d *decoder) value(path string, n *yaml.Node) any {
+func (d *Reading) value(path string, n *yaml.Node) any {
 	if n.Kind == yaml.SequenceNode {
 		switch {
 		case len(n.Content) == 0:
@@ -240,7 +244,7 @@ func (d *decoder) value(path string, n *yaml.Node) any {
 	return v
 }
 
-func (d *decoder) vector(path string, n *yaml.Node) []float64 {
+func (d *Reading) vector(path string, n *yaml.Node) []float64 {
 	v := make([]float64, len(n.Content))
 	for i, e := range n.Content {
 		d.number(d.entry(path, i, e), e, domain.Finite, &v[i])

@@ -20,7 +20,7 @@ const (
 	emptyMissing = "missing"
 )
 
-func (c *Config) aggregateKey(more *aggregateKeys) key {
+func (c *Settings) aggregateKey(more *aggregateKeys) key {
 	a := &keyed.AggregateConfig{}
 	var values []string
 	for _, v := range keyed.Aggregates() {
@@ -45,7 +45,7 @@ func (c *Config) aggregateKey(more *aggregateKeys) key {
 
 // emptyOrZero reads 0 or missing.
 func emptyOrZero(dst *string) valueParser {
-	return valueParser{takes: emptyZero + " or " + emptyMissing, read: func(d *decoder, path string, n *yaml.Node) {
+	return valueParser{takes: emptyZero + " or " + emptyMissing, read: func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.Value != emptyZero && n.Value != emptyMissing {
 			d.wrongType(path, emptyZero+" or "+emptyMissing, n)
 			return
@@ -55,7 +55,7 @@ func emptyOrZero(dst *string) valueParser {
 }
 
 // aggregate settles an aggregation: what of a record it needs, and what it cannot be of.
-func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
+func (d *Reading) aggregate(c *Settings, more *aggregateKeys) {
 	a := c.Aggregate
 	if a == nil {
 		return
@@ -65,7 +65,7 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 	if a.Zone == "UTC" { // the default, in one form
 		a.Zone = ""
 	}
-	a.Watermark, a.Endless = c.Source.Kafka() != nil || c.Source.Unending(), c.Source.Unending()
+	a.Watermark, a.Endless = d.Source.Watermark || d.Source.Unending, d.Source.Unending
 	if err := a.CheckEvery(); err != nil && a.Every != 0 && !d.failed("aggregate.every") {
 		d.fail("aggregate.every", "%v", err)
 	}
@@ -91,25 +91,17 @@ func (d *decoder) aggregate(c *Config, more *aggregateKeys) {
 }
 
 // aggregateValues settles which values an aggregation has, and for which families.
-func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
+func (d *Reading) aggregateValues(c *Settings, more *aggregateKeys) {
 	const at = "aggregate.value"
-	f, path := c.Source.fields()
 	value := c.Aggregate.Value
 	if value == keyed.Share {
-		f.Values = []string{more.of, more.to}
 		for i, at := range []string{"aggregate.of", "aggregate.to"} {
-			if f.Values[i] == "" && !d.failed(at) {
+			if []string{more.of, more.to}[i] == "" && !d.failed(at) {
 				d.fail(at, "missing; a share is of one field to another")
 			}
 		}
-		if d.has(path + ".values") {
-			d.fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
-		}
-		if c.Source.Prometheus() != nil {
-			d.fail(at, "a share takes two fields of a record, and a point is one number: divide in the query")
-		}
-		if f.Layout != Long && f.Layout != "" {
-			d.fail(path+".layout", "a share takes two fields of a record: layout long")
+		if d.Source.Share != nil {
+			d.Source.Share(more.of, more.to)
 		}
 	} else {
 		for _, name := range []string{"of", "to"} {
@@ -117,9 +109,6 @@ func (d *decoder) aggregateValues(c *Config, more *aggregateKeys) {
 				d.fail("aggregate."+name, "belongs to value: share")
 			}
 		}
-	}
-	if value.Counts() && f.Layout == Long {
-		f.Values = nil
 	}
 	family, per := c.Model.Family, d.has("aggregate.per")
 	switch {

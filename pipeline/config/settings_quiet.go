@@ -112,8 +112,9 @@ func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err err
 	return of, "", nil
 }
 
-// checkQuiet settles the quiet times.
-func (d *decoder) checkQuiet(c *Config, written []quietTime) {
+// CheckQuiet settles the quiet times.
+func (d *Reading) CheckQuiet() {
+	c, written := d.c, d.nodes.quiet
 	if len(written) == 0 {
 		return
 	}
@@ -121,7 +122,7 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 		d.fail("quiet", "belongs to transform: filter")
 		return
 	}
-	d.needTime(c, "an empty name means that there is no time, which quiet times need")
+	d.NeedTime("an empty name means that there is no time, which quiet times need")
 	for i := range written {
 		q, at := &written[i], func(name string) string { return fmt.Sprintf("quiet.%d.%s", i, name) }
 		has := func(names ...string) string {

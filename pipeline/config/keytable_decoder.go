@@ -11,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"hafvf/connectors/webhook"
 	"hafvf/internal/message"
 )
 
@@ -23,7 +22,7 @@ type KeyError struct {
 	Key      string // path of the key; empty for the config as a whole
 	Reason   string
 
-	pos int // as in decoder.at
+	pos int // as in Decoder.at
 }
 
 func (e *KeyError) Error() string {
@@ -59,21 +58,25 @@ type key struct {
 	none     func() // called where the word none stands in place of a connector; nil: it may not
 }
 
-// A decoder reads one config and collects its mistakes.
-type decoder struct {
-	name string
-	set  []string
+// A Decoder reads one config and collects its mistakes.
+type Decoder struct {
+	Name      string   // of the text, which errors name
+	Overrides []string // "a.b=c": a path of keys and list indexes, and a value in YAML
+	// Secrets are words of paths at which a secret may stand by mistake, Secretive those of
+	// overrides whose value is not shown besides.
+	Secrets, Secretive []string
+
+	Errs []*KeyError
 	// at holds the position of every key and list entry by its path: a line, or
-	// -1-i for what set[i] brought in.
-	at   map[string]int
-	errs []*KeyError
+	// -1-i for what Overrides[i] brought in.
+	at map[string]int
 	// around are the keys of the mapping that holds the mapping that is read.
 	around []key
 }
 
 // fail records a mistake at path, or at the nearest enclosing key that the
 // config holds.
-func (d *decoder) fail(path, format string, args ...any) {
+func (d *Decoder) fail(path, format string, args ...any) {
 	p := path
 	pos, ok := d.at[p]
 	for !ok && p != "" {
@@ -83,34 +86,34 @@ func (d *decoder) fail(path, format string, args ...any) {
 	d.failAt(pos, path, format, args...)
 }
 
-func (d *decoder) failAt(pos int, path, format string, args ...any) {
-	e := &KeyError{File: d.name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
+func (d *Decoder) failAt(pos int, path, format string, args ...any) {
+	e := &KeyError{File: d.Name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
 	if pos < 0 {
-		e.Override = message.Printable(withoutSecret(d.set[-1-pos]))
+		e.Override = message.Printable(d.withoutSecret(d.Overrides[-1-pos]))
 	} else {
 		e.Line = pos
 	}
-	d.errs = append(d.errs, e)
+	d.Errs = append(d.Errs, e)
 }
 
 // has reports whether the config holds the key.
-func (d *decoder) has(path string) bool {
+func (d *Decoder) has(path string) bool {
 	_, ok := d.at[path]
 	return ok
 }
 
 // failed reports whether there is a mistake at exactly this path.
-func (d *decoder) failed(path string) bool {
-	return slices.ContainsFunc(d.errs, func(e *KeyError) bool { return e.Key == path })
+func (d *Decoder) failed(path string) bool {
+	return slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return e.Key == path })
 }
 
 // maxErrors bounds what is reported of a config that is something else
 // altogether.
 const maxErrors = 50
 
-// join returns the mistakes by line, those of overrides last.
-func (d *decoder) join() error {
-	slices.SortStableFunc(d.errs, func(a, b *KeyError) int {
+// Err joins the mistakes by line, those of overrides last; nil if there are none.
+func (d *Decoder) Err() error {
+	slices.SortStableFunc(d.Errs, func(a, b *KeyError) int {
 		order := func(pos int) uint {
 			if pos < 0 {
 				return math.MaxInt + uint(-pos)
@@ -120,9 +123,9 @@ func (d *decoder) join() error {
 		return cmp.Compare(order(a.pos), order(b.pos))
 	})
 	var all []error
-	for i, e := range d.errs {
+	for i, e := range d.Errs {
 		if i == maxErrors {
-			all = append(all, fmt.Errorf("%s: and %d more mistakes", d.name, len(d.errs)-i))
+			all = append(all, fmt.Errorf("%s: and %d more mistakes", d.Name, len(d.Errs)-i))
 			break
 		}
 		all = append(all, e)
@@ -130,25 +133,37 @@ func (d *decoder) join() error {
 	return errors.Join(all...)
 }
 
+// Read reads text, with the overrides, by the declaration of its keys. It returns false where there
+// is nothing to check.
+func (d *Decoder) Read(text []byte, keys []key) bool {
+	root := d.tree(text)
+	if root == nil {
+		return false
+	}
+	d.at = map[string]int{"": root.Line}
+	d.mapping("", root, keys)
+	return true
+}
+
 // tree parses text and applies the overrides. It returns nil where there is
 // nothing to check.
-func (d *decoder) tree(text []byte) *yaml.Node {
+func (d *Decoder) tree(text []byte) *yaml.Node {
 	root, err := parseYAML(text)
 	if err != nil {
 		d.failAt(err.line, "", "%s", err.reason)
 		return nil
 	}
 	if root == nil {
-		if len(d.set) == 0 {
+		if len(d.Overrides) == 0 {
 			d.failAt(0, "", "the config is empty")
 			return nil
 		}
 		root = &yaml.Node{Kind: yaml.MappingNode}
 	}
-	for i := range d.set {
+	for i := range d.Overrides {
 		d.override(root, i)
 	}
-	if len(d.errs) > 0 {
+	if len(d.Errs) > 0 {
 		// The tree is not what the overrides were to make of it: its other
 		// mistakes may be none.
 		return nil
@@ -157,7 +172,7 @@ func (d *decoder) tree(text []byte) *yaml.Node {
 }
 
 // mapping reads n by the declaration of its keys.
-func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
+func (d *Decoder) mapping(path string, n *yaml.Node, keys []key) {
 	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
 		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
 		if j < 0 {
@@ -199,7 +214,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, keys []key) {
 
 // entries calls read for each key of the mapping n, with its path and value. It
 // reports whether n is one.
-func (d *decoder) entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
+func (d *Decoder) entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
 	if n.Kind != yaml.MappingNode {
 		d.wrongType(path, "a mapping", n)
 		return false
@@ -238,7 +253,7 @@ func (k key) need() string {
 }
 
 // single checks that the mapping at path names one connector.
-func (d *decoder) single(path string, n *yaml.Node, keys []key) {
+func (d *Decoder) single(path string, n *yaml.Node, keys []key) {
 	var names []string
 	last := d.at[path]
 	for i := 0; i < len(n.Content); i += 2 {
@@ -275,7 +290,7 @@ func alternatives(keys []key) []string {
 }
 
 // entry notes the position of entry i of the list at path, and returns its path.
-func (d *decoder) entry(path string, i int, n *yaml.Node) string {
+func (d *Decoder) entry(path string, i int, n *yaml.Node) string {
 	p := path + "." + strconv.Itoa(i)
 	d.at[p] = n.Line
 	return p
@@ -288,31 +303,28 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-func (d *decoder) wrongType(path, want string, n *yaml.Node) {
-	d.fail(path, "must be %s, not %s", want, describeAt(path, n))
+func (d *Decoder) wrongType(path, want string, n *yaml.Node) {
+	d.fail(path, "must be %s, not %s", want, d.describeAt(path, n))
 }
 
 // describeAt is describe, without what stands where a login does: that may be the
 // secret itself.
-func describeAt(path string, n *yaml.Node) string {
-	if n.Kind == yaml.ScalarNode && !isNull(n) && secretive(path) {
+func (d *Decoder) describeAt(path string, n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && hasWord(path, d.Secrets) {
 		return "what stands there"
 	}
 	return describe(n)
 }
 
-// secretive reports whether a secret may stand in s by mistake: a path of the
-// config, or an override.
-func secretive(s string) bool {
+// hasWord reports whether one of the words is in s: a path of the config, or an override.
+func hasWord(s string, words []string) bool {
 	s = strings.ToLower(s)
-	return strings.Contains(s, "sasl") || strings.Contains(s, "passw") ||
-		slices.ContainsFunc(webhook.Forms, func(f webhook.Form) bool { return strings.Contains(s, f.Name) })
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
-// withoutSecret is an override as errors repeat it. The value of one of Kafka's keys is
-// never shown: a misspelt key is not known to be that of a login.
-func withoutSecret(override string) string {
-	if path, _, ok := strings.Cut(override, "="); ok && (secretive(override) || strings.Contains(strings.ToLower(override), "kafka")) {
+// withoutSecret is an override as errors repeat it.
+func (d *Decoder) withoutSecret(override string) string {
+	if path, _, ok := strings.Cut(override, "="); ok && (hasWord(override, d.Secrets) || hasWord(override, d.Secretive)) {
 		return path + "=…"
 	}
 	return override
@@ -344,3 +356,6 @@ func keyName(s string) string {
 	}
 	return message.Printable(s)
 }
+
+// maxConfig is the largest config, in bytes, that Parse looks at.
+const maxConfig = 1 << 20

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+type syntaxError struct {
+	line   int // 0 where it is unknown
+	reason string
+	syntax bool // the text is not YAML, as opposed to YAML that is no config
+}
+
+var (
+	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?s:(.*))$`)
+	// Of errors of its parser, as opposed to its scanner, yaml counts the lines
+	// from 0, and does not say 0.
+	fromLine0     = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',')`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(?s:.*)' referenced$`)
+)
+
+// parseYAML returns the value of the only document in text, or nil if there is no value.
+func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
+	if len(text) > maxConfig {
+		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes, more than the %d that are allowed", len(text), maxConfig)}
+	}
+	if i := invalidUTF8(text); i >= 0 {
+		return nil, &syntaxError{line: 1 + bytes.Count(text[:i], []byte("\n")), reason: "not UTF-8"}
+	}
+	fromYAML := func(err error) *syntaxError {
+		m := yamlError.FindStringSubmatch(err.Error())
+		if m == nil {
+			return &syntaxError{reason: "not YAML: " + err.Error(), syntax: true}
+		}
+		line, _ := strconv.Atoi(m[1])
+		if fromLine0.MatchString(m[2]) {
+			line++
+		}
+		// The end of the text may count as a line of its own.
+		line = min(line, 1+bytes.Count(bytes.TrimRight(text, "\n"), []byte("\n")))
+		return &syntaxError{line: line, reason: "not YAML: " + unknownAnchor.ReplaceAllString(m[2], noAliases), syntax: true}
+	}
+	if json.Valid(text) {
+		text = jsonToYAML(text)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, next yaml.Node
+	switch err := dec.Decode(&doc); {
+	case err == io.EOF:
+		return nil, nil
+	case err != nil:
+		return nil, fromYAML(err)
+	}
+	switch err := dec.Decode(&next); {
+	case err == nil:
+		return nil, &syntaxError{line: next.Line, reason: "a second YAML document; a config is one"}
+	case err != io.EOF:
+		return nil, fromYAML(err)
+	}
+	root := doc.Content[0]
+	if isNull(root) {
+		return nil, nil
+	}
+	if err := refuseAliases(root); err != nil {
+		return nil, err
+	}
+	return root, nil
+}
+
+// jsonEscapes are the escapes that JSON has and package yaml lacks.
+var jsonEscapes = regexp.MustCompile(`\\(?:/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|[^/])`)
+
+// jsonToYAML replaces those escapes by the characters that they stand for.
+func jsonToYAML(text []byte) []byte {
+	return jsonEscapes.ReplaceAllFunc(text, func(escape []byte) []byte {
+		var s string
+		if len(escape) == 2 && escape[1] != '/' || json.Unmarshal(slices.Concat([]byte{'"'}, escape, []byte{'"'}), &s) != nil {
+			return escape
+		}
+		return []byte(s)
+	})
+}
+
+func invalidUTF8(text []byte) int {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// refuseAliases finds the first alias or anchor. An override of the place that one names
+// would change other places too.
+func refuseAliases(n *yaml.Node) *syntaxError {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		return &syntaxError{line: n.Line, reason: noAliases}
+	}
+	for _, child := range n.Content {
+		if err := refuseAliases(child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noAliases does not repeat the name: it may be a secret that stands there without quotes.
+const noAliases = "an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes"
