@@ -17,6 +17,7 @@ import (
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/flink"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
@@ -44,11 +45,11 @@ type topicSource struct{ config.Kafka }
 func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	t := topicSource{*k}
 	timed := c.SessionOrder() == keyed.EventTime
-	t.Lags = timed && c.Transform == config.Smooth
+	t.Lags = timed && c.Transform == settings.Smooth
 	if t.Registry != nil {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}
-	if timed && (c.Transform == config.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
+	if timed && (c.Transform == settings.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 		t.Clock, t.ClockSetting = payloadClock, jsontext.Of(t.Fields) // only there does something wait for the watermark
 	}
 	if r := c.Runner; r.Name == config.Flink {

@@ -7,10 +7,12 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A decoder reads a config.
-type decoder struct{ *Reading }
+type decoder struct{ *settings.Reading }
 
 // check holds what concerns more than one key of what is read and written.
 func (d *decoder) check(c *Config) {
@@ -28,18 +30,18 @@ func (d *decoder) check(c *Config) {
 // given tells the settings what they go by of the source.
 func (d *decoder) given(c *Config) {
 	f, path := c.Source.fields()
-	d.Source = StSource{
+	d.Source = settings.Source{
 		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
 		Share: func(of, to string) {
 			f.Values = []string{of, to}
-			if d.has(path + ".values") {
-				d.fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+			if d.Has(path + ".values") {
+				d.Fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
 			}
 			if c.Source.Prometheus() != nil {
-				d.fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
+				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
 			}
 			if f.Layout != Long && f.Layout != "" {
-				d.fail(path+".layout", "a share takes two fields of a record: layout long")
+				d.Fail(path+".layout", "a share takes two fields of a record: layout long")
 			}
 		},
 	}
@@ -51,7 +53,7 @@ func (d *decoder) fields(c *Config) {
 	if c.Aggregate != nil && c.Aggregate.Value.Counts() && f.Layout == Long {
 		f.Values = nil
 	}
-	if c.Transform == Smooth && c.SessionOrder() != keyed.EventTime {
+	if c.Transform == settings.Smooth && c.SessionOrder() != keyed.EventTime {
 		f.By, f.Untimed = c.Session.By, f.TimeFormat != Trial
 	}
 	d.Source.Values = c.Source.columns()
@@ -62,19 +64,19 @@ func (d *decoder) layout(c *Config) {
 	f, path := c.Source.fields()
 	switch f.Layout {
 	case Wide:
-		if !d.has(path + ".key") {
+		if !d.Has(path + ".key") {
 			f.Key = nil
 		}
-		if !d.has(path + ".values") {
+		if !d.Has(path + ".values") {
 			f.Values = []string{"*"}
 		}
 		f.Columns, f.Values = f.Values, []string{"value"}
 	case Series:
 		if len(f.Values) != 1 {
-			d.fail(path+".values", "the layout series has one list of values")
+			d.Fail(path+".values", "the layout series has one list of values")
 		}
 		if len(f.Time) > 1 {
-			d.fail(path+".time", "the layout series has one list of times")
+			d.Fail(path+".time", "the layout series has one list of times")
 		}
 	}
 }
@@ -85,30 +87,30 @@ func (d *decoder) checkNumbers(c *Config) {
 	if path == "" {
 		return
 	}
-	if d.has(path+".thousands") && f.Thousands == f.Decimal {
-		d.fail(path+".thousands", "%q is decimal: it cannot be both", f.Decimal)
+	if d.Has(path+".thousands") && f.Thousands == f.Decimal {
+		d.Fail(path+".thousands", "%q is decimal: it cannot be both", f.Decimal)
 	}
 	for _, name := range []string{"unit", "thousands", "values_as"} {
-		if d.has(join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
-			d.fail(join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+		if d.Has(keytable.Join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
+			d.Fail(keytable.Join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
 		}
-		if d.has(join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.failed(path+".values_as") {
-			d.fail(join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+		if d.Has(keytable.Join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.Failed(path+".values_as") {
+			d.Fail(keytable.Join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
 		}
 	}
 	family := c.Model.Family
 	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
-		d.fail(path+".unit", "is of measurements; %s has choices", family)
+		d.Fail(path+".unit", "is of measurements; %s has choices", family)
 	}
-	if f.ValuesAs == nil || d.failed(path+".values_as") {
+	if f.ValuesAs == nil || d.Failed(path+".values_as") {
 		return
 	}
 	if family == "binomial" || family == "exponential" {
-		d.fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
+		d.Fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
 	}
 	for _, is := range f.ValuesAs {
 		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
-			d.fail(path+".values_as", "%s is a missing value", message.Quote(is))
+			d.Fail(path+".values_as", "%s is a missing value", message.Quote(is))
 		}
 	}
 }

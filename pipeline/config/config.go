@@ -14,13 +14,15 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
 // records go. Parse makes one; defaults are filled in and every value is
 // checked.
 type Config struct {
-	Settings
+	settings.Settings
 	Incidents *Incidents // nil: alarms of several keys are not grouped
 	State     string     // file of the filters' states; empty: none
 
@@ -67,9 +69,9 @@ type SourceKind interface {
 }
 
 // origins declare the kinds of source, one a row.
-var origins = []func(*Source) []key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
+var origins = []func(*Source) []keytable.Key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
-func (s *Source) keys() (all []key) {
+func (s *Source) keys() (all []keytable.Key) {
 	for _, declare := range origins {
 		all = append(all, declare(s)...)
 	}
@@ -210,7 +212,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 		secrets = append(secrets, form.Name)
 	}
 	// A misspelt key of Kafka is not known to be that of a login.
-	d := &decoder{NewReading(&Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}}, &c.Settings)}
+	d := &decoder{settings.NewReading(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}}, &c.Settings)}
 	if d.Read(text, c.keys(d.Keys())) {
 		d.layout(c)
 		d.given(c)
@@ -233,7 +235,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 // defaults are what the config of no keys means.
 func defaults() *Config {
 	return &Config{
-		Settings: Default(),
+		Settings: settings.Default(),
 		Sink:     Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
 		Runner:   Runner{Name: Direct},
 	}

@@ -10,31 +10,32 @@ import (
 
 	"hafvf/internal/message"
 	"hafvf/internal/times"
+	"hafvf/pipeline/settings/keytable"
 )
 
-func delimiter(dst *rune) valueParser {
-	return valueParser{takes: "one character", initial: strconv.Quote(string(*dst)), read: func(d *Decoder, path string, n *yaml.Node) {
+func delimiter(dst *rune) keytable.ValueParser {
+	return keytable.ValueParser{Takes: "one character", Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
-		if !d.text(path, n, &s) {
+		if !d.Text(path, n, &s) {
 			return
 		}
 		r := []rune(s)
 		if len(r) != 1 || strings.ContainsRune("\r\n\"\x00\uFFFD", r[0]) {
-			d.fail(path, "must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
+			d.Fail(path, "must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
 			return
 		}
 		*dst = r[0]
 	}}
 }
 
-func decimal(dst *rune) valueParser {
+func decimal(dst *rune) keytable.ValueParser {
 	const takes = `"." or ","`
-	return valueParser{takes: takes, initial: strconv.Quote(string(*dst)), read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: takes, Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
 		switch {
-		case !d.text(path, n, &s):
+		case !d.Text(path, n, &s):
 		case s != "." && s != ",":
-			d.fail(path, "must be %s, not %s", takes, message.Quote(s))
+			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
 		default:
 			*dst = rune(s[0])
 		}
@@ -42,8 +43,8 @@ func decimal(dst *rune) valueParser {
 }
 
 // unit reads what stands beside a number.
-func unit(dst *string) valueParser {
-	return checked(dst, `text, such as "°C", or any`, func(s string) error {
+func unit(dst *string) keytable.ValueParser {
+	return keytable.Checked(dst, `text, such as "°C", or any`, func(s string) error {
 		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
 			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
 		}
@@ -52,16 +53,16 @@ func unit(dst *string) valueParser {
 }
 
 // thousands reads what stands between groups of digits. One blank stands for each, and ' for ’.
-func thousands(dst *rune) valueParser {
+func thousands(dst *rune) keytable.ValueParser {
 	const takes = `",", ".", "'" or " "`
-	return valueParser{takes: takes, read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
 		switch {
-		case !d.text(path, n, &s):
+		case !d.Text(path, n, &s):
 		case s == "\u00a0" || s == "\u202f":
 			*dst = ' '
 		case len(s) != 1 || !strings.Contains(",.' ", s):
-			d.fail(path, "must be %s, not %s", takes, message.Quote(s))
+			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
 		default:
 			*dst = rune(s[0])
 		}
@@ -69,32 +70,32 @@ func thousands(dst *rune) valueParser {
 }
 
 // valuesAs reads two different values.
-func valuesAs(dst *[]string) valueParser {
-	r := missing(dst).then(func() error {
+func valuesAs(dst *[]string) keytable.ValueParser {
+	r := missing(dst).Then(func() error {
 		if all := *dst; len(all) != 2 || all[0] == all[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
 		}
 		return nil
 	})
-	r.takes = "two values, such as [off, on]"
+	r.Takes = "two values, such as [off, on]"
 	return r
 }
 
 // keyFields reads the name of a field, a list of names, or none.
-func keyFields(dst *[]string) valueParser {
-	several := texts("names", dst)
-	return valueParser{takes: "name, list of names, or none", initial: strconv.Quote(strings.Join(*dst, "")), read: func(d *Decoder, path string, n *yaml.Node) {
+func keyFields(dst *[]string) keytable.ValueParser {
+	several := keytable.Texts("names", dst)
+	return keytable.ValueParser{Takes: "name, list of names, or none", Initial: strconv.Quote(strings.Join(*dst, "")), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode {
-			several.read(d, path, n)
+			several.Read(d, path, n)
 			return
 		}
 		var name string
 		switch {
 		case n.Kind == yaml.MappingNode:
-			d.wrongType(path, "a name, a list of names, or none", n)
-		case !d.text(path, n, &name):
+			d.WrongType(path, "a name, a list of names, or none", n)
+		case !d.Text(path, n, &name):
 		case name == "":
-			d.fail(path, "must not be empty; a source without keys has key: none")
+			d.Fail(path, "must not be empty; a source without keys has key: none")
 		case name == "none":
 			*dst = nil
 		default:
@@ -104,11 +105,11 @@ func keyFields(dst *[]string) valueParser {
 }
 
 // timeFields reads a name or a list of names, or an empty name for none.
-func timeFields(dst *[]string) valueParser {
-	r := oneOrMore("names", dst)
-	some := r.read
-	r.initial = strconv.Quote(strings.Join(*dst, ""))
-	r.read = func(d *Decoder, path string, n *yaml.Node) {
+func timeFields(dst *[]string) keytable.ValueParser {
+	r := keytable.OneOrMore("names", dst)
+	some := r.Read
+	r.Initial = strconv.Quote(strings.Join(*dst, ""))
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 			*dst = nil
 			return
@@ -119,11 +120,11 @@ func timeFields(dst *[]string) valueParser {
 }
 
 // missing reads texts, of which YAML takes some for numbers or null.
-func missing(dst *[]string) valueParser {
-	return listOf("texts, such as [NA, -, -999]", dst, func(s *string) valueParser {
-		return valueParser{read: func(d *Decoder, path string, n *yaml.Node) {
+func missing(dst *[]string) keytable.ValueParser {
+	return keytable.ListOf("texts, such as [NA, -, -999]", dst, func(s *string) keytable.ValueParser {
+		return keytable.ValueParser{Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 			if n.Kind != yaml.ScalarNode {
-				d.wrongType(path, "text", n)
+				d.WrongType(path, "text", n)
 				return
 			}
 			*s = strings.TrimSpace(n.Value)
@@ -132,8 +133,8 @@ func missing(dst *[]string) valueParser {
 }
 
 // timeFormat reads the form of a time.
-func timeFormat(dst *string) valueParser {
-	return checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
+func timeFormat(dst *string) keytable.ValueParser {
+	return keytable.Checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
 		if s == Trial {
 			return nil
 		}
@@ -147,26 +148,26 @@ func defaultFields() Fields {
 }
 
 // keys declare what a record looks like. It has columns or fields.
-func (f *Fields) keys(what string) []key {
+func (f *Fields) keys(what string) []keytable.Key {
 	none := ""
 	if f.MaxAhead == 0 {
 		none = "none"
 	}
-	return []key{
-		{name: "key", doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", read: keyFields(&f.Key)},
-		{name: "time", doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", read: timeFields(&f.Time)},
-		{name: "values", doc: "Columns or fields of the value. Several make one vector.", read: oneOrMore(strings.ToLower(what)+"s", &f.Values)},
-		{name: "zone", doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", read: zone(&f.Zone)},
-		{name: "time_format", doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", read: timeFormat(&f.TimeFormat)},
-		{name: "max_ahead", doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", initial: none, read: durationOr("none", &f.MaxAhead)},
-		{name: "missing", doc: "Texts of a missing value, as an empty text, null and NaN are.", read: missing(&f.Missing)},
-		{name: "unit", doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", read: unit(&f.Unit)},
-		{name: "thousands", doc: "Separator of groups of three digits.", read: thousands(&f.Thousands)},
-		{name: "values_as", doc: "Read as 0 and 1; others are rejected.", read: valuesAs(&f.ValuesAs)},
+	return []keytable.Key{
+		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", Read: keyFields(&f.Key)},
+		{Name: "time", Doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", Read: timeFields(&f.Time)},
+		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Values)},
+		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
+		{Name: "time_format", Doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
+		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: none, Read: keytable.DurationOr("none", &f.MaxAhead)},
+		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
+		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
+		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: thousands(&f.Thousands)},
+		{Name: "values_as", Doc: "Read as 0 and 1; others are rejected.", Read: valuesAs(&f.ValuesAs)},
 	}
 }
 
 // decimal declares how texts write a fraction.
-func (f *Fields) decimal() key {
-	return key{name: "decimal", doc: "Decimal separator of texts.", read: decimal(&f.Decimal)}
+func (f *Fields) decimal() keytable.Key {
+	return keytable.Key{Name: "decimal", Doc: "Decimal separator of texts.", Read: decimal(&f.Decimal)}
 }

@@ -4,48 +4,49 @@ import (
 	"slices"
 
 	"hafvf/connectors"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // keys declares the config: the settings and the other keys, each with what it means, and how its value is
 // read into c. Defaults are what c holds before.
-func (c *Config) keys(model []key) []key {
-	all := append(model, []key{
-		{name: "state", doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", read: text(&c.State, notEmpty)},
-		{name: "source", doc: "Where records come from.", required: true, single: true, keys: c.Source.keys()},
-		{name: "sink", doc: "Where estimates go. none writes no estimates: the run has alarms only.", initial: `{jsonl: {path: "-"}}`, single: true,
-			seen: func() { c.Sink = Sink{} }, none: func() { c.Sink.None = true }, keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
-		{name: "dead_letter", doc: "Where rejected records go. By default to standard error as JSON Lines.", single: true, keys: c.deadLetterKeys()},
+func (c *Config) keys(model []keytable.Key) []keytable.Key {
+	all := append(model, []keytable.Key{
+		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.Text(&c.State, keytable.NotEmpty)},
+		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
+		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
+			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.None = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
+		{Name: "dead_letter", Doc: "Where rejected records go. By default to standard error as JSON Lines.", Single: true, Keys: c.deadLetterKeys()},
 		c.marksKey(),
-		{name: "alerts", doc: "Where alarms go, with detect or silence. By default nowhere.", read: receivers(&c.Alerts)},
-		{name: "runner", doc: "What executes the pipeline.", keys: c.Runner.keys()},
+		{Name: "alerts", Doc: "Where alarms go, with detect or silence. By default nowhere.", Read: receivers(&c.Alerts)},
+		{Name: "runner", Doc: "What executes the pipeline.", Keys: c.Runner.keys()},
 	}...)
-	at := slices.IndexFunc(all, func(k key) bool { return k.name == "keys" })
-	return slices.Insert(all, at, key{name: "incidents", doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", initial: "false", read: incidentsKey(&c.Incidents)})
+	at := slices.IndexFunc(all, func(k keytable.Key) bool { return k.Name == "keys" })
+	return slices.Insert(all, at, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
 }
 
-func (s *Sink) keys() []key {
-	var keys []key
+func (s *Sink) keys() []keytable.Key {
+	var keys []keytable.Key
 	for _, format := range connectors.Formats {
 		f := &File{Format: format.Name, Path: "-"}
-		keys = append(keys, key{name: format.Name, doc: format.Written, seen: func() { s.File = f }, keys: []key{
-			{name: "path", doc: `A file, or "-" for standard output; .gz and .zst compress.`, read: text(&f.Path, notEmpty)},
+		keys = append(keys, keytable.Key{Name: format.Name, Doc: format.Written, Seen: func() { s.File = f }, Keys: []keytable.Key{
+			{Name: "path", Doc: `A file, or "-" for standard output; .gz and .zst compress.`, Read: keytable.Text(&f.Path, keytable.NotEmpty)},
 		}})
 	}
 	return append(keys, s.kafkaKey())
 }
 
-func (c *Config) deadLetterKeys() []key {
+func (c *Config) deadLetterKeys() []keytable.Key {
 	f := &File{Format: connectors.JSONLines}
 	topic := &Sink{}
 	kafka := topic.kafkaKey()
-	seen := kafka.seen
-	kafka.seen = func() {
+	seen := kafka.Seen
+	kafka.Seen = func() {
 		seen()
 		c.DeadLetter = topic
 	}
-	return []key{
-		{name: f.Format, doc: "One JSON object per line.", seen: func() { c.DeadLetter = &Sink{File: f} }, keys: []key{
-			{name: "path", doc: `A file, or "-" for standard output.`, required: true, read: text(&f.Path, notEmpty)},
+	return []keytable.Key{
+		{Name: f.Format, Doc: "One JSON object per line.", Seen: func() { c.DeadLetter = &Sink{File: f} }, Keys: []keytable.Key{
+			{Name: "path", Doc: `A file, or "-" for standard output.`, Required: true, Read: keytable.Text(&f.Path, keytable.NotEmpty)},
 		}},
 		kafka,
 	}

@@ -23,7 +23,7 @@ func (d *decoder) joinedPatterns(c *Config) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(labels)) {
 			if !slices.Contains(p.Key, name) {
-				d.fail(path, "no key has the label %s: source.prometheus.key has %s", name, message.List(p.Key))
+				d.Fail(path, "no key has the label %s: source.prometheus.key has %s", name, message.List(p.Key))
 			}
 		}
 		parts := make([]string, len(p.Key))

@@ -13,21 +13,23 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // labels reads names with texts.
-func labels(dst *map[string]string) valueParser {
+func labels(dst *map[string]string) keytable.ValueParser {
 	const takes = "mapping of names to texts"
-	return valueParser{takes: takes, initial: "{}", read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: takes, Initial: "{}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		all := map[string]string{}
-		d.entries(path, n, func(p string, k, v *yaml.Node) {
+		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var s string
 			switch {
 			case !labelName.MatchString(k.Value):
-				d.fail(p, "is no name of a label: letters, digits and _, and no digit first")
+				d.Fail(p, "is no name of a label: letters, digits and _, and no digit first")
 			case slices.Contains(ownLabels, k.Value):
-				d.fail(p, "is a label that every alert has; name another")
-			case d.text(p, v, &s):
+				d.Fail(p, "is a label that every alert has; name another")
+			case d.Text(p, v, &s):
 				all[k.Value] = s
 			}
 		})
@@ -42,67 +44,67 @@ var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 var ownLabels = []string{"alertname", "key", "kind"}
 
 // receivers reads a receiver of alerts, or a list of them.
-func receivers(dst *[]Receiver) valueParser {
+func receivers(dst *[]Receiver) keytable.ValueParser {
 	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds()} }
 	example := fresh("")
-	one := func(d *Decoder, path string, n *yaml.Node) {
+	one := func(d *keytable.Decoder, path string, n *yaml.Node) {
 		r := fresh(path)
 		keys := r.keys()
-		d.mapping(path, n, keys)
+		d.Mapping(path, n, keys)
 		if n.Kind == yaml.MappingNode {
-			d.single(path, n, keys)
+			d.Single(path, n, keys)
 		}
-		r.Ends = d.has(join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
+		r.Ends = d.Has(keytable.Join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
 		if r.Webhook != nil {
 			r.Webhook.Ends = r.Ends
 		}
 		*dst = append(*dst, r)
 	}
-	return valueParser{
-		takes: "one of " + strings.Join(alternatives(example.keys()), ", ") + ", or a list of such",
-		keys:  example.keys(),
-		read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{
+		Takes: "one of " + strings.Join(keytable.Alternatives(example.keys()), ", ") + ", or a list of such",
+		Keys:  example.keys(),
+		Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 			if n.Kind != yaml.SequenceNode {
 				one(d, path, n)
 				return
 			}
 			for i, e := range n.Content {
-				one(d, d.entry(path, i, e), e)
+				one(d, d.Entry(path, i, e), e)
 			}
 		},
 	}
 }
 
-func (r *Receiver) keys() []key {
+func (r *Receiver) keys() []keytable.Key {
 	keys := r.Sink.keys()
 	for _, form := range webhook.Forms {
 		keys = append(keys, r.hookKey(form))
 	}
 	return append(keys,
-		key{name: "kinds", doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A receiver by HTTP gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", setting: true, read: choices(&r.Kinds, AlarmKinds()...)},
-		key{name: "beliefs", doc: "Kinds of beliefs too, whatever the budget.", setting: true, initial: "[]",
-			read: choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
-		key{name: "keys", doc: "Pattern of its keys, by default all.", setting: true, read: pattern(&r.Keys)},
-		key{name: "except", doc: "Pattern of keys that are not its. An incident goes to it if a member is in keys and not in except.", setting: true, initial: "none", read: pattern(&r.Except)},
-		key{name: "labels", doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", setting: true, read: labels(&r.Labels)},
-		key{name: "digest", doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", setting: true, read: milliseconds(&r.Digest)},
-		key{name: "max_age", doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", setting: true, read: durationOr("none", &r.MaxAge)},
+		keytable.Key{Name: "kinds", Doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A receiver by HTTP gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
+		keytable.Key{Name: "beliefs", Doc: "Kinds of beliefs too, whatever the budget.", Setting: true, Initial: "[]",
+			Read: keytable.Choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
+		keytable.Key{Name: "keys", Doc: "Pattern of its keys, by default all.", Setting: true, Read: settings.Pattern(&r.Keys)},
+		keytable.Key{Name: "except", Doc: "Pattern of keys that are not its. An incident goes to it if a member is in keys and not in except.", Setting: true, Initial: "none", Read: settings.Pattern(&r.Except)},
+		keytable.Key{Name: "labels", Doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", Setting: true, Read: labels(&r.Labels)},
+		keytable.Key{Name: "digest", Doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", Setting: true, Read: keytable.Milliseconds(&r.Digest)},
+		keytable.Key{Name: "max_age", Doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", Setting: true, Read: keytable.DurationOr("none", &r.MaxAge)},
 	)
 }
 
 // hookKey declares a sink of alerts by HTTP.
-func (s *Sink) hookKey(form webhook.Form) key {
+func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	hook := &webhook.Sink{Form: form.Name, Batch: 100, Timeout: 10 * time.Second}
-	keys := []key{
-		{name: "url", doc: "A URL with http:// or https://.", required: true, read: hookURL(&hook.URL)},
-		{name: "headers", doc: "Headers, such as {Authorization: {file: token}}.", read: headers(&hook.Headers)},
-		{name: "batch", doc: "Most alerts in one request.", read: whole(&hook.Batch, 1)},
-		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&hook.Timeout)},
+	keys := []keytable.Key{
+		{Name: "url", Doc: "A URL with http:// or https://.", Required: true, Read: hookURL(&hook.URL)},
+		{Name: "headers", Doc: "Headers, such as {Authorization: {file: token}}.", Read: headers(&hook.Headers)},
+		{Name: "batch", Doc: "Most alerts in one request.", Read: keytable.Whole(&hook.Batch, 1)},
+		{Name: "timeout", Doc: "How long one request may take.", Read: keytable.Milliseconds(&hook.Timeout)},
 	}
 	if form.Single {
-		keys = slices.DeleteFunc(keys, func(k key) bool { return k.name == "batch" })
+		keys = slices.DeleteFunc(keys, func(k keytable.Key) bool { return k.Name == "batch" })
 	}
-	return key{name: form.Name, doc: form.Doc, seen: func() { s.Webhook = hook }, keys: keys}
+	return keytable.Key{Name: form.Name, Doc: form.Doc, Seen: func() { s.Webhook = hook }, Keys: keys}
 }
 
 // receivers settles what the receivers of alerts get. The detection is told which beliefs they
@@ -111,27 +113,27 @@ func (d *decoder) receivers(c *Config) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
-			d.fail(join(r.At, "beliefs"), "a revision corrects a change; name change too")
+			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change; name change too")
 		}
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
-			d.fail(join(r.At, "labels"), "a table has no column for them")
+			d.Fail(keytable.Join(r.At, "labels"), "a table has no column for them")
 		}
 		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
-			d.fail(join(r.At, "labels"), "a message of Slack does not show them")
+			d.Fail(keytable.Join(r.At, "labels"), "a message of Slack does not show them")
 		}
-		if r.Webhook != nil && c.Incidents != nil && !d.has(join(r.At, "kinds")) {
+		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.At, "kinds")) {
 			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
-			if !d.has(join(r.At, "digest")) {
+			if !d.Has(keytable.Join(r.At, "digest")) {
 				r.Digest, r.NoFew = pagerDigest, true
 			}
 		}
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
-			d.fail(join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
+			d.Fail(keytable.Join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
 		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
-			d.fail(join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
+			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
 		}
-		if !d.has(join(r.At, "max_age")) && c.Source.Unending() {
+		if !d.Has(keytable.Join(r.At, "max_age")) && c.Source.Unending() {
 			r.MaxAge = defaultMaxAge
 		}
 		if c.Detect == nil {

@@ -3,15 +3,18 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A Key describes one key of the config.
-type Key = Description
+type Key = keytable.Description
 
 // Keys returns the keys that a config may use, in the order of their declaration.
 func Keys() []Key {
 	c := defaults()
-	return Describe(c.keys(NewReading(&Decoder{}, &c.Settings).Keys()))
+	return keytable.Describe(c.keys(settings.NewReading(&keytable.Decoder{}, &c.Settings).Keys()))
 }
 
 // Reference lists the keys for a terminal.

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"cmp"
@@ -11,35 +11,36 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // filters settles which filters there are, of the config's and of every rule.
 func (d *Reading) filters(c *Settings, nodes *priorNodes) {
 	one := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
-		at := func(name string) string { return join(path, name) }
-		hasLevels, hasTop, hasBank := d.has(at("levels")), d.has(at("top")), d.has(at("bank"))
+		at := func(name string) string { return keytable.Join(path, name) }
+		hasLevels, hasTop, hasBank := d.Has(at("levels")), d.Has(at("top")), d.Has(at("bank"))
 		switch {
 		case hasBank && hasLevels:
-			d.fail(at("bank"), "stands in place of levels")
+			d.Fail(at("bank"), "stands in place of levels")
 		case hasBank && hasTop:
-			d.fail(at("bank"), "stands in place of top")
+			d.Fail(at("bank"), "stands in place of top")
 		case hasBank:
 		case inherit && !hasLevels && !hasTop:
 			*levels, *top, *bank = c.Levels, c.Top, c.Bank
 		case inherit && !hasLevels && !(c.Transform == Smooth && c.Levels == nil):
 			*levels = c.Levels
 			if c.Bank != nil {
-				d.fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
+				d.Fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
 			}
 		case !hasLevels && c.Detect != nil:
 			if hasTop && *top != 1 {
-				d.fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
+				d.Fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
 			*bank = hafvf.DefaultBankOf(c.Model.Family)
 		case hasLevels:
 		case c.Transform == Smooth:
 			if hasTop && *top != 1 {
-				d.fail(at("top"), "belongs to levels: without them sessions are smoothed in segments")
+				d.Fail(at("top"), "belongs to levels: without them sessions are smoothed in segments")
 			}
 			*levels, *top = nil, 0
 		default:
@@ -62,26 +63,26 @@ func (d *Reading) filters(c *Settings, nodes *priorNodes) {
 			{keyed.PriorPart, []string{".model.prior"}}, {keyed.SeasonPart, []string{".model.season"}}, {keyed.ZonePart, []string{".model.zone"}},
 			{keyed.HolidaysPart, []string{".model.holidays"}}, {keyed.BankPart, []string{".levels", ".top", ".bank"}},
 		} {
-			if slices.ContainsFunc(of.names, func(name string) bool { return d.has(at + name) }) {
+			if slices.ContainsFunc(of.names, func(name string) bool { return d.Has(at + name) }) {
 				k.Sets = append(k.Sets, of.part)
 			}
 		}
-		if d.has(at+".detect") && c.Detect == nil && !d.failed("detect") {
-			d.fail(at+".detect", "belongs to detect, which is not there")
+		if d.Has(at+".detect") && c.Detect == nil && !d.Failed("detect") {
+			d.Fail(at+".detect", "belongs to detect, which is not there")
 		}
-		if d.has(at+".silence") && c.Silence == nil && !d.failed("silence") {
-			d.fail(at+".silence", "belongs to silence, which is not there")
+		if d.Has(at+".silence") && c.Silence == nil && !d.Failed("silence") {
+			d.Fail(at+".silence", "belongs to silence, which is not there")
 		}
-		if d.has(at+".alerts") && c.Detect == nil && c.Silence == nil && !d.failed("detect") && !d.failed("silence") {
-			d.fail(at+".alerts", "there are none without detect or silence")
+		if d.Has(at+".alerts") && c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence") {
+			d.Fail(at+".alerts", "there are none without detect or silence")
 		}
 	}
 	d.lastValues(c, "bank", c.Bank)
 	for i, k := range c.Keys {
 		d.lastValues(c, fmt.Sprintf("keys.%d.bank", i), k.Bank)
 	}
-	if d.has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
-		d.fail("bank_forgetting", "there is no bank")
+	if d.Has("bank_forgetting") && c.Bank == nil && !slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return k.Bank != nil }) {
+		d.Fail("bank_forgetting", "there is no bank")
 	}
 }
 
@@ -98,7 +99,7 @@ func (c *Settings) DefaultFilter() (levels []hafvf.Beta, top float64, bank []haf
 func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 	for i, m := range bank {
 		at := fmt.Sprintf("%s.%d.ar", path, i)
-		if m.AR == 0 || !d.has(at) {
+		if m.AR == 0 || !d.Has(at) {
 			continue
 		}
 		model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
@@ -106,7 +107,7 @@ func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 			return // which is said of the prior
 		}
 		if err := m.CheckAR(model, i); err != nil {
-			d.fail(at, "%v", err)
+			d.Fail(at, "%v", err)
 		}
 	}
 }
@@ -119,11 +120,11 @@ func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
 		case len(given.seasons) == 0:
 			return nil
 		case c.Transform == Smooth && levels != nil:
-			d.fail(at, "is for sessions with segments: those with levels have none")
+			d.Fail(at, "is for sessions with segments: those with levels have none")
 			return nil
 		}
-		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.has(at) {
-			d.fail(at, "%v", err)
+		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.Has(at) {
+			d.Fail(at, "%v", err)
 		}
 		season := &usual.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
 		if c.Detect != nil {
@@ -137,13 +138,13 @@ func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
 	for i := range c.Keys {
 		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
 		own := *nodes.seasons[k]
-		if !d.has(path + ".season") {
+		if !d.Has(path + ".season") {
 			own.seasons = of.seasons
 		}
-		if !d.has(path + ".zone") {
+		if !d.Has(path + ".zone") {
 			own.zone = of.zone
 		}
-		if !d.has(path + ".holidays") {
+		if !d.Has(path + ".holidays") {
 			own.holidays = of.holidays
 		}
 		k.Season = one(path, own, k.Levels)
@@ -155,7 +156,7 @@ func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
 	if c.Model.Season != nil {
 		zone = of.zone
 	}
-	if c.Detect != nil && !d.has("detect.zone") {
+	if c.Detect != nil && !d.Has("detect.zone") {
 		c.Detect.Zone = zone
 	}
 	c.Zone = zone
@@ -166,8 +167,8 @@ func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
 
 // NeedTime refuses a source without times.
 func (d *Reading) NeedTime(reason string) {
-	if s := &d.Source; s.Path != "" && len(s.Time) == 0 && !d.failed(s.Path+".time") {
-		d.fail(s.Path+".time", "%s", reason)
+	if s := &d.Source; s.Path != "" && len(s.Time) == 0 && !d.Failed(s.Path+".time") {
+		d.Fail(s.Path+".time", "%s", reason)
 	}
 }
 
@@ -175,12 +176,12 @@ func (d *Reading) NeedTime(reason string) {
 // none.
 func (d *Reading) needSeason(path string, there bool) {
 	season := path + ".season"
-	if there || slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return strings.HasPrefix(e.Key, season) }) {
+	if there || slices.ContainsFunc(d.Errs, func(e *keytable.KeyError) bool { return strings.HasPrefix(e.Key, season) }) {
 		return
 	}
 	for _, name := range []string{path + ".zone", path + ".holidays"} {
-		if d.has(name) {
-			d.fail(name, "belongs to %s, and there is none", season)
+		if d.Has(name) {
+			d.Fail(name, "belongs to %s, and there is none", season)
 		}
 	}
 }
@@ -190,9 +191,9 @@ const defaultExpire = 90 * 24 * time.Hour
 
 // checkExpire settles when keys are forgotten.
 func (d *Reading) checkExpire(c *Settings) {
-	switch written := d.has("expire"); {
+	switch written := d.Has("expire"); {
 	case c.Transform == Smooth && written:
-		d.fail("expire", "belongs to transform: filter")
+		d.Fail("expire", "belongs to transform: filter")
 	case !written && c.Transform == Filter && c.Order == EventTime && d.Source.Unending:
 		c.Expire = defaultExpire
 	}
@@ -201,31 +202,31 @@ func (d *Reading) checkExpire(c *Settings) {
 		if c.Order == EventTime {
 			always = "; never keeps all keys"
 		}
-		d.fail("expire", "%v%s", err, always)
+		d.Fail("expire", "%v%s", err, always)
 	}
 }
 
 // checkTransform refuses keys of one transform under the other.
 func (d *Reading) checkTransform(c *Settings) {
-	if d.failed("transform") {
+	if d.Failed("transform") {
 		return
 	}
 	d.checkUntimed(c)
 	if c.Transform == Filter {
 		for _, name := range []string{"session", "change"} {
-			if d.has(name) {
-				d.fail(name, "belongs to transform: smooth")
+			if d.Has(name) {
+				d.Fail(name, "belongs to transform: smooth")
 			}
 		}
 		return
 	}
 	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence", "incidents"} {
-		if d.has(name) && !d.failed(name) {
-			d.fail(name, "belongs to transform: filter")
+		if d.Has(name) && !d.Failed(name) {
+			d.Fail(name, "belongs to transform: filter")
 		}
 	}
-	if c.Lateness != 0 && !d.failed("lateness") {
-		d.fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
+	if c.Lateness != 0 && !d.Failed("lateness") {
+		d.Fail("lateness", "is for transform: filter; sessions have session.allowed_lateness")
 	}
 }
 
@@ -239,12 +240,12 @@ func (d *Reading) checkUntimed(c *Settings) {
 	switch {
 	case c.Transform == Filter:
 		if order == keyed.Trials {
-			d.fail(at, "is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it")
+			d.Fail(at, "is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it")
 		}
 		return
 	case order == keyed.EventTime:
-		if d.has("session.by") {
-			d.fail("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
+		if d.Has("session.by") {
+			d.Fail("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
 		}
 		return
 	}
@@ -253,20 +254,20 @@ func (d *Reading) checkUntimed(c *Settings) {
 		names = append(names, fmt.Sprintf("keys.%d.model.season", i))
 	}
 	for _, name := range names {
-		if d.has(name) && !d.failed(name) {
-			d.fail(name, "goes by times, and %s has none: leave it out", what)
+		if d.Has(name) && !d.Failed(name) {
+			d.Fail(name, "goes by times, and %s has none: leave it out", what)
 		}
 	}
 	if d.Source.Unending {
-		d.fail(at, "takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source")
+		d.Fail(at, "takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source")
 	}
 	if len(c.Session.By) > 0 && path == "" {
-		d.fail("session.by", "names columns or fields of records, and the points of a query have none: leave it out")
+		d.Fail("session.by", "names columns or fields of records, and the points of a query have none: leave it out")
 	}
 	if d.Source.Trials {
 		d.NeedTime("an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial")
 		if len(d.Source.Time) > 1 {
-			d.fail(path+".time", "numbers of trials are in one column, and it names several")
+			d.Fail(path+".time", "numbers of trials are in one column, and it names several")
 		}
 	}
 	c.Session.Gap = 0

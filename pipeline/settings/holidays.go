@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"fmt"
@@ -12,31 +12,32 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
 )
 
 var weekdays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
 // holidays reads dates, or a mapping with the day that they are like.
-func holidays(dst *usual.Holidays) valueParser {
+func holidays(dst *usual.Holidays) keytable.ValueParser {
 	var listed, filed []string
 	file, like := "", weekdays[dst.Like]
-	keys := []key{
-		{name: "dates", doc: "Local dates.", read: dates(&listed)},
-		{name: "file", doc: "File with a date on each line. What follows a # is a comment. It is read at the start.", read: text(&file, notEmpty).then(func() (err error) {
+	keys := []keytable.Key{
+		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
+		{Name: "file", Doc: "File with a date on each line. What follows a # is a comment. It is read at the start.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
 			filed, err = readDates(file)
 			return err
 		})},
-		{name: "like", doc: "The day of the week that they are like.", read: choice(&like, weekdays...)},
+		{Name: "like", Doc: "The day of the week that they are like.", Read: keytable.Choice(&like, weekdays...)},
 	}
 	const takes = "list of dates, or {dates: […], file: …, like: Sun}"
-	return valueParser{takes: takes, initial: "[]", keys: keys, read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: takes, Initial: "[]", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.SequenceNode:
-			keys[0].read.read(d, path, n)
+			keys[0].Read.Read(d, path, n)
 		case yaml.MappingNode:
-			d.mapping(path, n, keys)
+			d.Mapping(path, n, keys)
 		default:
-			d.wrongType(path, "a "+takes, n)
+			d.WrongType(path, "a "+takes, n)
 			return
 		}
 		*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(slices.Index(weekdays, like))}

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // Bounds of what an observation may cost: the work of one grows as the cube of the number of harmonics, and a
@@ -25,47 +26,47 @@ const (
 )
 
 // budget reads a duration, or a number of observations.
-func budget(dst *keyed.AlarmConfig) valueParser {
-	r := timeOrNumber("168h", func(d *Decoder, path string, n *yaml.Node) { d.number(path, n, domain.Budget, &dst.Budget) },
-		func(d *Decoder, path string, n *yaml.Node, v time.Duration) {
+func budget(dst *keyed.AlarmConfig) keytable.ValueParser {
+	r := timeOrNumber("168h", func(d *keytable.Decoder, path string, n *yaml.Node) { d.Number(path, n, domain.Budget, &dst.Budget) },
+		func(d *keytable.Decoder, path string, n *yaml.Node, v time.Duration) {
 			if v <= 0 {
-				d.fail(path, "must be above 0, not %s", n.Value)
+				d.Fail(path, "must be above 0, not %s", n.Value)
 				return
 			}
 			dst.BudgetTime = v
 		})
-	r.initial = message.Duration(dst.BudgetTime)
+	r.Initial = message.Duration(dst.BudgetTime)
 	return r
 }
 
 // remainder reads a duration, or a number of observations.
-func remainder(dst *keyed.AlarmConfig) valueParser {
-	r := timeOrNumber("7h", func(d *Decoder, path string, n *yaml.Node) { d.whole(path, n, 0, &dst.Rest) },
-		func(d *Decoder, path string, n *yaml.Node, v time.Duration) {
+func remainder(dst *keyed.AlarmConfig) keytable.ValueParser {
+	r := timeOrNumber("7h", func(d *keytable.Decoder, path string, n *yaml.Node) { d.Whole(path, n, 0, &dst.Rest) },
+		func(d *keytable.Decoder, path string, n *yaml.Node, v time.Duration) {
 			switch {
 			case v < 0:
-				d.fail(path, "must be at least 0, not %s", n.Value)
+				d.Fail(path, "must be at least 0, not %s", n.Value)
 			case v == 0:
 				dst.Rest = 0
 			default:
 				dst.RestTime = v
 			}
 		})
-	r.initial = "7h within 6 to 60 observations"
+	r.Initial = "7h within 6 to 60 observations"
 	return r
 }
 
 // timeOrNumber reads a duration, or a number of observations.
-func timeOrNumber(example string, number func(*Decoder, string, *yaml.Node), duration func(*Decoder, string, *yaml.Node, time.Duration)) valueParser {
+func timeOrNumber(example string, number func(*keytable.Decoder, string, *yaml.Node), duration func(*keytable.Decoder, string, *yaml.Node, time.Duration)) keytable.ValueParser {
 	takes := "a duration such as " + example + ", or a number of observations"
-	return valueParser{takes: takes, read: func(d *Decoder, path string, n *yaml.Node) {
-		if _, ok := numberOf(n); ok {
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if _, ok := keytable.NumberOf(n); ok {
 			number(d, path, n)
 			return
 		}
-		v, err := durationOf(n)
+		v, err := keytable.DurationOf(n)
 		if err != nil {
-			d.wrongType(path, takes, n)
+			d.WrongType(path, takes, n)
 			return
 		}
 		duration(d, path, n, v)
@@ -73,7 +74,7 @@ func timeOrNumber(example string, number func(*Decoder, string, *yaml.Node), dur
 }
 
 // seasons reads a list of periods, or a mapping of periods to harmonics.
-func seasons(dst *[]usual.Season) valueParser {
+func seasons(dst *[]usual.Season) keytable.ValueParser {
 	const takes = "a list of durations, or a mapping of durations to harmonics"
 	var initial []string
 	for _, s := range *dst {
@@ -83,21 +84,21 @@ func seasons(dst *[]usual.Season) valueParser {
 	if len(initial) > 0 {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
-	return atMost(maxSeasons, "cycles", valueParser{takes: takes, initial: text, read: func(d *Decoder, path string, n *yaml.Node) {
+	return keytable.AtMost(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		all := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}
 			var err error
-			s.Period, err = durationOf(period)
+			s.Period, err = keytable.DurationOf(period)
 			switch {
 			case err != nil:
-				d.wrongType(p, "a duration such as 24h", period)
+				d.WrongType(p, "a duration such as 24h", period)
 				return
 			case s.Period <= 0:
-				d.fail(p, "must be above 0, not %s", period.Value)
+				d.Fail(p, "must be above 0, not %s", period.Value)
 				return
 			case slices.ContainsFunc(all, func(other usual.Season) bool { return other.Period == s.Period }):
-				d.fail(p, "the period stands there already")
+				d.Fail(p, "the period stands there already")
 				return
 			}
 			for _, standard := range usual.DefaultSeasons() {
@@ -106,11 +107,11 @@ func seasons(dst *[]usual.Season) valueParser {
 				}
 			}
 			if harmonics != nil {
-				if !d.whole(p, harmonics, 1, &s.Harmonics) {
+				if !d.Whole(p, harmonics, 1, &s.Harmonics) {
 					return
 				}
 				if s.Harmonics > maxHarmonics {
-					d.fail(p, "must be at most %d harmonics, not %d", maxHarmonics, s.Harmonics)
+					d.Fail(p, "must be at most %d harmonics, not %d", maxHarmonics, s.Harmonics)
 					return
 				}
 			}
@@ -119,12 +120,12 @@ func seasons(dst *[]usual.Season) valueParser {
 		switch n.Kind {
 		case yaml.SequenceNode:
 			for i, e := range n.Content {
-				add(d.entry(path, i, e), e, nil)
+				add(d.Entry(path, i, e), e, nil)
 			}
 		case yaml.MappingNode:
-			d.entries(path, n, func(p string, k, v *yaml.Node) { add(p, k, v) })
+			d.Entries(path, n, func(p string, k, v *yaml.Node) { add(p, k, v) })
 		default:
-			d.wrongType(path, takes, n)
+			d.WrongType(path, takes, n)
 			return
 		}
 		sum := 0
@@ -132,20 +133,20 @@ func seasons(dst *[]usual.Season) valueParser {
 			sum += s.Harmonics
 		}
 		if sum > allHarmonics {
-			d.fail(path, "has %d harmonics in all; at most %d are allowed", sum, allHarmonics)
+			d.Fail(path, "has %d harmonics in all; at most %d are allowed", sum, allHarmonics)
 		}
 		*dst = all
 	}})
 }
 
 // dates reads a list of dates.
-func dates(dst *[]string) valueParser {
-	r := listOf("dates, such as 2026-12-25", dst, func(s *string) valueParser {
-		return text(s, mayBeEmpty).then(func() error {
+func dates(dst *[]string) keytable.ValueParser {
+	r := keytable.ListOf("dates, such as 2026-12-25", dst, func(s *string) keytable.ValueParser {
+		return keytable.Text(s, keytable.MayBeEmpty).Then(func() error {
 			_, err := domain.Date(*s)
 			return err
 		})
 	})
-	r.initial = "[]"
+	r.Initial = "[]"
 	return r
 }

@@ -1,4 +1,4 @@
-package config
+package keytable
 
 import (
 	"cmp"
@@ -18,30 +18,30 @@ type Description struct {
 }
 
 // Describe returns the keys of a table and of the mappings in it, in the order of their declaration.
-func Describe(keys []key) []Description {
+func Describe(keys []Key) []Description {
 	var all []Description
-	var walk func(path string, keys []key)
-	walk = func(path string, keys []key) {
+	var walk func(path string, keys []Key)
+	walk = func(path string, keys []Key) {
 		for _, k := range keys {
-			p := join(path, k.name)
-			takes := k.read.takes
-			if k.read.read == nil {
+			p := Join(path, k.Name)
+			takes := k.Read.Takes
+			if k.Read.Read == nil {
 				takes = "mapping"
-				if k.single {
-					takes = "one of " + strings.Join(alternatives(k.keys), ", ")
-					if k.none != nil {
+				if k.Single {
+					takes = "one of " + strings.Join(Alternatives(k.Keys), ", ")
+					if k.None != nil {
 						takes += ", or none"
 					}
 				}
 			}
-			all = append(all, Description{Path: p, Takes: takes, Default: cmp.Or(k.initial, k.read.initial), Unit: k.unit, Doc: k.doc, Required: k.required || k.initial == required})
-			walk(p, k.keys)
-			walk(p+k.read.within, k.read.keys)
+			all = append(all, Description{Path: p, Takes: takes, Default: cmp.Or(k.Initial, k.Read.Initial), Unit: k.Unit, Doc: k.Doc, Required: k.Required || k.Initial == Required})
+			walk(p, k.Keys)
+			walk(p+k.Read.within, k.Read.Keys)
 		}
 	}
 	walk("", keys)
 	return all
 }
 
-// required is the default of a key whose absence check reports in its own words.
-const required = "required"
+// Required is the default of a key whose absence check reports in its own words.
+const Required = "required"

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"strings"
@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A Settings is the model's part of a config: how observations are learned, and what is told of them.
@@ -159,9 +160,9 @@ type seasonKeys struct {
 	holidays []string
 }
 
-// A StSource is what settings go by of where observations come from. The zero one has an end, times in
+// A Source is what settings go by of where observations come from. The zero one has an end, times in
 // UTC, and values of any length.
-type StSource struct {
+type Source struct {
 	Path      string   // of its keys in the config, which errors name; empty: it says nothing of Time and Values
 	Time      []string // names of what a time is made of; empty: observations have none
 	Values    []string // names of what a value is made of; nil: each observation brings its own length
@@ -176,19 +177,19 @@ type StSource struct {
 // A Reading reads the settings of a config that may have other keys too. These are read along with Keys, and
 // what has to hold of all of them is checked between the four checks, which are called in their order here.
 type Reading struct {
-	*Decoder
-	Source StSource // before the checks
+	*keytable.Decoder
+	Source Source // before the checks
 	c      *Settings
 	nodes  *priorNodes
 }
 
 // NewReading reads into c, which holds the defaults.
-func NewReading(d *Decoder, c *Settings) *Reading {
+func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 	return &Reading{Decoder: d, c: c, nodes: newPriorNodes()}
 }
 
 // Keys declare the settings: each key, what it means, and how its value is read.
-func (d *Reading) Keys() []key { return d.c.keys(d.nodes) }
+func (d *Reading) Keys() []keytable.Key { return d.c.keys(d.nodes) }
 
 // CheckModel checks the model, what follows it, and what is told of it.
 func (d *Reading) CheckModel() {
@@ -199,11 +200,11 @@ func (d *Reading) CheckModel() {
 	d.aggregate(c, d.nodes.aggregate)
 	d.filters(c, d.nodes)
 	d.seasons(c, d.nodes)
-	if c.Model.Family == "" && !d.has("model.family") && !d.failed("model") && !d.failed("") {
-		d.fail("model.family", "missing; one of %s is required", strings.Join(expfam.Families(), ", "))
+	if c.Model.Family == "" && !d.Has("model.family") && !d.Failed("model") && !d.Failed("") {
+		d.Fail("model.family", "missing; one of %s is required", strings.Join(expfam.Families(), ", "))
 	}
 	if err := hafvf.Scalable(c.Model.Family); err != nil && c.Model.Scale != hafvf.Linear && c.Model.Family != "" {
-		d.fail("model.scale", "%v", err)
+		d.Fail("model.scale", "%v", err)
 	}
 	d.checkTransform(c)
 }
@@ -211,9 +212,9 @@ func (d *Reading) CheckModel() {
 // CheckTimes checks what goes by times.
 func (d *Reading) CheckTimes() {
 	c := d.c
-	if c.Silence != nil && c.Transform == Filter && !d.failed("transform") {
+	if c.Silence != nil && c.Transform == Filter && !d.Failed("transform") {
 		if err := keyed.Order(c.Order).CheckTimes(); err != nil {
-			d.fail("silence", "%v", err)
+			d.Fail("silence", "%v", err)
 		}
 	}
 	d.checkExpire(c)

@@ -1,4 +1,4 @@
-package config
+package keytable
 
 import (
 	"cmp"
@@ -42,20 +42,20 @@ func (e *KeyError) Error() string {
 	return b.String()
 }
 
-// A key declares one key of a mapping: either a value with its reader, or a mapping
+// A Key declares one key of a mapping: either a value with its reader, or a mapping
 // with its keys.
-type key struct {
-	name     string
-	doc      string // a sentence or two for the reference
-	unit     string // of a number that has one
-	initial  string // default as YAML, where the reader does not know it
-	required bool
-	read     valueParser
-	keys     []key
-	single   bool   // the mapping holds exactly one key, besides settings
-	setting  bool   // stands beside the one key of a single mapping
-	seen     func() // called when the key is there, before its keys are read
-	none     func() // called where the word none stands in place of a connector; nil: it may not
+type Key struct {
+	Name     string
+	Doc      string // a sentence or two for the reference
+	Unit     string // of a number that has one
+	Initial  string // default as YAML, where the reader does not know it
+	Required bool
+	Read     ValueParser
+	Keys     []Key
+	Single   bool   // the mapping holds exactly one key, besides settings
+	Setting  bool   // stands beside the one key of a single mapping
+	Seen     func() // called when the key is there, before its keys are read
+	None     func() // called where the word none stands in place of a connector; nil: it may not
 }
 
 // A Decoder reads one config and collects its mistakes.
@@ -71,12 +71,12 @@ type Decoder struct {
 	// -1-i for what Overrides[i] brought in.
 	at map[string]int
 	// around are the keys of the mapping that holds the mapping that is read.
-	around []key
+	around []Key
 }
 
-// fail records a mistake at path, or at the nearest enclosing key that the
+// Fail records a mistake at path, or at the nearest enclosing key that the
 // config holds.
-func (d *Decoder) fail(path, format string, args ...any) {
+func (d *Decoder) Fail(path, format string, args ...any) {
 	p := path
 	pos, ok := d.at[p]
 	for !ok && p != "" {
@@ -96,14 +96,14 @@ func (d *Decoder) failAt(pos int, path, format string, args ...any) {
 	d.Errs = append(d.Errs, e)
 }
 
-// has reports whether the config holds the key.
-func (d *Decoder) has(path string) bool {
+// Has reports whether the config holds the key.
+func (d *Decoder) Has(path string) bool {
 	_, ok := d.at[path]
 	return ok
 }
 
-// failed reports whether there is a mistake at exactly this path.
-func (d *Decoder) failed(path string) bool {
+// Failed reports whether there is a mistake at exactly this path.
+func (d *Decoder) Failed(path string) bool {
 	return slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return e.Key == path })
 }
 
@@ -135,13 +135,13 @@ func (d *Decoder) Err() error {
 
 // Read reads text, with the overrides, by the declaration of its keys. It returns false where there
 // is nothing to check.
-func (d *Decoder) Read(text []byte, keys []key) bool {
+func (d *Decoder) Read(text []byte, keys []Key) bool {
 	root := d.tree(text)
 	if root == nil {
 		return false
 	}
 	d.at = map[string]int{"": root.Line}
-	d.mapping("", root, keys)
+	d.Mapping("", root, keys)
 	return true
 }
 
@@ -171,34 +171,34 @@ func (d *Decoder) tree(text []byte) *yaml.Node {
 	return root
 }
 
-// mapping reads n by the declaration of its keys.
-func (d *Decoder) mapping(path string, n *yaml.Node, keys []key) {
-	ok := d.entries(path, n, func(p string, k, v *yaml.Node) {
-		j := slices.IndexFunc(keys, func(x key) bool { return x.name == k.Value })
+// Mapping reads n by the declaration of its keys.
+func (d *Decoder) Mapping(path string, n *yaml.Node, keys []Key) {
+	ok := d.Entries(path, n, func(p string, k, v *yaml.Node) {
+		j := slices.IndexFunc(keys, func(x Key) bool { return x.Name == k.Value })
 		if j < 0 {
-			if slices.ContainsFunc(d.around, func(x key) bool { return x.name == k.Value }) {
-				d.fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
+			if slices.ContainsFunc(d.around, func(x Key) bool { return x.Name == k.Value }) {
+				d.Fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
 				return
 			}
-			d.fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
+			d.Fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
 			return
 		}
 		is := keys[j]
-		if is.seen != nil {
-			is.seen()
+		if is.Seen != nil {
+			is.Seen()
 		}
 		switch {
-		case is.read.read != nil:
-			is.read.read(d, p, v)
-		case is.none != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
-			is.none()
+		case is.Read.Read != nil:
+			is.Read.Read(d, p, v)
+		case is.None != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
+			is.None()
 		default:
 			around := d.around
 			d.around = keys
-			d.mapping(p, v, is.keys)
+			d.Mapping(p, v, is.Keys)
 			d.around = around
-			if is.single && v.Kind == yaml.MappingNode {
-				d.single(p, v, is.keys)
+			if is.Single && v.Kind == yaml.MappingNode {
+				d.Single(p, v, is.Keys)
 			}
 		}
 	})
@@ -206,17 +206,17 @@ func (d *Decoder) mapping(path string, n *yaml.Node, keys []key) {
 		return
 	}
 	for _, k := range keys {
-		if p := join(path, k.name); k.required && !d.has(p) {
-			d.fail(p, "missing; %s", k.need())
+		if p := Join(path, k.Name); k.Required && !d.Has(p) {
+			d.Fail(p, "missing; %s", k.need())
 		}
 	}
 }
 
-// entries calls read for each key of the mapping n, with its path and value. It
+// Entries calls read for each key of the mapping n, with its path and value. It
 // reports whether n is one.
-func (d *Decoder) entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
+func (d *Decoder) Entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
 	if n.Kind != yaml.MappingNode {
-		d.wrongType(path, "a mapping", n)
+		d.WrongType(path, "a mapping", n)
 		return false
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -229,7 +229,7 @@ func (d *Decoder) entries(path string, n *yaml.Node, read func(p string, k, v *y
 			d.failAt(pos, path, "a key must be text, not %s", describe(k))
 			continue
 		}
-		p := join(path, keyName(k.Value))
+		p := Join(path, KeyName(k.Value))
 		if first, ok := d.at[p]; ok {
 			already := ""
 			if first > 0 {
@@ -245,28 +245,28 @@ func (d *Decoder) entries(path string, n *yaml.Node, read func(p string, k, v *y
 }
 
 // need says what a config must hold where the key k is missing.
-func (k key) need() string {
-	if k.single {
-		return "one of " + strings.Join(alternatives(k.keys), ", ") + " is required"
+func (k Key) need() string {
+	if k.Single {
+		return "one of " + strings.Join(Alternatives(k.Keys), ", ") + " is required"
 	}
 	return "it is required"
 }
 
-// single checks that the mapping at path names one connector.
-func (d *Decoder) single(path string, n *yaml.Node, keys []key) {
+// Single checks that the mapping at path names one connector.
+func (d *Decoder) Single(path string, n *yaml.Node, keys []Key) {
 	var names []string
 	last := d.at[path]
 	for i := 0; i < len(n.Content); i += 2 {
-		if slices.ContainsFunc(keys, func(k key) bool { return k.setting && k.name == n.Content[i].Value }) {
+		if slices.ContainsFunc(keys, func(k Key) bool { return k.Setting && k.Name == n.Content[i].Value }) {
 			continue
 		}
-		names = append(names, keyName(n.Content[i].Value))
+		names = append(names, KeyName(n.Content[i].Value))
 		last = n.Content[i].Line
 	}
 	switch len(names) {
 	case 1:
 	case 0:
-		d.fail(path, "names no connector; %s", key{single: true, keys: keys}.need())
+		d.Fail(path, "names no connector; %s", Key{Single: true, Keys: keys}.need())
 	default:
 		hint := ""
 		if last < 0 {
@@ -276,35 +276,35 @@ func (d *Decoder) single(path string, n *yaml.Node, keys []key) {
 	}
 }
 
-func keyNames(keys []key) []string {
+func keyNames(keys []Key) []string {
 	var names []string
 	for _, k := range keys {
-		names = append(names, k.name)
+		names = append(names, k.Name)
 	}
 	return names
 }
 
-// alternatives are the names of the keys of which a mapping holds exactly one.
-func alternatives(keys []key) []string {
-	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return k.setting }))
+// Alternatives are the names of the keys of which a mapping holds exactly one.
+func Alternatives(keys []Key) []string {
+	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.Setting }))
 }
 
-// entry notes the position of entry i of the list at path, and returns its path.
-func (d *Decoder) entry(path string, i int, n *yaml.Node) string {
+// Entry notes the position of entry i of the list at path, and returns its path.
+func (d *Decoder) Entry(path string, i int, n *yaml.Node) string {
 	p := path + "." + strconv.Itoa(i)
 	d.at[p] = n.Line
 	return p
 }
 
-func join(path, name string) string {
+func Join(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "." + name
 }
 
-func (d *Decoder) wrongType(path, want string, n *yaml.Node) {
-	d.fail(path, "must be %s, not %s", want, d.describeAt(path, n))
+func (d *Decoder) WrongType(path, want string, n *yaml.Node) {
+	d.Fail(path, "must be %s, not %s", want, d.describeAt(path, n))
 }
 
 // describeAt is describe, without what stands where a login does: that may be the
@@ -349,8 +349,8 @@ func describe(n *yaml.Node) string {
 	return "the text " + message.Quote(n.Value)
 }
 
-// keyName returns a key as a part of a path.
-func keyName(s string) string {
+// KeyName returns a key as a part of a path.
+func KeyName(s string) string {
 	if s == "" || strings.Contains(s, ".") {
 		return message.Quote(s)
 	}

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
 )
 
 const (
@@ -46,22 +47,22 @@ func (d *Reading) CheckPriors() {
 	if auto && fits {
 		c.Model.WarmUp = nodes.warmUp
 	}
-	if rulesAuto := d.rulePriors(c, nodes, fits); d.has("model.warm_up") && !auto && !rulesAuto {
-		d.fail("model.warm_up", "belongs to prior: auto")
+	if rulesAuto := d.rulePriors(c, nodes, fits); d.Has("model.warm_up") && !auto && !rulesAuto {
+		d.Fail("model.warm_up", "belongs to prior: auto")
 	}
 	if len(d.Errs) > before {
 		return
 	}
 
 	if c.Model.Dim > maxDim {
-		d.fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
+		d.Fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
 	}
 	columns, values := d.Source.Values, ""
 	if columns != nil {
 		values = d.Source.Path + ".values"
 	}
-	hasDim, dimOK := d.has("model.dim"), !d.failed("model.dim")
-	columnsOK := !d.failed("source") && !d.failed(values) && !d.failed(strings.TrimSuffix(values, ".values"))
+	hasDim, dimOK := d.Has("model.dim"), !d.Failed("model.dim")
+	columnsOK := !d.Failed("source") && !d.Failed(values) && !d.Failed(strings.TrimSuffix(values, ".values"))
 	switch {
 	case !dimOK || !hasDim && !columnsOK:
 		// Another mistake hides the length. This one fits, so that what is
@@ -79,16 +80,16 @@ func (d *Reading) CheckPriors() {
 		most = detectCategories
 	}
 	if k := m.Outputs(); c.Model.Family == "categorical" && k > most {
-		d.fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
+		d.Fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
 		return
 	}
 	length := observationLength(m)
 	// One number may stand for several categories, each with a probability.
 	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
-		d.fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
+		d.Fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
 	}
 	if columnsOK && values != "" && len(columns) != length {
-		d.fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
+		d.Fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
 	}
 	for i, k := range c.Keys {
 		if k.Prior == nil {
@@ -97,7 +98,7 @@ func (d *Reading) CheckPriors() {
 		}
 		at := fmt.Sprintf("keys.%d.model.prior", i)
 		if own := d.model(at, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
-			d.fail(at, "has another dimension than model.prior")
+			d.Fail(at, "has another dimension than model.prior")
 		}
 	}
 }
@@ -132,7 +133,7 @@ func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto 
 	if n.Kind == yaml.ScalarNode && n.Value == "auto" {
 		return params, true
 	}
-	d.entries(path, n, func(p string, k, v *yaml.Node) {
+	d.Entries(path, n, func(p string, k, v *yaml.Node) {
 		value := d.value(p, v)
 		if on, ok := value.(bool); ok && k.Value == "auto" {
 			auto = on
@@ -151,7 +152,7 @@ func (d *Reading) model(path string, c *Settings, prior map[string]any, auto boo
 		return nil
 	}
 	if _, ok := m.(expfam.Fitted); auto && !ok {
-		d.fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
+		d.Fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
 		return nil
 	}
 	if auto {
@@ -172,7 +173,7 @@ func (d *Reading) unused(path string, c *Settings, m expfam.Fitted, prior map[st
 			continue
 		}
 		if reflect.DeepEqual(fitted, without.(expfam.Fitted).Fit(ls)) {
-			d.fail(join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
+			d.Fail(keytable.Join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
 		}
 	}
 }
@@ -196,15 +197,15 @@ func (d *Reading) params(path string, err error) {
 	}
 	p, ok := errors.AsType[*expfam.ParamError](err)
 	if !ok {
-		d.fail(path, "%v", err)
+		d.Fail(path, "%v", err)
 		return
 	}
-	at := join(path, keyName(p.Name))
+	at := keytable.Join(path, keytable.KeyName(p.Name))
 	if p.Known != nil {
-		d.fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
+		d.Fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
 		return
 	}
-	d.fail(at, "%s", p.Reason)
+	d.Fail(at, "%s", p.Reason)
 }
 
 // value reads a parameter of whatever family: a number, true or false, a vector,
@@ -213,16 +214,16 @@ func (d *Reading) value(path string, n *yaml.Node) any {
 	if n.Kind == yaml.SequenceNode {
 		switch {
 		case len(n.Content) == 0:
-			d.fail(path, "must not be empty")
+			d.Fail(path, "must not be empty")
 			return nil
 		case n.Content[0].Kind != yaml.SequenceNode:
 			return d.vector(path, n)
 		}
 		rows := make([][]float64, len(n.Content))
 		for i, row := range n.Content {
-			p := d.entry(path, i, row)
+			p := d.Entry(path, i, row)
 			if row.Kind != yaml.SequenceNode {
-				d.wrongType(p, "a row of numbers", row)
+				d.WrongType(p, "a row of numbers", row)
 				continue
 			}
 			rows[i] = d.vector(p, row)
@@ -235,19 +236,19 @@ func (d *Reading) value(path string, n *yaml.Node) any {
 			return v
 		}
 	}
-	if _, ok := numberOf(n); !ok {
-		d.wrongType(path, "a number, a list, true or false", n)
+	if _, ok := keytable.NumberOf(n); !ok {
+		d.WrongType(path, "a number, a list, true or false", n)
 		return nil
 	}
 	var v float64
-	d.number(path, n, domain.Finite, &v)
+	d.Number(path, n, domain.Finite, &v)
 	return v
 }
 
 func (d *Reading) vector(path string, n *yaml.Node) []float64 {
 	v := make([]float64, len(n.Content))
 	for i, e := range n.Content {
-		d.number(d.entry(path, i, e), e, domain.Finite, &v[i])
+		d.Number(d.Entry(path, i, e), e, domain.Finite, &v[i])
 	}
 	return v
 }
