@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"hafvf/internal/tabular"
-
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"hafvf/internal/tabular"
 )
 
 var parquetFormat = Format{

@@ -4,6 +4,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"hafvf/connectors"
@@ -14,6 +15,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/message"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
 )
@@ -206,21 +208,28 @@ type File struct {
 // Every value is checked. The error joins a KeyError per mistake, in the order
 // of the lines; name is the file that they name.
 func Parse(name string, text []byte, set []string) (*Config, error) {
-	c := defaults()
 	secrets := []string{"sasl", "passw"}
 	for _, form := range webhook.Forms {
 		secrets = append(secrets, form.Name)
 	}
 	// A misspelt key of Kafka is not known to be that of a login.
-	d := &decoder{settings.NewReading(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}}, &c.Settings)}
-	if d.Read(text, c.keys(d.Keys())) {
+	c, d, keys := begin(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}})
+	if d.Read(text, keys) {
 		d.layout(c)
 		d.given(c)
 		d.CheckModel()
 		d.fields(c)
 		d.checkAlarms(c)
 		d.CheckTimes()
-		d.check(c)
+		d.checkNumbers(c)
+		d.checkFiles(c)
+		for _, o := range c.Source.Origins {
+			o.check(d, c)
+		}
+		d.checkKafka(c)
+		d.checkWritten(c)
+		d.checkRunner(c)
+		d.checkMarks(c)
 		d.CheckQuiet()
 		d.joinedPatterns(c)
 		d.receivers(c)
@@ -232,13 +241,11 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	return c, nil
 }
 
-// defaults are what the config of no keys means.
-func defaults() *Config {
-	return &Config{
-		Settings: settings.Default(),
-		Sink:     Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
-		Runner:   Runner{Name: Direct},
-	}
+// begin returns a config with the defaults, and what reads into it.
+func begin(of *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
+	c := &Config{Sink: Sink{File: &File{Format: connectors.JSONLines, Path: "-"}}, Runner: Runner{Name: Direct}}
+	d := &decoder{settings.NewReading(of, &c.Settings)}
+	return c, d, c.keys(d.Keys())
 }
 
 // AlarmKinds are those that there are.
@@ -254,3 +261,94 @@ func pagerKinds() []string { return []string{incidents.Kind, keyed.SilentAlarm, 
 
 // pagerDigest lists the other alarms.
 const pagerDigest = 24 * time.Hour
+
+// A decoder reads a config.
+type decoder struct{ *settings.Reading }
+
+// given tells the settings what they go by of the source.
+func (d *decoder) given(c *Config) {
+	f, path := c.Source.fields()
+	d.Source = settings.Source{
+		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
+		Share: func(of, to string) {
+			f.Values = []string{of, to}
+			if d.Has(path + ".values") {
+				d.Fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+			}
+			if c.Source.Prometheus() != nil {
+				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
+			}
+			if f.Layout != Long && f.Layout != "" {
+				d.Fail(path+".layout", "a share takes two fields of a record: layout long")
+			}
+		},
+	}
+}
+
+// fields settles what is read of a record, as the settings want it.
+func (d *decoder) fields(c *Config) {
+	f, _ := c.Source.fields()
+	if c.Aggregate != nil && c.Aggregate.Value.Counts() && f.Layout == Long {
+		f.Values = nil
+	}
+	if c.Transform == settings.Smooth && c.SessionOrder() != keyed.EventTime {
+		f.By, f.Untimed = c.Session.By, f.TimeFormat != Trial
+	}
+	d.Source.Values = c.Source.columns()
+}
+
+// layout settles what the layouts wide and series need.
+func (d *decoder) layout(c *Config) {
+	f, path := c.Source.fields()
+	switch f.Layout {
+	case Wide:
+		if !d.Has(path + ".key") {
+			f.Key = nil
+		}
+		if !d.Has(path + ".values") {
+			f.Values = []string{"*"}
+		}
+		f.Columns, f.Values = f.Values, []string{"value"}
+	case Series:
+		if len(f.Values) != 1 {
+			d.Fail(path+".values", "the layout series has one list of values")
+		}
+		if len(f.Time) > 1 {
+			d.Fail(path+".time", "the layout series has one list of times")
+		}
+	}
+}
+
+// checkNumbers refuses ways to write numbers that do not go together.
+func (d *decoder) checkNumbers(c *Config) {
+	f, path := c.Source.fields()
+	if path == "" {
+		return
+	}
+	if d.Has(path+".thousands") && f.Thousands == f.Decimal {
+		d.Fail(path+".thousands", "%q is decimal: it cannot be both", f.Decimal)
+	}
+	for _, name := range []string{"unit", "thousands", "values_as"} {
+		if d.Has(keytable.Join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
+			d.Fail(keytable.Join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+		}
+		if d.Has(keytable.Join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.Failed(path+".values_as") {
+			d.Fail(keytable.Join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+		}
+	}
+	family := c.Model.Family
+	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
+		d.Fail(path+".unit", "is of measurements; %s has choices", family)
+	}
+	if f.ValuesAs == nil || d.Failed(path+".values_as") {
+		return
+	}
+	if family == "binomial" || family == "exponential" {
+		d.Fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
+	}
+	for _, is := range f.ValuesAs {
+		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
+			d.Fail(path+".values_as", "%s is a missing value", message.Quote(is))
+		}
+	}
+}

@@ -1,7 +1,13 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors"
 	"hafvf/pipeline/settings/keytable"
@@ -50,4 +56,59 @@ func (c *Config) deadLetterKeys() []keytable.Key {
 		}},
 		kafka,
 	}
+}
+
+// A Key describes one key of the config.
+type Key = keytable.Description
+
+// Keys returns the keys that a config may use, in the order of their declaration.
+func Keys() []Key {
+	_, _, keys := begin(&keytable.Decoder{})
+	return keytable.Describe(keys)
+}
+
+// Reference lists the keys for a terminal.
+func Reference() string {
+	var b strings.Builder
+	for _, k := range Keys() {
+		fmt.Fprintf(&b, "%s\n    %s", k.Path, k.Takes)
+		if k.Unit != "" {
+			b.WriteString("; in " + k.Unit)
+		}
+		switch {
+		case k.Required:
+			b.WriteString("; required")
+		case k.Default != "":
+			b.WriteString("; default " + k.Default)
+		}
+		fmt.Fprintf(&b, "\n    %s\n", k.Doc)
+	}
+	return b.String()
+}
+
+// YAMLText writes a text as a scalar that stands anywhere in YAML.
+func YAMLText(s string) string {
+	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
+	if err != nil {
+		panic("config: " + err.Error())
+	}
+	b = bytes.TrimSpace(b)
+	return string(b[1 : len(b)-1])
+}
+
+// YAMLNames writes a name, or a list of several; "" of none.
+func YAMLNames(names []string) string {
+	if len(names) < 2 {
+		return cmp.Or(YAMLText(strings.Join(names, "")), `""`)
+	}
+	return YAMLList(names)
+}
+
+// YAMLList writes texts as a list in one line.
+func YAMLList(texts []string) string {
+	var all []string
+	for _, s := range texts {
+		all = append(all, YAMLText(s))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,7 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/domain"
 	"hafvf/internal/httpclient"
+	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/times"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -126,4 +131,44 @@ func (d *decoder) checkWritten(c *Config) {
 		d.Fail(at, "there are no scores without detect")
 	}
 	d.NeedTime("an empty name means that there is no time, which samples need")
+}
+
+// joinedPatterns has patterns of labels match the keys that a query joins of labels.
+func (d *decoder) joinedPatterns(c *Config) {
+	p := c.Source.Prometheus()
+	if p == nil || len(p.Key) == 0 {
+		return
+	}
+	join := func(path string, pattern *string) {
+		labels := domain.PatternLabels(*pattern)
+		if labels == nil {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(labels)) {
+			if !slices.Contains(p.Key, name) {
+				d.Fail(path, "no key has the label %s: source.prometheus.key has %s", name, message.List(p.Key))
+			}
+		}
+		parts := make([]string, len(p.Key))
+		for i, name := range p.Key {
+			parts[i] = "*"
+			if of, is := labels[name]; is {
+				parts[i] = of
+			}
+		}
+		if *pattern = parts[0]; len(parts) > 1 {
+			*pattern = series.Join(parts)
+		}
+	}
+	for i := range c.Keys {
+		join(fmt.Sprintf("keys.%d.match", i), &c.Keys[i].Match)
+	}
+	for i := range c.Quiet {
+		join("quiet", &c.Quiet[i].Match)
+	}
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		join(r.At+".keys", &r.Keys)
+		join(r.At+".except", &r.Except)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/pipeline/settings"
 )
 
@@ -24,7 +25,7 @@ func (c *Config) As(transform string) *Config {
 	to.Transform, to.Records = transform, settings.Brief
 	to.Detect, to.Silence, to.Incidents, to.Alerts, to.State = nil, nil, nil, nil, ""
 	to.TimeUnit, to.Interval, to.Expire, to.Odds = 0, 0, 0, 0
-	to.Session = settings.Session{Max: defaults().Session.Max}
+	to.Session = settings.Session{Max: keyed.DefaultMax}
 	to.Keys = slices.Clone(c.Keys)
 	to.Source.Origins = slices.Clone(c.Source.Origins)
 	var of *Fields

@@ -56,13 +56,13 @@ func emptyOrZero(dst *string) keytable.ValueParser {
 }
 
 // aggregate settles an aggregation: what of a record it needs, and what it cannot be of.
-func (d *Reading) aggregate(c *Settings, more *aggregateKeys) {
+func (d *Reading) aggregate(c *Settings) {
 	a := c.Aggregate
 	if a == nil {
 		return
 	}
-	d.aggregateValues(c, more)
-	a.Zero = more.empty == emptyZero || more.empty == "" && a.Value.EmptyIsZero()
+	d.aggregateValues(c)
+	a.Zero = d.more.empty == emptyZero || d.more.empty == "" && a.Value.EmptyIsZero()
 	if a.Zone == "UTC" { // the default, in one form
 		a.Zone = ""
 	}
@@ -92,17 +92,17 @@ func (d *Reading) aggregate(c *Settings, more *aggregateKeys) {
 }
 
 // aggregateValues settles which values an aggregation has, and for which families.
-func (d *Reading) aggregateValues(c *Settings, more *aggregateKeys) {
+func (d *Reading) aggregateValues(c *Settings) {
 	const at = "aggregate.value"
 	value := c.Aggregate.Value
 	if value == keyed.Share {
 		for i, at := range []string{"aggregate.of", "aggregate.to"} {
-			if []string{more.of, more.to}[i] == "" && !d.Failed(at) {
+			if []string{d.more.of, d.more.to}[i] == "" && !d.Failed(at) {
 				d.Fail(at, "missing; a share is of one field to another")
 			}
 		}
 		if d.Source.Share != nil {
-			d.Source.Share(more.of, more.to)
+			d.Source.Share(d.more.of, d.more.to)
 		}
 	} else {
 		for _, name := range []string{"of", "to"} {

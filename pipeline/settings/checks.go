@@ -15,7 +15,7 @@ import (
 )
 
 // filters settles which filters there are, of the config's and of every rule.
-func (d *Reading) filters(c *Settings, nodes *priorNodes) {
+func (d *Reading) filters(c *Settings) {
 	one := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
 		at := func(name string) string { return keytable.Join(path, name) }
 		hasLevels, hasTop, hasBank := d.Has(at("levels")), d.Has(at("top")), d.Has(at("bank"))
@@ -113,7 +113,7 @@ func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 }
 
 // seasons settles the seasons, of the model and of every rule.
-func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
+func (d *Reading) seasons(c *Settings) {
 	one := func(path string, given seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
 		at := path + ".season"
 		switch {
@@ -132,12 +132,12 @@ func (d *Reading) seasons(c *Settings, nodes *priorNodes) {
 		}
 		return season
 	}
-	of := nodes.season
+	of := d.season
 	c.Model.Season = one("model", of, c.Levels)
 	some := c.Model.Season != nil
 	for i := range c.Keys {
 		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
-		own := *nodes.seasons[k]
+		own := *d.keySeasons[k]
 		if !d.Has(path + ".season") {
 			own.seasons = of.seasons
 		}

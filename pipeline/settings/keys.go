@@ -14,26 +14,27 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// keys declares the settings, which are read into c, priors into nodes. Defaults are what c holds before.
-func (c *Settings) keys(nodes *priorNodes) []keytable.Key {
+// Keys declare the settings: each key, what it means, and how its value is read.
+func (d *Reading) Keys() []keytable.Key {
+	c := d.c
 	return []keytable.Key{
 		{Name: "transform", Doc: "filter: one estimate per observation, at once. smooth: one per observation, at the end of its session.",
 			Read: keytable.Choice(&c.Transform, Filter, Smooth)},
 		{Name: "model", Doc: "The assumptions about the values.", Keys: []keytable.Key{
 			{Name: "family", Doc: "Family of distributions.", Initial: keytable.Required, Read: keytable.Choice(&c.Model.Family, expfam.Families()...)},
 			{Name: "prior", Doc: "Textbook parameters; absent ones have the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with an order.",
-				Read: keytable.Later("mapping of parameters, or auto", &nodes.model)},
-			{Name: "warm_up", Doc: "Number of first observations that prior: auto looks at.", Unit: "observations", Initial: fmt.Sprint(keyed.DefaultWarmUp), Read: keytable.Whole(&nodes.warmUp, 2)},
+				Read: keytable.Later("mapping of parameters, or auto", &d.priorNode)},
+			{Name: "warm_up", Doc: "Number of first observations that prior: auto looks at.", Unit: "observations", Initial: fmt.Sprint(keyed.DefaultWarmUp), Read: keytable.Whole(&d.warmUp, 2)},
 			{Name: "dim", Doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the categories.",
 				Read: keytable.Whole(&c.Model.Dim, 1)},
 			{Name: "scale", Doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, sd by the delta method. If you change it, give --migrate.",
 				Read: keytable.Choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
 			{Name: "season", Doc: "Cycles of the values. The filter sees the values less the season; of exponential and poisson it is a factor. bernoulli and categorical have none, nor smooth with levels. If you change it, give --migrate.",
-				Read: seasons(&nodes.season.seasons)},
-			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&nodes.season.zone)},
-			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&nodes.season.holidays)},
+				Read: seasons(&d.season.seasons)},
+			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&d.season.zone)},
+			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&d.season.holidays)},
 		}},
-		c.aggregateKey(nodes.aggregate),
+		c.aggregateKey(&d.more),
 		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
 			Initial: formatLevels(hafvf.DefaultMember().Levels), Read: levels(&c.Levels)},
 		{Name: "top", Doc: "Fixed weight of the topmost level. 1 never forgets.", Read: keytable.Number(&c.Top, domain.Top)},
@@ -42,8 +43,8 @@ func (c *Settings) keys(nodes *priorNodes) []keytable.Key {
 		{Name: "bank_forgetting", Doc: "Forgetting of the members' posterior weights, per observation.", Read: keytable.Number(&c.BankForgetting, domain.Forgetting)},
 		{Name: "detect", Doc: "true separates outliers from changes and raises alarms within a budget.", Initial: "false", Read: detect(&c.Detect)},
 		{Name: "silence", Doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", Initial: "false", Read: silence(&c.Silence)},
-		{Name: "keys", Doc: "Exceptions for some keys. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: keyRules(&c.Keys, nodes)},
-		{Name: "quiet", Doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", Read: quietTimes(&nodes.quiet)},
+		{Name: "keys", Doc: "Exceptions for some keys. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
+		{Name: "quiet", Doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", Read: quietTimes(&d.quiet)},
 		{Name: "order", Doc: "Order in which a key's records are learned: by their times, or as they come.", Read: keytable.Choice(&c.Order, EventTime, Arrival)},
 		{Name: "expire", Doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", Read: keytable.DurationOr("never", &c.Expire)},
 		{Name: "lateness", Doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected. The end of a file releases what waits: the next run with state rejects a record before it.", Read: keytable.Duration(&c.Lateness)},
@@ -120,12 +121,12 @@ func members(dst *[]hafvf.Member) keytable.ValueParser {
 	return r
 }
 
-// keyRules reads exceptions, their priors into nodes.
-func keyRules(dst *[]KeyRule, nodes *priorNodes) keytable.ValueParser {
+// keyRules reads exceptions.
+func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
 	return keytable.List("{match, …}", dst, func(k *KeyRule) []keytable.Key {
 		k.Top = 1
 		prior, season := new(*yaml.Node), new(seasonKeys)
-		nodes.keys[k], nodes.seasons[k] = prior, season
+		d.keyPriors[k], d.keySeasons[k] = prior, season
 		return []keytable.Key{
 			{Name: "match", Doc: "Keys that the exception is for. Labels match keys that are series; a label that a series has not is empty.", Required: true, Read: Pattern(&k.Match)},
 			{Name: "model", Doc: "What is assumed of the values of these keys.", Keys: []keytable.Key{

@@ -29,25 +29,25 @@ const (
 // are, what they may be, and what stands for an absent one is the family's
 // business: making its model tells.
 func (d *Reading) CheckPriors() {
-	c, nodes := d.c, d.nodes
+	c := d.c
 	const path = "model.prior"
 	if c.Model.Family == "" {
 		return
 	}
-	if nodes.warmUp == 0 {
-		nodes.warmUp = keyed.DefaultWarmUp
+	if d.warmUp == 0 {
+		d.warmUp = keyed.DefaultWarmUp
 	}
 	before := len(d.Errs)
 	var auto bool
-	c.Model.Prior, auto = d.prior(path, nodes.model)
+	c.Model.Prior, auto = d.prior(path, d.priorNode)
 	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
-	auto = auto || nodes.model == nil && c.Model.Family == "ar"
+	auto = auto || d.priorNode == nil && c.Model.Family == "ar"
 	// The default prior of categorical is that of any values.
 	fits := c.Model.Family != "categorical"
 	if auto && fits {
-		c.Model.WarmUp = nodes.warmUp
+		c.Model.WarmUp = d.warmUp
 	}
-	if rulesAuto := d.rulePriors(c, nodes, fits); d.Has("model.warm_up") && !auto && !rulesAuto {
+	if rulesAuto := d.rulePriors(c, fits); d.Has("model.warm_up") && !auto && !rulesAuto {
 		d.Fail("model.warm_up", "belongs to prior: auto")
 	}
 	if len(d.Errs) > before {
@@ -105,9 +105,9 @@ func (d *Reading) CheckPriors() {
 
 // rulePriors reads the priors of the rules of keys, and reports whether one is auto. Those that are auto fit
 // a prior to the first values if the family does.
-func (d *Reading) rulePriors(c *Settings, nodes *priorNodes, fits bool) (anyAuto bool) {
+func (d *Reading) rulePriors(c *Settings, fits bool) (anyAuto bool) {
 	for i := range c.Keys {
-		n := *nodes.keys[&c.Keys[i]]
+		n := *d.keyPriors[&c.Keys[i]]
 		if n == nil {
 			c.Keys[i].WarmUp = c.Model.WarmUp
 			continue
@@ -116,7 +116,7 @@ func (d *Reading) rulePriors(c *Settings, nodes *priorNodes, fits bool) (anyAuto
 		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
 			anyAuto = true
 			if fits {
-				c.Keys[i].WarmUp = nodes.warmUp
+				c.Keys[i].WarmUp = d.warmUp
 			}
 		}
 	}

@@ -115,7 +115,7 @@ func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err err
 
 // CheckQuiet settles the quiet times.
 func (d *Reading) CheckQuiet() {
-	c, written := d.c, d.nodes.quiet
+	c, written := d.c, d.quiet
 	if len(written) == 0 {
 		return
 	}

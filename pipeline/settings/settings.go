@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -135,24 +136,6 @@ func defaultDetect() *Detect {
 	}
 }
 
-// priorNodes are what the config gives as priors. They are read last: what they must
-// be depends on family and columns. What goes elsewhere once all is read stands here
-// too.
-type priorNodes struct {
-	model   *yaml.Node
-	keys    map[*KeyRule]**yaml.Node
-	warmUp  int
-	season  seasonKeys // of the model
-	seasons map[*KeyRule]*seasonKeys
-	// aggregate are keys of aggregate that others decide on.
-	aggregate *aggregateKeys
-	quiet     []quietTime
-}
-
-func newPriorNodes() *priorNodes {
-	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}, aggregate: &aggregateKeys{}}
-}
-
 // seasonKeys are what a model says of its season.
 type seasonKeys struct {
 	seasons  []usual.Season
@@ -179,17 +162,31 @@ type Source struct {
 type Reading struct {
 	*keytable.Decoder
 	Source Source // before the checks
-	c      *Settings
-	nodes  *priorNodes
+
+	c *Settings
+	// Of priors the nodes are kept, to be read last: what they must be depends on family and columns.
+	priorNode  *yaml.Node
+	keyPriors  map[*KeyRule]**yaml.Node
+	warmUp     int
+	season     seasonKeys // of the model
+	keySeasons map[*KeyRule]*seasonKeys
+	more       aggregateKeys
+	quiet      []quietTime
 }
 
-// NewReading reads into c, which holds the defaults.
+// NewReading reads into c, which it sets to what no keys mean.
 func NewReading(d *keytable.Decoder, c *Settings) *Reading {
-	return &Reading{Decoder: d, c: c, nodes: newPriorNodes()}
+	*c = Settings{
+		Transform:      Filter,
+		Top:            hafvf.DefaultMember().Top,
+		BankForgetting: hafvf.DefaultForgetting,
+		Order:          EventTime,
+		Model:          Model{Scale: hafvf.Linear},
+		Records:        Brief,
+		Session:        Session{Max: keyed.DefaultMax},
+	}
+	return &Reading{Decoder: d, c: c, keyPriors: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, keySeasons: map[*KeyRule]*seasonKeys{}}
 }
-
-// Keys declare the settings: each key, what it means, and how its value is read.
-func (d *Reading) Keys() []keytable.Key { return d.c.keys(d.nodes) }
 
 // CheckModel checks the model, what follows it, and what is told of it.
 func (d *Reading) CheckModel() {
@@ -197,9 +194,9 @@ func (d *Reading) CheckModel() {
 	if c.Session.Gap == 0 && (d.Source.Unending || c.Session.AllowedLateness > 0) {
 		c.Session.Gap = keyed.LeastGap
 	}
-	d.aggregate(c, d.nodes.aggregate)
-	d.filters(c, d.nodes)
-	d.seasons(c, d.nodes)
+	d.aggregate(c)
+	d.filters(c)
+	d.seasons(c)
 	if c.Model.Family == "" && !d.Has("model.family") && !d.Failed("model") && !d.Failed("") {
 		d.Fail("model.family", "missing; one of %s is required", strings.Join(expfam.Families(), ", "))
 	}
@@ -227,15 +224,72 @@ func (d *Reading) CheckTimes() {
 	}
 }
 
-// Default is what no keys mean.
-func Default() Settings {
-	return Settings{
-		Transform:      Filter,
-		Top:            hafvf.DefaultMember().Top,
-		BankForgetting: hafvf.DefaultForgetting,
-		Order:          EventTime,
-		Model:          Model{Scale: hafvf.Linear},
-		Records:        Brief,
-		Session:        Session{Max: keyed.DefaultMax},
+// Filter returns the settings of the filters of keys, without the names of the values.
+func (c *Settings) Filter() keyed.Config {
+	cfg := keyed.Config{
+		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
+		Order:  keyed.Order(c.Order), Lateness: c.Lateness, TimeUnit: c.TimeUnit, Interval: c.Interval, Silence: c.Silence, Expire: c.Expire, Aggregate: c.Aggregate,
+		NameKeys: true, Quiet: slices.Clone(c.Quiet),
 	}
+	for _, f := range c.QuietFiles {
+		cfg.Quiet = append(cfg.Quiet, f.Times...)
+	}
+	for _, k := range c.Keys {
+		if len(k.Sets) > 0 {
+			cfg.Keys = append(cfg.Keys, keyed.Rule{Match: k.Match, Filter: c.filterOf(k.Prior, k.WarmUp, k.Season, k.Levels, k.Top, k.Bank), Sets: k.Sets})
+		}
+		if detect := k.Detect; detect != (keyed.AlertRule{}) || len(k.Sets) == 0 {
+			detect.Match = k.Match
+			cfg.AlertRules = append(cfg.AlertRules, detect)
+		}
+	}
+	if d := c.Detect; d != nil {
+		cfg.Alarms, cfg.Alerts = &d.AlarmConfig, d.AlertConfig
+	} else if c.Silence != nil {
+		alarms := keyed.DefaultAlarms()
+		alarms.Zone = c.Zone
+		cfg.Alarms = &alarms
+	}
+	return cfg
+}
+
+// SetLater returns the function that names what of the filter of a key a later exception sets than the first that matches it:
+// that did not count while the first held whole.
+func (c *Settings) SetLater() func(key string) []string {
+	cfg := c.Filter()
+	settings := cfg.Settings()
+	return func(key string) []string {
+		var matching []keyed.Rule
+		for _, r := range cfg.Keys {
+			if r.Matches(key) {
+				matching = append(matching, r)
+			}
+		}
+		if len(matching) < 2 {
+			return nil
+		}
+		whole := cfg
+		whole.Keys = matching[:1]
+		before, _ := whole.Settings()(key)
+		now, _ := settings(key)
+		return before.Differ(now, true)
+	}
+}
+
+// filterOf returns the settings of the filter, or of the filter of one key rule.
+func (c *Settings) filterOf(prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
+	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
+	if bank == nil && (levels != nil || top != 0) {
+		f.Member = &hafvf.Member{Levels: levels, Top: top}
+	}
+	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
+		f.Scale = c.Model.Scale
+	}
+	if bank != nil {
+		f.Forgetting = c.BankForgetting
+	}
+	if d := c.Detect; d != nil {
+		f.Detect = &d.Detect
+	}
+	return f
 }
