@@ -96,9 +96,9 @@ func (d *Reading) aggregateValues(c *Settings) {
 	const at = "aggregate.value"
 	value := c.Aggregate.Value
 	if value == keyed.Share {
-		for i, at := range []string{"aggregate.of", "aggregate.to"} {
-			if []string{d.more.of, d.more.to}[i] == "" && !d.Failed(at) {
-				d.Fail(at, "missing; a share is of one field to another")
+		for _, field := range []struct{ at, name string }{{"aggregate.of", d.more.of}, {"aggregate.to", d.more.to}} {
+			if field.name == "" && !d.Failed(field.at) {
+				d.Fail(field.at, "missing; a share is of one field to another")
 			}
 		}
 		if d.Source.Share != nil {

@@ -59,7 +59,7 @@ func (d *Reading) CheckPriors() {
 	}
 	columns, values := d.Source.Values, ""
 	if columns != nil {
-		values = d.Source.Path + ".values"
+		values = keytable.Join(d.Source.Path, "values")
 	}
 	hasDim, dimOK := d.Has("model.dim"), !d.Failed("model.dim")
 	columnsOK := !d.Failed("source") && !d.Failed(values) && !d.Failed(strings.TrimSuffix(values, ".values"))

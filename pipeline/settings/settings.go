@@ -146,7 +146,7 @@ type seasonKeys struct {
 // A Source is what settings go by of where observations come from. The zero one has an end, times in
 // UTC, and values of any length.
 type Source struct {
-	Path      string   // of its keys in the config, which errors name; empty: it says nothing of Time and Values
+	Path      string   // of its keys in the config, which errors name; empty: Time is not looked at
 	Time      []string // names of what a time is made of; empty: observations have none
 	Values    []string // names of what a value is made of; nil: each observation brings its own length
 	Zone      string   // of times without one; empty: UTC
@@ -161,7 +161,7 @@ type Source struct {
 // what has to hold of all of them is checked between the four checks, which are called in their order here.
 type Reading struct {
 	*keytable.Decoder
-	Source Source // before the checks
+	Source Source // is set before the checks, Values before the last
 
 	c *Settings
 	// Of priors the nodes are kept, to be read last: what they must be depends on family and columns.
@@ -186,6 +186,34 @@ func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 		Session:        Session{Max: keyed.DefaultMax},
 	}
 	return &Reading{Decoder: d, c: c, keyPriors: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, keySeasons: map[*KeyRule]*seasonKeys{}}
+}
+
+// Parse reads settings from YAML (JSON is YAML too), of observations from source. Keys at the top that others
+// own are passed over. The error joins a keytable.KeyError per mistake, in the order of the lines; name is the
+// file that they name.
+func Parse(name string, text []byte, others []string, source Source) (*Settings, error) {
+	c := &Settings{}
+	d := NewReading(&keytable.Decoder{Name: name}, c)
+	d.Source = source
+	keys := d.Keys()
+	for _, other := range others {
+		keys = append(keys, keytable.Key{Name: other, Read: keytable.Later("", new(*yaml.Node))})
+	}
+	if d.Read(text, keys) {
+		d.CheckModel()
+		d.CheckTimes()
+		d.CheckQuiet()
+		d.CheckPriors()
+	}
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Keys returns the keys of settings, in the order of their declaration.
+func Keys() []keytable.Description {
+	return keytable.Describe(NewReading(&keytable.Decoder{}, &Settings{}).Keys())
 }
 
 // CheckModel checks the model, what follows it, and what is told of it.

@@ -1,3 +1,4 @@
+// Package keytable reads YAML by a table of keys, which checks every value and is the reference as well.
 package keytable
 
 import (
