@@ -15,6 +15,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
+
+	"hafvf/internal/tabular"
 )
 
 var parquetFormat = Format{
@@ -393,7 +395,7 @@ func (p *parquetReader) close() error {
 
 // parquetEncoder writes rows of typed columns, all optional.
 type parquetEncoder struct {
-	columns []Column
+	columns []tabular.Column
 	out     *parquet.GenericWriter[any]
 	row     parquet.Row
 }
@@ -408,16 +410,16 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	group := parquet.Group{}
 	for _, c := range sink.Columns {
 		switch c.Kind {
-		case String, "":
+		case tabular.String, "":
 			group[c.Path] = parquet.Optional(parquet.String())
-		case Number:
+		case tabular.Number:
 			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.DoubleType))
-		case Bool:
+		case tabular.Bool:
 			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.BooleanType))
-		case Time:
+		case tabular.Time:
 			group[c.Path] = parquet.Optional(parquet.Timestamp(parquet.Microsecond))
 		default:
-			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, String, Number, Bool, Time)
+			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
 		}
 	}
 	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
@@ -432,7 +434,7 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 // ordered is a Group whose columns keep their order; a Group sorts them.
 type ordered struct {
 	parquet.Group
-	columns []Column
+	columns []tabular.Column
 }
 
 func (o ordered) Fields() []parquet.Field {
@@ -465,18 +467,18 @@ func (e *parquetEncoder) write(lines []byte) error {
 	})
 }
 
-func parquetValue(v []byte, kind Kind) (parquet.Value, error) {
+func parquetValue(v []byte, kind tabular.Kind) (parquet.Value, error) {
 	if len(v) == 0 || bytes.Equal(v, null) {
 		return parquet.NullValue(), nil
 	}
 	switch kind {
-	case Number:
+	case tabular.Number:
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil {
 			return parquet.Value{}, fmt.Errorf("%s is not a number", v)
 		}
 		return parquet.DoubleValue(f), nil
-	case Bool:
+	case tabular.Bool:
 		b, err := strconv.ParseBool(string(v))
 		if err != nil {
 			return parquet.Value{}, fmt.Errorf("%s is not a boolean", v)
@@ -487,7 +489,7 @@ func parquetValue(v []byte, kind Kind) (parquet.Value, error) {
 	if err != nil {
 		return parquet.Value{}, err
 	}
-	if kind == Time {
+	if kind == tabular.Time {
 		t, err := time.Parse(time.RFC3339Nano, s)
 		if err != nil {
 			return parquet.Value{}, fmt.Errorf("%s is not a time in RFC 3339", v)

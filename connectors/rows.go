@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"hafvf/internal/tabular"
 )
 
 // The rows of a table come as lines of cells with a tab between them, as many as the
@@ -19,7 +21,7 @@ var (
 )
 
 // checkColumns says why columns are not those of a table.
-func checkColumns(columns []Column) error {
+func checkColumns(columns []tabular.Column) error {
 	if len(columns) == 0 {
 		return errors.New("there are no columns")
 	}

@@ -18,27 +18,8 @@ import (
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/deadlinewriter"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 )
-
-// A Kind is the type of a Parquet column. A CSV has no use for it.
-type Kind string
-
-const (
-	String Kind = "string" // the default
-	Number Kind = "number" // DOUBLE
-	Bool   Kind = "bool"   // BOOLEAN
-	Time   Kind = "time"   // TIMESTAMP in UTC, in microseconds: finer digits are cut off
-)
-
-// A Column is one column of a CSV or Parquet file.
-type Column struct {
-	// Path is the column's name: where a record has the value, by the names of fields
-	// and the indices of arrays, as in "levels.0.alpha".
-	Path string
-	// Kind is for Parquet; a value that is not of this kind is an error. A
-	// String column takes any value: one that is not a string as its JSON text.
-	Kind Kind
-}
 
 // A Sink says what file to write.
 type Sink struct {
@@ -50,7 +31,7 @@ type Sink struct {
 	Path string
 	// Columns are those of CSV and Parquet. A cell of nothing or null is empty, or
 	// null in Parquet; an object or array is given as its JSON text.
-	Columns []Column
+	Columns []tabular.Column
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
 	// Append adds to the file as it is, at once, in place of a file that appears
@@ -279,7 +260,7 @@ func sameHeader(f *os.File, sink Sink) error {
 	r := csv.NewReader(io.NewSectionReader(f, 0, math.MaxInt64))
 	r.Comma = comma
 	header, err := r.Read()
-	if err != nil || !slices.EqualFunc(header, sink.Columns, func(name string, c Column) bool { return name == c.Path }) {
+	if err != nil || !slices.EqualFunc(header, sink.Columns, func(name string, c tabular.Column) bool { return name == c.Path }) {
 		return errors.New("its first line is not the header of this run's columns; move it away, or give another path")
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"hafvf/internal/account"
+	"hafvf/internal/tabular"
 	"hafvf/internal/testing/expect"
 )
 
@@ -29,8 +30,8 @@ const twoRows = `"a"	[1,2.50]	2.50	1	"q\"u,o\nte"	"2026-01-02T03:04:05.6Z"	true	
 "b"	3							
 `
 
-var someColumns = []Column{
-	{"key", String}, {"x", ""}, {"x.1", Number}, {"levels.1.alpha", Number}, {"s", String}, {"t", Time}, {"ok", Bool}, {"none", Number}, {"nowhere.0.a", String},
+var someColumns = []tabular.Column{
+	{Path: "key", Kind: tabular.String}, {Path: "x"}, {Path: "x.1", Kind: tabular.Number}, {Path: "levels.1.alpha", Kind: tabular.Number}, {Path: "s", Kind: tabular.String}, {Path: "t", Kind: tabular.Time}, {Path: "ok", Kind: tabular.Bool}, {Path: "none", Kind: tabular.Number}, {Path: "nowhere.0.a", Kind: tabular.String},
 }
 
 // content returns the names in dir and the bytes of the file called name.
@@ -82,7 +83,7 @@ func TestWriter(t *testing.T) {
 // A spreadsheet that opens a CSV runs no text of it as a formula.
 func TestCSVHasNoFormulas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
-	w := expect.Get(Create(Sink{Format: CSV, Path: path, Columns: []Column{{"key", String}, {"x", Number}}}))(t)
+	w := expect.Get(Create(Sink{Format: CSV, Path: path, Columns: []tabular.Column{{Path: "key", Kind: tabular.String}, {Path: "x", Kind: tabular.Number}}}))(t)
 	want := "key,x\n"
 	for _, c := range []struct{ key, want string }{
 		{"=1+1", "'=1+1"}, {"+a", "'+a"}, {"-a", "'-a"}, {"@a", "'@a"}, {"\ta", "'\ta"}, {"\ra", "\"'\ra\""}, {"-1-1", "'-1-1"},
@@ -138,7 +139,7 @@ func TestWriterParquet(t *testing.T) {
 	for i, want := range []string{"a|2026-01-02T03:04:05.6Z|[1,2.50]|2.5|1|q\"u,o\nte|1||", "b||3||||||"} {
 		expect.Same(t, want, all[i].Fields)
 	}
-	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []Column{{"key", Number}}})
+	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []tabular.Column{{Path: "key", Kind: tabular.Number}}})
 	expect.OK(t, err)
 	defer w.Abort()
 	expect.Same(t, path+` cannot be written: column "key": "a" is not a number`, errorText(w.Write([]byte("\"a\"\n"))))
@@ -147,7 +148,7 @@ func TestWriterParquet(t *testing.T) {
 func TestCreateErrors(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), "")
-	columns := []Column{{"a", ""}}
+	columns := []tabular.Column{{Path: "a"}}
 	for _, tt := range []struct {
 		sink Sink
 		want string
@@ -220,7 +221,7 @@ func TestAppend(t *testing.T) {
 			}
 			want := tt.want
 			for i := range 2 { // the second time there is nothing to repair
-				w := expect.Get(Create(Sink{Format: tt.format, Path: path, Columns: []Column{{"a", ""}, {"b", ""}}, Append: true}))(t)
+				w := expect.Get(Create(Sink{Format: tt.format, Path: path, Columns: []tabular.Column{{Path: "a"}, {Path: "b"}}, Append: true}))(t)
 				line, row := fmt.Sprintf("{\"a\":%d,\"b\":\"l\\nm\"}\n", i), fmt.Sprintf("%d,\"l\nm\"\n", i)
 				if tt.format == CSV {
 					line = fmt.Sprintf("%d\t\"l\\nm\"\n", i)
@@ -250,7 +251,7 @@ func TestAppend(t *testing.T) {
 // What cannot go on is refused, and left as it is.
 func TestAppendErrors(t *testing.T) {
 	dir := t.TempDir()
-	columns := []Column{{"a", ""}, {"b", ""}}
+	columns := []tabular.Column{{Path: "a"}, {Path: "b"}}
 	const noEnd = ": a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV"
 	const other = " cannot be written: its first line is not the header of this run's columns; move it away, or give another path"
 	for _, tt := range []struct {

@@ -7,6 +7,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/transforms"
@@ -22,15 +23,15 @@ var decodesFiles = registerDecoder("files", func(d *decode.Decoder, b connectors
 type fileSource struct {
 	connectors.Source
 	fields config.Fields
-	column connectors.Kind
+	column tabular.Kind
 	carry  []string // as configured
 }
 
 func newFileSource(c *config.Config) fileSource {
 	source, fields := decode.Files(c)
-	f := fileSource{source, fields, connectors.String, c.Source.Files().Carry} // the x of JSON has any shape
+	f := fileSource{source, fields, tabular.String, c.Source.Files().Carry} // the x of JSON has any shape
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
-		f.column = connectors.Number
+		f.column = tabular.Number
 	}
 	return f
 }
@@ -74,9 +75,9 @@ func (g *Graph) carrying() (*Graph, error) {
 	return &here, nil
 }
 
-func (f fileSource) describe() string      { return f.Format + " " + f.Path }
-func (f fileSource) state() any            { return f.Path }
-func (f fileSource) kind() connectors.Kind { return f.column }
+func (f fileSource) describe() string   { return f.Format + " " + f.Path }
+func (f fileSource) state() any         { return f.Path }
+func (f fileSource) kind() tabular.Kind { return f.column }
 
 // part: nobody can read the rest of standard input.
 func (f fileSource) part(stopped, _ bool) bool { return !stopped || f.Path != "-" }

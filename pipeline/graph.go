@@ -18,9 +18,11 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/flink"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
@@ -51,7 +53,7 @@ type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
 	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
 	// table returns the columns of its records, with values of that kind, and their schema in Avro.
-	table(x connectors.Kind) (columns []connectors.Column, schema string)
+	table(x tabular.Kind) (columns []tabular.Column, schema string)
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
@@ -94,7 +96,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	brief := c.Records == config.Brief && c.Sink.Prometheus == nil // which gets the threshold
+	brief := c.Records == settings.Brief && c.Sink.Prometheus == nil // which gets the threshold
 	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil || c.QuietFiles != nil
 	g.source = newSource(c)
 	x := g.source.kind()
@@ -107,7 +109,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		alerts = append(alerts, s)
 		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Except: r.Except, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
 	}
-	if c.Transform == config.Smooth {
+	if c.Transform == settings.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Trials = c.SessionOrder() != keyed.EventTime
 		layout.Levels = 0
@@ -417,14 +419,14 @@ func describeAggregation(a *keyed.Aggregation) string {
 
 // name: a state is carried over to another config of the same family and scale.
 func (f filtering) name() string {
-	means := []any{config.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale}
+	means := []any{settings.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale}
 	if a := f.cfg.Aggregate; a != nil {
 		means = append(means, a.Aggregation)
 	}
 	return named("Transform", means)
 }
 
-func (f filtering) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+func (f filtering) table(x tabular.Kind) (columns []tabular.Column, schema string) {
 	return f.layout.EstimateColumns(x), f.layout.EstimateSchema()
 }
 
@@ -437,7 +439,7 @@ func (f filtering) steps() []Step {
 		order = describeAggregation(&a.Aggregation) + ", " + order
 	}
 	steps := []Step{
-		{config.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
+		{settings.Filter, fmt.Sprintf("%s, keyed, %s", describeFilter(f.cfg.Filter, f.cfg.Keys), order), []string{"encode", "reject"}},
 		{"encode", "estimates as records", []string{"write"}},
 	}
 	if i := f.incidents; i != nil {
@@ -464,10 +466,10 @@ func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered
 }
 
 func (m smoothing) name() string {
-	return named("Transform", []any{config.Smooth, m.cfg.Gap})
+	return named("Transform", []any{settings.Smooth, m.cfg.Gap})
 }
 
-func (m smoothing) table(x connectors.Kind) (columns []connectors.Column, schema string) {
+func (m smoothing) table(x tabular.Kind) (columns []tabular.Column, schema string) {
 	return m.layout.SmoothedColumns(x), m.layout.SmoothedSchema()
 }
 
@@ -487,7 +489,7 @@ func (m smoothing) steps() []Step {
 		sessions = "without times, in the order of trials"
 	}
 	return []Step{
-		{config.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
+		{settings.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
 			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
-	"hafvf/connectors"
 	"hafvf/connectors/promio"
 	"hafvf/connectors/webhook"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/transforms"
@@ -28,7 +28,7 @@ type querySource struct{ promio.Source }
 
 func (q querySource) check(context.Context, *clients) error { return promio.Check(q.Source) }
 func (q querySource) values() []string                      { return []string{"value"} }
-func (q querySource) kind() connectors.Kind                 { return connectors.Number }
+func (q querySource) kind() tabular.Kind                    { return tabular.Number }
 func (q querySource) state() any                            { return q.Query }
 func (q querySource) part(bool, bool) bool                  { return q.Bounded }
 

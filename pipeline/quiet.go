@@ -14,14 +14,14 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
-	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
 // quietConfig are the quiet times of a config.
 type quietConfig struct {
 	own   []keyed.QuietTime // that stand in it
-	files []config.QuietFile
+	files []settings.QuietFile
 }
 
 // A quietWatch has a run work by the quiet times of files, which it reads again when they change.
@@ -38,7 +38,7 @@ type quietWatch struct {
 
 // A watchedFile is one that may change.
 type watchedFile struct {
-	config.QuietFile
+	settings.QuietFile
 	info   fs.FileInfo // of what was read; nil if that is not known
 	failed bool        // the log has it that the file cannot be read
 }
@@ -58,7 +58,7 @@ func (r *run) watchQuiet(g *Graph) {
 		q.files = append(q.files, watchedFile{QuietFile: file})
 	}
 	stored, err := r.account.Restore(statestore.QuietKey)
-	times, bad := config.ParseQuiet(stored)
+	times, bad := settings.ParseQuiet(stored)
 	if err == nil && bad != nil {
 		err = bad[0]
 	}
@@ -114,7 +114,7 @@ func (f *watchedFile) read(log *slog.Logger) {
 		f.info, f.failed = nil, true
 		return
 	}
-	times, bad := config.ParseQuiet(b)
+	times, bad := settings.ParseQuiet(b)
 	for i, err := range bad {
 		const logged = 10
 		if i == logged {
@@ -133,7 +133,7 @@ func (q *quietWatch) instruct() {
 	for _, f := range q.files {
 		times, names = append(times, f.Times...), append(names, f.Path)
 	}
-	value := config.AppendQuiet(nil, times)
+	value := settings.AppendQuiet(nil, times)
 	if bytes.Equal(value, q.asked) {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/statebackend"
 )
@@ -61,7 +62,7 @@ func growingFiles(dir string) map[string]growing {
 		expect.OK(t, os.WriteFile(path(name), text, 0o600))
 	}
 	table := func(t *testing.T, name string, lines []string, w *connectors.Sink) {
-		w.Path, w.Columns = path(name), []connectors.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: connectors.Number}}
+		w.Path, w.Columns = path(name), []tabular.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: tabular.Number}}
 		out := expect.Get(connectors.Create(*w))(t)
 		for _, line := range lines {
 			o := observationOf(t, line, "")

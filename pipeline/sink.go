@@ -12,6 +12,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
@@ -30,7 +31,7 @@ type graphSink struct {
 
 // newSink makes a sink of a graph with that source. Its files grow while records come. schema is
 // that of its records in Avro.
-func newSink(s *config.Sink, columns []connectors.Column, schema string, source *config.Source) graphSink {
+func newSink(s *config.Sink, columns []tabular.Column, schema string, source *config.Source) graphSink {
 	file := &connectors.Sink{Columns: columns, Append: source.Unending(), Live: source.StandardInput()}
 	switch {
 	case s.None:

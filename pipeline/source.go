@@ -8,6 +8,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/jsontext"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/records"
@@ -35,7 +36,7 @@ type graphSource interface {
 	describe() string
 	// values names the fields that make the value, and kind is that of its column.
 	values() []string
-	kind() connectors.Kind
+	kind() tabular.Kind
 	// state identifies what a position in the source means.
 	state() any
 	// part answers isPart for a run that has ended early. whole has outputs that appear at the end.

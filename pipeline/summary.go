@@ -21,6 +21,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings"
 )
 
 // A Summary is what a run did.
@@ -445,7 +446,7 @@ func adviceOf(c *config.Config) advice {
 		wait: wait, zone: zone,
 		family: c.Model.Family == "normal",
 		scale:  c.Model.Scale == hafvf.Linear && hafvf.Scalable(c.Model.Family) == nil,
-		season: c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil && c.Order == config.EventTime,
+		season: c.Model.Season == nil && usual.Seasonal(c.Model.Family) == nil && c.Order == settings.EventTime,
 	}
 }
 

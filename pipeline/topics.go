@@ -9,14 +9,15 @@ import (
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
-	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/jsontext"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/flink"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
@@ -44,11 +45,11 @@ type topicSource struct{ config.Kafka }
 func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	t := topicSource{*k}
 	timed := c.SessionOrder() == keyed.EventTime
-	t.Lags = timed && c.Transform == config.Smooth
+	t.Lags = timed && c.Transform == settings.Smooth
 	if t.Registry != nil {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}
-	if timed && (c.Transform == config.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
+	if timed && (c.Transform == settings.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
 		t.Clock, t.ClockSetting = payloadClock, jsontext.Of(t.Fields) // only there does something wait for the watermark
 	}
 	if r := c.Runner; r.Name == config.Flink {
@@ -74,7 +75,7 @@ func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err
 }
 
 func (t topicSource) values() []string        { return t.Fields.Values }
-func (t topicSource) kind() connectors.Kind   { return connectors.String }
+func (t topicSource) kind() tabular.Kind      { return tabular.String }
 func (t topicSource) state() any              { return t.Topics }
 func (t topicSource) part(_, whole bool) bool { return whole }
 

@@ -27,6 +27,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
 // The streams of a comparison: in full, as long as the volatile kinds need, and quick.
@@ -189,7 +190,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	_, topics := graph.Topics()
 	families := []string{"bernoulli", "poisson", "exponential", "normal"}
 	switch {
-	case cfg.Transform != config.Filter:
+	case cfg.Transform != settings.Filter:
 		err = errors.New("compares filters: leave out transform: smooth, or give --set transform=filter")
 	case graph.Runner.Name == config.Flink:
 		err = errors.New("a comparison runs here, not on Flink: leave out runner, or give --set runner.name=direct")

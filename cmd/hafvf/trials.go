@@ -14,6 +14,7 @@ import (
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
 func trialsCommand() *cobra.Command {
@@ -44,7 +45,7 @@ func trialsCommand() *cobra.Command {
 			for _, run := range []struct {
 				transform string
 				observer  *pipeline.Observer
-			}{{config.Filter, table.Filtered()}, {config.Smooth, table.Smoothed()}} {
+			}{{settings.Filter, table.Filtered()}, {settings.Smooth, table.Smoothed()}} {
 				graph, err := pipeline.Compose(cfg.As(run.transform))
 				if err != nil {
 					return cli.Usage(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))

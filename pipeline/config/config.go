@@ -1,9 +1,12 @@
-// Package config reads configs: YAML with the keys of one table, which checks every
-// value and is the reference as well.
+// Package config reads configs: the settings of the model, and what is read, written and run.
 package config
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -13,44 +16,22 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/connectors/registry"
 	"hafvf/connectors/webhook"
-	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/internal/times"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A Config says what a pipeline reads, which filter it runs, and where its
 // records go. Parse makes one; defaults are filled in and every value is
 // checked.
 type Config struct {
-	Transform string // Filter or Smooth
-	Model     Model
-	Levels    []hafvf.Beta // bottom up; empty means no level, and nil of Smooth segments
-	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
-
-	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
-	BankForgetting float64
-	Detect         *Detect              // nil: no detection
-	Silence        *keyed.SilenceConfig // nil: silence is not told
-	Expire         time.Duration        // after which a key is forgotten; 0: never
-	Zone           string               // that of the season of the model, else of the source
-	Incidents      *Incidents           // nil: alarms of several keys are not grouped
-	Keys           []KeyRule            // exceptions, field by field
-	Quiet          []keyed.QuietTime    // in which nothing is learned or told
-	QuietFiles     []QuietFile          // of more such times
-
-	Aggregate *keyed.AggregateConfig // nil: a record is an observation
-
-	Order    string // EventTime or Arrival
-	Lateness time.Duration
-	TimeUnit time.Duration // in which the weight acts once; 0: per observation
-	Session  Session       // of Smooth
-	Records  string        // Brief or Full
-	Interval float64       // of Filter: probability of the predictive interval; 0: none
-	Odds     float64       // of Smooth: in favour of a change, from which on it is one; 0: by the family
-
-	State string // file of the filters' states; empty: none
+	settings.Settings
+	Incidents *Incidents // nil: alarms of several keys are not grouped
+	State     string     // file of the filters' states; empty: none
 
 	Source     Source
 	Sink       Sink
@@ -60,59 +41,16 @@ type Config struct {
 	Runner     Runner
 }
 
-// Values of Config.Transform.
-const (
-	Filter = "filter" // online: every observation as it comes
-	Smooth = "smooth" // finished sessions, forward and backward
-)
-
-// Incidents says how alarms of many keys become incidents, as package incidents does.
-type Incidents struct {
-	Budget     time.Duration // in which one false incident is allowed on average
-	Separators string        // of the prefixes of keys
-	By         []string      // labels of keys that are series, in place of separators
-	Single     int           // pages a week of alarms in no incident
-	Zone       string        // of the hours of the day; empty for UTC
-}
-
-// Values of Config.Records.
-const (
-	Brief = "brief" // without the fields that few people read
-	Full  = "full"
-)
-
-// A Session is what is smoothed as one.
-type Session struct {
-	Gap             time.Duration // ends it; 0 is that of each key, see keyed.SmoothConfig
-	AllowedLateness time.Duration // after its end, in which it is still revised
-	Max             int           // observations, above which it is cut
-	By              []string      // columns or fields that tell sessions without times apart
-}
-
-// Values of Config.Order.
-const (
-	EventTime = "event_time" // per key in the order of event times
-	Arrival   = "arrival"    // as the source gives them
-)
-
 // Trial is the TimeFormat of whole numbers of trials, which are no times.
 const Trial = "trial"
 
-// Clock is the zone in which people read times of the config: that of its intervals, else of its alarms,
-// else Zone.
-func (c *Config) Clock() *time.Location {
-	name := c.Zone
-	switch {
-	case c.Aggregate != nil:
-		name = c.Aggregate.Zone
-	case c.Detect != nil:
-		name = c.Detect.Zone
+// Filter returns the settings of the filters of keys, without the names of the values.
+func (c *Config) Filter() keyed.Config {
+	cfg := c.Settings.Filter()
+	if p := c.Source.Prometheus(); p != nil {
+		cfg.Lookback = p.Lookback
 	}
-	zone, err := domain.Zone(name)
-	if err != nil {
-		return time.UTC // Parse has refused it
-	}
-	return zone
+	return cfg
 }
 
 // SessionOrder is what a session of Smooth goes by.
@@ -121,48 +59,6 @@ func (c *Config) SessionOrder() keyed.Order {
 		return keyed.Trials
 	}
 	return keyed.Order(c.Order)
-}
-
-// A Model is a family and its prior.
-type Model struct {
-	Family string
-	// Prior holds the textbook parameters that the config gives: numbers as
-	// float64, vectors as []float64, matrices as [][]float64, and bool. The
-	// family has defaults for the others.
-	Prior map[string]any
-	// Dim is the length of the observation vector (for categorical, the number
-	// of categories), as the config or else the columns give it; 0 where only the
-	// prior does.
-	Dim int
-	// WarmUp is the number of a key's first observations that set the prior; 0
-	// where the config gives it.
-	WarmUp int
-	Season *usual.RhythmConfig // nil for none
-	Scale  hafvf.Scale
-}
-
-// Detect are the settings of detection, of its alarms, and of which are permitted.
-type Detect struct {
-	hafvf.Detect
-	keyed.AlarmConfig
-	keyed.AlertConfig
-}
-
-// A KeyRule is an exception for the keys that match a pattern.
-type KeyRule struct {
-	Match  string
-	Prior  map[string]any // nil: as Model has it
-	WarmUp int            // as in Model
-	Season *usual.RhythmConfig
-	Levels []hafvf.Beta
-	Top    float64
-	Bank   []hafvf.Member
-	// Detect are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
-	// first rule that matches a key and sets it holds too.
-	Detect keyed.AlertRule
-	Alerts *bool
-	// Sets are the parts of the filter that the rule sets. Of each the first rule that matches a key and sets it holds.
-	Sets []keyed.FilterPart
 }
 
 // A Source is where records come from.
@@ -180,9 +76,9 @@ type SourceKind interface {
 }
 
 // origins declare the kinds of source, one a row.
-var origins = []func(*Source) []key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
+var origins = []func(*Source) []keytable.Key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
-func (s *Source) keys() (all []key) {
+func (s *Source) keys() (all []keytable.Key) {
 	for _, declare := range origins {
 		all = append(all, declare(s)...)
 	}
@@ -216,14 +112,13 @@ func (s *Source) fields() (f *Fields, path string) {
 	return &Fields{}, ""
 }
 
-// columns returns the fields of the value and the key that names them; nil for a
-// source whose records bring their own shape.
-func (s *Source) columns() (values []string, path string) {
+// columns returns the fields of the value; nil for a source whose records bring their own shape.
+func (s *Source) columns() []string {
 	f, path := s.fields()
-	if path == "" || f.Values == nil || len(f.Values) == 1 && s.is(SourceKind.shaped) {
-		return nil, ""
+	if path == "" || len(f.Values) == 1 && s.is(SourceKind.shaped) {
+		return nil
 	}
-	return f.Values, path + ".values"
+	return f.Values
 }
 
 // Unit is that of the values; empty if none is known.
@@ -311,9 +206,6 @@ type File struct {
 	Path   string
 }
 
-// maxConfig is the largest config, in bytes, that Parse looks at.
-const maxConfig = 1 << 20
-
 // Parse reads a config from YAML (JSON is YAML too) after applying the
 // overrides in set, in order, to it. An override is "a.b=c": a path of keys and
 // list indexes, and a value in YAML.
@@ -321,45 +213,44 @@ const maxConfig = 1 << 20
 // Every value is checked. The error joins a KeyError per mistake, in the order
 // of the lines; name is the file that they name.
 func Parse(name string, text []byte, set []string) (*Config, error) {
-	c := defaults()
-	d := &decoder{name: name, set: set, at: map[string]int{}}
-	root := d.tree(text)
-	if root != nil {
-		nodes := newPriorNodes()
-		d.at[""] = root.Line
-		d.mapping("", root, c.keys(nodes))
+	secrets := []string{"sasl", "passw"}
+	for _, form := range webhook.Forms {
+		secrets = append(secrets, form.Name)
+	}
+	// A misspelt key of Kafka is not known to be that of a login.
+	c, d, keys := begin(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}})
+	if d.Read(text, keys) {
 		d.layout(c)
-		if c.Session.Gap == 0 && (c.Source.Unending() || c.Session.AllowedLateness > 0) {
-			c.Session.Gap = keyed.LeastGap
+		d.given(c)
+		d.CheckModel()
+		d.fields(c)
+		d.checkAlarms(c)
+		d.CheckTimes()
+		d.checkNumbers(c)
+		d.checkFiles(c)
+		for _, o := range c.Source.Origins {
+			o.check(d, c)
 		}
-		d.aggregate(c, nodes.aggregate)
-		d.filters(c, nodes)
-		d.seasons(c, nodes)
-		d.check(c)
-		d.checkQuiet(c, nodes.quiet)
+		d.checkKafka(c)
+		d.checkWritten(c)
+		d.checkRunner(c)
+		d.checkMarks(c)
+		d.CheckQuiet()
 		d.joinedPatterns(c)
 		d.receivers(c)
-		d.priors(c, nodes)
+		d.CheckPriors()
 	}
-	if len(d.errs) > 0 {
-		return nil, d.join()
+	if err := d.Err(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
-// defaults are what the config of no keys means.
-func defaults() *Config {
-	return &Config{
-		Transform:      Filter,
-		Top:            hafvf.DefaultMember().Top,
-		BankForgetting: hafvf.DefaultForgetting,
-		Order:          EventTime,
-		Model:          Model{Scale: hafvf.Linear},
-		Records:        Brief,
-		Session:        Session{Max: keyed.DefaultMax},
-		Sink:           Sink{File: &File{Format: connectors.JSONLines, Path: "-"}},
-		Runner:         Runner{Name: Direct},
-	}
+// begin returns a config with the defaults, and what reads into it.
+func begin(of *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
+	c := &Config{Sink: Sink{File: &File{Format: connectors.JSONLines, Path: "-"}}, Runner: Runner{Name: Direct}}
+	d := &decoder{settings.NewReading(of, &c.Settings)}
+	return c, d, c.keys(d.Keys())
 }
 
 // AlarmKinds are those that there are.
@@ -376,35 +267,252 @@ func pagerKinds() []string { return []string{incidents.Kind, keyed.SilentAlarm, 
 // pagerDigest lists the other alarms.
 const pagerDigest = 24 * time.Hour
 
-func defaultDetect() *Detect {
-	return &Detect{
-		Detect:      hafvf.DefaultDetect(),
-		AlarmConfig: keyed.DefaultAlarms(),
-		AlertConfig: keyed.AlertConfig{Direction: keyed.Both},
+// A decoder reads a config.
+type decoder struct{ *settings.Reading }
+
+// given tells the settings what they go by of the source.
+func (d *decoder) given(c *Config) {
+	f, path := c.Source.fields()
+	d.Source = settings.Source{
+		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
+		Share: func(of, to string) {
+			f.Values = []string{of, to}
+			if d.Has(path + ".values") {
+				d.Fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+			}
+			if c.Source.Prometheus() != nil {
+				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
+			}
+			if f.Layout != Long && f.Layout != "" {
+				d.Fail(path+".layout", "a share takes two fields of a record: layout long")
+			}
+		},
 	}
 }
 
-// priorNodes are what the config gives as priors. They are read last: what they must
-// be depends on family and columns. What goes elsewhere once all is read stands here
-// too.
-type priorNodes struct {
-	model   *yaml.Node
-	keys    map[*KeyRule]**yaml.Node
-	warmUp  int
-	season  seasonKeys // of the model
-	seasons map[*KeyRule]*seasonKeys
-	// aggregate are keys of aggregate that others decide on.
-	aggregate *aggregateKeys
-	quiet     []quietTime
+// fields settles what is read of a record, as the settings want it.
+func (d *decoder) fields(c *Config) {
+	f, _ := c.Source.fields()
+	if c.Aggregate != nil && c.Aggregate.Value.Counts() && f.Layout == Long {
+		f.Values = nil
+	}
+	if c.Transform == settings.Smooth && c.SessionOrder() != keyed.EventTime {
+		f.By, f.Untimed = c.Session.By, f.TimeFormat != Trial
+	}
+	d.Source.Values = c.Source.columns()
 }
 
-func newPriorNodes() *priorNodes {
-	return &priorNodes{keys: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, seasons: map[*KeyRule]*seasonKeys{}, aggregate: &aggregateKeys{}}
+// layout settles what the layouts wide and series need.
+func (d *decoder) layout(c *Config) {
+	f, path := c.Source.fields()
+	switch f.Layout {
+	case Wide:
+		if !d.Has(path + ".key") {
+			f.Key = nil
+		}
+		if !d.Has(path + ".values") {
+			f.Values = []string{"*"}
+		}
+		f.Columns, f.Values = f.Values, []string{"value"}
+	case Series:
+		if len(f.Values) != 1 {
+			d.Fail(path+".values", "the layout series has one list of values")
+		}
+		if len(f.Time) > 1 {
+			d.Fail(path+".time", "the layout series has one list of times")
+		}
+	}
 }
 
-// seasonKeys are what a model says of its season.
-type seasonKeys struct {
-	seasons  []usual.Season
-	zone     string
-	holidays []string
+// checkNumbers refuses ways to write numbers that do not go together.
+func (d *decoder) checkNumbers(c *Config) {
+	f, path := c.Source.fields()
+	if path == "" {
+		return
+	}
+	if d.Has(path+".thousands") && f.Thousands == f.Decimal {
+		d.Fail(path+".thousands", "%q is decimal: it cannot be both", f.Decimal)
+	}
+	for _, name := range []string{"unit", "thousands", "values_as"} {
+		if d.Has(keytable.Join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
+			d.Fail(keytable.Join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+		}
+		if d.Has(keytable.Join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.Failed(path+".values_as") {
+			d.Fail(keytable.Join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+		}
+	}
+	family := c.Model.Family
+	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
+		d.Fail(path+".unit", "is of measurements; %s has choices", family)
+	}
+	if f.ValuesAs == nil || d.Failed(path+".values_as") {
+		return
+	}
+	if family == "binomial" || family == "exponential" {
+		d.Fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
+	}
+	for _, is := range f.ValuesAs {
+		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
+			d.Fail(path+".values_as", "%s is a missing value", message.Quote(is))
+		}
+	}
+}
+
+func delimiter(dst *rune) keytable.ValueParser {
+	return keytable.ValueParser{Takes: "one character", Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		var s string
+		if !d.Text(path, n, &s) {
+			return
+		}
+		r := []rune(s)
+		if len(r) != 1 || strings.ContainsRune("\r\n\"\x00\uFFFD", r[0]) {
+			d.Fail(path, "must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
+			return
+		}
+		*dst = r[0]
+	}}
+}
+
+func decimal(dst *rune) keytable.ValueParser {
+	const takes = `"." or ","`
+	return keytable.ValueParser{Takes: takes, Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.Text(path, n, &s):
+		case s != "." && s != ",":
+			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
+		default:
+			*dst = rune(s[0])
+		}
+	}}
+}
+
+// unit reads what stands beside a number.
+func unit(dst *string) keytable.ValueParser {
+	return keytable.Checked(dst, `text, such as "°C", or any`, func(s string) error {
+		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
+			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
+		}
+		return nil
+	})
+}
+
+// thousands reads what stands between groups of digits. One blank stands for each, and ' for ’.
+func thousands(dst *rune) keytable.ValueParser {
+	const takes = `",", ".", "'" or " "`
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.Text(path, n, &s):
+		case s == "\u00a0" || s == "\u202f":
+			*dst = ' '
+		case len(s) != 1 || !strings.Contains(",.' ", s):
+			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
+		default:
+			*dst = rune(s[0])
+		}
+	}}
+}
+
+// valuesAs reads two different values.
+func valuesAs(dst *[]string) keytable.ValueParser {
+	r := missing(dst).Then(func() error {
+		if all := *dst; len(all) != 2 || all[0] == all[1] {
+			return errors.New("must be two different values, the first of which is 0 and the second 1")
+		}
+		return nil
+	})
+	r.Takes = "two values, such as [off, on]"
+	return r
+}
+
+// keyFields reads the name of a field, a list of names, or none.
+func keyFields(dst *[]string) keytable.ValueParser {
+	several := keytable.Texts("names", dst)
+	return keytable.ValueParser{Takes: "name, list of names, or none", Initial: strconv.Quote(strings.Join(*dst, "")), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.SequenceNode {
+			several.Read(d, path, n)
+			return
+		}
+		var name string
+		switch {
+		case n.Kind == yaml.MappingNode:
+			d.WrongType(path, "a name, a list of names, or none", n)
+		case !d.Text(path, n, &name):
+		case name == "":
+			d.Fail(path, "must not be empty; a source without keys has key: none")
+		case name == "none":
+			*dst = nil
+		default:
+			*dst = []string{name}
+		}
+	}}
+}
+
+// timeFields reads a name or a list of names, or an empty name for none.
+func timeFields(dst *[]string) keytable.ValueParser {
+	r := keytable.OneOrMore("names", dst)
+	some := r.Read
+	r.Initial = strconv.Quote(strings.Join(*dst, ""))
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
+			*dst = nil
+			return
+		}
+		some(d, path, n)
+	}
+	return r
+}
+
+// missing reads texts, of which YAML takes some for numbers or null.
+func missing(dst *[]string) keytable.ValueParser {
+	return keytable.ListOf("texts, such as [NA, -, -999]", dst, func(s *string) keytable.ValueParser {
+		return keytable.ValueParser{Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+			if n.Kind != yaml.ScalarNode {
+				d.WrongType(path, "text", n)
+				return
+			}
+			*s = strings.TrimSpace(n.Value)
+		}}
+	})
+}
+
+// timeFormat reads the form of a time.
+func timeFormat(dst *string) keytable.ValueParser {
+	return keytable.Checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
+		if s == Trial {
+			return nil
+		}
+		_, err := times.NewParser("", s)
+		return err
+	})
+}
+
+func defaultFields() Fields {
+	return Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
+}
+
+// keys declare what a record looks like. It has columns or fields.
+func (f *Fields) keys(what string) []keytable.Key {
+	none := ""
+	if f.MaxAhead == 0 {
+		none = "none"
+	}
+	return []keytable.Key{
+		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", Read: keyFields(&f.Key)},
+		{Name: "time", Doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", Read: timeFields(&f.Time)},
+		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Values)},
+		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
+		{Name: "time_format", Doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
+		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: none, Read: keytable.DurationOr("none", &f.MaxAhead)},
+		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
+		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
+		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: thousands(&f.Thousands)},
+		{Name: "values_as", Doc: "Read as 0 and 1; others are rejected.", Read: valuesAs(&f.ValuesAs)},
+	}
+}
+
+// decimal declares how texts write a fraction.
+func (f *Fields) decimal() keytable.Key {
+	return keytable.Key{Name: "decimal", Doc: "Decimal separator of texts.", Read: decimal(&f.Decimal)}
 }

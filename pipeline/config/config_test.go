@@ -19,6 +19,8 @@ import (
 	"hafvf/hafvf/usual"
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // with returns a config that is valid but for the lines added to it, which begin
@@ -41,20 +43,22 @@ func parse(t *testing.T, text string, set ...string) *Config {
 func TestParseFillsInDefaults(t *testing.T) {
 	got := parse(t, "model: {family: normal}\nsource: {csv: {path: in.csv}}\n")
 	want := &Config{
-		Records:   Brief,
-		Transform: "filter",
-		Model: Model{
-			Scale:  hafvf.Linear,
-			Family: "normal",
-			Prior:  map[string]any{},
-			Dim:    1,
+		Settings: settings.Settings{
+			Records:   settings.Brief,
+			Transform: "filter",
+			Model: settings.Model{
+				Scale:  hafvf.Linear,
+				Family: "normal",
+				Prior:  map[string]any{},
+				Dim:    1,
+			},
+			Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
+			Top:            1,
+			BankForgetting: 0.999,
+			Zone:           "UTC",
+			Order:          "event_time",
+			Session:        settings.Session{Max: 10_000_000},
 		},
-		Levels:         []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}},
-		Top:            1,
-		BankForgetting: 0.999,
-		Zone:           "UTC",
-		Order:          "event_time",
-		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "in.csv",
@@ -70,14 +74,14 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.95, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Direction: keyed.Both}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.95, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Direction: keyed.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	if c = parse(t, base+"detect: true\n", "detect.commit=0.9"); c.Detect == nil || c.Detect.Commit != .9 {
 		t.Errorf("a key of what has all its defaults: %+v", c.Detect)
 	}
 	c = parse(t, base+"detect: {commit: 0.9, cooldown: 1h, min_change: 2}\nlevels: []\ntop: 0.98\nalerts: {csv: {path: a.csv}}\ntime_unit: 1m\n")
-	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &Detect{hafvf.Detect{Commit: 0.9, MinLength: 5}, keyed.DefaultAlarms(), keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts[0].File.Path != "a.csv" || c.TimeUnit != time.Minute {
+	if c.Bank != nil || c.Top != 0.98 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.9, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Cooldown: time.Hour, MinChange: 2, Direction: keyed.Both}}) || c.Alerts[0].File.Path != "a.csv" || c.TimeUnit != time.Minute {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
@@ -103,7 +107,7 @@ func TestParseDetect(t *testing.T) {
 		}
 	}
 	c = parse(t, base+"detect: false\nkeys: [{match: 'a*', model: {prior: {mu: 3}}}, {match: b, levels: [], top: 0.5}]\n")
-	want := []KeyRule{
+	want := []settings.KeyRule{
 		{Match: "a*", Prior: map[string]any{"mu": 3.0}, Levels: []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}, {Alpha: 1, Beta: 1}}, Top: 1, Sets: []keyed.FilterPart{keyed.PriorPart}},
 		{Match: "b", Prior: map[string]any{}, WarmUp: 50, Levels: []hafvf.Beta{}, Top: 0.5, Sets: []keyed.FilterPart{keyed.BankPart}},
 	}
@@ -201,30 +205,32 @@ func TestParseSmooth(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
-	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || !reflect.DeepEqual(c.Session, Session{Gap: 5 * time.Second, AllowedLateness: time.Hour, Max: 3}) || c.Odds != 2.5 {
+	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || !reflect.DeepEqual(c.Session, settings.Session{Gap: 5 * time.Second, AllowedLateness: time.Hour, Max: 3}) || c.Odds != 2.5 {
 		t.Errorf("%+v", c)
 	}
 }
 
 func TestParseReadsEveryKey(t *testing.T) {
 	want := &Config{
-		Records:   Brief,
-		Transform: "filter",
-		Model: Model{
-			Scale:  hafvf.Linear,
-			Family: "mvnormal",
-			Prior: map[string]any{
-				"mu": []float64{1, 2}, "kappa": 0.5, "nu": 4.0, "scale": [][]float64{{2, 0.5}, {0.5, 1}},
+		Settings: settings.Settings{
+			Records:   settings.Brief,
+			Transform: "filter",
+			Model: settings.Model{
+				Scale:  hafvf.Linear,
+				Family: "mvnormal",
+				Prior: map[string]any{
+					"mu": []float64{1, 2}, "kappa": 0.5, "nu": 4.0, "scale": [][]float64{{2, 0.5}, {0.5, 1}},
+				},
+				Dim: 2,
 			},
-			Dim: 2,
+			Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
+			Top:            0.75,
+			BankForgetting: 0.999,
+			Zone:           "UTC",
+			Order:          "arrival",
+			Lateness:       90 * time.Second,
+			Session:        settings.Session{Max: 10_000_000},
 		},
-		Levels:         []hafvf.Beta{{Alpha: 9, Beta: 1}},
-		Top:            0.75,
-		BankForgetting: 0.999,
-		Zone:           "UTC",
-		Order:          "arrival",
-		Lateness:       90 * time.Second,
-		Session:        Session{Max: 10_000_000},
 		Source: Source{[]SourceKind{&Files{Encoding: "utf-8",
 			Format:    "csv",
 			Path:      "data/*.csv",
@@ -692,7 +698,7 @@ func TestParseOverrideErrors(t *testing.T) {
 
 func TestKeyErrorNamesItsPlace(t *testing.T) {
 	_, err := Parse("pump.yaml", []byte(with("top: 2")), nil)
-	var got *KeyError
+	var got *keytable.KeyError
 	if !errors.As(err, &got) {
 		t.Fatalf("%T", err)
 	}
@@ -708,7 +714,7 @@ func TestParseReportsAnEndOfMistakes(t *testing.T) {
 	}
 	_, err := Parse("pump.yaml", []byte(with(lines...)), nil)
 	got := strings.Split(err.Error(), "\n")
-	if len(got) != maxErrors+1 || got[maxErrors] != "pump.yaml: and 950 more mistakes" {
+	if len(got) != 51 || got[50] != "pump.yaml: and 950 more mistakes" {
 		t.Errorf("%d lines, the last is %q", len(got), got[len(got)-1])
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/registry"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // Files is a source of files. The path may be a pattern; "-" is standard input.
@@ -30,23 +31,23 @@ func (f *Files) unending() bool            { return false }
 // check is of what is carried; checkFiles looks at all files.
 func (f *Files) check(d *decoder, c *Config) {
 	at := "source." + f.Format + ".carry"
-	if !d.has(at) {
+	if !d.Has(at) {
 		return
 	}
 	switch {
 	case c.Aggregate != nil:
-		d.fail(at, "belongs to single records, of which aggregate makes intervals: leave out one of them")
+		d.Fail(at, "belongs to single records, of which aggregate makes intervals: leave out one of them")
 	case f.Layout != Long:
-		d.fail(at, "is for layout: long")
+		d.Fail(at, "is for layout: long")
 	case c.Sink.Format == registry.Avro:
-		d.fail(at, "has no form in Avro: let the sink write JSON")
+		d.Fail(at, "has no form in Avro: let the sink write JSON")
 	}
 	if slices.Contains(f.Carry, "") {
-		d.fail(at, "a name is empty")
+		d.Fail(at, "a name is empty")
 	}
 }
 
-func (f *Files) checkFlink(d *decoder) { d.fail("source", ofOneMachine) }
+func (f *Files) checkFlink(d *decoder) { d.Fail("source", ofOneMachine) }
 
 // Files are those that the source reads, nil if it reads none.
 func (s *Source) Files() *Files { return originOf[*Files](s) }
@@ -55,30 +56,30 @@ func (s *Source) Files() *Files { return originOf[*Files](s) }
 func (s *Source) StandardInput() bool { return s.Files() != nil && s.Files().Path == "-" }
 
 // filesKeys declare a source of files, one of each format.
-func (s *Source) filesKeys() []key {
-	var keys []key
+func (s *Source) filesKeys() []keytable.Key {
+	var keys []keytable.Key
 	for _, format := range connectors.Formats {
 		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ',', Encoding: connectors.Encodings[0]}
 		what, row := "Column", "row"
 		if !format.Columns {
 			what, row = "Field", "record"
 		}
-		k := key{name: format.Name, doc: format.Of, seen: s.set(f), keys: slices.Concat(
-			[]key{{name: "path", doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, required: true, read: text(&f.Path, notEmpty)}},
-			f.Fields.keys(what), []key{f.Fields.layout(strings.ToLower(what), row), {
-				name: "carry", doc: "Columns, fields or patterns that records repeat under carry.", read: oneOrMore(strings.ToLower(what)+"s", &f.Carry),
+		k := keytable.Key{Name: format.Name, Doc: format.Of, Seen: s.set(f), Keys: slices.Concat(
+			[]keytable.Key{{Name: "path", Doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, Required: true, Read: keytable.Text(&f.Path, keytable.NotEmpty)}},
+			f.Fields.keys(what), []keytable.Key{f.Fields.layout(strings.ToLower(what), row), {
+				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Carry),
 			}})}
 		if !format.Whole {
-			k.keys = append(k.keys, key{name: "encoding", doc: "Encoding of the text. UTF-16 with a byte order mark needs none.", read: choice(&f.Encoding, connectors.Encodings...)})
+			k.Keys = append(k.Keys, keytable.Key{Name: "encoding", Doc: "Encoding of the text. UTF-16 with a byte order mark needs none.", Read: keytable.Choice(&f.Encoding, connectors.Encodings...)})
 		}
 		if format.Delimited {
-			k.keys = append(k.keys,
-				key{name: "delimiter", doc: "Separates fields.", read: delimiter(&f.Delimiter)},
-				key{name: "skip", doc: "Lines before the header.", read: whole(&f.Skip, 0)},
-				key{name: "comment", doc: "Begins lines to pass over.", read: text(&f.Comment, mayBeEmpty)},
+			k.Keys = append(k.Keys,
+				keytable.Key{Name: "delimiter", Doc: "Separates fields.", Read: delimiter(&f.Delimiter)},
+				keytable.Key{Name: "skip", Doc: "Lines before the header.", Read: keytable.Whole(&f.Skip, 0)},
+				keytable.Key{Name: "comment", Doc: "Begins lines to pass over.", Read: keytable.Text(&f.Comment, keytable.MayBeEmpty)},
 				f.Fields.decimal())
 		} else if !format.Columns {
-			k.keys = append(k.keys, f.Fields.decimal())
+			k.Keys = append(k.Keys, f.Fields.decimal())
 		}
 		keys = append(keys, k)
 	}
@@ -86,14 +87,14 @@ func (s *Source) filesKeys() []key {
 }
 
 // layout declares the layout of columns or fields.
-func (f *Fields) layout(what string, rows string) key {
+func (f *Fields) layout(what string, rows string) keytable.Key {
 	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
 	if what == "field" {
 		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs, or with time: \"\" and order: arrival values alone."
 		names = append(names, Series)
 	}
-	return key{name: "layout", doc: doc, read: choice(&f.Layout, names...)}
+	return keytable.Key{Name: "layout", Doc: doc, Read: keytable.Choice(&f.Layout, names...)}
 }
 
 // A namedFile is a file that a config names.
@@ -217,14 +218,14 @@ func (d *decoder) checkFiles(c *Config) {
 		if f == nil {
 			return
 		}
-		switch key := join(at, f.Format+".path"); {
+		switch key := keytable.Join(at, f.Format+".path"); {
 		case f.Path != stdio:
 			out = append(out, placeOf(key, f.Path))
 		case standardOut == "":
 			standardOut = key
 			out = append(out, streamOf(key, standardOutput, os.Stdout))
 		default:
-			d.fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
+			d.Fail(key, "standard output is also written, by %s: give one of them a file, or sink: none", standardOut)
 		}
 	}
 	add("sink", c.Sink.File)
@@ -242,13 +243,13 @@ func (d *decoder) checkFiles(c *Config) {
 	for i, o := range out {
 		for _, s := range in {
 			if s.reads(o) {
-				d.fail(o.key, "%s is also read, by %s", o, s.key)
+				d.Fail(o.key, "%s is also read, by %s", o, s.key)
 			}
 		}
 		for _, p := range out[:i] {
 			// A shell's 2>&1 sends both streams to one file, of whole lines.
 			if o.is(p) && !(o.stream() && p.stream()) {
-				d.fail(o.key, "%s is also written, by %s", o, p.key)
+				d.Fail(o.key, "%s is also written, by %s", o, p.key)
 			}
 		}
 	}

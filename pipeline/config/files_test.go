@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // An output is refused if it is a file that is read or written by another part, by whatever
@@ -93,10 +94,10 @@ func (t *toy) unending() bool { return true }
 
 // TestSourceIsARow: a source is a row, which the config reads and its reference describes.
 func TestSourceIsARow(t *testing.T) {
-	defer func(was []func(*Source) []key) { origins = was }(origins)
-	origins = append(slices.Clip(origins), func(s *Source) []key {
+	defer func(was []func(*Source) []keytable.Key) { origins = was }(origins)
+	origins = append(slices.Clip(origins), func(s *Source) []keytable.Key {
 		o := &toy{}
-		return []key{{name: "toy", doc: "A toy.", seen: s.set(o), keys: []key{{name: "path", doc: "Its place.", read: text(&o.path, notEmpty)}}}}
+		return []keytable.Key{{Name: "toy", Doc: "A toy.", Seen: s.set(o), Keys: []keytable.Key{{Name: "path", Doc: "Its place.", Read: keytable.Text(&o.path, keytable.NotEmpty)}}}}
 	})
 	c := parse(t, "model: {family: normal}\nsource: {toy: {path: a}}\norder: arrival\n")
 	if o := originOf[*toy](&c.Source); o == nil || o.path != "a" || !c.Source.Unending() || c.Source.Files() != nil {

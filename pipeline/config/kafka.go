@@ -16,6 +16,8 @@ import (
 	"hafvf/internal/secret"
 	"hafvf/internal/times"
 	"hafvf/internal/weburl"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // Kafka is a source of topics.
@@ -40,22 +42,22 @@ func (k *Kafka) unending() bool            { return !k.Bounded }
 func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
 
 // kafkaKeys declare a source of topics.
-func (s *Source) kafkaKeys() []key {
+func (s *Source) kafkaKeys() []keytable.Key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
-	return []key{{name: "kafka", doc: "Topics of Kafka, one observation per record. The key of a value without one is the record's.", seen: s.set(k), keys: slices.Concat(clusterKeys(&k.Cluster, ""), []key{
-		{name: "topics", doc: "Topics to read, with all their partitions.", required: true, read: texts("topics", &k.Topics)},
-	}, k.Fields.keys("Field"), []key{
+	return []keytable.Key{{Name: "kafka", Doc: "Topics of Kafka, one observation per record. The key of a value without one is the record's.", Seen: s.set(k), Keys: slices.Concat(clusterKeys(&k.Cluster, ""), []keytable.Key{
+		{Name: "topics", Doc: "Topics to read, with all their partitions.", Required: true, Read: keytable.Texts("topics", &k.Topics)},
+	}, k.Fields.keys("Field"), []keytable.Key{
 		k.Fields.decimal(),
-		{name: "format", doc: "What a value is. avro, protobuf and json_schema begin with the id of a schema of registry. auto tells these from JSON; without registry it is json. JSON schemas are not checked.", read: choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
+		{Name: "format", Doc: "What a value is. avro, protobuf and json_schema begin with the id of a schema of registry. auto tells these from JSON; without registry it is json. JSON schemas are not checked.", Read: keytable.Choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
 		registryKey(&k.Registry, "Schema registry with the API of Confluent's. Keys of records may have schemas too: their fields stand in for those of key that a value has not.", ""),
-		{name: "group", doc: "Consumer group, whose offsets are committed once outputs are stored. By default none.", read: text(&k.Group, notEmpty)},
-		{name: "start", doc: "Where reading begins in partitions that exist at the start.", initial: "committed with a group, else earliest", read: startAt(&k.Start)},
-		{name: "bounded", doc: "true ends the run at the ends that the partitions have at the start.", read: boolean(&k.Bounded)},
-		{name: "changelog", doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit.", read: text(&k.Changelog, notEmpty)},
-		{name: "disorder", doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", read: duration(&k.Disorder)},
-		{name: "tombstones", doc: "A record without a value: with forget its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", initial: tombstonesReject, read: tombstones(&k.Fields.Forget)},
-		{name: "embedded", doc: "true starts a broker with an example in this process.", read: boolean(&k.Embedded)},
+		{Name: "group", Doc: "Consumer group, whose offsets are committed once outputs are stored. By default none.", Read: keytable.Text(&k.Group, keytable.NotEmpty)},
+		{Name: "start", Doc: "Where reading begins in partitions that exist at the start.", Initial: "committed with a group, else earliest", Read: startAt(&k.Start)},
+		{Name: "bounded", Doc: "true ends the run at the ends that the partitions have at the start.", Read: keytable.Boolean(&k.Bounded)},
+		{Name: "changelog", Doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit.", Read: keytable.Text(&k.Changelog, keytable.NotEmpty)},
+		{Name: "disorder", Doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", Read: keytable.Duration(&k.Disorder)},
+		{Name: "tombstones", Doc: "A record without a value: with forget its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", Initial: tombstonesReject, Read: tombstones(&k.Fields.Forget)},
+		{Name: "embedded", Doc: "true starts a broker with an example in this process.", Read: keytable.Boolean(&k.Embedded)},
 	})}}
 }
 
@@ -65,69 +67,69 @@ const (
 	tombstonesForget = "forget"
 )
 
-func tombstones(dst *bool) valueParser {
+func tombstones(dst *bool) keytable.ValueParser {
 	quoted := ""
-	return choice(&quoted, tombstonesReject, tombstonesForget).then(func() error {
+	return keytable.Choice(&quoted, tombstonesReject, tombstonesForget).Then(func() error {
 		*dst = quoted == tombstonesForget
 		return nil
 	})
 }
 
 // kafkaKey declares a sink of topics.
-func (s *Sink) kafkaKey() key {
+func (s *Sink) kafkaKey() keytable.Key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
-	return key{name: "kafka", doc: "A topic of Kafka, one record per message.", seen: func() { s.Kafka = k }, keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []key{
-		{name: "topic", doc: "Topic to write to. hafvf creates it if it does not exist.", required: true, read: text(&k.Topic, notEmpty)},
-		{name: "format", doc: "json is one JSON object per record. avro has a schema, registered as TOPIC-value; what a record does not have is null, and times are in microseconds.", initial: registry.JSON, read: choice(&s.Format, registry.JSON, registry.Avro)},
+	return keytable.Key{Name: "kafka", Doc: "A topic of Kafka, one record per message.", Seen: func() { s.Kafka = k }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
+		{Name: "topic", Doc: "Topic to write to. hafvf creates it if it does not exist.", Required: true, Read: keytable.Text(&k.Topic, keytable.NotEmpty)},
+		{Name: "format", Doc: "json is one JSON object per record. avro has a schema, registered as TOPIC-value; what a record does not have is null, and times are in microseconds.", Initial: registry.JSON, Read: keytable.Choice(&s.Format, registry.JSON, registry.Avro)},
 		registryKey(&s.Registry, "Schema registry of the topic.", "that of the source"),
-		{name: "compression", doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", read: choice(&k.Compression, kafkaio.Compressions...)},
+		{Name: "compression", Doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", Read: keytable.Choice(&k.Compression, kafkaio.Compressions...)},
 	})}
 }
 
 // tlsKey declares how a connection is encrypted.
-func tlsKey(dst **kafkaio.TLS) key {
+func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
-	return key{name: "tls", doc: "TLS. {} trusts the system's authorities.", seen: func() { *dst = tls }, keys: []key{
-		{name: "ca", doc: "PEM file of the authorities to trust.", read: text(&tls.CA, notEmpty)},
-		{name: "cert", doc: "PEM file of the client's certificate. It needs key.", read: text(&tls.Cert, notEmpty)},
-		{name: "key", doc: "PEM file of the client's private key. It needs cert.", read: text(&tls.Key, notEmpty)},
+	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
+		{Name: "ca", Doc: "PEM file of the authorities to trust.", Read: keytable.Text(&tls.CA, keytable.NotEmpty)},
+		{Name: "cert", Doc: "PEM file of the client's certificate. It needs key.", Read: keytable.Text(&tls.Cert, keytable.NotEmpty)},
+		{Name: "key", Doc: "PEM file of the client's private key. It needs cert.", Read: keytable.Text(&tls.Key, keytable.NotEmpty)},
 	}}
 }
 
 // clusterKeys declare how to reach a cluster.
-func clusterKeys(c *kafkaio.Cluster, brokers string) []key {
+func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 	sasl := &kafkaio.SASL{}
-	return []key{
-		{name: "brokers", doc: "host:port of some brokers of the cluster.", initial: brokers, read: someTexts("brokers", &c.Brokers)},
+	return []keytable.Key{
+		{Name: "brokers", Doc: "host:port of some brokers of the cluster.", Initial: brokers, Read: keytable.SomeTexts("brokers", &c.Brokers)},
 		tlsKey(&c.TLS),
-		{name: "sasl", doc: "Login to the brokers.", seen: func() { c.SASL = sasl }, keys: []key{
-			{name: "mechanism", doc: "How the client proves the password to the broker.", required: true, read: mechanism(&sasl.Mechanism)},
-			{name: "username", doc: "Name of the user.", required: true, read: text(&sasl.Username, notEmpty)},
-			{name: "password", doc: "Place of the password.", required: true, read: secretAt(&sasl.Password)},
+		{Name: "sasl", Doc: "Login to the brokers.", Seen: func() { c.SASL = sasl }, Keys: []keytable.Key{
+			{Name: "mechanism", Doc: "How the client proves the password to the broker.", Required: true, Read: mechanism(&sasl.Mechanism)},
+			{Name: "username", Doc: "Name of the user.", Required: true, Read: keytable.Text(&sasl.Username, keytable.NotEmpty)},
+			{Name: "password", Doc: "Place of the password.", Required: true, Read: secretAt(&sasl.Password)},
 		}},
 	}
 }
 
 // registryKey declares how to reach a schema registry.
-func registryKey(dst **registry.Config, doc, initial string) key {
+func registryKey(dst **registry.Config, doc, initial string) keytable.Key {
 	r := &registry.Config{}
-	return key{name: "registry", doc: doc, initial: initial, seen: func() { *dst = r }, keys: []key{
-		{name: "url", doc: "URL of the registry, http://… or https://….", required: true, read: checked(&r.URL, "URL", registry.CheckURL)},
-		{name: "username", doc: "Name of the user. It needs password.", read: text(&r.Username, notEmpty)},
-		{name: "password", doc: "Place of the password.", read: secretAt(&r.Password)},
+	return keytable.Key{Name: "registry", Doc: doc, Initial: initial, Seen: func() { *dst = r }, Keys: []keytable.Key{
+		{Name: "url", Doc: "URL of the registry, http://… or https://….", Required: true, Read: keytable.Checked(&r.URL, "URL", registry.CheckURL)},
+		{Name: "username", Doc: "Name of the user. It needs password.", Read: keytable.Text(&r.Username, keytable.NotEmpty)},
+		{Name: "password", Doc: "Place of the password.", Read: secretAt(&r.Password)},
 		tlsKey(&r.TLS),
 	}}
 }
 
-func mechanism(dst *string) valueParser {
+func mechanism(dst *string) keytable.ValueParser {
 	known := []string{"plain", "scram-sha-256", "scram-sha-512"}
-	return valueParser{takes: strings.Join(known, ", "), read: func(d *decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: strings.Join(known, ", "), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
-		if !d.text(path, n, &s) {
+		if !d.Text(path, n, &s) {
 			return
 		}
 		if !slices.Contains(known, strings.ToLower(s)) {
-			d.fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, known))
+			d.Fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, known))
 			return
 		}
 		*dst = strings.ToUpper(s)
@@ -135,29 +137,29 @@ func mechanism(dst *string) valueParser {
 }
 
 // secretAt reads where a secret is. Its errors do not show what stands there.
-func secretAt(dst *secret.Secret) valueParser {
-	keys := []key{
-		{name: "env", doc: "Environment variable that holds the secret.", read: text(&dst.Env, notEmpty)},
-		{name: "file", doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", read: text(&dst.File, notEmpty)},
+func secretAt(dst *secret.Secret) keytable.ValueParser {
+	keys := []keytable.Key{
+		{Name: "env", Doc: "Environment variable that holds the secret.", Read: keytable.Text(&dst.Env, keytable.NotEmpty)},
+		{Name: "file", Doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", Read: keytable.Text(&dst.File, keytable.NotEmpty)},
 	}
-	return valueParser{takes: "{env: VARIABLE} or {file: PATH}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: "{env: VARIABLE} or {file: PATH}", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
-			d.fail(path, need)
+			d.Fail(path, need)
 			return
 		}
 		for i := 0; i < len(n.Content); i += 2 {
 			if name := n.Content[i].Value; name != "env" && name != "file" {
-				d.fail(path, need)
+				d.Fail(path, need)
 				return
 			}
 		}
-		before := len(d.errs)
-		d.mapping(path, n, keys)
+		before := len(d.Errs)
+		d.Mapping(path, n, keys)
 		switch {
-		case len(d.errs) > before:
+		case len(d.Errs) > before:
 		case (dst.Env == "") == (dst.File == ""):
-			d.fail(path, "give one of env and file")
+			d.Fail(path, "give one of env and file")
 		case dst.IsPipe():
 			dst.Value(path) // now, as a signal still ends the program; whoever uses it says what is wrong
 		}
@@ -165,20 +167,20 @@ func secretAt(dst *secret.Secret) valueParser {
 }
 
 // textOrSecret reads a text, or where it stands.
-func textOrSecret(dst *secret.Text) valueParser {
+func textOrSecret(dst *secret.Text) keytable.ValueParser {
 	place := secretAt(&dst.Secret)
-	return valueParser{takes: "text, {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: "text, {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.MappingNode {
-			place.read(d, path, n)
+			place.Read(d, path, n)
 			return
 		}
-		text(&dst.Text, notEmpty).read(d, path, n)
+		keytable.Text(&dst.Text, keytable.NotEmpty).Read(d, path, n)
 	}}
 }
 
 // hookURL reads the URL of a receiver.
-func hookURL(dst *secret.Text) valueParser {
-	return textOrSecret(dst).then(func() error {
+func hookURL(dst *secret.Text) keytable.ValueParser {
+	return textOrSecret(dst).Then(func() error {
 		if dst.Text == "" {
 			return nil
 		}
@@ -188,15 +190,15 @@ func hookURL(dst *secret.Text) valueParser {
 }
 
 // headers reads a mapping of names to texts.
-func headers(dst *map[string]secret.Text) valueParser {
-	return valueParser{takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", read: func(d *decoder, path string, n *yaml.Node) {
+func headers(dst *map[string]secret.Text) keytable.ValueParser {
+	return keytable.ValueParser{Takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		all := map[string]secret.Text{}
-		d.entries(path, n, func(p string, k, v *yaml.Node) {
+		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
-			before := len(d.errs)
-			textOrSecret(&value).read(d, p, v)
+			before := len(d.Errs)
+			textOrSecret(&value).Read(d, p, v)
 			all[k.Value] = value
-			if len(d.errs) > before {
+			if len(d.Errs) > before {
 				return
 			}
 			text, err := value.Read(p)
@@ -204,7 +206,7 @@ func headers(dst *map[string]secret.Text) valueParser {
 				text = "" // a config may be checked where its secrets are not
 			}
 			if err := httpclient.CheckHeader(k.Value, text); err != nil {
-				d.fail(value.Path(p), "%v", err)
+				d.Fail(value.Path(p), "%v", err)
 			}
 		})
 		*dst = all
@@ -212,35 +214,35 @@ func headers(dst *map[string]secret.Text) valueParser {
 }
 
 // startAt reads where to start: a name, {offset: n} or {time: t}.
-func startAt(dst *kafkaio.Start) valueParser {
-	keys := []key{
-		{name: "offset", doc: "This offset, in every partition.", read: valueParser{takes: "whole number, at least 0", read: func(d *decoder, p string, n *yaml.Node) {
+func startAt(dst *kafkaio.Start) keytable.ValueParser {
+	keys := []keytable.Key{
+		{Name: "offset", Doc: "This offset, in every partition.", Read: keytable.ValueParser{Takes: "whole number, at least 0", Read: func(d *keytable.Decoder, p string, n *yaml.Node) {
 			var at int
-			if d.whole(p, n, 0, &at) {
+			if d.Whole(p, n, 0, &at) {
 				dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
 			}
 		}}},
-		{name: "time", doc: "The first record at or after this time.", read: valueParser{takes: "time, such as 2026-01-02T03:04:05Z", read: func(d *decoder, p string, n *yaml.Node) {
+		{Name: "time", Doc: "The first record at or after this time.", Read: keytable.ValueParser{Takes: "time, such as 2026-01-02T03:04:05Z", Read: func(d *keytable.Decoder, p string, n *yaml.Node) {
 			t, err := times.Parse(n.Value)
 			if n.Kind != yaml.ScalarNode || err != nil {
-				d.wrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
+				d.WrongType(p, "a time such as 2026-01-02T03:04:05Z", n)
 				return
 			}
 			dst.At, dst.Time = kafkaio.AtTime, t
 		}}},
 	}
-	return valueParser{takes: "earliest, latest, committed, {offset: n} or {time: t}", keys: keys, read: func(d *decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: "earliest, latest, committed, {offset: n} or {time: t}", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		switch n.Kind {
 		case yaml.ScalarNode:
-			choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed).read(d, path, n)
+			keytable.Choice(&dst.At, kafkaio.Earliest, kafkaio.Latest, kafkaio.Committed).Read(d, path, n)
 		case yaml.MappingNode:
-			before := len(d.errs)
-			d.mapping(path, n, keys)
-			if len(d.errs) == before && d.has(join(path, "offset")) == d.has(join(path, "time")) {
-				d.fail(path, "give one of offset and time")
+			before := len(d.Errs)
+			d.Mapping(path, n, keys)
+			if len(d.Errs) == before && d.Has(keytable.Join(path, "offset")) == d.Has(keytable.Join(path, "time")) {
+				d.Fail(path, "give one of offset and time")
 			}
 		default:
-			d.wrongType(path, "earliest, latest, committed, {offset: n} or {time: t}", n)
+			d.WrongType(path, "earliest, latest, committed, {offset: n} or {time: t}", n)
 		}
 	}}
 }
@@ -275,28 +277,28 @@ func (d *decoder) checkKafka(c *Config) {
 		d.checkPair(at)
 		d.checkSinkRegistry(at, s.sink, k)
 		switch {
-		case d.failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
+		case d.Failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
-				if d.has(join(at, name)) {
-					d.fail(join(at, name), "belongs to brokers, and those are the source's")
+				if d.Has(keytable.Join(at, name)) {
+					d.Fail(keytable.Join(at, name), "belongs to brokers, and those are the source's")
 				}
 			}
 			t.Cluster = k.Cluster
 		default:
-			d.fail(at+".brokers", "missing; it is required")
+			d.Fail(at+".brokers", "missing; it is required")
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
 			if t.Topic != "" && slices.Contains(k.Topics, t.Topic) {
-				d.fail(at+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
+				d.Fail(at+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
 			}
 			if t.Topic == k.Changelog && t.Topic != "" {
-				d.fail(at+".topic", "%s is the changelog", message.Quote(t.Topic))
+				d.Fail(at+".topic", "%s is the changelog", message.Quote(t.Topic))
 			}
 		}
 		for _, w := range written {
 			if w.sink.Topic == t.Topic && t.Topic != "" && slices.Equal(w.sink.Cluster.Brokers, t.Cluster.Brokers) {
-				d.fail(at+".topic", "%s is also written, by %s", message.Quote(t.Topic), w.key)
+				d.Fail(at+".topic", "%s is also written, by %s", message.Quote(t.Topic), w.key)
 			}
 		}
 		written = append(written, topic{at + ".topic", t})
@@ -306,10 +308,10 @@ func (d *decoder) checkKafka(c *Config) {
 // needBoth refuses one of two keys without the other, with what it then needs.
 func (d *decoder) needBoth(one, needs, other, otherNeeds string) {
 	switch {
-	case d.has(one) && !d.has(other):
-		d.fail(one, "needs %s", needs)
-	case d.has(other) && !d.has(one):
-		d.fail(other, "needs %s", otherNeeds)
+	case d.Has(one) && !d.Has(other):
+		d.Fail(one, "needs %s", needs)
+	case d.Has(other) && !d.Has(one):
+		d.Fail(other, "needs %s", otherNeeds)
 	}
 }
 
@@ -329,7 +331,7 @@ func (d *decoder) checkRegistry(at string, r *registry.Config) {
 	at += ".registry"
 	d.checkLogin(at)
 	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
-		d.fail(at+".tls", "is for https://…, and url is without encryption")
+		d.Fail(at+".tls", "is for https://…, and url is without encryption")
 	}
 }
 
@@ -338,14 +340,14 @@ func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
 	d.checkRegistry(at, s.Registry)
 	switch {
 	case s.Format != registry.Avro:
-		if d.has(at + ".registry") {
-			d.fail(at+".registry", "is for format: avro")
+		if d.Has(at + ".registry") {
+			d.Fail(at+".registry", "is for format: avro")
 		}
 		s.Registry = nil
 	case s.Registry == nil && source != nil && source.Registry != nil:
 		s.Registry = source.Registry
 	case s.Registry == nil:
-		d.fail(at+".format", "avro needs registry, which has the schemas; the source has none")
+		d.Fail(at+".format", "avro needs registry, which has the schemas; the source has none")
 	}
 }
 
@@ -354,16 +356,16 @@ func (k *Kafka) check(d *decoder, c *Config) {
 	d.checkPair(at)
 	d.checkRegistry(at, k.Registry)
 	if k.Format != registry.Auto && k.Format != registry.JSON && k.Registry == nil {
-		d.fail(at+".format", "%s needs registry, which has the schemas", k.Format)
+		d.Fail(at+".format", "%s needs registry, which has the schemas", k.Format)
 	}
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
-			if d.has(join(at, name)) {
-				d.fail(join(at, name), "is not for an embedded broker")
+			if d.Has(keytable.Join(at, name)) {
+				d.Fail(keytable.Join(at, name), "is not for an embedded broker")
 			}
 		}
-	} else if len(k.Cluster.Brokers) == 0 && !d.failed(at+".brokers") {
-		d.fail(at+".brokers", "missing; it is required, unless embedded is true")
+	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(at+".brokers") {
+		d.Fail(at+".brokers", "missing; it is required, unless embedded is true")
 	}
 	if k.Start.At == "" {
 		k.Start.At = kafkaio.Earliest
@@ -372,27 +374,27 @@ func (k *Kafka) check(d *decoder, c *Config) {
 		}
 	}
 	if k.Start.At == kafkaio.Committed && k.Group == "" {
-		d.fail(at+".start", "committed needs a group")
+		d.Fail(at+".start", "committed needs a group")
 	}
 	if k.Changelog != "" && slices.Contains(k.Topics, k.Changelog) {
-		d.fail(at+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
+		d.Fail(at+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
 	}
 	for i, topic := range k.Topics {
 		if slices.Contains(k.Topics[:i], topic) {
-			d.fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
+			d.Fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
 		}
 	}
-	if c.Transform == Smooth && k.Changelog != "" {
-		d.fail(at+".changelog", "belongs to transform: filter")
+	if c.Transform == settings.Smooth && k.Changelog != "" {
+		d.Fail(at+".changelog", "belongs to transform: filter")
 	}
 }
 
 func (k *Kafka) checkFlink(d *decoder) {
 	if k.Embedded {
-		d.fail("source.kafka.embedded", "is for the runner direct")
+		d.Fail("source.kafka.embedded", "is for the runner direct")
 	}
 	if k.Changelog != "" {
-		d.fail("source.kafka.changelog", "is for the runner direct: flink keeps the states in its checkpoints")
+		d.Fail("source.kafka.changelog", "is for the runner direct: flink keeps the states in its checkpoints")
 	}
 }
 
@@ -404,8 +406,8 @@ func (d *decoder) checkUnending(c *Config, at string, s *Sink) {
 	}
 	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
 	if format := connectors.FormatOf(s.File.Format); format.Whole {
-		d.fail(join(at, format.Name), "a %s file %s", format.Title, reason)
+		d.Fail(keytable.Join(at, format.Name), "a %s file %s", format.Title, reason)
 	} else if connectors.Unpacked(s.File.Path) != s.File.Path {
-		d.fail(join(at, format.Name+".path"), "a compressed file %s", reason)
+		d.Fail(keytable.Join(at, format.Name+".path"), "a compressed file %s", reason)
 	}
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,8 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors/promio"
+	"hafvf/internal/domain"
 	"hafvf/internal/httpclient"
+	"hafvf/internal/message"
+	"hafvf/internal/series"
 	"hafvf/internal/times"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // Prometheus is a source that asks a server.
@@ -37,47 +44,47 @@ func (p *Prometheus) check(d *decoder, c *Config) {
 }
 
 func (p *Prometheus) checkFlink(d *decoder) {
-	d.fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
+	d.Fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
 }
 
 // Prometheus is what the source asks of a server, nil if it asks none.
 func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
 
 // prometheusKeys declare a source that asks a server.
-func (s *Source) prometheusKeys() []key {
+func (s *Source) prometheusKeys() []keytable.Key {
 	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}, 5 * time.Minute}
-	return []key{{name: "prometheus", doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", seen: s.set(p),
-		keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []key{
-			{name: "query", doc: "The query, in PromQL.", required: true, read: text(&p.Query, notEmpty)},
-			{name: "step", doc: "Time between the points of a series. Points are at multiples of it.", read: milliseconds(&p.Step)},
-			{name: "start", doc: "Time of the first point. A state says more.", initial: `"-14d"`, read: since(&p.Start, &p.Ago)},
-			{name: "delay", doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", read: duration(&p.Delay)},
-			{name: "lookback", doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", read: milliseconds(&p.Lookback)},
-			{name: "key", doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, read: texts("labels", &p.Key)},
-			{name: "max_series", doc: "A query that returns more series ends the run.", read: whole(&p.MaxSeries, 1)},
-			{name: "partial", doc: "What becomes of an answer that is not whole, as the server says. wait asks until it is; take takes it, and counts it as hafvf_partial_answers_total.", read: choice(&p.Partial, promio.Wait, promio.Take)},
-			{name: "bounded", doc: "true ends the run at what is final at the start.", read: boolean(&p.Bounded)},
+	return []keytable.Key{{Name: "prometheus", Doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", Seen: s.set(p),
+		Keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []keytable.Key{
+			{Name: "query", Doc: "The query, in PromQL.", Required: true, Read: keytable.Text(&p.Query, keytable.NotEmpty)},
+			{Name: "step", Doc: "Time between the points of a series. Points are at multiples of it.", Read: keytable.Milliseconds(&p.Step)},
+			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: since(&p.Start, &p.Ago)},
+			{Name: "delay", Doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", Read: keytable.Duration(&p.Delay)},
+			{Name: "lookback", Doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", Read: keytable.Milliseconds(&p.Lookback)},
+			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
+			{Name: "max_series", Doc: "A query that returns more series ends the run.", Read: keytable.Whole(&p.MaxSeries, 1)},
+			{Name: "partial", Doc: "What becomes of an answer that is not whole, as the server says. wait asks until it is; take takes it, and counts it as hafvf_partial_answers_total.", Read: keytable.Choice(&p.Partial, promio.Wait, promio.Take)},
+			{Name: "bounded", Doc: "true ends the run at what is final at the start.", Read: keytable.Boolean(&p.Bounded)},
 		})}}
 }
 
 func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }
 
 // serverKeys declare how to reach a server.
-func serverKeys(s *httpclient.Server, url string) []key {
-	return []key{
-		{name: "url", doc: url, required: true, read: hookURL(&s.URL)},
+func serverKeys(s *httpclient.Server, url string) []keytable.Key {
+	return []keytable.Key{
+		{Name: "url", Doc: url, Required: true, Read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
-		{name: "username", doc: "Name of the user, by HTTP basic authentication. It needs password.", read: text(&s.Username, notEmpty)},
-		{name: "password", doc: "Place of the password.", read: secretAt(&s.Password)},
-		{name: "headers", doc: "Headers, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", read: headers(&s.Headers)},
-		{name: "timeout", doc: "How long one request may take.", read: milliseconds(&s.Timeout)},
+		{Name: "username", Doc: "Name of the user, by HTTP basic authentication. It needs password.", Read: keytable.Text(&s.Username, keytable.NotEmpty)},
+		{Name: "password", Doc: "Place of the password.", Read: secretAt(&s.Password)},
+		{Name: "headers", Doc: "Headers, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", Read: headers(&s.Headers)},
+		{Name: "timeout", Doc: "How long one request may take.", Read: keytable.Milliseconds(&s.Timeout)},
 	}
 }
 
 // since reads a time, or how long ago.
-func since(at *time.Time, ago *time.Duration) valueParser {
+func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
-	return valueParser{takes: takes, read: func(d *decoder, path string, n *yaml.Node) {
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
 			if past, negative := strings.CutPrefix(n.Value, "-"); negative {
 				if v, err := model.ParseDuration(past); err == nil {
@@ -89,7 +96,7 @@ func since(at *time.Time, ago *time.Duration) valueParser {
 				return
 			}
 		}
-		d.wrongType(path, takes, n)
+		d.WrongType(path, takes, n)
 	}}
 }
 
@@ -97,16 +104,16 @@ func since(at *time.Time, ago *time.Duration) valueParser {
 func (d *decoder) checkServer(at string, s *httpclient.Server) {
 	d.checkLogin(at)
 	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
-		d.fail(at+".tls", "is for a url of https://")
+		d.Fail(at+".tls", "is for a url of https://")
 	}
 }
 
 // prometheusKey declares a sink of series.
-func (s *Sink) prometheusKey() key {
+func (s *Sink) prometheusKey() keytable.Key {
 	p := &promio.Sink{Server: defaultServer()}
-	return key{name: "prometheus", doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
-		seen: func() { s.Prometheus = p },
-		keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
+	return keytable.Key{Name: "prometheus", Doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
+		Seen: func() { s.Prometheus = p },
+		Keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }
 
 // checkWritten refuses a sink of series where there are no scores or times.
@@ -118,10 +125,50 @@ func (d *decoder) checkWritten(c *Config) {
 	const at = "sink.prometheus"
 	d.checkServer(at, &p.Server)
 	switch {
-	case c.Transform == Smooth:
-		d.fail(at, "is for transform: filter")
-	case c.Detect == nil && !d.failed("detect"):
-		d.fail(at, "there are no scores without detect")
+	case c.Transform == settings.Smooth:
+		d.Fail(at, "is for transform: filter")
+	case c.Detect == nil && !d.Failed("detect"):
+		d.Fail(at, "there are no scores without detect")
 	}
-	d.needTime(c, "an empty name means that there is no time, which samples need")
+	d.NeedTime("an empty name means that there is no time, which samples need")
+}
+
+// joinedPatterns has patterns of labels match the keys that a query joins of labels.
+func (d *decoder) joinedPatterns(c *Config) {
+	p := c.Source.Prometheus()
+	if p == nil || len(p.Key) == 0 {
+		return
+	}
+	join := func(path string, pattern *string) {
+		labels := domain.PatternLabels(*pattern)
+		if labels == nil {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(labels)) {
+			if !slices.Contains(p.Key, name) {
+				d.Fail(path, "no key has the label %s: source.prometheus.key has %s", name, message.List(p.Key))
+			}
+		}
+		parts := make([]string, len(p.Key))
+		for i, name := range p.Key {
+			parts[i] = "*"
+			if of, is := labels[name]; is {
+				parts[i] = of
+			}
+		}
+		if *pattern = parts[0]; len(parts) > 1 {
+			*pattern = series.Join(parts)
+		}
+	}
+	for i := range c.Keys {
+		join(fmt.Sprintf("keys.%d.match", i), &c.Keys[i].Match)
+	}
+	for i := range c.Quiet {
+		join("quiet", &c.Quiet[i].Match)
+	}
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		join(r.At+".keys", &r.Keys)
+		join(r.At+".except", &r.Except)
+	}
 }

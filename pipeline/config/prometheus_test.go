@@ -18,7 +18,7 @@ func TestPrometheusKeys(t *testing.T) {
 	if p.Ago != 14*24*time.Hour || p.Step != time.Minute || p.Delay != time.Minute || p.Lookback != 5*time.Minute || p.MaxSeries != 10_000 || p.Bounded || p.Partial != promio.Wait {
 		t.Errorf("%+v", p)
 	}
-	if c.Expire != defaultExpire || c.Alerts[0].MaxAge != defaultMaxAge {
+	if c.Expire != 90*24*time.Hour || c.Alerts[0].MaxAge != defaultMaxAge {
 		t.Errorf("expire %v, max_age %v: the source has no end", c.Expire, c.Alerts[0].MaxAge)
 	}
 	if want := "job instance"; strings.Join(c.Sink.Prometheus.Key, " ") != want || strings.Join(c.Alerts[0].Webhook.Key, " ") != want {

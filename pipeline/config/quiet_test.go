@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/settings"
 )
 
 func parseQuiet(quiet, more string) (*Config, error) {
@@ -81,11 +82,11 @@ func TestQuietErrors(t *testing.T) {
 // A line of a file may match labels, and is stored as it was written.
 func TestQuietLabels(t *testing.T) {
 	const line = `{"match": {"job": "auth-*", "env": "te\"st"}, "from": "2026-03-01", "to": "2026-03-02"}`
-	all, bad := ParseQuiet([]byte(line))
+	all, bad := settings.ParseQuiet([]byte(line))
 	if len(bad) > 0 || len(all) != 1 || all[0].Match != domain.LabelPattern(map[string]string{"job": "auth-*", "env": `te"st`}) {
 		t.Fatalf("%v, %v", all, bad)
 	}
-	again, bad := ParseQuiet(AppendQuiet(nil, all))
+	again, bad := settings.ParseQuiet(settings.AppendQuiet(nil, all))
 	if len(bad) > 0 || !slices.Equal(again, all) {
 		t.Errorf("%v, %v", again, bad)
 	}

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/settings"
 )
 
 // Every key is listed once, with its type and a sentence.
@@ -20,6 +22,11 @@ func TestKeys(t *testing.T) {
 		"source.csv.delimiter", "source.kafka.start.time", "source.kafka.sasl.password.env", "dead_letter.jsonl.path", "runner.name"} {
 		if !seen[path] {
 			t.Errorf("%s is missing", path)
+		}
+	}
+	for _, k := range settings.Keys() {
+		if !slices.Contains(Keys(), k) {
+			t.Errorf("%s of the settings is missing", k.Path)
 		}
 	}
 }

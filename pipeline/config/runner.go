@@ -6,6 +6,7 @@ import (
 
 	"hafvf/internal/message"
 	"hafvf/pipeline/flink"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // Values of Runner.Name.
@@ -31,21 +32,21 @@ type Runner struct {
 	Poll time.Duration
 }
 
-func (r *Runner) keys() []key {
+func (r *Runner) keys() []keytable.Key {
 	r.Job, r.Worker, r.Parallelism, r.MaxParallelism = "hafvf", "localhost:50000", 1, 128
 	r.Cells = DefaultCells
 	r.CheckpointInterval, r.Poll = 10*time.Second, 100*time.Millisecond
-	return []key{
-		{name: "name", doc: "direct runs in this process, flink on a cluster. prism is another name of direct.", read: choice(&r.Name, Direct, prism, Flink)},
-		{name: "endpoint", doc: "flink: host:port of Beam's job server; required.", read: text(&r.Cluster.Endpoint, notEmpty)},
-		{name: "rest", doc: "flink: address of the JobManager.", initial: "http://HOST:8081, HOST being the endpoint's", read: text(&r.Cluster.REST, notEmpty)},
-		{name: "job", doc: "flink: name of the job. A cluster runs one job of a name at a time.", read: text(&r.Job, notEmpty)},
-		{name: "worker", doc: "flink: address of hafvf worker as a TaskManager sees it.", read: text(&r.Worker, notEmpty)},
-		{name: "parallelism", doc: "flink: slots that the job takes.", unit: "slots", read: whole(&r.Parallelism, 1)},
-		{name: "max_parallelism", doc: "flink: largest parallelism at which a savepoint can be resumed. Fixed from the job's first start.", unit: "slots", read: whole(&r.MaxParallelism, 1)},
-		{name: "cells", doc: "flink: number of states that keys share; 0: each has its own. Shared ones make keys with few records cheap, and take memory of the workers. Fixed from the job's first start.", read: whole(&r.Cells, 0)},
-		{name: "checkpoint_interval", doc: "flink: time between checkpoints.", read: milliseconds(&r.CheckpointInterval)},
-		{name: "poll", doc: "flink: how long the source gathers records before it hands them to the filters.", read: milliseconds(&r.Poll)},
+	return []keytable.Key{
+		{Name: "name", Doc: "direct runs in this process, flink on a cluster. prism is another name of direct.", Read: keytable.Choice(&r.Name, Direct, prism, Flink)},
+		{Name: "endpoint", Doc: "flink: host:port of Beam's job server; required.", Read: keytable.Text(&r.Cluster.Endpoint, keytable.NotEmpty)},
+		{Name: "rest", Doc: "flink: address of the JobManager.", Initial: "http://HOST:8081, HOST being the endpoint's", Read: keytable.Text(&r.Cluster.REST, keytable.NotEmpty)},
+		{Name: "job", Doc: "flink: name of the job. A cluster runs one job of a name at a time.", Read: keytable.Text(&r.Job, keytable.NotEmpty)},
+		{Name: "worker", Doc: "flink: address of hafvf worker as a TaskManager sees it.", Read: keytable.Text(&r.Worker, keytable.NotEmpty)},
+		{Name: "parallelism", Doc: "flink: slots that the job takes.", Unit: "slots", Read: keytable.Whole(&r.Parallelism, 1)},
+		{Name: "max_parallelism", Doc: "flink: largest parallelism at which a savepoint can be resumed. Fixed from the job's first start.", Unit: "slots", Read: keytable.Whole(&r.MaxParallelism, 1)},
+		{Name: "cells", Doc: "flink: number of states that keys share; 0: each has its own. Shared ones make keys with few records cheap, and take memory of the workers. Fixed from the job's first start.", Read: keytable.Whole(&r.Cells, 0)},
+		{Name: "checkpoint_interval", Doc: "flink: time between checkpoints.", Read: keytable.Milliseconds(&r.CheckpointInterval)},
+		{Name: "poll", Doc: "flink: how long the source gathers records before it hands them to the filters.", Read: keytable.Milliseconds(&r.Poll)},
 	}
 }
 
@@ -61,52 +62,52 @@ func (d *decoder) checkRunner(c *Config) {
 	if r.Name == prism {
 		r.Name = Direct
 	}
-	if d.failed("runner.name") {
+	if d.Failed("runner.name") {
 		return
 	}
 	if r.Name == Direct {
 		for _, k := range r.keys()[1:] {
-			if at := join("runner", k.name); d.has(at) {
-				d.fail(at, "belongs to name: flink")
+			if at := keytable.Join("runner", k.Name); d.Has(at) {
+				d.Fail(at, "belongs to name: flink")
 			}
 		}
 		*r = Runner{Name: Direct}
 		return
 	}
-	if r.Cluster.Endpoint == "" && !d.failed("runner.endpoint") {
-		d.fail("runner.endpoint", "missing; flink requires it: host:port of Beam's job server")
+	if r.Cluster.Endpoint == "" && !d.Failed("runner.endpoint") {
+		d.Fail("runner.endpoint", "missing; flink requires it: host:port of Beam's job server")
 	} else if host, _, err := net.SplitHostPort(r.Cluster.Endpoint); err != nil {
-		if !d.failed("runner.endpoint") {
-			d.fail("runner.endpoint", "%s is not host:port", message.Quote(r.Cluster.Endpoint))
+		if !d.Failed("runner.endpoint") {
+			d.Fail("runner.endpoint", "%s is not host:port", message.Quote(r.Cluster.Endpoint))
 		}
 	} else if r.Cluster.REST == "" {
 		r.Cluster.REST = "http://" + net.JoinHostPort(host, "8081")
 	}
 	if r.MaxParallelism < r.Parallelism {
-		d.fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
+		d.Fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
 	}
 	if 0 < r.Cells && r.Cells < r.Parallelism {
-		d.fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
+		d.Fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
 	}
 	for _, o := range c.Source.Origins {
 		o.checkFlink(d)
 	}
 	if c.State != "" {
-		d.fail("state", "is for the runner direct: flink keeps the states in its checkpoints")
+		d.Fail("state", "is for the runner direct: flink keeps the states in its checkpoints")
 	}
 	switch {
-	case c.Sink.Kafka != nil || c.Sink.None || d.failed("sink"):
-	case !d.has("sink"):
-		d.fail("sink", "missing; flink requires a topic, kafka, or none")
+	case c.Sink.Kafka != nil || c.Sink.None || d.Failed("sink"):
+	case !d.Has("sink"):
+		d.Fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
-		d.fail("sink", ofOneMachine)
+		d.Fail("sink", ofOneMachine)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
-		d.fail("dead_letter", ofOneMachine+"; without one, rejects go to the workers' standard error")
+		d.Fail("dead_letter", ofOneMachine+"; without one, rejects go to the workers' standard error")
 	}
 	for _, r := range c.Alerts {
 		if r.Kafka == nil && r.Webhook == nil {
-			d.fail(r.At, ofOneMachine)
+			d.Fail(r.At, ofOneMachine)
 		}
 	}
 }

@@ -3,6 +3,9 @@ package config
 import (
 	"slices"
 	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline/settings"
 )
 
 // wholeKey is a gap that no session of finished data has.
@@ -19,10 +22,10 @@ func (c *Config) As(transform string) *Config {
 		return c
 	}
 	to := *c
-	to.Transform, to.Records = transform, Brief
+	to.Transform, to.Records = transform, settings.Brief
 	to.Detect, to.Silence, to.Incidents, to.Alerts, to.State = nil, nil, nil, nil, ""
 	to.TimeUnit, to.Interval, to.Expire, to.Odds = 0, 0, 0, 0
-	to.Session = Session{Max: defaults().Session.Max}
+	to.Session = settings.Session{Max: keyed.DefaultMax}
 	to.Keys = slices.Clone(c.Keys)
 	to.Source.Origins = slices.Clone(c.Source.Origins)
 	var of *Fields
@@ -30,7 +33,7 @@ func (c *Config) As(transform string) *Config {
 		copied := *files
 		to.Source.Origins, of = []SourceKind{&copied}, &copied.Fields
 	}
-	if transform == Smooth {
+	if transform == settings.Smooth {
 		to.smooth(of)
 	} else {
 		to.filter(of)
@@ -41,14 +44,14 @@ func (c *Config) As(transform string) *Config {
 // smooth makes sessions of keys. Seasons go by times.
 func (c *Config) smooth(of *Fields) {
 	c.Levels, c.Top, c.Bank, c.Lateness = nil, 0, nil, 0
-	timed := c.Order == EventTime || c.Model.Season != nil
+	timed := c.Order == settings.EventTime || c.Model.Season != nil
 	for i := range c.Keys {
 		k := &c.Keys[i]
 		k.Levels, k.Top, k.Bank = nil, 0, nil
 		timed = timed || k.Season != nil
 	}
 	if timed {
-		c.Order, c.Session.Gap = EventTime, wholeKey
+		c.Order, c.Session.Gap = settings.EventTime, wholeKey
 		return
 	}
 	if of != nil {
@@ -59,20 +62,20 @@ func (c *Config) smooth(of *Fields) {
 // filter makes filters of the sessions of keys.
 func (c *Config) filter(of *Fields) {
 	if c.Levels == nil {
-		c.Levels, c.Top, c.Bank = c.defaultFilter()
+		c.Levels, c.Top, c.Bank = c.DefaultFilter()
 	}
 	for i := range c.Keys {
 		if k := &c.Keys[i]; k.Levels == nil {
-			k.Levels, k.Top, k.Bank = c.defaultFilter()
+			k.Levels, k.Top, k.Bank = c.DefaultFilter()
 		}
 	}
 	if of != nil {
 		of.By = nil
 		if of.TimeFormat == Trial {
-			of.TimeFormat, of.Untimed, c.Order = "", true, Arrival
+			of.TimeFormat, of.Untimed, c.Order = "", true, settings.Arrival
 		}
 	}
-	if c.Order == EventTime {
+	if c.Order == settings.EventTime {
 		c.Lateness = wholeKey // sessions sort their observations
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
 // Files returns the source of a config that reads files, and how its records are read.
@@ -18,7 +19,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 	if c.Aggregate != nil {
 		// An event costs less than the state of its key does, once in a bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
-	} else if c.Transform == config.Filter {
+	} else if c.Transform == settings.Filter {
 		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
 	}
 	return src, fields
@@ -44,7 +45,7 @@ func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors
 	dates, last := timeNames(f)
 	s.Key, s.Time, s.Values = slices.Concat(dates, f.By, f.Key), last, f.Values
 	s.Carry = f.Carry
-	s.TimeOptional = c.Order == config.Arrival && f.TimeFormat != config.Trial
+	s.TimeOptional = c.Order == settings.Arrival && f.TimeFormat != config.Trial
 	if f.Layout == config.Wide {
 		s.Wide, s.Values = true, f.Columns
 	}

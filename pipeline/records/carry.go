@@ -3,7 +3,7 @@ package records
 import (
 	"encoding/json"
 
-	"hafvf/connectors"
+	"hafvf/internal/tabular"
 )
 
 // carried is the object of what a record carries of its source, which has columns by the layout.
@@ -12,9 +12,9 @@ func carried[T any](get func(T) string) field[T] {
 		name: "carry", begin: begin("carry"), takes: "object", doc: "What carry of the source names.",
 		json:   func(b []byte, _ *Layout, v T) []byte { return append(b, get(v)...) },
 		absent: func(v T) bool { return get(v) == "" },
-		columns: func(path string, l *Layout, _ connectors.Kind) (all []connectors.Column) {
+		columns: func(path string, l *Layout, _ tabular.Kind) (all []tabular.Column) {
 			for _, name := range l.Carry {
-				all = append(all, connectors.Column{Path: path + "." + name, Kind: connectors.String})
+				all = append(all, tabular.Column{Path: path + "." + name, Kind: tabular.String})
 			}
 			return all
 		},

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 )
 
 // An estimate is a keyed.Estimate with its key.
@@ -83,7 +83,7 @@ func mayDetect(l *Layout) bool { return l.Detect }
 
 // inJSON is f without columns.
 func inJSON(f field[estimate]) field[estimate] {
-	f.columns = func(string, *Layout, connectors.Kind) []connectors.Column { return nil }
+	f.columns = func(string, *Layout, tabular.Kind) []tabular.Column { return nil }
 	f.cells = func(b []byte, _ *Layout, _ estimate) []byte { return b }
 	return f
 }
@@ -92,7 +92,7 @@ func inJSON(f field[estimate]) field[estimate] {
 // had them there since before they were part of the estimate.
 func withRegime(f field[estimate]) field[estimate] {
 	columns, cells := f.columns, f.cells
-	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
+	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column {
 		all := columns(path, l, x)
 		if l.has(regime.full) {
 			all = append(regime.columns("estimate.regime", l, x), all...)
@@ -115,7 +115,7 @@ func (l *Layout) AppendEstimate(b []byte, as Form, key string, e *keyed.Estimate
 
 // EstimateColumns are the record of an estimate as a table; x is the kind of the
 // column of the value.
-func (l *Layout) EstimateColumns(x connectors.Kind) []connectors.Column {
+func (l *Layout) EstimateColumns(x tabular.Kind) []tabular.Column {
 	return columnsOf("", l, x, estimates)
 }
 
@@ -278,7 +278,7 @@ func appendMap(b []byte, field string, labels map[string]string) []byte {
 
 // AlertColumns are the record of an alert as a table; x is the kind of the column of
 // the value.
-func (l *Layout) AlertColumns(x connectors.Kind) []connectors.Column {
+func (l *Layout) AlertColumns(x tabular.Kind) []tabular.Column {
 	all := columnsOf("", l, x, alerts)
 	if l.Incidents {
 		all = append(all, columnsOf("", l, x, incidentColumns)...)

@@ -1,9 +1,9 @@
 package records
 
 import (
-	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 )
 
 // value is the observation as it came in.
@@ -14,8 +14,8 @@ func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 			x, shape := get(v)
 			return appendValue(b, x, shape)
 		},
-		columns: func(path string, _ *Layout, x connectors.Kind) []connectors.Column {
-			return []connectors.Column{{Path: path, Kind: x}}
+		columns: func(path string, _ *Layout, x tabular.Kind) []tabular.Column {
+			return []tabular.Column{{Path: path, Kind: x}}
 		},
 		cells: func(b []byte, _ *Layout, v T) []byte {
 			x, shape := get(v)
@@ -44,12 +44,12 @@ func outputs[T any](name, doc string, get func(T) []float64) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: "number, or list for vectors", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
-		columns: func(path string, l *Layout, _ connectors.Kind) []connectors.Column {
-			kind := connectors.Number
+		columns: func(path string, l *Layout, _ tabular.Kind) []tabular.Column {
+			kind := tabular.Number
 			if l.Vector {
-				kind = connectors.String
+				kind = tabular.String
 			}
-			return []connectors.Column{{Path: path, Kind: kind}}
+			return []tabular.Column{{Path: path, Kind: kind}}
 		},
 		cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
 		avro: func(_ string, l *Layout) any {
@@ -90,13 +90,13 @@ func posterior[T any](get func(T) []float64) field[T] {
 			}
 			return append(b, '}')
 		},
-		columns: func(path string, l *Layout, _ connectors.Kind) (all []connectors.Column) {
+		columns: func(path string, l *Layout, _ tabular.Kind) (all []tabular.Column) {
 			for _, p := range l.Params {
-				kind := connectors.Number
+				kind := tabular.Number
 				if p.Rows > 0 {
-					kind = connectors.String
+					kind = tabular.String
 				}
-				all = append(all, connectors.Column{Path: path + "." + p.Name, Kind: kind})
+				all = append(all, tabular.Column{Path: path + "." + p.Name, Kind: kind})
 			}
 			return all
 		},

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/connectors"
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 	"hafvf/internal/testing/expect"
 )
 
@@ -129,7 +129,7 @@ func contains(t *testing.T, got, want map[string]any) {
 func TestIncidents(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Incidents = true
-	columns := l.AlertColumns(connectors.Number)
+	columns := l.AlertColumns(tabular.Number)
 	row := func(b []byte) map[string]string {
 		cells := strings.Split(strings.TrimSuffix(string(b), "\n"), "\t")
 		if len(cells) != len(columns) {
@@ -206,18 +206,18 @@ func TestColumnsAreTheFields(t *testing.T) {
 		l := expect.Get(NewLayout(cfg))(t)
 		bank := expect.Get(cfg.NewBank())(t)
 		l.Segments, l.Passes, l.Revises = name == "vector" || name == "matrix", name != "vector" && name != "matrix", name != "scalar"
-		columns := map[string][]connectors.Column{
-			"estimate": l.EstimateColumns(connectors.String), "alert": l.AlertColumns(connectors.String), "smoothed": l.SmoothedColumns(connectors.String),
+		columns := map[string][]tabular.Column{
+			"estimate": l.EstimateColumns(tabular.String), "alert": l.AlertColumns(tabular.String), "smoothed": l.SmoothedColumns(tabular.String),
 		}
 		rows := populated(&l, bank.Model().Outputs(), Row)
 		for kind, line := range populated(&l, bank.Model().Outputs(), Object) {
-			got := map[string]connectors.Kind{}
+			got := map[string]tabular.Kind{}
 			var record any
 			if err := json.Unmarshal(line, &record); err != nil {
 				t.Fatalf("%s, %s: %v in %s", name, kind, err, line)
 			}
 			leaves(got, "", record)
-			want := map[string]connectors.Kind{}
+			want := map[string]tabular.Kind{}
 			for _, c := range columns[kind] {
 				want[c.Path] = c.Kind
 			}
@@ -263,10 +263,10 @@ func TestRowsOfLessThanAll(t *testing.T) {
 	s := keyed.Smoothed{Estimate: m, Posterior: floats(4)}
 	for _, row := range []struct {
 		line    []byte
-		columns []connectors.Column
+		columns []tabular.Column
 	}{
-		{l.AppendEstimate(nil, Row, "k", &e), l.EstimateColumns(connectors.Number)},
-		{l.AppendSmoothed(nil, Row, "k", &s), l.SmoothedColumns(connectors.Number)},
+		{l.AppendEstimate(nil, Row, "k", &e), l.EstimateColumns(tabular.Number)},
+		{l.AppendSmoothed(nil, Row, "k", &s), l.SmoothedColumns(tabular.Number)},
 	} {
 		if n := bytes.Count(row.line, []byte("\t")) + 1; n != len(row.columns) || bytes.Count(row.line, []byte("\n")) != 1 {
 			t.Errorf("%d cells for %d columns: %s", n, len(row.columns), row.line)
@@ -275,7 +275,7 @@ func TestRowsOfLessThanAll(t *testing.T) {
 }
 
 // leaves are the values of a record by path, those of a list of numbers as one.
-func leaves(all map[string]connectors.Kind, path string, v any) {
+func leaves(all map[string]tabular.Kind, path string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, below := range v {
@@ -284,20 +284,20 @@ func leaves(all map[string]connectors.Kind, path string, v any) {
 	case []any:
 		for i, below := range v {
 			if _, ok := below.(map[string]any); !ok {
-				all[path] = connectors.String
+				all[path] = tabular.String
 				return
 			}
 			leaves(all, fmt.Sprintf("%s.%d", path, i), below)
 		}
 	case string:
-		all[path] = connectors.String
+		all[path] = tabular.String
 		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			all[path] = connectors.Time
+			all[path] = tabular.Time
 		}
 	case bool:
-		all[path] = connectors.Bool
+		all[path] = tabular.Bool
 	default:
-		all[path] = connectors.Number
+		all[path] = tabular.Number
 	}
 }
 
@@ -320,7 +320,7 @@ func TestReference(t *testing.T) {
 			"Estimate": {records["estimate"]}, "Alert": {records["alert"]}, "Smoothed estimate": {records["smoothed"], segmented},
 			"Reject": {AppendReject(nil, SourcePlace{ID: "t-1-2", Log: "t-1", Seq: 2}, "raw", "reason")},
 		}[k.Name]
-		got := map[string]connectors.Kind{}
+		got := map[string]tabular.Kind{}
 		for _, line := range lines {
 			var record any
 			expect.OK(t, json.Unmarshal(line, &record))

@@ -3,8 +3,8 @@ package records
 import (
 	"time"
 
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 )
 
 // A smoothed is a keyed.Smoothed with its key.
@@ -74,7 +74,7 @@ func point(name, doc string, get func(smoothed) keyed.Point) field[smoothed] {
 	f := at
 	f.takes = "time or trial"
 	f.json = func(b []byte, l *Layout, s smoothed) []byte { return of(l).json(b, l, s) }
-	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column { return of(l).columns(path, l, x) }
+	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column { return of(l).columns(path, l, x) }
 	f.cells = func(b []byte, l *Layout, s smoothed) []byte { return of(l).cells(b, l, s) }
 	f.avro = func(name string, l *Layout) any { return of(l).avro(name, l) }
 	return f
@@ -111,6 +111,6 @@ func (l *Layout) AppendSmoothed(b []byte, as Form, key string, s *keyed.Smoothed
 
 // SmoothedColumns are the record of a smoothed estimate as a table; x is the kind of
 // the column of the value.
-func (l *Layout) SmoothedColumns(x connectors.Kind) []connectors.Column {
+func (l *Layout) SmoothedColumns(x tabular.Kind) []tabular.Column {
 	return columnsOf("", l, x, smootheds)
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 )
 
 // A state is a keyed.Snapshot with its key and place.
@@ -17,7 +17,7 @@ type state struct {
 var states = []field[state]{
 	text("key", "Key of the state.", func(s state) string { return s.key }),
 	nullable("place", "Where the state stands: topic-partition-offset; null in a file.", func(s state) string { return s.place }),
-	leaf("written_with", "object", "", "Settings that the state was stored with: order, time_unit in nanoseconds, filter. Null in one of a job with cells: 0.", connectors.String, func(b []byte, s state) []byte {
+	leaf("written_with", "object", "", "Settings that the state was stored with: order, time_unit in nanoseconds, filter. Null in one of a job with cells: 0.", tabular.String, func(b []byte, s state) []byte {
 		return append(b, cmp.Or(s.settings, "null")...)
 	}),
 	instant("time", "Latest time that the state knows of.", func(s state) time.Time { return s.Time }),

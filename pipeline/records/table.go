@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"hafvf/connectors"
+	"hafvf/internal/tabular"
 )
 
 // A field is one field of a record that is made of a T: its name, its meaning, and
@@ -18,7 +18,7 @@ type field[T any] struct {
 	absent func(v T) bool
 	full   bool // not in brief records
 	// columns are those of the field, whose path is given.
-	columns func(path string, l *Layout, x connectors.Kind) []connectors.Column
+	columns func(path string, l *Layout, x tabular.Kind) []tabular.Column
 	// cells appends what the columns hold: for each the value's JSON, or nothing
 	// where the record has none, and a tab, which JSON does not contain.
 	cells func(b []byte, l *Layout, v T) []byte
@@ -39,12 +39,12 @@ type Field struct {
 }
 
 // leaf is a field with one column.
-func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(b []byte, v T) []byte) field[T] {
+func leaf[T any](name, takes, unit, doc string, kind tabular.Kind, json func(b []byte, v T) []byte) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: takes, unit: unit, doc: doc,
 		json: func(b []byte, _ *Layout, v T) []byte { return json(b, v) },
-		columns: func(path string, _ *Layout, _ connectors.Kind) []connectors.Column {
-			return []connectors.Column{{Path: path, Kind: kind}}
+		columns: func(path string, _ *Layout, _ tabular.Kind) []tabular.Column {
+			return []tabular.Column{{Path: path, Kind: kind}}
 		},
 		cells: func(b []byte, _ *Layout, v T) []byte { return append(json(b, v), '\t') },
 		avro:  func(string, *Layout) any { return avroOf[takes] },
@@ -52,24 +52,24 @@ func leaf[T any](name, takes, unit, doc string, kind connectors.Kind, json func(
 }
 
 func number[T any](name, unit, doc string, get func(T) float64) field[T] {
-	return leaf(name, "number", unit, doc, connectors.Number, func(b []byte, v T) []byte { return appendNumber(b, get(v)) })
+	return leaf(name, "number", unit, doc, tabular.Number, func(b []byte, v T) []byte { return appendNumber(b, get(v)) })
 }
 
 // count is a whole number, or null where get says that there is none.
 func count[T any](name, unit, doc string, get func(T) (n int64, ok bool)) field[T] {
-	return leaf(name, "whole number", unit, doc, connectors.Number, func(b []byte, v T) []byte {
+	return leaf(name, "whole number", unit, doc, tabular.Number, func(b []byte, v T) []byte {
 		n, ok := get(v)
 		return appendCount(b, n, ok)
 	})
 }
 
 func text[T any](name, doc string, get func(T) string) field[T] {
-	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
+	return leaf(name, "text", "", doc, tabular.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
 }
 
 // nullable is a text, or null where it is empty.
 func nullable[T any](name, doc string, get func(T) string) field[T] {
-	return leaf(name, "text", "", doc, connectors.String, func(b []byte, v T) []byte {
+	return leaf(name, "text", "", doc, tabular.String, func(b []byte, v T) []byte {
 		s := get(v)
 		if s == "" {
 			return append(b, "null"...)
@@ -79,11 +79,11 @@ func nullable[T any](name, doc string, get func(T) string) field[T] {
 }
 
 func instant[T any](name, doc string, get func(T) time.Time) field[T] {
-	return leaf(name, "time", "", doc, connectors.Time, func(b []byte, v T) []byte { return appendTime(b, get(v)) })
+	return leaf(name, "time", "", doc, tabular.Time, func(b []byte, v T) []byte { return appendTime(b, get(v)) })
 }
 
 func flag[T any](name, doc string, get func(T) bool) field[T] {
-	return leaf(name, "true or false", "", doc, connectors.Bool, func(b []byte, v T) []byte {
+	return leaf(name, "true or false", "", doc, tabular.Bool, func(b []byte, v T) []byte {
 		if get(v) {
 			return append(b, "true"...)
 		}
@@ -102,7 +102,7 @@ func object[T any](name, doc string, fields ...field[T]) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: "object", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte { return appendObject(b, l, v, fields) },
-		columns: func(path string, l *Layout, x connectors.Kind) []connectors.Column {
+		columns: func(path string, l *Layout, x tabular.Kind) []tabular.Column {
 			return columnsOf(path+".", l, x, fields)
 		},
 		cells: func(b []byte, l *Layout, v T) []byte { return appendCells(b, l, v, fields) },
@@ -118,7 +118,7 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 		json: func(b []byte, l *Layout, v T) []byte {
 			return AppendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
 		},
-		columns: func(path string, l *Layout, x connectors.Kind) (all []connectors.Column) {
+		columns: func(path string, l *Layout, x tabular.Kind) (all []tabular.Column) {
 			for i := range longest(l) {
 				all = append(all, columnsOf(fmt.Sprintf("%s.%d.", path, i), l, x, fields)...)
 			}
@@ -149,7 +149,7 @@ func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] 
 		return avro(name, l)
 	}
 	f.absent = func(v T) bool { return !has(v) }
-	f.columns = func(path string, l *Layout, x connectors.Kind) []connectors.Column {
+	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column {
 		if !may(l) {
 			return nil
 		}
@@ -239,7 +239,7 @@ func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 // begin is how a field begins in JSON.
 func begin(name string) string { return `,"` + name + `":` }
 
-func columnsOf[T any](prefix string, l *Layout, x connectors.Kind, fields []field[T]) (all []connectors.Column) {
+func columnsOf[T any](prefix string, l *Layout, x tabular.Kind, fields []field[T]) (all []tabular.Column) {
 	for _, f := range fields {
 		if l.has(f.full) {
 			all = append(all, f.columns(prefix+f.name, l, x)...)

@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
 // How many keys a trial of a season has, and how many observations of all of them.
@@ -23,7 +24,7 @@ const (
 // With it, the filter predicts the last third of the observations of each key better than without, and
 // raises at most a tenth more alarms on it. The observations span some time, with steps of a usual length.
 func Season(c *config.Config, observations map[string][]keyed.Observation, span, step time.Duration) (season, why string) {
-	if c.Transform != config.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
+	if c.Transform != settings.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
 		return "", ""
 	}
 	tried := longest(observations)

@@ -452,7 +452,7 @@ func (d *draft) reads(l *Result, line func(text, comment string)) {
 	}
 	text("comment", d.Comment, "lines that begin so are passed over")
 	text("encoding", d.encoding, "the file is not UTF-8; or latin-1")
-	settings(d.numbers, func(key, value string) { at(key, value, "") })
+	numberKeys(d.numbers, func(key, value string) { at(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
 		at("layout", config.Wide, found(l)+"; long: one value in a row")

@@ -160,8 +160,8 @@ func (c *column) values() []float64 {
 	return f.values
 }
 
-// settings says what a config must say of the numbers.
-func settings(n decode.Numbers, add func(key, value string)) {
+// numberKeys says what a config must say of the numbers.
+func numberKeys(n decode.Numbers, add func(key, value string)) {
 	if n.Decimal != 0 {
 		add("decimal", config.YAMLText(string(n.Decimal)))
 	}

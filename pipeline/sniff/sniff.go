@@ -24,6 +24,7 @@ import (
 	"hafvf/pipeline/decode"
 	"hafvf/pipeline/records"
 	"hafvf/pipeline/seasontrial"
+	"hafvf/pipeline/settings"
 )
 
 // ErrNoData says that a source cannot be looked at without using it up or connecting
@@ -193,7 +194,7 @@ func (s *sample) finish(c *config.Config, format string) {
 	}
 	l.Suggestions = s.suggestions(c, format)
 	s.rules(c)
-	if c.Transform == config.Smooth && c.SessionOrder() == keyed.EventTime && c.Aggregate == nil {
+	if c.Transform == settings.Smooth && c.SessionOrder() == keyed.EventTime && c.Aggregate == nil {
 		s.sessions(keyed.SmoothConfig{Gap: c.Session.Gap})
 	}
 	if c.Incidents != nil && l.Parsed > 0 {
@@ -472,7 +473,7 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if c.Aggregate != nil {
 		setting, waits = "aggregate.wait", c.Lateness+c.Aggregate.Wait
 	}
-	if c.Transform == config.Filter && c.Order == config.EventTime && l.Behind > waits && l.Far == 0 {
+	if c.Transform == settings.Filter && c.Order == settings.EventTime && l.Behind > waits && l.Far == 0 {
 		switch span := l.Last.Sub(l.First); {
 		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
@@ -526,7 +527,7 @@ func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 		}
 	}
 	if texts > 0 {
-		settings(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
 	if len(form.Units) > 1 {
 		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + message.Some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})

@@ -11,7 +11,7 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/likelihood"
 	"hafvf/internal/message"
-	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A path leads to a number of a filter, as that of an override does.
@@ -31,7 +31,7 @@ func pathsOf(over string, f hafvf.Config) (all []path, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(all, func(q path) bool { return slices.Equal(config.PathNames(p.name), config.PathNames(q.name)) }) {
+		if slices.ContainsFunc(all, func(q path) bool { return slices.Equal(keytable.PathNames(p.name), keytable.PathNames(q.name)) }) {
 			return nil, fmt.Errorf("--over: %s stands there twice", p.name)
 		}
 		all = append(all, p)
@@ -41,7 +41,7 @@ func pathsOf(over string, f hafvf.Config) (all []path, err error) {
 
 func pathOf(name string, f hafvf.Config) (path, error) {
 	p := path{name: name, level: -1}
-	names := config.PathNames(name)
+	names := keytable.PathNames(name)
 	switch {
 	case len(names) == 1 && names[0] == "top":
 		p.Parameter = likelihood.NewParameter(f.Member.Top, likelihood.Share)

@@ -14,6 +14,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/likelihood"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 )
 
 // A Table has a row for each key, and before them one for all keys if they were fitted together.
@@ -49,7 +50,7 @@ func (t *Table) Write(path string) error {
 	type column = output.Column[row]
 	number := output.Number[row]
 	columns := []column{
-		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
+		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
 		number("trials", func(r row) float64 { return float64(r.trials) }),
 	}
 	for i, path := range t.paths {
@@ -75,7 +76,7 @@ func (t *Table) Write(path string) error {
 		number("aic", func(r row) float64 { return r.aic }),
 		number("bic", func(r row) float64 { return r.bic }),
 		number("default_log_evidence", func(r row) float64 { return r.standing }),
-		column{Name: "converged", Kind: connectors.String, Cell: func(r row) any {
+		column{Name: "converged", Kind: tabular.String, Cell: func(r row) any {
 			if r.maximum == nil {
 				return nil
 			}

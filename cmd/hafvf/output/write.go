@@ -13,18 +13,19 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/internal/message"
+	"hafvf/internal/tabular"
 )
 
 // A Column is one of a table of Rs. A cell that is nil, or not finite, is empty.
 type Column[R any] struct {
 	Name string
-	Kind connectors.Kind
+	Kind tabular.Kind
 	Cell func(r R) any
 }
 
 // Number is a column of numbers.
 func Number[R any](name string, of func(r R) float64) Column[R] {
-	return Column[R]{name, connectors.Number, func(r R) any { return of(r) }}
+	return Column[R]{name, tabular.Number, func(r R) any { return of(r) }}
 }
 
 // At is v[i], NaN where there is none.
@@ -65,7 +66,7 @@ func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time
 	format, _ := TableOf(out)
 	sink := connectors.Sink{Format: format.Name, Path: out}
 	for _, c := range columns {
-		sink.Columns = append(sink.Columns, connectors.Column{Path: c.Name, Kind: c.Kind})
+		sink.Columns = append(sink.Columns, tabular.Column{Path: c.Name, Kind: c.Kind})
 	}
 	w, err := connectors.Create(sink)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/output"
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 )
 
 // A session is one as a revision has it.
@@ -237,11 +237,11 @@ type column = output.Column[row]
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
 // either side. Without times places are numbers of trials.
 func columnsOf(outputs int, z float64, untimed bool) []column {
-	session := column{Name: "session", Kind: connectors.Time, Cell: func(r row) any { return r.session.start.Time }}
-	of, point := connectors.Time, func(p recordPoint) any { return p.Time }
+	session := column{Name: "session", Kind: tabular.Time, Cell: func(r row) any { return r.session.start.Time }}
+	of, point := tabular.Time, func(p recordPoint) any { return p.Time }
 	if untimed {
-		session = column{Name: "session", Kind: connectors.String, Cell: func(r row) any { return r.name }}
-		of, point = connectors.Number, func(p recordPoint) any {
+		session = column{Name: "session", Kind: tabular.String, Cell: func(r row) any { return r.name }}
+		of, point = tabular.Number, func(p recordPoint) any {
 			if !p.known {
 				return nil
 			}
@@ -249,12 +249,12 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		}
 	}
 	all := []column{
-		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
+		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
 		session,
-		{Name: "segment", Kind: connectors.Number, Cell: func(r row) any { return r.number }},
+		{Name: "segment", Kind: tabular.Number, Cell: func(r row) any { return r.number }},
 		{Name: "start", Kind: of, Cell: func(r row) any { return point(r.segment.start) }},
 		{Name: "end", Kind: of, Cell: func(r row) any { return point(r.segment.end) }},
-		{Name: "n", Kind: connectors.Number, Cell: func(r row) any { return r.segment.n }},
+		{Name: "n", Kind: tabular.Number, Cell: func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
 		name string
@@ -269,7 +269,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean.of, o), output.At(r.sd.of, o)) }))
 		}
 	}
-	ofChange := func(name string, kind connectors.Kind, cell func(r *output.Record) any) column {
+	ofChange := func(name string, kind tabular.Kind, cell func(r *output.Record) any) column {
 		return column{Name: name, Kind: kind, Cell: func(r row) any {
 			if r.change == nil {
 				return nil
@@ -277,7 +277,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			return cell(r.change)
 		}}
 	}
-	ofInterval := func(name string, kind connectors.Kind, cell func(r *output.Interval) any) column {
+	ofInterval := func(name string, kind tabular.Kind, cell func(r *output.Interval) any) column {
 		return ofChange("change_interval."+name, kind, func(r *output.Record) any {
 			if r.Interval == nil {
 				return nil
@@ -293,15 +293,15 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			return *t
 		}
 		all = append(all,
-			ofInterval("from", connectors.Time, func(i *output.Interval) any { return instant(i.From) }),
-			ofInterval("to", connectors.Time, func(i *output.Interval) any { return instant(i.To) }))
+			ofInterval("from", tabular.Time, func(i *output.Interval) any { return instant(i.From) }),
+			ofInterval("to", tabular.Time, func(i *output.Interval) any { return instant(i.To) }))
 	}
 	return append(all,
-		ofInterval("from_n", connectors.Number, func(i *output.Interval) any { return i.FromN }),
-		ofInterval("to_n", connectors.Number, func(i *output.Interval) any { return i.ToN }),
-		ofChange("change_probability", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
-		ofChange("evidence", connectors.Number, func(r *output.Record) any { return output.OrNaN(r.Evidence) }),
-		column{Name: "outliers", Kind: connectors.Number, Cell: func(r row) any {
+		ofInterval("from_n", tabular.Number, func(i *output.Interval) any { return i.FromN }),
+		ofInterval("to_n", tabular.Number, func(i *output.Interval) any { return i.ToN }),
+		ofChange("change_probability", tabular.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
+		ofChange("evidence", tabular.Number, func(r *output.Record) any { return output.OrNaN(r.Evidence) }),
+		column{Name: "outliers", Kind: tabular.Number, Cell: func(r row) any {
 			if r.outliers == nil {
 				return nil
 			}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/output"
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
 	"hafvf/pipeline"
 )
 
@@ -241,11 +241,11 @@ func (t *Table) columns() []column {
 		}
 	}
 	all := []column{
-		{Name: "key", Kind: connectors.String, Cell: func(r row) any { return r.key }},
-		{Name: "trial", Kind: connectors.Number, Cell: func(r row) any { return r.n[r.i] }},
+		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
+		{Name: "trial", Kind: tabular.Number, Cell: func(r row) any { return r.n[r.i] }},
 	}
 	if timed {
-		all = append(all, column{Name: "time", Kind: connectors.Time, Cell: func(r row) any {
+		all = append(all, column{Name: "time", Kind: tabular.Time, Cell: func(r row) any {
 			if r.times == nil || r.times[r.i].IsZero() {
 				return nil
 			}
@@ -254,7 +254,7 @@ func (t *Table) columns() []column {
 	}
 	carried := len(all)
 	if lists {
-		all = append(all, column{Name: "x", Kind: connectors.String, Cell: func(r row) any {
+		all = append(all, column{Name: "x", Kind: tabular.String, Cell: func(r row) any {
 			if text, is := r.lists[r.i]; is {
 				return text
 			}
@@ -277,13 +277,13 @@ func (t *Table) columns() []column {
 	}
 	perOutputs("smoothed_mean", smoothedMean)
 	all = append(all,
-		column{Name: "change", Kind: connectors.Bool, Cell: func(r row) any {
+		column{Name: "change", Kind: tabular.Bool, Cell: func(r row) any {
 			if r.segment[r.i] == 0 {
 				return nil
 			}
 			return r.changes[r.i]
 		}},
-		column{Name: "segment", Kind: connectors.Number, Cell: func(r row) any {
+		column{Name: "segment", Kind: tabular.Number, Cell: func(r row) any {
 			if r.segment[r.i] == 0 {
 				return nil
 			}
@@ -301,14 +301,14 @@ func (t *Table) carried(beside []column) (all []column) {
 				k, known := at[name]
 				if !known {
 					k, at[name] = len(all), len(all)
-					c := column{Name: name, Kind: connectors.Number, Cell: func(r row) any { return r.carriedBy(r.i)[name] }}
+					c := column{Name: name, Kind: tabular.Number, Cell: func(r row) any { return r.carriedBy(r.i)[name] }}
 					if slices.ContainsFunc(beside, func(other column) bool { return other.Name == name }) {
 						c.Name = "carry." + name
 					}
 					all = append(all, c)
 				}
 				if _, isNumber := value.(json.Number); value != nil && !isNumber {
-					all[k].Kind = connectors.String
+					all[k].Kind = tabular.String
 				}
 			})
 		}
@@ -368,11 +368,11 @@ func (t *Table) Write(out string, zone *time.Location) error {
 func (t *Table) WriteKeys(out string) error {
 	type of = output.Column[*series]
 	return output.WriteTable(out, []of{
-		{Name: "key", Kind: connectors.String, Cell: func(s *series) any { return s.key }},
-		{Name: "trials", Kind: connectors.Number, Cell: func(s *series) any { return len(s.n) }},
-		{Name: "missing", Kind: connectors.Number, Cell: func(s *series) any { return count(s.missing) }},
-		{Name: "log_evidence", Kind: connectors.Number, Cell: func(s *series) any { return s.evidence() }},
-		{Name: "changes", Kind: connectors.Number, Cell: func(s *series) any { return count(s.changes) }},
+		{Name: "key", Kind: tabular.String, Cell: func(s *series) any { return s.key }},
+		{Name: "trials", Kind: tabular.Number, Cell: func(s *series) any { return len(s.n) }},
+		{Name: "missing", Kind: tabular.Number, Cell: func(s *series) any { return count(s.missing) }},
+		{Name: "log_evidence", Kind: tabular.Number, Cell: func(s *series) any { return s.evidence() }},
+		{Name: "changes", Kind: tabular.Number, Cell: func(s *series) any { return count(s.changes) }},
 	}, nil, nil, slices.Values(t.sorted()))
 }
 

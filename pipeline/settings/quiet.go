@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // A quietTime is an entry of quiet as it is written.
@@ -44,19 +45,19 @@ func (p *keyPattern) UnmarshalJSON(b []byte) error {
 }
 
 // quietTimes reads entries of quiet.
-func quietTimes(dst *[]quietTime) valueParser {
-	return list("{match, from, to}, {match, weekly} or {file}", dst, func(q *quietTime) []key {
-		return []key{
-			{name: "match", doc: "Keys that are quiet.", read: pattern(&q.match)},
-			{name: "from", doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", read: text(&q.from, notEmpty)},
-			{name: "to", doc: "When that ends: this time does not belong to it.", read: text(&q.to, notEmpty)},
-			{name: "weekly", doc: "Every week, in place of from and to: day and time of the clock, and how long it lasts. Of a time that the clock shows twice it is the first. One that the clock leaves out counts by the offset before.",
-				read: checked(&q.weekly, "day, time and duration, such as Sun 02:00/2h", func(s string) error {
+func quietTimes(dst *[]quietTime) keytable.ValueParser {
+	return keytable.List("{match, from, to}, {match, weekly} or {file}", dst, func(q *quietTime) []keytable.Key {
+		return []keytable.Key{
+			{Name: "match", Doc: "Keys that are quiet.", Read: Pattern(&q.match)},
+			{Name: "from", Doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", Read: keytable.Text(&q.from, keytable.NotEmpty)},
+			{Name: "to", Doc: "When that ends: this time does not belong to it.", Read: keytable.Text(&q.to, keytable.NotEmpty)},
+			{Name: "weekly", Doc: "Every week, in place of from and to: day and time of the clock, and how long it lasts. Of a time that the clock shows twice it is the first. One that the clock leaves out counts by the offset before.",
+				Read: keytable.Checked(&q.weekly, "day, time and duration, such as Sun 02:00/2h", func(s string) error {
 					_, err := weekly(s)
 					return err
 				})},
-			{name: "zone", doc: "Zone of weekly, and of from and to.", initial: "UTC", read: zone(&q.zone)},
-			{name: "file", doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", read: text(&q.file, notEmpty)},
+			{Name: "zone", Doc: "Zone of weekly, and of from and to.", Initial: "UTC", Read: keytable.Zone(&q.zone)},
+			{Name: "file", Doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", Read: keytable.Text(&q.file, keytable.NotEmpty)},
 		}
 	})
 }
@@ -112,30 +113,31 @@ func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err err
 	return of, "", nil
 }
 
-// checkQuiet settles the quiet times.
-func (d *decoder) checkQuiet(c *Config, written []quietTime) {
+// CheckQuiet settles the quiet times.
+func (d *Reading) CheckQuiet() {
+	c, written := d.c, d.quiet
 	if len(written) == 0 {
 		return
 	}
 	if c.Transform == Smooth {
-		d.fail("quiet", "belongs to transform: filter")
+		d.Fail("quiet", "belongs to transform: filter")
 		return
 	}
-	d.needTime(c, "an empty name means that there is no time, which quiet times need")
+	d.NeedTime("an empty name means that there is no time, which quiet times need")
 	for i := range written {
 		q, at := &written[i], func(name string) string { return fmt.Sprintf("quiet.%d.%s", i, name) }
 		has := func(names ...string) string {
 			for _, name := range names {
-				if d.has(at(name)) {
+				if d.Has(at(name)) {
 					return name
 				}
 			}
 			return ""
 		}
 		switch {
-		case d.has(at("file")):
+		case d.Has(at("file")):
 			if name := has("match", "from", "to", "weekly", "zone"); name != "" {
-				d.fail(at(name), "is of an entry without file")
+				d.Fail(at(name), "is of an entry without file")
 				continue
 			}
 			b, err := os.ReadFile(q.file)
@@ -144,14 +146,14 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 				err = fmt.Errorf("%s:%w", message.Printable(q.file), bad[0])
 			}
 			if err != nil {
-				d.fail(at("file"), "%v", err)
+				d.Fail(at("file"), "%v", err)
 			}
 			c.QuietFiles = append(c.QuietFiles, QuietFile{q.file, all})
-		case !d.has(at("match")):
-			d.fail(at("match"), "missing; it is required, but beside file")
-		case d.has(at("weekly")):
+		case !d.Has(at("match")):
+			d.Fail(at("match"), "missing; it is required, but beside file")
+		case d.Has(at("weekly")):
 			if name := has("from", "to"); name != "" {
-				d.fail(at(name), "stands in place of weekly")
+				d.Fail(at(name), "stands in place of weekly")
 				continue
 			}
 			if w, err := weekly(q.weekly); err == nil {
@@ -161,7 +163,7 @@ func (d *decoder) checkQuiet(c *Config, written []quietTime) {
 		default:
 			of, name, err := q.once(q.zone)
 			if err != nil {
-				d.fail(at(name), "%v", err)
+				d.Fail(at(name), "%v", err)
 				continue
 			}
 			c.Quiet = append(c.Quiet, of)

@@ -1,15 +1,13 @@
-package config
+package keytable
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -118,30 +116,3 @@ func refuseAliases(n *yaml.Node) *syntaxError {
 
 // noAliases does not repeat the name: it may be a secret that stands there without quotes.
 const noAliases = "an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes"
-
-// YAMLText writes a text as a scalar that stands anywhere in YAML.
-func YAMLText(s string) string {
-	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
-	if err != nil {
-		panic("config: " + err.Error())
-	}
-	b = bytes.TrimSpace(b)
-	return string(b[1 : len(b)-1])
-}
-
-// YAMLNames writes a name, or a list of several; "" of none.
-func YAMLNames(names []string) string {
-	if len(names) < 2 {
-		return cmp.Or(YAMLText(strings.Join(names, "")), `""`)
-	}
-	return YAMLList(names)
-}
-
-// YAMLList writes texts as a list in one line.
-func YAMLList(texts []string) string {
-	var all []string
-	for _, s := range texts {
-		all = append(all, YAMLText(s))
-	}
-	return "[" + strings.Join(all, ", ") + "]"
-}

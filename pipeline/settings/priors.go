@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
 )
 
 const (
@@ -24,40 +25,44 @@ const (
 	detectCategories = 1_000
 )
 
-// priors reads the priors, of the model and of every rule. Which parameters there
+// CheckPriors reads the priors, of the model and of every rule. Which parameters there
 // are, what they may be, and what stands for an absent one is the family's
 // business: making its model tells.
-func (d *decoder) priors(c *Config, nodes *priorNodes) {
+func (d *Reading) CheckPriors() {
+	c := d.c
 	const path = "model.prior"
 	if c.Model.Family == "" {
 		return
 	}
-	if nodes.warmUp == 0 {
-		nodes.warmUp = keyed.DefaultWarmUp
+	if d.warmUp == 0 {
+		d.warmUp = keyed.DefaultWarmUp
 	}
-	before := len(d.errs)
+	before := len(d.Errs)
 	var auto bool
-	c.Model.Prior, auto = d.prior(path, nodes.model)
+	c.Model.Prior, auto = d.prior(path, d.priorNode)
 	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
-	auto = auto || nodes.model == nil && c.Model.Family == "ar"
+	auto = auto || d.priorNode == nil && c.Model.Family == "ar"
 	// The default prior of categorical is that of any values.
 	fits := c.Model.Family != "categorical"
 	if auto && fits {
-		c.Model.WarmUp = nodes.warmUp
+		c.Model.WarmUp = d.warmUp
 	}
-	if rulesAuto := d.rulePriors(c, nodes, fits); d.has("model.warm_up") && !auto && !rulesAuto {
-		d.fail("model.warm_up", "belongs to prior: auto")
+	if rulesAuto := d.rulePriors(c, fits); d.Has("model.warm_up") && !auto && !rulesAuto {
+		d.Fail("model.warm_up", "belongs to prior: auto")
 	}
-	if len(d.errs) > before {
+	if len(d.Errs) > before {
 		return
 	}
 
 	if c.Model.Dim > maxDim {
-		d.fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
+		d.Fail("model.dim", "must be at most %d, not %d", maxDim, c.Model.Dim)
 	}
-	columns, values := c.Source.columns()
-	hasDim, dimOK := d.has("model.dim"), !d.failed("model.dim")
-	columnsOK := !d.failed("source") && !d.failed(values) && !d.failed(strings.TrimSuffix(values, ".values"))
+	columns, values := d.Source.Values, ""
+	if columns != nil {
+		values = keytable.Join(d.Source.Path, "values")
+	}
+	hasDim, dimOK := d.Has("model.dim"), !d.Failed("model.dim")
+	columnsOK := !d.Failed("source") && !d.Failed(values) && !d.Failed(strings.TrimSuffix(values, ".values"))
 	switch {
 	case !dimOK || !hasDim && !columnsOK:
 		// Another mistake hides the length. This one fits, so that what is
@@ -75,16 +80,16 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 		most = detectCategories
 	}
 	if k := m.Outputs(); c.Model.Family == "categorical" && k > most {
-		d.fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
+		d.Fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
 		return
 	}
 	length := observationLength(m)
 	// One number may stand for several categories, each with a probability.
 	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
-		d.fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
+		d.Fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
 	}
 	if columnsOK && values != "" && len(columns) != length {
-		d.fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
+		d.Fail(values, "names %d columns; %s takes %d", len(columns), c.Model.Family, length)
 	}
 	for i, k := range c.Keys {
 		if k.Prior == nil {
@@ -93,16 +98,16 @@ func (d *decoder) priors(c *Config, nodes *priorNodes) {
 		}
 		at := fmt.Sprintf("keys.%d.model.prior", i)
 		if own := d.model(at, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
-			d.fail(at, "has another dimension than model.prior")
+			d.Fail(at, "has another dimension than model.prior")
 		}
 	}
 }
 
 // rulePriors reads the priors of the rules of keys, and reports whether one is auto. Those that are auto fit
 // a prior to the first values if the family does.
-func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto bool) {
+func (d *Reading) rulePriors(c *Settings, fits bool) (anyAuto bool) {
 	for i := range c.Keys {
-		n := *nodes.keys[&c.Keys[i]]
+		n := *d.keyPriors[&c.Keys[i]]
 		if n == nil {
 			c.Keys[i].WarmUp = c.Model.WarmUp
 			continue
@@ -111,7 +116,7 @@ func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto b
 		if c.Keys[i].Prior, auto = d.prior(fmt.Sprintf("keys.%d.model.prior", i), n); auto {
 			anyAuto = true
 			if fits {
-				c.Keys[i].WarmUp = nodes.warmUp
+				c.Keys[i].WarmUp = d.warmUp
 			}
 		}
 	}
@@ -120,7 +125,7 @@ func (d *decoder) rulePriors(c *Config, nodes *priorNodes, fits bool) (anyAuto b
 
 // prior reads a prior: its parameters, or auto, or {auto: true} with those that
 // have no scale, such as an order.
-func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
+func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
 	params = map[string]any{}
 	if n == nil {
 		return params, false
@@ -128,7 +133,7 @@ func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto 
 	if n.Kind == yaml.ScalarNode && n.Value == "auto" {
 		return params, true
 	}
-	d.entries(path, n, func(p string, k, v *yaml.Node) {
+	d.Entries(path, n, func(p string, k, v *yaml.Node) {
 		value := d.value(p, v)
 		if on, ok := value.(bool); ok && k.Value == "auto" {
 			auto = on
@@ -140,14 +145,14 @@ func (d *decoder) prior(path string, n *yaml.Node) (params map[string]any, auto 
 }
 
 // model makes the model, or records why there is none.
-func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool) expfam.Model {
+func (d *Reading) model(path string, c *Settings, prior map[string]any, auto bool) expfam.Model {
 	m, err := expfam.New(c.Model.Family, prior, c.Model.Dim)
 	if err != nil {
 		d.params(path, err)
 		return nil
 	}
 	if _, ok := m.(expfam.Fitted); auto && !ok {
-		d.fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
+		d.Fail(path, "auto: %s has no location or scale that data could set; leave out prior, or give its parameters", c.Model.Family)
 		return nil
 	}
 	if auto {
@@ -157,7 +162,7 @@ func (d *decoder) model(path string, c *Config, prior map[string]any, auto bool)
 }
 
 // unused records the parameters of a prior that data will set: without them, the fitted model is the same.
-func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[string]any) {
+func (d *Reading) unused(path string, c *Settings, m expfam.Fitted, prior map[string]any) {
 	ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
 	fitted := m.Fit(ls)
 	for _, name := range slices.Sorted(maps.Keys(prior)) {
@@ -168,7 +173,7 @@ func (d *decoder) unused(path string, c *Config, m expfam.Fitted, prior map[stri
 			continue
 		}
 		if reflect.DeepEqual(fitted, without.(expfam.Fitted).Fit(ls)) {
-			d.fail(join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
+			d.Fail(keytable.Join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
 		}
 	}
 }
@@ -182,7 +187,7 @@ func observationLength(m expfam.Model) int {
 }
 
 // params records what a family finds wrong with the prior at path.
-func (d *decoder) params(path string, err error) {
+func (d *Reading) params(path string, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, err := range joined.Unwrap() {
@@ -192,33 +197,33 @@ func (d *decoder) params(path string, err error) {
 	}
 	p, ok := errors.AsType[*expfam.ParamError](err)
 	if !ok {
-		d.fail(path, "%v", err)
+		d.Fail(path, "%v", err)
 		return
 	}
-	at := join(path, keyName(p.Name))
+	at := keytable.Join(path, keytable.KeyName(p.Name))
 	if p.Known != nil {
-		d.fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
+		d.Fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
 		return
 	}
-	d.fail(at, "%s", p.Reason)
+	d.Fail(at, "%s", p.Reason)
 }
 
 // value reads a parameter of whatever family: a number, true or false, a vector,
 // or a matrix by rows.
-func (d *decoder) value(path string, n *yaml.Node) any {
+func (d *Reading) value(path string, n *yaml.Node) any {
 	if n.Kind == yaml.SequenceNode {
 		switch {
 		case len(n.Content) == 0:
-			d.fail(path, "must not be empty")
+			d.Fail(path, "must not be empty")
 			return nil
 		case n.Content[0].Kind != yaml.SequenceNode:
 			return d.vector(path, n)
 		}
 		rows := make([][]float64, len(n.Content))
 		for i, row := range n.Content {
-			p := d.entry(path, i, row)
+			p := d.Entry(path, i, row)
 			if row.Kind != yaml.SequenceNode {
-				d.wrongType(p, "a row of numbers", row)
+				d.WrongType(p, "a row of numbers", row)
 				continue
 			}
 			rows[i] = d.vector(p, row)
@@ -231,19 +236,19 @@ func (d *decoder) value(path string, n *yaml.Node) any {
 			return v
 		}
 	}
-	if _, ok := numberOf(n); !ok {
-		d.wrongType(path, "a number, a list, true or false", n)
+	if _, ok := keytable.NumberOf(n); !ok {
+		d.WrongType(path, "a number, a list, true or false", n)
 		return nil
 	}
 	var v float64
-	d.number(path, n, domain.Finite, &v)
+	d.Number(path, n, domain.Finite, &v)
 	return v
 }
 
-func (d *decoder) vector(path string, n *yaml.Node) []float64 {
+func (d *Reading) vector(path string, n *yaml.Node) []float64 {
 	v := make([]float64, len(n.Content))
 	for i, e := range n.Content {
-		d.number(d.entry(path, i, e), e, domain.Finite, &v[i])
+		d.Number(d.Entry(path, i, e), e, domain.Finite, &v[i])
 	}
 	return v
 }

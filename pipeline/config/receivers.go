@@ -1,0 +1,218 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/connectors"
+	"hafvf/connectors/webhook"
+	"hafvf/hafvf"
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/message"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
+)
+
+// labels reads names with texts.
+func labels(dst *map[string]string) keytable.ValueParser {
+	const takes = "mapping of names to texts"
+	return keytable.ValueParser{Takes: takes, Initial: "{}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		all := map[string]string{}
+		d.Entries(path, n, func(p string, k, v *yaml.Node) {
+			var s string
+			switch {
+			case !labelName.MatchString(k.Value):
+				d.Fail(p, "is no name of a label: letters, digits and _, and no digit first")
+			case slices.Contains(ownLabels, k.Value):
+				d.Fail(p, "is a label that every alert has; name another")
+			case d.Text(p, v, &s):
+				all[k.Value] = s
+			}
+		})
+		*dst = all
+	}}
+}
+
+// labelName is what Prometheus takes for the name of a label.
+var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
+
+// ownLabels are those of every alert.
+var ownLabels = []string{"alertname", "key", "kind"}
+
+// receivers reads a receiver of alerts, or a list of them.
+func receivers(dst *[]Receiver) keytable.ValueParser {
+	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds()} }
+	example := fresh("")
+	one := func(d *keytable.Decoder, path string, n *yaml.Node) {
+		r := fresh(path)
+		keys := r.keys()
+		d.Mapping(path, n, keys)
+		if n.Kind == yaml.MappingNode {
+			d.Single(path, n, keys)
+		}
+		r.Ends = d.Has(keytable.Join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
+		if r.Webhook != nil {
+			r.Webhook.Ends = r.Ends
+		}
+		*dst = append(*dst, r)
+	}
+	return keytable.ValueParser{
+		Takes: "one of " + strings.Join(keytable.Alternatives(example.keys()), ", ") + ", or a list of such",
+		Keys:  example.keys(),
+		Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+			if n.Kind != yaml.SequenceNode {
+				one(d, path, n)
+				return
+			}
+			for i, e := range n.Content {
+				one(d, d.Entry(path, i, e), e)
+			}
+		},
+	}
+}
+
+func (r *Receiver) keys() []keytable.Key {
+	keys := r.Sink.keys()
+	for _, form := range webhook.Forms {
+		keys = append(keys, r.hookKey(form))
+	}
+	return append(keys,
+		keytable.Key{Name: "kinds", Doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A receiver by HTTP gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
+		keytable.Key{Name: "beliefs", Doc: "Kinds of beliefs too, whatever the budget.", Setting: true, Initial: "[]",
+			Read: keytable.Choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
+		keytable.Key{Name: "keys", Doc: "Pattern of its keys, by default all.", Setting: true, Read: settings.Pattern(&r.Keys)},
+		keytable.Key{Name: "except", Doc: "Pattern of keys that are not its. An incident goes to it if a member is in keys and not in except.", Setting: true, Initial: "none", Read: settings.Pattern(&r.Except)},
+		keytable.Key{Name: "labels", Doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", Setting: true, Read: labels(&r.Labels)},
+		keytable.Key{Name: "digest", Doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", Setting: true, Read: keytable.Milliseconds(&r.Digest)},
+		keytable.Key{Name: "max_age", Doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", Setting: true, Read: keytable.DurationOr("none", &r.MaxAge)},
+	)
+}
+
+// hookKey declares a sink of alerts by HTTP.
+func (s *Sink) hookKey(form webhook.Form) keytable.Key {
+	hook := &webhook.Sink{Form: form.Name, Batch: 100, Timeout: 10 * time.Second}
+	keys := []keytable.Key{
+		{Name: "url", Doc: "A URL with http:// or https://.", Required: true, Read: hookURL(&hook.URL)},
+		{Name: "headers", Doc: "Headers, such as {Authorization: {file: token}}.", Read: headers(&hook.Headers)},
+		{Name: "batch", Doc: "Most alerts in one request.", Read: keytable.Whole(&hook.Batch, 1)},
+		{Name: "timeout", Doc: "How long one request may take.", Read: keytable.Milliseconds(&hook.Timeout)},
+	}
+	if form.Single {
+		keys = slices.DeleteFunc(keys, func(k keytable.Key) bool { return k.Name == "batch" })
+	}
+	return keytable.Key{Name: form.Name, Doc: form.Doc, Seen: func() { s.Webhook = hook }, Keys: keys}
+}
+
+// receivers settles what the receivers of alerts get. The detection is told which beliefs they
+// ask for.
+func (d *decoder) receivers(c *Config) {
+	for i := range c.Alerts {
+		r := &c.Alerts[i]
+		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
+			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change; name change too")
+		}
+		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
+			d.Fail(keytable.Join(r.At, "labels"), "a table has no column for them")
+		}
+		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
+			d.Fail(keytable.Join(r.At, "labels"), "a message of Slack does not show them")
+		}
+		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.At, "kinds")) {
+			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
+			if !d.Has(keytable.Join(r.At, "digest")) {
+				r.Digest, r.NoFew = pagerDigest, true
+			}
+		}
+		switch {
+		case r.Digest > 0 && c.Incidents == nil:
+			d.Fail(keytable.Join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
+		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
+			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
+		}
+		if !d.Has(keytable.Join(r.At, "max_age")) && c.Source.Unending() {
+			r.MaxAge = defaultMaxAge
+		}
+		if c.Detect == nil {
+			continue
+		}
+		for _, kind := range r.Beliefs {
+			if k := hafvf.Kind(kind); !slices.Contains(c.Detect.Beliefs, k) {
+				c.Detect.Beliefs = append(c.Detect.Beliefs, k)
+			}
+		}
+	}
+}
+
+// defaultMaxAge is the age above which alerts of a topic are not sent.
+const defaultMaxAge = 24 * time.Hour
+
+// Digests are from an hour to a month.
+const (
+	leastDigest = time.Hour
+	mostDigest  = 31 * 24 * time.Hour
+)
+
+func incidentsKey(dst **Incidents) keytable.ValueParser {
+	fresh := func() *Incidents {
+		return &Incidents{Budget: incidents.DefaultBudget, Separators: incidents.DefaultSeparators, Single: incidents.DefaultSingle}
+	}
+	return keytable.OrSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []keytable.Key {
+		return []keytable.Key{
+			{Name: "budget", Doc: "Time in which one false incident is allowed on average, and at most seven pages for long.", Read: keytable.Milliseconds(&v.Budget)},
+			{Name: "separators", Doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", Read: keytable.Text(&v.Separators, keytable.NotEmpty)},
+			{Name: "by", Doc: "At most five labels of keys that are series, in place of prefixes. Groups are their values and the pairs of two, of three keys and more; their order has no effect.", Read: keytable.Texts("labels", &v.By)},
+			{Name: "single", Doc: "Pages in a week of alarms in no incident, at most 100: those that are clearest by score over threshold in the last weeks, eight steps later. They are alerts with page: true to receivers by HTTP, whatever kinds says. 0: none.", Read: keytable.Whole(&v.Single, 0)},
+			{Name: "zone", Doc: "Time zone of the hours of the day.", Initial: "that of detect", Read: keytable.Zone(&v.Zone)},
+		}
+	})
+}
+
+// checkAlarms settles the zone of incidents, and refuses them without alarms or times, and receivers without
+// alarms.
+func (d *decoder) checkAlarms(c *Config) {
+	if c.Transform != settings.Filter || d.Failed("transform") {
+		return
+	}
+	none := c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence")
+	if none && d.Has("alerts") {
+		d.Fail("alerts", "there are none without detect or silence")
+	}
+	i := c.Incidents
+	if i == nil {
+		return
+	}
+	if none {
+		d.Fail("incidents", "there are none without detect or silence")
+	}
+	if c.Order == settings.Arrival {
+		d.Fail("incidents", "alarms come together in time: order: event_time")
+	}
+	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
+		d.Fail("incidents.by", "%v", err)
+	}
+	if err := (incidents.Config{Single: i.Single}).Validate(); err != nil {
+		d.Fail("incidents.single", "%v", err)
+	}
+	if i.By != nil && d.Has("incidents.separators") {
+		d.Fail("incidents.separators", "groups are those of by, or prefixes: leave out one of the two")
+	}
+	if i.Zone == "" {
+		if i.Zone = c.Zone; c.Detect != nil {
+			i.Zone = c.Detect.Zone
+		}
+	}
+}
+
+// Incidents says how alarms of many keys become incidents, as package incidents does.
+type Incidents struct {
+	Budget     time.Duration // in which one false incident is allowed on average
+	Separators string        // of the prefixes of keys
+	By         []string      // labels of keys that are series, in place of separators
+	Single     int           // pages a week of alarms in no incident
+	Zone       string        // of the hours of the day; empty for UTC
+}

@@ -1,0 +1,135 @@
+package settings
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
+)
+
+// aggregateKeys are what a config says of an aggregation besides keyed.AggregateConfig.
+type aggregateKeys struct{ empty, of, to string }
+
+// What an interval without events is.
+const (
+	emptyZero    = "0"
+	emptyMissing = "missing"
+)
+
+func (c *Settings) aggregateKey(more *aggregateKeys) keytable.Key {
+	a := &keyed.AggregateConfig{}
+	var values []string
+	for _, v := range keyed.Aggregates() {
+		values = append(values, string(v))
+	}
+	return keytable.Key{
+		Name: "aggregate", Doc: "Events become one observation per key and interval, dated at its beginning. A file closes it at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
+		Seen: func() { c.Aggregate = a },
+		Keys: []keytable.Key{
+			{Name: "every", Doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", Required: true, Read: keytable.Milliseconds(&a.Every)},
+			{Name: "value", Doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose (see modulus); another fall below half is a restart. A rise over empty intervals counts by share.", Required: true, Read: keytable.Choice((*string)(&a.Value), values...)},
+			{Name: "of", Doc: "share: field of successes, such as errors.", Read: keytable.Text(&more.of, keytable.NotEmpty)},
+			{Name: "to", Doc: "share: field of trials, such as requests.", Read: keytable.Text(&more.to, keytable.NotEmpty)},
+			{Name: "per", Doc: "increase: per this time.", Read: keytable.Milliseconds(&a.Per)},
+			{Name: "modulus", Doc: "increase: the number at which the counter wraps, over which each fall goes. By default 2^32 or 2^64, if that makes a rise of at most three times the largest of the last 20.", Read: keytable.Number(&a.Modulus, domain.Positive)},
+			{Name: "empty", Doc: "What an interval without events is.", Initial: "0 for count, sum and rate, else missing", Read: emptyOrZero(&more.empty)},
+			{Name: "wait", Doc: "How long an interval waits after its end, besides lateness.", Read: keytable.Duration(&a.Wait)},
+			{Name: "zone", Doc: "Time zone of the clock on which intervals begin.", Initial: "UTC", Read: keytable.Zone(&a.Zone)},
+		},
+	}
+}
+
+// emptyOrZero reads 0 or missing.
+func emptyOrZero(dst *string) keytable.ValueParser {
+	return keytable.ValueParser{Takes: emptyZero + " or " + emptyMissing, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.Value != emptyZero && n.Value != emptyMissing {
+			d.WrongType(path, emptyZero+" or "+emptyMissing, n)
+			return
+		}
+		*dst = n.Value
+	}}
+}
+
+// aggregate settles an aggregation: what of a record it needs, and what it cannot be of.
+func (d *Reading) aggregate(c *Settings) {
+	a := c.Aggregate
+	if a == nil {
+		return
+	}
+	d.aggregateValues(c)
+	a.Zero = d.more.empty == emptyZero || d.more.empty == "" && a.Value.EmptyIsZero()
+	if a.Zone == "UTC" { // the default, in one form
+		a.Zone = ""
+	}
+	a.Watermark, a.Endless = d.Source.Watermark || d.Source.Unending, d.Source.Unending
+	if err := a.CheckEvery(); err != nil && a.Every != 0 && !d.Failed("aggregate.every") {
+		d.Fail("aggregate.every", "%v", err)
+	}
+	if err := keyed.Order(c.Order).CheckIntervals(); err != nil {
+		d.Fail("aggregate", "%v", err)
+	}
+	switch log := c.Model.Scale == hafvf.Log; {
+	case a.Value == keyed.Increase && a.Zero:
+		d.Fail("aggregate.empty", "must be missing: how much a counter has risen in an interval without a value is not known")
+	case a.Value == keyed.Increase && log:
+		d.Fail("model.scale", "an increase may be 0, which has no logarithm: scale log1p")
+	case a.Zero && log:
+		d.Fail("model.scale", "an interval without events is 0, which has no logarithm: scale log1p, or aggregate.empty: missing")
+	}
+	if c.Transform == Smooth {
+		if d.Has("aggregate.wait") {
+			d.Fail("aggregate.wait", "is for transform: filter; sessions have session.allowed_lateness")
+		}
+		if gap := c.Session.Gap; gap != 0 && gap < a.Every {
+			d.Fail("session.gap", "must be at least aggregate.every, %s: two sessions would share an interval", message.Duration(a.Every))
+		}
+	}
+}
+
+// aggregateValues settles which values an aggregation has, and for which families.
+func (d *Reading) aggregateValues(c *Settings) {
+	const at = "aggregate.value"
+	value := c.Aggregate.Value
+	if value == keyed.Share {
+		for _, field := range []struct{ at, name string }{{"aggregate.of", d.more.of}, {"aggregate.to", d.more.to}} {
+			if field.name == "" && !d.Failed(field.at) {
+				d.Fail(field.at, "missing; a share is of one field to another")
+			}
+		}
+		if d.Source.Share != nil {
+			d.Source.Share(d.more.of, d.more.to)
+		}
+	} else {
+		for _, name := range []string{"of", "to"} {
+			if d.Has("aggregate." + name) {
+				d.Fail("aggregate."+name, "belongs to value: share")
+			}
+		}
+	}
+	family, per := c.Model.Family, d.Has("aggregate.per")
+	switch {
+	case per && value != keyed.Increase && value != "":
+		d.Fail("aggregate.per", "belongs to value: %s", keyed.Increase)
+	case value == "" || family == "":
+	case (value == keyed.Share) != (family == "binomial") && value != keyed.Sum:
+		d.Fail(at, "%s and the family binomial belong together", keyed.Share)
+	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
+		d.Fail(at, "a rate is no whole number: the family %s takes count", family)
+	case per && family == "poisson":
+		d.Fail("aggregate.per", "an increase per time is no whole number, which the family poisson takes: leave it out")
+	case value == keyed.Increase && slices.Contains([]string{"regression", "bernoulli", "categorical"}, family):
+		d.Fail(at, "the values of the family %s are no counters", family)
+	case value.Counts() && slices.Contains([]string{"mvnormal", "regression", "bernoulli", "categorical"}, family):
+		d.Fail(at, "a %s is one number, which is nothing for the family %s", value, family)
+	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last, keyed.Increase}, value):
+		d.Fail(at, "a %s is no whole number, which the family %s takes", value, family)
+	}
+}
+
+// wholeFamilies take whole numbers.
+var wholeFamilies = []string{"bernoulli", "categorical", "poisson"}

@@ -1,0 +1,479 @@
+package settings
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+	"hafvf/pipeline/settings/keytable"
+)
+
+// Keys declare the settings: each key, what it means, and how its value is read.
+func (d *Reading) Keys() []keytable.Key {
+	c := d.c
+	return []keytable.Key{
+		{Name: "transform", Doc: "filter: one estimate per observation, at once. smooth: one per observation, at the end of its session.",
+			Read: keytable.Choice(&c.Transform, Filter, Smooth)},
+		{Name: "model", Doc: "The assumptions about the values.", Keys: []keytable.Key{
+			{Name: "family", Doc: "Family of distributions.", Initial: keytable.Required, Read: keytable.Choice(&c.Model.Family, expfam.Families()...)},
+			{Name: "prior", Doc: "Textbook parameters; absent ones have the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with an order.",
+				Read: keytable.Later("mapping of parameters, or auto", &d.priorNode)},
+			{Name: "warm_up", Doc: "Number of first observations that prior: auto looks at.", Unit: "observations", Initial: fmt.Sprint(keyed.DefaultWarmUp), Read: keytable.Whole(&d.warmUp, 2)},
+			{Name: "dim", Doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the categories.",
+				Read: keytable.Whole(&c.Model.Dim, 1)},
+			{Name: "scale", Doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, sd by the delta method. If you change it, give --migrate.",
+				Read: keytable.Choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
+			{Name: "season", Doc: "Cycles of the values. The filter sees the values less the season; of exponential and poisson it is a factor. bernoulli and categorical have none, nor smooth with levels. If you change it, give --migrate.",
+				Read: seasons(&d.season.seasons)},
+			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&d.season.zone)},
+			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&d.season.holidays)},
+		}},
+		c.aggregateKey(&d.more),
+		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
+			Initial: formatLevels(hafvf.DefaultMember().Levels), Read: levels(&c.Levels)},
+		{Name: "top", Doc: "Fixed weight of the topmost level. 1 never forgets.", Read: keytable.Number(&c.Top, domain.Top)},
+		{Name: "bank", Doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank. Without all three bernoulli and categorical have " + formatMembers(hafvf.Config{Family: "bernoulli"}.Members()) + ".",
+			Read: members(&c.Bank)},
+		{Name: "bank_forgetting", Doc: "Forgetting of the members' posterior weights, per observation.", Read: keytable.Number(&c.BankForgetting, domain.Forgetting)},
+		{Name: "detect", Doc: "true separates outliers from changes and raises alarms within a budget.", Initial: "false", Read: detect(&c.Detect)},
+		{Name: "silence", Doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", Initial: "false", Read: silence(&c.Silence)},
+		{Name: "keys", Doc: "Exceptions for some keys. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
+		{Name: "quiet", Doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", Read: quietTimes(&d.quiet)},
+		{Name: "order", Doc: "Order in which a key's records are learned: by their times, or as they come.", Read: keytable.Choice(&c.Order, EventTime, Arrival)},
+		{Name: "expire", Doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", Read: keytable.DurationOr("never", &c.Expire)},
+		{Name: "lateness", Doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected. The end of a file releases what waits: the next run with state rejects a record before it.", Read: keytable.Duration(&c.Lateness)},
+		{Name: "time_unit", Doc: "The weight of memory acts once per this unit of time. By default once per observation.", Read: keytable.Milliseconds(&c.TimeUnit)},
+		{Name: "session", Doc: "smooth: which records are smoothed together.", Keys: []keytable.Key{
+			{Name: "gap", Doc: "Time without an observation of the key that ends a session. By default 30 times the median step of the key, and at least 30m; of an endless topic, and with allowed_lateness, 30m.", Read: keytable.Milliseconds(&c.Session.Gap)},
+			{Name: "allowed_lateness", Doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", Read: keytable.Duration(&c.Session.AllowedLateness)},
+			{Name: "max", Doc: "A longer session is cut into parts.", Unit: "observations", Read: keytable.Whole(&c.Session.Max, 1)},
+			{Name: "by", Doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", Read: keytable.OneOrMore("columns or fields", &c.Session.By)},
+		}},
+		{Name: "change", Doc: "smooth: which changes are reported.", Keys: []keytable.Key{
+			{Name: "odds", Doc: "A change takes higher odds: by default 10, or 4 without a scale.", Read: keytable.Number(&c.Odds, domain.Odds)},
+		}},
+		{Name: "records", Doc: "brief leaves out the fields that the list below marks with full.", Read: keytable.Choice(&c.Records, Brief, Full)},
+		{Name: "interval", Doc: "filter: adds lower and upper, the central predictive interval of this probability.", Read: keytable.Number(&c.Interval, domain.Interval)},
+	}
+}
+
+func levels(dst *[]hafvf.Beta) keytable.ValueParser {
+	return keytable.AtMost(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
+		return []keytable.Key{
+			{Name: "alpha", Doc: "First parameter of the prior. A large one keeps more.", Required: true, Read: keytable.Number(&l.Alpha, domain.Level)},
+			{Name: "beta", Doc: "Second parameter of the prior. A large one forgets more.", Required: true, Read: keytable.Number(&l.Beta, domain.Level)},
+		}
+	}))
+}
+
+// formatLevels writes levels as YAML.
+func formatLevels(levels []hafvf.Beta) string {
+	var all []string
+	for _, l := range levels {
+		all = append(all, fmt.Sprintf("{alpha: %g, beta: %g}", l.Alpha, l.Beta))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// formatMembers writes the filters of a bank as YAML.
+func formatMembers(bank []hafvf.Member) string {
+	var all []string
+	for _, m := range bank {
+		all = append(all, fmt.Sprintf("{levels: %s, top: %g}", formatLevels(m.Levels), m.Top))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// members reads the filters of a bank; at least one.
+func members(dst *[]hafvf.Member) keytable.ValueParser {
+	r := keytable.AtMost(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
+		return []keytable.Key{
+			{Name: "levels", Doc: "Beta priors of this member's weights. Required without ar, else none by default.", Read: levels(&m.Levels)},
+			{Name: "top", Doc: "Fixed weight of this member's topmost level.", Required: true, Read: keytable.Number(&m.Top, domain.Top)},
+			{Name: "ar", Doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", Read: keytable.UpTo(&m.AR, expfam.MaxAR)},
+		}
+	}))
+	read := r.Read
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			d.Fail(path, "must hold at least one filter {levels, top}")
+		}
+		for i := range *dst {
+			at := fmt.Sprintf("%s.%d", path, i)
+			m := &(*dst)[i]
+			switch {
+			case d.Failed(at):
+			case d.Has(at + ".levels"):
+			case d.Has(at + ".ar"):
+				m.Levels = []hafvf.Beta{}
+			default:
+				d.Fail(at+".levels", "missing; it is required")
+			}
+		}
+	}
+	return r
+}
+
+// keyRules reads exceptions.
+func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
+	return keytable.List("{match, …}", dst, func(k *KeyRule) []keytable.Key {
+		k.Top = 1
+		prior, season := new(*yaml.Node), new(seasonKeys)
+		d.keyPriors[k], d.keySeasons[k] = prior, season
+		return []keytable.Key{
+			{Name: "match", Doc: "Keys that the exception is for. Labels match keys that are series; a label that a series has not is empty.", Required: true, Read: Pattern(&k.Match)},
+			{Name: "model", Doc: "What is assumed of the values of these keys.", Keys: []keytable.Key{
+				{Name: "prior", Doc: "As model.prior, which is the default.", Read: keytable.Later("mapping of parameters, or auto", prior)},
+				{Name: "season", Doc: "As model.season. [] is none.", Initial: "that of the model", Read: seasons(&season.seasons)},
+				{Name: "zone", Doc: "As model.zone.", Initial: "that of the model", Read: keytable.Zone(&season.zone)},
+				{Name: "holidays", Doc: "As model.holidays.", Initial: "those of the model", Read: dates(&season.holidays)},
+			}},
+			{Name: "levels", Doc: "As levels, which are the default.", Read: levels(&k.Levels)},
+			{Name: "top", Doc: "As top. Without levels it goes with those of the config.", Initial: "that of the config", Read: keytable.Number(&k.Top, domain.Top)},
+			{Name: "bank", Doc: "As bank, which is the default.", Read: members(&k.Bank)},
+			{Name: "detect", Doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect.", Initial: "that of the config", Read: keyDetect(&k.Detect)},
+			{Name: "silence", Doc: "false tells no silence of these keys, {after: 25h} is their bound, and true their rhythm. It needs silence.", Initial: "that of the config", Read: keySilence(&k.Detect.Silence)},
+			{Name: "alerts", Doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident.", Initial: "true", Read: optional(&k.Alerts, keytable.Boolean)},
+		}
+	})
+}
+
+// optional reads a value that is nil if it is absent.
+func optional[T any](dst **T, parser func(*T) keytable.ValueParser) keytable.ValueParser {
+	v := new(T)
+	r := parser(v)
+	read := r.Read
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+		read(d, path, n)
+		*dst = v
+	}
+	return r
+}
+
+// keySilence reads true, false, or {after}.
+func keySilence(dst **keyed.SilenceConfig) keytable.ValueParser {
+	r := silence(dst)
+	read := r.Read
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if read(d, path, n); *dst == nil {
+			*dst = &keyed.SilenceConfig{Never: true}
+		}
+	}
+	return r
+}
+
+// keyDetect reads what some keys have of detect: false, or fields of it.
+func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
+	const takes = "false, or a mapping"
+	least := func(v *float64) keytable.ValueParser { return keytable.Number(v, domain.MinChange) }
+	like := "that of detect"
+	var of keyed.AlarmConfig
+	pace := func(r keytable.ValueParser, set func()) keytable.ValueParser {
+		read := r.Read
+		r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+			of = keyed.AlarmConfig{}
+			read(d, path, n)
+			set()
+		}
+		return r
+	}
+	keys := []keytable.Key{
+		{Name: "cooldown", Doc: "As detect.cooldown.", Initial: like, Read: optional(&dst.Cooldown, keytable.Duration)},
+		{Name: "min_change", Doc: "As detect.min_change.", Initial: like, Read: optional(&dst.MinChange, least)},
+		{Name: "min_abs", Doc: "As detect.min_abs.", Initial: like, Read: optional(&dst.MinAbs, least)},
+		{Name: "min_rel", Doc: "As detect.min_rel.", Initial: like, Read: optional(&dst.MinRel, least)},
+		{Name: "direction", Doc: "As detect.direction.", Initial: like, Read: optional(&dst.Direction, func(v *keyed.Direction) keytable.ValueParser {
+			return keytable.Choice((*string)(v), string(keyed.Both), string(keyed.Up), string(keyed.Down))
+		})},
+		{Name: "budget", Doc: "As detect.budget.", Initial: like, Read: pace(budget(&of), func() {
+			dst.Budget, dst.BudgetTime = new(of.Budget), new(of.BudgetTime)
+		})},
+		{Name: "rest", Doc: "As detect.rest.", Initial: like, Read: pace(remainder(&of), func() {
+			dst.Rest, dst.RestTime = new(of.Rest), new(of.RestTime)
+		})},
+		{Name: "settling", Doc: "As detect.settling.", Initial: like, Read: optional(&dst.Settling, keytable.Duration)},
+		{Name: "season", Doc: "As detect.season. If you change it or zone, these keys learn their usual values anew.", Initial: like, Read: optional(&dst.Seasons, seasons)},
+		{Name: "zone", Doc: "As detect.zone.", Initial: like, Read: optional(&dst.Zone, keytable.Zone)},
+	}
+	return keytable.ValueParser{Takes: takes, Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		on := true
+		switch {
+		case n.Kind == yaml.MappingNode:
+			d.Mapping(path, n, keys)
+		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&on) == nil && !on:
+			dst.None = new(true)
+			return
+		default:
+			d.WrongType(path, takes, n)
+			return
+		}
+		dst.None = new(false)
+	}}
+}
+
+// detect reads true, false, or settings.
+func detect(dst **Detect) keytable.ValueParser {
+	return keytable.OrSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []keytable.Key {
+		return []keytable.Key{
+			{Name: "commit", Doc: "Posterior probability from which a change counts as certain.", Read: keytable.Number(&v.Commit, domain.Commit)},
+			{Name: "min_length", Doc: "Observations that a new regime must have.", Unit: "observations", Read: keytable.Whole(&v.MinLength, 1)},
+			{Name: "cooldown", Doc: "A key raises no second alarm within this time.", Read: keytable.Duration(&v.Cooldown)},
+			{Name: "min_change", Doc: "A smaller change or deviation raises no alarm.", Unit: "standard deviations", Read: keytable.Number(&v.MinChange, domain.MinChange)},
+			{Name: "min_abs", Doc: "As min_change, in the values' own units.", Read: keytable.Number(&v.MinAbs, domain.MinChange)},
+			{Name: "min_rel", Doc: "As min_change, relative to what was usual: 0.1 is ten percent.", Read: keytable.Number(&v.MinRel, domain.MinChange)},
+			{Name: "direction", Doc: "up raises alarms of rises alone, down of falls alone.", Read: keytable.Choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
+			{Name: "budget", Doc: "A key raises about one alarm per budget at most, true and false ones together. Without times 2000 observations by default.", Read: budget(&v.AlarmConfig)},
+			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", Read: remainder(&v.AlarmConfig)},
+			{Name: "settling", Doc: "The first time of a key, in which its threshold is higher. 0 is none.", Read: keytable.Duration(&v.Settling)},
+			{Name: "season", Doc: "Cycles of the usual value, of keys with times, and the hours of its plan: those of the week if 168h is one, else of the day. [] is neither. If you change season, zone or ar, each key learns its usual values anew.", Read: seasons(&v.Seasons)},
+			{Name: "zone", Doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", Read: keytable.Zone(&v.Zone)},
+			{Name: "holidays", Doc: "Days that are as another day of the week, Sundays by default: for what is usual, for silence, and for a model.season. They are learned as that day. New dates need no --migrate.", Read: holidays(&v.Holidays)},
+			{Name: "ar", Doc: "The usual value depends on this number of last values. 0 is none.", Unit: "observations", Read: keytable.UpTo(&v.Order, usual.MaxOrder)},
+		}
+	})
+}
+
+// silence reads true, false, or {after}.
+func silence(dst **keyed.SilenceConfig) keytable.ValueParser {
+	fresh := func() *keyed.SilenceConfig { return &keyed.SilenceConfig{} }
+	return keytable.OrSwitch(dst, "{after: 15m}", fresh, func(v *keyed.SilenceConfig) []keytable.Key {
+		return []keytable.Key{{Name: "after", Doc: "A fixed bound in place of the key's rhythm.", Read: keytable.Milliseconds(&v.After)}}
+	})
+}
+
+// Bounds of what an observation may cost: the work of one grows as the cube of the number of harmonics, and a
+// run that is asked to stop has to come to its end.
+const (
+	maxHarmonics = 48 // of one season
+	allHarmonics = 4 * maxHarmonics
+	maxSeasons   = 16
+	maxLevels    = 64
+	maxMembers   = 64
+)
+
+// budget reads a duration, or a number of observations.
+func budget(dst *keyed.AlarmConfig) keytable.ValueParser {
+	r := timeOrNumber("168h", func(d *keytable.Decoder, path string, n *yaml.Node) { d.Number(path, n, domain.Budget, &dst.Budget) },
+		func(d *keytable.Decoder, path string, n *yaml.Node, v time.Duration) {
+			if v <= 0 {
+				d.Fail(path, "must be above 0, not %s", n.Value)
+				return
+			}
+			dst.BudgetTime = v
+		})
+	r.Initial = message.Duration(dst.BudgetTime)
+	return r
+}
+
+// remainder reads a duration, or a number of observations.
+func remainder(dst *keyed.AlarmConfig) keytable.ValueParser {
+	r := timeOrNumber("7h", func(d *keytable.Decoder, path string, n *yaml.Node) { d.Whole(path, n, 0, &dst.Rest) },
+		func(d *keytable.Decoder, path string, n *yaml.Node, v time.Duration) {
+			switch {
+			case v < 0:
+				d.Fail(path, "must be at least 0, not %s", n.Value)
+			case v == 0:
+				dst.Rest = 0
+			default:
+				dst.RestTime = v
+			}
+		})
+	r.Initial = "7h within 6 to 60 observations"
+	return r
+}
+
+// timeOrNumber reads a duration, or a number of observations.
+func timeOrNumber(example string, number func(*keytable.Decoder, string, *yaml.Node), duration func(*keytable.Decoder, string, *yaml.Node, time.Duration)) keytable.ValueParser {
+	takes := "a duration such as " + example + ", or a number of observations"
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if _, ok := keytable.NumberOf(n); ok {
+			number(d, path, n)
+			return
+		}
+		v, err := keytable.DurationOf(n)
+		if err != nil {
+			d.WrongType(path, takes, n)
+			return
+		}
+		duration(d, path, n, v)
+	}}
+}
+
+// seasons reads a list of periods, or a mapping of periods to harmonics.
+func seasons(dst *[]usual.Season) keytable.ValueParser {
+	const takes = "a list of durations, or a mapping of durations to harmonics"
+	var initial []string
+	for _, s := range *dst {
+		initial = append(initial, fmt.Sprintf("%s: %d", message.Duration(s.Period), s.Harmonics))
+	}
+	text := "[]"
+	if len(initial) > 0 {
+		text = "{" + strings.Join(initial, ", ") + "}"
+	}
+	return keytable.AtMost(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		all := []usual.Season{}
+		add := func(p string, period, harmonics *yaml.Node) {
+			s := usual.Season{Harmonics: 3}
+			var err error
+			s.Period, err = keytable.DurationOf(period)
+			switch {
+			case err != nil:
+				d.WrongType(p, "a duration such as 24h", period)
+				return
+			case s.Period <= 0:
+				d.Fail(p, "must be above 0, not %s", period.Value)
+				return
+			case slices.ContainsFunc(all, func(other usual.Season) bool { return other.Period == s.Period }):
+				d.Fail(p, "the period stands there already")
+				return
+			}
+			for _, standard := range usual.DefaultSeasons() {
+				if standard.Period == s.Period {
+					s.Harmonics = standard.Harmonics
+				}
+			}
+			if harmonics != nil {
+				if !d.Whole(p, harmonics, 1, &s.Harmonics) {
+					return
+				}
+				if s.Harmonics > maxHarmonics {
+					d.Fail(p, "must be at most %d harmonics, not %d", maxHarmonics, s.Harmonics)
+					return
+				}
+			}
+			all = append(all, s)
+		}
+		switch n.Kind {
+		case yaml.SequenceNode:
+			for i, e := range n.Content {
+				add(d.Entry(path, i, e), e, nil)
+			}
+		case yaml.MappingNode:
+			d.Entries(path, n, func(p string, k, v *yaml.Node) { add(p, k, v) })
+		default:
+			d.WrongType(path, takes, n)
+			return
+		}
+		sum := 0
+		for _, s := range all {
+			sum += s.Harmonics
+		}
+		if sum > allHarmonics {
+			d.Fail(path, "has %d harmonics in all; at most %d are allowed", sum, allHarmonics)
+		}
+		*dst = all
+	}})
+}
+
+// dates reads a list of dates.
+func dates(dst *[]string) keytable.ValueParser {
+	r := keytable.ListOf("dates, such as 2026-12-25", dst, func(s *string) keytable.ValueParser {
+		return keytable.Text(s, keytable.MayBeEmpty).Then(func() error {
+			_, err := domain.Date(*s)
+			return err
+		})
+	})
+	r.Initial = "[]"
+	return r
+}
+
+// Pattern reads a pattern of keys, or a mapping of labels to patterns.
+func Pattern(dst *string) keytable.ValueParser {
+	r := keytable.Checked(dst, "pattern: "+domain.Wildcards+"; or labels with patterns, such as {job: auth-*}", domain.CheckPattern)
+	read := r.Read
+	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.MappingNode {
+			read(d, path, n)
+			return
+		}
+		labels := map[string]string{}
+		d.Entries(path, n, func(p string, k, v *yaml.Node) {
+			var of string
+			keytable.Checked(&of, "pattern: "+domain.Wildcards, domain.CheckPattern).Read(d, p, v)
+			labels[k.Value] = of
+		})
+		if len(labels) == 0 && !d.Failed(path) {
+			d.Fail(path, "has no label")
+		}
+		*dst = domain.LabelPattern(labels)
+	}
+	return r
+}
+
+var weekdays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+
+// holidays reads dates, or a mapping with the day that they are like.
+func holidays(dst *usual.Holidays) keytable.ValueParser {
+	var listed, filed []string
+	file, like := "", weekdays[dst.Like]
+	keys := []keytable.Key{
+		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
+		{Name: "file", Doc: "File with a date on each line. What follows a # is a comment. It is read at the start.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
+			filed, err = readDates(file)
+			return err
+		})},
+		{Name: "like", Doc: "The day of the week that they are like.", Read: keytable.Choice(&like, weekdays...)},
+	}
+	const takes = "list of dates, or {dates: […], file: …, like: Sun}"
+	return keytable.ValueParser{Takes: takes, Initial: "[]", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+		switch n.Kind {
+		case yaml.SequenceNode:
+			keys[0].Read.Read(d, path, n)
+		case yaml.MappingNode:
+			d.Mapping(path, n, keys)
+		default:
+			d.WrongType(path, "a "+takes, n)
+			return
+		}
+		*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(slices.Index(weekdays, like))}
+	}}
+}
+
+// readDates reads a file of dates. An error names the line.
+func readDates(path string) (all []string, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if _, err := domain.Date(line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %v", message.Printable(path), i+1, err)
+		}
+		all = append(all, line)
+	}
+	return all, nil
+}
+
+// HolidayRemarks are what a check says of holidays that have no effect where one may look for it.
+func (c *Settings) HolidayRemarks() (all []string) {
+	if c.Detect == nil {
+		return nil
+	}
+	named := c.Detect.Holidays.Dates
+	alone := func(s *usual.RhythmConfig) bool {
+		return s != nil && slices.ContainsFunc(s.Holidays, func(date string) bool { return !slices.Contains(named, date) })
+	}
+	if alone(c.Model.Season) || slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return alone(k.Season) }) {
+		all = append(all, "alarms do not go by model.holidays: the season of the model does not learn them; detect.holidays are for alarms")
+	}
+	week := func(s usual.Season) bool { return s.Period == 7*24*time.Hour }
+	if len(named) > 0 && !slices.ContainsFunc(c.Detect.Seasons, week) {
+		all = append(all, "detect.holidays have no effect on what is usual: detect.season has no 168h")
+	}
+	return all
+}

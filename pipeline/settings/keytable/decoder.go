@@ -1,0 +1,520 @@
+// Package keytable reads YAML by a table of keys, which checks every value and is the reference as well.
+package keytable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/message"
+)
+
+// A KeyError is one mistake in a config.
+type KeyError struct {
+	File     string
+	Line     int    // 1-based; 0 where the mistake has no line
+	Override string // the override that brought the mistake in, in place of a line
+	Key      string // path of the key; empty for the config as a whole
+	Reason   string
+
+	pos int // as in Decoder.at
+}
+
+func (e *KeyError) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Override != "":
+		b.WriteString("--set " + e.Override)
+	case e.Line > 0:
+		fmt.Fprintf(&b, "%s:%d", e.File, e.Line)
+	default:
+		b.WriteString(e.File)
+	}
+	if e.Key != "" {
+		b.WriteString(": " + message.Printable(e.Key))
+	}
+	b.WriteString(": " + e.Reason)
+	return b.String()
+}
+
+// A Key declares one key of a mapping: either a value with its reader, or a mapping
+// with its keys.
+type Key struct {
+	Name     string
+	Doc      string // a sentence or two for the reference
+	Unit     string // of a number that has one
+	Initial  string // default as YAML, where the reader does not know it
+	Required bool
+	Read     ValueParser
+	Keys     []Key
+	Single   bool   // the mapping holds exactly one key, besides settings
+	Setting  bool   // stands beside the one key of a single mapping
+	Seen     func() // called when the key is there, before its keys are read
+	None     func() // called where the word none stands in place of a connector; nil: it may not
+}
+
+// A Decoder reads one config and collects its mistakes.
+type Decoder struct {
+	Name      string   // of the text, which errors name
+	Overrides []string // "a.b=c": a path of keys and list indexes, and a value in YAML
+	// Secrets are words of paths at which a secret may stand by mistake, Secretive those of
+	// overrides whose value is not shown besides.
+	Secrets, Secretive []string
+
+	Errs []*KeyError
+	// at holds the position of every key and list entry by its path: a line, or
+	// -1-i for what Overrides[i] brought in.
+	at map[string]int
+	// around are the keys of the mapping that holds the mapping that is read.
+	around []Key
+}
+
+// Fail records a mistake at path, or at the nearest enclosing key that the
+// config holds.
+func (d *Decoder) Fail(path, format string, args ...any) {
+	p := path
+	pos, ok := d.at[p]
+	for !ok && p != "" {
+		p = p[:max(strings.LastIndexByte(p, '.'), 0)]
+		pos, ok = d.at[p]
+	}
+	d.failAt(pos, path, format, args...)
+}
+
+func (d *Decoder) failAt(pos int, path, format string, args ...any) {
+	e := &KeyError{File: d.Name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
+	if pos < 0 {
+		e.Override = message.Printable(d.withoutSecret(d.Overrides[-1-pos]))
+	} else {
+		e.Line = pos
+	}
+	d.Errs = append(d.Errs, e)
+}
+
+// Has reports whether the config holds the key.
+func (d *Decoder) Has(path string) bool {
+	_, ok := d.at[path]
+	return ok
+}
+
+// Failed reports whether there is a mistake at exactly this path.
+func (d *Decoder) Failed(path string) bool {
+	return slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return e.Key == path })
+}
+
+// maxErrors bounds what is reported of a config that is something else
+// altogether.
+const maxErrors = 50
+
+// Err joins the mistakes by line, those of overrides last; nil if there are none.
+func (d *Decoder) Err() error {
+	slices.SortStableFunc(d.Errs, func(a, b *KeyError) int {
+		order := func(pos int) uint {
+			if pos < 0 {
+				return math.MaxInt + uint(-pos)
+			}
+			return uint(pos)
+		}
+		return cmp.Compare(order(a.pos), order(b.pos))
+	})
+	var all []error
+	for i, e := range d.Errs {
+		if i == maxErrors {
+			all = append(all, fmt.Errorf("%s: and %d more mistakes", d.Name, len(d.Errs)-i))
+			break
+		}
+		all = append(all, e)
+	}
+	return errors.Join(all...)
+}
+
+// Read reads text, with the overrides, by the declaration of its keys. It returns false where there
+// is nothing to check.
+func (d *Decoder) Read(text []byte, keys []Key) bool {
+	root := d.tree(text)
+	if root == nil {
+		return false
+	}
+	d.at = map[string]int{"": root.Line}
+	d.Mapping("", root, keys)
+	return true
+}
+
+// tree parses text and applies the overrides. It returns nil where there is
+// nothing to check.
+func (d *Decoder) tree(text []byte) *yaml.Node {
+	root, err := parseYAML(text)
+	if err != nil {
+		d.failAt(err.line, "", "%s", err.reason)
+		return nil
+	}
+	if root == nil {
+		if len(d.Overrides) == 0 {
+			d.failAt(0, "", "the config is empty")
+			return nil
+		}
+		root = &yaml.Node{Kind: yaml.MappingNode}
+	}
+	for i := range d.Overrides {
+		d.override(root, i)
+	}
+	if len(d.Errs) > 0 {
+		// The tree is not what the overrides were to make of it: its other
+		// mistakes may be none.
+		return nil
+	}
+	return root
+}
+
+// Mapping reads n by the declaration of its keys.
+func (d *Decoder) Mapping(path string, n *yaml.Node, keys []Key) {
+	ok := d.Entries(path, n, func(p string, k, v *yaml.Node) {
+		j := slices.IndexFunc(keys, func(x Key) bool { return x.Name == k.Value })
+		if j < 0 {
+			if slices.ContainsFunc(d.around, func(x Key) bool { return x.Name == k.Value }) {
+				d.Fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
+				return
+			}
+			d.Fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
+			return
+		}
+		is := keys[j]
+		if is.Seen != nil {
+			is.Seen()
+		}
+		switch {
+		case is.Read.Read != nil:
+			is.Read.Read(d, p, v)
+		case is.None != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
+			is.None()
+		default:
+			around := d.around
+			d.around = keys
+			d.Mapping(p, v, is.Keys)
+			d.around = around
+			if is.Single && v.Kind == yaml.MappingNode {
+				d.Single(p, v, is.Keys)
+			}
+		}
+	})
+	if !ok {
+		return
+	}
+	for _, k := range keys {
+		if p := Join(path, k.Name); k.Required && !d.Has(p) {
+			d.Fail(p, "missing; %s", k.need())
+		}
+	}
+}
+
+// Entries calls read for each key of the mapping n, with its path and value. It
+// reports whether n is one.
+func (d *Decoder) Entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
+	if n.Kind != yaml.MappingNode {
+		d.WrongType(path, "a mapping", n)
+		return false
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		pos := k.Line
+		if v.Line < 0 {
+			pos = v.Line
+		}
+		if k.Kind != yaml.ScalarNode {
+			d.failAt(pos, path, "a key must be text, not %s", describe(k))
+			continue
+		}
+		p := Join(path, KeyName(k.Value))
+		if first, ok := d.at[p]; ok {
+			already := ""
+			if first > 0 {
+				already = fmt.Sprintf("; it stands in line %d already", first)
+			}
+			d.failAt(pos, p, "duplicate key%s", already)
+			continue
+		}
+		d.at[p] = pos
+		read(p, k, v)
+	}
+	return true
+}
+
+// need says what a config must hold where the key k is missing.
+func (k Key) need() string {
+	if k.Single {
+		return "one of " + strings.Join(Alternatives(k.Keys), ", ") + " is required"
+	}
+	return "it is required"
+}
+
+// Single checks that the mapping at path names one connector.
+func (d *Decoder) Single(path string, n *yaml.Node, keys []Key) {
+	var names []string
+	last := d.at[path]
+	for i := 0; i < len(n.Content); i += 2 {
+		if slices.ContainsFunc(keys, func(k Key) bool { return k.Setting && k.Name == n.Content[i].Value }) {
+			continue
+		}
+		names = append(names, KeyName(n.Content[i].Value))
+		last = n.Content[i].Line
+	}
+	switch len(names) {
+	case 1:
+	case 0:
+		d.Fail(path, "names no connector; %s", Key{Single: true, Keys: keys}.need())
+	default:
+		hint := ""
+		if last < 0 {
+			hint = fmt.Sprintf("; to replace it as a whole: --set '%s={%s: {…}}'", path, names[len(names)-1])
+		}
+		d.failAt(last, path, "names %s; exactly one connector is allowed%s", strings.Join(names, " and "), hint)
+	}
+}
+
+func keyNames(keys []Key) []string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// Alternatives are the names of the keys of which a mapping holds exactly one.
+func Alternatives(keys []Key) []string {
+	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.Setting }))
+}
+
+// Entry notes the position of entry i of the list at path, and returns its path.
+func (d *Decoder) Entry(path string, i int, n *yaml.Node) string {
+	p := path + "." + strconv.Itoa(i)
+	d.at[p] = n.Line
+	return p
+}
+
+func Join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *Decoder) WrongType(path, want string, n *yaml.Node) {
+	d.Fail(path, "must be %s, not %s", want, d.describeAt(path, n))
+}
+
+// describeAt is describe, without what stands where a login does: that may be the
+// secret itself.
+func (d *Decoder) describeAt(path string, n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && hasWord(path, d.Secrets) {
+		return "what stands there"
+	}
+	return describe(n)
+}
+
+// hasWord reports whether one of the words is in s: a path of the config, or an override.
+func hasWord(s string, words []string) bool {
+	s = strings.ToLower(s)
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
+}
+
+// withoutSecret is an override as errors repeat it.
+func (d *Decoder) withoutSecret(override string) string {
+	if path, _, ok := strings.Cut(override, "="); ok && (hasWord(override, d.Secrets) || hasWord(override, d.Secretive)) {
+		return path + "=…"
+	}
+	return override
+}
+
+// describe names a value in an error.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "null"
+	case "!!bool":
+		return message.Printable(n.Value)
+	case "!!int", "!!float":
+		return "the number " + message.Printable(n.Value)
+	}
+	return "the text " + message.Quote(n.Value)
+}
+
+// KeyName returns a key as a part of a path.
+func KeyName(s string) string {
+	if s == "" || strings.Contains(s, ".") {
+		return message.Quote(s)
+	}
+	return message.Printable(s)
+}
+
+// maxConfig is the largest config, in bytes, that Parse looks at.
+const maxConfig = 1 << 20
+
+// A Description is what the reference says of one key. Path is from the root, with dots; the
+// entries of a list are [].
+type Description struct {
+	Path    string
+	Takes   string // the type and range of its value
+	Default string // as YAML; empty where an absent key means that there is none
+	Unit    string // empty for what has none
+	Doc     string // what it means
+
+	Required bool
+}
+
+// Describe returns the keys of a table and of the mappings in it, in the order of their declaration.
+func Describe(keys []Key) []Description {
+	var all []Description
+	var walk func(path string, keys []Key)
+	walk = func(path string, keys []Key) {
+		for _, k := range keys {
+			p := Join(path, k.Name)
+			takes := k.Read.Takes
+			if k.Read.Read == nil {
+				takes = "mapping"
+				if k.Single {
+					takes = "one of " + strings.Join(Alternatives(k.Keys), ", ")
+					if k.None != nil {
+						takes += ", or none"
+					}
+				}
+			}
+			all = append(all, Description{Path: p, Takes: takes, Default: cmp.Or(k.Initial, k.Read.Initial), Unit: k.Unit, Doc: k.Doc, Required: k.Required || k.Initial == Required})
+			walk(p, k.Keys)
+			walk(p+k.Read.within, k.Read.Keys)
+		}
+	}
+	walk("", keys)
+	return all
+}
+
+// Required is the default of a key whose absence check reports in its own words.
+const Required = "required"
+
+// index is that of an entry of a list in a path, as in levels[0].alpha.
+var index = regexp.MustCompile(`\[([0-9]+)\]`)
+
+// PathNames are the keys and indexes that a path of an override leads through: levels[0].alpha and
+// levels.0.alpha are the same.
+func PathNames(path string) []string { return strings.Split(index.ReplaceAllString(path, ".$1"), ".") }
+
+// override applies Overrides[i], "a.b=c", to the tree. A key that is absent is added,
+// with the mappings above it; an index must exist.
+func (d *Decoder) override(root *yaml.Node, i int) {
+	pos := -1 - i
+	path, value, ok := strings.Cut(d.Overrides[i], "=")
+	if !ok || path == "" {
+		d.failAt(pos, "", `an override is key=value, for example top=0.9`)
+		return
+	}
+	to, err := overrideValue(value)
+	if err != nil {
+		d.failAt(pos, path, "%s", err.reason)
+		return
+	}
+	mark(to, pos)
+
+	at, names := root, PathNames(path)
+	for depth, name := range names {
+		here := message.Printable(strings.Join(names[:depth], "."))
+		last := depth == len(names)-1
+		if name == "" {
+			d.failAt(pos, path, "a name in the path is empty")
+			return
+		}
+		if isNull(at) || depth > 0 && at.Tag == "!!bool" && at.Value == "true" {
+			// The key is there without a value, as in "model:", or with all its defaults, as in
+			// "detect: true".
+			*at = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
+		}
+		var child **yaml.Node
+		switch at.Kind {
+		case yaml.MappingNode:
+			child = d.child(at, name, pos)
+		case yaml.SequenceNode:
+			k, err := strconv.Atoi(name)
+			if err != nil {
+				d.failAt(pos, path, "%s is a list, which takes an index, not %s", here, message.Quote(name))
+				return
+			}
+			if k < 0 || k >= len(at.Content) {
+				d.failAt(pos, path, "%s has %d entries, and indexes begin at 0", here, len(at.Content))
+				return
+			}
+			child = &at.Content[k]
+		default:
+			if here == "" {
+				here = "the config"
+			}
+			d.failAt(pos, path, "%s is %s, and has no keys", here, d.describeAt(strings.Join(names[:depth], "."), at))
+			return
+		}
+		if last {
+			*child = to
+			break
+		}
+		if *child == nil {
+			if _, err := strconv.Atoi(names[depth+1]); err == nil {
+				d.failAt(pos, path, "the config has no list %s; set it as a whole", message.Printable(strings.Join(names[:depth+1], ".")))
+				return
+			}
+			*child = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
+		}
+		at = *child
+	}
+}
+
+// child returns the place of the value of a key, which it adds if it is absent.
+func (d *Decoder) child(n *yaml.Node, name string, pos int) **yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return &n.Content[i+1]
+		}
+	}
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name, Line: pos}, nil)
+	return &n.Content[len(n.Content)-1]
+}
+
+// overrideValue parses the right side of an override. What is not YAML and does
+// not look like a list, a mapping or a quoted text is the text itself, so that
+// "-", "*.csv" and "," need no quotes.
+func overrideValue(value string) (*yaml.Node, *syntaxError) {
+	asText := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	if value == "-" {
+		return asText, nil
+	}
+	n, err := parseYAML([]byte(value))
+	switch {
+	case err != nil && err.syntax && !strings.ContainsAny(value[:1], "[{\"'"):
+		return asText, nil
+	case err != nil:
+		return nil, err
+	case n == nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}, nil
+	}
+	return n, nil
+}
+
+// mark gives a value of an override its position.
+func mark(n *yaml.Node, pos int) {
+	n.Line = pos
+	for _, c := range n.Content {
+		mark(c, pos)
+	}
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
+}

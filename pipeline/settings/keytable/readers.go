@@ -1,0 +1,363 @@
+package keytable
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/internal/domain"
+	"hafvf/internal/message"
+)
+
+// A ValueParser checks a value and stores it, and says for the reference what it takes.
+type ValueParser struct {
+	Takes   string // the type, as a user would say it
+	Initial string // the value of an absent key as YAML; empty: none
+	// keys are those of the mappings that the value may be or hold, at the value's
+	// path and within: "", or "[]" for the entries of a list.
+	Keys   []Key
+	within string
+	Read   func(d *Decoder, path string, n *yaml.Node)
+}
+
+// Later keeps the node of a value that cannot be read before the others.
+func Later(takes string, dst **yaml.Node) ValueParser {
+	return ValueParser{Takes: takes, Read: func(_ *Decoder, _ string, n *yaml.Node) { *dst = n }}
+}
+
+func Choice(dst *string, names ...string) ValueParser {
+	return ValueParser{Takes: strings.Join(names, ", "), Initial: *dst, Read: func(d *Decoder, path string, n *yaml.Node) {
+		var s string
+		switch {
+		case !d.Text(path, n, &s):
+		case !slices.Contains(names, s):
+			d.Fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
+		default:
+			*dst = s
+		}
+	}}
+}
+
+func (d *Decoder) Text(path string, n *yaml.Node, dst *string) bool {
+	// What YAML 1.1 takes for a date is text here: a file may be named so.
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
+		hint := ""
+		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+			hint = "; put it in quotes"
+		}
+		d.Fail(path, "must be text, not %s%s", d.describeAt(path, n), hint)
+		return false
+	}
+	if strings.ContainsRune(n.Value, 0) {
+		d.Fail(path, "holds a NUL, which no name and no file has")
+		return false
+	}
+	*dst = n.Value
+	return true
+}
+
+const (
+	NotEmpty   = false
+	MayBeEmpty = true
+)
+
+func Text(dst *string, empty bool) ValueParser {
+	initial := ""
+	if *dst != "" {
+		initial = strconv.Quote(*dst)
+	}
+	return ValueParser{Takes: "text", Initial: initial, Read: func(d *Decoder, path string, n *yaml.Node) {
+		if d.Text(path, n, dst) && *dst == "" && !empty {
+			d.Fail(path, "must not be empty")
+		}
+	}}
+}
+
+func Number(dst *float64, within domain.Domain) ValueParser {
+	initial := ""
+	if within.Contains(*dst) {
+		initial = strconv.FormatFloat(*dst, 'g', -1, 64)
+	}
+	return ValueParser{Takes: "number " + within.Name, Initial: initial, Read: func(d *Decoder, path string, n *yaml.Node) {
+		d.Number(path, n, within, dst)
+	}}
+}
+
+func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) bool {
+	v, ok := NumberOf(n)
+	switch {
+	case !ok:
+		d.WrongType(path, "a number", n)
+		return false
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		d.Fail(path, "must be finite, not %s", n.Value)
+		return false
+	case !within.Contains(v):
+		d.Fail(path, "must be %s, not %s", within.Name, n.Value)
+		return false
+	}
+	*dst = v
+	return true
+}
+
+func NumberOf(n *yaml.Node) (v float64, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
+		return 0, false
+	}
+	return v, n.Decode(&v) == nil
+}
+
+func Whole(dst *int, least int) ValueParser {
+	initial := ""
+	if *dst >= least {
+		initial = strconv.Itoa(*dst)
+	}
+	return ValueParser{Takes: fmt.Sprintf("whole number, at least %d", least), Initial: initial, Read: func(d *Decoder, path string, n *yaml.Node) {
+		d.Whole(path, n, least, dst)
+	}}
+}
+
+func (d *Decoder) Whole(path string, n *yaml.Node, least int, dst *int) bool {
+	var v int
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil {
+		d.WrongType(path, "a whole number", n)
+		return false
+	}
+	if v < least {
+		d.Fail(path, "must be at least %d, not %d", least, v)
+		return false
+	}
+	*dst = v
+	return true
+}
+
+func Boolean(dst *bool) ValueParser {
+	return ValueParser{Takes: "true or false", Initial: strconv.FormatBool(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(dst) != nil {
+			d.WrongType(path, "true or false", n)
+		}
+	}}
+}
+
+func Duration(dst *time.Duration) ValueParser {
+	return ValueParser{Takes: "duration, such as 30m", Initial: message.Duration(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
+		v, err := DurationOf(n)
+		switch {
+		case err == errFraction:
+			d.Fail(path, "must be of whole milliseconds, not %s", n.Value)
+		case err != nil:
+			d.WrongType(path, "a duration such as 30m or 0s", n)
+		case v < 0:
+			d.Fail(path, "must not be negative, not %s", n.Value)
+		default:
+			*dst = v
+		}
+	}}
+}
+
+// DurationOf reads a duration of whole milliseconds, the resolution of windows and timers.
+func DurationOf(n *yaml.Node) (time.Duration, error) {
+	if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int" {
+		return 0, errors.New("no duration")
+	}
+	v, err := time.ParseDuration(n.Value)
+	if err == nil && v%time.Millisecond != 0 {
+		err = errFraction
+	}
+	return v, err
+}
+
+var errFraction = errors.New("it has a fraction of a millisecond")
+
+// Then has a value checked that was read without a mistake.
+func (r ValueParser) Then(check func() error) ValueParser {
+	read := r.Read
+	r.Read = func(d *Decoder, path string, n *yaml.Node) {
+		before := len(d.Errs)
+		read(d, path, n)
+		if len(d.Errs) > before {
+			return
+		}
+		if err := check(); err != nil {
+			d.Fail(path, "%v", err)
+		}
+	}
+	return r
+}
+
+// Milliseconds reads a duration in the resolution of Beam's windows, above zero.
+func Milliseconds(dst *time.Duration) ValueParser {
+	r := Duration(dst).Then(func() error { return domain.CheckGap(*dst) })
+	r.Takes = "duration above 0, in milliseconds"
+	if *dst == 0 {
+		r.Initial = ""
+	}
+	return r
+}
+
+// ListOf reads a list into dst, each entry by a reader of its own.
+func ListOf[T any](what string, dst *[]T, one func(*T) ValueParser) ValueParser {
+	return ValueParser{Takes: "list of " + what, Read: func(d *Decoder, path string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			d.WrongType(path, "a list of "+what, n)
+			return
+		}
+		*dst = make([]T, len(n.Content))
+		for i, e := range n.Content {
+			one(&(*dst)[i]).Read(d, d.Entry(path, i, e), e)
+		}
+	}}
+}
+
+// Texts reads a list of names; at least one.
+func Texts(what string, dst *[]string) ValueParser {
+	return SomeTexts(what, dst).Then(func() error {
+		if len(*dst) == 0 {
+			return fmt.Errorf("must name at least one of the %s", what)
+		}
+		return nil
+	})
+}
+
+// SomeTexts reads a list of names, which may be empty.
+func SomeTexts(what string, dst *[]string) ValueParser {
+	r := ListOf(what, dst, func(s *string) ValueParser { return Text(s, NotEmpty) })
+	if len(*dst) > 0 {
+		r.Initial = "[" + strings.Join(*dst, ", ") + "]"
+	}
+	return r
+}
+
+// OneOrMore reads a name or a list of names.
+func OneOrMore(what string, dst *[]string) ValueParser {
+	r := Texts(what, dst)
+	several := r.Read
+	r.Takes = "name or list of names"
+	r.Read = func(d *Decoder, path string, n *yaml.Node) {
+		var name string
+		switch {
+		case n.Kind != yaml.ScalarNode:
+			several(d, path, n)
+		case !d.Text(path, n, &name):
+		case name == "":
+			d.Fail(path, "must name at least one of the %s", what)
+		default:
+			*dst = []string{name}
+		}
+	}
+	return r
+}
+
+// Checked reads a text of which why says why it is none of those that it takes.
+func Checked(dst *string, takes string, why func(string) error) ValueParser {
+	was := *dst
+	r := Text(dst, NotEmpty).Then(func() error {
+		err := why(*dst)
+		if err != nil {
+			*dst = was
+		}
+		return err
+	})
+	r.Takes = takes
+	return r
+}
+
+// List reads a list of mappings into dst, each entry by its keys.
+func List[T any](of string, dst *[]T, keys func(*T) []Key) ValueParser {
+	r := ListOf(of, dst, func(v *T) ValueParser {
+		return ValueParser{Read: func(d *Decoder, path string, n *yaml.Node) { d.Mapping(path, n, keys(v)) }}
+	})
+	r.Keys, r.within = keys(new(T)), "[]"
+	return r
+}
+
+// DurationOr reads a duration above 0, or the word, which is 0.
+func DurationOr(word string, dst *time.Duration) ValueParser {
+	r := Milliseconds(dst)
+	read := r.Read
+	if *dst <= 0 {
+		r.Initial = ""
+	}
+	r.Takes += ", or " + word
+	r.Read = func(d *Decoder, path string, n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.Value == word {
+			*dst = 0
+			return
+		}
+		read(d, path, n)
+	}
+	return r
+}
+
+// UpTo reads a whole number from 0 to most.
+func UpTo(dst *int, most int) ValueParser {
+	return ValueParser{Takes: fmt.Sprintf("whole number from 0 to %d", most), Initial: strconv.Itoa(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
+		v := *dst
+		switch {
+		case !d.Whole(path, n, 0, &v):
+		case v > most:
+			d.Fail(path, "must be at most %d, not %d", most, v)
+		default:
+			*dst = v
+		}
+	}}
+}
+
+// Choices reads a list of some of the names, which may be empty.
+func Choices(dst *[]string, names ...string) ValueParser {
+	r := ListOf(strings.Join(names, ", "), dst, func(s *string) ValueParser { return Choice(s, names...) })
+	r.Initial = "[" + strings.Join(*dst, ", ") + "]"
+	return r
+}
+
+// AtMost bounds the entries of a list or a mapping.
+func AtMost(most int, what string, r ValueParser) ValueParser {
+	read := r.Read
+	r.Read = func(d *Decoder, path string, n *yaml.Node) {
+		entries := len(n.Content)
+		if n.Kind == yaml.MappingNode {
+			entries /= 2
+		}
+		if entries > most {
+			d.Fail(path, "has %d %s; at most %d are allowed", entries, what, most)
+			return
+		}
+		read(d, path, n)
+	}
+	return r
+}
+
+// Zone reads the name of a time zone.
+func Zone(dst *string) ValueParser {
+	return Checked(dst, "IANA name of a time zone, such as Europe/Berlin", func(s string) error {
+		_, err := domain.Zone(s)
+		return err
+	})
+}
+
+// OrSwitch reads true, false, or a mapping with the keys of a T, which is fresh before.
+func OrSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []Key) ValueParser {
+	takes := "true, false, or " + mapping
+	return ValueParser{Takes: takes, Keys: keys(fresh()), Read: func(d *Decoder, path string, n *yaml.Node) {
+		v := fresh()
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
+			var on bool
+			if n.Decode(&on) == nil && on {
+				*dst = v
+			}
+			return
+		}
+		if n.Kind != yaml.MappingNode {
+			d.WrongType(path, takes, n)
+			return
+		}
+		*dst = v
+		d.Mapping(path, n, keys(v))
+	}}
+}
