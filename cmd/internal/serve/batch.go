@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Flags of a batch.
+const (
+	withRecords = 1 << iota
+	withColumns
+	withAlerts
+	withIDs
+	withStates
+	withEnds
+	withWritten
+	migrates
+	allFlags = 1<<iota - 1
+)
+
+const (
+	none = math.MinInt64 // no time
+	end  = math.MaxInt64 // of all input
+)
+
+// A batch is what a batch frame says. Its slices are of the frame.
+type batch struct {
+	model, flags, length uint32
+	horizon, now         int64
+	parts                []part
+	times, values        []byte
+	ids                  [][]byte // nil: none
+	written              string   // settings of the states, with withWritten
+}
+
+// A part is what a batch has of one key.
+type part struct {
+	key      string
+	state    []byte // nil: none
+	from, to int    // its observations
+}
+
+func (b *batch) time(i int) int64 { return int64(binary.LittleEndian.Uint64(b.times[8*i:])) }
+
+func (b *batch) value(i, j int) float64 {
+	return math.Float64frombits(binary.LittleEndian.Uint64(b.values[8*(i*int(b.length)+j):]))
+}
+
+// timeOf is a time of a frame; none is zero.
+func timeOf(ns int64) time.Time {
+	if ns == none {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// Times that int64 nanoseconds can say.
+var first, last = time.Unix(0, none+1), time.Unix(0, end-1)
+
+// nanoseconds is a time for a frame. One that is too far off for it is none.
+func nanoseconds(t time.Time) int64 {
+	if t.Before(first) || t.After(last) {
+		return none
+	}
+	return t.UnixNano()
+}
+
+// A cursor reads a payload. Once it is cut, all that it reads is zero.
+type cursor struct {
+	b   []byte
+	cut bool
+}
+
+func (c *cursor) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.b, c.cut = nil, true
+		return nil
+	}
+	v := c.b[:n:n]
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *cursor) uint32() uint32 {
+	if v := c.take(4); v != nil {
+		return binary.LittleEndian.Uint32(v)
+	}
+	return 0
+}
+
+func (c *cursor) int64() int64 {
+	if v := c.take(8); v != nil {
+		return int64(binary.LittleEndian.Uint64(v))
+	}
+	return 0
+}
+
+func (c *cursor) text() []byte { return c.take(uint64(c.uint32())) }
+
+var errCut = failed("batch", "the batch is cut off")
+
+// readBatch reads the payload of a batch frame.
+func readBatch(payload []byte) (*batch, error) {
+	c := &cursor{b: payload}
+	b := &batch{model: c.uint32(), flags: c.uint32(), length: c.uint32()}
+	keys := c.uint32()
+	b.horizon, b.now = c.int64(), c.int64()
+	if b.flags > allFlags {
+		return nil, failed("batch", "flags %#x; there are those in %#x", b.flags, uint32(allFlags))
+	}
+	if uint64(keys) > uint64(len(c.b)/12) { // each has three lengths at least
+		return nil, errCut
+	}
+	b.parts = make([]part, keys)
+	n := 0
+	for i := range b.parts {
+		p := &b.parts[i]
+		p.key = string(c.text())
+		if size := c.uint32(); size != math.MaxUint32 {
+			p.state = c.take(uint64(size))
+		}
+		p.from, p.to = n, n+int(c.uint32())
+		if n = p.to; n > len(c.b)/8 { // each has a time
+			return nil, errCut
+		}
+	}
+	b.times, b.values = c.take(8*uint64(n)), c.take(8*uint64(n)*uint64(min(b.length, mostBytes)))
+	if b.flags&withIDs != 0 && n <= len(c.b)/4 {
+		b.ids = make([][]byte, n)
+		for i := range b.ids {
+			b.ids[i] = c.text()
+		}
+	}
+	if b.flags&withWritten != 0 {
+		b.written = string(c.text())
+	}
+	switch {
+	case c.cut || b.flags&withIDs != 0 && len(b.ids) < n:
+		return nil, errCut
+	case len(c.b) > 0:
+		return nil, failed("batch", "the batch is longer than it says")
+	}
+	return b, nil
+}

@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
+	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings"
+	"hafvf/pipeline/settings/keytable"
+)
+
+// Settings are the payload of a settings frame: a text, and what it goes by of where the observations come from.
+type Settings struct {
+	Text    string   `json:"text"`    // of CONFIG.md, YAML or JSON; what is not of the model is not used
+	Name    string   `json:"name"`    // of the text, which errors name; default: settings
+	Values  []string `json:"values"`  // names of the numbers of an observation; default: x
+	Zone    string   `json:"zone"`    // of times without one; default: UTC
+	Untimed bool     `json:"untimed"` // observations have no time
+	// Unending says that observations come until the caller is stopped.
+	Unending bool `json:"unending"`
+}
+
+// A Description is what a settings frame is answered.
+type Description struct {
+	Model   int      `json:"model"`
+	Unused  []string `json:"unused"`  // keys of the text that do not concern the model
+	Columns []string `json:"columns"` // of answers
+	// Names are those of columns that have one of a few values: 0 is the first.
+	Names    map[string][]string `json:"names"`
+	Length   int                 `json:"length"`   // numbers of an observation; of events 0, any length that fits
+	Order    string              `json:"order"`    // event_time or arrival
+	Zone     string              `json:"zone"`     // of the clock of alarms or intervals
+	Settings string              `json:"settings"` // those that the meaning of states depends on
+}
+
+// A model is what settings make.
+type model struct {
+	cfg         keyed.Config
+	layout      records.Layout
+	description Description
+	columns     []column
+	unalerted   []settings.KeyRule // of keys for which Alerts is set
+	estimators  []*keyed.Estimator // one per goroutine
+	kept        kept
+}
+
+// elsewhere are the keys of a config that are the caller's business.
+var elsewhere = []string{"source", "sink", "dead_letter", "alerts", "marks", "state", "runner", "incidents"}
+
+func newModel(payload []byte) (*model, error) {
+	var s Settings
+	if err := json.Unmarshal(payload, &s); err != nil {
+		return nil, err
+	}
+	if s.Name = cmp.Or(s.Name, "settings"); len(s.Values) == 0 {
+		s.Values = []string{"x"}
+	}
+	c, unused, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
+	m.cfg.Brief = c.Records == settings.Brief
+	m.cfg.Values, m.cfg.Unit = names(c, s.Values)
+	all := []hafvf.Config{m.cfg.Filter}
+	for _, k := range m.cfg.Keys {
+		all = append(all, k.Filter)
+	}
+	if m.layout, err = records.NewLayout(all...); err != nil {
+		return nil, err
+	}
+	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
+	m.unalerted = slices.DeleteFunc(slices.Clone(c.Keys), func(k settings.KeyRule) bool { return k.Alerts == nil })
+	if m.estimators, err = estimators(m.cfg); err != nil {
+		return nil, err
+	}
+	bank, err := m.cfg.Filter.NewBank()
+	if err != nil {
+		return nil, err
+	}
+	length := bank.Model().Dim()
+	if _, ok := bank.Model().(expfam.Sequential); ok {
+		length = 1
+	}
+	m.setColumns(length, bank.Model().Outputs())
+	if c.Aggregate == nil {
+		m.description.Length = length
+	}
+	m.description.Settings = m.cfg.AllSettings().String()
+	return m, nil
+}
+
+// read reads the text.
+func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
+	c = &settings.Settings{}
+	d := settings.NewReading(&keytable.Decoder{Name: s.Name}, c)
+	d.Source = settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
+	if s.Untimed {
+		d.Source.Time = nil
+	}
+	unused = []string{}
+	keys := d.Keys()
+	given, err := s.given(keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range elsewhere {
+		keys = append(keys, keytable.Key{Name: name, Read: keytable.ValueParser{Read: func(*keytable.Decoder, string, *yaml.Node) { unused = append(unused, name) }}})
+	}
+	if !given {
+		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
+	}
+	if d.Read([]byte(s.Text), keys) {
+		if c.Transform == settings.Smooth {
+			d.Fail("transform", "must be %s: smoothing looks back on whole sessions, which is the program's", settings.Filter)
+		}
+		d.CheckModel()
+		d.CheckTimes()
+		d.CheckQuiet()
+		d.CheckPriors()
+	}
+	return c, unused, d.Err()
+}
+
+// given reports whether a family or a prior is given anywhere in these keys. The error is of a file that they name: the
+// process opens none.
+func (s *Settings) given(keys []keytable.Key) (family bool, err error) {
+	var walk func(path string, n *yaml.Node)
+	walk = func(path string, n *yaml.Node) {
+		if n.Kind != yaml.MappingNode {
+			for i, e := range n.Content {
+				walk(keytable.Join(path, strconv.Itoa(i)), e)
+			}
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k, at := n.Content[i], keytable.Join(path, keytable.KeyName(n.Content[i].Value))
+			family = family || k.Value == "family" || k.Value == "prior"
+			if k.Value == "file" && err == nil {
+				err = &keytable.KeyError{File: s.Name, Line: k.Line, Key: at, Reason: "the caller reads files: give what stands in it"}
+			}
+			walk(at, n.Content[i+1])
+		}
+	}
+	keys = slices.Clone(keys)
+	for i, k := range keys {
+		keys[i] = keytable.Key{Name: k.Name, Read: keytable.ValueParser{Read: func(_ *keytable.Decoder, path string, n *yaml.Node) { walk(path, n) }}}
+	}
+	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // whoever reads it again says what else is wrong
+	return family, err
+}
+
+// names are what messages call values, and their unit.
+func names(c *settings.Settings, values []string) (all []string, unit string) {
+	a := c.Aggregate
+	switch {
+	case c.Model.Family == "binomial" && len(values) == 2:
+		return []string{values[0] + "/" + values[1]}, ""
+	case a == nil:
+		return values, ""
+	case a.Value.Counts():
+		all = []string{string(a.Value)}
+	default:
+		for _, v := range values {
+			all = append(all, string(a.Value)+" of "+v)
+		}
+	}
+	switch a.Value {
+	case keyed.Count:
+		return all, ""
+	case keyed.Rate:
+		return all, "/s"
+	}
+	return all, map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}[a.Per]
+}
+
+// tells reports whether somebody is told of alarms of the key.
+func (m *model) tells(key string) bool {
+	for _, k := range m.unalerted {
+		if domain.Matches(k.Match, key) {
+			return *k.Alerts
+		}
+	}
+	return true
+}
