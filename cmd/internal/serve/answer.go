@@ -20,7 +20,7 @@ type answer struct {
 	key  string
 	est  *keyed.Estimator
 	e    keyed.KeyState
-	tell bool // alerts
+	alerted bool // alerts
 
 	before  []time.Time // of the observations that waited before the batch, and wait still
 	waiting []waiting   // those of the batch that wait, by time, ties as they came
@@ -62,14 +62,10 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 		return nil, err
 	}
 	all := make([]answer, len(b.parts))
-	found := make([]*keyed.KeyState, len(all))
-	for i, p := range b.parts {
-		found[i] = m.kept.take(p.key, p.state)
-	}
 	parallel.Do(len(all), len(m.estimators), func(worker, i int) {
 		a := &all[i]
-		*a = answer{m: m, of: b, key: b.parts[i].key, est: m.estimators[worker], tell: b.flags&withAlerts != 0 && m.tells(b.parts[i].key)}
-		a.err = a.work(&b.parts[i], found[i], before, worker)
+		*a = answer{m: m, of: b, key: b.parts[i].key, est: m.estimators[worker], alerted: b.flags&withAlerts != 0 && m.alerts(b.parts[i].key)}
+		a.err = a.work(&b.parts[i], before, worker)
 	})
 	for i := range all {
 		a := &all[i]
@@ -81,19 +77,16 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 			return nil, coded
 		}
 	}
-	for i := range all {
-		m.kept.put(all[i].key, all[i].state, all[i].e)
-	}
 	return appendAll(all, b.flags, len(m.columns)), nil
 }
 
 // work opens the state of a key, learns its observations, and closes it.
-func (a *answer) work(p *part, found *keyed.KeyState, before *writtenSettings, worker int) error {
+func (a *answer) work(p *part, before *writtenSettings, worker int) error {
 	state, err := openState(p.state)
 	if err != nil {
 		return err
 	}
-	if found != nil {
+	if found := a.m.kept.take(p.key, p.state); found != nil {
 		a.e = *found
 		a.e.Bind(a.est)
 	} else if a.e, err = a.est.Open(p.key, state); errors.Is(err, keyed.ErrOtherConfig) && before != nil {
@@ -116,6 +109,8 @@ func (a *answer) work(p *part, found *keyed.KeyState, before *writtenSettings, w
 	}
 	a.learnAll(p)
 	a.close()
+	a.m.kept.put(a.key, a.state, a.e)
+	a.e, a.before, a.waiting = keyed.KeyState{}, nil, nil // a batch may have many keys
 	return nil
 }
 
@@ -244,7 +239,7 @@ func (a *answer) learn(memory *keyed.Memory, out *keyed.Estimate, o *keyed.Obser
 
 func (a *answer) alert(all []keyed.AlertEvent) {
 	for _, t := range all {
-		if a.tell && t.Basis == keyed.AlarmBasis && (a.of.flags&withEnds != 0 || !t.BackToUsual()) {
+		if a.alerted && t.Basis == keyed.AlarmBasis && (a.of.flags&withEnds != 0 || !t.BackToUsual()) {
 			a.alerts = a.m.layout.AppendAlert(a.alerts, records.Object, t, "", nil)
 		}
 	}
@@ -272,18 +267,20 @@ func (a *answer) close() {
 	}
 	if a.of.flags&withStates != 0 {
 		a.state, _ = a.e.AppendBinary(make([]byte, checksumBytes))
-		binary.LittleEndian.PutUint32(a.state, crc32.Checksum(a.state[checksumBytes:], castagnoli))
+		binary.LittleEndian.PutUint32(a.state, checksumOf(a.state))
 	}
 }
 
 const checksumBytes = 4
+
+func checksumOf(state []byte) uint32 { return crc32.Checksum(state[checksumBytes:], castagnoli) }
 
 // openState returns the bytes of a state that the caller has kept; nil for none.
 func openState(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if len(b) < checksumBytes || binary.LittleEndian.Uint32(b) != crc32.Checksum(b[checksumBytes:], castagnoli) {
+	if len(b) < checksumBytes || binary.LittleEndian.Uint32(b) != checksumOf(b) {
 		return nil, errors.New("the state is damaged: it has another checksum than its bytes")
 	}
 	return b[checksumBytes:], nil

@@ -125,7 +125,10 @@ func readBatch(payload []byte) (*batch, error) {
 			return nil, errCut
 		}
 	}
-	b.times, b.values = c.take(8*uint64(n)), c.take(8*uint64(n)*uint64(min(b.length, mostBytes)))
+	if n == 0 {
+		b.length = 0
+	}
+	b.times, b.values = c.take(8*uint64(n)), c.take(8*uint64(n)*uint64(b.length))
 	if b.flags&withIDs != 0 && n <= len(c.b)/4 {
 		b.ids = make([][]byte, n)
 		for i := range b.ids {

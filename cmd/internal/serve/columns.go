@@ -26,7 +26,7 @@ func place(all []string, name string) float64 {
 	return math.NaN()
 }
 
-func flag(is bool) float64 {
+func flagged(is bool) float64 {
 	if is {
 		return 1
 	}
@@ -74,10 +74,10 @@ func (m *model) setColumns(length, outputs int) {
 	add("weight", func(e *keyed.Estimate) float64 { return e.Weight })
 	add("memory", func(e *keyed.Estimate) float64 { return e.Memory })
 	if m.layout.WarmUp {
-		add("warm_up", func(e *keyed.Estimate) float64 { return flag(e.WarmUp) })
+		add("warm_up", func(e *keyed.Estimate) float64 { return flagged(e.WarmUp) })
 	}
 	if m.layout.Quiet {
-		add("quiet", func(e *keyed.Estimate) float64 { return flag(e.Quiet) })
+		add("quiet", func(e *keyed.Estimate) float64 { return flagged(e.Quiet) })
 	}
 	if !m.layout.Detect {
 		return

@@ -178,9 +178,9 @@ func (s *Server) greet(payload []byte) ([]byte, error) {
 	}
 	switch {
 	case g.Protocol != protocol:
-		return nil, failed("version", "this is hafvf-serve %s with protocol %d, and the caller has protocol %d: install them together", s.Version, protocol, g.Protocol)
+		return nil, failed("version", "this hafvf-serve has protocol %d, and its caller protocol %d: install them together", protocol, g.Protocol)
 	case g.Version != "" && s.Version != "" && g.Version != s.Version:
-		return nil, failed("version", "this is hafvf-serve %s, and the caller has version %s: install them together", s.Version, g.Version)
+		return nil, failed("version", "this hafvf-serve is %s, and its caller %s: install them together", s.Version, g.Version)
 	}
 	if s.greeted = true; g.Parent != 0 && s.Parent != nil {
 		s.Parent(g.Parent)

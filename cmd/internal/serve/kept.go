@@ -2,6 +2,9 @@ package serve
 
 import (
 	"bytes"
+	"runtime"
+	"sync"
+	"unsafe"
 
 	"hafvf/hafvf/keyed"
 )
@@ -9,8 +12,10 @@ import (
 // kept are decoded states of the last answers. One is used again if the caller's bytes are those that it was
 // encoded to: it counts for nothing but time.
 type kept struct {
+	sync.Mutex
 	young, old map[string]*keptState // old ones are those that were not used since young were none
 	bytes      int                   // of young
+	least      int                   // bytes of a decoded state, of a key before its first observation
 }
 
 type keptState struct {
@@ -20,17 +25,33 @@ type keptState struct {
 
 const (
 	mostKept = 16 << 20 // bytes of young or old ones
-	// A state that is decoded has so many times the bytes that it is encoded to, and so many more.
-	decodedTimes, decodedMore = 6, 2 << 10
+	// decoded is how many times the bytes of its encoding a state has beside those of a new one, or more.
+	decoded = 6
 )
 
-func (k *keptState) size() int { return decodedTimes*len(k.state) + decodedMore }
+// leastOf measures the memory of new states.
+func leastOf(est *keyed.Estimator) int {
+	const n = 16
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		if _, err := est.Open("key", nil); err != nil {
+			panic(err) // a new state is no wrong one
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc-before.TotalAlloc)/n + int(unsafe.Sizeof(keptState{}))
+}
+
+func (k *kept) size(s *keptState) int { return decoded*len(s.state) + k.least }
 
 // take removes and returns the state of the key that has these bytes; nil if there is none.
 func (k *kept) take(key string, state []byte) *keyed.KeyState {
+	k.Lock()
+	defer k.Unlock()
 	s := k.young[key]
 	if s != nil {
-		k.bytes -= s.size()
+		k.bytes -= k.size(s)
 		delete(k.young, key)
 	} else {
 		s = k.old[key]
@@ -47,12 +68,14 @@ func (k *kept) put(key string, state []byte, e keyed.KeyState) {
 		return
 	}
 	s := &keptState{bytes.Clone(state), e}
-	if k.young == nil || k.bytes+s.size() > mostKept {
+	k.Lock()
+	defer k.Unlock()
+	if k.young == nil || k.bytes+k.size(s) > mostKept {
 		k.young, k.old, k.bytes = map[string]*keptState{}, k.young, 0
 	}
 	if was := k.young[key]; was != nil { // of a key that stood twice in a batch
-		k.bytes -= was.size()
+		k.bytes -= k.size(was)
 	}
 	k.young[key] = s
-	k.bytes += s.size()
+	k.bytes += k.size(s)
 }

@@ -83,6 +83,7 @@ func newModel(payload []byte) (*model, error) {
 	if m.estimators, err = estimators(m.cfg); err != nil {
 		return nil, err
 	}
+	m.kept.least = leastOf(m.estimators[0])
 	bank, err := m.cfg.Filter.NewBank()
 	if err != nil {
 		return nil, err
@@ -183,8 +184,8 @@ func names(c *settings.Settings, values []string) (all []string, unit string) {
 	return all, map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}[a.Per]
 }
 
-// tells reports whether somebody is told of alarms of the key.
-func (m *model) tells(key string) bool {
+// alerts reports whether alarms of the key are alerts.
+func (m *model) alerts(key string) bool {
 	for _, k := range m.unalerted {
 		if domain.Matches(k.Match, key) {
 			return *k.Alerts

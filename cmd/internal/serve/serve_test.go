@@ -236,7 +236,7 @@ func TestSettings(t *testing.T) {
 // Another protocol or version is refused, and frames before hello.
 func TestHello(t *testing.T) {
 	c := client{t, &Server{Version: "1.2"}}
-	for payload, want := range map[string]string{`{"protocol":2,"version":"1.2"}`: "protocol 2", `{"protocol":1,"version":"1.3"}`: "version 1.3", "{": "hello"} {
+	for payload, want := range map[string]string{`{"protocol":2,"version":"1.2"}`: "its caller protocol 2", `{"protocol":1,"version":"1.3"}`: "is 1.2, and its caller 1.3", "{": "hello"} {
 		if e := c.refused(appendFrame(nil, 'h', []byte(payload))); e.Code != "version" || !strings.Contains(e.Text, want) {
 			t.Errorf("%s: %+v", payload, e)
 		}
@@ -385,7 +385,7 @@ func flatten(at string, v any, flat map[string]float64, names map[string][]strin
 	case float64:
 		flat[at] = v
 	case bool:
-		flat[at] = flag(v)
+		flat[at] = flagged(v)
 	case string:
 		flat[at] = place(names[at], v)
 	case nil:

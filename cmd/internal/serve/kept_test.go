@@ -1,0 +1,133 @@
+package serve
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
+)
+
+// What is kept of 2,000 keys of 30 numbers each is bounded by bytes, and answers are those of the states alone.
+func TestKeptStates(t *testing.T) {
+	expect.Long(t, "2,000 keys")
+	settings := Settings{Text: "{model: {family: mvnormal}, detect: true}"}
+	for i := range 30 {
+		settings.Values = append(settings.Values, fmt.Sprint("v", i))
+	}
+	c := newClient(t)
+	d := c.model(settings)
+	rng := rand.New(rand.NewPCG(1, 2))
+	ask := func(c client, r request) reply { return c.batch(d, r) }
+	batchOf := func(from int, states [][]byte) (r request) {
+		r = request{flags: withRecords | withStates, length: 30, horizon: none, now: none}
+		for i := range 100 {
+			k := sent{key: fmt.Sprint("k", from+i), state: states[from+i], times: []int64{minute(len(states[from+i]))}}
+			for range 30 {
+				k.values = append(k.values, rng.NormFloat64())
+			}
+			r.keys = append(r.keys, k)
+		}
+		return r
+	}
+	before := heap()
+	states := make([][]byte, 2000)
+	for from := 0; from < len(states); from += 100 {
+		copy(states[from:], ask(c, batchOf(from, states)).states)
+	}
+	held := heap() - before - int64(len(states)*len(states[0]))
+	t.Logf("%d bytes a state, %d kept, %d MB", len(states[0]), len(c.models[0].kept.young)+len(c.models[0].kept.old), held>>20)
+	if held > 2*mostKept+16<<20 {
+		t.Errorf("%d MB are kept", held>>20)
+	}
+	kept := c.models[0].kept.young
+	if len(kept) < 2 {
+		t.Fatalf("%d states are kept", len(kept))
+	}
+	r := batchOf(len(states)-100, states) // the last ones, which are kept
+	fresh := newClient(t)
+	fresh.model(settings)
+	expect.Same(t, same(ask(fresh, r)), same(ask(c, r)))
+	expect.Same(t, same(ask(fresh, r)), same(ask(c, r)), "the states of before, again")
+}
+
+func same(a reply) []any { return []any{a.records, a.states} }
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// States of this release and of the one before go on as in a plain loop.
+func TestGoldenStates(t *testing.T) {
+	const dir = "../../../hafvf/keyed/testdata"
+	for file, text := range map[string]string{
+		"normal_recommended.txt": "detect: true", "former/normal_recommended.txt": "detect: true", "former/normal_warm_up.txt": "detect: true",
+		"former/binomial_recommended.txt": "{model: {family: binomial, prior: auto}, detect: true}",
+		"former/mvnormal_recommended.txt": "{model: {family: mvnormal, prior: auto}, detect: true}",
+	} {
+		c := newClient(t)
+		values := []string{"x", "y"}
+		if strings.Contains(file, "/normal") || strings.HasPrefix(file, "normal") {
+			values = values[:1]
+		}
+		d := c.model(Settings{Text: text, Values: values})
+		written := strings.SplitN(string(expect.Get(os.ReadFile(filepath.Join(dir, file)))(t)), "\n", 4)
+		state := expect.Get(hex.DecodeString(strings.ReplaceAll(written[3], "\n", "")))(t)
+		m := c.models[d.Model]
+		if m.cfg.Filter.Family != "mvnormal" { // those of testdata are of no config, which has a dim
+			m.cfg.Filter.Dim = 0
+			m.estimators = expect.Get(estimators(m.cfg))(t)
+		}
+		e, err := m.estimators[0].Open("pump/1", state)
+		if err != nil {
+			t.Errorf("%s: %v\n%s\n%s", file, err, d.Settings, written[0])
+			continue
+		}
+		var want []byte
+		k := sent{key: "pump/1", state: sealed(state)}
+		for i := range 60 {
+			at := time.Date(2026, 3, 3, 5, 10*i, 0, 0, time.UTC)
+			x := []float64{float64(i % 4), 4}[:len(values)]
+			k.times, k.values = append(k.times, at.UnixNano()), append(k.values, x...)
+			o := observation(at, x)
+			for out, err := range e.Estimates(o) {
+				expect.OK(t, err)
+				want = m.layout.AppendEstimate(want, 0, "pump/1", &out)
+			}
+		}
+		a := c.batch(d, request{flags: withRecords | withStates, length: len(values), horizon: none, now: none, keys: []sent{k}})
+		expect.Same(t, string(want), a.records, file)
+		after, _ := e.AppendBinary(nil)
+		if !slices.Equal(sealed(after), a.states[0]) {
+			t.Errorf("%s: another state than the loop's", file)
+		}
+	}
+}
+
+// sealed is a state as the caller keeps it.
+func sealed(state []byte) []byte {
+	b := append(make([]byte, checksumBytes), state...)
+	binary.LittleEndian.PutUint32(b, checksumOf(b))
+	return b
+}
+
+func observation(at time.Time, x []float64) keyed.Observation {
+	o := keyed.Observation{Time: at, X: [][]float64{x}}
+	if len(x) > 1 {
+		o.Shape = keyed.Vector
+	}
+	return o
+}
