@@ -15,11 +15,11 @@ import (
 
 // An answer is what becomes of the observations of one key.
 type answer struct {
-	m    *model
-	of   *batch
-	key  string
-	est  *keyed.Estimator
-	e    keyed.KeyState
+	m       *model
+	of      *batch
+	key     string
+	est     *keyed.Estimator
+	e       keyed.KeyState
 	alerted bool // alerts
 
 	before  []time.Time // of the observations that waited before the batch, and wait still
@@ -120,13 +120,14 @@ func (a *answer) learnAll(p *part) {
 	var out keyed.Estimate
 	check := a.est.CheckOf(a.key)
 	x := make([]float64, a.of.length)
+	xs := [][]float64{x}
 	for i := p.from; i < p.to; i++ {
 		o := keyed.Observation{Time: timeOf(a.of.time(i))}
 		for j := range x {
 			x[j] = a.of.value(i, j)
 		}
 		if len(x) > 0 {
-			o.X = [][]float64{x}
+			o.X = xs
 		}
 		if len(x) > 1 {
 			o.Shape = keyed.Vector

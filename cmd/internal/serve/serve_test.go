@@ -207,6 +207,49 @@ func TestPlaces(t *testing.T) {
 	expect.Same(t, minute(9), a.deadlines[0])
 }
 
+// Observations without times are learned as they come.
+func TestArrival(t *testing.T) {
+	c := newClient(t)
+	e := c.refused(appendFrame(nil, 's', jsonOf(Settings{Untimed: true})))
+	if !strings.Contains(e.Text, "order: arrival") {
+		t.Errorf("%+v", e)
+	}
+	d := c.model(Settings{Text: "order: arrival", Untimed: true})
+	a := c.batch(d, request{flags: allOf, length: 1, horizon: end, now: none, keys: []sent{{key: "a", times: []int64{none, none}, values: []float64{3, 1}}}})
+	expect.Same(t, []int64{none, none}, a.times)
+	expect.Same(t, []float64{3, 1}, a.columns["x"])
+	expect.Same(t, int64(none), a.deadlines[0])
+}
+
+// At its deadline there is something to tell of a key: a silence, once, and then that it is forgotten.
+func TestDeadlines(t *testing.T) {
+	c := newClient(t)
+	d := c.model(Settings{Text: "silence: {after: 1h}\nexpire: 24h"})
+	ask := func(k sent, now int64) (state []byte, deadline int64, alerts string) {
+		a := c.batch(d, request{flags: allOf, length: 1, horizon: now, now: now, keys: []sent{k}})
+		return a.states[0], a.deadlines[0], a.alerts
+	}
+	state, at, alerts := ask(one("a", nil, 0, make([]float64, 100)...), minute(99))
+	if at <= minute(100) || at > minute(24*60) || alerts != "" {
+		t.Fatalf("the deadline is %v, alerts %s", timeOf(at), alerts)
+	}
+	_, same, alerts := ask(sent{key: "a", state: state}, at-1)
+	if same != at || alerts != "" {
+		t.Errorf("before it: %v, %s", timeOf(same), alerts)
+	}
+	silent, next, alerts := ask(sent{key: "a", state: state}, at)
+	if !strings.Contains(alerts, `"kind":"silent"`) || next <= at {
+		t.Errorf("at it: %v, %s", timeOf(next), alerts)
+	}
+	if gone, never, alerts := ask(sent{key: "a", state: silent}, next); len(gone) > 0 || never != none || alerts != "" {
+		t.Errorf("at the next: %x, %v, %s", gone, timeOf(never), alerts)
+	}
+	_, _, alerts = ask(one("a", silent, 200, 0), minute(200))
+	if !strings.Contains(alerts, `"kind":"recovered"`) {
+		t.Errorf("it is back: %s", alerts)
+	}
+}
+
 // What is wrong with settings is said in the words of the configuration.
 func TestSettings(t *testing.T) {
 	c := newClient(t)
