@@ -70,10 +70,12 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	for i := range all {
 		a := &all[i]
 		if a.err != nil {
-			coded := &codedError{Code: "state", Text: a.err.Error(), Key: a.key}
+			coded := &codedError{Code: "state", Text: a.err.Error()}
 			if errors.Is(a.err, keyed.ErrOtherConfig) {
 				coded.Code = "other_config"
 			}
+			errors.As(a.err, &coded)
+			coded.Key = a.key
 			return nil, coded
 		}
 	}
@@ -107,7 +109,9 @@ func (a *answer) work(p *part, before *writtenSettings, worker int) error {
 			a.before = append(a.before, o.Time)
 		}
 	}
-	a.learnAll(p)
+	if a.learnAll(p); a.err != nil {
+		return a.err
+	}
 	a.close()
 	a.m.kept.put(a.key, a.state, a.e)
 	a.e, a.before, a.waiting = keyed.KeyState{}, nil, nil // a batch may have many keys
@@ -121,7 +125,7 @@ func (a *answer) learnAll(p *part) {
 	check := a.est.CheckOf(a.key)
 	x := make([]float64, a.of.length)
 	xs := [][]float64{x}
-	for i := p.from; i < p.to; i++ {
+	for i := p.from; i < p.to && a.err == nil; i++ {
 		o := keyed.Observation{Time: timeOf(a.of.time(i))}
 		for j := range x {
 			x[j] = a.of.value(i, j)
@@ -138,15 +142,17 @@ func (a *answer) learnAll(p *part) {
 		a.take(&memory, &out, &o, int32(i), check)
 		a.due(&memory, &out)
 	}
-	switch now := timeOf(a.of.now); a.of.horizon {
-	case none:
-	case end:
+	switch now := timeOf(a.of.now); {
+	case a.err != nil:
+		return
+	case a.of.horizon == none:
+	case a.of.horizon == end:
 		a.e.End(now)
 	default:
 		a.e.Release(timeOf(a.of.horizon))
 	}
 	a.due(&memory, &out)
-	if a.of.now == none {
+	if a.of.now == none || a.err != nil {
 		return
 	}
 	if s, silent := a.e.ReportSilence(timeOf(a.of.now)); silent {
@@ -195,8 +201,15 @@ func (a *answer) due(memory *keyed.Memory, out *keyed.Estimate) {
 			return
 		}
 		a.learn(memory, out, &o, a.placeOf(o.Time))
+		if a.rows > mostRows || len(a.records)+8*len(a.numbers) > mostBytes {
+			a.err = failed("batch", "more than %d rows, or %d bytes of them: there is a row for each interval between times that are far apart", mostRows, mostBytes)
+			return
+		}
 	}
 }
+
+// mostRows is how many rows an answer has of one key.
+var mostRows = 1 << 24
 
 // placeOf is the place of an observation that has waited: of those at one time, those of before come first.
 func (a *answer) placeOf(at time.Time) int32 {

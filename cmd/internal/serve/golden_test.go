@@ -128,7 +128,7 @@ func FuzzBatch(f *testing.F) {
 	c := newClient(f)
 	for _, s := range []Settings{
 		{Text: "{model: {family: normal}, detect: true, silence: true, lateness: 1m, expire: 24h}"}, {Text: "{model: {family: mvnormal}}", Values: []string{"u", "v"}},
-		{Text: "{model: {family: poisson}, aggregate: {every: 1m, value: count}}"},
+		{Text: "{model: {family: poisson}, aggregate: {every: 24h, value: count}}"},
 	} {
 		c.model(s)
 	}

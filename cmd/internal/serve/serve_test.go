@@ -221,6 +221,20 @@ func TestArrival(t *testing.T) {
 	expect.Same(t, int64(none), a.deadlines[0])
 }
 
+// Times that are far apart may have more intervals between them than an answer takes.
+func TestManyIntervals(t *testing.T) {
+	defer func(n int) { mostRows = n }(mostRows)
+	mostRows = 1000
+	c := newClient(t)
+	c.model(Settings{Text: "model: {family: poisson}\naggregate: {every: 1m, value: count}"})
+	r := request{flags: allOf, horizon: end, now: none, keys: []sent{{key: "a", times: []int64{minute(1), minute(500)}}}}
+	c.must('b', r.payload())
+	r.keys[0].times[1] = minute(5000)
+	if e := c.refused(appendFrame(nil, 'b', r.payload())); e.Code != "batch" || e.Key != "a" || !strings.Contains(e.Text, "more than 1000 rows") {
+		t.Errorf("%+v", e)
+	}
+}
+
 // At its deadline there is something to tell of a key: a silence, once, and then that it is forgotten.
 func TestDeadlines(t *testing.T) {
 	c := newClient(t)
