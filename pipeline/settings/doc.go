@@ -1,7 +1,7 @@
 // Package settings reads the model's part of a config: how observations of keys are learned, and what is told
 // of them. Programs without a pipeline read it by this package alone, with config's own words for a mistake:
 //
-//	s, err := settings.Parse("settings.yaml", text, nil, settings.Source{})
+//	s, err := settings.Parse(&keytable.Decoder{Name: "settings.yaml"}, text, nil, settings.Source{})
 //	if err != nil {
 //		return err // settings.yaml:1: model.famly: unknown key; did you mean "family"?
 //	}

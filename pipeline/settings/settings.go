@@ -188,12 +188,11 @@ func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 	return &Reading{Decoder: d, c: c, keyPriors: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, keySeasons: map[*KeyRule]*seasonKeys{}}
 }
 
-// Parse reads settings from YAML (JSON is YAML too), of observations from source. Keys at the top that others
-// own are passed over. The error joins a keytable.KeyError per mistake, in the order of the lines; name is the
-// file that they name.
-func Parse(name string, text []byte, others []string, source Source) (*Settings, error) {
+// Parse reads settings from YAML (JSON is YAML too), of observations from source, by a new decoder. Keys at the top
+// that others own are passed over. The error joins a keytable.KeyError per mistake, in the order of the lines.
+func Parse(by *keytable.Decoder, text []byte, others []string, source Source) (*Settings, error) {
 	c := &Settings{}
-	d := NewReading(&keytable.Decoder{Name: name}, c)
+	d := NewReading(by, c)
 	d.Source = source
 	keys := d.Keys()
 	for _, other := range others {

@@ -8,11 +8,12 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings/keytable"
 )
 
 // The shortest program, and the record of an observation.
 func Example() {
-	s, err := Parse("settings.yaml", []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{})
+	s, err := Parse(&keytable.Decoder{Name: "settings.yaml"}, []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,7 +39,7 @@ func Example() {
 func TestParse(t *testing.T) {
 	others := []string{"source", "alerts"}
 	text := "model: {famly: normal, prior: auto}\nsource: {csv: 3}\nsink: none\ntop: 2\naggregate: {every: 5m, value: mean}\norder: arrival\n"
-	_, err := Parse("a.yaml", []byte(text), others, Source{})
+	_, err := Parse(&keytable.Decoder{Name: "a.yaml"}, []byte(text), others, Source{})
 	expect.Same(t, `a.yaml:1: model.famly: unknown key; did you mean "family"?
 a.yaml:1: model.family: missing; one of ar, bernoulli, binomial, categorical, exponential, mvnormal, normal, poisson, regression is required
 a.yaml:3: sink: unknown key; did you mean "bank"?
@@ -55,14 +56,14 @@ a.yaml:5: aggregate: intervals are by the times of events: order must be event_t
 		{"model: {family: normal}\nalerts: x\n", "", Source{}},
 		{"model: {family: normal}\nsilense: true\n", `a.yaml:2: silense: unknown key; did you mean "silence"?`, Source{}},
 	} {
-		_, err := Parse("a.yaml", []byte(c.text), others, c.source)
+		_, err := Parse(&keytable.Decoder{Name: "a.yaml"}, []byte(c.text), others, c.source)
 		got := ""
 		if err != nil {
 			got = err.Error()
 		}
 		expect.Same(t, c.want, got)
 	}
-	s := expect.Get(Parse("a.yaml", []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{Zone: "Asia/Tokyo", Unending: true}))(t)
+	s := expect.Get(Parse(&keytable.Decoder{Name: "a.yaml"}, []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{Zone: "Asia/Tokyo", Unending: true}))(t)
 	expect.Same(t, "Asia/Tokyo", s.Detect.Zone)
 	expect.Same(t, defaultExpire, s.Expire)
 }

@@ -100,43 +100,37 @@ func newModel(payload []byte) (*model, error) {
 	return m, nil
 }
 
-// read reads the text.
+// read reads the text, and says which keys of it are not used.
 func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
-	c = &settings.Settings{}
-	d := settings.NewReading(&keytable.Decoder{Name: s.Name}, c)
-	d.Source = settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
-	if s.Untimed {
-		d.Source.Time = nil
-	}
-	unused = []string{}
-	keys := d.Keys()
-	given, err := s.given(keys)
+	unused, given, err := s.look()
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, name := range elsewhere {
-		keys = append(keys, keytable.Key{Name: name, Read: keytable.ValueParser{Read: func(*keytable.Decoder, string, *yaml.Node) { unused = append(unused, name) }}})
-	}
+	d := &keytable.Decoder{Name: s.Name}
 	if !given {
 		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
 	}
-	if d.Read([]byte(s.Text), keys) {
-		if c.Transform == settings.Smooth {
-			d.Fail("transform", "must be %s: smoothing looks back on whole sessions, which is the program's", settings.Filter)
-		}
-		d.CheckModel()
-		d.CheckTimes()
-		d.CheckQuiet()
-		d.CheckPriors()
+	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
+	if s.Untimed {
+		source.Time = nil
 	}
-	return c, unused, d.Err()
+	c, err = settings.Parse(d, []byte(s.Text), elsewhere, source)
+	return c, unused, err
 }
 
-// given reports whether a family or a prior is given anywhere in these keys. The error is of a file that they name: the
-// process opens none.
-func (s *Settings) given(keys []keytable.Key) (family bool, err error) {
+// look looks at the text before it is read: which keys of it are not used, and whether a family or a prior is given
+// anywhere. The error is of a file that it names, as the process opens none, and of sessions.
+func (s *Settings) look() (unused []string, given bool, err error) {
+	refuse := func(line int, key, reason string) {
+		if err == nil {
+			err = &keytable.KeyError{File: s.Name, Line: line, Key: key, Reason: reason}
+		}
+	}
 	var walk func(path string, n *yaml.Node)
 	walk = func(path string, n *yaml.Node) {
+		if path == "transform" && n.Value == settings.Smooth {
+			refuse(n.Line, path, "must be filter: the program smooths, which looks back on whole sessions")
+		}
 		if n.Kind != yaml.MappingNode {
 			for i, e := range n.Content {
 				walk(keytable.Join(path, strconv.Itoa(i)), e)
@@ -145,19 +139,26 @@ func (s *Settings) given(keys []keytable.Key) (family bool, err error) {
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k, at := n.Content[i], keytable.Join(path, keytable.KeyName(n.Content[i].Value))
-			family = family || k.Value == "family" || k.Value == "prior"
-			if k.Value == "file" && err == nil {
-				err = &keytable.KeyError{File: s.Name, Line: k.Line, Key: at, Reason: "the caller reads files: give what stands in it"}
+			given = given || k.Value == "family" || k.Value == "prior"
+			if k.Value == "file" {
+				refuse(k.Line, at, "the caller reads files: give what stands in it")
 			}
 			walk(at, n.Content[i+1])
 		}
 	}
-	keys = slices.Clone(keys)
-	for i, k := range keys {
-		keys[i] = keytable.Key{Name: k.Name, Read: keytable.ValueParser{Read: func(_ *keytable.Decoder, path string, n *yaml.Node) { walk(path, n) }}}
+	unused = []string{}
+	var keys []keytable.Key
+	add := func(name string, read func(path string, n *yaml.Node)) {
+		keys = append(keys, keytable.Key{Name: name, Read: keytable.ValueParser{Read: func(_ *keytable.Decoder, path string, n *yaml.Node) { read(path, n) }}})
 	}
-	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // whoever reads it again says what else is wrong
-	return family, err
+	for _, k := range settings.Keys() {
+		add(k.Path, walk)
+	}
+	for _, name := range elsewhere {
+		add(name, func(string, *yaml.Node) { unused = append(unused, name) })
+	}
+	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // Parse says what is wrong
+	return unused, given, err
 }
 
 // names are what messages call values, and their unit.
