@@ -30,7 +30,7 @@ type answer struct {
 	deadline                 int64
 	places, rejected         []int32
 	times                    []int64
-	numbers                  []float64 // row by row
+	sheet                    sheet
 	records, alerts, rejects []byte
 	err                      error
 }
@@ -79,7 +79,7 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 			return nil, coded
 		}
 	}
-	return appendAll(all, b.flags, len(m.columns)), nil
+	return appendAll(all, b.flags, len(m.description.Columns)), nil
 }
 
 // work opens the state of a key, learns its observations, and closes it.
@@ -201,7 +201,7 @@ func (a *answer) due(memory *keyed.Memory, out *keyed.Estimate) {
 			return
 		}
 		a.learn(memory, out, &o, a.placeOf(o.Time))
-		if a.rows > mostRows || len(a.records)+8*len(a.numbers) > mostBytes {
+		if a.rows > mostRows || len(a.records)+8*len(a.sheet.numbers) > mostBytes {
 			a.err = failed("batch", "more than %d rows, or %d bytes of them: there is a row for each interval between times that are far apart", mostRows, mostBytes)
 			return
 		}
@@ -247,7 +247,7 @@ func (a *answer) learn(memory *keyed.Memory, out *keyed.Estimate, o *keyed.Obser
 	a.alert(out.Alerts(a.key))
 	if a.of.flags&withColumns != 0 {
 		a.places, a.times = append(a.places, place), append(a.times, nanoseconds(out.Time))
-		a.numbers = a.m.appendRow(a.numbers, out)
+		a.m.appendRow(&a.sheet, out)
 	}
 }
 
@@ -302,12 +302,7 @@ func openState(b []byte) ([]byte, error) {
 
 // appendAll is the payload of an answer with so many columns.
 func appendAll(all []answer, flags uint32, columns int) (b []byte) {
-	size, n := 0, binary.LittleEndian
-	for i := range all {
-		a := &all[i]
-		size += 32 + len(a.state) + 12*len(a.places) + 8*len(a.numbers) + 4*len(a.rejected) + len(a.records) + len(a.alerts) + len(a.rejects)
-	}
-	b = make([]byte, 0, size)
+	n := binary.LittleEndian
 	for i := range all {
 		a := &all[i]
 		b = append(n.AppendUint32(b, uint32(len(a.state))), a.state...)
@@ -324,8 +319,8 @@ func appendAll(all []answer, flags uint32, columns int) (b []byte) {
 	}
 	for j := 0; flags&withColumns != 0 && j < columns; j++ {
 		for i := range all {
-			for k := j; k < len(all[i].numbers); k += columns {
-				b = n.AppendUint64(b, math.Float64bits(all[i].numbers[k]))
+			for k := j; k < len(all[i].sheet.numbers); k += columns {
+				b = n.AppendUint64(b, math.Float64bits(all[i].sheet.numbers[k]))
 			}
 		}
 	}

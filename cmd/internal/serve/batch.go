@@ -55,12 +55,9 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// Times that int64 nanoseconds can say.
-var first, last = time.Unix(0, none+1), time.Unix(0, end-1)
-
 // nanoseconds is a time for a frame. One that is too far off for it is none.
 func nanoseconds(t time.Time) int64 {
-	if t.Before(first) || t.After(last) {
+	if y := t.Year(); y < 1678 || y > 2261 {
 		return none
 	}
 	return t.UnixNano()

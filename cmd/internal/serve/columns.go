@@ -10,117 +10,104 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// A column is a field of records as a number; NaN is null.
-type column func(*keyed.Estimate) float64
-
+// What columns of names may say; a number is the place of the name.
 var (
 	kinds  = []string{string(hafvf.None), string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision)}
 	alarms = []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm)}
 )
 
-// place is that of a name, NaN if there is none.
-func place(all []string, name string) float64 {
-	if i := slices.Index(all, name); i >= 0 {
-		return float64(i)
-	}
-	return math.NaN()
+// A sheet gathers the fields of records as numbers, row by row. NaN is null.
+type sheet struct {
+	names   []string // of the columns, if names is not nil
+	numbers []float64
 }
 
-func flagged(is bool) float64 {
+func (s *sheet) one(name string, v float64) {
+	if s.names != nil {
+		s.names = append(s.names, name)
+	} else if math.IsInf(v, 0) { // null in records
+		s.numbers = append(s.numbers, math.NaN())
+	} else {
+		s.numbers = append(s.numbers, v)
+	}
+}
+
+// all adds n numbers, of a vector or of none; without one they are null.
+func (s *sheet) all(name string, n int, vector bool, v []float64) {
+	for i := range n {
+		switch {
+		case s.names != nil && vector:
+			s.one(name+"_"+strconv.Itoa(i), 0)
+		case i < len(v):
+			s.one(name, v[i])
+		default:
+			s.one(name, math.NaN())
+		}
+	}
+}
+
+func (s *sheet) flag(name string, is bool) {
+	v := 0.
 	if is {
-		return 1
+		v = 1
 	}
-	return 0
+	s.one(name, v)
 }
 
-// setColumns declares the columns: the fields of brief records, of observations of so many numbers.
-func (m *model) setColumns(length, outputs int) {
-	add := func(name string, of column) {
-		m.columns, m.description.Columns = append(m.columns, of), append(m.description.Columns, name)
+func (s *sheet) choice(name string, among []string, is string) {
+	v := math.NaN()
+	if i := slices.Index(among, is); i >= 0 {
+		v = float64(i)
 	}
-	numbers := func(name string, n int, of func(*keyed.Estimate) []float64) {
-		for i := range n {
-			as := name
-			if n > 1 || name != "x" && m.layout.Vector {
-				as += "_" + strconv.Itoa(i)
-			}
-			add(as, func(e *keyed.Estimate) float64 {
-				if v := of(e); i < len(v) {
-					return v[i]
-				}
-				return math.NaN()
-			})
-		}
+	s.one(name, v)
+}
+
+var undetected = keyed.Detection{Outlier: math.NaN(), Change: math.NaN(), Score: math.NaN()}
+
+// appendRow appends the fields of a brief record.
+func (m *model) appendRow(s *sheet, e *keyed.Estimate) {
+	l, outputs := &m.layout, m.outputs
+	x := []float64(nil)
+	if len(e.X) == 1 {
+		x = e.X[0]
 	}
-	add("n", func(e *keyed.Estimate) float64 { return float64(e.N) })
-	numbers("x", length, func(e *keyed.Estimate) []float64 {
-		if len(e.X) != 1 {
-			return nil
-		}
-		return e.X[0]
-	})
-	if m.layout.Events {
-		add("events", func(e *keyed.Estimate) float64 { return float64(e.Events) })
+	s.one("n", float64(e.N))
+	s.all("x", m.length, m.length > 1, x)
+	if l.Events {
+		s.one("events", float64(e.Events))
 	}
-	numbers("predicted_mean", outputs, func(e *keyed.Estimate) []float64 { return e.Predicted.Mean })
-	numbers("predicted_sd", outputs, func(e *keyed.Estimate) []float64 { return e.Predicted.SD })
-	numbers("estimate_mean", outputs, func(e *keyed.Estimate) []float64 { return e.Estimate.Mean })
-	numbers("estimate_sd", outputs, func(e *keyed.Estimate) []float64 { return e.Estimate.SD })
-	if m.layout.Interval {
-		numbers("lower", outputs, func(e *keyed.Estimate) []float64 { return e.Lower })
-		numbers("upper", outputs, func(e *keyed.Estimate) []float64 { return e.Upper })
+	s.all("predicted_mean", outputs, l.Vector, e.Predicted.Mean)
+	s.all("predicted_sd", outputs, l.Vector, e.Predicted.SD)
+	s.all("estimate_mean", outputs, l.Vector, e.Estimate.Mean)
+	s.all("estimate_sd", outputs, l.Vector, e.Estimate.SD)
+	if l.Interval {
+		s.all("lower", outputs, l.Vector, e.Lower)
+		s.all("upper", outputs, l.Vector, e.Upper)
 	}
-	add("log_predictive", func(e *keyed.Estimate) float64 { return e.LogPredictive })
-	add("weight", func(e *keyed.Estimate) float64 { return e.Weight })
-	add("memory", func(e *keyed.Estimate) float64 { return e.Memory })
-	if m.layout.WarmUp {
-		add("warm_up", func(e *keyed.Estimate) float64 { return flagged(e.WarmUp) })
+	s.one("log_predictive", e.LogPredictive)
+	s.one("weight", e.Weight)
+	s.one("memory", e.Memory)
+	if l.WarmUp {
+		s.flag("warm_up", e.WarmUp)
 	}
-	if m.layout.Quiet {
-		add("quiet", func(e *keyed.Estimate) float64 { return flagged(e.Quiet) })
+	if l.Quiet {
+		s.flag("quiet", e.Quiet)
 	}
-	if !m.layout.Detect {
+	if !l.Detect {
 		return
 	}
-	detected := func(of func(*keyed.Detection) float64) column {
-		return func(e *keyed.Estimate) float64 {
-			if e.Detection == nil {
-				return math.NaN()
-			}
-			return of(e.Detection)
-		}
+	d, alarm := e.Detection, ""
+	if d == nil {
+		d = &undetected
 	}
-	usually := func(of func(*keyed.Detection) []float64) func(*keyed.Estimate) []float64 {
-		return func(e *keyed.Estimate) []float64 {
-			if e.Detection == nil {
-				return nil
-			}
-			return of(e.Detection)
-		}
+	if e.Alarm != nil {
+		alarm = e.Alarm.Kind
 	}
-	m.description.Names["detect_kind"], m.description.Names["detect_alarm"] = kinds, alarms
-	add("detect_kind", detected(func(d *keyed.Detection) float64 { return place(kinds, string(d.Kind)) }))
-	add("detect_p_outlier", detected(func(d *keyed.Detection) float64 { return d.Outlier }))
-	add("detect_p_change", detected(func(d *keyed.Detection) float64 { return d.Change }))
-	numbers("detect_usual_mean", outputs, usually(func(d *keyed.Detection) []float64 { return d.Usual.Mean }))
-	numbers("detect_usual_sd", outputs, usually(func(d *keyed.Detection) []float64 { return d.Usual.SD }))
-	add("detect_score", detected(func(d *keyed.Detection) float64 { return d.Score }))
-	add("detect_alarm", func(e *keyed.Estimate) float64 {
-		if e.Alarm == nil {
-			return math.NaN()
-		}
-		return place(alarms, e.Alarm.Kind)
-	})
-}
-
-// appendRow appends the numbers of an estimate. Infinite ones are null in records.
-func (m *model) appendRow(b []float64, e *keyed.Estimate) []float64 {
-	for _, of := range m.columns {
-		v := of(e)
-		if math.IsInf(v, 0) {
-			v = math.NaN()
-		}
-		b = append(b, v)
-	}
-	return b
+	s.choice("detect_kind", kinds, string(d.Kind))
+	s.one("detect_p_outlier", d.Outlier)
+	s.one("detect_p_change", d.Change)
+	s.all("detect_usual_mean", outputs, l.Vector, d.Usual.Mean)
+	s.all("detect_usual_sd", outputs, l.Vector, d.Usual.SD)
+	s.one("detect_score", d.Score)
+	s.choice("detect_alarm", alarms, alarm)
 }

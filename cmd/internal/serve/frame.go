@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"runtime"
 	"slices"
-
-	"hafvf/hafvf/keyed"
 )
 
 const (
@@ -48,32 +45,32 @@ func checksum(kind byte, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, payload)
 }
 
-// readFrame reads a frame, with the memory of b. A codedError is that of a frame that is read to its end; any other
+// readFrame reads a frame. A codedError is that of a frame that is read to its end; any other
 // is that of the reader.
-func readFrame(r io.Reader, b []byte) (kind byte, payload []byte, err error) {
+func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, b, err
+		return 0, nil, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n < overhead || n > mostBytes {
 		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
-			return 0, b, err
+			return 0, nil, err
 		}
-		return 0, b, failed("frame", "a frame of %d bytes; it has %d to %d", n, overhead, mostBytes)
+		return 0, nil, failed("frame", "a frame of %d bytes; it has %d to %d", n, overhead, mostBytes)
 	}
-	b = b[:0]
+	var b []byte
 	for left := int(n); left > 0; { // the length may be wrong: memory grows with what has come
 		some := min(left, max(piece, len(b)))
 		b = slices.Grow(b, some)[:len(b)+some]
 		if _, err := io.ReadFull(r, b[len(b)-some:]); err != nil {
-			return 0, b, err
+			return 0, nil, err
 		}
 		left -= some
 	}
 	kind, payload = b[0], b[overhead:]
 	if binary.LittleEndian.Uint32(b[1:]) != checksum(kind, payload) {
-		return 0, b, failed("frame", "a frame with another checksum than its bytes have")
+		return 0, nil, failed("frame", "a frame with another checksum than its bytes have")
 	}
 	return kind, payload, nil
 }
@@ -92,9 +89,8 @@ type Server struct {
 // as whoever asked is gone.
 func (s *Server) Serve(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, piece)
-	var read, out []byte
 	for {
-		kind, payload, err := readFrame(in, read)
+		kind, payload, err := readFrame(in)
 		coded := (*codedError)(nil)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -102,24 +98,14 @@ func (s *Server) Serve(r io.Reader, w io.Writer) error {
 		case err != nil && !errors.As(err, &coded):
 			return err
 		}
-		out = s.appendAnswer(out[:0], kind, payload, err)
-		if _, err := w.Write(out); err != nil {
+		if _, err := w.Write(s.frame(kind, payload, err)); err != nil {
 			return err
-		}
-		if read = payload[:0]; cap(read) > most {
-			read = nil
-		}
-		if cap(out) > most {
-			out = nil
 		}
 	}
 }
 
-// most is how much memory is kept from one frame to the next.
-const most = 4 << 20
-
-// appendAnswer appends the answer to a frame that was read, or could not be.
-func (s *Server) appendAnswer(b []byte, kind byte, payload []byte, err error) []byte {
+// frame is the answer to a frame that was read, or could not be.
+func (s *Server) frame(kind byte, payload []byte, err error) []byte {
 	var answer []byte
 	if err == nil {
 		answer, err = s.answer(kind, payload)
@@ -128,13 +114,11 @@ func (s *Server) appendAnswer(b []byte, kind byte, payload []byte, err error) []
 		err = failed("batch", "the answer has %d bytes, more than a frame: ask for fewer observations", len(answer))
 	}
 	if err == nil {
-		return appendFrame(b, kind, answer)
+		return appendFrame(nil, kind, answer)
 	}
-	coded := (*codedError)(nil)
-	if !errors.As(err, &coded) {
-		coded = &codedError{Code: "batch", Text: err.Error()}
-	}
-	return appendFrame(b, 'e', jsonOf(coded))
+	coded := &codedError{Code: "batch", Text: err.Error()}
+	errors.As(err, &coded)
+	return appendFrame(nil, 'e', jsonOf(coded))
 }
 
 func jsonOf(v any) []byte {
@@ -203,16 +187,4 @@ func (s *Server) settings(payload []byte) ([]byte, error) {
 	d := s.models[at].description
 	d.Model = at
 	return jsonOf(d), nil
-}
-
-// estimators are for as many goroutines as work at the same time.
-func estimators(cfg keyed.Config) (all []*keyed.Estimator, err error) {
-	for range runtime.GOMAXPROCS(0) {
-		est, err := keyed.NewEstimator(cfg)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, est)
-	}
-	return all, nil
 }

@@ -110,7 +110,7 @@ func FuzzFrame(f *testing.F) {
 		var out bytes.Buffer
 		expect.OK(t, (&Server{}).Serve(bytes.NewReader(b), &out))
 		for out.Len() > 0 {
-			kind, payload, err := readFrame(&out, nil)
+			kind, payload, err := readFrame(&out)
 			if expect.OK(t, err); kind == 'e' && bytes.Contains(payload, []byte(`"code":"panic"`)) {
 				t.Fatalf("%s", payload)
 			}

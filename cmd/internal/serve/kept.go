@@ -2,9 +2,7 @@ package serve
 
 import (
 	"bytes"
-	"runtime"
 	"sync"
-	"unsafe"
 
 	"hafvf/hafvf/keyed"
 )
@@ -14,8 +12,8 @@ import (
 type kept struct {
 	sync.Mutex
 	young, old map[string]*keptState // old ones are those that were not used since young were none
-	bytes      int                   // of young
-	least      int                   // bytes of a decoded state, of a key before its first observation
+	bytes      int                   // of young, about
+	least      int                   // of each, beside what goes by the bytes of its encoding
 }
 
 type keptState struct {
@@ -23,59 +21,30 @@ type keptState struct {
 	e     keyed.KeyState
 }
 
-const (
-	mostKept = 16 << 20 // bytes of young or old ones
-	// decoded is how many times the bytes of its encoding a state has beside those of a new one, or more.
-	decoded = 6
-)
-
-// leastOf measures the memory of new states.
-func leastOf(est *keyed.Estimator) int {
-	const n = 16
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range n {
-		if _, err := est.Open("key", nil); err != nil {
-			panic(err) // a new state is no wrong one
-		}
-	}
-	runtime.ReadMemStats(&after)
-	return int(after.TotalAlloc-before.TotalAlloc)/n + int(unsafe.Sizeof(keptState{}))
-}
-
-func (k *kept) size(s *keptState) int { return decoded*len(s.state) + k.least }
+const mostKept = 16 << 20 // bytes of young or old ones
 
 // take removes and returns the state of the key that has these bytes; nil if there is none.
 func (k *kept) take(key string, state []byte) *keyed.KeyState {
 	k.Lock()
 	defer k.Unlock()
-	s := k.young[key]
-	if s != nil {
-		k.bytes -= k.size(s)
-		delete(k.young, key)
-	} else {
-		s = k.old[key]
-		delete(k.old, key)
+	for _, all := range []map[string]*keptState{k.young, k.old} {
+		if s := all[key]; s != nil && bytes.Equal(s.state, state) {
+			delete(all, key)
+			return &s.e
+		}
 	}
-	if s == nil || !bytes.Equal(s.state, state) {
-		return nil
-	}
-	return &s.e
+	return nil
 }
 
 func (k *kept) put(key string, state []byte, e keyed.KeyState) {
 	if len(state) == 0 {
 		return
 	}
-	s := &keptState{bytes.Clone(state), e}
 	k.Lock()
 	defer k.Unlock()
-	if k.young == nil || k.bytes+k.size(s) > mostKept {
-		k.young, k.old, k.bytes = map[string]*keptState{}, k.young, 0
+	size := k.least + 6*len(state) // with its warm-up a decoded state is larger than later
+	if k.bytes += size; k.young == nil || k.bytes > mostKept {
+		k.young, k.old, k.bytes = map[string]*keptState{}, k.young, size
 	}
-	if was := k.young[key]; was != nil { // of a key that stood twice in a batch
-		k.bytes -= k.size(was)
-	}
-	k.young[key] = s
-	k.bytes += k.size(s)
+	k.young[key] = &keptState{bytes.Clone(state), e}
 }

@@ -89,7 +89,9 @@ func TestGoldenStates(t *testing.T) {
 		m := c.models[d.Model]
 		if m.cfg.Filter.Family != "mvnormal" { // those of testdata are of no config, which has a dim
 			m.cfg.Filter.Dim = 0
-			m.estimators = expect.Get(estimators(m.cfg))(t)
+			for i := range m.estimators {
+				m.estimators[i] = expect.Get(keyed.NewEstimator(m.cfg))(t)
+			}
 		}
 		e, err := m.estimators[0].Open("pump/1", state)
 		if err != nil {

@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -47,7 +48,8 @@ type model struct {
 	cfg         keyed.Config
 	layout      records.Layout
 	description Description
-	columns     []column
+	length      int // numbers of an observation
+	outputs     int
 	unalerted   []settings.KeyRule // of keys for which Alerts is set
 	estimators  []*keyed.Estimator // one per goroutine
 	kept        kept
@@ -80,23 +82,32 @@ func newModel(payload []byte) (*model, error) {
 	}
 	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
 	m.unalerted = slices.DeleteFunc(slices.Clone(c.Keys), func(k settings.KeyRule) bool { return k.Alerts == nil })
-	if m.estimators, err = estimators(m.cfg); err != nil {
-		return nil, err
+	for range runtime.GOMAXPROCS(0) {
+		est, err := keyed.NewEstimator(m.cfg)
+		if err != nil {
+			return nil, err
+		}
+		m.estimators = append(m.estimators, est)
 	}
-	m.kept.least = leastOf(m.estimators[0])
 	bank, err := m.cfg.Filter.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	length := bank.Model().Dim()
-	if _, ok := bank.Model().(expfam.Sequential); ok {
-		length = 1
+	of := bank.Model()
+	m.length, m.outputs = of.Dim(), of.Outputs()
+	if _, ok := of.(expfam.Sequential); ok {
+		m.length = 1
 	}
-	m.setColumns(length, bank.Model().Outputs())
+	m.kept.least = 4<<10 + 32*of.Len()*bank.Members()
+	columns := sheet{names: []string{}}
+	m.appendRow(&columns, &keyed.Estimate{})
+	m.description.Columns, m.description.Settings = columns.names, m.cfg.AllSettings().String()
+	if m.layout.Detect {
+		m.description.Names["detect_kind"], m.description.Names["detect_alarm"] = kinds, alarms
+	}
 	if c.Aggregate == nil {
-		m.description.Length = length
+		m.description.Length = m.length
 	}
-	m.description.Settings = m.cfg.AllSettings().String()
 	return m, nil
 }
 

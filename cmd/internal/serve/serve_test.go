@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func (c client) ask(frame []byte) (kind byte, payload []byte) {
 	c.Helper()
 	var out bytes.Buffer
 	expect.OK(c, c.Serve(bytes.NewReader(frame), &out))
-	kind, payload, err := readFrame(&out, nil)
+	kind, payload, err := readFrame(&out)
 	expect.OK(c, err)
 	if out.Len() > 0 {
 		c.Fatalf("%d bytes more than a frame", out.Len())
@@ -313,10 +314,10 @@ func TestLengths(t *testing.T) {
 	}
 	in := append([]byte("\x02\x00\x00\x00xx"), appendFrame(nil, 'h', []byte(`{"protocol":1}`))...)
 	expect.OK(t, c.Serve(bytes.NewReader(in), &out))
-	kind, _, err := readFrame(&out, nil)
+	kind, _, err := readFrame(&out)
 	expect.OK(t, err)
 	expect.Same(t, byte('e'), kind)
-	kind, _, err = readFrame(&out, nil)
+	kind, _, err = readFrame(&out)
 	expect.OK(t, err)
 	expect.Same(t, byte('h'), kind)
 }
@@ -442,9 +443,9 @@ func flatten(at string, v any, flat map[string]float64, names map[string][]strin
 	case float64:
 		flat[at] = v
 	case bool:
-		flat[at] = flagged(v)
+		flat[at] = map[bool]float64{true: 1}[v]
 	case string:
-		flat[at] = place(names[at], v)
+		flat[at] = float64(slices.Index(names[at], v))
 	case nil:
 		flat[at] = math.NaN()
 	}
