@@ -189,7 +189,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 
 // nameValues names what the filter's values are of, in messages, and the first of them on a page.
 func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
-	filter.Values, filter.Unit = valueNames(c, g.source.values()), c.Source.Unit()
+	filter.Values, filter.Unit = c.NamesOf(g.source.values()), c.Source.Unit()
 	if len(filter.Values) > 0 {
 		g.Value = filter.Values[0]
 	}
@@ -199,36 +199,10 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	if q, ok := g.source.(querySource); ok {
 		var perSecond bool
 		if filter.Metric, perSecond = q.Measured(); perSecond {
-			filter.Unit = per[time.Second]
+			filter.Unit = settings.PerSecond
 		}
 	}
-	if a := c.Aggregate; a != nil {
-		switch filter.Unit += per[a.Per]; a.Value {
-		case keyed.Count:
-			filter.Unit = ""
-		case keyed.Rate:
-			filter.Unit = per[time.Second]
-		}
-	}
-}
-
-// per is what the units of rates end with.
-var per = map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}
-
-// valueNames names the numbers of an observation in messages.
-func valueNames(c *config.Config, values []string) (names []string) {
-	switch {
-	case c.Model.Family == "binomial" && len(values) == 2:
-		return []string{values[0] + "/" + values[1]}
-	case c.Aggregate == nil:
-		return values
-	case c.Aggregate.Value.Counts():
-		return []string{string(c.Aggregate.Value)}
-	}
-	for _, v := range values {
-		names = append(names, string(c.Aggregate.Value)+" of "+v)
-	}
-	return names
+	filter.Unit = c.UnitOf(filter.Unit)
 }
 
 // hostOf says how a run hosts the filter.

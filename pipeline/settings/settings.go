@@ -280,6 +280,39 @@ func (c *Settings) Filter() keyed.Config {
 	return cfg
 }
 
+// NamesOf are the names by which messages call values, of columns or fields of those names.
+func (c *Settings) NamesOf(values []string) (names []string) {
+	switch {
+	case c.Model.Family == "binomial" && len(values) == 2:
+		return []string{values[0] + "/" + values[1]}
+	case c.Aggregate == nil:
+		return values
+	case c.Aggregate.Value.Counts():
+		return []string{string(c.Aggregate.Value)}
+	}
+	for _, v := range values {
+		names = append(names, string(c.Aggregate.Value)+" of "+v)
+	}
+	return names
+}
+
+// PerSecond is what the unit of a rate ends with.
+const PerSecond = "/s"
+
+// UnitOf is the unit of observations, of values in that unit.
+func (c *Settings) UnitOf(values string) string {
+	a := c.Aggregate
+	switch {
+	case a == nil:
+		return values
+	case a.Value == keyed.Count:
+		return ""
+	case a.Value == keyed.Rate:
+		return PerSecond
+	}
+	return values + map[time.Duration]string{time.Second: PerSecond, time.Minute: "/min", time.Hour: "/h"}[a.Per]
+}
+
 // SetLater returns the function that names what of the filter of a key a later exception sets than the first that matches it:
 // that did not count while the first held whole.
 func (c *Settings) SetLater() func(key string) []string {

@@ -182,12 +182,10 @@ func (a *answer) take(memory *keyed.Memory, out *keyed.Estimate, o *keyed.Observ
 		a.ended()
 		a.learn(memory, out, o, place)
 	case a.m.cfg.Aggregate == nil:
-		at, _ := slices.BinarySearchFunc(a.waiting, o.Time, func(w waiting, t time.Time) int {
-			if w.at.After(t) {
-				return 1
-			}
-			return -1
-		})
+		at := len(a.waiting)
+		for at > 0 && a.waiting[at-1].at.After(o.Time) {
+			at--
+		}
 		a.waiting = slices.Insert(a.waiting, at, waiting{o.Time, place})
 	}
 }

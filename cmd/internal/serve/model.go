@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -72,7 +71,7 @@ func newModel(payload []byte) (*model, error) {
 	}
 	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
 	m.cfg.Brief = c.Records == settings.Brief
-	m.cfg.Values, m.cfg.Unit = names(c, s.Values)
+	m.cfg.Values, m.cfg.Unit = c.NamesOf(s.Values), c.UnitOf("")
 	all := []hafvf.Config{m.cfg.Filter}
 	for _, k := range m.cfg.Keys {
 		all = append(all, k.Filter)
@@ -170,30 +169,6 @@ func (s *Settings) look() (unused []string, given bool, err error) {
 	}
 	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // Parse says what is wrong
 	return unused, given, err
-}
-
-// names are what messages call values, and their unit.
-func names(c *settings.Settings, values []string) (all []string, unit string) {
-	a := c.Aggregate
-	switch {
-	case c.Model.Family == "binomial" && len(values) == 2:
-		return []string{values[0] + "/" + values[1]}, ""
-	case a == nil:
-		return values, ""
-	case a.Value.Counts():
-		all = []string{string(a.Value)}
-	default:
-		for _, v := range values {
-			all = append(all, string(a.Value)+" of "+v)
-		}
-	}
-	switch a.Value {
-	case keyed.Count:
-		return all, ""
-	case keyed.Rate:
-		return all, "/s"
-	}
-	return all, map[time.Duration]string{time.Second: "/s", time.Minute: "/min", time.Hour: "/h"}[a.Per]
 }
 
 // alerts reports whether alarms of the key are alerts.
