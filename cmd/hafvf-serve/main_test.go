@@ -83,7 +83,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process there keeps the pid of its parent")
 	}
-	expect.Waits(t, "a look at the parent each second")
+	expect.Waits(t, "the parent to be gone")
 	cmd, in, out := start(t, "parent")
 	greet(t, in, out, cmd.Process.Pid)
 	expect.OK(t, cmd.Process.Kill())

@@ -112,7 +112,7 @@ func newModel(payload []byte) (*model, error) {
 
 // read reads the text, and says which keys of it are not used.
 func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
-	unused, given, err := s.look()
+	unused, given, err := s.preview()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,9 +128,9 @@ func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
 	return c, unused, err
 }
 
-// look looks at the text before it is read: which keys of it are not used, and whether a family or a prior is given
+// preview goes through the text before it is read: which keys of it are not used, and whether a family or a prior is given
 // anywhere. The error is of a file that it names, as the process opens none, and of sessions.
-func (s *Settings) look() (unused []string, given bool, err error) {
+func (s *Settings) preview() (unused []string, given bool, err error) {
 	refuse := func(line int, key, reason string) {
 		if err == nil {
 			err = &keytable.KeyError{File: s.Name, Line: line, Key: key, Reason: reason}
