@@ -20,7 +20,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
-	"hafvf/pipeline/decode"
+	"hafvf/internal/times"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/statebackend"
 )
@@ -252,7 +252,7 @@ type run struct {
 	observed  *Observer     // nil for none
 	quiet     *quietWatch   // nil without files of quiet times
 	marks     *markRegistry // nil if nobody marks alarms
-	folds     decode.Folds  // of the source
+	folds     times.Folds   // of the source
 	rewinds   rewindLog
 	panics    panicLog
 	answers   promio.Tally // of a server that is asked

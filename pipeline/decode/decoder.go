@@ -17,12 +17,13 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
 	"hafvf/internal/parallel"
+	"hafvf/internal/times"
 )
 
 // A Decoder turns records into observations, many in parallel. One goroutine at a time uses
 // it.
 type Decoder struct {
-	Folds *Folds // the decoders of one source share them
+	Folds *times.Folds // the decoders of one source share them
 
 	tables bool // records are rows
 	parser *Parser
@@ -34,7 +35,7 @@ type Decoder struct {
 // NewDecoder makes a decoder of records as the parser describes them, of files of a format of
 // package connectors, or of topics.
 func NewDecoder(format string, p *Parser) *Decoder {
-	return &Decoder{Folds: &Folds{}, tables: connectors.FormatOf(format).Columns, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
+	return &Decoder{Folds: &times.Folds{}, tables: connectors.FormatOf(format).Columns, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
 }
 
 // Decoded is what a record becomes: an observation of a key, or the reason why not. Its
@@ -91,7 +92,7 @@ func (d *Decoder) decode(n int, each func(i int, to *Decoded, text []byte) []byt
 			continue
 		}
 		if to.Time.Location() != time.UTC {
-			to.Time = d.Folds.resolve(to.Key, to.Time)
+			to.Time = d.Folds.Resolve(to.Key, to.Time)
 		}
 		to.Err = d.parser.checkAhead(to.Time, now)
 	}

@@ -285,7 +285,7 @@ func (a *answer) close() {
 
 const checksumBytes = 4
 
-func checksumOf(state []byte) uint32 { return crc32.Checksum(state[checksumBytes:], castagnoli) }
+func checksumOf(state []byte) uint32 { return crc32.ChecksumIEEE(state[checksumBytes:]) }
 
 // openState returns the bytes of a state that the caller has kept; nil for none.
 func openState(b []byte) ([]byte, error) {

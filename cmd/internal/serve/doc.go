@@ -6,7 +6,7 @@
 //
 //	length    uint32, of what follows: 5 to 2³⁰
 //	type      one byte
-//	checksum  uint32, CRC-32C (Castagnoli) of the type and the payload
+//	checksum  uint32, CRC-32 (IEEE, as zlib has it) of the type and the payload
 //	payload   length − 5 bytes
 //
 // Each frame of the caller is answered by one frame, in order. A text is its length, uint32, and as many bytes.
@@ -17,6 +17,10 @@
 //	       parent is another than that pid; an absent pid is any.
 //	s → s  JSON, see Settings. The answer is JSON, see Description. The same bytes are the same model.
 //	b → b  a batch, and what becomes of it.
+//	t → t  JSON {"zone": "…", "times": ["…", …], "keys": [number, …]}, texts in the order of their records, which are
+//	       read as hafvf run reads them; of an hour that comes twice the order of a key tells which one it is. The answer is
+//	       JSON {"times": [nanoseconds, …], "wrong": {"3": "…"}}: none where a text is empty or wrong, and by place why.
+//	y → y  YAML. The answer is JSON of the same.
 //	… → e  JSON {"code": "…", "error": "…", "key": "…"}, what is wrong, with the key if it is that of one key. Nothing
 //	       of the frame has been done, and the next frame may be any. Codes: frame (type, length or checksum), version,
 //	       settings, batch, other_config (a state was written with other settings), state (it is damaged), panic.
@@ -49,7 +53,7 @@
 //
 // Rows and rejects are those of the first key, of the second, and so on. Texts are the JSON Lines of hafvf run; of
 // rejects place is the id of the observation, and raw is empty. Alerts are those that a file gets by default, with flag
-// 32 also those of values that have returned. A state is a checksum, uint32 CRC-32C of the rest, and the bytes of
+// 32 also those of values that have returned. A state is a checksum, uint32 CRC-32 of the rest, and the bytes of
 // keyed.KeyState; one of length 0 is that of a key of which nothing is known, and may be given as such. Without the flag
 // states all are of length 0. At its deadline there is something to tell of a key without a new observation: call again
 // then, with that horizon and now.

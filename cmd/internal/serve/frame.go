@@ -18,8 +18,6 @@ const (
 	piece     = 1 << 16 // of what is read before more memory is taken
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // A codedError is what the caller is told is wrong.
 type codedError struct {
 	Code string `json:"code"`
@@ -42,7 +40,7 @@ func appendFrame(b []byte, kind byte, payload []byte) []byte {
 }
 
 func checksum(kind byte, payload []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, payload)
+	return crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, payload)
 }
 
 // readFrame reads a frame. A codedError is that of a frame that is read to its end; any other
@@ -145,14 +143,18 @@ func (s *Server) answer(kind byte, payload []byte) (answer []byte, err error) {
 	switch {
 	case kind == 'h':
 		return s.greet(payload)
-	case !s.greeted && (kind == 's' || kind == 'b'):
+	case !s.greeted:
 		return nil, failed("version", "the first frame is hello, with protocol and version")
 	case kind == 's':
 		return s.settings(payload)
 	case kind == 'b':
 		return s.batch(payload)
+	case kind == 't':
+		return readTimes(payload)
+	case kind == 'y':
+		return readYAML(payload)
 	}
-	return nil, failed("frame", "a frame of type %q; there are h, s and b", kind)
+	return nil, failed("frame", "a frame of type %q; there are h, s, b, t and y", kind)
 }
 
 func (s *Server) greet(payload []byte) ([]byte, error) {

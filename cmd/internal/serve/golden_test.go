@@ -45,6 +45,8 @@ func goldens(t *testing.T) (all []golden) {
 	bad := appendFrame(nil, 'h', []byte(`{"protocol":1}`))
 	bad[5]++
 	add("a wrong checksum", bad)
+	add("times", appendFrame(nil, 't', []byte(`{"zone":"Europe/Berlin","times":["2026-10-25 02:00","2026-10-25 02:00","","soon"],"keys":[0,0,0,0]}`)))
+	add("YAML", appendFrame(nil, 'y', []byte("detect: {holidays: [2026-12-25]}")))
 	settings("settings with two mistakes", Settings{Text: "detekt: true\nlateness: 1 day", Name: "a.yaml"})
 	settings("settings of a poisson", Settings{Text: "model: {family: poisson}\nlateness: 2m\nsink: none"})
 	settings("settings of vectors, with detection", Settings{Text: `{"model": {"family": "mvnormal"}, "detect": true, "interval": 0.9}`, Values: []string{"u", "v"}})

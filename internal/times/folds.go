@@ -1,4 +1,4 @@
-package decode
+package times
 
 import (
 	"sync"
@@ -28,8 +28,8 @@ type foldPass struct {
 // one in each pass, and the time before tells that it is hourly.
 const nearFold = 6 * time.Hour
 
-// resolve returns a key's time, given in a zone, in UTC.
-func (f *Folds) resolve(key string, t time.Time) time.Time {
+// Resolve returns a key's time, given in a zone, in UTC.
+func (f *Folds) Resolve(key string, t time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	back, by := f.near(t)

@@ -1,0 +1,61 @@
+"""Builds the Go program that filters into the wheel, for GOOS and GOARCH or for this machine."""
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# The program needs no libc: one wheel of Linux is for all.
+TAGS = {
+    ("linux", "amd64"): "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
+    ("linux", "arm64"): "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
+    ("darwin", "amd64"): "macosx_12_0_x86_64",
+    ("darwin", "arm64"): "macosx_12_0_arm64",
+    ("windows", "amd64"): "win_amd64",
+}
+ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+class Hook(BuildHookInterface):  # type: ignore[misc]
+    """Compiles cmd/hafvf-serve of the repository that this folder is in."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Puts the program into the package, and the platform into the wheel's name."""
+        root = Path(self.root).parents[1]
+        goos = os.environ.get("GOOS") or platform.system().lower()
+        goarch = os.environ.get("GOARCH") or ARCHITECTURES.get(platform.machine(), platform.machine())
+        if (goos, goarch) not in TAGS:
+            raise SystemExit(f"hafvf has no wheel for {goos}/{goarch}; there are {', '.join(map('/'.join, TAGS))}")
+        folder = Path(self.root, "src", "hafvf", "bin")
+        folder.mkdir(exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        program = folder / ("hafvf-serve.exe" if goos == "windows" else "hafvf-serve")
+        env = {**os.environ, "CGO_ENABLED": "0", "GOOS": goos, "GOARCH": goarch, "GOFLAGS": ""}
+        command = [
+            "go",
+            "build",
+            "-trimpath",
+            "-buildvcs=false",
+            f"-ldflags=-s -w -X main.version={self.metadata.version}",
+            "-o",
+            str(program),
+            "./cmd/hafvf-serve",
+        ]
+        try:
+            subprocess.run(command, cwd=root, env=env, check=True)
+        except FileNotFoundError:
+            raise SystemExit(f"hafvf is compiled by Go, and there is none: install Go {self._needs(root)} or later") from None
+        except subprocess.CalledProcessError:
+            raise SystemExit(f"Go could not compile hafvf (see above); it needs Go {self._needs(root)} or later") from None
+        build_data["pure_python"] = False
+        build_data["tag"] = "py3-none-" + TAGS[goos, goarch]
+
+    @staticmethod
+    def _needs(root: Path) -> str:
+        found = re.search(r"^go (\S+)", (root / "go.mod").read_text(), re.MULTILINE)
+        return found[1] if found else ""

@@ -1,0 +1,16 @@
+"""Has this sensor, customer, service or subject changed, or was that one odd value?
+
+A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget.
+
+>>> import pandas as pd, hafvf
+>>> df = pd.read_csv("cloud.csv")  # key, time, x
+>>> hafvf.alerts(df)[["key", "time", "score", "message"]]
+>>> estimates = hafvf.filter(df, detect=True)  # by the index of df
+>>> tomorrow = hafvf.run(df2, detect=True, states=hafvf.run(df, detect=True).states)
+"""
+
+from ._client import HafvfError
+from ._frame import Result, alerts, filter, run
+from ._stream import RejectedError, Stream
+
+__all__ = ["HafvfError", "RejectedError", "Result", "Stream", "alerts", "filter", "run"]

@@ -1,0 +1,308 @@
+"""Data frames in, data frames out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from . import _client, _settings, _times
+
+Data: TypeAlias = "pd.DataFrame | pd.Series[Any]"
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+
+ALERT_COLUMNS = ["key", "time", "kind", "id", "corrects", "start", "delay", "odds", "score", "threshold", "x", "size", "message"]
+_TIMES = ("time", "start")
+
+
+@dataclass
+class Result:
+    """What a run makes of a frame.
+
+    Attributes:
+        estimates: a row for each row of the input, by its index, NA where that was rejected; with ``aggregate`` a row
+            for each interval. The columns are the fields of a record, with ``_`` for a dot. Times are UTC.
+        alerts: a row for each alarm, with its ``score`` (the threshold is beside it), ``size`` (standard deviations) and
+            ``message``.
+        rejected: a row for each row that was not learned: ``row`` (its position), ``index``, ``key`` and ``reason``.
+        states: for each key bytes, from which ``run(…, states=…)`` goes on.
+    """
+
+    estimates: pd.DataFrame
+    alerts: pd.DataFrame
+    rejected: pd.DataFrame
+    states: dict[str, bytes]
+
+
+@dataclass
+class _Input:
+    """The rows that can be sent, in the order of their keys and times."""
+
+    rows: Array  # the position of each in the frame
+    codes: Array  # which key
+    keys: list[str]
+    times: Array
+    x: Array  # a row a row
+    ids: list[str] | None
+    reasons: dict[int, str] = field(default_factory=dict)  # of rows that cannot be sent, by position
+    texts: Array | None = None  # the key of each row of the frame
+
+
+@dataclass
+class _Answers:
+    rows: list[Array] = field(default_factory=list)
+    times: list[Array] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)  # of rows, with how many
+    counts: list[int] = field(default_factory=list)
+    columns: list[list[Array]] = field(default_factory=list)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run(
+    data: Data,
+    *,
+    key: Hashable = None,
+    time: Hashable = None,
+    values: Hashable | Sequence[Hashable] = None,
+    id: Hashable = None,
+    states: Mapping[str, bytes] | None = None,
+    zone: str = "UTC",
+    settings: _settings.Settings = None,
+    **keywords: Any,
+) -> Result:
+    """Filters the rows of a frame, one filter a key, in the order of their times.
+
+    Args:
+        data: a frame, or a series of values. Its index may be anything.
+        key: the column that tells series apart. Default: ``key`` if there is one, else all rows are one series.
+        time: the column of times, default ``time``, else a ``DatetimeIndex``. With ``order="arrival"`` none is needed.
+        values: the column of values, default ``x``. A list of columns is a vector.
+        id: a column of ids, which estimates and alerts repeat. Default: none.
+        states: those of an earlier result, from which the keys go on.
+        zone: of times without one, such as ``"Europe/Berlin"``.
+        settings: the part of a config that says what a key is (CONFIG.md), as a dict, or the path of a file of YAML.
+        **keywords: the same, key by key: ``family``, ``prior``, ``detect``, ``lateness``, … They go before ``settings``.
+            If neither gives a family or a prior, the family is normal with ``prior: auto``.
+
+    Raises:
+        HafvfError: the settings are wrong, or a state is damaged or of other settings.
+        KeyError: the frame has no such column.
+        ValueError: two keys of the frame have one text.
+    """
+    frame, values = _frame_of(data, values)
+    moments = _column(frame, time, "time")
+    if moments is None and time is None and isinstance(frame.index, pd.DatetimeIndex):
+        moments = frame.index.to_series()
+    named = None if moments is None else _times.zone_of(moments)
+    names = [str(v) for v in values]
+    model = _settings.model_of(settings, keywords, values=names, zone=named or zone, untimed=moments is None, endless=False)
+    arrival = model.described().arrival
+    given = _input(frame, _column(frame, key, "key"), moments, values, _column(frame, id, None), zone, arrival)
+    kept = dict(states or {})
+    answers = _ask(model, given, kept)
+    return Result(_estimates(frame, model, given, answers), _alerts(answers.alerts), _rejected(frame, given), kept)
+
+
+def filter(data: Data, **arguments: Any) -> pd.DataFrame:
+    """Returns the estimates of ``run`` with the same arguments, a row for each row of the data."""
+    return run(data, **arguments).estimates
+
+
+def alerts(data: Data, **arguments: Any) -> pd.DataFrame:
+    """Returns the alarms of ``run`` with the same arguments; ``detect`` is true by default."""
+    settings = arguments.get("settings")
+    if settings is None or isinstance(settings, Mapping) and "detect" not in settings:
+        arguments.setdefault("detect", True)
+    return run(data, **arguments).alerts
+
+
+def _frame_of(data: Data, values: Hashable | Sequence[Hashable]) -> tuple[pd.DataFrame, list[Hashable]]:
+    if isinstance(data, pd.Series):
+        name = "x" if data.name is None else data.name
+        return data.to_frame(name), [name]
+    if values is None:
+        if "x" not in data:
+            raise KeyError(f"the frame has no column x: say which one has the values, values=…, of {list(data.columns)}")
+        values = "x"
+    columns = list(values) if isinstance(values, (list, pd.Index)) else [values]
+    for name in columns:
+        _column(data, name, None)
+    return data, columns
+
+
+def _column(frame: pd.DataFrame, name: Hashable, default: str | None) -> pd.Series[Any] | None:
+    if name is None:
+        return frame[default] if default in frame else None
+    if name not in frame:
+        raise KeyError(f"the frame has no column {name!r}; it has {list(frame.columns)}")
+    column = frame[name]
+    if isinstance(column, pd.DataFrame):
+        raise KeyError(f"the frame has {column.shape[1]} columns {name!r}")
+    return column
+
+
+def _input(
+    frame: pd.DataFrame,
+    key: pd.Series[Any] | None,
+    moments: pd.Series[Any] | None,
+    values: list[Hashable],
+    ids: pd.Series[Any] | None,
+    zone: str,
+    arrival: bool,
+) -> _Input:
+    n = len(frame)
+    reasons: dict[int, str] = {}
+    if key is None:
+        codes, keys = np.zeros(n, np.intp), [str(values[0])]
+    else:
+        codes, found = pd.factorize(key, use_na_sentinel=True)
+        keys = [str(k) for k in found]
+        if len(set(keys)) < len(keys):
+            twice = next(k for k in keys if keys.count(k) > 1)
+            raise ValueError(f"two keys of the frame have the text {twice!r}")
+        reasons |= dict.fromkeys(np.flatnonzero(codes < 0).tolist(), "the row has no key")
+    if moments is None:
+        times = np.full(n, _client.NONE, np.int64)
+    else:
+        times, bad = _times.nanoseconds(moments, zone, codes.tolist())
+        reasons |= bad
+    x = np.empty((n, len(values)))
+    for i, name in enumerate(values):
+        x[:, i], bad = _numbers(frame[name])
+        reasons |= bad
+    good = np.ones(n, bool)
+    good[list(reasons)] = False
+    rows = np.flatnonzero(good)
+    order = np.argsort(codes[rows], kind="stable") if arrival else np.lexsort((times[rows], codes[rows]))
+    rows = rows[order]
+    texts = None if ids is None else ["" if v is None or v != v else str(v) for v in ids.iloc[rows].tolist()]
+    labels = np.array([*keys, None], object)[codes]
+    return _Input(rows, codes[rows], keys, times[rows], np.ascontiguousarray(x[rows]), texts, reasons, labels)
+
+
+def _numbers(column: pd.Series[Any]) -> tuple[Array, dict[int, str]]:
+    """Returns the numbers of a column, NaN where one is missing, and by position why one is none."""
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan), {}
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    wrong = np.flatnonzero(np.isnan(numbers) & column.notna().to_numpy())
+    reasons = {}
+    for i in wrong.tolist():
+        text = str(column.iloc[i]).strip()
+        if text and text.lower() not in ("nan", "null"):
+            reasons[i] = f'the text "{text}" where a number is due'
+    return numbers, reasons
+
+
+def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answers:
+    """Has the child filter the rows in calls of bounded size, and puts the states of the keys into states."""
+    out = _Answers()
+    bounds = np.searchsorted(given.codes, np.arange(len(given.keys) + 1))
+    now = int(given.times.max(initial=_client.NONE))
+    part: list[tuple[str, bytes | None, int]] = []
+    lo = 0
+
+    def call(hi: int, horizon: int) -> None:
+        nonlocal lo
+        answer = model.ask(
+            part,
+            given.times[lo:hi],
+            given.x[lo:hi],
+            horizon=horizon,
+            now=now,
+            ids=None if given.ids is None else given.ids[lo:hi],
+        )
+        for (name, _, _), state in zip(part, answer.states, strict=True):
+            states[name] = state
+        out.rows.append(np.where(answer.places < 0, -1, given.rows[np.maximum(answer.places, 0) + lo] if hi > lo else -1))
+        out.times.append(answer.times)
+        out.keys += [name for name, _, _ in part]
+        out.counts += answer.rows
+        out.columns.append(answer.columns)
+        out.alerts += _client.lines(answer.alerts)
+        for place, reason in answer.rejects:
+            given.reasons[int(given.rows[lo + place])] = reason
+        part.clear()
+        lo = hi
+
+    for i, name in enumerate(given.keys):
+        at, end = int(bounds[i]), int(bounds[i + 1])
+        while end - at > _client.MOST_ROWS:  # a long key goes in several calls
+            if part:
+                call(at, _client.END)
+            part.append((name, states.get(name), _client.MOST_ROWS))
+            at += _client.MOST_ROWS
+            call(at, _client.NONE)
+        if part and end - lo > _client.MOST_ROWS:
+            call(at, _client.END)
+        if end > at:
+            part.append((name, states.get(name), end - at))
+    if part:
+        call(len(given.rows), _client.END)
+    return out
+
+
+def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers: _Answers) -> pd.DataFrame:
+    described = model.described()
+    n = len(frame)
+    empty = np.zeros(0)
+    rows = np.concatenate([*answers.rows, np.zeros(0, np.intp)]).astype(np.intp)
+    times = np.concatenate([*answers.times, np.zeros(0, np.int64)])
+    keys = np.repeat(np.array(answers.keys, object), answers.counts)
+    columns = [np.concatenate([*(c[i] for c in answers.columns), empty]) for i in range(len(described.columns))]
+    if described.events:
+        index: pd.Index[Any] = pd.RangeIndex(len(rows))
+    else:
+        index = frame.index
+        waited = rows < 0  # in the state: rows of a key come in their order
+        if waited.any():
+            rows = _in_order(rows, keys, given)
+        whole = np.full(n, _client.NONE, np.int64)
+        whole[rows] = times
+        times, keys = whole, given.texts if given.texts is not None else keys
+        for i, column in enumerate(columns):
+            placed = np.full(n, np.nan)
+            placed[rows] = column
+            columns[i] = placed
+    out: dict[str, Any] = {"key": keys, "time": _times.iso(times)}
+    if given.ids is not None and not described.events:
+        ids = np.full(n, None, object)
+        ids[given.rows] = given.ids
+        out["id"] = ids
+    for name, column in zip(described.columns, columns, strict=True):
+        out[name] = described.typed(name, column)
+    return pd.DataFrame(out, index=index)
+
+
+def _in_order(rows: Array, keys: Array, given: _Input) -> Array:
+    """Returns the rows, with those that waited in a state as the first of their key that have no estimate."""
+    rows = rows.copy()
+    for key in set(keys[rows < 0]):
+        of_key = [r for r in given.rows[given.codes == given.keys.index(key)].tolist() if r not in given.reasons]
+        rows[keys == key] = of_key[: int((keys == key).sum())]
+    return rows
+
+
+def _alerts(found: list[dict[str, Any]]) -> pd.DataFrame:
+    flat = pd.json_normalize(found, sep="_") if found else pd.DataFrame()
+    out = flat.reindex(columns=[*ALERT_COLUMNS, *(c for c in flat.columns if c not in ALERT_COLUMNS)])
+    for name in _TIMES:
+        out[name] = pd.to_datetime(out[name], utc=True, format="ISO8601").astype("datetime64[ns, UTC]")
+    out["kind"] = out["kind"].astype("category")
+    return out
+
+
+def _rejected(frame: pd.DataFrame, given: _Input) -> pd.DataFrame:
+    rows = sorted(given.reasons)
+    if rows:
+        first = rows[0]
+        some = "1 row was" if len(rows) == 1 else f"{len(rows)} rows were"
+        warnings.warn(f"hafvf: {some} rejected, the first is row {first}: {given.reasons[first]}; see .rejected", stacklevel=3)
+    labels = given.texts[rows] if given.texts is not None else None
+    index = frame.index[rows]
+    named = index.tolist() if isinstance(index, pd.MultiIndex) else index
+    return pd.DataFrame({"row": rows, "index": named, "key": labels, "reason": [given.reasons[r] for r in rows]})

@@ -1,0 +1,83 @@
+"""Times of a frame, as nanoseconds since 1970 in UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from ._client import NONE, parse_times
+
+Int64: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_RANGE = "the time {} is outside of the years 1678 to 2261"
+
+
+def nanoseconds(times: pd.Series[Any] | pd.Index[Any], zone: str, codes: Sequence[int]) -> tuple[Int64, dict[int, str]]:
+    """Returns the times, NONE where there is none, and by position why one cannot be read.
+
+    Numbers are Unix times in seconds, milliseconds, microseconds or nanoseconds, by their size. Texts are read as the
+    program reads them. A time without an offset is of the zone: in an hour that comes twice the order of the rows of its
+    key tells which one it is, and one that the clock leaves out counts by the offset before. The codes are of the keys.
+    """
+    column: pd.Series[Any] = pd.Series(times.array)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = pd.Series(column.tolist(), dtype=object).infer_objects()
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = pd.Series(column.dt.to_timestamp())
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return _exact(column.dt.tz_convert("UTC").dt.tz_localize(None))
+    if np.issubdtype(column.to_numpy().dtype, np.datetime64):
+        if zone == "UTC":
+            return _exact(column)
+        return parse_times(["" if s == "NaT" else s for s in np.datetime_as_string(column.to_numpy()).tolist()], zone, codes)
+    return parse_times(map(text_of, column.tolist()), zone, codes)
+
+
+def zone_of(times: pd.Series[Any] | pd.Index[Any]) -> str | None:
+    """Returns the name of the zone of a column of times: None without one, and of UTC or an offset."""
+    dtype = times.dtype
+    name = str(dtype.tz) if isinstance(dtype, pd.DatetimeTZDtype) else ""
+    if isinstance(dtype, pd.ArrowDtype):
+        name = getattr(dtype.pyarrow_dtype, "tz", None) or ""
+    return name if "/" in name and not name.startswith("Etc/") else None
+
+
+def text_of(value: Any) -> str:
+    """Returns the text of one time, empty if there is none."""
+    if value is None or value is pd.NaT or value is pd.NA or isinstance(value, float) and value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, (datetime, date, pd.Timestamp)):
+        return value.isoformat()
+    if isinstance(value, np.datetime64):
+        return str(value)
+    if isinstance(value, (float, np.floating)):
+        return np.format_float_positional(value, trim="-")
+    return str(value)
+
+
+def _exact(column: pd.Series[Any]) -> tuple[Int64, dict[int, str]]:
+    values = column.to_numpy()
+    unit, count = np.datetime_data(values.dtype)
+    scale = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[unit] * count
+    whole = values.astype(np.int64)
+    none = np.isnat(values)
+    most = (2**63 - 1) // scale
+    far = ~none & ((whole > most) | (whole < -most))
+    out = np.where(none | far, 0, whole) * scale
+    out[none | far] = NONE
+    return out, {int(i): _RANGE.format(values[i]) for i in np.flatnonzero(far)}
+
+
+def iso(nanos: Iterable[int]) -> pd.DatetimeIndex:
+    """Returns the times of nanoseconds, NaT where there is none."""
+    return pd.DatetimeIndex(np.asarray(list(nanos), np.int64).view("M8[ns]")).tz_localize("UTC")
+
+
+def one(time: Any) -> pd.Series[Any]:
+    """Returns a column of one time."""
+    return pd.Series([time], dtype=object)

@@ -1,0 +1,36 @@
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """The program hafvf of the same tree, which the package is compared with."""
+    path = tmp_path_factory.mktemp("bin") / "hafvf"
+    subprocess.run(["go", "build", "-o", str(path), "./cmd/hafvf"], cwd=ROOT, check=True)
+    return path
+
+
+@pytest.fixture
+def run_program(program, tmp_path):
+    """Runs a config, and returns the estimates, the alerts and the rejected lines."""
+
+    def run(text):
+        config = tmp_path / "config.yaml"
+        config.write_text(
+            text
+            + f"\nsink: {{jsonl: {{path: {tmp_path}/out.jsonl}}}}\ndead_letter: {{jsonl: {{path: {tmp_path}/dead.jsonl}}}}\n"
+            + (f"alerts: {{jsonl: {{path: {tmp_path}/alerts.jsonl}}}}\n" if "detect" in text else "")
+        )
+        done = subprocess.run([str(program), "run", str(config)], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return [
+            [json.loads(line) for line in (tmp_path / name).read_text().splitlines()] if (tmp_path / name).exists() else []
+            for name in ("out.jsonl", "alerts.jsonl", "dead.jsonl")
+        ]
+
+    return run

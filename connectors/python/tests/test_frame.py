@@ -1,0 +1,254 @@
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+
+import hafvf
+
+NAB = ROOT / "testdata" / "nab"
+
+
+def series(n=200, keys=("a", "b"), seed=1, jump=None):
+    rng = np.random.default_rng(seed)
+    frames = []
+    for key in keys:
+        x = rng.normal(20, 1, n)
+        if jump is not None:
+            x[jump] += 30
+        frames.append(pd.DataFrame({"key": key, "time": pd.date_range("2026-01-01", periods=n, freq="1min"), "x": x}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def flat(record, name):
+    value = record
+    for part in name:
+        value = None if value is None else value.get(part)
+    return np.nan if value is None else value
+
+
+def compare(estimates, records, fields):
+    """Holds columns to the records of the program, to the last bit."""
+    assert len(estimates) == len(records)
+    for column, path in fields.items():
+        want = [flat(r, path) for r in records]
+        got = [np.nan if pd.isna(v) else v for v in estimates[column].tolist()]
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            assert g == w or (g != g and w != w), (column, g, w)
+
+
+BRIEF = {
+    "n": ["n"],
+    "x": ["x"],
+    "predicted_mean": ["predicted", "mean"],
+    "predicted_sd": ["predicted", "sd"],
+    "estimate_mean": ["estimate", "mean"],
+    "estimate_sd": ["estimate", "sd"],
+    "log_predictive": ["log_predictive"],
+    "weight": ["weight"],
+    "memory": ["memory"],
+}
+DETECT = {
+    "detect_kind": ["detect", "kind"],
+    "detect_p_outlier": ["detect", "p_outlier"],
+    "detect_p_change": ["detect", "p_change"],
+    "detect_usual_mean": ["detect", "usual", "mean"],
+    "detect_usual_sd": ["detect", "usual", "sd"],
+    "detect_score": ["detect", "score"],
+    "detect_alarm": ["detect", "alarm"],
+}
+
+
+def test_bundled_series_are_those_of_the_program(run_program):
+    estimates, alerts, _ = run_program(
+        f"model: {{family: normal, prior: auto}}\ndetect: true\nsource: {{csv: {{path: {NAB}/cloud.csv}}}}"
+    )
+    df = pd.read_csv(NAB / "cloud.csv")
+    df["id"] = [f"cloud.csv:{i + 2}" for i in range(len(df))]
+    got = hafvf.run(df, id="id", detect=True)
+    by_id = {r["id"]: r for r in estimates}
+    compare(got.estimates, [by_id[i] for i in df["id"]], BRIEF | DETECT)
+    assert [t.isoformat() for t in got.estimates["time"]] == [by_id[i]["time"].replace("Z", "+00:00") for i in df["id"]]
+    assert sorted(got.alerts["id"]) == sorted(a["id"] for a in alerts)
+    assert sorted(got.alerts["message"]) == sorted(a["message"] for a in alerts)
+
+
+def test_counts_are_those_of_the_program(run_program):
+    model = "{family: poisson, prior: {shape: 1, rate: 0.02}}"
+    estimates, _, _ = run_program(f"model: {model}\nsource: {{csv: {{path: {NAB}/tweets.csv}}}}")
+    df = pd.read_csv(NAB / "tweets.csv")
+    got = hafvf.filter(df, family="poisson", prior={"shape": 1, "rate": 0.02})
+    at = {(r["key"], r["time"]): r for r in estimates}
+    compare(got, [at[k, t] for k, t in zip(df["key"], df["time"], strict=True)], BRIEF)
+
+
+def test_rows_stay_where_they_are():
+    df = series()
+    whole = hafvf.filter(df, detect=True)
+    mixed = df.sample(frac=1, random_state=3)
+    assert whole.equals(hafvf.filter(mixed, detect=True).loc[df.index])
+    twice = df.set_index(pd.Index(["same"] * len(df)))
+    got = hafvf.filter(twice, detect=True)
+    assert list(got.index) == ["same"] * len(df)
+    assert got.reset_index(drop=True).equals(whole)
+    several = df.set_index(pd.MultiIndex.from_product([[1, 2], range(200)]))
+    assert hafvf.filter(several, detect=True).index.equals(several.index)
+
+
+def test_one_bad_row_costs_no_other():
+    df = series(60).astype({"x": object, "time": object})
+    df.loc[5, "x"] = "broken"
+    df.loc[7, "time"] = "yesterday"
+    df.loc[9, "x"] = float("inf")
+    df.loc[11, "key"] = None
+    df.loc[13, "x"] = None
+    df.loc[15, "x"] = pd.NA
+    df.loc[17, "time"] = pd.NaT
+    with pytest.warns(UserWarning, match="5 rows were rejected, the first is row 5"):
+        got = hafvf.run(df)
+    assert got.rejected["row"].tolist() == [5, 7, 9, 11, 17]
+    assert got.rejected["reason"][0] == 'the text "broken" where a number is due'
+    assert "yesterday" in got.rejected["reason"][1]
+    assert got.estimates["n"].isna().to_numpy().nonzero()[0].tolist() == [5, 7, 9, 11, 17]
+    assert got.estimates["predicted_mean"].notna()[[13, 15]].all()  # missing observations are predicted
+    good = df.drop([5, 7, 9, 11, 17])
+    assert hafvf.filter(good)["estimate_mean"].tolist() == got.estimates["estimate_mean"].drop([5, 7, 9, 11, 17]).tolist()
+
+
+def test_states_go_on():
+    df = series(300, jump=250)
+    first, second = df[df["time"] < "2026-01-01 02:30"], df[df["time"] >= "2026-01-01 02:30"]
+    whole = hafvf.run(df, detect={"settling": "0s"})
+    a = hafvf.run(first, detect={"settling": "0s"})
+    b = hafvf.run(second, detect={"settling": "0s"}, states=pickle.loads(pickle.dumps(a.states)))
+    assert pd.concat([a.estimates, b.estimates]).loc[df.index].equals(whole.estimates)
+    assert b.states == whole.states
+    assert b.alerts["message"].tolist() == whole.alerts["message"].tolist() != []
+    with pytest.raises(hafvf.HafvfError) as e:
+        hafvf.run(second, detect={"settling": "0s"}, states={"a": a.states["a"][:-1] + b"\x00\x01"})
+    assert e.value.code == "state" and "key 'a'" in str(e.value)
+    with pytest.raises(hafvf.HafvfError) as e:
+        hafvf.run(second, family="poisson", states=a.states)
+    assert e.value.code == "other_config"
+
+
+def test_keys():
+    df = series(50)
+    assert hafvf.run(df.astype({"key": "category"})).estimates.equals(hafvf.run(df).estimates)
+    numbers = df.assign(key=df["key"].map({"a": 1, "b": 2}))
+    assert sorted(hafvf.run(numbers).states) == ["1", "2"]
+    both = df.assign(key=df["key"].map({"a": 1, "b": "1"}).astype(object))
+    with pytest.raises(ValueError, match="two keys of the frame have the text '1'"):
+        hafvf.run(both)
+    with pytest.raises(KeyError, match="no column 'sensor'"):
+        hafvf.run(df, key="sensor")
+    with pytest.raises(KeyError, match="no column x"):
+        hafvf.run(df.rename(columns={"x": "value"}))
+
+
+def test_series_and_index_of_times():
+    df = series(100, keys=("a",))
+    plain = hafvf.filter(df)
+    s = df.set_index("time")["x"]
+    assert hafvf.filter(s)["estimate_mean"].tolist() == plain["estimate_mean"].tolist()
+    assert hafvf.filter(df.set_index("time"), values="x", key="key").index.equals(s.index)
+    no_times = hafvf.filter(df[["x"]], order="arrival")
+    assert no_times["n"].tolist() == list(range(1, 101)) and no_times["time"].isna().all()
+    with pytest.raises(KeyError, match="order='arrival'"):
+        hafvf.filter(df[["x"]])
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_have_units_and_zones(unit):
+    df = series(30, keys=("a",))
+    want = hafvf.filter(df)["time"]
+    assert want.tolist() == df["time"].dt.tz_localize("UTC").tolist()
+    for times in (
+        df["time"].astype(f"datetime64[{unit}]"),
+        df["time"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
+        df["time"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        df["time"].astype("int64") // df["time"].astype("int64")[0].__class__(1) if unit == "ns" else df["time"].astype(object),
+        (df["time"] - pd.Timestamp(0)) // pd.Timedelta(1, unit),
+    ):
+        assert hafvf.filter(df.assign(time=times))["time"].tolist() == want.tolist()
+
+
+def test_clock_of_a_zone(run_program, tmp_path):
+    texts = [f"2026-03-29 {h:02}:{m:02}" for h in (0, 1, 2, 3, 4) for m in (0, 20, 40)]
+    texts += [f"2026-10-25 {h:02}:{m:02}" for h in (0, 1, 2, 3, 4) for m in (0, 20, 40)]
+    df = pd.DataFrame({"time": pd.to_datetime(texts), "x": 1.0})
+    (tmp_path / "in.csv").write_text("time,x\n" + "".join(f"{t},1\n" for t in texts))
+    estimates, _, _ = run_program(
+        "model: {family: normal, prior: auto}\norder: arrival\nsource: {csv: {path: in.csv, key: none, zone: Europe/Berlin}}"
+    )
+    want = [r["time"].replace("Z", "+00:00") for r in estimates]
+    for times in (df["time"], pd.Series(texts)):
+        got = hafvf.filter(df.assign(time=times), zone="Europe/Berlin", order="arrival")
+        assert [t.isoformat() for t in got["time"]] == want
+
+
+def test_far_times_are_rejected():
+    df = series(3, keys=("a",))
+    df["time"] = np.array(["2026-01-01", "3026-01-01", "2026-01-02"], "datetime64[s]")
+    with pytest.warns(UserWarning, match="outside of the years 1678 to 2261"):
+        got = hafvf.run(df)
+    assert got.rejected["row"].tolist() == [1]
+
+
+def test_vectors_and_intervals(run_program, tmp_path):
+    rng = np.random.default_rng(2)
+    df = series(80, keys=("a",)).assign(y=rng.normal(5, 2, 80))
+    prior = {"mu": [20, 5], "kappa": 1, "nu": 4, "scale": [[1, 0], [0, 4]]}
+    got = hafvf.filter(df, values=["x", "y"], family="mvnormal", prior=prior, interval=0.9)
+    assert {"x_0", "x_1", "predicted_mean_0", "lower_1", "upper_1"} <= set(got.columns)
+    df.to_csv(tmp_path / "in.csv", index=False)
+    model = json.dumps({"family": "mvnormal", "prior": prior})
+    estimates, _, _ = run_program(f"model: {model}\ninterval: 0.9\nsource: {{csv: {{path: in.csv, values: [x, y]}}}}")
+    assert got["upper_1"].tolist() == [r["upper"][1] for r in estimates]
+    assert got["x_0"].tolist() == [r["x"][0] for r in estimates]
+
+
+def test_aggregates(run_program, tmp_path):
+    df = series(200)
+    df.to_csv(tmp_path / "in.csv", index=False)
+    estimates, _, _ = run_program(
+        "model: {family: normal, prior: auto}\naggregate: {every: 15m, value: mean}\nsource: {csv: {path: in.csv}}"
+    )
+    got = hafvf.run(df, aggregate={"every": pd.Timedelta("15min"), "value": "mean"})
+    assert len(got.estimates) == len(estimates) < len(df)
+    by = {(r["key"], r["time"]): r for r in estimates}
+    order = [
+        by[k, t.isoformat().replace("+00:00", "Z")] for k, t in zip(got.estimates["key"], got.estimates["time"], strict=True)
+    ]
+    compare(got.estimates, order, BRIEF)
+
+
+def test_lateness_waits_and_answers_every_row():
+    df = series(120).sample(frac=1, random_state=4)
+    got = hafvf.run(df, lateness=pd.Timedelta("1h"))
+    assert got.rejected.empty and got.estimates["n"].notna().all()
+
+
+def test_long_keys_go_in_several_calls(monkeypatch):
+    df = series(500)
+    whole = hafvf.run(df, detect=True, lateness="5m")
+    monkeypatch.setattr("hafvf._client.MOST_ROWS", 70)
+    parts = hafvf.run(df, detect=True, lateness="5m")
+    assert parts.estimates.equals(whole.estimates)
+    assert parts.states == whole.states
+
+
+def test_nothing_is_a_frame_of_nothing():
+    got = hafvf.run(series(2).iloc[:0], detect=True)
+    assert got.estimates.empty and got.alerts.empty and got.rejected.empty and got.states == {}
+    assert list(got.alerts.columns)[:3] == ["key", "time", "kind"]
+
+
+def test_no_warning_if_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hafvf.alerts(series(100, jump=90))
