@@ -112,7 +112,7 @@ func (a *answer) work(p *part, before *writtenSettings, worker int) error {
 	if a.learnAll(p); a.err != nil {
 		return a.err
 	}
-	a.close()
+	a.close(len(p.state))
 	a.m.kept.put(a.key, a.state, a.e)
 	a.e, a.before, a.waiting = keyed.KeyState{}, nil, nil // a batch may have many keys
 	return nil
@@ -262,8 +262,8 @@ func (a *answer) reject(o *keyed.Observation, place int32, reason string) {
 	a.rejects = records.AppendReject(a.rejects, records.SourcePlace{ID: o.ID}, "", reason)
 }
 
-// close encodes the state, unless nothing is known of the key, or it has expired by now.
-func (a *answer) close() {
+// close encodes the state, which had so many bytes, unless nothing is known of the key, or it has expired by now.
+func (a *answer) close(was int) {
 	waits, _ := a.e.Waiting()
 	expiry := a.e.Expiry()
 	if a.deadline = none; a.e.IsNew() || !expiry.IsZero() && waits.IsZero() && a.of.now != none && expiry.Before(timeOf(a.of.now)) {
@@ -278,7 +278,7 @@ func (a *answer) close() {
 		}
 	}
 	if a.of.flags&withStates != 0 {
-		a.state, _ = a.e.AppendBinary(make([]byte, checksumBytes))
+		a.state, _ = a.e.AppendBinary(make([]byte, checksumBytes, max(was, checksumBytes)+64)) // it grows little
 		binary.LittleEndian.PutUint32(a.state, checksumOf(a.state))
 	}
 }

@@ -303,6 +303,17 @@ func TestHello(t *testing.T) {
 	expect.Same(t, `{"protocol":1,"version":"1.2"}`, string(c.must('h', []byte(`{"protocol":1}`))))
 }
 
+// A panic is an answer, and the server goes on.
+func TestPanic(t *testing.T) {
+	c := newClient(t)
+	c.models = []*model{nil}
+	r := request{horizon: none, now: none}
+	if e := c.refused(appendFrame(nil, 'b', r.payload())); e.Code != "panic" || !strings.Contains(e.Text, "please report it") {
+		t.Errorf("%+v", e)
+	}
+	expect.Same(t, 1, c.model(Settings{}).Model)
+}
+
 // A false length takes no memory but for what comes, and no frame is lost by a wrong one.
 func TestLengths(t *testing.T) {
 	c := newClient(t)
