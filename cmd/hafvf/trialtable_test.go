@@ -163,20 +163,6 @@ stopifnot(nrow(t) == 60, is.numeric(t$learning_rate), sum(is.na(t$surprise)) == 
 	})
 }
 
-// The program of GUIDE in Python runs as it stands, and finds the alarm.
-func TestGuideInPython(t *testing.T) {
-	needPandas(t)
-	_, block, _ := strings.Cut(string(expect.Get(os.ReadFile("../../GUIDE.md"))(t)), "```python\n")
-	block, _, _ = strings.Cut(block, "```")
-	dir := t.TempDir()
-	expect.OK(t, os.Symlink(program.Path, filepath.Join(dir, "hafvf")))
-	cmd := exec.Command("python3", "-c", block)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), program.Env...), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "26.0      novelty") {
-		t.Errorf("%v: %s", err, out)
-	}
-}
-
 // needPandas skips a test if python3 cannot read tables.
 func needPandas(t *testing.T) {
 	t.Helper()

@@ -150,6 +150,17 @@ def test_keys():
         hafvf.run(df.rename(columns={"x": "value"}))
 
 
+def test_events_levels_of_the_index_and_empty_keys():
+    df = series(60)
+    counts = hafvf.filter(df[["key", "time"]], aggregate={"every": "10m", "value": "count"}, family="poisson")
+    assert counts["x"].tolist() == [10.0] * 12 and counts["events"].tolist() == [10] * 12
+    assert hafvf.filter(df.set_index(["key", "time"])).reset_index(drop=True).equals(hafvf.filter(df))
+    with pytest.warns(UserWarning, match="2 rows were rejected, the first is row 0: empty key"):
+        assert list(hafvf.run(df.assign(key=["", ""] + ["a"] * 118), order="arrival").states) == ["a"]
+    with pytest.raises(TypeError, match="data is a list"):
+        hafvf.filter([1, 2])
+
+
 def test_series_and_index_of_times():
     df = series(100, keys=("a",))
     plain = hafvf.filter(df)
@@ -252,3 +263,17 @@ def test_no_warning_if_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hafvf.alerts(series(100, jump=90))
+
+
+def test_the_guide_finds_the_alarm(capsys):
+    text = (ROOT / "GUIDE.md").read_text()
+    block = text.split("## How do I use it from Python?")[1].split("```python\n")[1].split("```")[0]
+    exec(block, {})
+    assert capsys.readouterr().out.startswith("pump-1 is 29 % above usual at 18:40: 26, usual at this hour 20.2")
+
+
+def test_the_readme_runs(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(block, {})
+    assert "usual at this hour" in capsys.readouterr().out

@@ -48,6 +48,13 @@ def test_what_waits_comes_out():
     assert [r["x"] for r in s.flush()] == [5.0, 12.0]
 
 
+def test_vectors():
+    s = hafvf.Stream(family="mvnormal", values=["u", "v"])
+    assert s.update("a", "2026-01-01", [1.0, 2.0])[0]["x"] == [1.0, 2.0]
+    with pytest.raises(hafvf.HafvfError, match="observations of 1 numbers; mvnormal takes 2"):
+        s.update("a", "2026-01-02", 1.0)
+
+
 def test_silence():
     s = hafvf.Stream(silence={"after": "15m"})
     for i in range(5):

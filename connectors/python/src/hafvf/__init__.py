@@ -1,10 +1,10 @@
-"""Has this sensor, customer, service or subject changed, or was that one odd value?
+r"""Has this sensor, customer, service or subject changed, or was that one odd value?
 
 A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget.
 
 >>> import pandas as pd, hafvf
 >>> df = pd.read_csv("cloud.csv")  # key, time, x
->>> hafvf.alerts(df)[["key", "time", "score", "message"]]
+>>> print(*hafvf.alerts(df)["message"], sep="\n")
 >>> estimates = hafvf.filter(df, detect=True)  # by the index of df
 >>> tomorrow = hafvf.run(df2, detect=True, states=hafvf.run(df, detect=True).states)
 """

@@ -93,7 +93,8 @@ def run(
         KeyError: the frame has no such column.
         ValueError: two keys of the frame have one text.
     """
-    frame, values = _frame_of(data, values)
+    events = dict(keywords.get("aggregate") or {}).get("value") in ("count", "rate")
+    frame, values = _frame_of(data, values, events)
     moments = _column(frame, time, "time")
     if moments is None and time is None and isinstance(frame.index, pd.DatetimeIndex):
         moments = frame.index.to_series()
@@ -120,11 +121,16 @@ def alerts(data: Data, **arguments: Any) -> pd.DataFrame:
     return run(data, **arguments).alerts
 
 
-def _frame_of(data: Data, values: Hashable | Sequence[Hashable]) -> tuple[pd.DataFrame, list[Hashable]]:
+def _frame_of(data: Data, values: Hashable | Sequence[Hashable], events: bool) -> tuple[pd.DataFrame, list[Hashable]]:
+    """Returns a frame, and its columns of values: none of events that are counted."""
     if isinstance(data, pd.Series):
         name = "x" if data.name is None else data.name
         return data.to_frame(name), [name]
+    if not isinstance(data, pd.DataFrame):
+        raise TypeError(f"data is a {type(data).__name__}: give a DataFrame or a Series")
     if values is None:
+        if events and "x" not in data:
+            return data, []
         if "x" not in data:
             raise KeyError(f"the frame has no column x: say which one has the values, values=…, of {list(data.columns)}")
         values = "x"
@@ -135,8 +141,12 @@ def _frame_of(data: Data, values: Hashable | Sequence[Hashable]) -> tuple[pd.Dat
 
 
 def _column(frame: pd.DataFrame, name: Hashable, default: str | None) -> pd.Series[Any] | None:
+    if name is None and default is None:
+        return None
     if name is None:
-        return frame[default] if default in frame else None
+        return _column(frame, default, None) if default in frame or default in frame.index.names else None
+    if name not in frame and name in frame.index.names:
+        return frame.index.get_level_values(list(frame.index.names).index(name)).to_series()
     if name not in frame:
         raise KeyError(f"the frame has no column {name!r}; it has {list(frame.columns)}")
     column = frame[name]
@@ -157,7 +167,7 @@ def _input(
     n = len(frame)
     reasons: dict[int, str] = {}
     if key is None:
-        codes, keys = np.zeros(n, np.intp), [str(values[0])]
+        codes, keys = np.zeros(n, np.intp), [str(values[0]) if values else "x"]
     else:
         codes, found = pd.factorize(key, use_na_sentinel=True)
         keys = [str(k) for k in found]
@@ -217,7 +227,10 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
             ids=None if given.ids is None else given.ids[lo:hi],
         )
         for (name, _, _), state in zip(part, answer.states, strict=True):
-            states[name] = state
+            if state:
+                states[name] = state
+            else:  # nothing is known of the key, or it has expired
+                states.pop(name, None)
         out.rows.append(np.where(answer.places < 0, -1, given.rows[np.maximum(answer.places, 0) + lo] if hi > lo else -1))
         out.times.append(answer.times)
         out.keys += [name for name, _, _ in part]

@@ -44,13 +44,9 @@ def model_of(
     text, name, given = _read(settings)
     before = json.dumps(given, default=str)
     model = dict(given.get("model") or {})
-    for name, value in keywords.items():
-        if value is None:
-            continue
-        if name in _OF_MODEL:
-            model[name] = value
-        else:
-            given[name] = value
+    for keyword, value in keywords.items():
+        if value is not None:
+            (model if keyword in _OF_MODEL else given)[keyword] = value
     if model or "model" in given:
         given["model"] = model
     _read_files(given)

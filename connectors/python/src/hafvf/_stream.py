@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +28,18 @@ class Stream:
         self,
         settings: _settings.Settings = None,
         *,
+        values: Sequence[str] = ("x",),
         states: Mapping[str, bytes] | None = None,
         zone: str = "UTC",
         **keywords: Any,
     ) -> None:
-        """Takes settings as ``run`` does. The states are those of a result or of another stream."""
+        """Takes settings as ``run`` does, and states of a result or of another stream.
+
+        The values are the names of the numbers of a vector.
+        """
         self.states: dict[str, bytes] = dict(states or {})
         self._zone = zone
-        self._model = _settings.model_of(settings, keywords, values=["x"], zone=zone, untimed=False, endless=True)
+        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=False, endless=True)
         self._alerts: list[dict[str, Any]] = []
 
     def update(self, key: Any, time: Any, x: float | list[float], id: str = "") -> list[dict[str, Any]]:
@@ -60,7 +64,7 @@ class Stream:
         if answer.rejects:
             raise RejectedError(answer.rejects[0][1])
         self._alerts += _client.lines(answer.alerts)
-        self.states[name] = answer.states[0]
+        self._keep([name], answer.states)
         return _client.lines(answer.records)
 
     def alerts(self, now: Any = None) -> list[dict[str, Any]]:
@@ -77,6 +81,13 @@ class Stream:
         """Returns the records of what still waits, as at the end of an input."""
         return self._all(horizon=_client.END)
 
+    def _keep(self, names: list[str], states: list[bytes]) -> None:
+        for name, state in zip(names, states, strict=True):
+            if state:
+                self.states[name] = state
+            else:  # nothing is known of the key, or it has expired
+                self.states.pop(name, None)
+
     def _all(self, horizon: int = _client.NONE, now: int = _client.NONE) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = []
         names = list(self.states)
@@ -84,7 +95,7 @@ class Stream:
             part = [(name, self.states[name], 0) for name in names[lo : lo + _client.MOST_ROWS]]
             nothing = np.zeros(0)
             answer = self._model.ask(part, nothing.astype(np.int64), nothing, horizon=horizon, now=now, records=True)
-            self.states |= {name: state for (name, _, _), state in zip(part, answer.states, strict=True)}
+            self._keep([name for name, _, _ in part], answer.states)
             self._alerts += _client.lines(answer.alerts)
             records += _client.lines(answer.records)
         return records
