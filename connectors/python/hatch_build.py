@@ -25,6 +25,8 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Puts the program into the package, and the platform into the wheel's name."""
+        if self.target_name != "wheel":
+            raise SystemExit("hafvf is built from a clone of the repository, which the program of Go is in: there is no sdist")
         root = Path(self.root).parents[1]
         goos = os.environ.get("GOOS") or platform.system().lower()
         goarch = os.environ.get("GOARCH") or ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -52,8 +54,24 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
             raise SystemExit(f"hafvf is compiled by Go, and there is none: install Go {self._needs(root)} or later") from None
         except subprocess.CalledProcessError:
             raise SystemExit(f"Go could not compile hafvf (see above); it needs Go {self._needs(root)} or later") from None
+        folder.joinpath("NOTICE").write_text(self._notice(root))
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + TAGS[goos, goarch]
+
+    @staticmethod
+    def _notice(root: Path) -> str:
+        """Returns what is linked into the program, with its licences."""
+        form = "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}"
+        listed = subprocess.run(
+            ["go", "list", "-deps", "-f", form, "./cmd/hafvf-serve"], cwd=root, check=True, capture_output=True, text=True
+        )
+        goroot = subprocess.run(["go", "env", "GOROOT"], check=True, capture_output=True, text=True).stdout.strip()
+        parts = []
+        for line in [*sorted(set(filter(None, listed.stdout.splitlines()))), "Go\t" + goroot]:
+            name, folder = line.split("\t")
+            texts = [p.read_text() for p in sorted(Path(folder).glob("LICENSE*"))]
+            parts.append("\n\n".join([name, *(texts or ["its licence is where it is published"])]))
+        return "hafvf-serve has these parts in it.\n\n" + "\n\n----\n\n".join(parts)
 
     @staticmethod
     def _needs(root: Path) -> str:
