@@ -15,40 +15,36 @@ import hafvf
 from hafvf import _client
 
 
-def children():
-    pool = _client._the_pool()
-    return [c.process.pid for c in pool.idle]
-
-
 def test_version_is_that_of_the_package():
     from importlib.metadata import version
 
     assert version("hafvf") == _client.VERSION
 
 
-def test_a_child_that_is_killed_is_started_again():
+def test_a_child_that_is_killed_is_started_again(monkeypatch):
     df = series(400)
     want = hafvf.run(df, detect=True)
-    done = threading.Event()
-    kills = 0
+    living = list(_client._the_pool().idle)
+    begin = _client._Child.__init__
+
+    def begins(child):
+        begin(child)
+        living.append(child)
+
+    monkeypatch.setattr(_client._Child, "__init__", begins)
+    killed = set()
 
     def kill():
-        nonlocal kills
-        while not done.wait(0.01):
-            for pid in children():
-                os.kill(pid, signal.SIGKILL)
-                kills += 1
+        killed.add(living[-1].process.pid)
+        living[-1].process.send_signal(signal.SIGKILL)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        for _ in range(5):
-            got = hafvf.run(df, detect=True)
-            assert got.estimates.equals(want.estimates) and got.states == want.states
-    finally:
-        done.set()
+    for i in range(10):
+        killer = threading.Timer(0.01 * i, kill)  # amid the call, or behind it
+        killer.start()
+        got = hafvf.run(df, detect=True)
         killer.join()
-    assert kills > 0
+        assert got.estimates.equals(want.estimates) and got.states == want.states
+    assert len(killed) > 1
 
 
 def test_threads_and_forks_have_their_own_children():

@@ -244,6 +244,25 @@ def test_lateness_waits_and_answers_every_row():
     assert got.rejected.empty and got.estimates["n"].notna().all()
 
 
+def test_what_waited_before_has_no_row():
+    df = series(60, keys=("a",))
+    s = hafvf.Stream(lateness="30m", expire="never")
+    for time, x in zip(df["time"][:20], df["x"][:20], strict=True):
+        s.update("a", time, x)
+    got = hafvf.run(df[20:], lateness="30m", states=s.states)
+    whole = hafvf.run(df, lateness="30m")
+    assert got.estimates.equals(whole.estimates[20:]) and got.states == whole.states
+
+
+def test_keys_that_are_silent_since_an_earlier_frame():
+    df = series(60)
+    first = hafvf.run(df, silence={"after": "15m"})
+    later = df[df["key"] == "a"].assign(time=df["time"] + pd.Timedelta("1h"))
+    got = hafvf.run(later, silence={"after": "15m"}, states=first.states)
+    assert got.alerts[["key", "kind"]].to_numpy().tolist() == [["b", "silent"]]
+    assert hafvf.run(later, silence={"after": "15m"}, states=got.states | {"a": first.states["a"]}).alerts.empty
+
+
 def test_long_keys_go_in_several_calls(monkeypatch):
     df = series(500)
     whole = hafvf.run(df, detect=True, lateness="5m")

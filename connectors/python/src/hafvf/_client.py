@@ -117,8 +117,12 @@ class _Child:
     def ask(self, kind: bytes, payload: bytes) -> memoryview:
         """Sends a frame, and returns the payload of the answer."""
         try:
-            self._write(head_of(kind, payload))
-            self._write(payload)
+            head = head_of(kind, payload)
+            if len(payload) < 1 << 16:
+                self._write(head + payload)
+            else:
+                self._write(head)
+                self._write(payload)
             (n,) = _LENGTH.unpack(self._read(_LENGTH.size))
             answer = memoryview(self._read(n))
         except (OSError, EOFError) as e:
@@ -254,13 +258,15 @@ class Description:
     names: dict[str, list[str]]  # of columns whose numbers number them
     unused: tuple[str, ...]
     arrival: bool  # the order
+    clocked: bool  # a key of which nothing comes may be told silent, or forgotten
     events: bool  # rows are intervals
 
     @staticmethod
     def of(said: dict[str, Any]) -> Description:
         """Reads the answer to settings."""
         columns, unused = tuple(said["columns"]), tuple(said["unused"])
-        return Description(said["model"], columns, said["names"], unused, said["order"] == "arrival", "events" in columns)
+        arrival = said["order"] == "arrival"
+        return Description(said["model"], columns, said["names"], unused, arrival, said["clocked"], "events" in columns)
 
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
         """Returns the column of a frame, of numbers of which NaN is NA."""

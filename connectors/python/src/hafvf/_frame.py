@@ -93,7 +93,8 @@ def run(
         KeyError: the frame has no such column.
         ValueError: two keys of the frame have one text.
     """
-    events = dict(keywords.get("aggregate") or {}).get("value") in ("count", "rate")
+    aggregate = keywords.get("aggregate") or (settings.get("aggregate") if isinstance(settings, Mapping) else None)
+    events = dict(aggregate or {}).get("value") in ("count", "rate")
     frame, values = _frame_of(data, values, events)
     moments = _column(frame, time, "time")
     if moments is None and time is None and isinstance(frame.index, pd.DatetimeIndex):
@@ -256,6 +257,11 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
             part.append((name, states.get(name), end - at))
     if part:
         call(len(given.rows), _client.END)
+    if model.described().clocked:
+        others = sorted(set(states).difference(given.keys))
+        for first in range(0, len(others), _client.MOST_ROWS):
+            part.extend((name, states[name], 0) for name in others[first : first + _client.MOST_ROWS])
+            call(lo, _client.END)
     return out
 
 
@@ -271,15 +277,15 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
         index: pd.Index[Any] = pd.RangeIndex(len(rows))
     else:
         index = frame.index
-        waited = rows < 0  # in the state: rows of a key come in their order
-        if waited.any():
+        if (rows < 0).any():
             rows = _in_order(rows, keys, given)
+        here = rows >= 0
         whole = np.full(n, _client.NONE, np.int64)
-        whole[rows] = times
+        whole[rows[here]] = times[here]
         times, keys = whole, given.texts if given.texts is not None else keys
         for i, column in enumerate(columns):
             placed = np.full(n, np.nan)
-            placed[rows] = column
+            placed[rows[here]] = column[here]
             columns[i] = placed
     out: dict[str, Any] = {"key": keys, "time": _times.iso(times)}
     if given.ids is not None and not described.events:
@@ -292,11 +298,16 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
 
 
 def _in_order(rows: Array, keys: Array, given: _Input) -> Array:
-    """Returns the rows, with those that waited in a state as the first of their key that have no estimate."""
+    """Returns the rows with those of what waited in a state: the rows of a key come in their order, behind what had waited
+    before the frame, which has none.
+    """
     rows = rows.copy()
     for key in set(keys[rows < 0]):
-        of_key = [r for r in given.rows[given.codes == given.keys.index(key)].tolist() if r not in given.reasons]
-        rows[keys == key] = of_key[: int((keys == key).sum())]
+        code = given.keys.index(key) if key in given.keys else -1
+        own = [r for r in given.rows[given.codes == code].tolist() if r not in given.reasons]
+        at = np.flatnonzero(keys == key)
+        rows[at] = -1
+        rows[at[len(at) - len(own) :]] = own
     return rows
 
 

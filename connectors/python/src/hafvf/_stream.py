@@ -55,10 +55,11 @@ class Stream:
         Raises:
             RejectedError: the observation is late, out of the domain of the family, or none.
         """
-        times, bad = _times.nanoseconds(_times.one(time), self._zone, [0])
-        values = np.atleast_1d(np.asarray(x, np.float64)).reshape(1, -1)
-        if bad:
-            raise RejectedError(bad[0])
+        try:
+            times = np.array([_times.one(time, self._zone)])
+            values = np.asarray(x, np.float64).reshape(1, -1)
+        except (ValueError, TypeError) as e:
+            raise RejectedError(str(e)) from e
         name = str(key)
         answer = self._model.ask([(name, self.states.get(name), 1)], times, values, ids=[id] if id else None, records=True)
         if answer.rejects:
@@ -70,10 +71,7 @@ class Stream:
     def alerts(self, now: Any = None) -> list[dict[str, Any]]:
         """Returns the alarms since the last call, those of keys that are silent at a time among them."""
         if now is not None:
-            times, bad = _times.nanoseconds(_times.one(now), self._zone, [0])
-            if bad:
-                raise ValueError(bad[0])
-            self._all(now=int(times[0]))
+            self._all(now=_times.one(now, self._zone))
         found, self._alerts = self._alerts, []
         return found
 

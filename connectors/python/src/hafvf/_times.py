@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from ._client import NONE, parse_times
 
 Int64: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _RANGE = "the time {} is outside of the years 1678 to 2261"
 
 
@@ -78,6 +79,16 @@ def iso(nanos: Iterable[int]) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(np.asarray(list(nanos), np.int64).view("M8[ns]")).tz_localize("UTC")
 
 
-def one(time: Any) -> pd.Series[Any]:
-    """Returns a column of one time."""
-    return pd.Series([time], dtype=object)
+def one(time: Any, zone: str) -> int:
+    """Returns one time as nanoseconds does. It raises ValueError with the reason if there is none."""
+    if isinstance(time, datetime) and time is not pd.NaT and (time.tzinfo is not None or zone == "UTC"):
+        whole = (time if time.tzinfo else time.replace(tzinfo=timezone.utc)) - _EPOCH
+        rest = time.nanosecond if isinstance(time, pd.Timestamp) else 0
+        found = ((whole.days * 86400 + whole.seconds) * 10**6 + whole.microseconds) * 1000 + rest
+        if not NONE < found < 2**63:
+            raise ValueError(_RANGE.format(time))
+        return found
+    times, wrong = parse_times([text_of(time)], zone, [0])
+    if wrong:
+        raise ValueError(wrong[0])
+    return int(times[0])
