@@ -39,6 +39,7 @@ type Description struct {
 	Length   int                 `json:"length"`   // numbers of an observation; of events 0, any length that fits
 	Order    string              `json:"order"`    // event_time or arrival
 	Clocked  bool                `json:"clocked"`  // a key of which nothing comes may be told silent, or forgotten
+	Full     bool                `json:"full"`     // records have all fields
 	Zone     string              `json:"zone"`     // of the clock of alarms or intervals
 	Settings string              `json:"settings"` // those that the meaning of states depends on
 }
@@ -71,6 +72,7 @@ func newModel(payload []byte) (*model, error) {
 		return nil, err
 	}
 	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
+	m.description.Full = c.Records == settings.Full
 	m.description.Clocked = m.cfg.Silence != nil || m.cfg.Expire > 0
 	m.cfg.Brief = c.Records == settings.Brief
 	m.cfg.Values, m.cfg.Unit = c.NamesOf(s.Values), c.UnitOf("")

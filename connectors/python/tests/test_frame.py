@@ -272,6 +272,25 @@ def test_long_keys_go_in_several_calls(monkeypatch):
     assert parts.states == whole.states
 
 
+def test_full_records(run_program, tmp_path):
+    df = series(90)
+    df.to_csv(tmp_path / "in.csv", index=False)
+    estimates, _, _ = run_program(
+        "model: {family: normal, prior: auto}\ndetect: true\nrecords: full\nsource: {csv: {path: in.csv}}"
+    )
+    got = hafvf.filter(df, detect=True, records="full")
+    more = {
+        "posterior_mu": ["posterior", "mu"],
+        "elbo": ["elbo"],
+        "detect_age": ["detect", "age"],
+        "detect_p_stay": ["detect", "p_stay"],
+    }
+    estimates.sort(key=lambda r: (r["key"], r["time"]))
+    compare(got, estimates, BRIEF | DETECT | more)
+    assert got["levels"].tolist() == [r["levels"] for r in estimates]
+    assert set(hafvf.filter(df, detect=True).columns) < set(got.columns)
+
+
 def test_nothing_is_a_frame_of_nothing():
     got = hafvf.run(series(2).iloc[:0], detect=True)
     assert got.estimates.empty and got.alerts.empty and got.rejected.empty and got.states == {}

@@ -258,6 +258,7 @@ class Description:
     names: dict[str, list[str]]  # of columns whose numbers number them
     unused: tuple[str, ...]
     arrival: bool  # the order
+    full: bool  # records have all fields
     clocked: bool  # a key of which nothing comes may be told silent, or forgotten
     events: bool  # rows are intervals
 
@@ -265,8 +266,8 @@ class Description:
     def of(said: dict[str, Any]) -> Description:
         """Reads the answer to settings."""
         columns, unused = tuple(said["columns"]), tuple(said["unused"])
-        arrival = said["order"] == "arrival"
-        return Description(said["model"], columns, said["names"], unused, arrival, said["clocked"], "events" in columns)
+        about = (said["order"] == "arrival", said["full"], said["clocked"], "events" in columns)
+        return Description(said["model"], columns, said["names"], unused, *about)
 
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
         """Returns the column of a frame, of numbers of which NaN is NA."""
@@ -322,6 +323,7 @@ class Model:
         horizon: int = NONE,
         now: int = NONE,
         ids: Sequence[str] | None = None,
+        columns: bool = True,
         records: bool = False,
     ) -> Answer:
         """Filters observations, those of the first key first.
@@ -333,7 +335,8 @@ class Model:
             horizon: the time before which nothing comes any more.
             now: the time until which keys may be silent.
             ids: of all observations.
-            records: whether the answer has records in place of columns.
+            columns: whether the answer has columns.
+            records: whether it has records.
         """
         parts = []
         for name, state, n in keys:
@@ -341,7 +344,7 @@ class Model:
             parts += [_LENGTH.pack(len(text)), text, _LENGTH.pack(_NO_STATE if state is None else len(state))]
             parts += [state or b"", _LENGTH.pack(n)]
         parts += [np.ascontiguousarray(times, "<i8").tobytes(), np.ascontiguousarray(x, "<f8").tobytes()]
-        flags = _ALERTS | _STATES | (_RECORDS if records else _COLUMNS)
+        flags = _ALERTS | _STATES | (_RECORDS if records else 0) | (_COLUMNS if columns else 0)
         if ids is not None:
             flags |= _IDS
             for i in ids:
@@ -353,7 +356,7 @@ class Model:
         def do(child: _Child) -> Answer:
             described = child.model(self.text)
             head = _BATCH.pack(described.model, flags, length, len(keys), horizon, now)
-            return _read(child.ask(b"b", head + body), len(keys), not records, described)
+            return _read(child.ask(b"b", head + body), len(keys), columns, described)
 
         answer: Answer = _the_pool().call(do)
         return answer

@@ -59,6 +59,7 @@ class _Answers:
     keys: list[str] = field(default_factory=list)  # of rows, with how many
     counts: list[int] = field(default_factory=list)
     columns: list[list[Array]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)  # of settings with full records
     alerts: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -225,6 +226,7 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
             given.x[lo:hi],
             horizon=horizon,
             now=now,
+            records=model.described().full,
             ids=None if given.ids is None else given.ids[lo:hi],
         )
         for (name, _, _), state in zip(part, answer.states, strict=True):
@@ -238,6 +240,7 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
         out.counts += answer.rows
         out.columns.append(answer.columns)
         out.alerts += _client.lines(answer.alerts)
+        out.records += _client.lines(answer.records)
         for place, reason in answer.rejects:
             given.reasons[int(given.rows[lo + place])] = reason
         part.clear()
@@ -273,6 +276,7 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
     times = np.concatenate([*answers.times, np.zeros(0, np.int64)])
     keys = np.repeat(np.array(answers.keys, object), answers.counts)
     columns = [np.concatenate([*(c[i] for c in answers.columns), empty]) for i in range(len(described.columns))]
+    here = np.ones(len(rows), bool)
     if described.events:
         index: pd.Index[Any] = pd.RangeIndex(len(rows))
     else:
@@ -294,6 +298,12 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
         out["id"] = ids
     for name, column in zip(described.columns, columns, strict=True):
         out[name] = described.typed(name, column)
+    if answers.records:
+        more = pd.json_normalize(answers.records, sep="_")
+        for name in more.columns.difference([*out, "x", "id", *(n.rsplit("_", 1)[0] for n in out)], sort=False):
+            placed = np.full(len(index), None, object)
+            placed[rows[here] if not described.events else slice(None)] = more[name].to_numpy(object)[here]
+            out[name] = pd.Series(placed).infer_objects().to_numpy()
     return pd.DataFrame(out, index=index)
 
 

@@ -61,7 +61,9 @@ class Stream:
         except (ValueError, TypeError) as e:
             raise RejectedError(str(e)) from e
         name = str(key)
-        answer = self._model.ask([(name, self.states.get(name), 1)], times, values, ids=[id] if id else None, records=True)
+        answer = self._model.ask(
+            [(name, self.states.get(name), 1)], times, values, ids=[id] if id else None, columns=False, records=True
+        )
         if answer.rejects:
             raise RejectedError(answer.rejects[0][1])
         self._alerts += _client.lines(answer.alerts)
@@ -92,7 +94,9 @@ class Stream:
         for lo in range(0, len(names), _client.MOST_ROWS):
             part = [(name, self.states[name], 0) for name in names[lo : lo + _client.MOST_ROWS]]
             nothing = np.zeros(0)
-            answer = self._model.ask(part, nothing.astype(np.int64), nothing, horizon=horizon, now=now, records=True)
+            answer = self._model.ask(
+                part, nothing.astype(np.int64), nothing, horizon=horizon, now=now, columns=False, records=True
+            )
             self._keep([name for name, _, _ in part], answer.states)
             self._alerts += _client.lines(answer.alerts)
             records += _client.lines(answer.records)
