@@ -1,6 +1,6 @@
 r"""Has this sensor, customer, service or subject changed, or was that one odd value?
 
-A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget.
+``hafvf.beam`` is a node of Beam pipelines. A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget.
 
 >>> import pandas as pd, hafvf
 >>> df = pd.read_csv("cloud.csv")  # key, time, x

@@ -1,0 +1,128 @@
+import json
+import random
+import signal
+import threading
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+
+beam = pytest.importorskip("apache_beam")
+
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner  # noqa: E402
+from apache_beam.testing.test_stream import TestStream as Streamed  # noqa: E402
+from apache_beam.transforms.window import FixedWindows  # noqa: E402
+
+import hafvf  # noqa: E402
+import hafvf.beam  # noqa: E402
+from hafvf import _client  # noqa: E402
+
+
+def collect(build, tmp_path):
+    """Runs a pipeline, and returns the dicts of its collections by name."""
+    names = ("estimates", "alerts", "rejected")
+    with beam.Pipeline(runner=FnApiRunner()) as p:
+        found = build(p)
+        for name in names:
+            lines = getattr(found, name) | f"JSON of {name}" >> beam.Map(json.dumps, sort_keys=True)
+            lines | f"Write {name}" >> beam.io.WriteToText(str(tmp_path / name), shard_name_template="")
+    return [[json.loads(line) for line in (tmp_path / name).read_text().splitlines()] for name in names]
+
+
+def by_id(records):
+    return sorted(records, key=lambda r: (r["key"], r["time"] or "", r.get("id") or "", r.get("kind") or ""))
+
+
+@pytest.mark.parametrize("order", ["as it is", "shuffled"])
+def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_path):
+    nab = ROOT / "testdata" / "nab" / "cloud.csv"
+    df = pd.read_csv(nab)
+    rows = [
+        (key, time, x, f"cloud.csv:{i + 2}") for i, (key, time, x) in enumerate(zip(df["key"], df["time"], df["x"], strict=True))
+    ]
+    if order == "shuffled":
+        random.Random(1).shuffle(rows)
+    estimates, alerts, rejected = collect(
+        lambda p: p | beam.Create(rows) | hafvf.beam.Filter(detect=True, silence=True, observe=lambda row: row), tmp_path
+    )
+    config = f"model: {{family: normal, prior: auto}}\ndetect: true\nsilence: true\nsource: {{csv: {{path: {nab}}}}}"
+    want, told, _ = run_program(config)
+    assert by_id(estimates) == by_id(want)
+    assert by_id(alerts) == by_id(told) != []
+    assert rejected == []
+
+
+def test_what_is_wrong_is_rejected(tmp_path):
+    rows = [("a", (f"2026-01-01T00:{i:02}:00Z", float(i))) for i in range(10)]
+    rows += [
+        ("a", ("soon", 1.0)),
+        ("a", ("2026-01-01T00:30:00Z", [1.0, 2.0])),
+        ("a", ("2026-01-01T00:31:00Z", float("inf"))),
+        "odd",
+    ]
+    estimates, _, rejected = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
+    assert [r["x"] for r in by_id(estimates)] == [float(i) for i in range(10)]
+    reasons = sorted(r["reason"] for r in rejected)
+    assert len(reasons) == 4 and "2 numbers where 1 are due" in reasons[0]
+    assert any("soon" in r for r in reasons) and any("not finite" in r for r in reasons)
+
+
+def test_event_times(tmp_path):
+    def build(p):
+        stamped = p | beam.Create(range(5)) | beam.Map(lambda i: beam.window.TimestampedValue(("a", (None, 1.0)), 1767225600 + i))
+        return stamped | hafvf.beam.Filter()
+
+    estimates, _, _ = collect(build, tmp_path)
+    assert [r["time"] for r in by_id(estimates)] == [f"2026-01-01T00:00:0{i}Z" for i in range(5)]
+
+
+def test_kills_change_nothing(tmp_path, monkeypatch):
+    rows = [(f"k{i % 40}", (f"2026-01-01T{i // 2400:02}:{i // 40 % 60:02}:00Z", float(i * 7919 % 31))) for i in range(20_000)]
+
+    def build(p):
+        return p | beam.Create(rows) | hafvf.beam.Filter(detect=True)
+
+    want = collect(build, tmp_path)
+    living = []
+    begin = _client._Child.__init__
+
+    def begins(child):
+        begin(child)
+        living.append(child)
+
+    monkeypatch.setattr(_client._Child, "__init__", begins)
+    _client._the_pool().stop()
+    done = threading.Event()
+
+    def kill():  # more than four might hit each try of one call
+        killed = 0
+        while killed < 4 and not done.wait(0.05):
+            if len(living) > killed:
+                living[killed].process.send_signal(signal.SIGKILL)
+                killed += 1
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    got = collect(build, tmp_path)
+    done.set()
+    killer.join()
+    assert len(living) > 1
+    assert [by_id(g) for g in got] == [by_id(w) for w in want]
+
+
+def test_names_of_steps_are_fixed():
+    p = beam.Pipeline()
+    p | beam.Create([("a", (0, 1.0))]) | "Changes" >> hafvf.beam.Filter()
+    names = {name.split("/")[1] for name in p.applied_labels if name.startswith("Changes/")}
+    assert names == {"Observe", "Times", "Latest", "Keys", "Filter", "Rejected"}
+
+
+def test_what_cannot_be_filtered_is_refused_where_it_is_built():
+    with pytest.raises(ValueError, match="global window"):
+        beam.Pipeline() | beam.Create([("a", (0, 1.0))]) | beam.WindowInto(FixedWindows(60)) | hafvf.beam.Filter()
+    with pytest.raises(ValueError, match="bounded"):
+        beam.Pipeline() | Streamed() | hafvf.beam.Filter()
+    with pytest.raises(ValueError, match="order"):
+        hafvf.beam.Filter(order="arrival")
+    with pytest.raises(hafvf.HafvfError, match="family"):
+        hafvf.beam.Filter(family="norml")
