@@ -1,6 +1,7 @@
 r"""Has this sensor, customer, service or subject changed, or was that one odd value?
 
-``hafvf.beam`` is a node of Beam pipelines. A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget.
+A small Bayesian filter for each key learns what is usual, how fast to forget it, and alarms within a budget. The module
+``hafvf.beam`` is a node of Beam pipelines.
 
 >>> import pandas as pd, hafvf
 >>> df = pd.read_csv("cloud.csv")  # key, time, x
