@@ -1,7 +1,12 @@
 // Package jsontext makes JSON of what always has one, such as settings that travel to workers, and reads it.
 package jsontext
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
 
 // Of is the JSON of v. It panics if there is none.
 func Of(v any) string {
@@ -18,4 +23,17 @@ func Read[T any](text string) (v T) {
 		panic(err)
 	}
 	return v
+}
+
+// Strict reads one value that somebody has written: a field that T does not have is an error, and so is what follows.
+func Strict[T any](text []byte) (v T, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return v, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return v, errors.New("more than one JSON object")
+	}
+	return v, nil
 }

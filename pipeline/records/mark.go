@@ -2,10 +2,8 @@ package records
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -49,15 +47,10 @@ func (m *Mark) Check() error {
 
 // ParseMark reads the line of a mark.
 func ParseMark(line []byte) (m Mark, err error) {
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
-		return m, fmt.Errorf("is no mark: %w", err)
+	if m, err = jsontext.Strict[Mark](line); err == nil {
+		err = m.Check()
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return m, errors.New("is no mark: more than one JSON object")
-	}
-	if err := m.Check(); err != nil {
+	if err != nil {
 		return m, fmt.Errorf("is no mark: %w", err)
 	}
 	return m, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -196,14 +195,9 @@ func ParseQuiet(b []byte) (all []keyed.QuietTime, bad []error) {
 }
 
 func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
-	var q quietLine
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&q); err != nil {
+	q, err := jsontext.Strict[quietLine](line)
+	if err != nil {
 		return of, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return of, errors.New("more than one JSON object")
 	}
 	of, name, err := (&quietTime{match: string(q.Match), from: q.From, to: q.To}).once("")
 	if err != nil {

@@ -56,7 +56,7 @@ def model_of(
     found = Model(json.dumps(about, sort_keys=True))
     if untimed:
         if not found.described().arrival:
-            raise KeyError("the frame has no column time and no DatetimeIndex: say time=…, or order='arrival'")
+            raise KeyError("the frame has no column time and no DatetimeIndex: name its column, time=…, or say order='arrival'")
         found = Model(json.dumps(about | {"untimed": True}, sort_keys=True))
     unused = found.described().unused
     if unused:
