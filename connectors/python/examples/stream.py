@@ -1,0 +1,16 @@
+"""One observation after the other, as they come, and keys that fall silent."""
+
+from pathlib import Path
+
+import pandas as pd
+
+import hafvf
+
+df = pd.read_csv(Path(__file__).parents[3] / "testdata/nab/cloud.csv").sort_values("time", kind="stable")
+stream = hafvf.Stream(detect=True, silence={"after": "2h"})
+for key, time, x in zip(df["key"], df["time"], df["x"], strict=True):
+    stream.update(key, time, x)
+    for alarm in stream.alerts():
+        print(alarm["message"])
+for alarm in stream.alerts(now="2014-04-28T00:00:00Z"):
+    print(alarm["message"])
