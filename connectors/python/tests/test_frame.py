@@ -146,8 +146,10 @@ def test_keys():
         hafvf.run(both)
     with pytest.raises(KeyError, match="no column 'sensor'"):
         hafvf.run(df, key="sensor")
+    named = df.rename(columns={"x": "value"})
+    assert hafvf.run(named).states == hafvf.run(df).states  # the only other column
     with pytest.raises(KeyError, match="no column x"):
-        hafvf.run(df.rename(columns={"x": "value"}))
+        hafvf.run(named.assign(more=1))
 
 
 def test_events_levels_of_the_index_and_empty_keys():

@@ -81,7 +81,7 @@ def run(
         data: a frame, or a series of values. Its index may be anything.
         key: the column that tells series apart. Default: ``key`` if there is one, else all rows are one series.
         time: the column of times, default ``time``, else a ``DatetimeIndex``. With ``order="arrival"`` none is needed.
-        values: the column of values, default ``x``. A list of columns is a vector.
+        values: the column of values, default ``x``, else the only other one. A list of columns is a vector.
         id: a column of ids, which estimates and alerts repeat. Default: none.
         states: those of an earlier result, from which the keys go on.
         zone: of times without one, such as ``"Europe/Berlin"``.
@@ -96,7 +96,7 @@ def run(
     """
     aggregate = keywords.get("aggregate") or (settings.get("aggregate") if isinstance(settings, Mapping) else None)
     events = dict(aggregate or {}).get("value") in ("count", "rate")
-    frame, values = _frame_of(data, values, events)
+    frame, values = _frame_of(data, values, events, {key or "key", time or "time", id})
     moments = _column(frame, time, "time")
     if moments is None and time is None and isinstance(frame.index, pd.DatetimeIndex):
         moments = frame.index.to_series()
@@ -123,19 +123,22 @@ def alerts(data: Data, **arguments: Any) -> pd.DataFrame:
     return run(data, **arguments).alerts
 
 
-def _frame_of(data: Data, values: Hashable | Sequence[Hashable], events: bool) -> tuple[pd.DataFrame, list[Hashable]]:
-    """Returns a frame, and its columns of values: none of events that are counted."""
+def _frame_of(
+    data: Data, values: Hashable | Sequence[Hashable], events: bool, taken: set[Hashable]
+) -> tuple[pd.DataFrame, list[Hashable]]:
+    """Returns a frame, and its columns of values: none of events that are counted. Columns that are taken are none."""
     if isinstance(data, pd.Series):
         name = "x" if data.name is None else data.name
         return data.to_frame(name), [name]
     if not isinstance(data, pd.DataFrame):
         raise TypeError(f"data is a {type(data).__name__}: give a DataFrame or a Series")
     if values is None:
+        others = [name for name in data.columns if name not in taken]
         if events and "x" not in data:
             return data, []
-        if "x" not in data:
+        if "x" not in data and len(others) != 1:
             raise KeyError(f"the frame has no column x: say which one has the values, values=…, of {list(data.columns)}")
-        values = "x"
+        values = "x" if "x" in data else others[0]
     columns = list(values) if isinstance(values, (list, pd.Index)) else [values]
     for name in columns:
         _column(data, name, None)
