@@ -13,7 +13,7 @@ import (
 // manyFields are more than a record of one moment has.
 const manyFields = 50
 
-// unread says which values of a file no column has, and a way to them: lists, and JSON in a text. It is empty if there are none.
+// unread says which values of a file no column has, and a way to them: lists, durations, and JSON in a text. It is empty if there are none.
 func (t *table) unread() string {
 	if len(t.types) > 0 {
 		return fmt.Sprintf("column %s, which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps", t.types[0])
@@ -21,6 +21,8 @@ func (t *table) unread() string {
 	var lists, objects, rows []*column // of numbers and texts, of objects, and of lists
 	for _, c := range t.columns {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
+		case c.lasts():
+			return fmt.Sprintf("column %s holds durations, such as %s, which are not read: write numbers, such as seconds", message.Quote(c.name), example(c))
 		case c.list == "":
 			if example := c.json(); example != "" {
 				how := "write its fields as columns, or as fields of JSON Lines"

@@ -287,6 +287,7 @@ func TestUnreadValues(t *testing.T) {
 		"columns of objects":  {"in.json", []string{`{"time":{`, fields(`"2026-01-01T00:%02d:00Z"`), `},"x":{`, fields("%d"), `}}`}, "in.json: it holds one record of 120 fields, time.0, time.1, "},
 		"JSON in a text":      {"records.jsonl", repeated(`{"time":"TIME","p":"{\"x\":N}"}`), `column "p" holds JSON in a text, such as "{\"x\":0}", which is not read: jq -c '.p |= fromjson' records.jsonl > rows.jsonl makes fields of it`},
 		"JSON in a cell":      {"in.csv", append([]string{"time,payload\n"}, repeated(`TIME,"{""x"":N}"`)...), `column "payload" holds JSON in a text, such as "{\"x\":0}"`},
+		"durations":           {"in.csv", append([]string{"date,user,duration\n"}, repeated("TIME,ID,00:0N:30\n")...), `column "duration" holds durations, such as "00:00:30", which are not read: write numbers, such as seconds`},
 		"one infinite number": {"in.jsonl", append(repeated(`{"time":"TIME","load":N.5}`), `{"time":"2026-02-01T00:00:00Z","load":Infinity}`), ""},
 		"events":              {"in.csv", append([]string{"time,user\n"}, repeated(`TIME,ID`)...), ""},
 	} {

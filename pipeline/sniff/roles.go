@@ -160,6 +160,9 @@ func (t *table) calendar() *column {
 	})
 }
 
+// lasts reports whether a column that reads as times of day is called as a duration is.
+func (c *column) lasts() bool { return c.forms().clock && rank(c.name, quantityNames) < unusual }
+
 // join adds a column for a date and a time of day that stand in two.
 func (t *table) join() {
 	for _, date := range t.columns {
@@ -168,7 +171,7 @@ func (t *table) join() {
 		}
 	}
 	for _, clock := range t.columns {
-		if !clock.forms().clock {
+		if !clock.forms().clock || clock.lasts() {
 			continue
 		}
 		for _, date := range t.columns {
