@@ -318,11 +318,17 @@ func TestNumbersThatAreKeys(t *testing.T) {
 			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", at(i), n+7, x()))
 		}
 	}
+	var clocks []string // of devices, one after the other, that are not alike to the second
+	for n := range 120 {
+		when := start.Add(time.Duration(n%60)*time.Minute + time.Duration(n/60*27)*time.Second).Format(time.RFC3339)
+		clocks = append(clocks, fmt.Sprintf("%s,d%d,temp,%.2f\n", when, n/60, x()), fmt.Sprintf("%s,d%d,hum,%.2f\n", when, n/60, 2*x()))
+	}
 	for name, c := range map[string]struct {
 		header string
 		lines  []string
 		want   []string
 	}{
+		"blocks of texts":   {"time,device,kind,value\n", clocks, []string{"key: [device, kind] "}},
 		"blocks of times":   {"time,q,v\n", blocks, []string{"key: q ", "values: [v]"}},
 		"a panel":           {"time,q,v\n", panel, []string{"key: q ", "values: [v]"}},
 		"blocks of trials":  {"q,block,trial,RT\n", trials, []string{"key: q ", "values: [RT]"}},

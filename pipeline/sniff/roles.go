@@ -196,6 +196,7 @@ func (t *table) join() {
 // A fit says how the times of keys follow each other.
 type fit struct {
 	repeats float64 // share of the records whose time their key has had
+	early   float64 // share of the records that stand behind a later one of their key
 	steady  float64 // share of the steps of a key that are within a quarter of its median; of all keys
 	keys    int
 	steps   []int64 // of all keys, nanoseconds, sorted
@@ -209,9 +210,16 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 		at           int64
 	}
 	var all []visit
+	early, latest := 0, map[int]int64{}
 	for i, when := range at.stamp().at {
-		if when != never {
-			all = append(all, visit{groups[i], t.pieces[i], when})
+		if when == never {
+			continue
+		}
+		all = append(all, visit{groups[i], t.pieces[i], when})
+		if last, seen := latest[groups[i]]; seen && when < last {
+			early++
+		} else {
+			latest[groups[i]] = when
 		}
 	}
 	slices.SortFunc(all, func(a, b visit) int {
@@ -251,6 +259,7 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 	}
 	end()
 	f.repeats = float64(repeats) / float64(max(len(all), 1))
+	f.early = float64(early) / float64(max(len(all), 1))
 	f.steady /= float64(max(judged, 1))
 	f.keys = n
 	slices.Sort(f.steps)
@@ -402,7 +411,7 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 			continue
 		}
 		rest := slices.DeleteFunc(slices.Clone(key), func(o *column) bool { return o == c })
-		if with := t.fit(at, rest); len(rest) > 0 && with.repeats <= now.repeats && with.steady >= now.steady-.01 {
+		if with := t.fit(at, rest); len(rest) > 0 && with.repeats <= now.repeats && with.steady >= now.steady-.01 && with.early <= now.early+tiedKeys/2 {
 			key = rest
 		}
 	}
@@ -410,10 +419,12 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 	return key
 }
 
-// explains reports whether a further column of the key takes most of the repeated times away, and
-// leaves steps that are as steady.
+// explains reports whether a further column of the key takes most of the repeated times away, or of many times that go back,
+// and leaves steps that are as steady.
 func (t *table) explains(without, with fit) bool {
-	return without.repeats > .005 && 2*with.repeats <= without.repeats && with.steady >= max(without.steady-.1, min(.5, 1-without.repeats))
+	repeats := without.repeats > .005 && 2*with.repeats <= without.repeats
+	back := without.early > tiedKeys && 10*with.early <= without.early && with.repeats <= without.repeats
+	return (repeats || back) && with.steady >= max(without.steady-.1, min(.5, 1-without.repeats))
 }
 
 // stamp is the form of the times that is taken.
