@@ -214,26 +214,11 @@ func marksAfterKills(t *testing.T, from string) {
 			}
 		}
 	})
-	kills := rand.New(rand.NewPCG(82, 2))
-	for going := true; going; {
-		ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
-		within := time.Duration(100+kills.IntN(1200)) * time.Millisecond
-		var once sync.Once
-		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
-			if p.Read > 0 {
-				once.Do(func() { time.AfterFunc(within, kill) })
-			}
-		}}).Execute(ctx, nil)
-		kill()
+	killRuns(t, text, fed, 82, 100, 1200, func(kills *rand.Rand) {
 		if kills.IntN(2) == 0 {
 			_ = os.Remove(file) // what was read of it holds
 		}
-		select {
-		case <-fed:
-			going = false
-		default:
-		}
-	}
+	})
 	feeding.Wait()
 	r := launch(t, compose(t, text))
 	put(30)

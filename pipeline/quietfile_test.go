@@ -110,23 +110,7 @@ func TestQuietFileAfterKills(t *testing.T) {
 			}
 		}
 	})
-	kills := rand.New(rand.NewPCG(81, 2))
-	for going := true; going; {
-		ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
-		within := time.Duration(100+kills.IntN(1200)) * time.Millisecond
-		var once sync.Once
-		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
-			if p.Read > 0 {
-				once.Do(func() { time.AfterFunc(within, kill) })
-			}
-		}}).Execute(ctx, nil)
-		kill()
-		select {
-		case <-fed:
-			going = false
-		default:
-		}
-	}
+	killRuns(t, text, fed, 81, 100, 1200, nil)
 	feeding.Wait()
 	r := launch(t, compose(t, text))
 	put(30)

@@ -57,23 +57,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
 				}
 			})
-			kills := rand.New(rand.NewPCG(49, 2))
-			for going := true; going; {
-				ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
-				within := time.Duration(200+kills.IntN(1500)) * time.Millisecond
-				var once sync.Once
-				_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
-					if p.Read > 0 { // on a busy machine the beginning takes a while
-						once.Do(func() { time.AfterFunc(within, kill) })
-					}
-				}}).Execute(ctx, nil)
-				kill()
-				select {
-				case <-fed:
-					going = false
-				default:
-				}
-			}
+			killRuns(t, text, fed, 49, 200, 1500, nil)
 			feeding.Wait()
 			r := launch(t, compose(t, text))
 			b.put(t, event{"k0", at, 0}.json(), event{"k1", at, 0}.json())
@@ -113,5 +97,31 @@ func TestRepeatsAfterKills(t *testing.T) {
 				t.Error("the runs do not show what they are to show")
 			}
 		})
+	}
+}
+
+// killRuns runs a config again and again, and kills each run so many milliseconds after it has read, until fed is closed. between is
+// called behind each run, with what the times of the kills are drawn by; nil for nothing.
+func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, between func(kills *rand.Rand)) {
+	t.Helper()
+	kills := rand.New(rand.NewPCG(seed, 2))
+	for {
+		ctx, kill := context.WithTimeout(context.Background(), 5*time.Second)
+		within := time.Duration(least+kills.IntN(spread)) * time.Millisecond
+		var once sync.Once
+		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
+			if p.Read > 0 { // on a busy machine the beginning takes a while
+				once.Do(func() { time.AfterFunc(within, kill) })
+			}
+		}}).Execute(ctx, nil)
+		kill()
+		if between != nil {
+			between(kills)
+		}
+		select {
+		case <-fed:
+			return
+		default:
+		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package settings reads the model's part of a config: how observations of keys are learned, and what is told
-// of them. Programs without a pipeline read it by this package alone, with config's own words for a mistake:
+// Package settings reads the model's part of a config: how the filters of keys learn, and when they alarm.
+// Programs without a pipeline read it by this package alone, with config's own words for a mistake:
 //
 //	s, err := settings.Parse(&keytable.Decoder{Name: "settings.yaml"}, text, nil, settings.Source{})
 //	if err != nil {

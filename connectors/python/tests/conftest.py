@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hafvf import _client
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -13,6 +15,20 @@ def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("bin") / "hafvf"
     subprocess.run(["go", "build", "-o", str(path), "./cmd/hafvf"], cwd=ROOT, check=True)
     return path
+
+
+@pytest.fixture
+def living(monkeypatch):
+    """The children that there were, the last one last."""
+    all_ = list(_client._the_pool().idle)
+    begin = _client._Child.__init__
+
+    def begins(child):
+        begin(child)
+        all_.append(child)
+
+    monkeypatch.setattr(_client._Child, "__init__", begins)
+    return all_
 
 
 @pytest.fixture

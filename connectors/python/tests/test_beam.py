@@ -76,21 +76,14 @@ def test_event_times(tmp_path):
     assert [r["time"] for r in by_id(estimates)] == [f"2026-01-01T00:00:0{i}Z" for i in range(5)]
 
 
-def test_kills_change_nothing(tmp_path, monkeypatch):
+def test_kills_change_nothing(tmp_path, living):
     rows = [(f"k{i % 40}", (f"2026-01-01T{i // 2400:02}:{i // 40 % 60:02}:00Z", float(i * 7919 % 31))) for i in range(20_000)]
 
     def build(p):
         return p | beam.Create(rows) | hafvf.beam.Filter(detect=True)
 
     want = collect(build, tmp_path)
-    living = []
-    begin = _client._Child.__init__
-
-    def begins(child):
-        begin(child)
-        living.append(child)
-
-    monkeypatch.setattr(_client._Child, "__init__", begins)
+    living.clear()
     _client._the_pool().stop()
     done = threading.Event()
 

@@ -21,17 +21,9 @@ def test_version_is_that_of_the_package():
     assert version("hafvf") == _client.VERSION
 
 
-def test_a_child_that_is_killed_is_started_again(monkeypatch):
+def test_a_child_that_is_killed_is_started_again(living):
     df = series(400)
     want = hafvf.run(df, detect=True)
-    living = list(_client._the_pool().idle)
-    begin = _client._Child.__init__
-
-    def begins(child):
-        begin(child)
-        living.append(child)
-
-    monkeypatch.setattr(_client._Child, "__init__", begins)
     killed = set()
 
     def kill():

@@ -397,6 +397,15 @@ def _read(view: memoryview, keys: int, columns: bool, described: Description) ->
     return Answer(states, rows, deadlines, places, times, found, list(zip(bad_places, reasons, strict=True)), records, alerts)
 
 
+def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes]) -> None:
+    """Puts the states of an answer into states. An empty one is of a key of which nothing is known, or that has expired."""
+    for name, state in zip(names, found, strict=True):
+        if state:
+            states[name] = state
+        else:
+            states.pop(name, None)
+
+
 def lines(text: bytes) -> list[dict[str, Any]]:
     """Returns the objects of JSON Lines."""
     return [json.loads(line) for line in text.splitlines()]

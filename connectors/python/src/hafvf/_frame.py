@@ -232,11 +232,7 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
             records=model.described().full,
             ids=None if given.ids is None else given.ids[lo:hi],
         )
-        for (name, _, _), state in zip(part, answer.states, strict=True):
-            if state:
-                states[name] = state
-            else:  # nothing is known of the key, or it has expired
-                states.pop(name, None)
+        _client.keep(states, (name for name, _, _ in part), answer.states)
         out.rows.append(np.where(answer.places < 0, -1, given.rows[np.maximum(answer.places, 0) + lo] if hi > lo else -1))
         out.times.append(answer.times)
         out.keys += [name for name, _, _ in part]

@@ -67,7 +67,7 @@ class Stream:
         if answer.rejects:
             raise RejectedError(answer.rejects[0][1])
         self._alerts += _client.lines(answer.alerts)
-        self._keep([name], answer.states)
+        _client.keep(self.states, [name], answer.states)
         return _client.lines(answer.records)
 
     def alerts(self, now: Any = None) -> list[dict[str, Any]]:
@@ -81,13 +81,6 @@ class Stream:
         """Returns the records of what still waits, as at the end of an input."""
         return self._all(horizon=_client.END)
 
-    def _keep(self, names: list[str], states: list[bytes]) -> None:
-        for name, state in zip(names, states, strict=True):
-            if state:
-                self.states[name] = state
-            else:  # nothing is known of the key, or it has expired
-                self.states.pop(name, None)
-
     def _all(self, horizon: int = _client.NONE, now: int = _client.NONE) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = []
         names = list(self.states)
@@ -97,7 +90,7 @@ class Stream:
             answer = self._model.ask(
                 part, nothing.astype(np.int64), nothing, horizon=horizon, now=now, columns=False, records=True
             )
-            self._keep([name for name, _, _ in part], answer.states)
+            _client.keep(self.states, (name for name, _, _ in part), answer.states)
             self._alerts += _client.lines(answer.alerts)
             records += _client.lines(answer.records)
         return records
