@@ -272,6 +272,9 @@ func (a *answer) close(was int) {
 	if !expiry.IsZero() {
 		expiry = expiry.Add(time.Nanosecond) // after it, not at it
 	}
+	if !waits.IsZero() {
+		waits = waits.Add(a.est.MaxDelay())
+	}
 	for _, t := range []time.Time{waits, a.e.Deadline(), expiry} {
 		if t := nanoseconds(t); t != none && (a.deadline == none || t < a.deadline) {
 			a.deadline = t

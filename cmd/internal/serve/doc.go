@@ -56,5 +56,5 @@
 // 32 also those of values that have returned. A state is a checksum, uint32 CRC-32 of the rest, and the bytes of
 // keyed.KeyState; one of length 0 is that of a key of which nothing is known, and may be given as such. Without the flag
 // states all are of length 0. At its deadline there is something to tell of a key without a new observation: call again
-// then, with that horizon and now.
+// if all that is before it has come, with it as now, and with the horizon Description.Patience before it.
 package serve

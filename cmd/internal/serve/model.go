@@ -42,6 +42,9 @@ type Description struct {
 	Full     bool                `json:"full"`     // records have all fields
 	Zone     string              `json:"zone"`     // of the clock of alarms or intervals
 	Settings string              `json:"settings"` // those that the meaning of states depends on
+	// Patience is how long an observation waits after its time, and an interval after its end, in nanoseconds: by lateness
+	// and aggregate.wait.
+	Patience int64 `json:"patience"`
 }
 
 // A model is what settings make.
@@ -105,6 +108,7 @@ func newModel(payload []byte) (*model, error) {
 	columns := sheet{names: []string{}}
 	m.appendRow(&columns, &keyed.Estimate{})
 	m.description.Columns, m.description.Settings = columns.names, m.cfg.AllSettings().String()
+	m.description.Patience = m.estimators[0].MaxDelay().Nanoseconds()
 	if m.layout.Detect {
 		m.description.Names["detect_kind"], m.description.Names["detect_alarm"] = kinds, alarms
 	}

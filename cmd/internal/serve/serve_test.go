@@ -205,7 +205,7 @@ func TestPlaces(t *testing.T) {
 	if x := again.columns["x"][4]; !math.IsNaN(x) {
 		t.Errorf("missing is %v", x)
 	}
-	expect.Same(t, minute(9), a.deadlines[0])
+	expect.Same(t, minute(9+3), a.deadlines[0], "a lateness after the first that waits")
 }
 
 // Observations without times are learned as they come.

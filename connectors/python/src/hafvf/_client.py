@@ -30,7 +30,7 @@ NONE = -(2**63)  # no time
 END = 2**63 - 1  # nothing comes any more
 MOST_ROWS = 1 << 14  # of a call: one that is made again costs no more, and more at once are no faster
 _TRIES = 5
-_RECORDS, _COLUMNS, _ALERTS, _IDS, _STATES = 1, 2, 4, 8, 16
+_RECORDS, _COLUMNS, _ALERTS, _IDS, _STATES, _WRITTEN, _MIGRATE = 1, 2, 4, 8, 16, 64, 128
 _NO_STATE = 2**32 - 1
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
@@ -261,13 +261,15 @@ class Description:
     full: bool  # records have all fields
     clocked: bool  # a key of which nothing comes may be told silent, or forgotten
     events: bool  # rows are intervals
+    patience: int  # nanoseconds that an observation waits after its time
+    settings: str  # those that the meaning of states depends on
 
     @staticmethod
     def of(said: dict[str, Any]) -> Description:
         """Reads the answer to settings."""
         columns, unused = tuple(said["columns"]), tuple(said["unused"])
         about = (said["order"] == "arrival", said["full"], said["clocked"], "events" in columns)
-        return Description(said["model"], columns, said["names"], unused, *about)
+        return Description(said["model"], columns, said["names"], unused, *about, said["patience"], said["settings"])
 
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
         """Returns the column of a frame, of numbers of which NaN is NA."""
@@ -325,6 +327,8 @@ class Model:
         ids: Sequence[str] | None = None,
         columns: bool = True,
         records: bool = False,
+        written: str | None = None,
+        migrate: bool = False,
     ) -> Answer:
         """Filters observations, those of the first key first.
 
@@ -337,6 +341,8 @@ class Model:
             ids: of all observations.
             columns: whether the answer has columns.
             records: whether it has records.
+            written: the settings of the states, if they are others.
+            migrate: whether these states go on all the same.
         """
         parts = []
         for name, state, n in keys:
@@ -350,6 +356,10 @@ class Model:
             for i in ids:
                 text = i.encode()
                 parts += [_LENGTH.pack(len(text)), text]
+        if written is not None:
+            flags |= _WRITTEN | (_MIGRATE if migrate else 0)
+            text = written.encode()
+            parts += [_LENGTH.pack(len(text)), text]
         body = b"".join(parts)
         length = x.shape[1] if x.ndim == 2 else 1
 

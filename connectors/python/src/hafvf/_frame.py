@@ -102,7 +102,7 @@ def run(
         moments = frame.index.to_series()
     named = None if moments is None else _times.zone_of(moments)
     names = [str(v) for v in values]
-    model = _settings.model_of(settings, keywords, values=names, zone=named or zone, untimed=moments is None, endless=False)
+    model = _settings.model_of(settings, keywords, values=names, zone=named or zone, untimed=moments is None)
     arrival = model.described().arrival
     given = _input(frame, _column(frame, key, "key"), moments, values, _column(frame, id, None), zone, arrival)
     kept = dict(states or {})

@@ -26,9 +26,7 @@ _ELSEWHERE = {
 }
 
 
-def model_of(
-    settings: Settings, keywords: Mapping[str, Any], *, values: Sequence[str], zone: str, untimed: bool, endless: bool
-) -> Model:
+def model_of(settings: Settings, keywords: Mapping[str, Any], *, values: Sequence[str], zone: str, untimed: bool) -> Model:
     """Returns the model of settings, and warns once of what they have that is not used here.
 
     Files that the settings name are read now. A keyword that is None is not given.
@@ -39,7 +37,6 @@ def model_of(
         values: the names of the numbers of an observation.
         zone: of times without one.
         untimed: whether there are no times, which needs order="arrival".
-        endless: whether observations come one after the other.
     """
     text, name, given = _read(settings)
     before = json.dumps(given, default=str)
@@ -52,7 +49,7 @@ def model_of(
     _read_files(given)
     if not text or json.dumps(given, default=str) != before:
         text = json.dumps(given, sort_keys=True, default=_plain, allow_nan=False)
-    about: dict[str, Any] = {"text": text, "name": name, "values": list(values), "zone": zone, "unending": endless}
+    about: dict[str, Any] = {"text": text, "name": name, "values": list(values), "zone": zone}
     found = Model(json.dumps(about, sort_keys=True))
     if untimed:
         if not found.described().arrival:
@@ -63,6 +60,11 @@ def model_of(
         sentences = [f"not used here: {', '.join(unused)}"] + [_ELSEWHERE[name] for name in unused if name in _ELSEWHERE]
         warnings.warn("hafvf: " + "; ".join(sentences), stacklevel=4)
     return found
+
+
+def endless(model: Model) -> Model:
+    """Returns the model of observations that come one after the other."""
+    return Model(json.dumps(json.loads(model.text) | {"unending": True}, sort_keys=True))
 
 
 def _read(settings: Settings) -> tuple[str, str, dict[str, Any]]:

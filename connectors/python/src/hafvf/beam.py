@@ -1,4 +1,4 @@
-"""A node of Beam pipelines in Python: each key of a bounded collection through its filter.
+"""A node of Beam pipelines in Python: each key of a collection through its filter.
 
 >>> found = readings | hafvf.beam.Filter(detect=True)  # of KV(key, (time, x))
 >>> found.alerts | beam.Map(print)
@@ -7,25 +7,35 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam import coders
 from apache_beam.pvalue import AsSingleton, TaggedOutput
-from apache_beam.transforms.window import GlobalWindows, TimestampedValue
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from . import _client, _settings, _times
 
-Observation: TypeAlias = tuple[int, list[float], str]  # nanoseconds, numbers, id
+_TIME = struct.Struct("<q")
+_CLOCK = struct.Struct("<qq?")
+_MILLISECOND = 10**6  # nanoseconds
 
 
 class Filter(beam.PTransform):
-    """Filters a bounded collection, one filter a key, in the order of the times.
+    """Filters a collection, one filter a key, in the order of the times.
 
     The result has three collections of dicts, with the fields of the records of ``hafvf run`` and their times as event
-    times: ``estimates``, ``alerts``, and ``rejected`` with ``key``, ``id`` and ``reason``.
+    times: ``estimates``, ``alerts``, and ``rejected`` with ``key``, ``id``, ``reason`` and ``element``.
+
+    A bounded collection is grouped by key. Of an unbounded one an observation waits until the watermark has passed its
+    time, and the states of the keys are those of the runner.
     """
 
     def __init__(
@@ -35,6 +45,8 @@ class Filter(beam.PTransform):
         observe: Callable[[Any], tuple[Any, ...]] | None = None,
         values: Sequence[str] = ("x",),
         zone: str = "UTC",
+        wait: bool = True,
+        migrate: bool = False,
         **keywords: Any,
     ) -> None:
         """Takes settings as ``hafvf.run`` does.
@@ -45,36 +57,42 @@ class Filter(beam.PTransform):
                 time the event time of the element counts.
             values: the names of the numbers of a vector.
             zone: of times without an offset.
+            wait: whether observations wait for the watermark. If not, they are filtered as they come, by ``order`` and
+                ``lateness``.
+            migrate: whether states that other settings have written go on as by ``hafvf run --migrate``. If not, they end
+                the run.
             **keywords: settings, key by key.
 
         Raises:
             HafvfError: the settings are wrong.
-            ValueError: the order is that of arrival, which a bounded collection does not have.
+            ValueError: the order is that of arrival, and observations wait.
         """
         super().__init__()
-        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=False, endless=False)
-        if self._model.described().arrival:
-            raise ValueError("order: a bounded collection has no order of arrival; event_time is the one that it can have")
+        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=False)
+        if wait and self._model.described().arrival:
+            raise ValueError("order: arrival needs wait=False")
         self._observe = observe or _observe
-        self._length = len(values)
-        self._zone = zone
+        self._length, self._zone = len(values), zone
+        self._wait, self._migrate = wait, migrate
 
     def expand(self, elements: Any) -> Any:
         """Refuses what it cannot filter where the pipeline is built."""
         if not isinstance(elements.windowing.windowfn, GlobalWindows):
             raise ValueError("hafvf.beam.Filter takes a collection in the global window: filter before WindowInto")
-        if not elements.is_bounded:
-            raise ValueError("hafvf.beam.Filter takes bounded collections; for streams there is the program, hafvf run")
-        observed = elements | "Observe" >> beam.ParDo(_Observe(self._observe, self._length, self._zone)).with_outputs(
+        model = self._model if elements.is_bounded else _settings.endless(self._model)
+        timed = not model.described().arrival
+        observed = elements | "Observe" >> beam.ParDo(_Observe(self._observe, self._length, self._zone, timed)).with_outputs(
             "rejected", main="observed"
         )
-        latest = observed.observed | "Times" >> beam.Map(_time_of) | "Latest" >> beam.CombineGlobally(_latest)
-        found = (
-            observed.observed
-            | "Keys" >> beam.GroupByKey()
-            | "Filter"
-            >> beam.ParDo(_Filter(self._model), AsSingleton(latest)).with_outputs("alerts", "rejected", main="estimates")
-        )
+        keyed = observed.observed
+        keyed.element_type = beam.typehints.KV[str, bytes]
+        if elements.is_bounded and self._wait:
+            latest = keyed | "Times" >> beam.Map(_time_of) | "Latest" >> beam.CombineGlobally(_latest)
+            node = beam.ParDo(_Grouped(model, self._length), AsSingleton(latest))
+            keyed = keyed | "Keys" >> beam.GroupByKey()
+        else:
+            node = beam.ParDo(_Streamed(model, self._length, self._wait, self._migrate))
+        found = keyed | "Filter" >> node.with_outputs("alerts", "rejected", main="estimates")
         rejected = (observed.rejected, found.rejected) | "Rejected" >> beam.Flatten()
         return Found(found.estimates, found.alerts, rejected)
 
@@ -92,8 +110,24 @@ def _observe(element: Any) -> tuple[Any, ...]:
     return key, time, x
 
 
-def _time_of(keyed: tuple[str, Observation]) -> int:
-    return keyed[1][0]
+# An observation is packed as bytes: its time in nanoseconds, its numbers, its id.
+
+
+def _time(packed: bytes) -> int:
+    return int.from_bytes(packed[:8], "little", signed=True)
+
+
+def _millisecond(packed: bytes) -> int:
+    return _time(packed) // _MILLISECOND * _MILLISECOND
+
+
+def _timestamp(nanos: int) -> Timestamp:
+    """Returns the millisecond of a time: timers of runners have no shorter ones."""
+    return Timestamp(micros=nanos // _MILLISECOND * 1000)
+
+
+def _time_of(keyed: tuple[str, bytes]) -> int:
+    return _time(keyed[1])
 
 
 def _latest(times: Iterable[int]) -> int:
@@ -101,57 +135,250 @@ def _latest(times: Iterable[int]) -> int:
 
 
 class _Observe(beam.DoFn):
-    def __init__(self, observe: Callable[[Any], tuple[Any, ...]], length: int, zone: str) -> None:
-        self.observe, self.length, self.zone = observe, length, zone
+    def __init__(self, observe: Callable[[Any], tuple[Any, ...]], length: int, zone: str, timed: bool) -> None:
+        self.observe, self.length, self.zone, self.timed = observe, length, zone, timed
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         key: Any = None
+        id = ""
         try:
             key, time, x, *rest = self.observe(element)
-            if time is None:
+            id = str(rest[0]) if rest else ""
+            if key is None:
+                raise ValueError("the element has no key")
+            if time is None and abs(timestamp.micros) <= _client.END // 1000:  # else it has none
                 nanos = timestamp.micros * 1000
-                nanos = nanos if abs(nanos) <= _client.END else _client.NONE  # an element that has none
             else:
                 nanos = _times.one(time, self.zone)
+            if self.timed and nanos == _client.NONE:
+                raise ValueError("no time; observations without one need order: arrival")
             numbers = np.asarray(x, np.float64).reshape(-1).tolist()
             if len(numbers) != self.length:
                 raise ValueError(f"{len(numbers)} numbers where {self.length} are due")
-            if key is None:
-                raise ValueError("the element has no key")
-            yield str(key), (nanos, numbers, str(rest[0]) if rest else "")
-        except (TypeError, ValueError) as e:
-            yield TaggedOutput("rejected", {"key": key, "id": "", "reason": str(e), "element": repr(element)})
+            yield str(key), struct.pack(f"<q{self.length}d", nanos, *numbers) + id.encode()
+        except _client.HafvfError:
+            raise
+        except Exception as e:
+            reason = str(e) if isinstance(e, (TypeError, ValueError)) else repr(e)
+            yield TaggedOutput("rejected", {"key": key, "id": id, "reason": reason, "element": repr(element)})
 
 
-class _Filter(beam.DoFn):
-    def __init__(self, model: _client.Model) -> None:
-        self.model = model
+class _Asking(beam.DoFn):
+    """A node that has the child filter observations of one key."""
 
-    def process(self, element: tuple[str, Iterable[Observation]], latest: int) -> Iterator[Any]:
+    def __init__(self, model: _client.Model, length: int) -> None:
+        self.model, self.length = model, length
+
+    def order(self, packed: bytes) -> tuple[int, bytes]:
+        """By this observations are in order: those of one time by their ids."""
+        return _time(packed), packed[8 + 8 * self.length :]
+
+    def ask(
+        self, key: str, state: bytes | None, packed: Sequence[bytes], horizon: int, now: int, **about: Any
+    ) -> tuple[_client.Answer, list[Any]]:
+        """Returns the answer of the child to observations in their order, and the outputs that it makes."""
+        ids = 8 + 8 * self.length
+        answer = self.model.ask(
+            [(key, state, len(packed))],
+            np.frombuffer(b"".join(p[:8] for p in packed), "<i8"),
+            np.frombuffer(b"".join(p[8:ids] for p in packed), "<f8").reshape(-1, self.length),
+            horizon=horizon,
+            now=now,
+            ids=[p[ids:].decode() for p in packed],
+            columns=False,
+            records=True,
+            **about,
+        )
+        out: list[Any] = [_stamped(record, record["time"]) for record in _client.lines(answer.records)]
+        out += [TaggedOutput("alerts", _stamped(alert, alert["time"])) for alert in _client.lines(answer.alerts)]
+        for place, reason in answer.rejects:
+            (nanos,), x = _TIME.unpack_from(packed[place]), packed[place][8:ids]
+            time = None if nanos == _client.NONE else _times.iso([nanos])[0].isoformat().replace("+00:00", "Z")
+            rejected = {"key": key, "id": packed[place][ids:].decode(), "reason": reason}
+            rejected["element"] = repr((key, time, list(struct.unpack(f"<{self.length}d", x))))
+            out.append(TaggedOutput("rejected", _stamped(rejected, time)))
+        return answer, out
+
+
+def _stamped(output: dict[str, Any], time: str | None) -> Any:
+    """Returns an output with a time as its event time; without one it has that of what it comes from."""
+    return TimestampedValue(output, Timestamp.from_rfc3339(time)) if time else output
+
+
+class _Grouped(_Asking):
+    """Filters all observations of a key."""
+
+    def process(self, element: tuple[str, Iterable[bytes]], latest: int) -> Iterator[Any]:
         key, grouped = element
-        observations = sorted(grouped, key=lambda o: (o[0], o[2]))
+        observations = sorted(grouped, key=self.order)
         state: bytes | None = None
         for first in range(0, len(observations), _client.MOST_ROWS):
             part = observations[first : first + _client.MOST_ROWS]
             last = first + len(part) == len(observations)
-            answer = self.model.ask(
-                [(key, state, len(part))],
-                np.array([o[0] for o in part], np.int64),
-                np.array([o[1] for o in part], np.float64),
-                horizon=_client.END if last else _client.NONE,
-                now=latest,
-                ids=[o[2] for o in part],
-                columns=False,
-                records=True,
-            )
+            answer, out = self.ask(key, state, part, _client.END if last else _client.NONE, latest)
             state = answer.states[0]
-            yield from map(_stamped, _client.lines(answer.records))
-            for alert in _client.lines(answer.alerts):
-                yield TaggedOutput("alerts", _stamped(alert))
-            for place, reason in answer.rejects:
-                yield TaggedOutput("rejected", {"key": key, "id": part[place][2], "reason": reason, "element": repr(part[place])})
+            yield from out
 
 
-def _stamped(record: dict[str, Any]) -> Any:
-    """Returns a record with its time as event time."""
-    return TimestampedValue(record, Timestamp.from_rfc3339(record["time"]) if record["time"] else Timestamp(0))
+class _Clock:
+    """What is known of the timers of a key."""
+
+    def __init__(self, state: Any) -> None:
+        self.state, self.before = state, state.read()
+        # When the first timer rings, NONE if nothing waits; the deadline that has passed, and is looked at when it has rung
+        # again; whether the input has ended.
+        self.due, self.passed, self.ended = _CLOCK.unpack(self.before) if self.before else (_client.NONE, _client.NONE, False)
+
+    def write(self) -> None:
+        after = _CLOCK.pack(self.due, self.passed, self.ended)
+        if after != self.before:
+            self.state.write(after)
+
+
+class _Streamed(_Asking):
+    """Filters the observations of a key as the watermark passes them, or as they come."""
+
+    STATE = ReadModifyWriteStateSpec("state", coders.BytesCoder())
+    SETTINGS = ReadModifyWriteStateSpec("settings", coders.BytesCoder())  # with which it was written
+    WAITING = BagStateSpec("waiting", coders.BytesCoder())  # observations, for the watermark
+    CLOCK = ReadModifyWriteStateSpec("clock", coders.BytesCoder())
+    DUE = TimerSpec("due", TimeDomain.WATERMARK)  # stands at the first that waits
+    DEADLINE = TimerSpec("deadline", TimeDomain.WATERMARK)  # when the key is silent or forgotten, or an interval is over
+    END = TimerSpec("end", TimeDomain.WATERMARK)  # of the input
+
+    def __init__(self, model: _client.Model, length: int, wait: bool, migrate: bool) -> None:
+        super().__init__(model, length)
+        self.wait, self.migrate = wait, migrate
+
+    def process(
+        self,
+        element: tuple[str, bytes],
+        state: Any = beam.DoFn.StateParam(STATE),
+        settings: Any = beam.DoFn.StateParam(SETTINGS),
+        waiting: Any = beam.DoFn.StateParam(WAITING),
+        cell: Any = beam.DoFn.StateParam(CLOCK),
+        due: Any = beam.DoFn.TimerParam(DUE),
+        deadline: Any = beam.DoFn.TimerParam(DEADLINE),
+        end: Any = beam.DoFn.TimerParam(END),
+    ) -> Any:
+        key, packed = element
+        if not self.wait:
+            return self.learn(key, [packed], _client.NONE, _client.NONE, state, settings, deadline, end)
+        waiting.add(packed)
+        clock = _Clock(cell)
+        at = _millisecond(packed)
+        if clock.due == _client.NONE or at < clock.due:
+            clock.due = at
+            due.set(_timestamp(at), dynamic_timer_tag="0")
+        clock.write()
+        return ()
+
+    @on_timer(DUE)
+    def passed(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        at: Any = beam.DoFn.TimestampParam,
+        state: Any = beam.DoFn.StateParam(STATE),
+        settings: Any = beam.DoFn.StateParam(SETTINGS),
+        waiting: Any = beam.DoFn.StateParam(WAITING),
+        cell: Any = beam.DoFn.StateParam(CLOCK),
+        due: Any = beam.DoFn.TimerParam(DUE),
+        deadline: Any = beam.DoFn.TimerParam(DEADLINE),
+        end: Any = beam.DoFn.TimerParam(END),
+    ) -> Any:
+        """Filters what the watermark has passed."""
+        now, clock = at.micros * 1000, _Clock(cell)
+        ready = self.ready(now, waiting, clock, due)
+        clock.write()
+        return self.learn(key, ready, now, _client.NONE, state, settings, deadline, end) if ready else ()
+
+    @on_timer(DEADLINE)
+    def look(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        at: Any = beam.DoFn.TimestampParam,
+        state: Any = beam.DoFn.StateParam(STATE),
+        settings: Any = beam.DoFn.StateParam(SETTINGS),
+        waiting: Any = beam.DoFn.StateParam(WAITING),
+        cell: Any = beam.DoFn.StateParam(CLOCK),
+        due: Any = beam.DoFn.TimerParam(DUE),
+        deadline: Any = beam.DoFn.TimerParam(DEADLINE),
+        end: Any = beam.DoFn.TimerParam(END),
+    ) -> Any:
+        """Filters what the watermark has passed, and looks at a key that may be silent, unless the input ends.
+
+        A timer does not know the watermark. At the end of the input all timers ring, that of the end too. So one that is set
+        again when it rings comes after that of the end.
+        """
+        now, clock = at.micros * 1000, _Clock(cell)
+        ready: list[bytes] = []
+        if again := clock.passed == now or clock.ended:
+            clock.passed = _client.NONE
+            ready = self.ready(_client.END if clock.ended else now, waiting, clock, due)
+        else:
+            clock.passed = now
+            deadline.set(at)
+        clock.write()
+        if not again:
+            return ()
+        until, silent = (_client.END, _client.NONE) if clock.ended else (now, now)
+        return self.learn(key, ready, until, silent, state, settings, deadline, end)
+
+    @on_timer(END)
+    def over(self, cell: Any = beam.DoFn.StateParam(CLOCK)) -> None:
+        """Notes that the input ends."""
+        clock = _Clock(cell)
+        clock.ended = True
+        clock.write()
+
+    def ready(self, now: int, waiting: Any, clock: _Clock, due: Any) -> list[bytes]:
+        """Removes and returns the observations that the watermark has passed by now.
+
+        How far the watermark is nobody tells. So timers stand at the first that waits, the second, the fourth, the eighth, …
+        and the runner rings those that it has passed together.
+        """
+        packed = sorted(waiting.read(), key=self.order)
+        n = sum(_millisecond(p) <= now for p in packed)
+        if n:
+            waiting.clear()
+            for p in packed[n:]:
+                waiting.add(p)
+            for i in range((len(packed) - n).bit_length()):
+                due.set(_timestamp(_millisecond(packed[n + (1 << i) - 1])), dynamic_timer_tag=str(i))
+            clock.due = _millisecond(packed[n]) if n < len(packed) else _client.NONE
+        return packed[:n]
+
+    def learn(
+        self, key: str, packed: list[bytes], now: int, silent: int, state: Any, settings: Any, deadline: Any, end: Any
+    ) -> list[Any]:
+        """Filters observations, those that wait in the state by now among them, and writes the state."""
+        described = self.model.described()
+        horizon = now if now in (_client.NONE, _client.END) else now - described.patience
+        before = state.read()
+        outputs: list[Any] = []
+        about: dict[str, Any] = {}
+        after = before
+        for first in range(0, max(len(packed), 1), _client.MOST_ROWS):
+            part = packed[first : first + _client.MOST_ROWS]
+            try:
+                answer, out = self.ask(key, after, part, horizon, silent)
+            except _client.HafvfError as e:
+                written = settings.read()
+                if e.code != "other_config" or not written:
+                    raise
+                about = {"written": zlib.decompress(written).decode(), "migrate": self.migrate}
+                answer, out = self.ask(key, after, part, horizon, silent, **about)
+            outputs += out
+            after = answer.states[0]
+        if not after:
+            state.clear()
+            settings.clear()
+            return outputs
+        if after != before:
+            state.write(after)
+        if not before or about:
+            settings.write(zlib.compress(described.settings.encode()))
+        if answer.deadlines[0] != _client.NONE and now != _client.END:
+            deadline.set(_timestamp(answer.deadlines[0] + _MILLISECOND - 1))
+            end.set(GlobalWindow().max_timestamp())
+        return outputs
