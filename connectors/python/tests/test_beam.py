@@ -118,3 +118,55 @@ def test_what_cannot_be_filtered_is_refused_where_it_is_built():
         hafvf.beam.Filter(order="arrival")
     with pytest.raises(hafvf.HafvfError, match="family"):
         hafvf.beam.Filter(family="norml")
+
+
+def test_rows(tmp_path):
+    """Rows with a schema give what elements give, with nulls for what is not known."""
+    day = [f"2026-01-01T{i // 60:02}:{i % 60:02}:00Z" for i in range(300)]
+    rows = [beam.Row(sensor="a", at=at, u=float(i % 7) + 20 * (i >= 250), id=f"id{i}") for i, at in enumerate(day)]
+    rows.append(beam.Row(sensor="a", at="soon", u=1.0, id="bad"))
+    rows[9] = beam.Row(sensor="a", at=day[9], u=None, id="none")
+    kind = beam.typehints.row_type.RowTypeConstraint.from_fields([("sensor", str), ("at", str), ("u", float | None), ("id", str)])
+
+    class Dicts(beam.PTransform):
+        def __init__(self, *args, **about):
+            self.filter = hafvf.beam.FilterRows(*args, **about)
+
+        def expand(self, pcoll):
+            found = pcoll | self.filter
+            schemas.update({name: dict(p.element_type._fields) for name, p in found.items()})
+            return hafvf.beam.Found(
+                *(found[name] | f"Dicts of {name}" >> beam.Map(plain) for name in ("estimates", "alerts", "rejected"))
+            )
+
+    def plain(row):
+        return {name: str(v) if isinstance(v, beam.utils.timestamp.Timestamp) else v for name, v in row._asdict().items()}
+
+    schemas = {}
+    estimates, alerts, rejected = collect(
+        lambda p: (
+            p | beam.Create(rows).with_output_types(kind) | Dicts(key="sensor", time="at", values="u", id="id", detect=True)
+        ),
+        tmp_path,
+    )
+    df = pd.DataFrame([row._asdict() for row in rows[:-1]])
+    want = hafvf.run(df, key="sensor", time="at", values="u", id="id", detect=True)
+    assert list(schemas["estimates"]) == list(want.estimates.columns) and set(estimates[0]) == set(schemas["estimates"])
+    got = pd.DataFrame(sorted(estimates, key=lambda r: r["n"]))
+    for name in ("n", "x", "predicted_mean", "detect_score"):
+        assert [None if v != v else v for v in got[name].tolist()] == [
+            None if v is pd.NA or v != v else v for v in want.estimates[name].tolist()
+        ]
+    assert got["x"].isna().tolist().index(True) == 9 and got["id"].tolist() == df["id"].tolist()
+    assert [a["message"] for a in alerts] == want.alerts["message"].tolist() != []
+    assert [r["id"] for r in rejected] == ["bad"]
+    timestamp = beam.utils.timestamp.Timestamp | None
+    assert schemas["alerts"]["time"] == schemas["alerts"]["start"] == schemas["estimates"]["time"] == timestamp
+
+
+def test_rows_that_cannot_be_filtered_are_refused_where_it_is_built():
+    rows = beam.Pipeline() | beam.Create([beam.Row(key="a", x=1.0)])
+    with pytest.raises(KeyError, match="no field 'y'"):
+        rows | hafvf.beam.FilterRows(values="y")
+    with pytest.raises(TypeError, match="schema"):
+        beam.Pipeline() | beam.Create([("a", (0, 1.0))]) | hafvf.beam.FilterRows()

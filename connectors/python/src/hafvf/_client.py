@@ -271,14 +271,21 @@ class Description:
         about = (said["order"] == "arrival", said["full"], said["clocked"], "events" in columns)
         return Description(said["model"], columns, said["names"], unused, *about, said["patience"], said["settings"])
 
+    def type_of(self, name: str) -> Any:
+        """Returns the type of a column."""
+        kinds: dict[str, Any] = dict.fromkeys(self.names, str | None)
+        kinds |= dict.fromkeys(("n", "events"), int | None)
+        kinds |= dict.fromkeys(("warm_up", "quiet"), bool | None)
+        return kinds.get(name, float | None)
+
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
         """Returns the column of a frame, of numbers of which NaN is NA."""
         if name in self.names:
             codes = np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
             return pd.Categorical.from_codes(codes.tolist(), pd.Index(self.names[name]))
-        if name in ("n", "events"):
+        if self.type_of(name) == int | None:
             return pd.array(numbers, "Float64").astype("Int64")
-        if name in ("warm_up", "quiet"):
+        if self.type_of(name) == bool | None:
             return pd.array(numbers, "Float64").astype("boolean")
         return numbers
 

@@ -3,10 +3,13 @@
 >>> found = readings | hafvf.beam.Filter(detect=True)  # of KV(key, (time, x))
 >>> found.alerts | beam.Map(print)
 >>> found.estimates, found.rejected
+
+FilterRows is the same of rows with a schema, for Beam YAML and SQL.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +22,8 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
 from . import _client, _settings, _times
@@ -105,6 +110,107 @@ class Found:
         self.estimates, self.alerts, self.rejected = estimates, alerts, rejected
 
 
+class FilterRows(beam.PTransform):
+    """Filters rows with a schema.
+
+    The result is a dict of three collections of rows, as Beam YAML names outputs: ``estimates``, ``alerts`` and
+    ``rejected``. Their fields are the columns that ``hafvf.run`` gives of brief records, times are timestamps, and what is
+    not known is null.
+    """
+
+    def __init__(
+        self,
+        key: str | None = None,
+        time: str | None = None,
+        values: str | Sequence[str] = "x",
+        id: str | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Takes the names of fields, and the arguments of ``Filter``.
+
+        Args:
+            key: the field that tells series apart. Default: ``key`` if there is one, else all rows are one series.
+            time: the field of times. Default: ``time`` if there is one, else the event time of a row counts.
+            values: the field of the values. A list of fields is a vector.
+            id: a field of ids, which estimates and alerts repeat. Default: none.
+            **arguments: ``settings``, ``zone``, ``wait``, ``migrate``, and settings key by key.
+
+        Raises:
+            HafvfError: the settings are wrong.
+        """
+        super().__init__()
+        self._fields = key, time, id
+        self._values = [values] if isinstance(values, str) else list(values)
+        self._filter = Filter(values=self._values, **arguments)
+
+    def expand(self, rows: Any) -> dict[str, Any]:
+        """Refuses fields that the rows do not have where the pipeline is built."""
+        try:
+            there = [name for name, _ in named_fields_from_element_type(rows.element_type)]
+        except TypeError:
+            raise TypeError("hafvf.beam.FilterRows takes rows with a schema; hafvf.beam.Filter takes other elements") from None
+        key, time, id = self._fields
+        for name in (key, time, id, *self._values):
+            if name is not None and name not in there:
+                raise KeyError(f"the rows have no field {name!r}; they have {there}")
+        key = key or ("key" if "key" in there else None)
+        time = time or ("time" if "time" in there else None)
+        self._filter._observe = _RowObserver(key, time, id, self._values)
+        found = rows | "Filter" >> self._filter
+        described = self._filter._model.described()
+        times: dict[str, Any] = {"key": str, "time": Timestamp | None, "id": str | None}
+        fields = {"estimates": times | {name: described.type_of(name) for name in described.columns}}
+        alert = dict.fromkeys(("kind", "corrects"), str | None) | {"start": Timestamp | None}
+        alert |= dict.fromkeys(("delay", "odds", "score", "threshold"), float | None)
+        alert |= {name: float | None for name in described.columns if name == "x" or name.startswith("x_")}
+        fields["alerts"] = times | alert | {"size": float | None, "message": str}
+        fields["rejected"] = {"key": str | None, "id": str, "reason": str, "element": str}
+        return {
+            name: getattr(found, name)
+            | f"Rows of {name}" >> beam.Map(_row, of).with_output_types(RowTypeConstraint.from_fields(list(of.items())))
+            for name, of in fields.items()
+        }
+
+
+class _RowObserver:
+    """Makes an observation of a row by the names of its fields."""
+
+    def __init__(self, key: str | None, time: str | None, id: str | None, values: list[str]) -> None:
+        self.key, self.time, self.id, self.values = key, time, id, values
+
+    def __call__(self, row: Any) -> tuple[Any, ...]:
+        x = [getattr(row, name) for name in self.values]
+        numbers = [math.nan if v is None else v for v in x]
+        key = getattr(row, self.key) if self.key else self.values[0]
+        return key, getattr(row, self.time) if self.time else None, numbers, (getattr(row, self.id) or "") if self.id else ""
+
+
+def _row(record: dict[str, Any], fields: dict[str, Any]) -> beam.Row:
+    """Makes a row of the record, whose parts are named as the columns of a frame."""
+    flat: dict[str, Any] = {}
+
+    def put(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for part, v in value.items():
+                put(f"{name}_{part}" if name else part, v)
+        elif isinstance(value, list):
+            for i, v in enumerate(value):
+                put(f"{name}_{i}", v)
+        else:
+            flat[name] = value
+
+    put("", record)
+    found = {}
+    for name, of in fields.items():
+        value = flat.get(name)
+        if value is not None and of == Timestamp | None:
+            value = Timestamp.from_rfc3339(value)
+        elif value is not None and of == float | None:
+            value = float(value)
+        found[name] = value
+    return beam.Row(**found)
+
+
 def _observe(element: Any) -> tuple[Any, ...]:
     key, (time, x) = element
     return key, time, x
@@ -146,8 +252,10 @@ class _Observe(beam.DoFn):
             id = str(rest[0]) if rest else ""
             if key is None:
                 raise ValueError("the element has no key")
-            if time is None and abs(timestamp.micros) <= _client.END // 1000:  # else it has none
-                nanos = timestamp.micros * 1000
+            time = timestamp if time is None else time
+            if isinstance(time, Timestamp):
+                nanos = time.micros * 1000
+                nanos = nanos if abs(nanos) <= _client.END else _client.NONE  # an element that has none
             else:
                 nanos = _times.one(time, self.zone)
             if self.timed and nanos == _client.NONE:

@@ -1,0 +1,84 @@
+"""A detector for ``apache_beam.ml.anomaly``.
+
+>>> rows | AnomalyDetection(hafvf.anomaly.HAFVF(features=["x"]))  # of KV(key, Row(x=…))
+
+AnomalyDetection gives a detector its rows as they come, so their order is that of arrival. For the order of event times,
+silences and records there is ``hafvf.beam.Filter``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.ml.anomaly.base import AnomalyDetector
+from apache_beam.ml.anomaly.specifiable import specifiable
+from apache_beam.ml.anomaly.thresholds import FixedThreshold
+
+from . import _client, _settings, _times
+
+
+@specifiable
+class HAFVF(AnomalyDetector):
+    """Labels a row 1 exactly where ``hafvf run`` with ``order: arrival`` alarms.
+
+    The score is that of the row over the threshold of alarms: 1 or more if there is an alarm, else less. It is NaN, and the
+    label that of a missing score, if the row has none: in the warm-up, if a number is missing, or if it is not learned.
+    """
+
+    def __init__(
+        self,
+        features: list[str] | None = None,
+        time: str | None = None,
+        settings: str | None = None,
+        zone: str = "UTC",
+        model_id: str | None = None,
+        **keywords: Any,
+    ) -> None:
+        """Takes settings as ``hafvf.run`` does.
+
+        Args:
+            features: the fields of a row that are its numbers. Default: x.
+            time: the field of its time, by which hours and days of the week are told. Default: none.
+            settings: the path of a file of YAML.
+            zone: of times without an offset.
+            model_id: names the predictions.
+            **keywords: settings, key by key. ``detect`` is true if there is no file.
+
+        Raises:
+            HafvfError: the settings are wrong.
+        """
+        values = features or ["x"]
+        fields = values if time is None else [*values, time]
+        super().__init__(model_id=model_id, features=fields, threshold_criterion=FixedThreshold(1.0))
+        if settings is None:
+            keywords.setdefault("detect", True)
+        keywords |= {"order": "arrival", "records": "full"}
+        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=time is None)
+        self._time, self._zone = time, zone
+        self._state = self._next = b""
+
+    def score_one(self, x: beam.Row) -> float:
+        """Returns the score of a row, which is not learned yet."""
+        fields = x._asdict()
+        self._next = self._state
+        try:
+            nanos = _client.NONE if self._time is None else _times.one(fields.pop(self._time), self._zone)
+            numbers = np.array([[math.nan if v is None else v for v in fields.values()]], np.float64)
+        except (TypeError, ValueError):
+            return math.nan
+        answer = self._model.ask([("x", self._state, 1)], np.array([nanos]), numbers, columns=False, records=True)
+        self._next = answer.states[0]
+        score = math.nan
+        for detect in (record["detect"] for record in _client.lines(answer.records)):
+            if detect.get("score") is not None:
+                score = detect["score"] / detect["threshold"]
+        if answer.alerts:
+            return score if score >= 1 else 1.0
+        return min(score, math.nextafter(1.0, 0.0))
+
+    def learn_one(self, x: beam.Row) -> None:
+        """Learns the row that was scored last."""
+        self._state = self._next
