@@ -1,5 +1,10 @@
+import contextlib
 import json
+import os
+import random
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,6 +34,33 @@ def living(monkeypatch):
 
     monkeypatch.setattr(_client._Child, "__init__", begins)
     return all_
+
+
+@pytest.fixture
+def kills(living):
+    """Kills children, one after the other, while something runs: as many as HAFVF_KILLS says, or 4. Returns how many."""
+
+    @contextlib.contextmanager
+    def killing():
+        living.clear()
+        _client._the_pool().stop()
+        done, killed = threading.Event(), []
+
+        def kill():  # now and then: five kills might hit each try of one call
+            while len(killed) < int(os.environ.get("HAFVF_KILLS", 4)) and not done.wait(random.uniform(0.05, 0.15)):
+                for child in living[-1:]:
+                    if child.process.poll() is None:
+                        child.process.send_signal(signal.SIGKILL)
+                        killed.append(child)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        yield killed
+        done.set()
+        killer.join()
+        print(f"{len(killed)} kills")
+
+    return killing
 
 
 @pytest.fixture

@@ -129,6 +129,15 @@ def test_records_and_alerts_are_those_of_the_program(shuffled, streamed, run_pro
     assert rejected == []
 
 
+def test_kills_change_nothing(streamed, kills):
+    rows, steps = stream_of(5, 600, 60)
+    want = streamed(*steps, detect=True)
+    with kills() as killed:
+        got = streamed(*steps, detect=True)
+    assert len(killed) == int(os.environ.get("HAFVF_KILLS", 4))
+    assert [by_id(g) for g in got] == [by_id(w) for w in want] and len(got[0]) == len(rows)
+
+
 def test_as_they_come(in_order, streamed, run_program, tmp_path):
     rows, _ = stream_of(2, 1000, 0)
     came = sorted(rows, key=lambda row: row[1] + 20 * random.Random(row[3]).random())

@@ -1,0 +1,92 @@
+package flink_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/flinktest"
+)
+
+var python = flag.String("python", "", "Python with the package, Beam and pytest, by which its node runs on Flink")
+
+// The node of the Python package gives on Flink what the program gives, also if a TaskManager is killed.
+func TestPython(t *testing.T) {
+	if *python == "" {
+		t.Skip("needs an environment of Python: give -python")
+	}
+	c := flinktest.Start(t, flinktest.Config{Properties: map[string]string{
+		"taskmanager.memory.segment-size": "8kb", // a job of Python has many stages, and a buffer for each way between them
+		"restart-strategy.type":           "fixed-delay", "restart-strategy.fixed-delay.attempts": "10", "restart-strategy.fixed-delay.delay": "1 s",
+	}})
+	for _, kills := range []int{0, 1} {
+		t.Run(fmt.Sprintf("%d kills", kills), func(t *testing.T) {
+			cmd := exec.Command(*python, "-m", "pytest", "--quiet", "-s", "-p", "no:cacheprovider", "-k", "records", "test_beam.py")
+			cmd.Dir = expect.Get(filepath.Abs("../../../../connectors/python/tests"))(t)
+			log := expect.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
+			cmd.Stdout, cmd.Stderr = log, log
+			cmd.Env = append(os.Environ(), "HAFVF_FLINK="+c.Endpoint())
+			expect.OK(t, cmd.Start())
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			for range kills {
+				await(t, c)
+				c.Kill(0)
+				c.StartTaskManager(t, 0)
+			}
+			if err := <-ended; err != nil {
+				t.Fatalf("%v\n%s", err, expect.Get(os.ReadFile(log.Name()))(t))
+			}
+			expect.Same(t, kills, restarts(t, c), "jobs that have begun again without a TaskManager")
+		})
+	}
+}
+
+// await waits until a job runs.
+func await(t *testing.T, c *flinktest.Cluster) {
+	t.Helper()
+	for range 600 {
+		if strings.Contains(get(t, c.REST()+"/jobs"), "RUNNING") {
+			time.Sleep(5 * time.Second)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatal("no job runs")
+}
+
+// restarts is how many jobs of the cluster have lost a TaskManager, and begun again.
+func restarts(t *testing.T, c *flinktest.Cluster) (n int) {
+	t.Helper()
+	var all struct{ Jobs []struct{ ID string } }
+	expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs")), &all))
+	for _, job := range all.Jobs {
+		var failed struct {
+			ExceptionHistory struct{ Entries []json.RawMessage }
+		}
+		expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs/"+job.ID+"/exceptions")), &failed))
+		// The worker of a stage that is done may hang up before the job server does. Then a job begins again, too.
+		lost := func(entry json.RawMessage) bool { return !strings.Contains(string(entry), "SDK harness closed connection") }
+		if slices.ContainsFunc(failed.ExceptionHistory.Entries, lost) {
+			n++
+		}
+	}
+	return n
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	answer := expect.Get(http.Get(url))(t)
+	defer answer.Body.Close()
+	return string(expect.Get(io.ReadAll(answer.Body))(t))
+}
