@@ -22,6 +22,16 @@ def program(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def prism(tmp_path_factory):
+    """Options of a pipeline by which it runs on Prism, which opens a port on all interfaces: it wants to be asked for."""
+    if not os.environ.get("HAFVF_PRISM"):
+        pytest.skip("Prism opens a port on all interfaces: set HAFVF_PRISM")
+    path = tmp_path_factory.mktemp("prism") / "prism"
+    subprocess.run(["go", "build", "-o", str(path), "./internal/testing/prism"], cwd=ROOT, check=True)
+    return ["--runner=PrismRunner", f"--prism_location={path}", "--environment_type=LOOPBACK"]
+
+
 @pytest.fixture
 def living(monkeypatch):
     """The children that there were, the last one last."""

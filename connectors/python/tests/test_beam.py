@@ -15,13 +15,12 @@ import hafvf  # noqa: E402
 import hafvf.beam  # noqa: E402
 
 
-def collect(build, tmp_path, *options):
+def collect(build, tmp_path, options=()):
     """Runs a pipeline, and returns the dicts of its collections by name."""
     names = ("estimates", "alerts", "rejected")
-    runner = "FnApiRunner"
     if flink := os.environ.get("HAFVF_FLINK"):  # the job server of a cluster, see internal/testing/e2e/flink/python_test.go
-        runner, options = "PortableRunner", [f"--job_endpoint={flink}", "--environment_type=LOOPBACK", "--parallelism=2"]
-    with beam.Pipeline(runner=runner, options=PipelineOptions([*options])) as p:
+        options = ["--runner=PortableRunner", f"--job_endpoint={flink}", "--environment_type=LOOPBACK", "--parallelism=2"]
+    with beam.Pipeline(options=PipelineOptions(options or ["--runner=FnApiRunner"])) as p:
         found = build(p)
         for name in names:
             lines = getattr(found, name) | f"JSON of {name}" >> beam.Map(json.dumps, sort_keys=True)
@@ -33,11 +32,15 @@ def by_id(records):
     return sorted(records, key=lambda r: (r["key"], r["time"] or "", r.get("id") or "", r.get("kind") or ""))
 
 
-@pytest.mark.parametrize("order", ["as it is", "shuffled", "two workers"])
-def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_path):
-    options = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"] if order == "two workers" else []
+@pytest.mark.parametrize("order", ["whole", "shuffled", "two_workers", "Prism"])
+def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_path, request):
+    options = []
+    if order == "two_workers":
+        options = ["--runner=FnApiRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    elif order == "Prism":
+        options = request.getfixturevalue("prism")
     df = pd.read_csv(ROOT / "testdata" / "nab" / "cloud.csv")
-    if order != "as it is":
+    if order != "whole":
         df = df[df["key"].isin(df["key"].unique()[:2])]
     df.to_csv(tmp_path / "in.csv", index=False)
     rows = [

@@ -2,7 +2,6 @@ import json
 import os
 import random
 import struct
-import subprocess
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -13,7 +12,6 @@ from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 from apache_beam.testing.test_stream import TestStream as Streamed  # noqa: E402
 from apache_beam.transforms.window import FixedWindows, TimestampedValue  # noqa: E402
 from apache_beam.utils.timestamp import Timestamp  # noqa: E402
-from conftest import ROOT  # noqa: E402
 from test_beam import by_id  # noqa: E402
 
 import hafvf  # noqa: E402
@@ -33,27 +31,23 @@ class Append(beam.DoFn):
             file.write(json.dumps(element) + "\n")
 
 
-# FnApiRunner refuses a TestStream. Prism opens a port on all interfaces, so it wants to be asked for.
-@pytest.fixture(scope="module", params=["BundleBasedDirectRunner", "PrismRunner"])
-def runner(request, tmp_path_factory):
-    """The name of a runner, and its options."""
-    if request.param != "PrismRunner":
-        return request.param, []
-    if not os.environ.get("HAFVF_PRISM"):
-        pytest.skip("Prism opens a port on all interfaces: set HAFVF_PRISM")
-    path = tmp_path_factory.mktemp("prism") / "prism"
-    subprocess.run(["go", "build", "-o", str(path), "./internal/testing/prism"], cwd=ROOT, check=True)
-    return request.param, [f"--prism_location={path}", "--environment_type=LOOPBACK"]
+# FnApiRunner refuses a TestStream.
+@pytest.fixture(params=["BundleBasedDirectRunner", "PrismRunner"])
+def options(request):
+    """Options of a pipeline, by which it runs on a runner."""
+    if request.param == "PrismRunner":
+        return request.getfixturevalue("prism")
+    return [f"--runner={request.param}"]
 
 
 @pytest.fixture
-def in_order(runner):
-    if runner[0] == "PrismRunner":
+def in_order(options):
+    if "--runner=PrismRunner" in options:
         pytest.skip("Prism gives a key its elements in the order of their event times")
 
 
 @pytest.fixture
-def streamed(runner, tmp_path):
+def streamed(options, tmp_path):
     """Runs steps through a Filter, and returns the dicts of its collections. A step is a watermark, or elements that come
     together: minutes, or (key, minutes, x, …).
     """
@@ -67,7 +61,7 @@ def streamed(runner, tmp_path):
                 stream = stream.add_elements([TimestampedValue(element, stamp(element[1])) for element in step])
         for name in NAMES:
             (tmp_path / name).write_text("")
-        with beam.Pipeline(runner=runner[0], options=PipelineOptions([*runner[1], "--streaming"])) as p:
+        with beam.Pipeline(options=PipelineOptions([*options, "--streaming"])) as p:
             about.setdefault("observe", observe)
             found = p | stream.advance_watermark_to_infinity() | hafvf.beam.Filter(**about)
             for name in NAMES:
@@ -166,9 +160,9 @@ def test_late_is_what_its_key_has_passed(streamed):
     assert late["element"] == "('a', '2026-01-01T00:05:00Z', [2.0])"
 
 
-def test_windows_behind_it_lose_nothing(streamed, runner):
+def test_windows_behind_it_lose_nothing(streamed, options):
     """Whatever waits comes out before the watermark does."""
-    if runner[0] == "BundleBasedDirectRunner":
+    if "--runner=BundleBasedDirectRunner" in options:
         pytest.skip("a timer does not hold its watermark")
     rows, steps = stream_of(3, 600, 10)
 

@@ -31,7 +31,7 @@ func TestPython(t *testing.T) {
 	}})
 	for _, kills := range []int{0, 1} {
 		t.Run(fmt.Sprintf("%d kills", kills), func(t *testing.T) {
-			cmd := exec.Command(*python, "-m", "pytest", "--quiet", "-s", "-p", "no:cacheprovider", "-k", "records", "test_beam.py")
+			cmd := exec.Command(*python, "-m", "pytest", "--quiet", "-s", "-p", "no:cacheprovider", "-k", "whole or shuffled", "test_beam.py")
 			cmd.Dir = expect.Get(filepath.Abs("../../../../connectors/python/tests"))(t)
 			log := expect.Get(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 			cmd.Stdout, cmd.Stderr = log, log
@@ -76,7 +76,9 @@ func restarts(t *testing.T, c *flinktest.Cluster) (n int) {
 		}
 		expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs/"+job.ID+"/exceptions")), &failed))
 		// The worker of a stage that is done may hang up before the job server does. Then a job begins again, too.
-		lost := func(entry json.RawMessage) bool { return !strings.Contains(string(entry), "SDK harness closed connection") }
+		lost := func(entry json.RawMessage) bool {
+			return !strings.Contains(string(entry), "SDK harness closed connection")
+		}
 		if slices.ContainsFunc(failed.ExceptionHistory.Entries, lost) {
 			n++
 		}

@@ -1,0 +1,97 @@
+"""What an observation costs: CPU of Python and of the child, and the time that it takes. Needs hafvf[beam].
+
+    python tests/bench.py [ROWS]
+
+Of a pipeline it is the cost of further rows: those of ROWS less those of a fifth of them.
+"""
+
+import os
+import resource
+import sys
+import time
+
+import apache_beam as beam
+import numpy as np
+import pandas as pd
+from apache_beam.ml.anomaly.detectors.zscore import ZScore
+from apache_beam.ml.anomaly.transforms import AnomalyDetection
+
+import hafvf
+import hafvf.beam
+from hafvf import _client
+from hafvf.anomaly import HAFVF
+
+ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+KEYS = 100
+
+
+def cpu_of_children():
+    total = 0.0
+    for child in _client._the_pool().idle:
+        with open(f"/proc/{child.process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def measured(do):
+    _client._the_pool().stop()
+    hafvf.Stream()  # begins a child
+    before, began, children = time.process_time(), time.perf_counter(), cpu_of_children()
+    do()
+    return np.array([time.process_time() - before, cpu_of_children() - children, time.perf_counter() - began])
+
+
+def show(what, seconds, rows):
+    python, child, wall = seconds / rows * 1e6
+    print(f"{what:34s} Python {python:6.1f}  child {child:6.1f}  wall {wall:6.1f} µs", flush=True)
+
+
+def rows_of(n):
+    rng = np.random.default_rng(1)
+    steps = np.repeat(np.arange(-(-n // KEYS)), KEYS)[:n]
+    time = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(steps * 10, unit="min")
+    x = 20 + 5 * np.sin(steps / 23) + rng.normal(size=n)
+    return pd.DataFrame({"key": np.arange(n) % KEYS, "time": time, "x": x})
+
+
+def pipeline(df, of):
+    rows = list(zip(df["key"].astype(str), df["time"], df["x"].tolist(), strict=True))
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        of(p | beam.Create(rows) | beam.Reshuffle()) | beam.Filter(lambda _: False)
+
+
+class Unbounded(beam.PTransform):
+    def expand(self, rows):
+        rows.is_bounded = False
+        return (rows | hafvf.beam.Filter(observe=tuple, detect=True)).estimates
+
+
+def anomaly(rows, detector):
+    return rows | beam.MapTuple(lambda key, time, x: (key, beam.Row(x=x))) | AnomalyDetection(detector)
+
+
+PIPELINES = {
+    "nothing": lambda rows: rows,
+    "ml.anomaly ZScore": lambda rows: anomaly(rows, ZScore(features=["x"])),
+    "Filter, bounded": lambda rows: (rows | hafvf.beam.Filter(observe=tuple, detect=True)).estimates,
+    "Filter, unbounded": lambda rows: rows | Unbounded(),
+    "Filter, wait=False": lambda rows: (
+        (rows | hafvf.beam.Filter(observe=tuple, detect=True, wait=False, order="arrival")).estimates
+    ),
+    "ml.anomaly HAFVF": lambda rows: anomaly(rows, HAFVF()),
+}
+
+if __name__ == "__main__":
+    df = rows_of(ROWS)
+    for detect in (True, False):
+        show(f"pandas, detect={detect}", measured(lambda detect=detect: hafvf.run(df, detect=detect)), ROWS)
+    stream = hafvf.Stream(detect=True)
+    some = list(df[:5000].itertuples(index=False))
+    show("Stream.update", measured(lambda: [stream.update(*row) for row in some]), len(some))
+    n = ROWS // 5
+    for name, of in PIPELINES.items():
+        few, many = (measured(lambda rows=rows, of=of: pipeline(df[:rows], of)) for rows in (n // 5, n))
+        show(f"Beam: {name}", many - few, n - n // 5)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(f"memory at most: Python {memory[0] >> 10} MB, child {memory[1] >> 10} MB")
