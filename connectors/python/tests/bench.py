@@ -22,7 +22,6 @@ from hafvf import _client
 from hafvf.anomaly import HAFVF
 
 ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-KEYS = 100
 
 
 def cpu_of_children():
@@ -47,12 +46,12 @@ def show(what, seconds, rows):
     print(f"{what:34s} Python {python:6.1f}  child {child:6.1f}  wall {wall:6.1f} µs", flush=True)
 
 
-def rows_of(n):
+def rows_of(n, keys):
     rng = np.random.default_rng(1)
-    steps = np.repeat(np.arange(-(-n // KEYS)), KEYS)[:n]
+    steps = np.arange(n) // keys
     time = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(steps * 10, unit="min")
     x = 20 + 5 * np.sin(steps / 23) + rng.normal(size=n)
-    return pd.DataFrame({"key": np.arange(n) % KEYS, "time": time, "x": x})
+    return pd.DataFrame({"key": np.arange(n) % keys, "time": time, "x": x})
 
 
 def pipeline(df, of):
@@ -83,13 +82,14 @@ PIPELINES = {
 }
 
 if __name__ == "__main__":
-    df = rows_of(ROWS)
+    df = rows_of(ROWS, 100)
     for detect in (True, False):
         show(f"pandas, detect={detect}", measured(lambda detect=detect: hafvf.run(df, detect=detect)), ROWS)
     stream = hafvf.Stream(detect=True)
-    some = list(df[:5000].itertuples(index=False))
-    show("Stream.update", measured(lambda: [stream.update(*row) for row in some]), len(some))
     n = ROWS // 5
+    df = rows_of(n, 10)
+    some = list(df.itertuples(index=False))
+    show("Stream.update", measured(lambda: [stream.update(*row) for row in some]), len(some))
     for name, of in PIPELINES.items():
         few, many = (measured(lambda rows=rows, of=of: pipeline(df[:rows], of)) for rows in (n // 5, n))
         show(f"Beam: {name}", many - few, n - n // 5)
