@@ -6,6 +6,7 @@ from conftest import ROOT
 
 beam = pytest.importorskip("apache_beam")
 
+from apache_beam.internal import cloudpickle_pickler  # noqa: E402
 from apache_beam.ml.anomaly.specifiable import Specifiable  # noqa: E402
 
 import hafvf  # noqa: E402
@@ -46,6 +47,14 @@ def test_rows_that_are_not_learned():
         assert labels_of(detector, [bad]) == [-2] and detector._state == before
     assert labels_of(detector, [{"x": None, "time": "2026-01-01T01:00:00Z"}]) == [-2]
     assert labels_of(detector, [{"x": math.inf, "time": "2026-01-01T01:01:00Z"}]) == [1]  # as the program alarms
+
+
+def test_it_is_pickled_with_what_it_knows():
+    detector = HAFVF(_run_init=True)
+    rows = [{"x": float(i % 5)} for i in range(60)]
+    labels_of(detector, rows)
+    again = cloudpickle_pickler.loads(cloudpickle_pickler.dumps(detector))
+    assert again.score_one(beam.Row(x=1.0)) == detector.score_one(beam.Row(x=1.0))
 
 
 def test_a_spec_makes_it_again():

@@ -317,3 +317,18 @@ def test_the_readme_runs(capsys, monkeypatch):
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(block, {})
     assert "usual at this hour" in capsys.readouterr().out
+
+
+def test_shares_are_those_of_the_program(run_program, tmp_path):
+    rng = np.random.default_rng(1)
+    time = pd.date_range("2026-01-01", periods=2000, freq="37s", tz="UTC")
+    df = pd.DataFrame({"key": rng.choice(["a", "b"], 2000), "time": time, "errors": rng.poisson(2, 2000)})
+    df["requests"] = df["errors"] + rng.poisson(20, 2000)
+    df.to_csv(tmp_path / "in.csv", index=False)
+    about = "model: {family: binomial}\naggregate: {every: 5m, value: share, of: errors, to: requests}\n"
+    want, _, _ = run_program(about + f"source: {{csv: {{path: {tmp_path}/in.csv}}}}")
+    (tmp_path / "settings.yaml").write_text(about)
+    got = hafvf.filter(df, settings=tmp_path / "settings.yaml").sort_values(["time", "key"])
+    want = sorted(want, key=lambda r: (r["time"], r["key"]))
+    assert got["x_0"].fillna(-1).tolist() == [-1 if r["x"][0] is None else r["x"][0] for r in want] != []
+    assert got["estimate_mean"].tolist() == [r["estimate"]["mean"] for r in want]

@@ -94,8 +94,10 @@ def run(
         KeyError: the frame has no such column.
         ValueError: two keys of the frame have one text.
     """
-    aggregate = keywords.get("aggregate") or (settings.get("aggregate") if isinstance(settings, Mapping) else None)
-    events = dict(aggregate or {}).get("value") in ("count", "rate")
+    aggregate = keywords.get("aggregate") or _settings.read(settings)[2].get("aggregate") or {}
+    events = aggregate.get("value") in ("count", "rate")
+    if values is None and aggregate.get("value") == "share":
+        values = [aggregate[name] for name in ("of", "to") if name in aggregate]
     frame, values = _frame_of(data, values, events, {key or "key", time or "time", id})
     moments = _column(frame, time, "time")
     if moments is None and time is None and isinstance(frame.index, pd.DatetimeIndex):

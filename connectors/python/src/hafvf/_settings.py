@@ -38,7 +38,7 @@ def model_of(settings: Settings, keywords: Mapping[str, Any], *, values: Sequenc
         zone: of times without one.
         untimed: whether there are no times, which needs order="arrival".
     """
-    text, name, given = _read(settings)
+    text, name, given = read(settings)
     before = json.dumps(given, default=str)
     model = dict(given.get("model") or {})
     for keyword, value in keywords.items():
@@ -67,7 +67,7 @@ def endless(model: Model) -> Model:
     return Model(json.dumps(json.loads(model.text) | {"unending": True}, sort_keys=True))
 
 
-def _read(settings: Settings) -> tuple[str, str, dict[str, Any]]:
+def read(settings: Settings) -> tuple[str, str, dict[str, Any]]:
     """Returns the text of a file of settings and its name, and what they say."""
     if settings is None or isinstance(settings, Mapping):
         return "", "settings", dict(settings or {})
