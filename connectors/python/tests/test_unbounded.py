@@ -150,10 +150,10 @@ def test_arrival(in_order, streamed):
     assert [(r["n"], r["x"]) for r in estimates] == [(1, 1.0), (2, 2.0), (3, 3.0)] and rejected == []
 
 
-def test_late_is_what_its_key_has_passed(streamed):
-    estimates, _, rejected = streamed(
-        [("a", 10, 1.0), ("b", 1, 1.0)], 20, [("a", 5, 2.0, "late"), ("b", 5, 2.0), ("c", 2, 3.0)], 30
-    )
+@pytest.mark.parametrize("lateness", [None, "1h"])  # it does not count
+def test_late_is_what_its_key_has_passed(lateness, streamed):
+    steps = [("a", 10, 1.0), ("b", 1, 1.0)], 20, [("a", 5, 2.0, "late"), ("b", 5, 2.0), ("c", 2, 3.0)], 30
+    estimates, _, rejected = streamed(*steps, lateness=lateness)
     assert [(r["key"], r["n"], minutes_of(r)) for r in by_id(estimates)] == [("a", 1, 10), ("b", 1, 1), ("b", 2, 5), ("c", 1, 2)]
     (late,) = rejected
     assert late["key"] == "a" and late["id"] == "late" and late["reason"].startswith("late: 2026-01-01T00:05:00Z is before")
@@ -252,7 +252,7 @@ def test_settings_that_changed():
         filtering = hafvf.beam.Filter(**about)
         node = hafvf.beam._Streamed(filtering._model, 1, True, filtering._migrate)
         at = int((START + timedelta(minutes=minutes)).timestamp()) * 10**9
-        packed = hafvf.beam._TIME.pack(at) + struct.pack("<d", minutes % 7)
+        packed = struct.pack("<qd", at, minutes % 7)
         (record, *_) = node.learn("a", [packed], at, hafvf._client.NONE, *cells)
         return record.value["n"]
 

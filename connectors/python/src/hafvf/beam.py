@@ -28,7 +28,6 @@ from apache_beam.utils.timestamp import Timestamp
 
 from . import _client, _settings, _times
 
-_TIME = struct.Struct("<q")
 _CLOCK = struct.Struct("<qq?")
 _MILLISECOND = 10**6  # nanoseconds
 
@@ -62,8 +61,8 @@ class Filter(beam.PTransform):
                 time the event time of the element counts.
             values: the names of the numbers of a vector.
             zone: of times without an offset.
-            wait: whether observations wait for the watermark. If not, they are filtered as they come, by ``order`` and
-                ``lateness``.
+            wait: whether observations wait for the watermark; ``lateness`` does not count then. If not, they are filtered
+                as they come, by ``order`` and ``lateness``.
             migrate: whether states that other settings have written go on as by ``hafvf run --migrate``. If not, they end
                 the run.
             **keywords: settings, key by key.
@@ -73,6 +72,8 @@ class Filter(beam.PTransform):
             ValueError: the order is that of arrival, and observations wait.
         """
         super().__init__()
+        if wait:
+            keywords["lateness"] = "0s"
         self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=False)
         if wait and self._model.described().arrival:
             raise ValueError("order: arrival needs wait=False")
@@ -300,7 +301,7 @@ class _Asking(beam.DoFn):
         out: list[Any] = [_stamped(record, record["time"]) for record in _client.lines(answer.records)]
         out += [TaggedOutput("alerts", _stamped(alert, alert["time"])) for alert in _client.lines(answer.alerts)]
         for place, reason in answer.rejects:
-            (nanos,), x = _TIME.unpack_from(packed[place]), packed[place][8:ids]
+            nanos, x = _time(packed[place]), packed[place][8:ids]
             time = None if nanos == _client.NONE else _times.iso([nanos])[0].isoformat().replace("+00:00", "Z")
             rejected = {"key": key, "id": packed[place][ids:].decode(), "reason": reason}
             rejected["element"] = repr((key, time, list(struct.unpack(f"<{self.length}d", x))))
