@@ -32,6 +32,10 @@ def by_id(records):
     return sorted(records, key=lambda r: (r["key"], r["time"] or "", r.get("id") or "", r.get("kind") or ""))
 
 
+# The file as it is takes long; then all of its keys are there.
+LONG = "HAFVF_KILLS" in os.environ or "HAFVF_FLINK" in os.environ
+
+
 @pytest.mark.parametrize("order", ["whole", "shuffled", "two_workers", "Prism"])
 def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_path, request):
     options = []
@@ -40,7 +44,7 @@ def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_pat
     elif order == "Prism":
         options = request.getfixturevalue("prism")
     df = pd.read_csv(ROOT / "testdata" / "nab" / "cloud.csv")
-    if order != "whole":
+    if not LONG:
         df = df[df["key"].isin(df["key"].unique()[:2])]
     df.to_csv(tmp_path / "in.csv", index=False)
     rows = [
@@ -51,7 +55,7 @@ def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_pat
     estimates, alerts, rejected = collect(
         lambda p: p | beam.Create(rows) | hafvf.beam.Filter(detect=True, silence=True, observe=lambda row: row),
         tmp_path,
-        *options,
+        options,
     )
     config = f"model: {{family: normal, prior: auto}}\ndetect: true\nsilence: true\nsource: {{csv: {{path: {tmp_path}/in.csv}}}}"
     want, told, _ = run_program(config)

@@ -115,7 +115,7 @@ def reference(run_program, tmp_path, rows, more="{}"):
 
 @pytest.mark.parametrize("shuffled", [0, 120])
 def test_records_and_alerts_are_those_of_the_program(shuffled, streamed, run_program, tmp_path):
-    rows, steps = stream_of(1, 1500, shuffled)
+    rows, steps = stream_of(1, 1250, shuffled)
     estimates, alerts, rejected = streamed(*steps, detect=True, silence=True)
     want, told, _ = reference(run_program, tmp_path, rows, "expire: 2160h\n")
     assert by_id(estimates) == by_id(want)
@@ -124,7 +124,7 @@ def test_records_and_alerts_are_those_of_the_program(shuffled, streamed, run_pro
 
 
 def test_kills_change_nothing(streamed, kills):
-    rows, steps = stream_of(5, 600 if "HAFVF_KILLS" not in os.environ else 4000, 60)
+    rows, steps = stream_of(5, 300 if "HAFVF_KILLS" not in os.environ else 4000, 60)
     want = streamed(*steps, detect=True)
     with kills() as killed:
         got = streamed(*steps, detect=True)
