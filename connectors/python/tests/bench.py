@@ -24,9 +24,14 @@ from hafvf.anomaly import HAFVF
 ROWS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 
 
+memory_of_children = []
+
+
 def cpu_of_children():
     total = 0.0
     for child in _client._the_pool().idle:
+        with open(f"/proc/{child.process.pid}/status") as file:
+            memory_of_children.append(next(int(line.split()[1]) >> 10 for line in file if line.startswith("VmHWM")))
         with open(f"/proc/{child.process.pid}/stat") as file:
             fields = file.read().rsplit(")", 1)[1].split()
         total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -93,5 +98,5 @@ if __name__ == "__main__":
     for name, of in PIPELINES.items():
         few, many = (measured(lambda rows=rows, of=of: pipeline(df[:rows], of)) for rows in (n // 5, n))
         show(f"Beam: {name}", many - few, n - n // 5)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f"memory at most: Python {memory[0] >> 10} MB, child {memory[1] >> 10} MB")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(f"memory at most: Python {memory} MB, child {max(memory_of_children)} MB")

@@ -1,5 +1,6 @@
 import json
 import os
+import pickle
 import random
 
 import pandas as pd
@@ -88,6 +89,13 @@ def test_event_times(tmp_path):
     assert [r["time"] for r in by_id(estimates)] == [f"2026-01-01T00:00:0{i}Z" for i in range(5)]
 
 
+def test_nanoseconds(tmp_path):
+    """Event times have microseconds, records all."""
+    rows = [("a", ("2026-01-01T00:00:00.123456789Z", 1.0)), ("a", (1767225600123456790, 2.0))]
+    estimates, _, _ = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
+    assert [r["time"][-11:] for r in by_id(estimates)] == [".123456789Z", "0.12345679Z"]
+
+
 def test_kills_change_nothing(tmp_path, kills):
     n = 8_000 if "HAFVF_KILLS" not in os.environ else 100_000
     rows = [(f"k{i % 40}", (1767225600 + 60 * (i // 40), float(i * 7919 % 31))) for i in range(n)]
@@ -100,6 +108,11 @@ def test_kills_change_nothing(tmp_path, kills):
         got = collect(build, tmp_path)
     assert len(killed) == int(os.environ.get("HAFVF_KILLS", 4))
     assert [by_id(g) for g in got] == [by_id(w) for w in want]
+
+
+def test_transforms_are_pickled():
+    for transform in (hafvf.beam.Filter(detect=True), hafvf.beam.FilterRows(values=["u", "v"], family="mvnormal", dim=2)):
+        pickle.loads(pickle.dumps(transform))
 
 
 def test_names_of_steps_are_fixed():

@@ -17,6 +17,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pandas as pd
 from apache_beam import coders
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.timeutil import TimeDomain
@@ -205,7 +206,7 @@ def _row(record: dict[str, Any], fields: dict[str, Any]) -> beam.Row:
     for name, of in fields.items():
         value = flat.get(name)
         if value is not None and of == Timestamp | None:
-            value = Timestamp.from_rfc3339(value)
+            value = _moment(value)
         elif value is not None and of == float | None:
             value = float(value)
         found[name] = value
@@ -233,6 +234,11 @@ def _timestamp(nanos: int) -> Timestamp:
     return Timestamp(micros=nanos // _MILLISECOND * 1000)
 
 
+def _moment(text: str) -> Timestamp:
+    """Returns the microsecond of the time of a record: event times and schemas have no shorter ones."""
+    return Timestamp(micros=pd.Timestamp(text).value // 1000)
+
+
 def _time_of(keyed: tuple[str, bytes]) -> int:
     return _time(keyed[1])
 
@@ -255,7 +261,7 @@ class _Observe(beam.DoFn):
                 raise ValueError("the element has no key")
             time = timestamp if time is None else time
             if isinstance(time, Timestamp):
-                nanos = time.micros * 1000
+                nanos = time.nanos if hasattr(time, "nanos") else time.micros * 1000  # which is all that an older Beam has
                 nanos = nanos if abs(nanos) <= _client.END else _client.NONE  # an element that has none
             else:
                 nanos = _times.one(time, self.zone)
@@ -311,7 +317,7 @@ class _Asking(beam.DoFn):
 
 def _stamped(output: dict[str, Any], time: str | None) -> Any:
     """Returns an output with a time as its event time; without one it has that of what it comes from."""
-    return TimestampedValue(output, Timestamp.from_rfc3339(time)) if time else output
+    return TimestampedValue(output, _moment(time)) if time else output
 
 
 class _Grouped(_Asking):
@@ -334,12 +340,12 @@ class _Clock:
 
     def __init__(self, state: Any) -> None:
         self.state, self.before = state, state.read()
-        # When the first timer rings, NONE if nothing waits; the deadline that has passed, and is looked at when it has rung
-        # again; whether the input has ended.
-        self.due, self.passed, self.ended = _CLOCK.unpack(self.before) if self.before else (_client.NONE, _client.NONE, False)
+        none = _CLOCK.pack(_client.NONE, _client.NONE, False)
+        # When the first timer fires, NONE if nothing waits; the deadline whose timer has fired once; whether the input ends.
+        self.due, self.deadline, self.ended = _CLOCK.unpack(self.before or none)
 
     def write(self) -> None:
-        after = _CLOCK.pack(self.due, self.passed, self.ended)
+        after = _CLOCK.pack(self.due, self.deadline, self.ended)
         if after != self.before:
             self.state.write(after)
 
@@ -375,6 +381,7 @@ class _Streamed(_Asking):
             return self.learn(key, [packed], _client.NONE, _client.NONE, state, settings, deadline, end)
         waiting.add(packed)
         clock = _Clock(cell)
+        clock.ended = False
         at = _millisecond(packed)
         if clock.due == _client.NONE or at < clock.due:
             clock.due = at
@@ -383,7 +390,7 @@ class _Streamed(_Asking):
         return ()
 
     @on_timer(DUE)
-    def passed(
+    def release(
         self,
         key: Any = beam.DoFn.KeyParam,
         at: Any = beam.DoFn.TimestampParam,
@@ -402,7 +409,7 @@ class _Streamed(_Asking):
         return self.learn(key, ready, now, _client.NONE, state, settings, deadline, end) if ready else ()
 
     @on_timer(DEADLINE)
-    def look(
+    def check_deadline(
         self,
         key: Any = beam.DoFn.KeyParam,
         at: Any = beam.DoFn.TimestampParam,
@@ -414,18 +421,18 @@ class _Streamed(_Asking):
         deadline: Any = beam.DoFn.TimerParam(DEADLINE),
         end: Any = beam.DoFn.TimerParam(END),
     ) -> Any:
-        """Filters what the watermark has passed, and looks at a key that may be silent, unless the input ends.
+        """Filters what the watermark has passed, and checks whether the key is silent or forgotten.
 
-        A timer does not know the watermark. At the end of the input all timers ring, that of the end too. So one that is set
-        again when it rings comes after that of the end.
+        The input may have ended: then all timers fire, and no key is silent for that. A timer does not know the watermark, but
+        one that is set again as it fires comes after that of the end.
         """
         now, clock = at.micros * 1000, _Clock(cell)
         ready: list[bytes] = []
-        if again := clock.passed == now or clock.ended:
-            clock.passed = _client.NONE
+        if again := clock.deadline == now or clock.ended:
+            clock.deadline = _client.NONE
             ready = self.ready(_client.END if clock.ended else now, waiting, clock, due)
         else:
-            clock.passed = now
+            clock.deadline = now
             deadline.set(at)
         clock.write()
         if not again:
@@ -434,7 +441,7 @@ class _Streamed(_Asking):
         return self.learn(key, ready, until, silent, state, settings, deadline, end)
 
     @on_timer(END)
-    def over(self, cell: Any = beam.DoFn.StateParam(CLOCK)) -> None:
+    def note_end(self, cell: Any = beam.DoFn.StateParam(CLOCK)) -> None:
         """Notes that the input ends."""
         clock = _Clock(cell)
         clock.ended = True
@@ -443,8 +450,8 @@ class _Streamed(_Asking):
     def ready(self, now: int, waiting: Any, clock: _Clock, due: Any) -> list[bytes]:
         """Removes and returns the observations that the watermark has passed by now.
 
-        How far the watermark is nobody tells. So timers stand at the first that waits, the second, the fourth, the eighth, …
-        and the runner rings those that it has passed together.
+        A timer does not know the watermark. So timers stand at the first that waits, the second, the fourth, the eighth, …, and
+        the runner fires together those that it has passed.
         """
         packed = sorted(waiting.read(), key=self.order)
         n = sum(_millisecond(p) <= now for p in packed)
