@@ -92,13 +92,14 @@ n = 400_000
 df = pd.DataFrame({"key": np.arange(n) % 50, "time": np.arange(n) * 60 + 1700000000, "x": np.sin(np.arange(n))})
 hafvf.filter(df.head(10))
 print(_client._the_pool().idle[0].process.pid, flush=True)
-threading.Timer(1, lambda: (print(time.time(), flush=True), os.kill(os.getpid(), 2))).start()
 try:
+    threading.Timer(1, lambda: (print(time.time(), flush=True), os.kill(os.getpid(), 2))).start()
     hafvf.filter(df, detect=True, interval=0.9)
 except KeyboardInterrupt:
     print(time.time(), flush=True)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     child, sent, came = done.stdout.split()
     assert float(came) - float(sent) < 5  # a second, and four for a busy machine
     time.sleep(0.1)
