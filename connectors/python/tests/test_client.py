@@ -85,15 +85,16 @@ def test_a_program_that_is_missing_or_foreign_is_a_sentence(monkeypatch, tmp_pat
 
 def test_ctrl_c_ends_within_a_second_and_leaves_no_child():
     code = """
-import os, sys, threading, _thread, time
+import os, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what runs in its background ignore it
 import numpy as np, pandas as pd, hafvf
 from hafvf import _client
 n = 400_000
 df = pd.DataFrame({"key": np.arange(n) % 50, "time": np.arange(n) * 60 + 1700000000, "x": np.sin(np.arange(n))})
 hafvf.filter(df.head(10))
 print(_client._the_pool().idle[0].process.pid, flush=True)
+threading.Timer(1, lambda: (print(time.time(), flush=True), os.kill(os.getpid(), 2))).start()
 try:
-    threading.Timer(1, lambda: (print(time.time(), flush=True), os.kill(os.getpid(), 2))).start()
     hafvf.filter(df, detect=True, interval=0.9)
 except KeyboardInterrupt:
     print(time.time(), flush=True)
