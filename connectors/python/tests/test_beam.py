@@ -122,13 +122,16 @@ def test_names_of_steps_are_fixed():
     assert names == {"Observe", "Times", "Latest", "Keys", "Filter", "Rejected"}
 
 
-def test_what_cannot_be_filtered_is_refused_where_it_is_built():
+def test_what_cannot_be_filtered_is_refused_where_it_is_built(tmp_path):
     with pytest.raises(ValueError, match="global window"):
         beam.Pipeline() | beam.Create([("a", (0, 1.0))]) | beam.WindowInto(FixedWindows(60)) | hafvf.beam.Filter()
     with pytest.raises(ValueError, match="wait=False"):
         hafvf.beam.Filter(order="arrival")
     with pytest.raises(hafvf.HafvfError, match="family"):
         hafvf.beam.Filter(family="norml")
+    (tmp_path / "settings.yaml").write_text("detect: true\nsilence: soon\n")
+    with pytest.raises(hafvf.HafvfError, match="settings.yaml:2: silence"):
+        hafvf.beam.Filter(tmp_path / "settings.yaml")
 
 
 def test_rows(tmp_path):

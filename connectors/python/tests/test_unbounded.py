@@ -253,7 +253,7 @@ def test_settings_that_changed():
         node = hafvf.beam._Streamed(filtering._model, 1, True, filtering._migrate)
         at = int((START + timedelta(minutes=minutes)).timestamp()) * 10**9
         packed = struct.pack("<qd", at, minutes % 7)
-        (record, *_) = node.learn("a", [packed], at, hafvf._client.NONE, *cells)
+        record, *_ = node.learn("a", [packed], at, hafvf._client.NONE, *cells)
         return record.value["n"]
 
     cells = [Cell() for _ in range(4)]  # state, settings, the timers of the deadline and of the end

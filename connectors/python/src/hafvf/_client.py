@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
 _BATCH = struct.Struct("<IIIIqq")
 _KEY = struct.Struct("<IIq")
-_T = TypeVar("_T")
+_TYPES: dict[str, Any] = {"n": int | None, "events": int | None, "warm_up": bool | None, "quiet": bool | None}
 
 
 class HafvfError(Exception):
@@ -273,10 +273,7 @@ class Description:
 
     def type_of(self, name: str) -> Any:
         """Returns the type of a column."""
-        kinds: dict[str, Any] = dict.fromkeys(self.names, str | None)
-        kinds |= dict.fromkeys(("n", "events"), int | None)
-        kinds |= dict.fromkeys(("warm_up", "quiet"), bool | None)
-        return kinds.get(name, float | None)
+        return str | None if name in self.names else _TYPES.get(name, float | None)
 
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
         """Returns the column of a frame, of numbers of which NaN is NA."""

@@ -94,7 +94,9 @@ def run(
         KeyError: the frame has no such column.
         ValueError: two keys of the frame have one text.
     """
-    aggregate = keywords.get("aggregate") or _settings.read(settings)[2].get("aggregate") or {}
+    source = _settings.read(settings)
+    aggregate = keywords.get("aggregate") or source[2].get("aggregate")
+    aggregate = aggregate if isinstance(aggregate, Mapping) else {}
     events = aggregate.get("value") in ("count", "rate")
     if values is None and aggregate.get("value") == "share":
         values = [aggregate[name] for name in ("of", "to") if name in aggregate]
@@ -104,7 +106,7 @@ def run(
         moments = frame.index.to_series()
     named = None if moments is None else _times.zone_of(moments)
     names = [str(v) for v in values]
-    model = _settings.model_of(settings, keywords, values=names, zone=named or zone, untimed=moments is None)
+    model = _settings.model_of(source, keywords, values=names, zone=named or zone, untimed=moments is None)
     arrival = model.described().arrival
     given = _input(frame, _column(frame, key, "key"), moments, values, _column(frame, id, None), zone, arrival)
     kept = dict(states or {})

@@ -16,6 +16,7 @@ import pandas as pd
 from ._client import HafvfError, Model, call
 
 Settings: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str] | None"
+Source: TypeAlias = tuple[str, str, dict[str, Any]]  # the text of a file of settings, its name, and what they say
 
 _OF_MODEL = ("family", "prior", "warm_up", "dim", "scale", "season")
 # What to do in place of the parts of a config that are the program's own.
@@ -26,19 +27,19 @@ _ELSEWHERE = {
 }
 
 
-def model_of(settings: Settings, keywords: Mapping[str, Any], *, values: Sequence[str], zone: str, untimed: bool) -> Model:
+def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[str], zone: str, untimed: bool) -> Model:
     """Returns the model of settings, and warns once of what they have that is not used here.
 
     Files that the settings name are read now. A keyword that is None is not given.
 
     Args:
-        settings: a dict, or the path of a file of YAML.
+        source: of settings, as read gives it.
         keywords: the same, key by key, which goes before.
         values: the names of the numbers of an observation.
         zone: of times without one.
         untimed: whether there are no times, which needs order="arrival".
     """
-    text, name, given = read(settings)
+    text, name, given = source
     before = json.dumps(given, default=str)
     model = dict(given.get("model") or {})
     for keyword, value in keywords.items():
@@ -67,7 +68,7 @@ def endless(model: Model) -> Model:
     return Model(json.dumps(json.loads(model.text) | {"unending": True}, sort_keys=True))
 
 
-def read(settings: Settings) -> tuple[str, str, dict[str, Any]]:
+def read(settings: Settings) -> Source:
     """Returns the text of a file of settings and its name, and what they say."""
     if settings is None or isinstance(settings, Mapping):
         return "", "settings", dict(settings or {})

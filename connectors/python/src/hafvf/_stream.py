@@ -39,7 +39,8 @@ class Stream:
         """
         self.states: dict[str, bytes] = dict(states or {})
         self._zone = zone
-        self._model = _settings.endless(_settings.model_of(settings, keywords, values=values, zone=zone, untimed=False))
+        source = _settings.read(settings)
+        self._model = _settings.endless(_settings.model_of(source, keywords, values=values, zone=zone, untimed=False))
         self._alerts: list[dict[str, Any]] = []
 
     def update(self, key: Any, time: Any, x: float | list[float], id: str = "") -> list[dict[str, Any]]:

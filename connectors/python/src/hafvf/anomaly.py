@@ -41,7 +41,7 @@ class HAFVF(AnomalyDetector):
 
         Args:
             features: the fields of a row that are its numbers. Default: x.
-            time: the field of its time, by which hours and days of the week are told. Default: none.
+            time: the field of its time, which says its hour and day of the week. Default: none.
             settings: the path of a file of YAML.
             zone: of times without an offset.
             model_id: names the predictions.
@@ -56,7 +56,8 @@ class HAFVF(AnomalyDetector):
         if settings is None:
             keywords.setdefault("detect", True)
         keywords |= {"order": "arrival", "records": "full"}
-        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=time is None)
+        source = _settings.read(settings)
+        self._model = _settings.model_of(source, keywords, values=values, zone=zone, untimed=time is None)
         self._time, self._zone = time, zone
         self._state = self._next = b""
 

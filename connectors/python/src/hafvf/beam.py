@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -73,9 +73,10 @@ class Filter(beam.PTransform):
             ValueError: the order is that of arrival, and observations wait.
         """
         super().__init__()
-        if wait:
+        source = _settings.read(settings)
+        if wait and "lateness" in source[2] | keywords:
             keywords["lateness"] = "0s"
-        self._model = _settings.model_of(settings, keywords, values=values, zone=zone, untimed=False)
+        self._model = _settings.model_of(source, keywords, values=values, zone=zone, untimed=False)
         if wait and self._model.described().arrival:
             raise ValueError("order: arrival needs wait=False")
         self._observe = observe or _observe
@@ -290,29 +291,42 @@ class _Asking(beam.DoFn):
 
     def ask(
         self, key: str, state: bytes | None, packed: Sequence[bytes], horizon: int, now: int, **about: Any
-    ) -> tuple[_client.Answer, list[Any]]:
-        """Returns the answer of the child to observations in their order, and the outputs that it makes."""
+    ) -> Generator[Any, None, tuple[bytes, int]]:
+        """Has the child filter observations in their order, in calls of bounded size, and yields the outputs.
+
+        Returns the state after them and the deadline of the key. The horizon and the time until which the key may be silent
+        are those after the last observation.
+        """
         ids = 8 + 8 * self.length
-        answer = self.model.ask(
-            [(key, state, len(packed))],
-            np.frombuffer(b"".join(p[:8] for p in packed), "<i8"),
-            np.frombuffer(b"".join(p[8:ids] for p in packed), "<f8").reshape(-1, self.length),
-            horizon=horizon,
-            now=now,
-            ids=[p[ids:].decode() for p in packed],
-            columns=False,
-            records=True,
-            **about,
-        )
-        out: list[Any] = [_stamped(record, record["time"]) for record in _client.lines(answer.records)]
-        out += [TaggedOutput("alerts", _stamped(alert, alert["time"])) for alert in _client.lines(answer.alerts)]
-        for place, reason in answer.rejects:
-            nanos, x = _time(packed[place]), packed[place][8:ids]
-            time = None if nanos == _client.NONE else _times.iso([nanos])[0].isoformat().replace("+00:00", "Z")
-            rejected = {"key": key, "id": packed[place][ids:].decode(), "reason": reason}
-            rejected["element"] = repr((key, time, list(struct.unpack(f"<{self.length}d", x))))
-            out.append(TaggedOutput("rejected", _stamped(rejected, time)))
-        return answer, out
+        for first in range(0, max(len(packed), 1), _client.MOST_ROWS):
+            part = packed[first : first + _client.MOST_ROWS]
+            last = first + _client.MOST_ROWS >= len(packed)
+            answer = self.model.ask(
+                [(key, state, len(part))],
+                np.frombuffer(b"".join(p[:8] for p in part), "<i8"),
+                np.frombuffer(b"".join(p[8:ids] for p in part), "<f8").reshape(-1, self.length),
+                horizon=horizon if last else _client.NONE,
+                now=now if last else _client.NONE,
+                ids=[p[ids:].decode() for p in part],
+                columns=False,
+                records=True,
+                **about,
+            )
+            state = answer.states[0]
+            for record in _client.lines(answer.records):
+                yield _stamped(record, record["time"])
+            for alert in _client.lines(answer.alerts):
+                yield TaggedOutput("alerts", _stamped(alert, alert["time"]))
+            for place, reason in answer.rejects:
+                yield TaggedOutput("rejected", self.rejected(key, part[place], reason))
+        return answer.states[0], answer.deadlines[0]
+
+    def rejected(self, key: str, packed: bytes, reason: str) -> Any:
+        """Returns the output of an observation that was rejected."""
+        ids, nanos = 8 + 8 * self.length, _time(packed)
+        time = None if nanos == _client.NONE else _times.iso([nanos])[0].isoformat().replace("+00:00", "Z")
+        element = (key, time, list(struct.unpack(f"<{self.length}d", packed[8:ids])))
+        return _stamped({"key": key, "id": packed[ids:].decode(), "reason": reason, "element": repr(element)}, time)
 
 
 def _stamped(output: dict[str, Any], time: str | None) -> Any:
@@ -325,14 +339,7 @@ class _Grouped(_Asking):
 
     def process(self, element: tuple[str, Iterable[bytes]], latest: int) -> Iterator[Any]:
         key, grouped = element
-        observations = sorted(grouped, key=self.order)
-        state: bytes | None = None
-        for first in range(0, len(observations), _client.MOST_ROWS):
-            part = observations[first : first + _client.MOST_ROWS]
-            last = first + len(part) == len(observations)
-            answer, out = self.ask(key, state, part, _client.END if last else _client.NONE, latest)
-            state = answer.states[0]
-            yield from out
+        yield from self.ask(key, None, sorted(grouped, key=self.order), _client.END, latest)
 
 
 class _Clock:
@@ -466,35 +473,28 @@ class _Streamed(_Asking):
 
     def learn(
         self, key: str, packed: list[bytes], now: int, silent: int, state: Any, settings: Any, deadline: Any, end: Any
-    ) -> list[Any]:
+    ) -> Iterator[Any]:
         """Filters observations, those that wait in the state by now among them, and writes the state."""
         described = self.model.described()
         horizon = now if now in (_client.NONE, _client.END) else now - described.patience
         before = state.read()
-        outputs: list[Any] = []
-        about: dict[str, Any] = {}
-        after = before
-        for first in range(0, max(len(packed), 1), _client.MOST_ROWS):
-            part = packed[first : first + _client.MOST_ROWS]
-            try:
-                answer, out = self.ask(key, after, part, horizon, silent)
-            except _client.HafvfError as e:
-                written = settings.read()
-                if e.code != "other_config" or not written:
-                    raise
-                about = {"written": zlib.decompress(written).decode(), "migrate": self.migrate}
-                answer, out = self.ask(key, after, part, horizon, silent, **about)
-            outputs += out
-            after = answer.states[0]
+        written = None
+        try:
+            after, next_deadline = yield from self.ask(key, before, packed, horizon, silent)
+        except _client.HafvfError as e:
+            written = settings.read()
+            if e.code != "other_config" or not written:
+                raise
+            about = {"written": zlib.decompress(written).decode(), "migrate": self.migrate}
+            after, next_deadline = yield from self.ask(key, before, packed, horizon, silent, **about)
         if not after:
             state.clear()
             settings.clear()
-            return outputs
+            return
         if after != before:
             state.write(after)
-        if not before or about:
+        if not before or written:
             settings.write(zlib.compress(described.settings.encode()))
-        if answer.deadlines[0] != _client.NONE and now != _client.END:
-            deadline.set(_timestamp(answer.deadlines[0] + _MILLISECOND - 1))
+        if next_deadline != _client.NONE and now != _client.END:
+            deadline.set(_timestamp(next_deadline + _MILLISECOND - 1))
             end.set(GlobalWindow().max_timestamp())
-        return outputs
