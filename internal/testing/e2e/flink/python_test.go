@@ -40,7 +40,8 @@ func TestPython(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			for range kills {
-				await(t, c)
+				expect.Soon(t, "a job that runs", func() bool { return strings.Contains(get(t, c.REST()+"/jobs"), "RUNNING") })
+				time.Sleep(5 * time.Second) // it is amid its work then
 				c.Kill(0)
 				c.StartTaskManager(t, 0)
 			}
@@ -50,19 +51,6 @@ func TestPython(t *testing.T) {
 			expect.Same(t, kills, restarts(t, c), "jobs that have begun again without a TaskManager")
 		})
 	}
-}
-
-// await waits until a job runs.
-func await(t *testing.T, c *flinktest.Cluster) {
-	t.Helper()
-	for range 600 {
-		if strings.Contains(get(t, c.REST()+"/jobs"), "RUNNING") {
-			time.Sleep(5 * time.Second)
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatal("no job runs")
 }
 
 // restarts is how many jobs of the cluster have lost a TaskManager, and begun again.
