@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // bruteForce is the best of many climbs, from a grid of means and concentrations

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // A rateStep is a stream of coin tosses whose rate goes from one to another.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"hafvf/hafvf/expfam"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // A score is what a bank made of the streams of a kind.

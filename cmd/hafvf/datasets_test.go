@@ -16,9 +16,9 @@ import (
 
 	godiff "github.com/google/go-cmp/cmp"
 
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/expect"
+	"hafvf/internal/testing/streams"
 )
 
 // A dataSet is a file as somebody has it, with the config that leads from it to alarms and

@@ -11,7 +11,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/streams"
+	"hafvf/internal/testing/streams"
 )
 
 var sequences = flag.Int("sequences", 350, "number of sequences of TestAnyFiniteValue")

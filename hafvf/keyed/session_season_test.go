@@ -10,7 +10,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/streams"
+	"hafvf/internal/testing/streams"
 )
 
 // A daily rhythm is neither drift nor edges: with the season a session of ten days has the

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/streams"
+	"hafvf/internal/testing/streams"
 )
 
 // Pages are streams of the errors and requests of every hour. The probability of an error is

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"hafvf/hafvf/segments"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // A family is one without a scale of its own, whose observations tell little.

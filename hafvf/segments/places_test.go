@@ -9,9 +9,9 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // placedKinds are streams that change once, or hardly ever, in the middle half.

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"hafvf/hafvf/segments"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // A sessionKind makes sessions of n values; n is 0 of a kind that sets the length itself. A change is found if

@@ -14,9 +14,9 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 // A smoothingTrace is what an independent implementation makes of a session.

@@ -12,8 +12,8 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
-	"hafvf/internal/streams"
 	"hafvf/internal/testing/familytest"
+	"hafvf/internal/testing/streams"
 )
 
 var long = flag.Bool("long", false, "run the searches at full length instead of one hundredth")

@@ -12,7 +12,7 @@ import (
 
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/streams"
+	"hafvf/internal/testing/streams"
 	"hafvf/internal/times"
 	"hafvf/testdata"
 )
