@@ -277,9 +277,7 @@ func (d *decoder) given(c *Config) {
 		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
 		Share: func(of, to string) {
 			f.Values = []string{of, to}
-			if d.Has(path + ".values") {
-				d.Fail(path+".values", "a share is of the fields aggregate.of and aggregate.to")
-			}
+			d.Refuse(path+".values", "a share is of the fields aggregate.of and aggregate.to")
 			if c.Source.Prometheus() != nil {
 				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
 			}

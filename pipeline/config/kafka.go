@@ -280,9 +280,7 @@ func (d *decoder) checkKafka(c *Config) {
 		case d.Failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
-				if d.Has(keytable.Join(at, name)) {
-					d.Fail(keytable.Join(at, name), "belongs to brokers, and those are the source's")
-				}
+				d.Refuse(keytable.Join(at, name), "belongs to brokers, and those are the source's")
 			}
 			t.Cluster = k.Cluster
 		default:
@@ -340,9 +338,7 @@ func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
 	d.checkRegistry(at, s.Registry)
 	switch {
 	case s.Format != registry.Avro:
-		if d.Has(at + ".registry") {
-			d.Fail(at+".registry", "is for format: avro")
-		}
+		d.Refuse(at+".registry", "is for format: avro")
 		s.Registry = nil
 	case s.Registry == nil && source != nil && source.Registry != nil:
 		s.Registry = source.Registry
@@ -360,9 +356,7 @@ func (k *Kafka) check(d *decoder, c *Config) {
 	}
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
-			if d.Has(keytable.Join(at, name)) {
-				d.Fail(keytable.Join(at, name), "is not for an embedded broker")
-			}
+			d.Refuse(keytable.Join(at, name), "is not for an embedded broker")
 		}
 	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(at+".brokers") {
 		d.Fail(at+".brokers", "missing; it is required, unless embedded is true")

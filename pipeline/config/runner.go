@@ -67,9 +67,7 @@ func (d *decoder) checkRunner(c *Config) {
 	}
 	if r.Name == Direct {
 		for _, k := range r.keys()[1:] {
-			if at := keytable.Join("runner", k.Name); d.Has(at) {
-				d.Fail(at, "belongs to name: flink")
-			}
+			d.Refuse(keytable.Join("runner", k.Name), "belongs to name: flink")
 		}
 		*r = Runner{Name: Direct}
 		return

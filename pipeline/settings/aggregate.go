@@ -82,9 +82,7 @@ func (d *Reading) aggregate(c *Settings) {
 		d.Fail("model.scale", "an interval without events is 0, which has no logarithm: scale log1p, or aggregate.empty: missing")
 	}
 	if c.Transform == Smooth {
-		if d.Has("aggregate.wait") {
-			d.Fail("aggregate.wait", "is for transform: filter; sessions have session.allowed_lateness")
-		}
+		d.Refuse("aggregate.wait", "is for transform: filter; sessions have session.allowed_lateness")
 		if gap := c.Session.Gap; gap != 0 && gap < a.Every {
 			d.Fail("session.gap", "must be at least aggregate.every, %s: two sessions would share an interval", message.Duration(a.Every))
 		}
@@ -106,9 +104,7 @@ func (d *Reading) aggregateValues(c *Settings) {
 		}
 	} else {
 		for _, name := range []string{"of", "to"} {
-			if d.Has("aggregate." + name) {
-				d.Fail("aggregate."+name, "belongs to value: share")
-			}
+			d.Refuse("aggregate."+name, "belongs to value: share")
 		}
 	}
 	family, per := c.Model.Family, d.Has("aggregate.per")

@@ -67,14 +67,15 @@ func (d *Reading) filters(c *Settings) {
 				k.Sets = append(k.Sets, of.part)
 			}
 		}
-		if d.Has(at+".detect") && c.Detect == nil && !d.Failed("detect") {
-			d.Fail(at+".detect", "belongs to detect, which is not there")
+		noDetect, noSilence := c.Detect == nil && !d.Failed("detect"), c.Silence == nil && !d.Failed("silence")
+		if noDetect {
+			d.Refuse(at+".detect", "belongs to detect, which is not there")
 		}
-		if d.Has(at+".silence") && c.Silence == nil && !d.Failed("silence") {
-			d.Fail(at+".silence", "belongs to silence, which is not there")
+		if noSilence {
+			d.Refuse(at+".silence", "belongs to silence, which is not there")
 		}
-		if d.Has(at+".alerts") && c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence") {
-			d.Fail(at+".alerts", "there are none without detect or silence")
+		if noDetect && noSilence {
+			d.Refuse(at+".alerts", "there are none without detect or silence")
 		}
 	}
 	d.lastValues(c, "bank", c.Bank)
@@ -180,9 +181,7 @@ func (d *Reading) needSeason(path string, there bool) {
 		return
 	}
 	for _, name := range []string{path + ".zone", path + ".holidays"} {
-		if d.Has(name) {
-			d.Fail(name, "belongs to %s, and there is none", season)
-		}
+		d.Refuse(name, "belongs to %s, and there is none", season)
 	}
 }
 
@@ -214,9 +213,7 @@ func (d *Reading) checkTransform(c *Settings) {
 	d.checkUntimed(c)
 	if c.Transform == Filter {
 		for _, name := range []string{"session", "change"} {
-			if d.Has(name) {
-				d.Fail(name, "belongs to transform: smooth")
-			}
+			d.Refuse(name, "belongs to transform: smooth")
 		}
 		return
 	}
@@ -244,9 +241,7 @@ func (d *Reading) checkUntimed(c *Settings) {
 		}
 		return
 	case order == keyed.EventTime:
-		if d.Has("session.by") {
-			d.Fail("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
-		}
+		d.Refuse("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
 		return
 	}
 	names := []string{"session.gap", "session.allowed_lateness", "lateness", "model.season", "silence", "aggregate"}

@@ -104,6 +104,13 @@ func (d *Decoder) Has(path string) bool {
 	return ok
 }
 
+// Refuse records a mistake at path if the config holds the key.
+func (d *Decoder) Refuse(path, format string, args ...any) {
+	if d.Has(path) {
+		d.Fail(path, format, args...)
+	}
+}
+
 // Failed reports whether there is a mistake at exactly this path.
 func (d *Decoder) Failed(path string) bool {
 	return slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return e.Key == path })
