@@ -69,10 +69,7 @@ const (
 
 func tombstones(dst *bool) keytable.ValueParser {
 	quoted := ""
-	return keytable.Choice(&quoted, tombstonesReject, tombstonesForget).Then(func() error {
-		*dst = quoted == tombstonesForget
-		return nil
-	})
+	return keytable.Choice(&quoted, tombstonesReject, tombstonesForget).Sets(func() { *dst = quoted == tombstonesForget })
 }
 
 // kafkaKey declares a sink of topics.
@@ -215,13 +212,11 @@ func headers(dst *map[string]secret.Text) keytable.ValueParser {
 
 // startAt reads where to start: a name, {offset: n} or {time: t}.
 func startAt(dst *kafkaio.Start) keytable.ValueParser {
+	offset := -1 // none by default
 	keys := []keytable.Key{
-		{Name: "offset", Doc: "This offset, in every partition.", Read: keytable.ValueParser{Takes: "whole number, at least 0", Read: func(d *keytable.Decoder, p string, n *yaml.Node) {
-			var at int
-			if d.Whole(p, n, 0, &at) {
-				dst.At, dst.Offset = kafkaio.AtOffset, int64(at)
-			}
-		}}},
+		{Name: "offset", Doc: "This offset, in every partition.", Read: keytable.Whole(&offset, 0).Sets(func() {
+			dst.At, dst.Offset = kafkaio.AtOffset, int64(offset)
+		})},
 		{Name: "time", Doc: "The first record at or after this time.", Read: keytable.ValueParser{Takes: "time, such as 2026-01-02T03:04:05Z", Read: func(d *keytable.Decoder, p string, n *yaml.Node) {
 			t, err := times.Parse(n.Value)
 			if n.Kind != yaml.ScalarNode || err != nil {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -152,25 +153,12 @@ func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
 // optional reads a value that is nil if it is absent.
 func optional[T any](dst **T, parser func(*T) keytable.ValueParser) keytable.ValueParser {
 	v := new(T)
-	r := parser(v)
-	read := r.Read
-	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
-		read(d, path, n)
-		*dst = v
-	}
-	return r
+	return parser(v).Sets(func() { *dst = v })
 }
 
 // keySilence reads true, false, or {after}.
 func keySilence(dst **keyed.SilenceConfig) keytable.ValueParser {
-	r := silence(dst)
-	read := r.Read
-	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
-		if read(d, path, n); *dst == nil {
-			*dst = &keyed.SilenceConfig{Never: true}
-		}
-	}
-	return r
+	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Never: true}) })
 }
 
 // keyDetect reads what some keys have of detect: false, or fields of it.
@@ -179,15 +167,6 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 	least := func(v *float64) keytable.ValueParser { return keytable.Number(v, domain.MinChange) }
 	like := "that of detect"
 	var of keyed.AlarmConfig
-	pace := func(r keytable.ValueParser, set func()) keytable.ValueParser {
-		read := r.Read
-		r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
-			of = keyed.AlarmConfig{}
-			read(d, path, n)
-			set()
-		}
-		return r
-	}
 	keys := []keytable.Key{
 		{Name: "cooldown", Doc: "As detect.cooldown.", Initial: like, Read: optional(&dst.Cooldown, keytable.Duration)},
 		{Name: "min_change", Doc: "As detect.min_change.", Initial: like, Read: optional(&dst.MinChange, least)},
@@ -196,10 +175,10 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 		{Name: "direction", Doc: "As detect.direction.", Initial: like, Read: optional(&dst.Direction, func(v *keyed.Direction) keytable.ValueParser {
 			return keytable.Choice((*string)(v), string(keyed.Both), string(keyed.Up), string(keyed.Down))
 		})},
-		{Name: "budget", Doc: "As detect.budget.", Initial: like, Read: pace(budget(&of), func() {
+		{Name: "budget", Doc: "As detect.budget.", Initial: like, Read: budget(&of).Sets(func() {
 			dst.Budget, dst.BudgetTime = new(of.Budget), new(of.BudgetTime)
 		})},
-		{Name: "rest", Doc: "As detect.rest.", Initial: like, Read: pace(remainder(&of), func() {
+		{Name: "rest", Doc: "As detect.rest.", Initial: like, Read: remainder(&of).Sets(func() {
 			dst.Rest, dst.RestTime = new(of.Rest), new(of.RestTime)
 		})},
 		{Name: "settling", Doc: "As detect.settling.", Initial: like, Read: optional(&dst.Settling, keytable.Duration)},

@@ -191,6 +191,14 @@ func (r ValueParser) Then(check func() error) ValueParser {
 	return r
 }
 
+// Sets has set called when a value was read without a mistake.
+func (r ValueParser) Sets(set func()) ValueParser {
+	return r.Then(func() error {
+		set()
+		return nil
+	})
+}
+
 // Milliseconds reads a duration in the resolution of Beam's windows, above zero.
 func Milliseconds(dst *time.Duration) ValueParser {
 	r := Duration(dst).Then(func() error { return domain.CheckGap(*dst) })
