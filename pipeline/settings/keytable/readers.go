@@ -289,9 +289,6 @@ func List[T any](of string, dst *[]T, keys func(*T) []Key) ValueParser {
 func DurationOr(word string, dst *time.Duration) ValueParser {
 	r := Milliseconds(dst)
 	read := r.Read
-	if *dst <= 0 {
-		r.Initial = ""
-	}
 	r.Takes += ", or " + word
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.Value == word {
