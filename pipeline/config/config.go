@@ -371,17 +371,19 @@ func delimiter(dst *rune) keytable.ValueParser {
 	}}
 }
 
-func decimal(dst *rune) keytable.ValueParser {
-	const takes = `"." or ","`
-	return keytable.ValueParser{Takes: takes, Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+// separator reads a character of numbers in texts, one of some. One blank stands for each, and ' for ’.
+func separator(dst *rune, takes, some string) keytable.ValueParser {
+	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
-		switch {
-		case !d.Text(path, n, &s):
-		case s != "." && s != ",":
-			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
-		default:
-			*dst = rune(s[0])
+		if !d.Text(path, n, &s) {
+			return
 		}
+		is := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
+		if len(is) != 1 || !strings.Contains(some, is) {
+			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
+			return
+		}
+		*dst = rune(is[0])
 	}}
 }
 
@@ -393,23 +395,6 @@ func unit(dst *string) keytable.ValueParser {
 		}
 		return nil
 	})
-}
-
-// thousands reads what stands between groups of digits. One blank stands for each, and ' for ’.
-func thousands(dst *rune) keytable.ValueParser {
-	const takes = `",", ".", "'" or " "`
-	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		var s string
-		switch {
-		case !d.Text(path, n, &s):
-		case s == "\u00a0" || s == "\u202f":
-			*dst = ' '
-		case len(s) != 1 || !strings.Contains(",.' ", s):
-			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
-		default:
-			*dst = rune(s[0])
-		}
-	}}
 }
 
 // valuesAs reads two different values.
@@ -505,12 +490,12 @@ func (f *Fields) keys(what string) []keytable.Key {
 		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: none, Read: keytable.DurationOr("none", &f.MaxAhead)},
 		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
 		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
-		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: thousands(&f.Thousands)},
+		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: separator(&f.Thousands, `",", ".", "'" or " "`, ",.' ")},
 		{Name: "values_as", Doc: "Read as 0 and 1; others are rejected.", Read: valuesAs(&f.ValuesAs)},
 	}
 }
 
 // decimal declares how texts write a fraction.
 func (f *Fields) decimal() keytable.Key {
-	return keytable.Key{Name: "decimal", Doc: "Decimal separator of texts.", Read: decimal(&f.Decimal)}
+	return keytable.Key{Name: "decimal", Doc: "Decimal separator of texts.", Initial: strconv.Quote(string(f.Decimal)), Read: separator(&f.Decimal, `"." or ","`, ",.")}
 }
