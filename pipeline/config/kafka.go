@@ -246,15 +246,11 @@ func startAt(dst *kafkaio.Start) keytable.ValueParser {
 // what one takes from another.
 func (d *decoder) checkKafka(c *Config) {
 	k := c.Source.Kafka()
-	type topic struct {
-		key  string
-		sink *kafkaio.Sink
-	}
-	var written []topic
 	type section struct {
 		key  string
 		sink *Sink
 	}
+	var written []section
 	sections := []section{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}, {"marks", c.Marks}}
 	for i := range c.Alerts {
 		sections = append(sections, section{c.Alerts[i].At, &c.Alerts[i].Sink})
@@ -290,11 +286,11 @@ func (d *decoder) checkKafka(c *Config) {
 			}
 		}
 		for _, w := range written {
-			if w.sink.Topic == t.Topic && t.Topic != "" && slices.Equal(w.sink.Cluster.Brokers, t.Cluster.Brokers) {
-				d.Fail(at+".topic", "%s is also written, by %s", message.Quote(t.Topic), w.key)
+			if o := w.sink.Kafka; o.Topic == t.Topic && t.Topic != "" && slices.Equal(o.Cluster.Brokers, t.Cluster.Brokers) {
+				d.Fail(at+".topic", "%s is also written, by %s.kafka.topic", message.Quote(t.Topic), w.key)
 			}
 		}
-		written = append(written, topic{at + ".topic", t})
+		written = append(written, s)
 	}
 }
 
