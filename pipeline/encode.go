@@ -22,6 +22,7 @@ import (
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
@@ -45,26 +46,11 @@ const asRecords = "records"
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form // of the records
-	Receivers []receiver   // of alerts
-	Unalerted []offRule    `json:",omitempty"` // keys of which nobody is told
-	Alone     []offRule    `json:",omitempty"` // keys that are in no incident
-	Counters  bool         `json:",omitempty"` // values are increases of counters
-}
-
-// An offRule says whether something is off for the keys that match a pattern. The first that matches holds.
-type offRule struct {
-	Match string
-	Off   bool
-}
-
-func isOff(rules []offRule, key string) bool {
-	for _, r := range rules {
-		if domain.Matches(r.Match, key) {
-			return r.Off
-		}
-	}
-	return false
+	As        records.Form      // of the records
+	Receivers []receiver        // of alerts
+	Alerted   settings.Switches `json:",omitempty"` // keys of which somebody is told
+	Alone     settings.Switches `json:",omitempty"` // keys that are in no incident
+	Counters  bool              `json:",omitempty"` // values are increases of counters
 }
 
 // A receiver says which alerts go to a receiver, and in what form.
@@ -157,12 +143,12 @@ func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Est
 	for _, t := range alerts {
 		e.marks.note(key, t)
 	}
-	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && isOff(e.Unalerted, key) {
+	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && !e.Alerted.Of(key, true) {
 		return
 	}
 	switch {
 	case !e.Layout.Incidents:
-	case len(alerts) > 0 && isOff(e.Alone, key):
+	case len(alerts) > 0 && e.Alone.Of(key, false):
 		to.Alerts = fleet.AppendAlone(to.Alerts, key, alerts)
 		return
 	default:

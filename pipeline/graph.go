@@ -132,18 +132,11 @@ func Compose(c *config.Config) (*Graph, error) {
 		g.transform = smoothing{layout, cfg}
 	} else {
 		filter.Brief = brief
-		var unalerted, alone []offRule
-		for _, k := range c.Keys {
-			if k.Alerts != nil {
-				unalerted = append(unalerted, offRule{k.Match, !*k.Alerts})
-			}
-			if k.Detect.None != nil {
-				alone = append(alone, offRule{k.Match, *k.Detect.None})
-			}
-		}
+		alerted := c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
+		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.None })
 		g.quietTimes, g.marks = quietConfig{c.Quiet, c.QuietFiles}, c.Marks
 		g.nameValues(&filter, c)
-		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), unalerted, alone}
+		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), alerted, alone}
 	}
 	columns, schema := g.transform.table(x)
 	g.sink = newSink(&c.Sink, columns, schema, &c.Source)
@@ -370,12 +363,12 @@ type filtering struct {
 	host      transforms.Host
 	receivers []receiver                  // of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
-	unalerted []offRule
-	alone     []offRule
+	alerted   settings.Switches
+	alone     settings.Switches
 }
 
 func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Unalerted: f.unalerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)

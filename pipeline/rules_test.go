@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
 
@@ -81,7 +82,7 @@ func TestRulesByKey(t *testing.T) {
 
 // A key with detect: false that falls silent is in no incident.
 func TestSilenceOfUndetected(t *testing.T) {
-	e := &encoder{encoding: encoding{Alone: []offRule{{"a*", true}}, Unalerted: []offRule{{"ab", true}}}, observer: (*run)(nil).observer()}
+	e := &encoder{encoding: encoding{Alone: settings.Switches{{Match: "a*", On: true}}, Alerted: settings.Switches{{Match: "ab"}}}, observer: (*run)(nil).observer()}
 	e.Layout.Incidents = true
 	s := keyed.SilenceEvent{Silence: keyed.Silence{Since: start, Bound: time.Hour}, Outputs: 1}
 	for key, want := range map[string][]byte{

@@ -103,6 +103,35 @@ type KeyRule struct {
 	Sets []keyed.FilterPart
 }
 
+// Switches say whether something is on for the keys that match patterns. The first that matches a key holds.
+type Switches []Switch
+
+// A Switch is for the keys that match its pattern.
+type Switch struct {
+	Match string
+	On    bool
+}
+
+// Switches are what the exceptions say of a field, those that set it.
+func (c *Settings) Switches(field func(KeyRule) *bool) (all Switches) {
+	for _, k := range c.Keys {
+		if on := field(k); on != nil {
+			all = append(all, Switch{k.Match, *on})
+		}
+	}
+	return all
+}
+
+// Of reports whether it is on for a key, or otherwise if no pattern matches.
+func (s Switches) Of(key string, otherwise bool) bool {
+	for _, is := range s {
+		if domain.Matches(is.Match, key) {
+			return is.On
+		}
+	}
+	return otherwise
+}
+
 // A Session is what is smoothed as one.
 type Session struct {
 	Gap             time.Duration // ends it; 0 is that of each key, see keyed.SmoothConfig

@@ -64,7 +64,7 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	all := make([]answer, len(b.parts))
 	parallel.Do(len(all), len(m.estimators), func(worker, i int) {
 		a := &all[i]
-		*a = answer{m: m, of: b, key: b.parts[i].key, est: m.estimators[worker], alerted: b.flags&withAlerts != 0 && m.alerts(b.parts[i].key)}
+		*a = answer{m: m, of: b, key: b.parts[i].key, est: m.estimators[worker], alerted: b.flags&withAlerts != 0 && m.alerted.Of(b.parts[i].key, true)}
 		a.err = a.work(&b.parts[i], before, worker)
 	})
 	for i := range all {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"runtime"
-	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -12,7 +11,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/domain"
 	"hafvf/pipeline/records"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -54,7 +52,7 @@ type model struct {
 	description Description
 	length      int // numbers of an observation
 	outputs     int
-	unalerted   []settings.KeyRule // of keys for which Alerts is set
+	alerted     settings.Switches  // keys whose alarms are alerts
 	estimators  []*keyed.Estimator // one per goroutine
 	kept        kept
 }
@@ -87,7 +85,7 @@ func newModel(payload []byte) (*model, error) {
 		return nil, err
 	}
 	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
-	m.unalerted = slices.DeleteFunc(slices.Clone(c.Keys), func(k settings.KeyRule) bool { return k.Alerts == nil })
+	m.alerted = c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
 	for range runtime.GOMAXPROCS(0) {
 		est, err := keyed.NewEstimator(m.cfg)
 		if err != nil {
@@ -177,14 +175,4 @@ func (s *Settings) preview() (unused []string, given bool, err error) {
 	}
 	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // Parse says what is wrong
 	return unused, given, err
-}
-
-// alerts reports whether alarms of the key are alerts.
-func (m *model) alerts(key string) bool {
-	for _, k := range m.unalerted {
-		if domain.Matches(k.Match, key) {
-			return *k.Alerts
-		}
-	}
-	return true
 }
