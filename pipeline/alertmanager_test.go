@@ -15,6 +15,7 @@ import (
 	"hafvf/internal/secret"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/promtest"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 )
 
@@ -22,7 +23,7 @@ import (
 // the alert of the job is resolved by the request that raises that of the fleet, also after a restart. When it
 // is over nothing is left firing.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
-	to := &receiver{Pages: true, Keeps: true, Kinds: []string{incidents.Kind}}
+	to := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

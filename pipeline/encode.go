@@ -55,18 +55,8 @@ type encoding struct {
 
 // A receiver says which alerts go to a receiver, and in what form.
 type receiver struct {
-	As      records.Form
-	Kinds   []string // of alarms
-	Beliefs []string
-	Ends    bool              // the ends of alarms that last are among Kinds
-	Keys    string            // pattern; empty: all
-	Except  string            `json:",omitempty"` // pattern of others; empty: none
-	Labels  map[string]string `json:",omitempty"`
-	Digest  time.Duration     `json:",omitempty"`
-	// Few are the kinds of alarms of a fleet that has never had config.FewKeys keys, nil if they are Kinds, and
-	// NoFew has no digest of such a fleet.
-	Few   []string `json:",omitempty"`
-	NoFew bool     `json:",omitempty"`
+	config.Choice
+	As records.Form
 	// Pages has incidents told when they become a page and when they are over: they go to people.
 	Pages bool `json:",omitempty"`
 	// Keeps is set if the receiver keeps alerts by their labels: it gets all that becomes of an incident that was

@@ -107,7 +107,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{As: s.form(), Kinds: r.Kinds, Ends: r.Ends, Beliefs: r.Beliefs, Keys: r.Keys, Except: r.Except, Labels: r.Labels, Digest: r.Digest, Few: r.Few, NoFew: r.NoFew, Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
+		receivers = append(receivers, receiver{Choice: r.Choice, As: s.form(), Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
 	}
 	if c.Transform == settings.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0

@@ -116,22 +116,23 @@ func TestDigestLists(t *testing.T) {
 	d := &incidents.Digest{Every: 12 * time.Hour, Alarms: []incidents.Alarm{{Key: "a", Kind: "novelty"}, {Key: "b", Kind: "silent"}}}
 	pages, all := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
 	for name, c := range map[string]struct {
-		r    receiver
+		of   config.Choice
 		keys int
 		want int
 	}{
-		"by default":              {receiver{Kinds: pages, Few: all, NoFew: true}, 20, 1},
-		"by default of few":       {receiver{Kinds: pages, Few: all, NoFew: true}, 19, 0},
-		"asked for":               {receiver{Kinds: pages, Few: all}, 20, 1},
-		"asked for of few":        {receiver{Kinds: pages, Few: all}, 19, 2},
-		"asked for with kinds":    {receiver{Kinds: pages}, 20, 2},
-		"of another time, few":    {receiver{Digest: time.Hour}, 19, 0},
-		"of another time, by all": {receiver{Digest: time.Hour}, 20, 0},
+		"by default":              {config.Choice{Kinds: pages, Few: all, NoFew: true}, 20, 1},
+		"by default of few":       {config.Choice{Kinds: pages, Few: all, NoFew: true}, 19, 0},
+		"asked for":               {config.Choice{Kinds: pages, Few: all}, 20, 1},
+		"asked for of few":        {config.Choice{Kinds: pages, Few: all}, 19, 2},
+		"asked for with kinds":    {config.Choice{Kinds: pages}, 20, 2},
+		"of another time, few":    {config.Choice{Digest: time.Hour}, 19, 0},
+		"of another time, by all": {config.Choice{Digest: time.Hour}, 20, 0},
 	} {
-		if c.r.Digest == 0 {
-			c.r.Digest = d.Every
+		r := receiver{Choice: c.of}
+		if r.Digest == 0 {
+			r.Digest = d.Every
 		}
-		expect.Same(t, c.want, len(c.r.lists(d, c.keys)), name)
+		expect.Same(t, c.want, len(r.lists(d, c.keys)), name)
 	}
 }
 
@@ -216,7 +217,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 
 // People are told when an incident becomes a page and when it is over; files and topics get all.
 func TestPages(t *testing.T) {
-	files := receiver{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}
+	files := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}}
 	people := files
 	people.Pages = true
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/config"
 	"hafvf/pipeline/settings"
 	"hafvf/transforms"
 )
@@ -97,7 +98,7 @@ func TestSilenceOfUndetected(t *testing.T) {
 
 // An incident goes to a receiver if a member is in keys and not in except.
 func TestExcept(t *testing.T) {
-	r := receiver{Kinds: []string{incidents.Kind}, Keys: "s0/*", Except: "s0/test*"}
+	r := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/*", Except: "s0/test*"}}
 	for want, keys := range map[bool][][]string{true: {{"s0/a"}, {"s0/test1", "s0/a"}}, false: {{"s0/test1"}, {"s0/test1", "s1/a"}, {}}} {
 		for _, members := range keys {
 			e := incidents.Event{State: incidents.Opened, Group: "s0/r1"}

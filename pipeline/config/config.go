@@ -145,19 +145,24 @@ type Sink struct {
 // A Receiver is where alerts go, and which do.
 type Receiver struct {
 	Sink
-	At      string            // the path of its keys in the config: alerts, or alerts.0
+	Choice
+	At     string        // the path of its keys in the config: alerts, or alerts.0
+	MaxAge time.Duration // above which an alert is not sent; 0: none is too old
+}
+
+// A Choice says which alerts go to a receiver.
+type Choice struct {
 	Kinds   []string          // of alarms
 	Ends    bool              // recovered is of values too: kinds is written out, and names it
 	Beliefs []string          // kinds of beliefs
 	Keys    string            // pattern; empty: all
-	Except  string            // pattern of keys that are not its; empty: none
-	Labels  map[string]string // that each alert has besides its own
-	MaxAge  time.Duration     // above which an alert is not sent; 0: none is too old
-	Digest  time.Duration     // of the alarms in no incident; 0: none
-	// Few are the kinds of alarms of fewer than FewKeys keys, nil if they are Kinds. NoFew: these have no
+	Except  string            `json:",omitempty"` // pattern of keys that are not its; empty: none
+	Labels  map[string]string `json:",omitempty"` // that each alert has besides its own
+	Digest  time.Duration     `json:",omitempty"` // of the alarms in no incident; 0: none
+	// Few are the kinds of alarms of a fleet that has never had FewKeys keys, nil if they are Kinds. NoFew: it has no
 	// digest.
-	Few   []string
-	NoFew bool
+	Few   []string `json:",omitempty"`
+	NoFew bool     `json:",omitempty"`
 }
 
 // Layouts of records.

@@ -907,9 +907,9 @@ func TestParseReceivers(t *testing.T) {
   - {alertmanager: {url: "http://a"}, kinds: [change], keys: "pump-*", labels: {severity: page}, max_age: 1h, beliefs: [change]}
 `)
 	want := []Receiver{
-		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}},
+		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Choice: Choice{Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}}},
 		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, At: "alerts.1",
-			Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}, MaxAge: time.Hour},
+			Choice: Choice{Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}}, MaxAge: time.Hour},
 	}
 	expect.Same(t, want, c.Alerts)
 	expect.Same(t, []hafvf.Kind{hafvf.Outlier, hafvf.Change}, c.Detect.Beliefs, "beliefs")

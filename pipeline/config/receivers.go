@@ -46,7 +46,7 @@ var ownLabels = []string{"alertname", "key", "kind"}
 
 // receivers reads a receiver of alerts, or a list of them.
 func receivers(dst *[]Receiver) keytable.ValueParser {
-	fresh := func(path string) Receiver { return Receiver{At: path, Kinds: AlarmKinds()} }
+	fresh := func(path string) Receiver { return Receiver{At: path, Choice: Choice{Kinds: AlarmKinds()}} }
 	example := fresh("")
 	one := func(d *keytable.Decoder, path string, n *yaml.Node) {
 		r := fresh(path)
