@@ -36,8 +36,6 @@ func init() {
 	dofn.Register(func(f *pickFn) any { return f.ProcessElement })
 	register.Function3x0((&encodeRefusedFn{}).ProcessElement)
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
-	register.Function3x0((&encodeUnwrittenFn{}).ProcessElement)
-	dofn.Register(func(f *encodeUnwrittenFn) any { return f.ProcessElement })
 }
 
 // asRecords is the name of the encoders. Their setting is the text of an encoding.
@@ -364,21 +362,15 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 
-// encodeRefusedFn turns what a webhook did not take into dead-letter records.
-type encodeRefusedFn struct{}
+// encodeRefusedFn turns what was not taken into dead-letter records: alerts by a webhook, or estimates by a Prometheus.
+type encodeRefusedFn struct{ Estimates bool }
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
-	if run := runOf(ctx); run != nil {
+	switch run := runOf(ctx); {
+	case run == nil:
+	case !fn.Estimates:
 		run.undelivered(r)
-	}
-	emit(appendRefused(nil, r))
-}
-
-// encodeUnwrittenFn turns records that a Prometheus did not take into dead-letter records.
-type encodeUnwrittenFn struct{}
-
-func (fn *encodeUnwrittenFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
-	if run := runOf(ctx); run != nil {
+	default:
 		run.found.refused.add(run.log, "the sink refuses a record; it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(appendRefused(nil, r))

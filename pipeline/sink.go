@@ -98,7 +98,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 		}
 		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{}, refused)}
 	case s.store != nil:
-		return []beam.PCollection{beam.ParDo(scope, &encodeUnwrittenFn{}, promio.Write(scope, *s.store, chunks))}
+		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{Estimates: true}, promio.Write(scope, *s.store, chunks))}
 	case s.file == nil:
 		name = "" // nobody wants them
 	}
