@@ -40,9 +40,10 @@ type Graph struct {
 	alerts     []graphSink // of the receivers
 	states     string      // file of the states, "" for none
 	detects    bool
-	groups     bool     // alarms into incidents
-	patterns   []string // of rules of keys and of quiet times
-	quietTimes quietConfig
+	groups     bool              // alarms into incidents
+	patterns   []string          // of rules of keys and of quiet times
+	quietTimes []keyed.QuietTime // that stand in the config
+	quietFiles []settings.QuietFile
 	marks      *config.Sink // which is read; nil for none
 	warmUp     int          // of the keys without one; 0 for none
 	advice     advice
@@ -134,7 +135,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		filter.Brief = brief
 		alerted := c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
 		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.None })
-		g.quietTimes, g.marks = quietConfig{c.Quiet, c.QuietFiles}, c.Marks
+		g.quietTimes, g.quietFiles, g.marks = c.Quiet, c.QuietFiles, c.Marks
 		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), alerted, alone}
 	}

@@ -18,12 +18,6 @@ import (
 	"hafvf/transforms"
 )
 
-// quietConfig are the quiet times of a config.
-type quietConfig struct {
-	own   []keyed.QuietTime // that stand in it
-	files []settings.QuietFile
-}
-
 // A quietWatch has a run work by the quiet times of files, which it reads again when they change.
 type quietWatch struct {
 	run    *run
@@ -53,8 +47,8 @@ func (r *run) watchQuiet(g *Graph) {
 	if !filters {
 		return
 	}
-	q := &quietWatch{run: r, filter: f.cfg, own: g.quietTimes.own}
-	for _, file := range g.quietTimes.files {
+	q := &quietWatch{run: r, filter: f.cfg, own: g.quietTimes}
+	for _, file := range g.quietFiles {
 		q.files = append(q.files, watchedFile{QuietFile: file})
 	}
 	stored, err := r.account.Restore(statestore.QuietKey)
