@@ -238,8 +238,9 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 func (g *Graph) quiet() *Graph {
 	here := *g
 	here.sink, here.dead, here.alerts = graphSink{}, graphSink{}, nil
-	f := g.transform.(filtering)
-	f.receivers = nil
-	here.transform = f
+	if f, ok := g.transform.(filtering); ok {
+		f.receivers = nil
+		here.transform = f
+	}
 	return &here
 }

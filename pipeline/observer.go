@@ -103,21 +103,20 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 // Trial returns the graph without its outputs and its file of states: its filters begin anew, its
 // input ends, and what it smooths has the Origin.
 func (g *Graph) Trial() *Graph {
-	here := *g.history()
-	here.sink, here.dead, here.alerts, here.states = graphSink{}, graphSink{}, nil, ""
-	here.marks = nil
-	if f, ok := g.transform.(filtering); ok {
-		f.receivers, f.host.Live, f.host.AtEnd = nil, false, f.cfg.Aggregate != nil || f.cfg.Silence != nil
-		if f.incidents != nil {
-			atEnd := *f.incidents
+	here := g.history().quiet()
+	here.states, here.marks = "", nil
+	switch t := here.transform.(type) {
+	case filtering:
+		t.host.Live, t.host.AtEnd = false, t.cfg.Aggregate != nil || t.cfg.Silence != nil
+		if t.incidents != nil {
+			atEnd := *t.incidents
 			atEnd.AtEnd = true
-			f.incidents = &atEnd
+			t.incidents = &atEnd
 		}
-		here.transform = f
+		here.transform = t
+	case smoothing:
+		t.cfg.Origins = true
+		here.transform = t
 	}
-	if m, ok := g.transform.(smoothing); ok {
-		m.cfg.Origins = true
-		here.transform = m
-	}
-	return &here
+	return here
 }
