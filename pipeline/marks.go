@@ -259,11 +259,11 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 
 // takesHold returns the function that has the filters work by what was read up to now.
 func (m *markRegistry) takesHold() func() {
-	of, counts := m.inForce(), m.counts()
+	of, marks := m.inForce(), m.String()
 	return func() {
 		m.shared.Store(&of)
 		m.observe()
-		m.run.log.Info("marks are in force", "marks", counts.String())
+		m.run.log.Info("marks are in force", "marks", marks)
 	}
 }
 
@@ -411,32 +411,22 @@ func ofKey(key *string) string {
 	return " and the key " + message.Quote(*key)
 }
 
-// markCounts are how many alarms have a mark, by what it says.
-type markCounts map[string]int
-
-func (m *markRegistry) counts() markCounts {
-	n := markCounts{}
-	if m != nil {
-		for _, a := range m.read.Marks {
-			n[a.Mark.Mark]++
-		}
+// String says how many alarms have a mark, by what it says. It is empty if none has one.
+func (m *markRegistry) String() string {
+	if m == nil || len(m.read.Marks) == 0 {
+		return ""
 	}
-	return n
-}
-
-// String is empty if there are none.
-func (n markCounts) String() string {
+	n := map[string]int{}
+	for _, a := range m.read.Marks {
+		n[a.Mark.Mark]++
+	}
 	var all []string
-	sum := 0
 	for _, mark := range records.Marks() {
-		if sum += n[mark]; n[mark] > 0 {
+		if n[mark] > 0 {
 			all = append(all, fmt.Sprint(n[mark], " ", mark))
 		}
 	}
-	if sum == 0 {
-		return ""
-	}
-	return message.Count(sum, "mark", "marks") + ": " + strings.Join(all, ", ")
+	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(all, ", ")
 }
 
 // SendMark appends a mark to a file, or writes it to a topic.

@@ -568,6 +568,6 @@ func (r *run) summary() Summary {
 		}
 	}
 	r.found.summarise(&s)
-	s.Marks = r.marks.counts().String()
+	s.Marks = r.marks.String()
 	return s
 }
