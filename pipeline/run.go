@@ -61,10 +61,7 @@ type Run struct {
 // during the run, and a stop is the end of standard input. When ctx ends, the run is aborted.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
-	state := &run{log: r.Log, metrics: r.Metrics, stopping: stop}
-	if state.log == nil {
-		state.log = slog.New(slog.DiscardHandler)
-	}
+	state := &run{log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)), metrics: r.Metrics, stopping: stop}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, state.closeOutboxes(state.failedTime()))

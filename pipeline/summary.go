@@ -357,15 +357,8 @@ func (s Summary) hints(b *strings.Builder) {
 	s.moving(b)
 	if len(s.WarmUps) > 0 {
 		const named = 5
-		var names []string
-		for _, key := range s.WarmUps[:min(len(s.WarmUps), named)] {
-			names = append(names, message.Printable(key))
-		}
-		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s", s.warmUp, count(int64(len(s.WarmUps)), "key"), strings.Join(names, ", "))
-		if len(s.WarmUps) > named {
-			b.WriteString(", …")
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(b, "fewer observations than warm_up (%d), in which no alarm is raised: %s, %s\n",
+			s.warmUp, count(int64(len(s.WarmUps)), "key"), message.Some(s.WarmUps, named))
 	}
 	for _, m := range s.PoorFits {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))

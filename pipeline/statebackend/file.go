@@ -95,7 +95,7 @@ func (f *File) Commit() error {
 }
 
 // Prepare writes the states of a memory, without those of keys that have expired by the latest time
-// of any. replace replaces the file by them, and discard gives them up unless that was done.
+// of any. replace replaces the file by them, and discard gives them up; after replace it does nothing.
 func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Time) (replace func() error, discard func(), err error) {
 	written, expiry := f.cfg.written(), f.cfg.expiry()
 	file, err := statestore.PrepareFile(f.path, source, func(yield func(statestore.State) bool) {
@@ -116,20 +116,13 @@ func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Tim
 	if err != nil {
 		return nil, nil, err
 	}
-	replaced := false
 	replace = func() error {
-		replaced = true
 		if err := file.Commit(); err != nil {
 			return fmt.Errorf("%s cannot be written: %w", f.path, message.Cause(err))
 		}
 		return nil
 	}
-	discard = func() {
-		if !replaced {
-			file.Discard()
-		}
-	}
-	return replace, discard, nil
+	return replace, file.Discard, nil
 }
 
 // Lock keeps other runs from the file of states at path, until unlock is called. The error
