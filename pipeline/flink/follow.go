@@ -25,7 +25,7 @@ const (
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
 	var since time.Time
-	for {
+	for range every(ctx, poll) {
 		s, err := j.Status(ctx)
 		switch {
 		case err != nil:
@@ -45,10 +45,8 @@ func (j *Job) Start(ctx context.Context) error {
 			s.Cause = fmt.Sprintf("its tasks do not run after %v", startTimeout)
 			return j.giveUp(ctx, s)
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return err
-		}
 	}
+	return context.Cause(ctx)
 }
 
 // giveUp cancels a job that does not run.
@@ -67,10 +65,10 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
 	answered, silent := time.Now(), false
-	for {
+	for range every(ctx, time.Second) {
 		s, err := j.Status(ctx)
-		var refused *restError
-		if errors.As(err, &refused) && refused.code == http.StatusNotFound {
+		refused, _ := errors.AsType[*restError](err)
+		if refused != nil && refused.code == http.StatusNotFound {
 			return j.lost(last)
 		}
 		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > outage) {
@@ -81,9 +79,6 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 				log.Warn("the job cannot be followed; trying again", "job", j.Name, "reason", err)
 			}
 			silent = true
-			if err := sleep(ctx, time.Second); err != nil {
-				return err
-			}
 			continue
 		}
 		answered, silent = time.Now(), false
@@ -106,10 +101,8 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 			return nil
 		}
 		last = s
-		if err := sleep(ctx, time.Second); err != nil {
-			return err
-		}
 	}
+	return context.Cause(ctx)
 }
 
 // lost is the error for a job that the JobManager no longer knows because it was

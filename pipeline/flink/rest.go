@@ -213,7 +213,8 @@ const slotsTime = 20 * time.Second
 // awaitSlots returns when the cluster has free slots for a job of that parallelism. It returns an
 // error if there are none after slotsTime, and at once if the cluster has fewer.
 func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
-	for deadline := time.Now().Add(slotsTime); ; {
+	deadline := time.Now().Add(slotsTime)
+	for range every(ctx, poll) {
 		var have struct {
 			TaskManagers int
 			Total        int `json:"slots-total"`
@@ -229,10 +230,8 @@ func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
 			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
 				c.place(), have.Free, have.Total, have.TaskManagers, parallelism)
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return err
-		}
 	}
+	return context.Cause(ctx)
 }
 
 type listed struct {
@@ -273,10 +272,11 @@ func (j *Job) call(ctx context.Context, method, path string, in, out any) error 
 // Status asks for the state of the job. The JobManager may fail to answer while a job
 // starts or ends; Status then asks again.
 func (j *Job) Status(ctx context.Context) (Status, error) {
-	for deadline := time.Now().Add(answerTime); ; {
+	deadline := time.Now().Add(answerTime)
+	for range every(ctx, poll) {
 		s, err := j.status(ctx)
-		var refused *restError
-		if !errors.As(err, &refused) {
+		refused, is := errors.AsType[*restError](err)
+		if !is {
 			return s, err
 		}
 		if strings.Contains(refused.text, "initializing") {
@@ -285,10 +285,8 @@ func (j *Job) Status(ctx context.Context) (Status, error) {
 		if refused.code < 500 || time.Now().After(deadline) {
 			return s, err
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return s, err
-		}
 	}
+	return Status{}, context.Cause(ctx)
 }
 
 func (j *Job) status(ctx context.Context) (s Status, err error) {
@@ -394,15 +392,12 @@ func (j *Job) Cancel(ctx context.Context) error {
 }
 
 func (j *Job) end(ctx context.Context) error {
-	for {
-		s, err := j.Status(ctx)
-		if err != nil || s.Ended() {
-			return err
-		}
-		if err := sleep(ctx, poll); err != nil {
+	for range every(ctx, poll) {
+		if s, err := j.Status(ctx); err != nil || s.Ended() {
 			return err
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // Stop ends the job with a savepoint and returns its place: in the folder, or in the
@@ -418,7 +413,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 	if err := j.call(ctx, "POST", "/stop", in, &trigger); err != nil {
 		return "", err
 	}
-	for {
+	for range every(ctx, poll) {
 		var is struct {
 			Status    struct{ ID string }
 			Operation struct {
@@ -439,20 +434,22 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 		case is.Status.ID == "COMPLETED":
 			return is.Operation.Location, j.end(ctx)
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return "", err
-		}
 	}
+	return "", context.Cause(ctx)
 }
 
 // poll is the time between two requests for a job's status.
 const poll = 250 * time.Millisecond
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// every repeats a loop with a pause between, until ctx ends.
+func every(ctx context.Context, pause time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		for yield() {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}
 }

@@ -173,7 +173,7 @@ func (c *Cluster) refused(err error) error {
 
 // handedOver waits until Flink has the job: a job of that name that was not known before.
 func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []listed) (*Job, error) {
-	for {
+	for range every(ctx, poll) {
 		jobs, err := c.jobs(ctx)
 		if err != nil {
 			return nil, err
@@ -190,10 +190,8 @@ func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient,
 		if state.GetState() == jobpb.JobState_FAILED {
 			return nil, c.failure(ctx, server, id)
 		}
-		if err := sleep(ctx, poll); err != nil {
-			return nil, fmt.Errorf("the job server has not given the job to Flink after %v: %w", submitTimeout, err)
-		}
 	}
+	return nil, fmt.Errorf("the job server has not given the job to Flink after %v: %w", submitTimeout, context.Cause(ctx))
 }
 
 // failure is what the job server's last error says.
