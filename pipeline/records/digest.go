@@ -71,5 +71,5 @@ func (l *Layout) AppendDigest(b []byte, as Form, d *incidents.Digest, labels map
 	if as == Object {
 		return appendLabels(appendRecord(b, as, l, d, digestFields), labels)
 	}
-	return l.appendAlertRow(b, rowOf(&incidents.Event{Time: d.To, ID: DigestID(d), Start: d.From, NumMembers: alarmedKeys(d), Message: digestMessage(d)}, digestKind))
+	return appendRecord(b, Row, l, rowOf(&incidents.Event{Time: d.To, ID: DigestID(d), Start: d.From, NumMembers: alarmedKeys(d), Message: digestMessage(d)}, digestKind), alertRow)
 }

@@ -152,15 +152,20 @@ var alerts = []field[alert]{
 		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
 }
 
-// incidentColumns are what the row of an incident has beside the columns of an alert. Its key is the
-// group.
-var incidentColumns = []field[alert]{
-	text("state", "", func(a alert) string { return string(a.event.State) }),
-	flag("page", "", func(a alert) bool { return a.event.Page }),
-	instant("end", "", func(a alert) time.Time { return a.event.End }),
-	count("keys", "", "", func(a alert) (int64, bool) { return int64(a.event.Keys), true }),
-	count("alarmed", "", "", func(a alert) (int64, bool) { return int64(a.event.NumMembers), true }),
-	number("expected", "", "", func(a alert) float64 { return a.event.Expected }),
+// alertRow is the row of an alert, and with incidents what that of an incident has besides. The key of an
+// incident is the group.
+var alertRow = slices.Concat(alerts, []field[alert]{
+	ofIncident(text("state", "", func(a alert) string { return string(a.event.State) })),
+	ofIncident(flag("page", "", func(a alert) bool { return a.event.Page })),
+	ofIncident(instant("end", "", func(a alert) time.Time { return a.event.End })),
+	ofIncident(count("keys", "", "", func(a alert) (int64, bool) { return int64(a.event.Keys), true })),
+	ofIncident(count("alarmed", "", "", func(a alert) (int64, bool) { return int64(a.event.NumMembers), true })),
+	ofIncident(number("expected", "", "", func(a alert) float64 { return a.event.Expected })),
+})
+
+// ofIncident is a field of rows of incidents.
+func ofIncident(f field[alert]) field[alert] {
+	return only(f, func(a alert) bool { return a.event != nil }, func(l *Layout) bool { return l.Incidents })
 }
 
 // An incident is an event of one.
@@ -197,7 +202,7 @@ var incidentFields = []field[incident]{
 func (l *Layout) AppendAlert(b []byte, as Form, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
 	of := alert{AlertEvent: t, incident: incident}
 	if as == Row {
-		return l.appendAlertRow(b, of)
+		return appendRecord(b, as, l, of, alertRow)
 	}
 	return appendLabels(appendRecord(b, as, l, of, alerts), labels)
 }
@@ -212,7 +217,7 @@ func (l *Layout) AppendPage(b []byte, t keyed.AlertEvent, labels map[string]stri
 // that keeps alerts by their labels has those of the last page, and what they replace.
 func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels map[string]string, keeps bool) []byte {
 	if as != Object {
-		return l.appendAlertRow(b, rowOf(e, incidents.Kind))
+		return appendRecord(b, Row, l, rowOf(e, incidents.Kind), alertRow)
 	}
 	with := func(own map[string]string) map[string]string {
 		all := map[string]string{}
@@ -243,18 +248,6 @@ func rowOf(e *incidents.Event, kind string) alert {
 	}
 }
 
-func (l *Layout) appendAlertRow(b []byte, a alert) []byte {
-	b = appendCells(b, l, a, alerts)
-	switch {
-	case a.event != nil:
-		b = appendCells(b, l, a, incidentColumns)
-	case l.Incidents:
-		b = appendTabs(b, len(incidentColumns))
-	}
-	b[len(b)-1] = '\n' // in place of the last tab
-	return b
-}
-
 // appendLabels puts labels into the object at the end of b.
 func appendLabels(b []byte, labels map[string]string) []byte {
 	if len(labels) == 0 {
@@ -279,9 +272,5 @@ func appendMap(b []byte, field string, labels map[string]string) []byte {
 // AlertColumns are the record of an alert as a table; x is the kind of the column of
 // the value.
 func (l *Layout) AlertColumns(x tabular.Kind) []tabular.Column {
-	all := columnsOf("", l, x, alerts)
-	if l.Incidents {
-		all = append(all, columnsOf("", l, x, incidentColumns)...)
-	}
-	return all
+	return columnsOf("", l, x, alertRow)
 }
