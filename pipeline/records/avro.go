@@ -81,18 +81,14 @@ func (r *avroRecord) merge(other *avroRecord) *avroRecord {
 	return r
 }
 
-func (r *avroRecord) schema() string {
-	return jsontext.Of(r)
-}
-
 // EstimateSchema is the Avro schema of the records of estimates.
 func (l *Layout) EstimateSchema() string {
-	return avroRecordOf("hafvf.Estimate", l, estimates).schema()
+	return jsontext.Of(avroRecordOf("hafvf.Estimate", l, estimates))
 }
 
 // SmoothedSchema is that of smoothed records.
 func (l *Layout) SmoothedSchema() string {
-	return avroRecordOf("hafvf.Smoothed", l, smootheds).schema()
+	return jsontext.Of(avroRecordOf("hafvf.Smoothed", l, smootheds))
 }
 
 // AlertSchema is that of all that goes to a receiver of alerts: alerts, incidents and digests.
@@ -103,10 +99,10 @@ func (l *Layout) AlertSchema() string {
 		r.merge(avroRecordOf(name, l, incidentFields)).merge(avroRecordOf(name, l, digestFields))
 	}
 	r.add("labels", map[string]string{"type": "map", "values": "string"})
-	return r.schema()
+	return jsontext.Of(r)
 }
 
 // RejectSchema is that of the records of the dead letter.
 func RejectSchema() string {
-	return avroRecordOf("hafvf.Rejected", &Layout{}, rejects).schema()
+	return jsontext.Of(avroRecordOf("hafvf.Rejected", &Layout{}, rejects))
 }

@@ -10,14 +10,6 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// appendCount appends n, or null where there is none.
-func appendCount(b []byte, n int64, some bool) []byte {
-	if !some {
-		return append(b, "null"...)
-	}
-	return strconv.AppendInt(b, n, 10)
-}
-
 func (l *Layout) appendOutputs(b []byte, v []float64) []byte {
 	if !l.Vector {
 		return appendNumber(b, v[0])

@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"hafvf/internal/tabular"
@@ -58,8 +59,10 @@ func number[T any](name, unit, doc string, get func(T) float64) field[T] {
 // count is a whole number, or null where get says that there is none.
 func count[T any](name, unit, doc string, get func(T) (n int64, ok bool)) field[T] {
 	return leaf(name, "whole number", unit, doc, tabular.Number, func(b []byte, v T) []byte {
-		n, ok := get(v)
-		return appendCount(b, n, ok)
+		if n, ok := get(v); ok {
+			return strconv.AppendInt(b, n, 10)
+		}
+		return append(b, "null"...)
 	})
 }
 
@@ -83,12 +86,7 @@ func instant[T any](name, doc string, get func(T) time.Time) field[T] {
 }
 
 func flag[T any](name, doc string, get func(T) bool) field[T] {
-	return leaf(name, "true or false", "", doc, tabular.Bool, func(b []byte, v T) []byte {
-		if get(v) {
-			return append(b, "true"...)
-		}
-		return append(b, "false"...)
-	})
+	return leaf(name, "true or false", "", doc, tabular.Bool, func(b []byte, v T) []byte { return strconv.AppendBool(b, get(v)) })
 }
 
 // full is a field that brief records leave out.
