@@ -488,6 +488,10 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, holidays, ar`,
 		}},
 		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
+		{"booleans that are none", with("detect: !!bool always", "silence: !!bool off-duty"), []string{
+			`pump.yaml:3: detect: must be true, false, or a mapping, not always`,
+			`pump.yaml:4: silence: must be true, false, or {after: 15m}, not off-duty`,
+		}},
 		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
 		{"alerts without detect", with("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect or silence`}},
 		{"digest without incidents", with("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists the alarms in no incident: add incidents: true`}},

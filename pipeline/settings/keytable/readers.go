@@ -350,19 +350,15 @@ func Zone(dst *string) ValueParser {
 func OrSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []Key) ValueParser {
 	takes := "true, false, or " + mapping
 	return ValueParser{Takes: takes, Keys: keys(fresh()), Read: func(d *Decoder, path string, n *yaml.Node) {
-		v := fresh()
-		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" {
-			var on bool
-			if n.Decode(&on) == nil && on {
-				*dst = v
-			}
-			return
-		}
-		if n.Kind != yaml.MappingNode {
+		v, on := fresh(), false
+		switch {
+		case n.Kind == yaml.MappingNode:
+			*dst = v
+			d.Mapping(path, n, keys(v))
+		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&on) != nil:
 			d.WrongType(path, takes, n)
-			return
+		case on:
+			*dst = v
 		}
-		*dst = v
-		d.Mapping(path, n, keys(v))
 	}}
 }
