@@ -113,7 +113,7 @@ func (l *Ledger) markEnded(ctx context.Context, well bool) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l.head.Ended = true
-	if err := l.commitOwned(ctx, func(*commitEntries, func(entry) bool) bool { return true }, nil); err != nil {
+	if err := l.commitOwned(ctx, func(*commitEntries) {}, nil); err != nil {
 		l.cfg.Log.Warn("the changelog does not say that this run has ended: its states cannot be changed by hand before another run has ended", "changelog", l.cfg.Changelog, "error", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -391,29 +390,22 @@ func (s *changelogContents) check(topic string) error {
 }
 
 // places are those of all records of states.
-func (s *changelogContents) places() iter.Seq[keyPosition] {
-	return func(yield func(keyPosition) bool) {
-		for at := range s.strays {
-			if !yield(at) {
-				return
-			}
+func (s *changelogContents) places() []keyPosition {
+	all := slices.Collect(maps.Keys(s.strays))
+	for prefix, values := range map[string]map[string][]byte{outputKeyPrefix: s.values, paceKey: s.paces, stepKey: s.steps} {
+		for id := range values {
+			all = append(all, keyPosition{0, prefix + id})
 		}
-		for prefix, values := range map[string]map[string][]byte{outputKeyPrefix: s.values, paceKey: s.paces, stepKey: s.steps} {
-			for id := range values {
-				if !yield(keyPosition{0, prefix + id}) {
-					return
-				}
-			}
-		}
-		for key, b := range s.states.All() {
-			v := lastValueOf(b)
-			for i := range max(1, s.parts[key], int(v.parts)) {
-				if at := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[at] && !yield(at) {
-					return
-				}
+	}
+	for key, b := range s.states.All() {
+		v := lastValueOf(b)
+		for i := range max(1, s.parts[key], int(v.parts)) {
+			if at := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[at] {
+				all = append(all, at)
 			}
 		}
 	}
+	return all
 }
 
 // commitEntries makes those of one commit to a changelog, and notes which partitions they go to.
@@ -422,10 +414,11 @@ type commitEntries struct {
 	parts map[string]int // of states that have several, as they are stored
 	most  int            // bytes of a batch
 	wrote map[int32]bool
+	put   func(entry)
 }
 
-// state yields the entries of a key's state, in parts if it is large; those of nil delete it.
-func (e *commitEntries) state(key string, value []byte, yield func(entry) bool) bool {
+// state puts the entries of a key's state, in parts if it is large; those of nil delete it.
+func (e *commitEntries) state(key string, value []byte) {
 	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
 	was, n := e.parts[key], 0
@@ -442,26 +435,21 @@ func (e *commitEntries) state(key string, value []byte, yield func(entry) bool) 
 		if i == 0 && n > 1 {
 			part.parts = n
 		}
-		if !yield(part) {
-			return false
-		}
+		e.put(part)
 	}
 	for i := n; i < max(was, 1); i++ {
-		if !yield(entry{partition: p, key: partKey(key, i)}) {
-			return false
-		}
+		e.put(entry{partition: p, key: partKey(key, i)})
 	}
-	return true
 }
 
-// own yields an entry of the changelog itself; nil deletes it.
-func (e *commitEntries) own(key string, value []byte, yield func(entry) bool) bool {
+// own puts an entry of the changelog itself; nil deletes it.
+func (e *commitEntries) own(key string, value []byte) {
 	e.wrote[0] = true
-	return yield(entry{key: []byte(key), value: value})
+	e.put(entry{key: []byte(key), value: value})
 }
 
-// end yields the marks and the head.
-func (e *commitEntries) end(yield func(entry) bool) {
+// end puts the marks and the head.
+func (e *commitEntries) end() {
 	for p := range e.wrote {
 		if int(p) < len(e.head.Marks) {
 			e.head.Marks[p] = e.head.Commit
@@ -469,11 +457,11 @@ func (e *commitEntries) end(yield func(entry) bool) {
 	}
 	mark := []byte(jsontext.Of(commitRecord{e.head.Commit}))
 	for p := range e.wrote {
-		if p != 0 && !yield(entry{partition: p, key: []byte(headKey), value: mark}) {
-			return
+		if p != 0 {
+			e.put(entry{partition: p, key: []byte(headKey), value: mark})
 		}
 	}
-	yield(entry{key: []byte(headKey), value: []byte(jsontext.Of(e.head))})
+	e.put(entry{key: []byte(headKey), value: []byte(jsontext.Of(e.head))})
 }
 
 // ReadStates returns what a changelog holds, by positions. It changes nothing, and a run may

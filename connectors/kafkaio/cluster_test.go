@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +30,9 @@ func writeFile(t testing.TB, text string) string {
 	expect.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
+
+// puts puts an entry into a commit.
+func puts(e entry) func(put func(entry)) { return func(put func(entry)) { put(e) } }
 
 // server is the TLS of a broker at 127.0.0.1.
 func server(t testing.TB, c kafkatest.Certificates) *tls.Config {
@@ -396,7 +398,7 @@ func TestNewPassword(t *testing.T) {
 				expect.OK(t, w.Write(context30(t), []Message{{Value: []byte("x")}}))
 			},
 			"owner": func() {
-				expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
+				expect.OK(t, o.commit(context30(t), puts(entry{key: []byte("k"), value: []byte("1")}), nil))
 			},
 			"reader": func() {
 				n := len(r.got)

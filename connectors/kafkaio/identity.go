@@ -184,16 +184,15 @@ func (l *Ledger) newHead(ctx context.Context) error {
 	return nil
 }
 
-// commitOwned commits to the changelog and the group in one transaction: what do yields, with
+// commitOwned commits to the changelog and the group in one transaction: what do puts, with
 // the marks and the head. The error names the run that owns the changelog if this one does
 // not.
-func (l *Ledger) commitOwned(ctx context.Context, do func(e *commitEntries, yield func(entry) bool) bool, offsets map[string]partitionProgress) error {
+func (l *Ledger) commitOwned(ctx context.Context, do func(*commitEntries), offsets map[string]partitionProgress) error {
 	l.head.Commit++
-	e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}}
-	err := l.owner.commit(ctx, func(yield func(entry) bool) {
-		if do(e, yield) {
-			e.end(yield)
-		}
+	err := l.owner.commit(ctx, func(put func(entry)) {
+		e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}, put: put}
+		do(e)
+		e.end()
 	}, offsets)
 	if !errors.Is(err, errChangelogTaken) {
 		return err

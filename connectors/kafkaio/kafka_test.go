@@ -3,10 +3,8 @@ package kafkaio
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -66,7 +64,7 @@ func TestKafkaSecured(t *testing.T) {
 	for range 2 { // the second takes over
 		o := expect.Get(own(context30(t), c, "out", "g", batchBytes))(t)
 		defer o.close()
-		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: msgs[0].Key, value: msgs[0].Value}}), map[string]partitionProgress{"out-0": noted("out-0", 1)}))
+		expect.OK(t, o.commit(context30(t), puts(entry{key: msgs[0].Key, value: msgs[0].Value}), map[string]partitionProgress{"out-0": noted("out-0", 1)}))
 	}
 	expect.Same(t, len(msgs)+2, len(b.Consume(t, "out")), "messages, with two of an owner")
 }
@@ -101,8 +99,8 @@ func TestKafka(t *testing.T) {
 	// What an owner that was paused at any point of a commit does when it wakes is refused.
 	t.Run("owners", func(t *testing.T) {
 		b.CreateTopic(t, "owned", 2, map[string]string{"cleanup.policy": "compact"})
-		state := func(text string) iter.Seq[entry] {
-			return slices.Values([]entry{{key: []byte("k"), value: []byte(text)}})
+		state := func(text string) func(put func(entry)) {
+			return puts(entry{key: []byte("k"), value: []byte(text)})
 		}
 		at := func(offset int64) map[string]partitionProgress {
 			return map[string]partitionProgress{"owned-0": noted("owned-0", offset)}

@@ -215,27 +215,20 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 	case l.owner == nil:
 		return l.persist(ctx, "committed", func(ctx context.Context) error { return l.cfg.Client.commit(ctx, l.cfg.Group, notes) })
 	}
-	write := l.entries(c.states)
-	return l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+	return l.commitOwned(ctx, func(e *commitEntries) {
 		for id, value := range c.values {
-			if !e.own(outputKeyPrefix+id, value, yield) {
-				return false
-			}
+			e.own(outputKeyPrefix+id, value)
 		}
 		for log, p := range c.offsets {
-			if !e.own(paceKey+log, []byte(jsontext.Of(p.pace)), yield) {
-				return false
-			}
+			e.own(paceKey+log, []byte(jsontext.Of(p.pace)))
 		}
 		for _, id := range c.oldSteps {
-			if !e.own(stepKey+id, nil, yield) {
-				return false
-			}
+			e.own(stepKey+id, nil)
 		}
-		if c.step != nil && !e.own(stepKey+c.step.id, []byte(jsontext.Of(c.step)), yield) {
-			return false
+		if c.step != nil {
+			e.own(stepKey+c.step.id, []byte(jsontext.Of(c.step)))
 		}
-		return write(e, yield)
+		l.entries(c.states)(e)
 	}, notes)
 }
 

@@ -125,7 +125,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
 	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
 	if l.cfg.BeginAnew {
-		l.places = slices.Collect(s.places())
+		l.places = s.places()
 		return nil
 	}
 	l.restoredValues = s.values
@@ -218,17 +218,14 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	if l.head.Unfinished = next; discards {
 		l.head.Unfinished = discarding
 	}
-	err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+	err := l.commitOwned(ctx, func(e *commitEntries) {
 		for p := range len(l.head.Marks) {
 			if l.head.ID == was {
 				break
 			}
 			e.wrote[int32(p)] = true
-			if !yield(entry{partition: int32(p), key: []byte(bottomKey), value: []byte{}}) {
-				return false
-			}
+			e.put(entry{partition: int32(p), key: []byte(bottomKey), value: []byte{}})
 		}
-		return true
 	}, nil)
 	if err != nil || !discards {
 		return err
@@ -255,14 +252,11 @@ func (l *Ledger) discard(ctx context.Context, next string) error {
 		if l.places = l.places[n:]; len(l.places) == 0 {
 			l.head.Unfinished = next
 		}
-		err := l.commitOwned(ctx, func(e *commitEntries, yield func(entry) bool) bool {
+		err := l.commitOwned(ctx, func(e *commitEntries) {
 			for _, at := range portion {
 				e.wrote[at.partition] = true
-				if !yield(entry{partition: at.partition, key: []byte(at.key)}) {
-					return false
-				}
+				e.put(entry{partition: at.partition, key: []byte(at.key)})
 			}
-			return true
 		}, nil)
 		if err != nil {
 			return err
@@ -343,18 +337,15 @@ func (l *Ledger) StoreValue(id string, value []byte) {
 // StoredValues is what the changelog held of StoreValue when the run began, by id.
 func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
 
-// entries yields those of states, by key, and of deletions, which are nil. Each is made
+// entries puts those of states, by key, and of deletions, which are nil. Each is made
 // when it is written: all at once would take as much memory again.
-func (l *Ledger) entries(states map[string][]byte) func(*commitEntries, func(entry) bool) bool {
-	return func(e *commitEntries, yield func(entry) bool) bool {
+func (l *Ledger) entries(states map[string][]byte) func(*commitEntries) {
+	return func(e *commitEntries) {
 		for key, state := range states {
 			if state != nil && l.cfg.Seal != nil {
 				state = l.cfg.Seal(key, state)
 			}
-			if !e.state(key, state, yield) {
-				return false
-			}
+			e.state(key, state)
 		}
-		return true
 	}
 }

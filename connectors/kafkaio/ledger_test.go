@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,7 +157,7 @@ func TestOwnerCommits(t *testing.T) {
 	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	for range 3 {
-		expect.OK(t, o.commit(context30(t), slices.Values([]entry{{key: []byte("k"), value: []byte("1")}}), nil))
+		expect.OK(t, o.commit(context30(t), puts(entry{key: []byte("k"), value: []byte("1")}), nil))
 	}
 	expect.Same(t, 3, ends, "commits")
 

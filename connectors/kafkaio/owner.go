@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net"
 	"strconv"
 	"sync"
@@ -121,18 +120,18 @@ func (d dialer) anyone(ctx context.Context) bool {
 	return false
 }
 
-// commit stores entries of the changelog and offsets of the group, by
+// commit stores the entries of the changelog that all puts and offsets of the group, by
 // Position.Log: all of them or none. There has to be an entry. The error wraps
 // errChangelogTaken if the process is not the owner any more. After an error, later calls return
 // it again.
-func (o *owner) commit(ctx context.Context, all iter.Seq[entry], offsets map[string]partitionProgress) error {
+func (o *owner) commit(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
 	if o.err == nil {
 		o.err = o.transact(ctx, all, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[string]partitionProgress) error {
+func (o *owner) transact(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
 		err = o.write(ctx, all)
@@ -154,7 +153,7 @@ func (o *owner) transact(ctx context.Context, all iter.Seq[entry], offsets map[s
 	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
 }
 
-func (o *owner) write(ctx context.Context, all iter.Seq[entry]) error {
+func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
 	var mu sync.Mutex
 	var first error
 	stored := func(r *kgo.Record, err error) {
@@ -164,13 +163,13 @@ func (o *owner) write(ctx context.Context, all iter.Seq[entry]) error {
 			first = fmt.Errorf("a record with the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
 		}
 	}
-	for e := range all {
+	all(func(e entry) {
 		r := &kgo.Record{Key: e.key, Value: e.value, Partition: e.partition}
 		if e.parts > 0 {
 			r.Headers = []kgo.RecordHeader{{Key: partsHeader, Value: strconv.AppendInt(nil, int64(e.parts), 10)}}
 		}
 		o.client.Produce(ctx, r, stored)
-	}
+	})
 	err := o.client.Flush(ctx)
 	mu.Lock()
 	err = cmp.Or(first, err)
