@@ -203,7 +203,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	for i := range adders {
 		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
 	}
-	err = eachBatch(ctx, client, topic, log, func(records []Record) {
+	err = client.ReadOn(ctx, topic, nil, log, func(records []Record) {
 		records = slices.DeleteFunc(records, s.takeOwn)
 		parallel.Do(len(adders), len(adders), func(_, i int) {
 			for _, r := range records {
@@ -528,12 +528,6 @@ func lastValueOf(b []byte) lastValue {
 	}
 	partition, offset, parts := next(), next(), next()
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
-}
-
-// eachBatch calls do with the records of a topic, up to its present end, those of a partition in
-// their order.
-func eachBatch(ctx context.Context, client *Client, topic string, log *slog.Logger, do func([]Record)) error {
-	return client.ReadOn(ctx, topic, nil, log, do)
 }
 
 // ReadOn calls do with the records of a topic from offsets on, up to its present end, those of a partition in their order.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net"
 	"time"
-
-	"github.com/segmentio/kafka-go"
 )
 
 const (
@@ -121,9 +119,4 @@ func twice(ctx context.Context, connect func(context.Context) error) error {
 		}
 	}
 	return try()
-}
-
-// transport is that of a kafka.Client.
-func (d dialer) transport() *kafka.Transport {
-	return &kafka.Transport{ClientID: clientID, Dial: d.dial, DialTimeout: 2*dialTime + loginPause}
 }

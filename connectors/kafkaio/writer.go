@@ -107,9 +107,10 @@ func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := d.transport()
-	t.MetadataTopics = []string{s.Topic}
-	t.MetadataTTL = leaderTime
+	t := &kafka.Transport{
+		ClientID: clientID, Dial: d.dial, DialTimeout: 2*dialTime + loginPause,
+		MetadataTopics: []string{s.Topic}, MetadataTTL: leaderTime,
+	}
 	return &Writer{
 		sink:   s,
 		codec:  codec,
