@@ -39,8 +39,7 @@ type Client struct {
 	cluster Cluster
 
 	mu    sync.Mutex
-	home  *pooledLink            // with the broker that is asked what every broker knows
-	named string                 // its address, as of the last time
+	named string                 // the address of anyBroker, as of the last time
 	links map[string]*pooledLink // by address
 
 	ends ends
@@ -51,8 +50,6 @@ type pooledLink struct {
 	turn chan struct{} // holds the token of the request under way
 	link *link         // nil while there is none
 }
-
-func newPooledLink() *pooledLink { return &pooledLink{turn: make(chan struct{}, 1)} }
 
 // lock waits for the turn of a request, or for the end of its context.
 func (h *pooledLink) lock(ctx context.Context) error {
@@ -68,14 +65,14 @@ func (h *pooledLink) unlock() { <-h.turn }
 
 // NewClient returns a client that has not connected yet.
 func NewClient(c Cluster) *Client {
-	return &Client{cluster: c, home: newPooledLink(), links: map[string]*pooledLink{}}
+	return &Client{cluster: c, links: map[string]*pooledLink{}}
 }
 
 // Close closes the connections, when requests that are under way have ended. A later
 // request makes new ones.
 func (c *Client) Close() {
 	c.mu.Lock()
-	all := append(slices.Collect(maps.Values(c.links)), c.home)
+	all := slices.Collect(maps.Values(c.links))
 	c.mu.Unlock()
 	for _, h := range all {
 		h.turn <- struct{}{}
@@ -86,18 +83,15 @@ func (c *Client) Close() {
 	}
 }
 
-// anyBroker stands for the address of the broker that answers first.
+// anyBroker stands for the address of the broker that answers first, which is asked what every broker knows.
 const anyBroker = ""
 
 // at is the link with a broker, connected or not.
 func (c *Client) at(addr string) *pooledLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if addr == anyBroker {
-		return c.home
-	}
 	if c.links[addr] == nil {
-		c.links[addr] = newPooledLink()
+		c.links[addr] = &pooledLink{turn: make(chan struct{}, 1)}
 	}
 	return c.links[addr]
 }
