@@ -3,6 +3,7 @@ package kafkaio
 import (
 	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -36,31 +37,24 @@ type lag struct {
 }
 
 // add adds the lags of records that arrived together. Those of history are left out, and what
-// is ahead of the clock has none.
+// is ahead of the clock has none. It keeps lags for itself.
 func (l *lag) add(at time.Time, lags []time.Duration) {
-	n := 0
-	for _, d := range lags {
-		if d < lagHistory {
-			n++
-		}
-	}
-	if n == 0 {
+	lags = slices.DeleteFunc(lags, func(d time.Duration) bool { return d >= lagHistory })
+	if len(lags) == 0 {
 		return
 	}
 	if l.weights == nil {
 		l.weights = make([]float64, sizeOf(lagHistory)+1)
 	}
-	kept := math.Max(math.Exp2(-float64(n)/lagRecords), math.Exp2(-at.Sub(l.at).Seconds()/lagTime.Seconds()))
+	kept := math.Max(math.Exp2(-float64(len(lags))/lagRecords), math.Exp2(-at.Sub(l.at).Seconds()/lagTime.Seconds()))
 	l.at, l.total = at, l.total*kept
 	for i := range l.weights {
 		l.weights[i] *= kept
 	}
 	for _, d := range lags {
-		if d < lagHistory {
-			l.weights[sizeOf(d)]++
-			l.total++
-			l.most = max(l.most, d, leastLag)
-		}
+		l.weights[sizeOf(d)]++
+		l.total++
+		l.most = max(l.most, d, leastLag)
 	}
 	beyond := 0.
 	for i := len(l.weights) - 1; i >= 0; i-- {
