@@ -72,7 +72,6 @@ func compileAvro(text string, parts []schemaReference) (func(to, payload []byte)
 
 // appendAvro appends what has been decoded into an any as JSON.
 func appendAvro(b []byte, v any) ([]byte, error) {
-	var err error
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...), nil
@@ -80,28 +79,11 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 		var few [16]string
 		names := slices.AppendSeq(few[:0], maps.Keys(v))
 		slices.Sort(names)
-		b = append(b, '{')
-		for i, name := range names {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendText(b, name), ':')
-			if b, err = appendAvro(b, v[name]); err != nil {
-				return b, err
-			}
-		}
-		return append(b, '}'), nil
+		return appendAll(b, "{}", len(names), func(b []byte, i int) ([]byte, error) {
+			return appendAvro(appendName(b, names[i]), v[names[i]])
+		})
 	case []any:
-		b = append(b, '[')
-		for i, e := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendAvro(b, e); err != nil {
-				return b, err
-			}
-		}
-		return append(b, ']'), nil
+		return appendAll(b, "[]", len(v), func(b []byte, i int) ([]byte, error) { return appendAvro(b, v[i]) })
 	case bool:
 		return strconv.AppendBool(b, v), nil
 	case int32:

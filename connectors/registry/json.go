@@ -6,6 +6,23 @@ import (
 	"strconv"
 )
 
+// appendAll appends the JSON of n elements, or of members, with commas between them, in brackets.
+func appendAll(b []byte, brackets string, n int, one func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
+	b = append(b, brackets[0])
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = one(b, i); err != nil {
+			return b, err
+		}
+	}
+	return append(b, brackets[1]), nil
+}
+
+// appendName appends the name of a member.
+func appendName(b []byte, name string) []byte { return append(appendText(b, name), ':') }
+
 // appendFloat appends the shortest text that reads back as f, or a bare NaN or Infinity.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {

@@ -103,67 +103,38 @@ func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 	if known := wellKnown[m.Descriptor().FullName()]; known != nil {
 		return known(b, m)
 	}
-	b = append(b, '{')
 	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
+	return appendAll(b, "{}", fields.Len(), func(b []byte, i int) ([]byte, error) {
 		f := fields.Get(i)
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, string(f.Name())), ':')
+		b = appendName(b, string(f.Name()))
 		if f.HasPresence() && !m.Has(f) {
-			b = append(b, "null"...)
-			continue
+			return append(b, "null"...), nil
 		}
-		var err error
-		if b, err = appendField(b, f, m.Get(f)); err != nil {
-			return b, err
-		}
-	}
-	return append(b, '}'), nil
+		return appendField(b, f, m.Get(f))
+	})
 }
 
-func appendField(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value) (_ []byte, err error) {
+func appendField(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
 	switch {
 	case f.IsList():
-		return appendList(b, f, v.List())
+		list := v.List()
+		return appendAll(b, "[]", list.Len(), func(b []byte, i int) ([]byte, error) { return appendValue(b, f, list.Get(i)) })
 	case f.IsMap():
 		return appendMap(b, f, v.Map())
 	}
 	return appendValue(b, f, v)
 }
 
-func appendList(b []byte, f protoreflect.FieldDescriptor, list protoreflect.List) (_ []byte, err error) {
-	b = append(b, '[')
-	for i := range list.Len() {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = appendValue(b, f, list.Get(i)); err != nil {
-			return b, err
-		}
-	}
-	return append(b, ']'), nil
-}
-
-func appendMap(b []byte, f protoreflect.FieldDescriptor, m protoreflect.Map) (_ []byte, err error) {
+func appendMap(b []byte, f protoreflect.FieldDescriptor, m protoreflect.Map) ([]byte, error) {
 	var keys []protoreflect.MapKey
 	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
 		keys = append(keys, k)
 		return true
 	})
 	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return strings.Compare(a.String(), b.String()) })
-	b = append(b, '{')
-	for i, k := range keys {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, k.String()), ':')
-		if b, err = appendValue(b, f.MapValue(), m.Get(k)); err != nil {
-			return b, err
-		}
-	}
-	return append(b, '}'), nil
+	return appendAll(b, "{}", len(keys), func(b []byte, i int) ([]byte, error) {
+		return appendValue(appendName(b, keys[i].String()), f.MapValue(), m.Get(keys[i]))
+	})
 }
 
 func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
