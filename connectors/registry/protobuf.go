@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bufbuild/protocompile"
-	"github.com/twmb/franz-go/pkg/sr"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -38,7 +37,6 @@ func compileProtobuf(text string, parts []schemaReference) (func(to, payload []b
 		return nil, err
 	}
 	file := compiled[0]
-	var header sr.ConfluentHeader
 	return func(to, payload []byte) ([]byte, error) {
 		index, payload, err := header.DecodeIndex(payload, mostNested)
 		if err != nil {

@@ -3,7 +3,6 @@ package registry
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,17 +45,8 @@ type Source struct {
 // Form is that of a source whose records are read in this way.
 func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
-// head is the length of the magic byte and the id before a payload.
-const head = 5
-
-// framed returns the id of a schema and the payload after it. ok is false without a magic
-// byte.
-func framed(b []byte) (id int, payload []byte, ok bool) {
-	if len(b) < head || b[0] != 0 {
-		return 0, nil, false
-	}
-	return int(binary.BigEndian.Uint32(b[1:])), b[head:], true
-}
+// header is the magic byte and the id before a payload.
+var header sr.ConfluentHeader
 
 // reading returns what reads the records of one consumer.
 func (s Source) reading() kafkaio.Reading {
@@ -89,8 +79,8 @@ const textBytes = 64 << 10
 // record reads the key and the value of a record. The error is one that ends the run.
 func (r *valueReader) record(to *kafkaio.Record) error {
 	var found kafkaio.DecodeInfo
-	if _, _, ok := framed(to.Key); ok && to.Oversized == 0 {
-		text, reason, err := r.payload(to.Key, "")
+	if id, payload, none := header.DecodeID(to.Key); none == nil && to.Oversized == 0 {
+		text, reason, err := r.payload(id, payload, "")
 		switch {
 		case err != nil:
 			return err
@@ -100,14 +90,14 @@ func (r *valueReader) record(to *kafkaio.Record) error {
 			setKey(to, &found, text)
 		}
 	}
-	switch _, _, ok := framed(to.Value); {
+	switch id, payload, none := header.DecodeID(to.Value); {
 	case len(to.Value) == 0: // a tombstone, or nothing
 	case to.Oversized > 0:
-		if ok {
+		if none == nil {
 			found.Reason = "the value is cut"
 		}
-	case ok && r.format != JSON:
-		text, reason, err := r.payload(to.Value, r.format)
+	case none == nil && r.format != JSON:
+		text, reason, err := r.payload(id, payload, r.format)
 		switch {
 		case err != nil:
 			return err
@@ -140,10 +130,9 @@ func setKey(to *kafkaio.Record, found *kafkaio.DecodeInfo, text []byte) {
 	}
 }
 
-// payload returns a framed payload as JSON, or the reason why it cannot be read. It wants a
+// payload returns the payload of a schema as JSON, or the reason why it cannot be read. It wants a
 // schema of a format, if that names one.
-func (r *valueReader) payload(b []byte, format string) (text []byte, reason, err error) {
-	id, payload, _ := framed(b)
+func (r *valueReader) payload(id int, payload []byte, format string) (text []byte, reason, err error) {
 	s, err := r.known.get(r.ctx, r.log, id)
 	switch {
 	case err != nil:

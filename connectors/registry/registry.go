@@ -200,12 +200,7 @@ func (c Config) user() string {
 
 // describe names a schema's type as configs do.
 func describe(t sr.SchemaType) string {
-	switch t {
-	case sr.TypeAvro:
-		return Avro
-	case sr.TypeProtobuf:
-		return Protobuf
-	case sr.TypeJSON:
+	if t == sr.TypeJSON {
 		return JSONSchema
 	}
 	return strings.ToLower(t.String())
