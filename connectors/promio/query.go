@@ -229,7 +229,7 @@ func (r *windowReader) whole(warnings v1.Warnings, infos v1.Infos) error {
 		return nil
 	}
 	r.tally.Partial.Add(1)
-	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), code: r.listener.code, again: true, shrink: true, partial: true}
+	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), again: true, shrink: true, partial: true}
 	if r.src.Partial != Take {
 		return e
 	}
@@ -259,7 +259,7 @@ func (r *windowReader) failure(err error) error {
 	case detail != "":
 		text += ": " + detail
 	}
-	e := &answerError{error: fmt.Errorf("%s answers %d %s: %s", r.place, code, http.StatusText(code), message.Printable(text)), code: code}
+	e := &answerError{error: fmt.Errorf("%s answers %d %s: %s", r.place, code, http.StatusText(code), message.Printable(text))}
 	switch {
 	case code == http.StatusUnprocessableEntity:
 		e.shrink = true // too much for a query, among others

@@ -33,12 +33,9 @@ type Tally struct {
 // do.
 type answerError struct {
 	error
-	code    int           // of the answer; 0 if there was none
-	again   bool          // the same may be answered later
-	shrink  bool          // less may be answered
-	partial bool          // a part of it was
-	wait    time.Duration // for which the server asks
+	again   bool // the same may be answered later
+	shrink  bool // less may be answered
+	partial bool // a part of it was
 }
 
-func (e *answerError) Unwrap() error             { return e.error }
-func (e *answerError) RetryAfter() time.Duration { return e.wait }
+func (e *answerError) Unwrap() error { return e.error }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -173,14 +172,14 @@ type writer struct {
 	sink   Sink
 	url    string
 	place  string
-	http   *http.Client
+	to     *httpclient.Client
 	log    *slog.Logger
 	labels map[string][]byte // of a key, encoded
 	away   reminder.Reminder // the server takes no samples
 }
 
 func newWriter(to Sink, log *slog.Logger) (*writer, error) {
-	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Answer: maxQuoted, Pause: outageTimeout.Last}, log)
+	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Pause: outageTimeout.Last}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +187,7 @@ func newWriter(to Sink, log *slog.Logger) (*writer, error) {
 	if strings.Trim(url.Path, "/") == "" {
 		url.Path = writePath
 	}
-	return &writer{sink: to, url: url.String(), place: c.Place(), http: c.HTTP(), log: cmp.Or(log, quiet), labels: map[string][]byte{}}, nil
+	return &writer{sink: to, url: url.String(), place: c.Place(), to: c, log: cmp.Or(log, quiet), labels: map[string][]byte{}}, nil
 }
 
 // write sends samples, and calls refuse for those that the server refuses. The error says why none
@@ -241,7 +240,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	body := snappy.Encode(nil, w.encode(all))
 	var last error
 	err = outageTimeout.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
-		if e := (*answerError)(nil); !errors.As(err, &e) || !e.again {
+		if e, attempted := errors.AsType[*httpclient.AttemptError](err); !attempted || !e.Again {
 			return false
 		}
 		last = err
@@ -250,7 +249,7 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 		}
 		return true
 	})
-	e := (*answerError)(nil)
+	e, attempted := errors.AsType[*httpclient.AttemptError](err)
 	switch {
 	case err == nil:
 		if last != nil {
@@ -262,10 +261,10 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 		return "", context.Cause(ctx)
 	case within.Err() != nil:
 		return "", fmt.Errorf("%s takes no samples; those of %s are not written: %w", w.place, message.Count(len(all), "record", "records"), cmp.Or(last, context.Cause(within)))
-	case !errors.As(err, &e):
+	case !attempted:
 		return "", err
 	}
-	switch e.code {
+	switch e.Code {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return e.Error(), nil
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -276,35 +275,17 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	return "", fmt.Errorf("%s: %w", w.place, err)
 }
 
-// maxQuoted is how much of an answer is read.
-const maxQuoted = 4 << 10
-
 // post sends a body once.
 func (w *writer) post(ctx context.Context, body []byte) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
-	if err != nil {
-		return httpclient.Bare(err)
+	err := w.to.Post(ctx, w.url, http.Header{
+		"Content-Encoding":                  {"snappy"},
+		"Content-Type":                      {"application/x-protobuf"},
+		"X-Prometheus-Remote-Write-Version": {"0.1.0"},
+	}, body)
+	if e, attempted := errors.AsType[*httpclient.AttemptError](err); attempted && e.Code != 0 {
+		e.Err = fmt.Errorf("server returned HTTP status %s: %s", e.Status, message.Line(strings.TrimSpace(e.Text)))
 	}
-	r.Header.Set("Content-Encoding", "snappy")
-	r.Header.Set("Content-Type", "application/x-protobuf")
-	r.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
-	answer, err := w.http.Do(r)
-	switch err = httpclient.Bare(err); {
-	case errors.As(err, new(*httpclient.SecretError)):
-		return err
-	case err != nil:
-		return &answerError{error: err, again: true}
-	}
-	defer answer.Body.Close()
-	quoted, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
-	code := answer.StatusCode
-	if code/100 == 2 {
-		return nil
-	}
-	return &answerError{
-		error: fmt.Errorf("server returned HTTP status %s: %s", answer.Status, message.Line(strings.TrimSpace(string(quoted)))),
-		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
-	}
+	return err
 }
 
 // Fields of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples,

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -76,7 +75,6 @@ type Client struct {
 	form  Form
 	to    *httpclient.Client
 	url   string
-	http  *http.Client
 	batch int
 	retry retry.Policy
 }
@@ -84,11 +82,11 @@ type Client struct {
 // NewClient makes a client of a sink. It does not connect. log may be nil.
 func NewClient(s Sink, log *slog.Logger) (*Client, error) {
 	form := s.form()
-	to, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Answer: maxQuoted, Pause: requests.Last}, log)
+	to, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Pause: requests.Last}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{sink: s, form: form, to: to, url: to.Base().String(), http: to.HTTP(), batch: max(s.Batch, 1), retry: requests}
+	c := &Client{sink: s, form: form, to: to, url: to.Base().String(), batch: max(s.Batch, 1), retry: requests}
 	if form.path != "" {
 		c.url = to.Base().JoinPath(form.path).String()
 	}
@@ -127,7 +125,8 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 		return
 	}
 	err := c.post(ctx, records)
-	if f := (*attemptError)(nil); len(records) > 1 && errors.As(err, &f) && (f.code == http.StatusBadRequest || f.code == http.StatusRequestEntityTooLarge) {
+	f, attempted := errors.AsType[*httpclient.AttemptError](err)
+	if len(records) > 1 && attempted && (f.Code == http.StatusBadRequest || f.Code == http.StatusRequestEntityTooLarge) {
 		half := len(records) / 2
 		c.postAll(ctx, records[:half], refuse)
 		c.postAll(ctx, records[half:], func(i int, err error) { refuse(half+i, err) })
@@ -142,23 +141,9 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 
 // temporary reports whether another attempt may help after an error of Post.
 func temporary(err error) bool {
-	f := (*attemptError)(nil)
-	return errors.As(err, &f) && f.again
+	f, attempted := errors.AsType[*httpclient.AttemptError](err)
+	return attempted && f.Again
 }
-
-// An attemptError is the error of one attempt.
-type attemptError struct {
-	error
-	code  int           // of the answer; 0 if there was none
-	again bool          // another attempt may help
-	wait  time.Duration // for which the receiver asks
-}
-
-func (f *attemptError) Unwrap() error             { return f.error }
-func (f *attemptError) RetryAfter() time.Duration { return f.wait }
-
-// maxQuoted is how much of an answer is read.
-const maxQuoted = 4 << 10
 
 // post sends records once, as one array, or the one of a Single form.
 func (c *Client) post(ctx context.Context, records [][]byte) error {
@@ -166,30 +151,18 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	if !c.form.Single {
 		body = slices.Concat([]byte{'['}, body, []byte{']'})
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.to.Place(), httpclient.Bare(err))
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.http.Do(r)
-	switch err = httpclient.Bare(err); {
-	case errors.As(err, new(*httpclient.SecretError)):
+	err := c.to.Post(ctx, c.url, http.Header{"Content-Type": {"application/json"}}, body)
+	f, attempted := errors.AsType[*httpclient.AttemptError](err)
+	switch {
+	case !attempted:
 		return err
-	case err != nil:
-		return &attemptError{error: fmt.Errorf("%s does not answer: %w", c.to.Place(), err), again: true}
+	case f.Code == 0:
+		f.Err = fmt.Errorf("%s does not answer: %w", c.to.Place(), f.Err)
+	default:
+		f.Err = fmt.Errorf("%s answers %s: %s", c.to.Place(), f.Status, message.Printable(f.Text))
 	}
-	defer answer.Body.Close()
-	quoted, _ := io.ReadAll(io.LimitReader(answer.Body, maxQuoted))
-	code := answer.StatusCode
-	if code/100 == 2 {
-		return nil
+	if f.Code/100 == 3 {
+		f.Err = fmt.Errorf("%w; set %s.url to where the receiver is", f.Err, c.form.Name)
 	}
-	why := fmt.Errorf("%s answers %s: %s", c.to.Place(), answer.Status, message.Printable(string(quoted)))
-	if code/100 == 3 {
-		why = fmt.Errorf("%w; set %s.url to where the receiver is", why, c.form.Name)
-	}
-	return &attemptError{
-		error: why,
-		code:  code, again: httpclient.Temporary(code), wait: httpclient.RetryAfter(answer),
-	}
+	return f
 }

@@ -6,6 +6,7 @@ package httpclient
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -122,6 +123,47 @@ func place(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // HTTP returns a client whose requests are c's.
 func (c *Client) HTTP() *http.Client { return &http.Client{Transport: c, Timeout: c.server.Timeout} }
+
+// An AttemptError is the error of a Post that has no answer, or one other than 2xx.
+type AttemptError struct {
+	Err          error         // why there is no answer, or what the caller says of it
+	Code         int           // of the answer; 0 if there is none
+	Status, Text string        // of the answer, at most maxText bytes of it
+	Again        bool          // another attempt may help
+	wait         time.Duration // for which the server asks
+}
+
+func (e *AttemptError) Error() string             { return e.Err.Error() }
+func (e *AttemptError) Unwrap() error             { return e.Err }
+func (e *AttemptError) RetryAfter() time.Duration { return e.wait }
+
+// maxText is how much Post reads of an answer.
+const maxText = 4 << 10
+
+// Post sends a body once. The error is an *AttemptError, unless no request can be made or it is a *SecretError.
+// Where the server has answered, the caller sets its Err.
+func (c *Client) Post(ctx context.Context, to string, header http.Header, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return Bare(err)
+	}
+	r.Header = header
+	answer, err := c.HTTP().Do(r)
+	switch err = Bare(err); {
+	case errors.As(err, new(*SecretError)):
+		return err
+	case err != nil:
+		return &AttemptError{Err: err, Again: true}
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxText))
+	code := answer.StatusCode
+	if code/100 == 2 {
+		return nil
+	}
+	wait := asked(answer.Header.Get("Retry-After"))
+	return &AttemptError{Code: code, Status: answer.Status, Text: string(text), Again: Temporary(code), wait: wait}
+}
 
 // CloseIdleConnections closes connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.to.CloseIdleConnections() }
@@ -318,7 +360,7 @@ func (b *refusalBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// asked is the pause for which a Retry-After asks: seconds, or until a time.
+// asked is the pause for which a Retry-After asks: seconds, or until a time; 0 if it does not.
 func asked(text string) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -331,9 +373,6 @@ func asked(text string) time.Duration {
 	}
 	return time.Until(at)
 }
-
-// RetryAfter is the pause for which the answer to a Client's request asks; 0 if it does not.
-func RetryAfter(answer *http.Response) time.Duration { return asked(answer.Header.Get("Retry-After")) }
 
 // Temporary reports whether the same request may be answered otherwise later, after an answer of
 // that code: 408, 425, 429, or 500 and above.
