@@ -98,10 +98,34 @@ func messageAt(file protoreflect.FileDescriptor, index []int) (of protoreflect.M
 // is not set is null if it tells that from its default, and else its default. Numbers are
 // numbers, whatever their size; package protojson would quote those of 64 bits.
 func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
-	if known := wellKnown[m.Descriptor().FullName()]; known != nil {
-		return known(b, m)
-	}
 	fields := m.Descriptor().Fields()
+	switch m.Descriptor().FullName() { // of messages that JSON has a shorter form of
+	case "google.protobuf.Timestamp":
+		t := time.Unix(secondsOf(m)).UTC()
+		if y := t.Year(); y < 1 || y > 9999 {
+			return b, fmt.Errorf("the timestamp of year %d is out of range", y)
+		}
+		return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
+	case "google.protobuf.Duration": // its seconds
+		seconds, nanos := secondsOf(m)
+		if seconds < 0 || nanos < 0 {
+			b, seconds, nanos = append(b, '-'), -seconds, -nanos
+		}
+		if seconds < 0 || nanos < 0 || nanos > 999_999_999 {
+			return b, errors.New("a duration mixes signs, or is out of range")
+		}
+		return fmt.Appendf(b, "%d.%09d", seconds, nanos), nil
+	case "google.protobuf.Value":
+		f := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
+		if f == nil {
+			return append(b, "null"...), nil
+		}
+		return appendField(b, f, m.Get(f))
+	case "google.protobuf.Struct", "google.protobuf.ListValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
+		"google.protobuf.Int64Value", "google.protobuf.UInt64Value", "google.protobuf.Int32Value", "google.protobuf.UInt32Value",
+		"google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue": // their one field
+		return appendField(b, fields.Get(0), m.Get(fields.Get(0)))
+	}
 	return appendAll(b, "{}", fields.Len(), func(b []byte, i int) ([]byte, error) {
 		f := fields.Get(i)
 		b = appendName(b, string(f.Name()))
@@ -163,51 +187,8 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 	return strconv.AppendInt(b, v.Int(), 10), nil
 }
 
-// wellKnown are the messages that JSON has a shorter form of. A duration is its seconds.
-var wellKnown map[protoreflect.FullName]func(b []byte, m protoreflect.Message) ([]byte, error)
-
-func init() { // as appendMessage calls them
-	wellKnown = map[protoreflect.FullName]func(b []byte, m protoreflect.Message) ([]byte, error){
-		"google.protobuf.Timestamp": func(b []byte, m protoreflect.Message) ([]byte, error) {
-			t := time.Unix(secondsOf(m)).UTC()
-			if y := t.Year(); y < 1 || y > 9999 {
-				return b, fmt.Errorf("the timestamp of year %d is out of range", y)
-			}
-			return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
-		},
-		"google.protobuf.Duration": func(b []byte, m protoreflect.Message) ([]byte, error) {
-			seconds, nanos := secondsOf(m)
-			if seconds < 0 || nanos < 0 {
-				b, seconds, nanos = append(b, '-'), -seconds, -nanos
-			}
-			if seconds < 0 || nanos < 0 || nanos > 999_999_999 {
-				return b, errors.New("a duration mixes signs, or is out of range")
-			}
-			return fmt.Appendf(b, "%d.%09d", seconds, nanos), nil
-		},
-		"google.protobuf.Struct":    first,
-		"google.protobuf.ListValue": first,
-		"google.protobuf.Value": func(b []byte, m protoreflect.Message) ([]byte, error) {
-			f := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
-			if f == nil {
-				return append(b, "null"...), nil
-			}
-			return appendField(b, f, m.Get(f))
-		},
-	}
-	for _, kind := range []protoreflect.FullName{"Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"} {
-		wellKnown["google.protobuf."+kind+"Value"] = first
-	}
-}
-
 // secondsOf are the two fields of a Timestamp or a Duration.
 func secondsOf(m protoreflect.Message) (seconds, nanos int64) {
 	f := m.Descriptor().Fields()
 	return m.Get(f.ByNumber(1)).Int(), m.Get(f.ByNumber(2)).Int()
-}
-
-// first appends the one field of a message in place of the message.
-func first(b []byte, m protoreflect.Message) ([]byte, error) {
-	f := m.Descriptor().Fields().Get(0)
-	return appendField(b, f, m.Get(f))
 }
