@@ -39,12 +39,7 @@ var logical = func() (opts []avro.SchemaOpt) {
 
 func compileAvro(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
 	var types avro.SchemaCache
-	seen := map[string]bool{}
-	for _, p := range parts {
-		if seen[p.text] {
-			continue
-		}
-		seen[p.text] = true
+	for _, p := range parts { // of which some may be the same
 		if _, err := types.Parse(p.text, logical...); err != nil {
 			return nil, fmt.Errorf("its part %s: %w", p.name, err)
 		}
