@@ -95,20 +95,17 @@ func (f *fetcher) run(ctx context.Context) {
 			trouble.warn(f.log, err, "a partition cannot be read", "partition", f.at.Log(), "offset", f.at.Offset)
 			return true
 		})
+		if err == nil && ctx.Err() == nil {
+			if !trouble.Since.IsZero() {
+				f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.Lasts().Round(time.Millisecond).String())
+			}
+			err = f.read(ctx, &b)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
-			return
-		}
-		if !trouble.Since.IsZero() {
-			f.log.Info("the partition can be read again", "partition", f.at.Log(), "offset", f.at.Offset, "after", trouble.Lasts().Round(time.Millisecond).String())
-		}
-		if err := f.read(ctx, &b); err != nil {
-			if ctx.Err() == nil {
-				f.send(ctx, batch{err: fmt.Errorf("%s cannot be read at offset %d: %w", f.at.Log(), f.at.Offset, err)})
-			}
 			return
 		}
 		if b.next > f.at.Offset {

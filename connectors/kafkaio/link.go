@@ -39,7 +39,6 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 	}
 	deadline, _ := ctx.Deadline()
 	var errs []error
-	absent := false
 	for i, addr := range addrs {
 		// A broker that does not answer must leave time for the others.
 		share := time.Until(deadline) / time.Duration(len(addrs)-i)
@@ -56,7 +55,6 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 			return nil, err // as every broker would, until the account is locked
 		}
 		errs = append(errs, err)
-		absent = absent || errors.As(err, new(unavailableError))
 		if ctx.Err() != nil {
 			break
 		}
@@ -69,7 +67,7 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 		all = append(all, err.Error())
 	}
 	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
-	if absent {
+	if errors.As(errors.Join(errs...), new(unavailableError)) {
 		err = unavailableError{err}
 	}
 	return nil, err
@@ -193,18 +191,16 @@ func (c Cluster) login(ctx context.Context, l *link) error {
 		return permanentError{err}
 	}
 	hello, err := ask[*saslhandshake.Response](ctx, l, &saslhandshake.Request{Mechanism: m.Name()})
-	switch code := kafka.Error(0); {
+	if err == nil && hello.ErrorCode != 0 {
+		err = kafka.Error(hello.ErrorCode)
+	}
+	switch {
+	case err == kafka.UnsupportedSASLMechanism && len(hello.Mechanisms) > 0:
+		return fmt.Errorf("broker %s does not offer %s, but %s: set sasl.mechanism to one of these", l.addr, m.Name(), strings.Join(hello.Mechanisms, ", "))
+	case err == kafka.UnsupportedSASLMechanism || err == kafka.IllegalSASLState:
+		return fmt.Errorf("broker %s asks for no login at this port: leave out sasl, or use the port that does", l.addr)
 	case err != nil:
 		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, err)
-	case hello.ErrorCode != 0:
-		code = kafka.Error(hello.ErrorCode)
-		if code == kafka.UnsupportedSASLMechanism && len(hello.Mechanisms) > 0 {
-			return fmt.Errorf("broker %s does not offer %s, but %s: set sasl.mechanism to one of these", l.addr, m.Name(), strings.Join(hello.Mechanisms, ", "))
-		}
-		if code == kafka.IllegalSASLState || code == kafka.UnsupportedSASLMechanism {
-			return fmt.Errorf("broker %s asks for no login at this port: leave out sasl, or use the port that does", l.addr)
-		}
-		return fmt.Errorf("broker %s does not begin a login: %w", l.addr, code)
 	}
 	session, out, err := m.Start(ctx)
 	for done := false; err == nil && !done; {
