@@ -136,28 +136,22 @@ func (l *Ledger) steppedTo(to time.Time) bool {
 // waitIdle waits until something holds and nothing is in flight. It reports false if the run ends or
 // stops before.
 func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) {
-	wait := func(c <-chan struct{}, within <-chan time.Time) (bool, error) {
+	var pause <-chan time.Time
+	for idle := l.account.Idle(); ; {
 		select {
-		case <-c:
-		case <-within:
+		case <-idle:
+			if holds() && l.idle() {
+				return true, nil
+			}
+			idle, pause = nil, time.After(time.Millisecond)
+		case <-pause:
+			idle, pause = l.account.Idle(), nil
 		case <-l.account.Stopped():
 			return false, nil
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		case <-l.ctx.Done():
 			return false, errClosed
-		}
-		return true, nil
-	}
-	for {
-		if goes, err := wait(l.account.Idle(), nil); !goes {
-			return false, err
-		}
-		if holds() && l.idle() {
-			return true, nil
-		}
-		if goes, err := wait(nil, time.After(time.Millisecond)); !goes {
-			return false, err
 		}
 	}
 }
