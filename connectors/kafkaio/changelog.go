@@ -173,16 +173,14 @@ type keyPosition struct {
 type changelogContents struct {
 	partitions int // of the topic
 	head       changelogHead
-	headAt     lastValue            // its record; nil bytes: there is none
-	marks      map[int32][]byte     // by partition
-	bottoms    map[int32]bool       // partitions that have one
-	states     lastValues           // by key
-	parts      map[string]int       // of states that have several
-	values     map[string][]byte    // by id
-	paces      map[string][]byte    // by partition
-	steps      map[string][]byte    // by id
-	strays     map[keyPosition]bool // records where their keys do not belong
-	broken     map[string]lastValue // states of which parts are missing
+	headAt     lastValue                    // its record; nil bytes: there is none
+	marks      map[int32][]byte             // by partition
+	bottoms    map[int32]bool               // partitions that have one
+	states     lastValues                   // by key
+	parts      map[string]int               // of states that have several
+	own        map[string]map[string][]byte // last values of the changelog itself, by what their keys begin with and the rest
+	strays     map[keyPosition]bool         // records where their keys do not belong
+	broken     map[string]lastValue         // states of which parts are missing
 }
 
 // An unsealing is LedgerConfig.Unseal.
@@ -198,7 +196,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	if err != nil {
 		return nil, err
 	}
-	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, values: map[string][]byte{}, paces: map[string][]byte{}, steps: map[string][]byte{}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
+	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, own: map[string]map[string][]byte{outputKeyPrefix: {}, paceKey: {}, stepKey: {}}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
 	adders := make([]stateLoader, runtime.GOMAXPROCS(0))
 	for i := range adders {
 		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
@@ -233,23 +231,18 @@ func (s *changelogContents) takeOwn(r Record) bool {
 		s.marks[p] = bytes.Clone(r.Value)
 	case key == bottomKey:
 		s.bottoms[p] = r.Value != nil
-	case p == 0 && strings.HasPrefix(key, outputKeyPrefix):
-		setValue(s.values, key[len(outputKeyPrefix):], r.Value)
-	case p == 0 && strings.HasPrefix(key, paceKey):
-		setValue(s.paces, key[len(paceKey):], r.Value)
-	case p == 0 && strings.HasPrefix(key, stepKey):
-		setValue(s.steps, key[len(stepKey):], r.Value)
 	default:
+		for _, prefix := range [...]string{outputKeyPrefix, paceKey, stepKey} {
+			if id, is := strings.CutPrefix(key, prefix); is && p == 0 {
+				if s.own[prefix][id] = bytes.Clone(r.Value); r.Value == nil {
+					delete(s.own[prefix], id)
+				}
+				return true
+			}
+		}
 		return false
 	}
 	return true
-}
-
-// setValue holds the last value of an id; nil deletes it.
-func setValue(values map[string][]byte, id string, value []byte) {
-	if values[id] = bytes.Clone(value); value == nil {
-		delete(values, id)
-	}
 }
 
 // A stateLoader adds the states of a part of the keys, in one goroutine.
@@ -392,7 +385,7 @@ func (s *changelogContents) check(topic string) error {
 // places are those of all records of states.
 func (s *changelogContents) places() []keyPosition {
 	all := slices.Collect(maps.Keys(s.strays))
-	for prefix, values := range map[string]map[string][]byte{outputKeyPrefix: s.values, paceKey: s.paces, stepKey: s.steps} {
+	for prefix, values := range s.own {
 		for id := range values {
 			all = append(all, keyPosition{0, prefix + id})
 		}

@@ -128,11 +128,11 @@ func (l *Ledger) restore(ctx context.Context) error {
 		l.places = s.places()
 		return nil
 	}
-	l.restoredValues = s.values
-	for id := range s.values {
+	l.restoredValues = s.own[outputKeyPrefix]
+	for id := range l.restoredValues {
 		l.storedIDs[id] = true
 	}
-	for log, value := range s.paces {
+	for log, value := range s.own[paceKey] {
 		var p pace
 		if err := json.Unmarshal(value, &p); err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
@@ -140,9 +140,10 @@ func (l *Ledger) restore(ctx context.Context) error {
 		l.worked[log] = partitionProgress{Position: parsePosition(log, 0), pace: p}
 	}
 	l.stepper.repeat = nil
-	for _, id := range slices.Sorted(maps.Keys(s.steps)) {
+	steps := s.own[stepKey]
+	for _, id := range slices.Sorted(maps.Keys(steps)) {
 		m := pendingStep{id: id}
-		if err := json.Unmarshal(s.steps[id], &m); err != nil {
+		if err := json.Unmarshal(steps[id], &m); err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: a step of the watermark cannot be read: %w", topic, err)}
 		}
 		l.stepper.repeat = append(l.stepper.repeat, m)
