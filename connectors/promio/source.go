@@ -96,7 +96,6 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	if rest.End != inorder.Endless {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
-	most := int(until.Sub(from)/fn.Source.Step) + 1
 	if until.Before(from) {
 		select {
 		case <-time.After(min(breath, max(breath/10, time.Until(from.Add(fn.Source.Delay))))):
@@ -105,11 +104,10 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		most = 0
 	}
 	var all []Series
 	steps := 0
-	if most > 0 && !run.IsStopped() {
+	if !run.IsStopped() {
 		asking, cancel := context.WithCancel(ctx)
 		go func() {
 			select {
@@ -119,7 +117,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 			}
 		}()
 		var err error
-		all, steps, err = fn.reader.next(asking, from, most)
+		all, steps, err = fn.reader.next(asking, from, int(until.Sub(from)/fn.Source.Step)+1)
 		cancel()
 		if err != nil && (ctx.Err() != nil || !run.IsStopped()) {
 			return nil, err
