@@ -2,6 +2,7 @@ package kafkaio
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -95,22 +96,19 @@ func (a *budgetShare) end() {
 // grant grants what can be granted.
 func (b *budget) grant() {
 	full := false
-	rest := b.waiting[:0]
-	for _, c := range b.waiting {
+	b.waiting = slices.DeleteFunc(b.waiting, func(c *claim) bool {
 		full = full || b.used+c.bytes > b.bytes
 		switch {
 		case c.of.ended:
 		case full && c.of.bytes > 0:
-			rest = append(rest, c)
-			continue
+			return false
 		default:
 			c.of.bytes += c.bytes
 			b.used += c.bytes
 		}
 		close(c.granted)
-	}
-	clear(b.waiting[len(rest):])
-	b.waiting = rest
+		return true
+	})
 }
 
 // memory is about what the records of a batch take in memory.
