@@ -30,7 +30,7 @@ import (
 //	"\x00"         the bottom of a partition, its first record
 //	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
 //	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
-//	keptKey id     what Ledger.StoreValue holds, in partition 0
+//	outputKeyPrefix id what Ledger.StoreValue holds, in partition 0
 //	paceKey log    the pace of a partition that is read, in partition 0
 //	stepKey id     a step of the watermark after what is settled, in partition 0, see made
 //	key            the state of any other key, or its part 0

@@ -56,5 +56,6 @@ func TestOneConnection(t *testing.T) {
 
 // noted is an offset that somebody has committed.
 func noted(log string, offset int64) partitionProgress {
-	return partitionProgress{Position: parsePosition(log, offset), metadata: "note"}
+	p, _ := parsePosition(log, offset)
+	return partitionProgress{Position: p, metadata: "note"}
 }

@@ -106,7 +106,7 @@ func (l *Ledger) EventLags() map[string]EventLag {
 
 // logTime is account.StateKeeper.LogTime: by the records that were worked on.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
-	if at := parsePosition(log, 0); l.topics[at.Topic].partitions <= at.Partition {
+	if at, ok := parsePosition(log, 0); !ok || l.topics[at.Topic].partitions <= at.Partition {
 		return time.Time{}, false // it is not read any more
 	}
 	l.mu.Lock()

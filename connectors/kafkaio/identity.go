@@ -127,8 +127,8 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 // The topic is then another one, which brokers without topic ids do not tell.
 func (l *Ledger) checkIncluded(ctx context.Context, included map[string]int64) error {
 	for log, offset := range included {
-		p := parsePosition(log, offset)
-		if t, read := l.topics[p.Topic]; !read || p.Partition >= t.partitions {
+		p, ok := parsePosition(log, offset)
+		if t, read := l.topics[p.Topic]; !ok || !read || p.Partition >= t.partitions {
 			continue // the source does not read it any more
 		}
 		end, err := l.end(ctx, log)

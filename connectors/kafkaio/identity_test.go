@@ -408,6 +408,19 @@ func TestChangelogLost(t *testing.T) {
 	}
 }
 
+// TestForeignPace: a record that no run has written is refused, and a run that begins anew deletes it.
+func TestForeignPace(t *testing.T) {
+	_, c := fed(t, 9)
+	ran(t, c, nil, 5)
+	manual(c).Produce(t, &kgo.Record{Topic: "states", Partition: 0, Key: []byte(paceKey + "nowhere"), Value: []byte("{}")})
+	_, err := begin(t, c, nil)
+	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: that is no partition")
+	r := begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	r.must(2)
+	expect.OK(t, r.Close(context30(t), true))
+	begun(t, c, nil).must(3)
+}
+
 // TestTopicMadeAgain: records of a topic that took another's place are not taken for
 // those that were worked in.
 func TestTopicMadeAgain(t *testing.T) {

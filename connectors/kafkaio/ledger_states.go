@@ -134,10 +134,15 @@ func (l *Ledger) restore(ctx context.Context) error {
 	}
 	for log, value := range s.own[paceKey] {
 		var p pace
-		if err := json.Unmarshal(value, &p); err != nil {
+		err := json.Unmarshal(value, &p)
+		at, ok := parsePosition(log, 0)
+		if err == nil && !ok {
+			err = errors.New("that is no partition")
+		}
+		if err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
 		}
-		l.worked[log] = partitionProgress{Position: parsePosition(log, 0), pace: p}
+		l.worked[log] = partitionProgress{Position: at, pace: p}
 	}
 	l.stepper.repeat = nil
 	steps := s.own[stepKey]

@@ -49,14 +49,15 @@ type Position struct {
 // Log names the partition: topic and number.
 func (p Position) Log() string { return p.Topic + "-" + strconv.Itoa(p.Partition) }
 
-// parsePosition is a position in a partition that Log has named.
-func parsePosition(log string, offset int64) Position {
+// parsePosition is a position in a partition that Log has named. It is not ok if log names none, as what a topic
+// holds may.
+func parsePosition(log string, offset int64) (p Position, ok bool) {
 	i := strings.LastIndexByte(log, '-')
 	n, err := strconv.Atoi(log[i+1:])
 	if i < 0 || err != nil {
-		panic("kafkaio: " + log + " names no partition")
+		return Position{}, false
 	}
-	return Position{log[:i], n, offset}
+	return Position{log[:i], n, offset}, true
 }
 
 // String is the position's id, topic-partition-offset.

@@ -146,7 +146,7 @@ func TestCoders(t *testing.T) {
 
 func TestPosition(t *testing.T) {
 	p := Position{"a-b-7", 12, 345}
-	if got := parsePosition(p.Log(), p.Offset); got != p || fmt.Sprint(p) != "a-b-7-12-345" {
+	if got, ok := parsePosition(p.Log(), p.Offset); !ok || got != p || fmt.Sprint(p) != "a-b-7-12-345" {
 		t.Errorf("%v is parsed as %v", p, got)
 	}
 }

@@ -3,7 +3,7 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -118,13 +118,21 @@ func (o *Outbox) Put(a Alert) (waits bool, err error) {
 		return false, nil
 	case len(o.waiting) >= most || o.bytes+len(a.Text) > mostBytes:
 		o.stats.Failed++
-		return false, fmt.Errorf("%s wait for the receiver, which is all that find a place: %s", message.Count(len(o.waiting), "alert", "alerts"), o.stats.Reason)
+		return false, errors.New(o.because(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, which is all that find a place"))
 	}
 	if o.cfg.Store != nil && a.StoredID == "" {
 		a.StoredID = o.cfg.Store(a)
 	}
 	o.append(a)
 	return true, nil
+}
+
+// because adds the reason for which the receiver takes nothing, if there is one.
+func (o *Outbox) because(text string) string {
+	if o.stats.Reason != "" {
+		text += ": " + o.stats.Reason
+	}
+	return text
 }
 
 // append has an alert wait. It owns the alert's bytes then.
@@ -350,10 +358,7 @@ func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 func (o *Outbox) GiveUp(left []Alert) (all []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := "the run ended before the receiver took it"
-	if o.stats.Reason != "" {
-		why += ": " + o.stats.Reason
-	}
+	why := o.because("the run ended before the receiver took it")
 	for _, a := range left {
 		all = append(all, Delivery{a, why})
 	}

@@ -150,6 +150,21 @@ func TestOutboxIsBounded(t *testing.T) {
 	}
 }
 
+// A receiver that is slow has not said why it takes nothing.
+func TestOutboxOfASlowReceiver(t *testing.T) {
+	done := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
+	defer server.Close()
+	defer close(done)
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}}})
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = o.Put(alert(i))
+	}
+	expect.Same(t, "10000 alerts wait for the receiver, which is all that find a place", err.Error())
+	o.Close(0, time.Millisecond)
+}
+
 // Alerts that are too old are counted and not sent. Those that were kept are sent, and no longer
 // kept then.
 func TestOutboxKeepsAndExpires(t *testing.T) {

@@ -39,7 +39,7 @@ func Refusals(all []Delivery) (refused []connectors.Refused) {
 	return refused
 }
 
-// Chunk is the alert as a connectors.Chunk of one line, without Kept.
+// Chunk is the alert as a connectors.Chunk of one line, without StoredID.
 func (a Alert) Chunk() connectors.Chunk {
 	return append(append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...), '\n')
 }
