@@ -85,15 +85,15 @@ const (
 	noteLine = 11 * vg.Length(1)
 )
 
-func textStyle(size float64, c color.Color) draw.TextStyle {
+// textStyle is that of a text of which the given part is at its place.
+func textStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle {
 	sans := font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Length(size))
-	return draw.TextStyle{Color: c, Font: sans, Handler: plot.DefaultTextHandler}
+	return draw.TextStyle{Color: c, Font: sans, YAlign: part, Handler: plot.DefaultTextHandler}
 }
 
-func bold(size float64) draw.TextStyle {
-	st := textStyle(size, Black)
+func bold(size float64, part draw.YAlignment) draw.TextStyle {
+	st := textStyle(size, Black, part)
 	st.Font.Weight = 3 // in the scale of golang.org/x/image/font
-	st.YAlign = draw.YTop
 	return st
 }
 
@@ -121,8 +121,9 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 		head += vg.Length(lines)*strip + between
 	}
 	var notes []string
+	note := textStyle(8, Gray, draw.YTop)
 	for _, n := range f.Notes {
-		notes = append(notes, wrap(textStyle(8, Gray), n, inner)...)
+		notes = append(notes, wrap(note, n, inner)...)
 	}
 	h, foot := margin+head, vg.Length(0)
 	if len(notes) > 0 {
@@ -143,7 +144,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 
 	top := c.Max.Y
 	if f.Title != "" {
-		st := bold(12)
+		st := bold(12, draw.YTop)
 		c.FillText(st, vg.Point{X: c.Min.X + margin, Y: top - margin}, fit(st, printable(f.Title), inner))
 		top -= strip + between
 	}
@@ -159,14 +160,12 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 			box := draw.Crop(c, vg.Length(i)*width+margin, 0, 0, -y-margin)
 			box.Max.X = box.Min.X + width - margin
 			box.Min.Y = box.Max.Y - vg.Length(row.Height) + margin
-			s.draw(box, bold(titleSize), !f.OneLegend)
+			s.draw(box, bold(titleSize, draw.YTop), !f.OneLegend)
 		}
 		y += vg.Length(row.Height)
 	}
-	st := textStyle(8, Gray)
-	st.YAlign = draw.YTop
 	for i, n := range notes {
-		c.FillText(st, vg.Point{X: c.Min.X + margin, Y: c.Min.Y + foot - vg.Length(i)*noteLine}, n)
+		c.FillText(note, vg.Point{X: c.Min.X + margin, Y: c.Min.Y + foot - vg.Length(i)*noteLine}, n)
 	}
 	return encode()
 }
@@ -251,8 +250,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		return
 	}
 	if s.Title != "" {
-		note := textStyle(8, Gray)
-		note.YAlign = draw.YTop
+		note := textStyle(8, Gray, draw.YTop)
 		gap := note.Width("  ")
 		name := fit(title, printable(s.Title), c.Max.X-c.Min.X-gap-note.Width(s.Note))
 		c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, name)
@@ -333,8 +331,8 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	pl.X.Padding, pl.Y.Padding = 0, 0
 	restyle := func(text *draw.TextStyle) {
 		was := *text
-		*text = textStyle(tickSize, Black)
-		text.XAlign, text.YAlign, text.Rotation = was.XAlign, was.YAlign, was.Rotation
+		*text = textStyle(tickSize, Black, was.YAlign)
+		text.XAlign, text.Rotation = was.XAlign, was.Rotation
 	}
 	restyle(&pl.X.Label.TextStyle)
 	if p.Label != "" {
@@ -391,17 +389,8 @@ type entry struct {
 
 const swatch = 14 * vg.Length(1)
 
-func legendStyle() draw.TextStyle {
-	st := textStyle(8, Black)
-	st.YAlign = draw.YCenter
-	return st
-}
-
-func panelTitleStyle() draw.TextStyle {
-	st := bold(8)
-	st.YAlign = draw.YCenter
-	return st
-}
+func legendStyle() draw.TextStyle     { return textStyle(8, Black, draw.YCenter) }
+func panelTitleStyle() draw.TextStyle { return bold(8, draw.YCenter) }
 
 func panelTitleWidth(title string) vg.Length {
 	if title == "" {

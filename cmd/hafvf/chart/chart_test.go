@@ -13,6 +13,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"hafvf/internal/testing/expect"
 )
@@ -231,7 +232,7 @@ func TestTextsHaveTheirLength(t *testing.T) {
 		}
 		if m[2] == "10 changes" {
 			found++
-			if want := fmt.Sprintf("%.5g", textStyle(8, Gray).Width("10 changes").Points()); length[1] != want {
+			if want := fmt.Sprintf("%.5g", textStyle(8, Gray, draw.YTop).Width("10 changes").Points()); length[1] != want {
 				t.Errorf("the text %q has the length %s, want %s", m[2], length[1], want)
 			}
 		}
@@ -243,7 +244,7 @@ func TestTextsHaveTheirLength(t *testing.T) {
 
 // The cut text is the longest that fits, and of a long one only the beginning is measured.
 func TestFit(t *testing.T) {
-	st := textStyle(8, Black)
+	st := textStyle(8, Black, draw.YTop)
 	for _, width := range []vg.Length{-5, 0, 3, 20, 50.5, 200} {
 		for _, text := range []string{"", "a", "pump-1", strings.Repeat("W", 40), strings.Repeat("i.é", 100_000)} {
 			got := fit(st, text, width)

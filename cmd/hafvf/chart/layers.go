@@ -259,12 +259,8 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	if len(shown) < 500 {
 		radius = 1.5
 	}
-	x, y := p.Transforms(&c)
-	cell := func(q Point) [2]int {
-		return [2]int{int((x(q.X) - c.Min.X) / (2 * pixel)), int((y(q.Y) - c.Min.Y) / (2 * pixel))}
-	}
 	c.SetColor(d.Color)
-	circles(sparse(shown, cell), x, y, radius, c.Fill)
+	circles(c, p, shown, 2*pixel, radius, c.Fill)
 }
 
 // labelGap is between a point and its text.
@@ -274,8 +270,7 @@ const labelGap = 4 * vg.Length(1)
 // one or a point is in the way to the left, above or below.
 func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	st := textStyle(7.5, Black)
-	st.YAlign = draw.YCenter
+	st := textStyle(7.5, Black, draw.YCenter)
 	height := st.FontExtents().Height
 	taken := make([]vg.Rectangle, len(l.Points))
 	for i, q := range l.Points {
@@ -307,32 +302,32 @@ func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// circles draws circles about the points. In one path they would cost the time of
-// their number squared, and each in its own much space.
-func circles(points []Point, x, y func(float64) vg.Length, radius vg.Length, draw func(vg.Path)) {
+// circles draws circles about the points, one in a cell of so much width and height. In one path
+// they would cost the time of their number squared, and each in its own much space.
+func circles(c draw.Canvas, p *plot.Plot, points []Point, cell, radius vg.Length, paint func(vg.Path)) {
+	x, y := p.Transforms(&c)
+	points = sparse(points, func(q Point) [2]int {
+		return [2]int{int((x(q.X) - c.Min.X) / cell), int((y(q.Y) - c.Min.Y) / cell)}
+	})
 	for some := range slices.Chunk(points, 500) {
 		var path vg.Path
 		for _, q := range some {
 			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
 		}
-		draw(path)
+		paint(path)
 	}
 }
 
 // Plot implements plot.Plotter.
 func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
 	shown := within(r.Points, p, p.Y.Min, p.Y.Max)
-	x, y := p.Transforms(&c)
-	cell := func(q Point) [2]int {
-		return [2]int{int((x(q.X) - c.Min.X) / pixel), int((y(q.Y) - c.Min.Y) / pixel)}
-	}
 	radius, width := vg.Length(3), ringWidth
 	if len(shown) > 100 {
 		radius, width = 1.6, 0.6
 	}
 	c.SetColor(r.Color)
 	c.SetLineWidth(width)
-	circles(sparse(shown, cell), x, y, radius, c.Stroke)
+	circles(c, p, shown, pixel, radius, c.Stroke)
 }
 
 // Plot implements plot.Plotter.
@@ -445,8 +440,7 @@ func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
 // Plot implements plot.Plotter.
 func (r Rules) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	label := textStyle(tickSize, Black)
-	label.YAlign = draw.YTop
+	label := textStyle(tickSize, Black, draw.YTop)
 	for i, v := range r.X {
 		if !(v >= p.X.Min && v <= p.X.Max) {
 			continue
