@@ -46,7 +46,7 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 	own := chart.Dots{Name: "HAFVF", Color: chart.Vermilion}
 	others := chart.Dots{Name: "other methods", Color: chart.Blue}
 	hindsight := chart.Dots{Name: "in hindsight", Color: chart.Gray}
-	var labels chart.Labels
+	var names labels
 	for _, m := range r.Methods {
 		y, ok := skill[m.Name]
 		if !ok {
@@ -63,11 +63,11 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 		}
 		at := chart.Point{X: x, Y: y}
 		to.Points = append(to.Points, at)
-		labels.Points = append(labels.Points, at)
-		labels.Texts = append(labels.Texts, m.Name)
-		labels.Colors = append(labels.Colors, to.Color)
+		names.points = append(names.points, at)
+		names.texts = append(names.texts, m.Name)
+		names.colors = append(names.colors, to.Color)
 	}
-	layers := []chart.Layer{labels}
+	layers := []chart.Layer{names}
 	for _, d := range []chart.Dots{own, others, hindsight} {
 		if len(d.Points) > 0 {
 			layers = append(layers, d)

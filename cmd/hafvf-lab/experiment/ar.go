@@ -150,7 +150,7 @@ func (o *arOutcome) columns() []column {
 }
 
 // lagColor goes from dark to light.
-func lagColor(i int) color.NRGBA { return chart.Shade(float64(i) / (arOrder - 1)) }
+func lagColor(i int) color.NRGBA { return shade(float64(i) / (arOrder - 1)) }
 
 func (o *arOutcome) figure() *chart.Figure {
 	r, t := &o.usual, steps(arPoints)

@@ -105,10 +105,10 @@ func (o *sgdOutcome) traces(title string, share float64, from, to int) chart.Pan
 
 // heat is the map of the expected memories under an optimizer.
 func (o *sgdOutcome) heat(title string, k int, t []float64) chart.Panel {
-	h := chart.Heat{Name: "1/(1−E[w₂]) from 1 (dark) to 100 steps (light), logarithmic", X: t, Min: 1, Max: 100}
+	h := heat{name: "1/(1−E[w₂]) from 1 (dark) to 100 steps (light), logarithmic", x: t, dark: 1, light: 100}
 	for i := range o.groups {
 		// The first group at the top.
-		h.V = append(h.V, o.memory(k, len(o.groups)-1-i))
+		h.values = append(h.values, o.memory(k, len(o.groups)-1-i))
 	}
 	names := slices.Clone(o.groups)
 	slices.Reverse(names)

@@ -77,7 +77,7 @@ type Panel struct {
 
 const (
 	tickSize = 7.5                // points
-	pixel    = 0.5 * vg.Length(1) // of a PNG at 144 dots per inch
+	Pixel    = 0.5 * vg.Length(1) // of a PNG at 144 dots per inch
 	dpi      = 144
 	margin   = 10 * vg.Length(1)
 	between  = 6 * vg.Length(1) // panels of a stack
@@ -85,14 +85,14 @@ const (
 	noteLine = 11 * vg.Length(1)
 )
 
-// textStyle is that of a text of which the given part is at its place.
-func textStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle {
+// TextStyle is that of a text of which the given part is at its place.
+func TextStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle {
 	sans := font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Length(size))
 	return draw.TextStyle{Color: c, Font: sans, YAlign: part, Handler: plot.DefaultTextHandler}
 }
 
 func bold(size float64, part draw.YAlignment) draw.TextStyle {
-	st := textStyle(size, Black, part)
+	st := TextStyle(size, Black, part)
 	st.Font.Weight = 3 // in the scale of golang.org/x/image/font
 	return st
 }
@@ -121,7 +121,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 		head += vg.Length(lines)*strip + between
 	}
 	var notes []string
-	note := textStyle(8, Gray, draw.YTop)
+	note := TextStyle(8, Gray, draw.YTop)
 	for _, n := range f.Notes {
 		notes = append(notes, wrap(note, n, inner)...)
 	}
@@ -171,7 +171,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 }
 
 // legend is that of all rows, if the figure has one.
-func (f *Figure) legend() (legend []entry) {
+func (f *Figure) legend() (legend []Entry) {
 	if !f.OneLegend {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (f *Figure) legend() (legend []entry) {
 		for _, s := range row.Stacks {
 			for _, p := range s.Panels {
 				for _, e := range p.entries() {
-					if !slices.ContainsFunc(legend, func(had entry) bool { return had.name == e.name }) {
+					if !slices.ContainsFunc(legend, func(had Entry) bool { return had.Name == e.Name }) {
 						legend = append(legend, e)
 					}
 				}
@@ -250,7 +250,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		return
 	}
 	if s.Title != "" {
-		note := textStyle(8, Gray, draw.YTop)
+		note := TextStyle(8, Gray, draw.YTop)
 		gap := note.Width("  ")
 		name := fit(title, printable(s.Title), c.Max.X-c.Min.X-gap-note.Width(s.Note))
 		c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y}, name)
@@ -295,7 +295,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 	last.X.Label.Text = s.X.Label
 
 	free := c.Max.Y - c.Min.Y - between*vg.Length(len(plots)-1) - (last.DataCanvas(c).Min.Y - c.Min.Y)
-	heads := make([][][]entry, len(plots))
+	heads := make([][][]Entry, len(plots))
 	above := make([]vg.Length, len(plots))
 	for i := range s.Panels {
 		p := &s.Panels[i]
@@ -303,7 +303,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 			heads[i] = wrapLegend(p.entries(), panelTitleWidth(p.Title), c.Max.X-c.Min.X-left)
 		}
 		if len(heads[i]) == 0 && p.Title != "" {
-			heads[i] = [][]entry{nil}
+			heads[i] = [][]Entry{nil}
 		}
 		above[i] = vg.Length(len(heads[i])) * strip
 		free -= above[i]
@@ -331,7 +331,7 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	pl.X.Padding, pl.Y.Padding = 0, 0
 	restyle := func(text *draw.TextStyle) {
 		was := *text
-		*text = textStyle(tickSize, Black, was.YAlign)
+		*text = TextStyle(tickSize, Black, was.YAlign)
 		text.XAlign, text.Rotation = was.XAlign, was.Rotation
 	}
 	restyle(&pl.X.Label.TextStyle)
@@ -363,7 +363,7 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	pl.Add(g)
 	layers := slices.Clone(p.Layers)
 	slices.Reverse(layers)
-	slices.SortStableFunc(layers, func(a, b Layer) int { return cmp.Compare(a.entry().depth, b.entry().depth) })
+	slices.SortStableFunc(layers, func(a, b Layer) int { return cmp.Compare(a.Entry().Depth, b.Entry().Depth) })
 	for _, l := range layers {
 		pl.Add(l)
 	}
@@ -371,25 +371,26 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 }
 
 // entries are the panel's legend.
-func (p *Panel) entries() (all []entry) {
+func (p *Panel) entries() (all []Entry) {
 	for _, l := range p.Layers {
-		if e := l.entry(); e.name != "" {
+		if e := l.Entry(); e.Name != "" {
 			all = append(all, e)
 		}
 	}
 	return all
 }
 
-// An entry is how a layer stands among others: its name in the legend, and what stands before it.
-type entry struct {
-	name  string
-	depth int                              // what is deeper lies above
-	mark  func(c draw.Canvas, at vg.Point) // of width swatch
+// An Entry is how a layer stands among others: its name in the legend, and what stands before it.
+type Entry struct {
+	Name  string
+	Depth int                              // what is deeper lies above
+	Mark  func(c draw.Canvas, at vg.Point) // of width Swatch
 }
 
-const swatch = 14 * vg.Length(1)
+// Swatch is the width of what stands before a name in the legend.
+const Swatch = 14 * vg.Length(1)
 
-func legendStyle() draw.TextStyle     { return textStyle(8, Black, draw.YCenter) }
+func legendStyle() draw.TextStyle     { return TextStyle(8, Black, draw.YCenter) }
 func panelTitleStyle() draw.TextStyle { return bold(8, draw.YCenter) }
 
 func panelTitleWidth(title string) vg.Length {
@@ -401,15 +402,15 @@ func panelTitleWidth(title string) vg.Length {
 
 // wrapLegend cuts entries into lines of the given width, the first of which
 // begins after indent.
-func wrapLegend(entries []entry, indent, width vg.Length) [][]entry {
+func wrapLegend(entries []Entry, indent, width vg.Length) [][]Entry {
 	if len(entries) == 0 {
 		return nil
 	}
 	st := legendStyle()
-	lines := [][]entry{nil}
+	lines := [][]Entry{nil}
 	x := indent
 	for _, e := range entries {
-		w := swatch + 4 + st.Width(e.name)
+		w := Swatch + 4 + st.Width(e.Name)
 		if x > 0 && x+w > width {
 			lines = append(lines, nil)
 			x = 0
@@ -421,7 +422,7 @@ func wrapLegend(entries []entry, indent, width vg.Length) [][]entry {
 }
 
 // drawLegend draws a panel's title and its legend; at is the top left corner.
-func drawLegend(c draw.Canvas, at vg.Point, title string, lines [][]entry) {
+func drawLegend(c draw.Canvas, at vg.Point, title string, lines [][]Entry) {
 	st := legendStyle()
 	left := at.X
 	for i, entries := range lines {
@@ -432,10 +433,10 @@ func drawLegend(c draw.Canvas, at vg.Point, title string, lines [][]entry) {
 			at.X += panelTitleWidth(title)
 		}
 		for _, e := range entries {
-			e.mark(c, at)
-			at.X += swatch + 4
-			c.FillText(st, at, e.name)
-			at.X += st.Width(e.name) + 14
+			e.Mark(c, at)
+			at.X += Swatch + 4
+			c.FillText(st, at, e.Name)
+			at.X += st.Width(e.Name) + 14
 		}
 		at.Y -= strip / 2
 	}

@@ -27,11 +27,11 @@ var (
 )
 
 // A Layer is something drawn in a panel: Rings and Arrows above Lines above Dots
-// above Rules above Bands above Spans, Stripes and Heat. A layer with a name stands in
+// above Rules above Bands above Spans and Stripes. A layer with a name stands in
 // the legend.
 type Layer interface {
 	plot.Plotter
-	entry() entry
+	Entry() Entry
 }
 
 // A Point is a place in a panel, in the units of its axes.
@@ -119,100 +119,71 @@ type Stripes struct {
 	Color color.NRGBA
 }
 
-// Heat is a map of colours: V[i][k] above X[k], in the row of the y axis from i to
-// i + 1, in colours from dark at Min to light at Max, on a logarithmic scale.
-// Where several columns fall on one pixel, the least value is shown.
-type Heat struct {
-	Name     string
-	X        []float64 // increasing, at equal distances
-	V        [][]float64
-	Min, Max float64
-}
-
-// Labels are texts beside points, each where there is room for it. They have no place in
-// the legend.
-type Labels struct {
-	Points []Point
-	Texts  []string      // one per point
-	Colors []color.NRGBA // as many
-}
-
-func (d Dots) entry() entry {
-	return entry{d.Name, 2, func(c draw.Canvas, at vg.Point) {
+func (d Dots) Entry() Entry {
+	return Entry{d.Name, 2, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(d.Color)
 		for i := vg.Length(0); i < 3; i++ {
-			c.Fill(dot(vg.Point{X: at.X + swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
+			c.Fill(dot(vg.Point{X: at.X + Swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
 		}
 	}}
 }
 
-func (Labels) entry() entry { return entry{depth: 5} }
-
-func (r Rings) entry() entry {
-	return entry{r.Name, 4, func(c draw.Canvas, at vg.Point) {
+func (r Rings) Entry() Entry {
+	return Entry{r.Name, 4, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(r.Color)
 		c.SetLineWidth(ringWidth)
-		c.Stroke(dot(vg.Point{X: at.X + swatch/2, Y: at.Y}, 2.8))
+		c.Stroke(dot(vg.Point{X: at.X + Swatch/2, Y: at.Y}, 2.8))
 	}}
 }
 
-func (b Arrows) entry() entry {
-	return entry{b.Name, 4, func(c draw.Canvas, at vg.Point) {
+func (b Arrows) Entry() Entry {
+	return Entry{b.Name, 4, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(b.Color)
-		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + 2.5}, 2.4, 4.5))
+		c.Fill(triangle(vg.Point{X: at.X + Swatch/2, Y: at.Y + 2.5}, 2.4, 4.5))
 	}}
 }
 
-func (f Flags) entry() entry {
-	return entry{f.Name, 5, func(c draw.Canvas, at vg.Point) {
+func (f Flags) Entry() Entry {
+	return Entry{f.Name, 5, func(c draw.Canvas, at vg.Point) {
 		c.SetColor(f.Color)
-		c.Fill(triangle(vg.Point{X: at.X + swatch/2, Y: at.Y + flag/2}, flag/2, flag))
+		c.Fill(triangle(vg.Point{X: at.X + Swatch/2, Y: at.Y + flag/2}, flag/2, flag))
 	}}
 }
 
-func (l Line) entry() entry {
-	return entry{l.Name, 3, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), at.X, at.Y, at.X+swatch, at.Y)
+func (l Line) Entry() Entry {
+	return Entry{l.Name, 3, func(c draw.Canvas, at vg.Point) {
+		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), at.X, at.Y, at.X+Swatch, at.Y)
 	}}
 }
 
-func (b Band) entry() entry {
-	return entry{b.Name, 0, func(c draw.Canvas, at vg.Point) {
-		c.FillPolygon(light(b.Color), box(at.X, at.Y-3, at.X+swatch, at.Y+3))
+func (b Band) Entry() Entry {
+	return Entry{b.Name, 0, func(c draw.Canvas, at vg.Point) {
+		c.FillPolygon(light(b.Color), Box(at.X, at.Y-3, at.X+Swatch, at.Y+3))
 	}}
 }
 
-func (s Spans) entry() entry {
-	return entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
-		c.FillPolygon(s.Color, box(at.X, at.Y-5, at.X+swatch, at.Y+5))
+func (s Spans) Entry() Entry {
+	return Entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
+		c.FillPolygon(s.Color, Box(at.X, at.Y-5, at.X+Swatch, at.Y+5))
 	}}
 }
 
-func (s Stripes) entry() entry {
-	return entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
-		outline := box(at.X, at.Y-5, at.X+swatch, at.Y+5)
-		c.FillPolygon(s.Color, box(at.X+swatch/2, at.Y-5, at.X+swatch, at.Y+5))
+func (s Stripes) Entry() Entry {
+	return Entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
+		outline := Box(at.X, at.Y-5, at.X+Swatch, at.Y+5)
+		c.FillPolygon(s.Color, Box(at.X+Swatch/2, at.Y-5, at.X+Swatch, at.Y+5))
 		c.StrokeLines(draw.LineStyle{Color: Gray, Width: 0.3}, append(outline, outline[0]))
 	}}
 }
 
-func (h Heat) entry() entry {
-	return entry{h.Name, -1, func(c draw.Canvas, at vg.Point) {
-		const n = 7
-		for i := vg.Length(0); i < n; i++ {
-			c.FillPolygon(Shade(float64(i)/(n-1)), box(at.X+swatch*i/n, at.Y-5, at.X+swatch*(i+1)/n, at.Y+5))
-		}
-	}}
-}
-
-// box is the rectangle between two corners.
-func box(left, lower, right, upper vg.Length) []vg.Point {
+// Box is the rectangle between two corners.
+func Box(left, lower, right, upper vg.Length) []vg.Point {
 	return []vg.Point{{X: left, Y: lower}, {X: right, Y: lower}, {X: right, Y: upper}, {X: left, Y: upper}}
 }
 
-func (r Rules) entry() entry {
-	return entry{r.Name, 1, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(r.style(), at.X+swatch/2, at.Y-5, at.X+swatch/2, at.Y+5)
+func (r Rules) Entry() Entry {
+	return Entry{r.Name, 1, func(c draw.Canvas, at vg.Point) {
+		c.StrokeLine2(r.style(), at.X+Swatch/2, at.Y-5, at.X+Swatch/2, at.Y+5)
 	}}
 }
 
@@ -260,46 +231,7 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 		radius = 1.5
 	}
 	c.SetColor(d.Color)
-	circles(c, p, shown, 2*pixel, radius, c.Fill)
-}
-
-// labelGap is between a point and its text.
-const labelGap = 4 * vg.Length(1)
-
-// Plot implements plot.Plotter. A text stands to the right of its point, or where another
-// one or a point is in the way to the left, above or below.
-func (l Labels) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	st := textStyle(7.5, Black, draw.YCenter)
-	height := st.FontExtents().Height
-	taken := make([]vg.Rectangle, len(l.Points))
-	for i, q := range l.Points {
-		at, r := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
-		taken[i] = vg.Rectangle{Min: at.Sub(r), Max: at.Add(r)}
-	}
-	free := func(r vg.Rectangle) bool {
-		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
-			return r.Min.X < o.Max.X && o.Min.X < r.Max.X && r.Min.Y < o.Max.Y && o.Min.Y < r.Max.Y
-		})
-	}
-	for i, q := range l.Points {
-		text := printable(l.Texts[i])
-		w, gap := st.Width(text), labelGap
-		at := vg.Point{X: x(q.X), Y: y(q.Y)}
-		places := []vg.Point{ // of the left end
-			{X: at.X + gap, Y: at.Y}, {X: at.X - gap - w, Y: at.Y},
-			{X: at.X - w/2, Y: at.Y + gap + height/2}, {X: at.X - w/2, Y: at.Y - gap - height/2},
-			{X: at.X + gap, Y: at.Y + height}, {X: at.X + gap, Y: at.Y - height},
-			{X: at.X - gap - w, Y: at.Y + height}, {X: at.X - gap - w, Y: at.Y - height},
-		}
-		box := func(at vg.Point) vg.Rectangle {
-			return vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - height/2}, Max: vg.Point{X: at.X + w, Y: at.Y + height/2}}
-		}
-		k := max(0, slices.IndexFunc(places, func(at vg.Point) bool { return free(box(at)) }))
-		taken = append(taken, box(places[k]))
-		st.Color = l.Colors[i]
-		c.FillText(st, places[k], text)
-	}
+	circles(c, p, shown, 2*Pixel, radius, c.Fill)
 }
 
 // circles draws circles about the points, one in a cell of so much width and height. In one path
@@ -327,7 +259,7 @@ func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	c.SetColor(r.Color)
 	c.SetLineWidth(width)
-	circles(c, p, shown, pixel, radius, c.Stroke)
+	circles(c, p, shown, Pixel, radius, c.Stroke)
 }
 
 // Plot implements plot.Plotter.
@@ -342,7 +274,7 @@ func (b Arrows) Plot(c draw.Canvas, p *plot.Plot) {
 		{within(b.Points, p, p.Y.Max, math.Inf(1)), c.Max.Y, 1},
 		{within(b.Points, p, math.Inf(-1), p.Y.Min), c.Min.Y, -1},
 	} {
-		for _, q := range sparse(end.points, func(q Point) [2]int { return [2]int{int((x(q.X) - c.Min.X) / pixel)} }) {
+		for _, q := range sparse(end.points, func(q Point) [2]int { return [2]int{int((x(q.X) - c.Min.X) / Pixel)} }) {
 			all = append(all, triangle(vg.Point{X: x(q.X), Y: end.y}, 2.4, 4.5*end.direction)...)
 		}
 	}
@@ -407,7 +339,7 @@ func triangle(tip vg.Point, half, height vg.Length) vg.Path {
 // Plot implements plot.Plotter.
 func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	column := func(i int) int { return int((x(l.X[i]) - c.Min.X) / pixel) }
+	column := func(i int) int { return int((x(l.X[i]) - c.Min.X) / Pixel) }
 	st := lineStyle(l.Color, l.Width, l.Dashed)
 	for from, to := range runs(len(l.Y), func(i int) bool { return onScale(p, l.Y[i]) }) {
 		var path []vg.Point
@@ -415,7 +347,7 @@ func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
 			path = append(path, vg.Point{X: x(l.X[i]), Y: y(l.Y[i])})
 		}
 		if len(path) == 1 {
-			path = append(path, vg.Point{X: path[0].X + pixel, Y: path[0].Y})
+			path = append(path, vg.Point{X: path[0].X + Pixel, Y: path[0].Y})
 		}
 		c.StrokeLines(st, c.ClipLinesXY(path)...)
 	}
@@ -424,7 +356,7 @@ func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
 // Plot implements plot.Plotter.
 func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	column := func(i int) int { return int((x(b.X[i]) - c.Min.X) / pixel) }
+	column := func(i int) int { return int((x(b.X[i]) - c.Min.X) / Pixel) }
 	for from, to := range runs(len(b.X), func(i int) bool { return onScale(p, b.Low[i]) && onScale(p, b.High[i]) }) {
 		var area []vg.Point
 		for _, i := range envelope(b.High, from, to, column) {
@@ -440,7 +372,7 @@ func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
 // Plot implements plot.Plotter.
 func (r Rules) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	label := textStyle(tickSize, Black, draw.YTop)
+	label := TextStyle(tickSize, Black, draw.YTop)
 	for i, v := range r.X {
 		if !(v >= p.X.Min && v <= p.X.Max) {
 			continue
@@ -469,7 +401,7 @@ func (s Spans) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
 	for _, v := range s.X {
 		if lo, hi := max(v[0], p.X.Min), min(v[1], p.X.Max); lo < hi {
-			c.FillPolygon(s.Color, box(x(lo), c.Min.Y, max(x(hi), x(lo)+pixel), c.Max.Y))
+			c.FillPolygon(s.Color, Box(x(lo), c.Min.Y, max(x(hi), x(lo)+Pixel), c.Max.Y))
 		}
 	}
 }
@@ -484,55 +416,6 @@ func (s Stripes) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	spans.Plot(c, p)
-}
-
-// Plot implements plot.Plotter.
-func (h Heat) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	half := 0.5
-	if len(h.X) > 1 {
-		half = (h.X[1] - h.X[0]) / 2
-	}
-	for i, row := range h.V {
-		low, high := y(float64(i)), y(float64(i+1))
-		// Rectangles of one colour are drawn as one, up to the right end of the
-		// row each, so that no seam shows between them.
-		drawn := -1
-		end := min(x(h.X[len(h.X)-1]+half), c.Max.X)
-		for k := 0; k < len(row); {
-			left := x(h.X[k] - half)
-			least := row[k]
-			for k++; k < len(row) && x(h.X[k]-half) < left+pixel; k++ {
-				least = min(least, row[k])
-			}
-			level := int(math.Round(shades * math.Log(least/h.Min) / math.Log(h.Max/h.Min)))
-			level = max(0, min(shades, level))
-			if level == drawn || left >= end || x(h.X[k-1]+half) <= c.Min.X {
-				continue
-			}
-			drawn = level
-			c.FillPolygon(Shade(float64(level)/shades), box(max(left, c.Min.X), low, end, high))
-		}
-	}
-}
-
-// shades is how many steps of colour a heat map tells apart.
-const shades = 48
-
-// Shade is a colour from dark at 0 to light at 1, as those of cividis, which all
-// eyes order alike.
-func Shade(at float64) color.NRGBA {
-	at = max(0, min(1, at)) * float64(len(cividis)-1)
-	i := min(int(at), len(cividis)-2)
-	f := at - float64(i)
-	a, b := cividis[i], cividis[i+1]
-	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + f*(float64(b)-float64(a)))) }
-	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}
-}
-
-var cividis = [...]color.NRGBA{
-	{0x00, 0x22, 0x4e, 0xff}, {0x0c, 0x33, 0x70, 0xff}, {0x35, 0x45, 0x6c, 0xff}, {0x52, 0x57, 0x6d, 0xff}, {0x6b, 0x6a, 0x71, 0xff},
-	{0x82, 0x7d, 0x77, 0xff}, {0x9b, 0x91, 0x76, 0xff}, {0xb6, 0xa6, 0x6e, 0xff}, {0xd1, 0xbb, 0x60, 0xff}, {0xee, 0xd1, 0x48, 0xff},
 }
 
 // onScale reports whether p's y axis has a place for v.

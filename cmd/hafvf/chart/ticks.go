@@ -88,7 +88,7 @@ func (logTicks) Ticks(lo, hi float64) []plot.Tick {
 // ticks are the ticks of the axis from lo to hi, as many as a width has room
 // for.
 func (a Axis) ticks(lo, hi float64, width vg.Length) []plot.Tick {
-	st := textStyle(tickSize, Black, draw.YBottom)
+	st := TextStyle(tickSize, Black, draw.YBottom)
 	room := func(ticks []plot.Tick) bool {
 		end := vg.Length(math.Inf(-1))
 		for _, t := range ticks {
