@@ -88,7 +88,7 @@ func (t *Table) Write(path string) error {
 			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
 	}
-	return output.WriteTable(path, columns, nil, nil, slices.Values(t.rows))
+	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
 }
 
 // Turned is a line that warns if most subjects chose as if words stood for the other outcomes; else empty.

@@ -21,11 +21,23 @@ type Column[R any] struct {
 	Name string
 	Kind tabular.Kind
 	Cell func(r R) any
+
+	time func(r R) *time.Time // of a column of times
 }
 
 // Number is a column of numbers.
 func Number[R any](name string, of func(r R) float64) Column[R] {
-	return Column[R]{name, tabular.Number, func(r R) any { return of(r) }}
+	return Column[R]{Name: name, Kind: tabular.Number, Cell: func(r R) any { return of(r) }}
+}
+
+// Time is a column of times, of which a row may have none.
+func Time[R any](name string, of func(r R) *time.Time) Column[R] {
+	return Column[R]{Name: name, Kind: tabular.Time, time: of, Cell: func(r R) any {
+		if t := of(r); t != nil {
+			return *t
+		}
+		return nil
+	}}
 }
 
 // At is v[i], NaN where there is none.
@@ -61,8 +73,8 @@ func CheckFolder(out string) error {
 }
 
 // WriteTable writes a table to out, which CheckTable has passed and which appears complete or not at all.
-// times are all those of the rows, which CSV has on the clock of the zone; nil: there are none.
-func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time], zone *time.Location, rows iter.Seq[R]) error {
+// CSV has times on the clock of the zone.
+func WriteTable[R any](out string, columns []Column[R], zone *time.Location, rows iter.Seq[R]) error {
 	format, _ := TableOf(out)
 	sink := connectors.Sink{Format: format.Name, Path: out}
 	for _, c := range columns {
@@ -73,7 +85,7 @@ func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time
 		return err
 	}
 	defer w.Abort()
-	layout := timeLayout(times)
+	layout := timeLayout(columns, rows)
 	var line []byte
 	for r := range rows {
 		line = appendRow(line[:0], columns, layout, zone, r)
@@ -86,16 +98,15 @@ func WriteTable[R any](out string, columns []Column[R], times iter.Seq[time.Time
 
 // timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
 // layout of a column from its first time, and reads the column as text if another one differs.
-func timeLayout(times iter.Seq[time.Time]) string {
-	digits := 0
-	if times == nil {
-		times = func(func(time.Time) bool) {}
-	}
-	for t := range times {
-		for k, unit := range []int{1e9, 1e6, 1e3, 1} {
-			if t.Nanosecond()%unit == 0 {
-				digits = max(digits, 3*k)
-				break
+func timeLayout[R any](columns []Column[R], rows iter.Seq[R]) string {
+	digits, unit := 0, int(1e9) // nanoseconds of the last digit
+	for _, c := range columns {
+		if c.time == nil {
+			continue
+		}
+		for r := range rows {
+			for t := c.time(r); t != nil && t.Nanosecond()%unit != 0; {
+				digits, unit = digits+3, unit/1000
 			}
 		}
 	}

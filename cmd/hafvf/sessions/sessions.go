@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -132,7 +131,7 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 		}
 	}
 	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
-	return t, output.WriteTable(out, columns, timesOf(all), zone, func(yield func(row) bool) {
+	return t, output.WriteTable(out, columns, zone, func(yield func(row) bool) {
 		for _, s := range all {
 			for k, g := range s.segments {
 				if !yield(row{s, k + 1, g}) {
@@ -237,23 +236,27 @@ type column = output.Column[row]
 // columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
 // either side. Without times places are numbers of trials.
 func columnsOf(outputs int, z float64, untimed bool) []column {
-	session := column{Name: "session", Kind: tabular.Time, Cell: func(r row) any { return r.session.start.Time }}
-	of, point := tabular.Time, func(p recordPoint) any { return p.Time }
+	session := output.Time("session", func(r row) *time.Time { return &r.session.start.Time })
+	place := func(name string, of func(r row) *recordPoint) column {
+		return output.Time(name, func(r row) *time.Time { return &of(r).Time })
+	}
 	if untimed {
 		session = column{Name: "session", Kind: tabular.String, Cell: func(r row) any { return r.name }}
-		of, point = tabular.Number, func(p recordPoint) any {
-			if !p.known {
-				return nil
-			}
-			return p.Trial
+		place = func(name string, of func(r row) *recordPoint) column {
+			return column{Name: name, Kind: tabular.Number, Cell: func(r row) any {
+				if !of(r).known {
+					return nil
+				}
+				return of(r).Trial
+			}}
 		}
 	}
 	all := []column{
 		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
 		session,
 		{Name: "segment", Kind: tabular.Number, Cell: func(r row) any { return r.number }},
-		{Name: "start", Kind: of, Cell: func(r row) any { return point(r.segment.start) }},
-		{Name: "end", Kind: of, Cell: func(r row) any { return point(r.segment.end) }},
+		place("start", func(r row) *recordPoint { return &r.segment.start }),
+		place("end", func(r row) *recordPoint { return &r.segment.end }),
 		{Name: "n", Kind: tabular.Number, Cell: func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
@@ -269,79 +272,38 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean.of, o), output.At(r.sd.of, o)) }))
 		}
 	}
-	ofChange := func(name string, kind tabular.Kind, cell func(r *output.Record) any) column {
-		return column{Name: name, Kind: kind, Cell: func(r row) any {
-			if r.change == nil {
-				return nil
-			}
-			return cell(r.change)
-		}}
-	}
-	ofInterval := func(name string, kind tabular.Kind, cell func(r *output.Interval) any) column {
-		return ofChange("change_interval."+name, kind, func(r *output.Record) any {
-			if r.Interval == nil {
-				return nil
-			}
-			return cell(r.Interval)
-		})
+	change := func(r row) *output.Record { return r.change }
+	interval := func(r row) *output.Interval {
+		if r.change == nil {
+			return nil
+		}
+		return r.change.Interval
 	}
 	if !untimed {
-		instant := func(t *time.Time) any {
-			if t == nil {
-				return nil
-			}
-			return *t
-		}
+		var none output.Interval
 		all = append(all,
-			ofInterval("from", tabular.Time, func(i *output.Interval) any { return instant(i.From) }),
-			ofInterval("to", tabular.Time, func(i *output.Interval) any { return instant(i.To) }))
+			output.Time("change_interval.from", func(r row) *time.Time { return cmp.Or(interval(r), &none).From }),
+			output.Time("change_interval.to", func(r row) *time.Time { return cmp.Or(interval(r), &none).To }))
 	}
+	drift := func(r row) *output.Drift { return r.drift } // of sessions with one segment
 	return append(all,
-		ofInterval("from_n", tabular.Number, func(i *output.Interval) any { return i.FromN }),
-		ofInterval("to_n", tabular.Number, func(i *output.Interval) any { return i.ToN }),
-		ofChange("change_probability", tabular.Number, func(r *output.Record) any { return output.OrNaN(r.Probability) }),
-		ofChange("evidence", tabular.Number, func(r *output.Record) any { return output.OrNaN(r.Evidence) }),
-		column{Name: "outliers", Kind: tabular.Number, Cell: func(r row) any {
-			if r.outliers == nil {
-				return nil
-			}
-			return *r.outliers
-		}},
-		ofDrift("drift", func(d *output.Drift) float64 { return d.Rate }),
-		ofDrift("drift_lower", func(d *output.Drift) float64 { return d.Lower }),
-		ofDrift("drift_upper", func(d *output.Drift) float64 { return d.Upper }),
+		numberOf("change_interval.from_n", interval, func(i *output.Interval) float64 { return float64(i.FromN) }),
+		numberOf("change_interval.to_n", interval, func(i *output.Interval) float64 { return float64(i.ToN) }),
+		numberOf("change_probability", change, func(r *output.Record) float64 { return output.OrNaN(r.Probability) }),
+		numberOf("evidence", change, func(r *output.Record) float64 { return output.OrNaN(r.Evidence) }),
+		numberOf("outliers", func(r row) *int { return r.outliers }, func(n *int) float64 { return float64(*n) }),
+		numberOf("drift", drift, func(d *output.Drift) float64 { return d.Rate }),
+		numberOf("drift_lower", drift, func(d *output.Drift) float64 { return d.Lower }),
+		numberOf("drift_upper", drift, func(d *output.Drift) float64 { return d.Upper }),
 	)
 }
 
-// ofDrift is a column of the sessions that drift, which have one segment.
-func ofDrift(name string, of func(*output.Drift) float64) column {
+// numberOf is a column of a number of what a row may not have.
+func numberOf[T any](name string, part func(r row) *T, number func(*T) float64) column {
 	return output.Number(name, func(r row) float64 {
-		if r.drift == nil {
-			return math.NaN()
+		if p := part(r); p != nil {
+			return number(p)
 		}
-		return of(r.drift)
+		return math.NaN()
 	})
-}
-
-// timesOf are those of the table.
-func timesOf(all []*session) iter.Seq[time.Time] {
-	return func(yield func(time.Time) bool) {
-		for _, s := range all {
-			for _, g := range s.segments {
-				times := []time.Time{s.start.Time, g.start.Time, g.end.Time}
-				if g.change != nil && g.change.Interval != nil {
-					for _, t := range []*time.Time{g.change.Interval.From, g.change.Interval.To} {
-						if t != nil {
-							times = append(times, *t)
-						}
-					}
-				}
-				for _, t := range times {
-					if !yield(t) {
-						return
-					}
-				}
-			}
-		}
-	}
 }

@@ -245,12 +245,12 @@ func (t *Table) columns() []column {
 		{Name: "trial", Kind: tabular.Number, Cell: func(r row) any { return r.n[r.i] }},
 	}
 	if timed {
-		all = append(all, column{Name: "time", Kind: tabular.Time, Cell: func(r row) any {
+		all = append(all, output.Time("time", func(r row) *time.Time {
 			if r.times == nil || r.times[r.i].IsZero() {
 				return nil
 			}
-			return r.times[r.i]
-		}})
+			return &r.times[r.i]
+		}))
 	}
 	carried := len(all)
 	if lists {
@@ -344,16 +344,7 @@ func (s *series) carriedBy(i int) map[string]any {
 // Write writes the table to a file, with times on the clock of the zone.
 func (t *Table) Write(out string, zone *time.Location) error {
 	all := t.sorted()
-	times := func(yield func(time.Time) bool) {
-		for _, s := range all {
-			for _, at := range s.times {
-				if !yield(at) {
-					return
-				}
-			}
-		}
-	}
-	return output.WriteTable(out, t.columns(), times, zone, func(yield func(row) bool) {
+	return output.WriteTable(out, t.columns(), zone, func(yield func(row) bool) {
 		for _, s := range all {
 			for i := range s.n {
 				if !yield(row{s, i}) {
@@ -373,7 +364,7 @@ func (t *Table) WriteKeys(out string) error {
 		{Name: "missing", Kind: tabular.Number, Cell: func(s *series) any { return count(s.missing) }},
 		{Name: "log_evidence", Kind: tabular.Number, Cell: func(s *series) any { return s.evidence() }},
 		{Name: "changes", Kind: tabular.Number, Cell: func(s *series) any { return count(s.changes) }},
-	}, nil, nil, slices.Values(t.sorted()))
+	}, nil, slices.Values(t.sorted()))
 }
 
 func count(all []bool) (n int) {
