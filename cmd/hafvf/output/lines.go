@@ -9,35 +9,36 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// A line is one of a file in JSON Lines, with what was parsed of it.
-type line[T any] struct {
-	connectors.Record
-	parsed T
-	err    error
+// A line is one of a file in JSON Lines, with the record that was parsed of it.
+type line struct {
+	Record
+	raw connectors.Record
+	cut *NotRecord // of a line that ends too early, which the last one may
+	err error
 }
 
-// lines calls f with what parse makes of each line of a file in JSON Lines, in their order. The rows of
-// CSV and Parquet are the lines that the same records would be. Several goroutines call parse. The first
+// lines calls f with each line of a file in JSON Lines, parsed as far as wants says, in their order. The rows of
+// CSV and Parquet are the lines that the same records would be. Several goroutines call wants. The first
 // error ends it.
-func lines[T any](ctx context.Context, path string, parse func(connectors.Record, *T) error, f func(*T) error) error {
+func lines(ctx context.Context, path string, wants func(*Record) bool, f func(*line) error) error {
 	in, object, err := open(path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	for most := 1; err == nil; most = 1024 { // the first alone may be all that is asked for
-		var all []line[T]
+		var all []line
 		for err == nil && len(all) < most {
 			var raw connectors.Record
 			if raw, err = in.Next(); err == nil {
-				all = append(all, line[T]{Record: raw})
+				all = append(all, line{raw: raw})
 			}
 		}
 		parallel.Do(len(all), runtime.GOMAXPROCS(0), func(_, i int) {
 			if object != nil {
-				object(&all[i].Record)
+				object(&all[i].raw)
 			}
-			all[i].err = parse(all[i].Record, &all[i].parsed)
+			all[i].err = all[i].parse(wants)
 		})
 		for i := range all {
 			if ctx.Err() != nil {
@@ -46,7 +47,7 @@ func lines[T any](ctx context.Context, path string, parse func(connectors.Record
 			if all[i].err != nil {
 				return all[i].err
 			}
-			if err := f(&all[i].parsed); err != nil {
+			if err := f(&all[i]); err != nil {
 				return err
 			}
 		}

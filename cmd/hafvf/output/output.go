@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 )
@@ -170,15 +169,15 @@ func (e NotRecord) Error() string {
 func Each(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
 	var ends *NotRecord
 	n := 0
-	err := lines(ctx, path, func(raw connectors.Record, r *parsed) error { return r.parse(raw, wants) }, func(r *parsed) error {
+	err := lines(ctx, path, wants, func(l *line) error {
 		if ends != nil {
 			return *ends
 		}
-		if ends = r.cut; ends != nil {
+		if ends = l.cut; ends != nil {
 			return nil
 		}
 		n++
-		return f(&r.Record)
+		return f(&l.Record)
 	})
 	if ends != nil && (err == nil || n == 0) {
 		ends.Cut = n > 0
@@ -225,34 +224,28 @@ func Last(ctx context.Context, path string, takes func(key string) bool) (last t
 	return last, err
 }
 
-// parsed is a record with what is wrong with it.
-type parsed struct {
-	Record
-	cut *NotRecord // of a line that ends too early, which the last one may
-}
-
 // parse reads as much of the line as is wanted.
-func (r *parsed) parse(raw connectors.Record, wants func(*Record) bool) error {
-	r.Path, r.Line = raw.Path, raw.Position
-	not := NotRecord{Path: raw.Path, Line: raw.Position, Reason: raw.Reason}
+func (l *line) parse(wants func(*Record) bool) error {
+	raw, not := l.raw.Raw, NotRecord{Path: l.raw.Path, Line: l.raw.Position, Reason: l.raw.Reason}
+	l.Path, l.Line = not.Path, not.Line
 	if not.Reason != "" {
 		return not
 	}
-	looked := r.scan(raw.Raw)
-	if looked && raw.Raw[len(raw.Raw)-1] != '}' && !json.Valid(raw.Raw) {
+	looked := l.scan(raw)
+	if looked && raw[len(raw)-1] != '}' && !json.Valid(raw) {
 		not.Reason = "it is cut off"
-		r.cut = &not
+		l.cut = &not
 		return nil
 	}
-	if looked && wants != nil && !wants(&r.Record) {
-		r.Unread = true
+	if looked && wants != nil && !wants(&l.Record) {
+		l.Unread = true
 		return nil
 	}
-	if not.Reason = r.read(raw.Raw); not.Reason == "" {
+	if not.Reason = l.read(raw); not.Reason == "" {
 		return nil
 	}
-	if !looked && raw.Raw[0] == '{' && !json.Valid(raw.Raw) {
-		r.cut = &not
+	if !looked && raw[0] == '{' && !json.Valid(raw) {
+		l.cut = &not
 		return nil
 	}
 	return not
