@@ -272,11 +272,11 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 	}
 
 	plots := make([]*plot.Plot, len(s.Panels))
-	grids := make([]*grid, len(s.Panels))
+	lines := new(grid)
 	var left, shares vg.Length
 	for i := range s.Panels {
 		p := &s.Panels[i]
-		plots[i], grids[i] = p.plot()
+		plots[i] = p.plot(lines)
 		plots[i].X.Min, plots[i].X.Max = lo, hi
 		if s.X.Log {
 			plots[i].X.Scale = plot.LogScale{}
@@ -286,10 +286,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		shares += vg.Length(p.Share)
 	}
 	ticks := s.X.ticks(lo, hi, c.Max.X-c.Min.X-left)
-	for _, g := range grids {
-		// Below the lines, but only now the places are known.
-		g.x = ticks
-	}
+	lines.x = ticks // whose places are only known now
 	last := plots[len(plots)-1]
 	last.X.Tick.Marker = plot.ConstantTicks(ticks)
 	last.X.Label.Text = s.X.Label
@@ -325,7 +322,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 }
 
 // plot returns the panel's axes and layers, and the grid under them.
-func (p *Panel) plot() (*plot.Plot, *grid) {
+func (p *Panel) plot(g *grid) *plot.Plot {
 	pl := plot.New()
 	pl.BackgroundColor = nil
 	pl.X.Padding, pl.Y.Padding = 0, 0
@@ -359,7 +356,6 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 		}
 		pl.Y.Tick.Marker = ticks
 	}
-	g := new(grid)
 	pl.Add(g)
 	layers := slices.Clone(p.Layers)
 	slices.Reverse(layers)
@@ -367,7 +363,7 @@ func (p *Panel) plot() (*plot.Plot, *grid) {
 	for _, l := range layers {
 		pl.Add(l)
 	}
-	return pl, g
+	return pl
 }
 
 // entries are the panel's legend.
