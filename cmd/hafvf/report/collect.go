@@ -103,7 +103,6 @@ type key struct {
 	estimates int64
 	alarms    int
 	weight    float64
-	incidents bool // some alarm is in one
 
 	silences              int
 	silentAt, recoveredAt int64
@@ -275,7 +274,6 @@ func (c *Collector) AddAlert(a *output.Alert) {
 	c.alarms = append(c.alarms, one)
 	k.alarms++
 	k.weight += one.weight()
-	k.incidents = k.incidents || one.inIncident
 	k.note(a, kind, c.zone)
 	d := detail{one, a.ID, a.Message, a.Incident, a.Time}
 	c.rows.add(d)

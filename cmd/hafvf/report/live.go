@@ -329,7 +329,7 @@ func (l *Live) readFacts(r pipeline.Status) []Fact {
 		facts = append(facts, Fact{"event time behind the clock", seconds(most)})
 	}
 	for i, to := range r.Receivers {
-		says := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(to.Sent), grouped(to.Failed), grouped(int64(to.Waiting)))
+		says := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(to.Sent), grouped(to.Failed), grouped(to.Waiting))
 		if waits := to.Waited(); waits >= time.Second {
 			says += " for " + seconds(waits)
 		}

@@ -236,15 +236,17 @@ func (c *Collector) group() {
 		ends[i] = prefixes(k.name)
 		depths = max(depths, min(len(ends[i]), 8))
 	}
+	prefix := func(i, depth int) string {
+		if depth = min(depth, len(ends[i])); depth == 0 {
+			return ""
+		}
+		return c.order[i].name[:ends[i][depth-1]]
+	}
 	depth := 0
 	for d := 1; d <= depths; d++ {
 		groups := map[string]bool{}
-		for i, k := range c.order {
-			if len(ends[i]) > 0 {
-				groups[k.name[:ends[i][min(d, len(ends[i]))-1]]] = true
-			} else {
-				groups[""] = true
-			}
+		for i := range c.order {
+			groups[prefix(i, d)] = true
 			if len(groups) > shownGroups {
 				break
 			}
@@ -255,10 +257,7 @@ func (c *Collector) group() {
 		depth = d
 	}
 	for i, k := range c.order {
-		k.group = ""
-		if depth > 0 && len(ends[i]) > 0 {
-			k.group = k.name[:ends[i][min(depth, len(ends[i]))-1]]
-		}
+		k.group = prefix(i, depth)
 	}
 }
 

@@ -489,9 +489,9 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 2, 64)
 }
 
-// grouped is n with commas.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
+// grouped is a whole number with commas.
+func grouped(n any) string {
+	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}

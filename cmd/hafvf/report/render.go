@@ -36,8 +36,8 @@ var (
 	page   = template.Must(template.New("page.html").Funcs(template.FuncMap{
 		"number":  number,
 		"signed":  signed,
-		"grouped": func(n any) string { return grouped(asInt(n)) },
-		"count":   func(n any, one, many string) template.HTML { return counted(asInt(n), one, many) },
+		"grouped": grouped,
+		"count":   counted,
 		"span":    span,
 		"percent": output.Percent,
 		"list":    message.List,
@@ -107,21 +107,12 @@ func signed(v float64) string {
 }
 
 // counted is n of something; a machine finds n without commas.
-func counted(n int64, one, many string) template.HTML {
-	if n != 1 {
+func counted(n any, one, many string) template.HTML {
+	digits := fmt.Sprint(n)
+	if digits != "1" {
 		one = many
 	}
-	return template.HTML(fmt.Sprintf(`<data value="%d">%s</data> %s`, n, grouped(n), template.HTMLEscapeString(one)))
-}
-
-func asInt(n any) int64 {
-	switch n := n.(type) {
-	case int:
-		return int64(n)
-	case int64:
-		return n
-	}
-	return 0
+	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data> %s`, digits, grouped(n), template.HTMLEscapeString(one)))
 }
 
 // span is how long it is from one time to another.

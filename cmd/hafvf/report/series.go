@@ -15,7 +15,7 @@ import (
 type point struct {
 	at                 float64 // Unix seconds
 	x                  float64
-	predicted, usual   struct{ mean, sd float64 }
+	predicted, usual   struct{ Mean, SD float64 }
 	score, threshold   float32
 	alarm, afterSilent bool // nothing came for long before it
 }
@@ -37,9 +37,8 @@ const (
 
 // add adds an observation, and thins the series when it has limit points.
 func (s *series) add(e *Estimate, limit int) {
-	p := point{at: float64(e.Time.UnixMilli()) / 1e3, x: e.X, score: float32(e.Score), threshold: float32(e.Threshold), alarm: e.Alarm}
-	p.predicted.mean, p.predicted.sd = e.Predicted.Mean, e.Predicted.SD
-	p.usual.mean, p.usual.sd = e.Usual.Mean, e.Usual.SD
+	p := point{at: float64(e.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: e.Alarm}
+	p.score, p.threshold = float32(e.Score), float32(e.Threshold)
 	s.seen++
 	if n := len(s.points); n > 0 {
 		step := p.at - s.points[n-1].at
@@ -148,10 +147,10 @@ func (s *series) append(b []byte, n int) []byte {
 	}
 	short := func(b []byte, v float64) []byte { return appendNumber(b, v, 1) }
 	column("x", func(p *point) float64 { return p.x }, value)
-	column("um", func(p *point) float64 { return p.usual.mean }, value)
-	column("us", func(p *point) float64 { return p.usual.sd }, value)
-	column("pm", func(p *point) float64 { return p.predicted.mean }, value)
-	column("ps", func(p *point) float64 { return p.predicted.sd }, value)
+	column("um", func(p *point) float64 { return p.usual.Mean }, value)
+	column("us", func(p *point) float64 { return p.usual.SD }, value)
+	column("pm", func(p *point) float64 { return p.predicted.Mean }, value)
+	column("ps", func(p *point) float64 { return p.predicted.SD }, value)
 	column("score", func(p *point) float64 { return float64(p.score) }, short)
 	column("from", func(p *point) float64 { return float64(p.threshold) }, short)
 	var gaps []int

@@ -244,12 +244,12 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 			s.Count++
 		}
 		e := newEstimate("", *r.Time, r.X, r.Estimate.Moments)
-		one := point{at: float64(r.Time.UnixMilli()) / 1e3, x: e.X, score: float32(output.OrNaN(r.Evidence)), threshold: float32(math.Log(odds)), alarm: r.Change, afterSilent: begins && i > 0}
-		one.predicted.mean, one.predicted.sd = e.Predicted.Mean, e.Predicted.SD
-		one.usual.mean, one.usual.sd = math.NaN(), math.NaN()
+		one := point{at: float64(r.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: r.Change}
+		one.afterSilent = begins && i > 0
+		one.score, one.threshold = float32(output.OrNaN(r.Evidence)), float32(math.Log(odds))
 		if r.Segment != nil {
-			one.usual.sd = output.First(r.Segment.SD)
-			one.usual.mean, one.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
+			one.usual.SD = output.First(r.Segment.SD)
+			one.usual.Mean, one.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
 		}
 		line.seen++
 		line.points = append(line.points, one)
