@@ -48,7 +48,7 @@ func backtestCommand() *cobra.Command {
 			}
 			var page *report.Collector
 			if out != "" {
-				if err := checkPage(cfg, out); err != nil {
+				if err := checkPage(out, inputOf(cfg)); err != nil {
 					return err
 				}
 				page = report.NewCollector(time.Time{}, graph.Clock)
@@ -143,12 +143,7 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 
 // loadBacktest composes a config, and refuses what cannot be tested.
 func loadBacktest(path string, set []string) (*config.Config, *pipeline.Graph, error) {
-	return loadTrial(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
-}
-
-// loadTrial is loadPast of a config that raises alarms.
-func loadTrial(path string, set []string, here, of string) (*config.Config, *pipeline.Graph, error) {
-	cfg, graph, err := loadPast(path, set, here, of)
+	cfg, graph, err := loadPast(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -45,16 +45,10 @@ func reportCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usage(errors.New("report needs -o FILE.html"))
 			}
-			if err := given(cmd, "since", &since, sinceOf); err != nil {
+			if err := cmp.Or(given(cmd, "since", &since, sinceOf), given(cmd, "zone", &zone, domain.Zone)); err != nil {
 				return cli.Usage(err)
 			}
-			if err := given(cmd, "zone", &zone, domain.Zone); err != nil {
-				return cli.Usage(err)
-			}
-			if err := report.Check(args, out); err != nil {
-				return cli.Usage(err)
-			}
-			if err := output.CheckFolder(out); err != nil {
+			if err := checkPage(out, args...); err != nil {
 				return err
 			}
 			var marks []records.Mark
@@ -64,18 +58,13 @@ func reportCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("--marks: %w", err))
 				}
 			}
-			configs := 0
-			for _, arg := range args {
-				if isConfig(arg) {
-					configs++
-				}
-			}
+			runs := slices.ContainsFunc(args, isConfig)
 			var c *report.Collector
 			var err error
 			switch {
-			case configs > 0 && len(args) > 1:
+			case runs && len(args) > 1:
 				return cli.Usage(errors.New("report takes either one config, or files of records"))
-			case configs > 0:
+			case runs:
 				c, err = reportRun(cmd.Context(), args[0], out, set, since, zone, &o)
 			case since.Last > 0 && slices.Contains(args, "-"):
 				return cli.Usage(errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file"))
@@ -145,7 +134,7 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
 	}
 	graph.Clock = cmp.Or(zone, graph.Clock)
-	if err := checkPage(cfg, out); err != nil {
+	if err := checkPage(out, inputOf(cfg)); err != nil {
 		return nil, err
 	}
 	if !filters {
@@ -187,9 +176,9 @@ func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.G
 	return c, nil
 }
 
-// checkPage says why out is no file for a page of what the config reads.
-func checkPage(cfg *config.Config, out string) error {
-	if err := report.Check([]string{inputOf(cfg)}, out); err != nil {
+// checkPage says why out is no file for a page of what is read.
+func checkPage(out string, inputs ...string) error {
+	if err := report.Check(inputs, out); err != nil {
 		return cli.Usage(err)
 	}
 	return output.CheckFolder(out)
