@@ -54,12 +54,13 @@ func (c *Collector) messagesOver(span time.Duration) Messages {
 		m.Alarms = c.alarms
 	}
 	if span > 0 {
-		m.PerWeek = m.weekly(m.Pages+m.Singles+m.Silent+m.Digests+m.Alarms, span)
+		m.PerWeek = weekly(m.Pages+m.Singles+m.Silent+m.Digests+m.Alarms, span)
 	}
 	return m
 }
 
-func (Messages) weekly(n int, span time.Duration) Number {
+// weekly is how many a week there are of n in a span.
+func weekly(n int, span time.Duration) Number {
 	return Number(float64(n) / (span.Hours() / week.Hours()))
 }
 
@@ -74,7 +75,7 @@ func (m Messages) write(b *strings.Builder, span time.Duration) {
 		of string
 	}{{m.Pages, "of incidents"}, {m.Singles, "of single keys"}, {m.Silent, "of silent and recovered keys"}, {m.Digests, "digests"}, {m.Alarms, "alarms"}} {
 		if p.n > 0 {
-			parts = append(parts, decimal(float64(m.weekly(p.n, span)))+" "+p.of)
+			parts = append(parts, decimal(float64(weekly(p.n, span)))+" "+p.of)
 		}
 	}
 	all := strings.Join(parts, ", ")

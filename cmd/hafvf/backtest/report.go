@@ -200,7 +200,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 			r.Alerts[kind] += n
 		}
 		if span := k.last.Sub(k.first); span > 0 {
-			k.PerWeek = Number(float64(len(k.events)) / (span.Hours() / week.Hours()))
+			k.PerWeek = weekly(len(k.events), span)
 		}
 		if k.scored > 0 {
 			k.Budget.Allowed = float64(k.scored) / float64(k.ObservationsPerAlarm)

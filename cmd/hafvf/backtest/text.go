@@ -87,16 +87,10 @@ func (r *Report) String() string {
 // writePlans writes which keys follow a weekly plan, the noisiest first.
 func (r *Report) writePlans(b *strings.Builder) {
 	planned := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.Plan == "" })
-	if len(planned) == 0 {
-		return
+	if len(planned) > 0 {
+		b.WriteString("\nplans that keys have shown\n")
 	}
-	b.WriteString("\nplans that keys have shown\n")
-	for _, k := range planned[:min(len(planned), most)] {
-		fmt.Fprintf(b, "  %s  plan: %s\n", message.Printable(k.Key), k.Plan)
-	}
-	if n := len(planned); n > most {
-		fmt.Fprintf(b, "  … %d more\n", n-most)
-	}
+	list(b, "  ", planned, func(k Key) string { return fmt.Sprintf("%s  plan: %s", message.Printable(k.Key), k.Plan) })
 }
 
 // shownWeeks is the number of weeks in the line of a key.
@@ -113,11 +107,16 @@ func table(b *strings.Builder, write func(w io.Writer)) {
 }
 
 func (r *Report) writeEvents(b *strings.Builder, events []Event) {
-	for _, e := range events[:min(len(events), most)] {
-		fmt.Fprintf(b, "  %s  %s  %s\n", r.place(e.Time, e.N), e.Kind, e.sentence())
+	list(b, "  ", events, func(e Event) string { return fmt.Sprintf("%s  %s  %s", r.place(e.Time, e.N), e.Kind, e.sentence()) })
+}
+
+// list writes the first few of all, a line each, and how many more there are.
+func list[T any](w io.Writer, indent string, all []T, line func(T) string) {
+	for _, one := range all[:min(len(all), most)] {
+		fmt.Fprintf(w, "%s%s\n", indent, line(one))
 	}
-	if n := len(events); n > most {
-		fmt.Fprintf(b, "  … %d more\n", n-most)
+	if n := len(all); n > most {
+		fmt.Fprintf(w, "%s… %d more\n", indent, n-most)
 	}
 }
 
@@ -152,12 +151,9 @@ func (r *Report) writeIncidents(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents alone, in place of %s; %s in no incident\n", all.Opened, message.Count(all.Pages, "is a page", "are pages"),
 		message.Count(all.Messages, "message", "messages"), message.Count(all.Alarms, "alarm", "alarms"), message.Count(all.Outside, "alarm is", "alarms are"))
-	for _, e := range all.ByScore[:min(len(all.ByScore), most)] {
-		fmt.Fprintf(b, "  %s  score %.1f  %s\n", r.stamp(e.Start), float64(e.Score), e.Message)
-	}
-	if n := len(all.ByScore); n > most {
-		fmt.Fprintf(b, "  … %d more\n", n-most)
-	}
+	list(b, "  ", all.ByScore, func(e Incident) string {
+		return fmt.Sprintf("%s  score %.1f  %s", r.stamp(e.Start), float64(e.Score), e.Message)
+	})
 }
 
 // writeSuppressed writes how many alarms were held back, and why, if some were.
@@ -199,12 +195,9 @@ func (r *Report) writeLabels(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 	}
-	for _, m := range s.Missed[:min(len(s.Missed), most)] {
-		fmt.Fprintf(b, "  missed: %s, from %s to %s\n", message.Printable(m.Key), r.stamp(m.Start), r.stamp(m.End))
-	}
-	if n := len(s.Missed); n > most {
-		fmt.Fprintf(b, "  … %d more\n", n-most)
-	}
+	list(b, "  ", s.Missed, func(m Missed) string {
+		return fmt.Sprintf("missed: %s, from %s to %s", message.Printable(m.Key), r.stamp(m.Start), r.stamp(m.End))
+	})
 }
 
 // shownUnknown is the number of unknown keys that a report names.
@@ -262,12 +255,9 @@ func (a *Against) append(b *strings.Builder, r *Report) string {
 		b.WriteString("\nkeys with different numbers of alerts\n")
 		table(b, func(w io.Writer) {
 			fmt.Fprintf(w, "key\t%s\t%s\n", r.Config, other.Config)
-			for _, k := range a.Keys[:min(len(a.Keys), most)] {
-				fmt.Fprintf(w, "%s\t%d\t%d\n", message.Printable(k.Key), k.This, k.Other)
-			}
-			if n := len(a.Keys); n > most {
-				fmt.Fprintf(w, "… %d more\n", n-most)
-			}
+			list(w, "", a.Keys, func(k KeyDifference) string {
+				return fmt.Sprintf("%s\t%d\t%d", message.Printable(k.Key), k.This, k.Other)
+			})
 		})
 	}
 	for _, side := range []struct {
