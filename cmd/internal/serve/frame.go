@@ -9,6 +9,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"hafvf/internal/jsontext"
 )
 
 const (
@@ -119,13 +121,7 @@ func (s *Server) frame(kind byte, payload []byte, err error) []byte {
 	return appendFrame(nil, 'e', jsonOf(coded))
 }
 
-func jsonOf(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // no such type is used
-	}
-	return b
-}
+func jsonOf(v any) []byte { return []byte(jsontext.Of(v)) }
 
 // A greeting is the payload of hello.
 type greeting struct {
