@@ -69,8 +69,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	done, serves := func() { server.Close() }, "serving /metrics and /healthz"
 	if live {
-		page := report.NewLive(o.config, zone, metrics)
-		page.TakesMarks(o.markTo)
+		page := report.NewLive(o.config, o.markTo, zone, metrics)
 		mux.Handle("/", page.Handler(host))
 		observers, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
 		done = func() {

@@ -35,7 +35,7 @@ type Live struct {
 	zone    *time.Location
 	began   time.Time
 	metrics *pipeline.Metrics
-	markTo  string // see TakesMarks
+	markTo  string // path of the config if it takes marks
 
 	mu        sync.Mutex
 	alerts    []liveAlert
@@ -77,10 +77,11 @@ type recent struct {
 	alarmed atomic.Int64 // when its last alarm came
 }
 
-// NewLive returns the memory of a run of the config, which the metrics follow. It shows the times of the zone.
-func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Live {
+// NewLive returns the memory of a run of the config, which the metrics follow. It shows the times of the zone, and the
+// commands that mark alarms for the run of the config at a path; empty: it takes none.
+func NewLive(config, markTo string, zone *time.Location, metrics *pipeline.Metrics) *Live {
 	l := &Live{
-		config: config, zone: zone, began: time.Now(), metrics: metrics,
+		config: config, markTo: markTo, zone: zone, began: time.Now(), metrics: metrics,
 		at: map[alertName]int{}, incidents: map[string]*liveAlert{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.followed.Store(&map[string]*recent{})
@@ -92,10 +93,6 @@ func NewLive(config string, zone *time.Location, metrics *pipeline.Metrics) *Liv
 func (l *Live) Observer() *pipeline.Observer {
 	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident, Marked: l.marked}
 }
-
-// TakesMarks has the page show the commands that mark alarms for the run of the config at a path. It is called before the
-// run begins.
-func (l *Live) TakesMarks(config string) { l.markTo = config }
 
 // marked takes a mark of an alarm.
 func (l *Live) marked(m records.Mark) {

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // What a person reads of a run is on the clock of its zone, and its events are in UTC.
 func TestLiveInAZone(t *testing.T) {
-	l := NewLive("pump.yaml", berlin(t), pipeline.NewMetrics())
+	l := NewLive("pump.yaml", "", berlin(t), pipeline.NewMetrics())
 	s := httptest.NewServer(l.Handler("pumps.example"))
 	t.Cleanup(s.Close)
 	t.Cleanup(l.Close)
@@ -74,7 +74,7 @@ func TestLiveInAZone(t *testing.T) {
 // serveLive serves a Live that no run tells of anything, unless the test does.
 func serveLive(t *testing.T) (*Live, *httptest.Server) {
 	t.Helper()
-	l := NewLive("pump.yaml", time.UTC, pipeline.NewMetrics())
+	l := NewLive("pump.yaml", "", time.UTC, pipeline.NewMetrics())
 	s := httptest.NewServer(l.Handler("pumps.example"))
 	t.Cleanup(s.Close)
 	t.Cleanup(l.Close)
@@ -339,7 +339,7 @@ func TestLiveMarks(t *testing.T) {
 	if _, page := get(t, s.URL); strings.Contains(page, "hafvf mark") {
 		t.Error("a page whose run takes no marks has a command")
 	}
-	l.TakesMarks("pump.yaml")
+	l.markTo = "pump.yaml"
 	events := listen(t, s.URL)
 	l.raise("b", 2)
 	await(t, events, "alarm")

@@ -46,7 +46,7 @@ type Page struct {
 	SinglesLeft   int
 	SingleCount   int
 	Map           *Map
-	Muted         *Muted
+	Muted         Muted
 	Noisy         []Noisy
 	Rows          []Row
 	RowsLeft      int
@@ -346,7 +346,6 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 			p.Noisy = append(p.Noisy, noisy(k))
 		}
 	}
-	p.Muted = &Muted{}
 	if c.trial == nil {
 		return
 	}
