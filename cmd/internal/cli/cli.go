@@ -26,24 +26,22 @@ const (
 	ExitReaderGone = 128 + 13
 )
 
-// A usageError is the user's: it exits with ExitUsage.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// Usage makes an error one of usage or config.
-func Usage(err error) error { return usageError{err} }
-
-// A signalError is that of a command that a signal has ended before it had what it was asked for.
-type signalError struct {
+// An exitError has an exit code of its own.
+type exitError struct {
 	error
 	code int
 }
 
-// Ended makes an error one of a signal: the exit code is 128 and the signal's number, as a shell has it.
+func (e exitError) Unwrap() error { return e.error }
+
+// Usage makes an error one of usage or config, which is the user's.
+func Usage(err error) error { return exitError{err, ExitUsage} }
+
+// Ended makes an error one of a signal that has ended a command before it had what it was asked for: the exit
+// code is 128 and the signal's number, as a shell has it.
 func Ended(by os.Signal, err error) error {
 	number, _ := by.(syscall.Signal)
-	return signalError{err, 128 + int(number)}
+	return exitError{err, 128 + int(number)}
 }
 
 // Run executes the command of args, and returns the exit code of the process.
@@ -59,24 +57,22 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 		}
 	}
 	cmd, err := root.ExecuteContextC(context.Background())
-	var ended signalError
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, new(usageError)) || isCobraUsage(err):
-		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-		if isCobraUsage(err) {
-			fmt.Fprintf(stderr, "see: %s --help\n", cmd.CommandPath())
-		}
-		return ExitUsage
+	}
+	ended, coded := errors.AsType[exitError](err)
+	switch {
+	case isCobraUsage(err):
+		err = fmt.Errorf("%w\nsee: %s --help", err, cmd.CommandPath())
+		ended.code = ExitUsage
+	case coded:
 	case errors.Is(err, connectors.ErrReaderGone):
 		return ExitReaderGone
+	default:
+		ended.code = ExitFailed
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-	if errors.As(err, &ended) {
-		return ended.code
-	}
-	return ExitFailed
+	return ended.code
 }
 
 // isCobraUsage reports whether cobra itself refused the command line; it has no
