@@ -70,8 +70,7 @@ func fitCommand() *cobra.Command {
 					return cli.Usage(err)
 				}
 			}
-			f.Progress = reportFits()
-			t := f.Table(pooled)
+			t := f.Table(pooled, reportFits())
 			if earlier != nil {
 				fmt.Fprint(cmd.OutOrStdout(), t.Against(earlier))
 			}

@@ -30,9 +30,6 @@ type Fit struct {
 	filter   keyed.Config // with the rules of keys
 	graph    *pipeline.Graph
 	response Response
-	// Progress, if set, is called with how many keys are done; of a pooled fit, how often all keys were
-	// filtered, and of is 0. Several goroutines call it.
-	Progress func(done, of int)
 
 	mu       sync.Mutex
 	keys     map[string]*key
@@ -268,8 +265,9 @@ func (f *Fit) start() (at []float64) {
 	return at
 }
 
-// Table fits each subject, or all of them together.
-func (f *Fit) Table(pooled bool) *Table {
+// Table fits each subject, or all of them together. Progress is called with how many keys are done; of a pooled fit, how
+// often all keys were filtered, and of is 0. Several goroutines call it.
+func (f *Fit) Table(pooled bool, progress func(done, of int)) *Table {
 	workers := runtime.GOMAXPROCS(0)
 	each := func(do func(s *subject, i int)) {
 		parallel.Do(len(f.subjects), workers, func(_, i int) { do(f.subjects[i], i) })
@@ -287,7 +285,7 @@ func (f *Fit) Table(pooled bool) *Table {
 		m, other := f.maximise(func(at []float64) float64 { return f.likelihood(s, at) })
 		t.rows[i] = f.row(s, m.At, other)
 		f.judge(&t.rows[i], &m)
-		f.progress(int(done.Add(1)), len(f.subjects))
+		progress(int(done.Add(1)), len(f.subjects))
 	})
 	if !pooled {
 		return t
@@ -298,7 +296,7 @@ func (f *Fit) Table(pooled bool) *Table {
 		for _, v := range nats {
 			sum += v
 		}
-		f.progress(int(done.Add(1)), 0)
+		progress(int(done.Add(1)), 0)
 		return sum
 	})
 	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, other) })
@@ -309,12 +307,6 @@ func (f *Fit) Table(pooled bool) *Table {
 	f.judge(&sum, &m)
 	t.rows = append([]row{sum}, t.rows...)
 	return t
-}
-
-func (f *Fit) progress(done, of int) {
-	if f.Progress != nil {
-		f.Progress(done, of)
-	}
 }
 
 // maximise finds the maximum of a log likelihood and, if two words stand for outcomes, where it would be the
