@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/plot"
+
 	"hafvf/cmd/hafvf/chart"
 )
 
@@ -110,9 +112,11 @@ func (o *sgdOutcome) heat(title string, k int, t []float64) chart.Panel {
 		// The first group at the top.
 		h.values = append(h.values, o.memory(k, len(o.groups)-1-i))
 	}
-	names := slices.Clone(o.groups)
-	slices.Reverse(names)
-	return chart.Panel{Title: title, Share: 2, Min: 0, Max: float64(len(names)), Names: names, Layers: []chart.Layer{h}}
+	var names plot.ConstantTicks
+	for i, name := range slices.Backward(o.groups) {
+		names = append(names, plot.Tick{Value: float64(len(o.groups)-1-i) + 0.5, Label: name})
+	}
+	return chart.Panel{Title: title, Share: 2, Min: 0, Max: float64(len(names)), Marker: names, Layers: []chart.Layer{h}}
 }
 
 // zooms are two corrupt batches with none shortly before: the first after a tenth

@@ -63,16 +63,14 @@ type Axis struct {
 
 // A Panel is one set of axes. Its legend is the names of its layers.
 type Panel struct {
-	Title    string  // before the legend
-	Label    string  // of the y axis
-	Share    float64 // of the stack's height, against the other panels
-	Min, Max float64 // of the y axis
-	Log      bool    // logarithmic y axis: Min must be above zero
-	Ticks    int     // into how many parts the y axis is cut, at most; zero stands for 4
-	// Names are those of rows of height 1, from 0 upwards, in place of numbers on
-	// the y axis.
-	Names  []string
-	Layers []Layer // what is listed first lies on top of others of its kind
+	Title    string      // before the legend
+	Label    string      // of the y axis
+	Share    float64     // of the stack's height, against the other panels
+	Min, Max float64     // of the y axis
+	Log      bool        // logarithmic y axis: Min must be above zero
+	Ticks    int         // into how many parts the y axis is cut, at most; zero stands for 4
+	Marker   plot.Ticker // of the y axis, in place of round numbers
+	Layers   []Layer     // what is listed first lies on top of others of its kind
 }
 
 const (
@@ -349,12 +347,8 @@ func (p *Panel) plot(g *grid) *plot.Plot {
 	if p.Log {
 		pl.Y.Scale, pl.Y.Tick.Marker = plot.LogScale{}, logTicks{}
 	}
-	if p.Names != nil {
-		var ticks plot.ConstantTicks
-		for i, n := range p.Names {
-			ticks = append(ticks, plot.Tick{Value: float64(i) + 0.5, Label: printable(n)})
-		}
-		pl.Y.Tick.Marker = ticks
+	if p.Marker != nil {
+		pl.Y.Tick.Marker = p.Marker
 	}
 	pl.Add(g)
 	layers := slices.Clone(p.Layers)
