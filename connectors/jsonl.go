@@ -36,6 +36,8 @@ func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
 
 func (j *jsonlReader) columns() []string { return nil }
 
+func (j *jsonlReader) moveTo(to int64) bool { return !j.array && j.lines.moveTo(to) }
+
 func (j *jsonlReader) next() (Record, error) {
 	if j.array {
 		rec, err := j.element()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hafvf/internal/message"
 	"io"
+	"os"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/unicode"
@@ -82,6 +83,30 @@ func (r oldLineEnds) Read(p []byte) (int, error) {
 
 // position is how many bytes were read and consumed.
 func (l *lines) position() int64 { return l.read - int64(l.end-l.start) }
+
+func (l *lines) extent() int64 {
+	if f, plain := l.r.(*os.File); plain {
+		if info, err := f.Stat(); err == nil {
+			return info.Size()
+		}
+	}
+	return 0
+}
+
+func (l *lines) moveTo(to int64) bool {
+	f, plain := l.r.(*os.File)
+	if !plain || to <= l.position() {
+		return false
+	}
+	// The byte before may be the line end.
+	if _, err := f.Seek(to-1, io.SeekStart); err != nil {
+		return false
+	}
+	l.start, l.end, l.err, l.read = 0, 0, nil, to-1
+	l.skipLine()
+	l.after, l.line = to, 1
+	return true
+}
 
 // fill reads more, once, making room for it.
 func (l *lines) fill() {

@@ -296,8 +296,9 @@ func (p *parquetReader) nextGroup() error {
 	return nil
 }
 
-// rows is how many the file has.
-func (p *parquetReader) rows() (n int64) {
+func (p *parquetReader) position() int64 { return p.row }
+
+func (p *parquetReader) extent() (n int64) {
 	for _, g := range p.all {
 		n += g.NumRows()
 	}

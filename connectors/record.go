@@ -182,6 +182,14 @@ type recordReader interface {
 	// columns returns the names of the columns of the file, nil without any.
 	columns() []string
 	close() error
+
+	// The positions of a file of text are its bytes, those of a Parquet file its rows. extent is how many
+	// there are, 0 if the reader cannot be moved, and position is that of the next record.
+	extent() int64
+	position() int64
+	// moveTo moves forward to a position, or to one near it where a record begins. It reports false if the
+	// reader cannot be moved there.
+	moveTo(to int64) bool
 }
 
 // files returns the paths that src stands for, sorted.

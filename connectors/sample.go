@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"math"
-	"os"
 	"slices"
 )
 
@@ -108,12 +107,12 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 					return err
 				}
 				defer rr.close()
-			} else if !moveTo(rr, extent(rr)*part/places) {
+			} else if !rr.moveTo(rr.extent() * part / places) {
 				continue
 			}
 			end := int64(math.MaxInt64)
 			if next := part + int64(len(paths)); next < places {
-				end = extent(rr) * next / places
+				end = rr.extent() * next / places
 			}
 			records, _, err := take(rr, n, places, end)
 			if err != nil {
@@ -135,7 +134,7 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 // looked at. ended reports the end of the file.
 func take(rr recordReader, n, share int, before int64) (records []Record, ended bool, err error) {
 	for fields, size := 0, 0; len(records) < n && fields < sniffFields/share && size < sniffBytes/share; {
-		if before < math.MaxInt64 && position(rr) >= before {
+		if before < math.MaxInt64 && rr.position() >= before {
 			break
 		}
 		rec, err := rr.next()
@@ -150,78 +149,4 @@ func take(rr recordReader, n, share int, before int64) (records []Record, ended 
 		size += rec.size()
 	}
 	return records, false, nil
-}
-
-// windowOf is the window of a reader of text; nil of another one.
-func windowOf(rr recordReader) *lines {
-	switch r := rr.(type) {
-	case *csvReader:
-		return r.lines
-	case *jsonlReader:
-		return r.lines
-	}
-	return nil
-}
-
-// The positions of a file of text are its bytes, those of a Parquet file its rows. extent is how many
-// there are.
-func extent(rr recordReader) int64 {
-	switch r := rr.(type) {
-	case *wideReader:
-		return extent(r.recordReader)
-	case *parquetReader:
-		return r.rows()
-	}
-	l := windowOf(rr)
-	f, plain := l.r.(*os.File)
-	if !plain {
-		return 0
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// position is that of the next record.
-func position(rr recordReader) int64 {
-	switch r := rr.(type) {
-	case *wideReader:
-		if len(r.ahead) > 0 {
-			return 0
-		}
-		return position(r.recordReader)
-	case *parquetReader:
-		return r.row
-	}
-	return windowOf(rr).position()
-}
-
-// moveTo moves a reader forward to a position, or to one near it where a record begins. It reports
-// false if the reader cannot be moved there.
-func moveTo(rr recordReader, to int64) bool {
-	if w, wide := rr.(*wideReader); wide {
-		w.ahead, w.row = nil, Record{}
-		return w.err == nil && moveTo(w.recordReader, to)
-	}
-	if j, ok := rr.(*jsonlReader); to <= position(rr) || ok && j.array {
-		return false
-	}
-	if p, ok := rr.(*parquetReader); ok {
-		return p.moveTo(to)
-	}
-	l := windowOf(rr)
-	f, plain := l.r.(*os.File)
-	if !plain {
-		return false
-	}
-	// The byte before may be the line end.
-	if _, err := f.Seek(to-1, io.SeekStart); err != nil {
-		return false
-	}
-	l.start, l.end, l.err, l.read = 0, 0, nil, to-1
-	l.skipLine()
-	l.after, l.line = to, 1
-	return true
 }

@@ -149,6 +149,18 @@ func (w *wideReader) numeric(i int) bool {
 	return numbers >= texts
 }
 
+func (w *wideReader) position() int64 {
+	if len(w.ahead) > 0 {
+		return 0
+	}
+	return w.recordReader.position()
+}
+
+func (w *wideReader) moveTo(to int64) bool {
+	w.ahead, w.row = nil, Record{}
+	return w.err == nil && w.recordReader.moveTo(to)
+}
+
 func (w *wideReader) nextRow() (r Record, err error) {
 	if len(w.ahead) > 0 {
 		r, w.ahead = w.ahead[0], w.ahead[1:]
