@@ -278,14 +278,11 @@ func Check(src Source) error {
 		if readsOnce(path) {
 			continue
 		}
-		rr, err := src.open(path, nil)
+		columns, _, err := src.head(path, 0)
 		if err != nil {
 			return err
 		}
-		columns := slices.Sorted(slices.Values(rr.columns()))
-		if err := rr.close(); err != nil {
-			return err
-		}
+		slices.Sort(columns)
 		if first == nil {
 			first = columns
 		}
@@ -445,7 +442,7 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 		return nil, nil, err
 	}
 	defer rr.close()
-	if records, _, err = take(rr, n, 1, math.MaxInt64); err != nil {
+	if records, err = take(rr, n, 1, math.MaxInt64); err != nil && err != io.EOF {
 		return nil, nil, err
 	}
 	return rr.columns(), records, nil

@@ -64,7 +64,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		if err != nil {
 			return nil, err
 		}
-		records, ended, err := take(rr, n-len(first), 1, math.MaxInt64)
+		records, err := take(rr, n-len(first), 1, math.MaxInt64)
 		if i == 0 {
 			s.Columns = rr.columns()
 			if p, ok := rr.(*parquetReader); ok {
@@ -72,11 +72,11 @@ func Sample(src Source, n int) (*Sampled, error) {
 			}
 		}
 		rr.close()
-		if err != nil {
+		if err != nil && err != io.EOF {
 			return nil, err
 		}
 		first = append(first, records...)
-		if !ended {
+		if err == nil {
 			s.Whole = false
 			break
 		}
@@ -114,8 +114,8 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 			if next := part + int64(len(paths)); next < places {
 				end = rr.extent() * next / places
 			}
-			records, _, err := take(rr, n, places, end)
-			if err != nil {
+			records, err := take(rr, n, places, end)
+			if err != nil && err != io.EOF {
 				return err
 			}
 			// The place may be inside of a record.
@@ -131,22 +131,19 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 }
 
 // take reads at most n records that begin before a position. It ends earlier with a share of what may be
-// looked at. ended reports the end of the file.
-func take(rr recordReader, n, share int, before int64) (records []Record, ended bool, err error) {
+// looked at. With an error, io.EOF at the end of the file, it returns the records before it.
+func take(rr recordReader, n, share int, before int64) (records []Record, err error) {
 	for fields, size := 0, 0; len(records) < n && fields < sniffFields/share && size < sniffBytes/share; {
 		if before < math.MaxInt64 && rr.position() >= before {
 			break
 		}
 		rec, err := rr.next()
-		if err == io.EOF {
-			return records, true, nil
-		}
 		if err != nil {
-			return nil, false, err
+			return records, err
 		}
 		records = append(records, rec)
 		fields += len(rec.Fields)
 		size += rec.size()
 	}
-	return records, false, nil
+	return records, nil
 }

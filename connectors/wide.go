@@ -2,6 +2,7 @@ package connectors
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,14 +108,7 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 func (w *wideReader) choose(rows int) error {
 	w.known = true
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
-		for fields, size := 0, 0; len(w.ahead) < rows && fields < sniffFields && size < sniffBytes && w.err == nil; {
-			r, err := w.recordReader.next()
-			if w.err = err; err == nil {
-				w.ahead = append(w.ahead, r)
-				fields += len(r.Fields)
-				size += r.size()
-			}
-		}
+		w.ahead, w.err = take(w.recordReader, rows, 1, math.MaxInt64)
 	}
 	named := setOf(w.src.Values)
 	for i, name := range w.values {
