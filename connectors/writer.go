@@ -105,20 +105,7 @@ func Create(sink Sink) (*Writer, error) {
 	case format.Whole && (ext == ".gz" || ext == ".zst"):
 		return nil, fmt.Errorf("%s: %s is compressed inside the file already: leave out %s", sink.Path, sink.Format, ext)
 	}
-	fresh := true
-	var err error
-	named := sink.Path != stdio && sink.Path != Stderr
-	switch {
-	case sink.Append && named:
-		fresh, err = w.extend(sink)
-	case sink.Live && named && !sink.whole():
-		w.direct = true
-		if w.file, err = os.OpenFile(sink.Path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666); err != nil {
-			err = message.CannotWrite(sink.Path, err)
-		}
-	default:
-		err = w.open(sink.Path)
-	}
+	fresh, err := w.open(sink)
 	if err != nil {
 		return nil, err
 	}
@@ -139,53 +126,51 @@ func Create(sink Sink) (*Writer, error) {
 	return w, nil
 }
 
-// open sets file, whole and direct.
-func (w *Writer) open(path string) error {
-	if path == stdio || path == Stderr {
-		w.name = "standard output"
-		w.file, w.direct = os.Stdout, true
-		if path == Stderr {
-			w.name, w.file = "standard error", os.Stderr
-		}
-		return nil
-	}
-	info, err := os.Stat(path)
+// open sets file, whole and direct. It reports whether the file is empty.
+func (w *Writer) open(sink Sink) (fresh bool, err error) {
+	path := sink.Path
+	info, gone := os.Stat(path)
+	fresh, w.direct = true, true
 	switch {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%s cannot be written: it is a folder", path)
-	case err == nil && !info.Mode().IsRegular():
-		w.direct = true
+	case path == stdio:
+		w.name, w.file = "standard output", os.Stdout
+	case path == Stderr:
+		w.name, w.file = "standard error", os.Stderr
+	case sink.Append && sink.whole():
+		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", path)
+	case sink.Append:
+		fresh, err = w.extend(sink)
+	case sink.Live && !sink.whole():
+		w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	case gone == nil && info.IsDir():
+		err = errors.New("it is a folder")
+	case gone == nil && !info.Mode().IsRegular():
 		w.file, err = os.OpenFile(path, os.O_WRONLY, 0)
 	default:
+		w.direct = false
 		if w.whole, err = atomicfile.Create(path); err == nil {
 			w.file = w.whole.File
 		}
 	}
 	if err != nil {
-		return message.CannotWrite(path, err)
+		return false, message.CannotWrite(path, err)
 	}
-	return nil
+	return fresh, nil
 }
 
 // extend opens a file to add to it. It reports whether the file is empty.
 func (w *Writer) extend(sink Sink) (fresh bool, err error) {
-	if sink.whole() {
-		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", sink.Path)
+	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
+		return false, err
 	}
-	w.direct = true
-	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err == nil {
-		delimited := FormatOf(sink.Format).Delimited
-		if fresh, err = cutTorn(w.file, delimited); err == nil && !fresh && delimited {
-			err = sameHeader(w.file, sink)
-		}
+	delimited := FormatOf(sink.Format).Delimited
+	if fresh, err = cutTorn(w.file, delimited); err == nil && !fresh && delimited {
+		err = sameHeader(w.file, sink)
 	}
 	if err != nil {
-		if w.file != nil {
-			w.Abort()
-		}
-		return false, message.CannotWrite(sink.Path, err)
+		w.Abort()
 	}
-	return fresh, nil
+	return fresh, err
 }
 
 // cutTorn removes an incomplete last line of f, which a killed program has left. With
