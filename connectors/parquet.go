@@ -37,7 +37,8 @@ type parquetReader struct {
 	groups     []parquet.RowGroup // of these, still to be read
 	left       int64              // rows of the current group
 	row        int64
-	cols       []*parquetColumn // nil for a time that is not there
+	cols       []*parquetColumn
+	width      int // fields of a record: those of the columns, and of a time that is not there
 	raw        rowText
 	allColumns bool // see Source.all
 }
@@ -45,6 +46,7 @@ type parquetReader struct {
 // parquetColumn is the cursor in one column.
 type parquetColumn struct {
 	name   string
+	field  int // of a record
 	leaf   int
 	text   func(parquet.Value) string
 	pages  parquet.Pages
@@ -97,9 +99,9 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range index {
+	p.width = len(index)
+	for i, at := range index {
 		if at < 0 {
-			p.cols = append(p.cols, nil)
 			continue
 		}
 		col := columns[at]
@@ -107,7 +109,9 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		if text == nil {
 			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, decimal, string, boolean, date or timestamp", path, col.Name(), col)
 		}
-		p.cols = append(p.cols, &parquetColumn{name: col.Name(), leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024)})
+		p.cols = append(p.cols, &parquetColumn{
+			name: col.Name(), field: i, leaf: int(col.Index()), text: text, buf: make([]parquet.Value, 1024),
+		})
 	}
 	return p, nil
 }
@@ -243,11 +247,8 @@ func (p *parquetReader) next() (Record, error) {
 				return err
 			}
 		}
-		rec.Fields = make([]string, len(p.cols))
-		for i, col := range p.cols {
-			if col == nil {
-				continue
-			}
+		rec.Fields = make([]string, p.width)
+		for _, col := range p.cols {
 			v, err := col.next()
 			if err != nil {
 				return err
@@ -256,7 +257,7 @@ func (p *parquetReader) next() (Record, error) {
 			if n > MaxField && !p.allColumns && rec.Reason == "" {
 				rec.Reason = tooLong(col.name, n)
 			}
-			rec.Fields[i] = f
+			rec.Fields[col.field] = f
 		}
 		return nil
 	})
@@ -284,9 +285,6 @@ func (p *parquetReader) nextGroup() error {
 	p.groups = p.groups[1:]
 	chunks := group.ColumnChunks()
 	for _, col := range p.cols {
-		if col == nil {
-			continue
-		}
 		if err := col.close(); err != nil {
 			return err
 		}
@@ -383,10 +381,8 @@ func (c *parquetColumn) close() error {
 func (p *parquetReader) close() error {
 	err := guarded(func() error {
 		for _, col := range p.cols {
-			if col != nil {
-				if err := col.close(); err != nil {
-					return err
-				}
+			if err := col.close(); err != nil {
+				return err
 			}
 		}
 		return nil
