@@ -14,18 +14,14 @@ type Chunk []byte
 // Begin begins a record; its line, up to and with the line end, is appended by
 // the caller. The key may be nil, the record then has none.
 func (c Chunk) Begin(key []byte, id string) Chunk {
-	c = binary.AppendVarint(c, keyLength(key))
+	n := int64(len(key))
+	if key == nil {
+		n = -1
+	}
+	c = binary.AppendVarint(c, n)
 	c = append(c, key...)
 	c = binary.AppendUvarint(c, uint64(len(id)))
 	return append(c, id...)
-}
-
-// keyLength is −1 for a record without a key.
-func keyLength(key []byte) int64 {
-	if key == nil {
-		return -1
-	}
-	return int64(len(key))
 }
 
 // A Line is a record of a Chunk, and valid as long as that is.

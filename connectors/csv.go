@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,15 +151,13 @@ func (c *csvReader) table(names []string) error {
 	}
 	c.header, c.index, c.watch = names, index, belowHeader
 	if c.first == nil {
-		c.first, c.names, c.wanted = names, setOf(names), 0
-		maps.DeleteFunc(c.names, func(name string, _ bool) bool { return name == "" })
-		for name := range c.names {
-			c.names[name] = false
-			c.begins[name[0]] = true
-		}
-		for _, name := range src.named() {
-			c.names[name] = true
-			c.wanted++
+		named := src.named()
+		wanted := setOf(named)
+		c.first, c.names, c.wanted = names, map[string]bool{}, len(named)
+		for _, name := range names {
+			if name != "" {
+				c.names[name], c.begins[name[0]] = wanted[name], true
+			}
 		}
 	}
 	return nil
@@ -506,11 +503,7 @@ func (e *csvEncoder) write(lines []byte) error {
 
 // isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
 func isFormula(s string) bool {
-	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 {
-		return false
-	}
-	_, err := strconv.ParseFloat(s, 64)
-	return err != nil
+	return s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 && !isNumber(s)
 }
 
 // Unguarded is a text of a CSV without the apostrophe that a sink puts in front of a formula.

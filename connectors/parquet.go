@@ -2,12 +2,12 @@ package connectors
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,8 +57,7 @@ type parquetColumn struct {
 }
 
 func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err error) {
-	switch filepath.Ext(path) {
-	case ".gz", ".zst":
+	if Unpacked(path) != path {
 		return nil, fmt.Errorf("%s: parquet is compressed inside the file and cannot be read from a compressed one: decompress it first", path)
 	}
 	f, info, err := openRegular(path)
@@ -404,20 +403,19 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	if err := checkColumns(sink.Columns); err != nil {
 		return nil, err
 	}
+	nodes := map[tabular.Kind]parquet.Node{
+		tabular.String: parquet.String(),
+		tabular.Number: parquet.Leaf(parquet.DoubleType),
+		tabular.Bool:   parquet.Leaf(parquet.BooleanType),
+		tabular.Time:   parquet.Timestamp(parquet.Microsecond),
+	}
 	group := parquet.Group{}
 	for _, c := range sink.Columns {
-		switch c.Kind {
-		case tabular.String, "":
-			group[c.Path] = parquet.Optional(parquet.String())
-		case tabular.Number:
-			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.DoubleType))
-		case tabular.Bool:
-			group[c.Path] = parquet.Optional(parquet.Leaf(parquet.BooleanType))
-		case tabular.Time:
-			group[c.Path] = parquet.Optional(parquet.Timestamp(parquet.Microsecond))
-		default:
+		node := nodes[cmp.Or(c.Kind, tabular.String)]
+		if node == nil {
 			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
 		}
+		group[c.Path] = parquet.Optional(node)
 	}
 	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
 	return &parquetEncoder{

@@ -1,6 +1,7 @@
 package connectors
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -31,11 +32,8 @@ func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) 
 		}
 	}
 	if found == 0 { // by the columns of the first line
-		for _, d := range delimiters {
-			if n := float64(len(cellsOf(lines[0], d))); n > found {
-				p.Delimiter, found = d, n
-			}
-		}
+		width := func(d string) int { return len(cellsOf(lines[0], d)) }
+		p.Delimiter = slices.MaxFunc(delimiters, func(a, b string) int { return cmp.Compare(width(a), width(b)) })
 		return p
 	}
 	blank := func(s string) bool { return strings.TrimSpace(s) == "" }

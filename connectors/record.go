@@ -480,13 +480,13 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			return nil, err
 		}
 	}
-	places := make(map[string]columnIndex, len(names))
+	first, twice := make(map[string]int, len(names)), map[string]bool{}
 	for i, name := range names {
-		p, twice := places[name]
-		if !twice {
-			p.at = i
+		if _, there := first[name]; there {
+			twice[name] = true
+		} else {
+			first[name] = i
 		}
-		places[name] = columnIndex{p.at, twice}
 	}
 	all := src.columns()
 	for i, want := range all {
@@ -495,9 +495,9 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			index = append(index, -1)
 			continue
 		}
-		p, there := places[want]
+		at, there := first[want]
 		if !there {
-			p.at = -1
+			at = -1
 		}
 		switch {
 		case !there && !(isTime && src.TimeOptional) && i < len(all)-len(src.CarryFound):
@@ -510,18 +510,12 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 				hint = " A file of one series needs none: key: none."
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
-		case p.twice:
+		case twice[want]:
 			return nil, fmt.Errorf("%s has two columns %q: rename one of them", fileName(path), want)
 		}
-		index = append(index, p.at)
+		index = append(index, at)
 	}
 	return index, nil
-}
-
-// A columnIndex is the first index of a name among others.
-type columnIndex struct {
-	at    int
-	twice bool // the name is there again
 }
 
 // Delimiters are those that files usually have.

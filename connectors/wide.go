@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"hafvf/internal/domain"
@@ -134,7 +133,7 @@ func (w *wideReader) numeric(i int) bool {
 		if s == "" {
 			continue
 		}
-		if _, err := strconv.ParseFloat(strings.Replace(s, ",", ".", 1), 64); err == nil {
+		if isNumber(strings.Replace(s, ",", ".", 1)) {
 			numbers++
 		} else {
 			texts++

@@ -51,8 +51,7 @@ func (s Sink) Direct() bool {
 
 // whole reports whether the file is of use when it is complete only.
 func (s Sink) whole() bool {
-	ext := filepath.Ext(s.Path)
-	return FormatOf(s.Format).Whole || ext == ".gz" || ext == ".zst"
+	return FormatOf(s.Format).Whole || Unpacked(s.Path) != s.Path
 }
 
 // A Writer writes records to a sink. Its file has a temporary name in the
@@ -102,7 +101,7 @@ func Create(sink Sink) (*Writer, error) {
 		return nil, errors.New("the sink has no path: give a file, or \"-\" for standard output")
 	case format.Whole && sink.Path == stdio:
 		return nil, fmt.Errorf("%s cannot be written to standard output: give a file", sink.Format)
-	case format.Whole && (ext == ".gz" || ext == ".zst"):
+	case format.Whole && Unpacked(sink.Path) != sink.Path:
 		return nil, fmt.Errorf("%s: %s is compressed inside the file already: leave out %s", sink.Path, sink.Format, ext)
 	}
 	fresh, err := w.open(sink)
