@@ -167,11 +167,9 @@ func fromStrftime(format string) (string, periods, error) {
 
 // Fits reports whether a text has the parser's own format.
 func (p *Parser) Fits(s string) bool {
-	_, ok := p.parseLayouts(s)
+	_, ok := p.parseIn(p.layouts, s)
 	return ok
 }
-
-func (p *Parser) parseLayouts(s string) (t time.Time, ok bool) { return p.parseIn(p.layouts, s) }
 
 // parseIn reads a text that has one of some layouts.
 func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {

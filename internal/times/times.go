@@ -67,10 +67,8 @@ func (p *Parser) Parse(s string) (time.Time, error) {
 // moments that a clock shows alike, as it goes back, it is one.
 func (p *Parser) ParseLocal(s string) (time.Time, error) {
 	s = strings.TrimSpace(s)
-	if p.layouts != nil {
-		if t, ok := p.parseLayouts(s); ok {
-			return t, nil
-		}
+	if t, ok := p.parseIn(p.layouts, s); ok {
+		return t, nil
 	}
 	switch {
 	case len(s) >= 10 && s[4] == '-' && s[7] == '-':
@@ -163,19 +161,11 @@ func isNumber(s string) bool {
 	return true
 }
 
-// ParseNumber reads a day in eight digits, a minute in twelve, a second in fourteen, or Unix time,
-// unless the parser has a format that s has.
-func (p *Parser) ParseNumber(s string) (time.Time, error) {
-	t, err := p.ParseLocalNumber(s)
-	return t.UTC(), err
-}
-
-// ParseLocalNumber is to ParseNumber as ParseLocal to Parse.
+// ParseLocalNumber is ParseLocal for a number: a day in eight digits, a minute in twelve, a second in
+// fourteen, or Unix time, unless the parser has a format that s has.
 func (p *Parser) ParseLocalNumber(s string) (time.Time, error) {
-	if p.layouts != nil {
-		if t, ok := p.parseLayouts(s); ok {
-			return t, nil
-		}
+	if t, ok := p.parseIn(p.layouts, s); ok {
+		return t, nil
 	}
 	return p.parseNumber(s)
 }
@@ -307,24 +297,34 @@ func (p *Parser) parseDateTime(s string) (t time.Time, ok bool) {
 	if c.nano, rest, ok = fraction(rest); !ok {
 		return t, false
 	}
-	switch {
-	case rest == "Z" || rest == "z":
-		c.zoned = true
-	case rest == "":
-	case len(rest) == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':':
-		h, ok1 := digits(rest[1:3])
-		m, ok2 := digits(rest[4:6])
-		if !ok1 || !ok2 || h > 23 || m > 59 {
-			return t, false
-		}
-		c.offset, c.zoned = h*3600+m*60, true
-		if rest[0] == '-' {
-			c.offset = -c.offset
-		}
-	default:
+	if !c.readZone(rest) {
 		return t, false
 	}
 	return c.time(p.zone)
+}
+
+// readZone reads what follows a time of day: nothing, UTC by one of its names, or an offset.
+func (c *civil) readZone(s string) bool {
+	switch s = strings.TrimPrefix(s, " "); {
+	case s == "":
+		return true
+	case strings.EqualFold(s, "Z") || strings.EqualFold(s, "UTC") || strings.EqualFold(s, "GMT"):
+		c.zoned = true
+		return true
+	case s[0] != '+' && s[0] != '-':
+		return false
+	}
+	hours, minutes := s[1:], "00"
+	if len(hours) > 2 {
+		hours, minutes = hours[:2], strings.TrimPrefix(hours[2:], ":")
+	}
+	h, ok1 := digits(hours)
+	m, ok2 := digits(minutes)
+	c.offset, c.zoned = h*3600+m*60, true
+	if s[0] == '-' {
+		c.offset = -c.offset
+	}
+	return ok1 && ok2 && len(hours) == 2 && len(minutes) == 2 && h <= 23 && m <= 59
 }
 
 // fraction reads the nanoseconds that follow a second, 0 where there are none, and
@@ -369,13 +369,10 @@ func (p *Parser) parseISO(s string) (t time.Time, ok bool) {
 		return t, false
 	}
 	c.day = number(2)
-	if !ok || s == "" {
-		if ok {
-			t, ok = c.time(p.zone)
-		}
-		return t, ok
+	if ok && s == "" {
+		return c.time(p.zone)
 	}
-	if !skip('T') && !skip('t') && !skip(' ') {
+	if !ok || !skip('T') && !skip('t') && !skip(' ') {
 		return t, false
 	}
 	c.hour = number(2)
@@ -387,29 +384,7 @@ func (p *Parser) parseISO(s string) (t time.Time, ok bool) {
 		c.nano, s, read = fraction(s)
 		ok = ok && read
 	}
-	if !ok {
-		return t, false
-	}
-	skip(' ')
-	switch upper := strings.ToUpper(s); {
-	case s == "":
-	case upper == "Z" || upper == "UTC" || upper == "GMT":
-		c.zoned = true
-	case s[0] == '+' || s[0] == '-':
-		east := s[0] == '+'
-		s = s[1:]
-		h, m := number(2), 0
-		if skip(':') || s != "" {
-			m = number(2)
-		}
-		if !ok || s != "" || h > 23 || m > 59 {
-			return t, false
-		}
-		c.offset, c.zoned = h*3600+m*60, true
-		if !east {
-			c.offset = -c.offset
-		}
-	default:
+	if !ok || !c.readZone(s) {
 		return t, false
 	}
 	return c.time(p.zone)

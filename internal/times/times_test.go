@@ -193,7 +193,7 @@ func TestFormat(t *testing.T) {
 		expect.Same(t, test.want, got.Format(time.RFC3339Nano), test.format, ": ", test.text)
 	}
 	p := expect.Get(NewParser("", "%Y%m%d"))(t)
-	if got, err := p.ParseNumber("20260403"); err != nil || !got.Equal(time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC)) {
+	if got, err := p.ParseLocalNumber("20260403"); err != nil || !got.Equal(time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for format, text := range map[string]string{"%Y%m%d": "31/31/2026", "%Y-Q%q": "2026-Q5", "%G-W%V": "2025-W53", "%G-W%V-%u": "2026-W01-8", "%Y-%m": "2026-13"} {
@@ -257,7 +257,7 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%s of %s in %s: %v, %v", test.text, test.format, test.zone, got, err)
 		}
 		if !strings.Contains(test.text, "-") {
-			if got, err := p.ParseNumber(test.text); err != nil || !got.Equal(test.want) {
+			if got, err := p.ParseLocalNumber(test.text); err != nil || !got.Equal(test.want) {
 				t.Errorf("the number %s of %s in %s: %v, %v", test.text, test.format, test.zone, got, err)
 			}
 		}
