@@ -70,14 +70,8 @@ func (p *Parser) ParseLocal(s string) (time.Time, error) {
 	if t, ok := p.parseIn(p.layouts, s); ok {
 		return t, nil
 	}
-	switch {
-	case len(s) >= 10 && s[4] == '-' && s[7] == '-':
-		if len(s) >= 19 {
-			if t, ok := p.parseDateTime(s); ok {
-				return t, nil
-			}
-		}
-	case isNumber(s):
+	dated := len(s) >= 10 && s[4] == '-' && s[7] == '-'
+	if !dated && isNumber(s) {
 		return p.parseNumber(s)
 	}
 	if t, ok := p.parseISO(s); ok {
@@ -222,8 +216,9 @@ func Invalid(s string) error {
 
 // A civil is a date and time of day as a text has them.
 type civil struct {
-	year, month, day, hour, minute, second, nano int
+	year, month, day, hour, minute, second int
 
+	nano   int64
 	offset int  // in seconds east of UTC
 	zoned  bool // whether the text has an offset
 }
@@ -249,7 +244,7 @@ func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
 	if unix < minSecond || unix > maxSecond {
 		return t, false
 	}
-	t = time.Unix(unix, int64(c.nano))
+	t = time.Unix(unix, c.nano)
 	if !c.zoned && zone != nil {
 		return t.In(zone), true
 	}
@@ -280,29 +275,6 @@ func (p *Parser) LeavesOut(s string) bool {
 	return err == nil && t.Location() == p.zone && !clock.Shows(t, shown)
 }
 
-// parseDateTime reads a text of at least 19 bytes: RFC 3339, and the same without a zone.
-func (p *Parser) parseDateTime(s string) (t time.Time, ok bool) {
-	var c civil
-	var ok1, ok2, ok3, ok4, ok5, ok6 bool
-	c.year, ok1 = digits(s[0:4])
-	c.month, ok2 = digits(s[5:7])
-	c.day, ok3 = digits(s[8:10])
-	c.hour, ok4 = digits(s[11:13])
-	c.minute, ok5 = digits(s[14:16])
-	c.second, ok6 = digits(s[17:19])
-	sep, rest := s[10], s[19:]
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || s[13] != ':' || s[16] != ':' || sep != 'T' && sep != 't' && sep != ' ' {
-		return t, false
-	}
-	if c.nano, rest, ok = fraction(rest); !ok {
-		return t, false
-	}
-	if !c.readZone(rest) {
-		return t, false
-	}
-	return c.time(p.zone)
-}
-
 // readZone reads what follows a time of day: nothing, UTC by one of its names, or an offset.
 func (c *civil) readZone(s string) bool {
 	switch s = strings.TrimPrefix(s, " "); {
@@ -329,65 +301,70 @@ func (c *civil) readZone(s string) bool {
 
 // fraction reads the nanoseconds that follow a second, 0 where there are none, and
 // returns what is left of s.
-func fraction(s string) (nano int, rest string, ok bool) {
+func fraction(s string) (nano int64, rest string, ok bool) {
 	if len(s) == 0 || s[0] != '.' && s[0] != ',' {
 		return 0, s, true
 	}
-	n := 1
-	for scale := 100_000_000; n < len(s) && s[n] >= '0' && s[n] <= '9'; n++ {
-		nano += int(s[n]-'0') * scale
-		scale /= 10
-	}
-	return nano, s[n:], n > 1
+	nano, n := part(s[1:], 1e9)
+	return nano, s[1+n:], n > 0
 }
 
-// parseISO reads the other forms of ISO 8601: dates, times without seconds, short
-// offsets, compact texts.
+// part reads the digits that s begins with, which stand behind the point of a unit of so many nanoseconds, and
+// returns how many there are.
+func part(s string, unit int64) (nano int64, n int) {
+	for ; n < len(s) && s[n] >= '0' && s[n] <= '9'; n++ {
+		unit /= 10
+		nano += int64(s[n]-'0') * unit
+	}
+	return nano, n
+}
+
+// parseISO reads the forms of ISO 8601: a date, with a time of day or without, each compact or not.
 func (p *Parser) parseISO(s string) (t time.Time, ok bool) {
 	var c civil
-	ok = true
-	number := func(n int) (v int) {
-		if len(s) < n || !ok {
-			ok = false
-			return 0
-		}
-		v, ok = digits(s[:n])
-		s = s[n:]
-		return v
-	}
-	skip := func(b byte) bool {
-		if s == "" || s[0] != b {
-			return false
-		}
-		s = s[1:]
-		return true
-	}
-	c.year = number(4)
-	extended := skip('-')
-	c.month = number(2)
-	if extended && !skip('-') {
+	date, n, rest := numbers(s, 4, '-')
+	if n < 3 {
 		return t, false
 	}
-	c.day = number(2)
-	if ok && s == "" {
+	c.year, c.month, c.day = date[0], date[1], date[2]
+	if rest == "" {
 		return c.time(p.zone)
 	}
-	if !ok || !skip('T') && !skip('t') && !skip(' ') {
+	if rest[0] != 'T' && rest[0] != 't' && rest[0] != ' ' {
 		return t, false
 	}
-	c.hour = number(2)
-	colon := skip(':')
-	c.minute = number(2)
-	if colon && skip(':') || !colon && s != "" && s[0] >= '0' && s[0] <= '9' {
-		c.second = number(2)
-		var read bool
-		c.nano, s, read = fraction(s)
-		ok = ok && read
+	clock, n, rest := numbers(rest[1:], 2, ':')
+	if n < 2 {
+		return t, false
 	}
-	if !ok || !c.readZone(s) {
+	c.hour, c.minute, c.second = clock[0], clock[1], clock[2]
+	if n == 3 {
+		if c.nano, rest, ok = fraction(rest); !ok {
+			return t, false
+		}
+	}
+	if !c.readZone(rest) {
 		return t, false
 	}
 	return c.time(p.zone)
+}
+
+// numbers reads at most three numbers, the first of n digits and the others of two, with a mark between all or
+// none of them. It returns how many there are, and what follows them.
+func numbers(s string, n int, mark byte) (v [3]int, read int, rest string) {
+	gap := 0
+	if len(s) > n && s[n] == mark {
+		gap = 1
+	}
+	for from := 0; read < len(v) && from+n <= len(s); read++ {
+		x, ok := digits(s[from : from+n])
+		if !ok || gap == 1 && from > 0 && s[from-1] != mark {
+			break
+		}
+		v[read], rest = x, s[from+n:]
+		from, n = from+n+gap, 2
+	}
+	return v, read, rest
 }
 
 // digits returns the value of a text of at most four decimal digits.
@@ -434,18 +411,8 @@ func ParseUnix(s string) (time.Time, error) {
 	unit := 1e9 / perSecond // nanoseconds
 	whole, fraction, _ := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
-	var nano int64
-	if err == nil {
-		for i, scale := 0, unit/10; i < len(fraction) && err == nil; i++ {
-			c := fraction[i] - '0'
-			if c > 9 {
-				err = strconv.ErrSyntax
-			}
-			nano += int64(c) * scale
-			scale /= 10
-		}
-	}
-	if err != nil {
+	nano, read := part(fraction, unit)
+	if err != nil || read < len(fraction) {
 		// An exponent, no digit before the point, or nanoseconds after 2262.
 		f := math.Floor(v / float64(perSecond))
 		return time.Unix(int64(f), int64(math.Round((v-f*float64(perSecond))*float64(unit)))).UTC(), nil
