@@ -15,39 +15,26 @@ import (
 
 // Files returns the source of a config that reads files, and how its records are read.
 func Files(c *config.Config) (connectors.Source, config.Fields) {
-	src, fields := files(c)
+	s := c.Source.Files()
+	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
+	f := s.Fields
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
+	if connectors.FormatOf(s.Format).Columns {
+		dates, last := timeNames(f)
+		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, f.Key), last, f.Values, f.Carry
+		src.TimeOptional = c.Order == settings.Arrival && f.TimeFormat != config.Trial
+		if f.Layout == config.Wide {
+			src.Wide, src.Values = true, f.Columns
+		}
+	} else if s.Layout != config.Long {
+		// A line may hold very many observations, and a run stops between bundles.
+		src.BundleBytes = 1 << 20
+	}
 	if c.Aggregate != nil {
 		// An event costs less than the state of its key does, once in a bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
 	} else if c.Transform == settings.Filter {
 		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
 	}
-	return src, fields
-}
-
-func files(c *config.Config) (connectors.Source, config.Fields) {
-	s := c.Source.Files()
-	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
-	f := s.Fields
-	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
-	if connectors.FormatOf(s.Format).Columns {
-		return columns(c, src, f)
-	}
-	if s.Layout != config.Long {
-		// A line may hold very many observations, and a run stops between bundles.
-		src.BundleBytes = 1 << 20
-	}
 	return src, f
-}
-
-// columns has the source read the columns that the fields name.
-func columns(c *config.Config, s connectors.Source, f config.Fields) (connectors.Source, config.Fields) {
-	dates, last := timeNames(f)
-	s.Key, s.Time, s.Values = slices.Concat(dates, f.By, f.Key), last, f.Values
-	s.Carry = f.Carry
-	s.TimeOptional = c.Order == settings.Arrival && f.TimeFormat != config.Trial
-	if f.Layout == config.Wide {
-		s.Wide, s.Values = true, f.Columns
-	}
-	return s, f
 }
