@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"hafvf/hafvf/keyed"
@@ -228,10 +227,11 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 			// Replacement characters would merge different keys.
 			return "", errKeyUTF8
 		}
-		if hasHalf(raw) {
+		key, err := unquote(raw)
+		if strings.ContainsRune(key, utf8.RuneError) && hasHalf(raw) {
 			return "", errKeyHalf // as above
 		}
-		return unquote(raw)
+		return key, err
 	case jsonNumber:
 		return string(raw), nil
 	case jsonObject:
@@ -240,36 +240,12 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
 }
 
+// escapes match the escapes of a JSON text: a pair of surrogates, half of one, which is a group, or another.
+var escapes = regexp.MustCompile(`(?s)\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
+
 // hasHalf reports whether a JSON text has half of a surrogate pair.
 func hasHalf(raw []byte) bool {
-	// unit returns the UTF-16 code unit that raw begins with if it begins with an escape of four
-	// hexadecimal digits.
-	unit := func(raw []byte) (u rune, ok bool) {
-		if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
-		return rune(n), err == nil
-	}
-	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		u, ok := unit(raw[i:])
-		if !ok {
-			i++ // what is escaped
-			continue
-		}
-		if utf16.IsSurrogate(u) {
-			low, _ := unit(raw[i+6:])
-			if utf16.DecodeRune(u, low) == utf8.RuneError {
-				return true
-			}
-			i += 6
-		}
-		i += 5
-	}
-	return false
+	return slices.ContainsFunc(escapes.FindAllSubmatch(raw, -1), func(m [][]byte) bool { return m[1] != nil })
 }
 
 // jsonSession joins the values that tell the session.
