@@ -31,11 +31,9 @@ func (p *Parser) splits() bool { return p.Layout == config.Wide || p.Layout == c
 // split appends the observations of a JSON object to parts, or the reason why there are none.
 func (p *Parser) split(parts []objectPart, record int, line []byte) []objectPart {
 	n := len(parts)
-	var err error
-	if p.Layout == config.Wide {
-		parts, err = p.splitWide(parts, record, line)
-	} else {
+	if p.Layout == config.Series {
 		for _, series := range answered(line) {
+			var err error
 			own := len(parts)
 			if parts, err = p.splitSeries(parts, record, own-n, series); err != nil {
 				parts = append(parts[:own], objectPart{record: record, number: -1, err: err})
@@ -43,6 +41,7 @@ func (p *Parser) split(parts []objectPart, record int, line []byte) []objectPart
 		}
 		return parts
 	}
+	parts, err := p.splitWide(parts, record, line)
 	if err != nil {
 		return append(parts[:n], p.lost(record, err))
 	}

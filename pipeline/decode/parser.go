@@ -154,13 +154,12 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 		o.Carried = p.carriedCells(fields[n:])
 		fields = fields[:n]
 	}
-	if len(fields) == 0 {
-		*obs = o
-		return key, nil
-	}
-	o.X = row(obs.X, len(fields))
-	if len(fields) > 1 {
-		o.Shape = keyed.Vector
+	switch len(fields) {
+	case 0:
+	case 1:
+		o.X = row(obs.X, 1)
+	default:
+		o.X, o.Shape = row(obs.X, len(fields)), keyed.Vector
 	}
 	for i, f := range fields {
 		if o.X[0][i], err = p.Number(f); err != nil {
@@ -176,16 +175,12 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 
 func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	for i, part := range parts {
-		var err error
 		switch {
 		case part == "":
-			err = errEmptyKey
+			return "", p.ofPart(i, errEmptyKey)
 		case !utf8.ValidString(part):
-			err = errKeyUTF8
-		default:
-			continue
+			return "", p.ofPart(i, errKeyUTF8)
 		}
-		return "", p.ofPart(i, err)
 	}
 	switch len(parts) {
 	case 0:
