@@ -19,7 +19,7 @@ import (
 // A Drafted config has comments that say what was found in the data.
 type Drafted struct {
 	Config  []byte
-	Remarks []Remark // what is not sure
+	Remarks Remarks // what is not sure
 }
 
 // Sure reports whether what was guessed reads the data, and is the only guess that fits.
@@ -93,10 +93,11 @@ func (d *draft) result() (Drafted, error) {
 		panic("inspect: " + err.Error())
 	}
 	if i := slices.IndexFunc(missing, func(s string) bool { return !decode.Absent(s) && !decode.IsSwitch(s) }); i >= 0 {
-		d.remark(false, "missing", "the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
+		d.remarks.add(false, "missing",
+			"the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
 	}
 	if d.table != nil && d.encoding != "" {
-		d.remark(false, "encoding", "the file is not UTF-8, and read as %s", d.encoding)
+		d.remarks.add(false, "encoding", "the file is not UTF-8, and read as %s", d.encoding)
 	}
 	d.season, d.seasonNote = seen.season(c)
 	return Drafted{d.yaml(result), d.remarks}, nil
@@ -116,16 +117,12 @@ type draft struct {
 	query       string                // of a server, whose URL is the path; empty for a file
 	aggregate   interval              // zero of observations
 	suggestions map[string]Suggestion // of looks, by the last part of the key
-	remarks     []Remark
+	remarks     Remarks
 	// season is one that helps, and seasonNote says why; empty for none.
 	season, seasonNote string
 	unread             string // what of the values is in no column, and a way to them; empty if there is nothing
 	// formatNote says which other time_format fits.
 	formatNote string
-}
-
-func (d *draft) remark(doubt bool, setting, format string, args ...any) {
-	d.remarks = append(d.remarks, Remark{Text: fmt.Sprintf(format, args...), Setting: setting, Doubt: doubt})
 }
 
 // guess guesses what the columns are.
@@ -216,7 +213,7 @@ func (d *draft) keyed(at *column, keys []*column) {
 	}
 	for _, c := range d.table.columns {
 		if runs := d.table.runs(c); d.table.label(c, at) && !c.numeric() && runs <= 3*c.forms().distinct {
-			d.remark(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
+			d.remarks.add(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
 		}
 	}
 }
@@ -238,17 +235,17 @@ func (d *draft) timed(at *column, keys []*column) {
 		either := d.chooseTimeForm(at, keys)
 		if d.timeFormat = at.stamp().format; either != "" {
 			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
-			d.remark(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
+			d.remarks.add(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
 		} else if d.timeFormat != "" {
 			d.formatNote = "the times have this form"
 		}
 	}
 	lost := d.lostTimes(at)
 	if at == nil && lost == nil {
-		d.remark(false, "", "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost")
+		d.remarks.add(false, "", "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost")
 	}
 	for _, c := range lost {
-		d.remark(at == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
+		d.remarks.add(at == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
 	}
 }
 
@@ -260,11 +257,11 @@ func (d *draft) measures(columns ...*column) {
 	}
 	n := decode.NumbersOf(different)
 	if len(n.Units) > 1 {
-		d.remark(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), message.Some(n.Units, 4))
+		d.remarks.add(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), message.Some(n.Units, 4))
 		n.Units = nil
 	}
 	if n.Either != "" {
-		d.remark(true, `thousands: ","`, "column %s: %s is read with a decimal comma; its comma may stand between thousands", message.Quote(columns[0].name), n.Either)
+		d.remarks.add(true, `thousands: ","`, "column %s: %s is read with a decimal comma; its comma may stand between thousands", message.Quote(columns[0].name), n.Either)
 	}
 	if n.Words != nil {
 		d.family = "bernoulli"

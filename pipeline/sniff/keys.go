@@ -3,7 +3,6 @@ package sniff
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -81,6 +80,6 @@ func (s *sample) rules(c *config.Config) {
 	}
 	if len(keys) > 0 {
 		slices.Sort(names)
-		l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4)), "keys", false})
+		l.Remarks.add(false, "keys", "%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4))
 	}
 }

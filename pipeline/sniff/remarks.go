@@ -23,6 +23,13 @@ type Remark struct {
 	Doubt   bool   // the config is likely wrong, or is one of several that fit
 }
 
+// Remarks are those of a look, or a draft.
+type Remarks []Remark
+
+func (all *Remarks) add(doubt bool, setting, format string, args ...any) {
+	*all = append(*all, Remark{fmt.Sprintf(format, args...), setting, doubt})
+}
+
 func (r Remark) String() string {
 	if r.Setting == "" {
 		return r.Text
@@ -31,12 +38,9 @@ func (r Remark) String() string {
 }
 
 // remarks says what the records do not bear out.
-func (s *sample) remarks(c *config.Config) []Remark {
+func (s *sample) remarks(c *config.Config) {
 	l := s.result
-	all := l.Remarks
-	add := func(doubt bool, setting, format string, args ...any) {
-		all = append(all, Remark{fmt.Sprintf(format, args...), setting, doubt})
-	}
+	add := l.Remarks.add
 	late := l.Late
 	if l.Far > 0 { // what follows these is late
 		late = 0
@@ -100,7 +104,6 @@ func (s *sample) remarks(c *config.Config) []Remark {
 			add(false, "values_as", "%s and %s count as missing beside numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])
 		}
 	}
-	return all
 }
 
 // interleaved reports whether numbers fall often and are two series that only rise, as those of two counters under one name.
@@ -286,14 +289,9 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 	why := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(l.Tied, l.Timed))
 	if t, err := readTable(file.Path); err == nil {
 		if at := t.calendar(); at != nil {
-			names := slices.Clone(fields.Key)
-			for _, name := range namesOf(t.key(at)) {
-				if !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
-			if len(names) > len(fields.Key) {
-				return Suggestion{"source." + file.Format + ".key", config.YAMLNames(names), why}, true
+			more := slices.DeleteFunc(namesOf(t.key(at)), func(name string) bool { return slices.Contains(fields.Key, name) })
+			if len(more) > 0 {
+				return Suggestion{"source." + file.Format + ".key", config.YAMLNames(slices.Concat(fields.Key, more)), why}, true
 			}
 		}
 	}

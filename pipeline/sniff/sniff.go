@@ -68,7 +68,7 @@ type Result struct {
 	Restarts    int      // of counters whose increase is taken
 	Rules       []Rule   // of keys, in their order
 	Suggestions []Suggestion
-	Remarks     []Remark
+	Remarks     Remarks
 	Sessions    Sessions // of transform: smooth by times
 }
 
@@ -138,7 +138,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if key, ok := s.missingKey(c, file, fields); ok {
 		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
 	}
-	l.Remarks = s.remarks(c)
+	s.remarks(c)
 	return s, nil
 }
 
@@ -201,7 +201,7 @@ func (s *sample) finish(c *config.Config, format string) {
 		values := series.Values(l.Keys)
 		for _, name := range c.Incidents.By {
 			if values[name] == nil {
-				l.Remarks = append(l.Remarks, Remark{fmt.Sprintf("no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8)), "incidents.by", true})
+				l.Remarks.add(true, "incidents.by", "no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8))
 			}
 		}
 	}
@@ -530,7 +530,7 @@ func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
 	if len(form.Units) > 1 {
-		l.Remarks = append(l.Remarks, Remark{Text: "numbers have several units, " + message.Some(form.Units, 4) + ": bring them to one", Setting: "unit", Doubt: true})
+		l.Remarks.add(true, "unit", "numbers have several units, %s: bring them to one", message.Some(form.Units, 4))
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
