@@ -29,7 +29,6 @@ type forms struct {
 	distinct  int     // how many there are
 	present   int     // texts that are not missing
 	longest   int     // bytes
-	empty     int     // texts that are empty
 	stamps    []timeForm
 	clock     bool // a time of day
 	numbers   decode.Numbers
@@ -47,9 +46,6 @@ func (c *column) forms() *forms {
 	c.read = f
 	seen := map[string]int32{}
 	for i, s := range c.texts {
-		if s == "" {
-			f.empty++
-		}
 		if f.codes[i] = none; decode.Absent(s) {
 			continue
 		}

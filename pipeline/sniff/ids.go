@@ -20,27 +20,22 @@ func (t *table) begins(c, at *column) bool {
 	if !c.id() || t.runs(c)+1 != c.forms().distinct {
 		return false
 	}
-	var firsts []int // of the blocks, but for that of the whole
-	for i := 1; i < len(codes); i++ {
-		if codes[i] != codes[i-1] && t.pieces[i] == t.pieces[i-1] {
-			firsts = append(firsts, i)
-		}
-	}
-	goes := func(value func(i int) float64) bool { // back at each block, and forward within
-		back, forward, within := 0, 0, 0
-		for _, i := range firsts {
-			if value(i) < value(i-1) {
-				back++
-			}
-		}
+	goes := func(value func(i int) float64) bool { // back at each block but the first, and forward within
+		blocks, back, within, forward := 0, 0, 0, 0
 		for i := 1; i < len(codes); i++ {
-			if codes[i] == codes[i-1] && t.pieces[i] == t.pieces[i-1] {
+			switch {
+			case t.pieces[i] != t.pieces[i-1]:
+			case codes[i] != codes[i-1]:
+				if blocks++; value(i) < value(i-1) {
+					back++
+				}
+			default:
 				if within++; value(i) > value(i-1) {
 					forward++
 				}
 			}
 		}
-		return len(firsts) > 0 && 10*back >= 9*len(firsts) && within > 0 && 10*forward >= 9*within
+		return blocks > 0 && 10*back >= 9*blocks && within > 0 && 10*forward >= 9*within
 	}
 	if at != nil {
 		when := at.stamp().at

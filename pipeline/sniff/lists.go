@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"hafvf/connectors"
@@ -53,7 +54,7 @@ func (t *table) unread() string {
 		return ""
 	case at != nil:
 		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
-	case t.timed() != nil:
+	case slices.ContainsFunc(t.columns, (*column).timed):
 		return t.each(values, "lists, which are not read as values", "{x: .}")
 	}
 	key := "none"
@@ -127,14 +128,4 @@ func listOfTimes(lists []*column) (at, values *column) {
 		}
 	}
 	return at, values
-}
-
-// timed is a column of times, nil if there is none.
-func (t *table) timed() *column {
-	for _, c := range t.columns {
-		if c.nested == 0 && c.timed() {
-			return c
-		}
-	}
-	return nil
 }

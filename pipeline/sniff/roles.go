@@ -61,6 +61,9 @@ func (t *table) best(of []recogniser, least float64, may func(*column) bool) (fo
 	return found
 }
 
+// first returns the first column of which something holds; nil without one.
+func (t *table) first(holds func(*column) bool) *column { return t.best(nil, -1, holds) }
+
 // Names that columns usually have, the surest first.
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum", "zeitpunkt", "zeitstempel", "month", "quarter", "week", "last_changed", "t", "epoch"}
@@ -165,10 +168,8 @@ func (c *column) lasts() bool { return c.forms().clock && rank(c.name, quantityN
 
 // join adds a column for a date and a time of day that stand in two.
 func (t *table) join() {
-	for _, date := range t.columns {
-		if date.parts != nil {
-			return // it is there
-		}
+	if slices.ContainsFunc(t.columns, func(c *column) bool { return c.parts != nil }) {
+		return // it is there
 	}
 	for _, clock := range t.columns {
 		if !clock.forms().clock || clock.lasts() {
@@ -342,9 +343,7 @@ func (t *table) key(at *column) (key []*column) {
 		}
 		first := t.best(forKey, -1, may)
 		if first == nil || !usual(first) {
-			if i := slices.IndexFunc(t.columns, func(c *column) bool { return t.label(c, nil) && t.begins(c, nil) }); i >= 0 {
-				first = t.columns[i]
-			}
+			first = cmp.Or(t.first(func(c *column) bool { return t.label(c, nil) && t.begins(c, nil) }), first)
 		}
 		if first != nil {
 			return []*column{first}

@@ -71,22 +71,20 @@ func readTableIn(path, encoding string) (*table, error) {
 		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
 	}
 	t.types = found.Unread
-	files := map[string]int{}
-	for piece, records := range found.Records {
+	for _, records := range found.Records {
 		t.records += len(records)
-		for _, r := range records {
-			if _, known := files[r.Path]; !known {
-				files[r.Path] = len(files)
-			}
-			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
-		}
 	}
 	for _, name := range found.Columns {
 		t.columns = append(t.columns, &column{name: name, texts: make([]string, t.records)})
 	}
-	n := 0
-	for _, records := range found.Records {
+	files := map[string]int{}
+	for piece, records := range found.Records {
 		for _, r := range records {
+			n := len(t.pieces)
+			if _, known := files[r.Path]; !known {
+				files[r.Path] = len(files)
+			}
+			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
 			t.foreign = t.foreign || strings.HasPrefix(r.Reason, connectors.NotUTF8)
 			if !t.format.Columns {
 				t.addObject(n, r.Raw)
@@ -94,7 +92,6 @@ func readTableIn(path, encoding string) (*table, error) {
 			for i, text := range r.Fields {
 				t.columns[i].texts[n] = strings.TrimSpace(text)
 			}
-			n++
 		}
 	}
 	if t.format.Delimited && t.headless() {
@@ -140,19 +137,12 @@ func isNumber(text string) bool {
 
 // String lists the columns.
 func (t *table) String() string {
-	var names []string
-	for _, c := range t.columns {
-		names = append(names, c.name)
-	}
-	return cmp.Or(message.Some(names, 20), "none")
+	return cmp.Or(message.Some(namesOf(t.columns), 20), "none")
 }
 
 // named returns the column of a name, nil if there is none.
 func (t *table) named(name string) *column {
-	if i := slices.IndexFunc(t.columns, func(c *column) bool { return c.name == name && c.parts == nil }); i >= 0 {
-		return t.columns[i]
-	}
-	return nil
+	return t.first(func(c *column) bool { return c.name == name && c.parts == nil })
 }
 
 // addObject adds the fields of the JSON object of a record.
