@@ -41,13 +41,8 @@ const linger = 200 * time.Millisecond
 // the files, if the runner keeps an order. A run in this process holds the source back
 // and can stop it. It may carry FileMarks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
-	return read(s, &readFn{Source: src, MaxRecords: cmp.Or(src.BundleRecords, BundleRecords)})
-}
-
-func read(s beam.Scope, fn *readFn) beam.PCollection {
 	s = s.Scope("connectors.Read")
-	fn.Run = rand.Text()
-	return beam.ParDo(s, fn, beam.Impulse(s))
+	return beam.ParDo(s, &readFn{Source: src, Run: rand.Text()}, beam.Impulse(s))
 }
 
 // readFn is splittable only in time: a call emits one bundle and puts the rest
@@ -55,9 +50,8 @@ func read(s beam.Scope, fn *readFn) beam.PCollection {
 // how many there are.
 type readFn struct {
 	inorder.Offsets
-	Source     Source
-	Run        string // names the open source between calls
-	MaxRecords int
+	Source Source
+	Run    string // names the open source between calls
 }
 
 func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
@@ -69,8 +63,9 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
 	in := fn.resume(at, account.Value[*FileMarks](run, ""))
 	ended := false
-	n, size, most := 0, 0, cmp.Or(fn.Source.BundleBytes, BundleBytes)
-	for !ended && n < fn.MaxRecords && size < most {
+	most, bytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
+	n, size := 0, 0
+	for !ended && n < most && size < bytes {
 		patience := time.Duration(math.MaxInt64)
 		if n > 0 {
 			patience = linger
@@ -84,7 +79,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			return nil, err
 		}
 		k := 0
-		for ; k < len(records) && n+k < fn.MaxRecords && size < most; k++ {
+		for ; k < len(records) && n+k < most && size < bytes; k++ {
 			records[k].Index = at + int64(k)
 			size += records[k].size()
 		}

@@ -136,7 +136,8 @@ func write(t *testing.T, path, text string) {
 
 func pipelineOf(t *testing.T, src Source, bundle int) *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
-	col := read(s, &readFn{Source: src, MaxRecords: bundle})
+	src.BundleRecords = bundle
+	col := Read(s, src)
 	lines := beam.ParDo(s, &lineFn{t.Name()}, col)
 	beam.ParDo0(s, &sinkFn{Test: t.Name()}, beam.Reshuffle(s, lines))
 	return p
