@@ -37,10 +37,9 @@ type Sampled struct {
 	// Records are those of each place, in the order of the source. At the places behind the first one of
 	// a file of text their Position counts from a byte, see Record.After.
 	Records [][]Record
-	// Whole says that there are no others.
+	// Whole says that there are no others. Else those of a single place are the first ones, because the rest could
+	// not be sought.
 	Whole bool
-	// Beginning says that these are the first ones, because the rest could not be sought.
-	Beginning bool
 }
 
 // places is how many Sample reads at.
@@ -87,7 +86,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		}
 	}
 	if len(s.Records) < 2 {
-		s.Records, s.Beginning = [][]Record{first}, !s.Whole
+		s.Records = [][]Record{first}
 	}
 	return s, nil
 }

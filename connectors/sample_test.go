@@ -53,21 +53,21 @@ func TestSample(t *testing.T) {
 		return path
 	}
 	for _, tt := range []struct {
-		src              Source
-		n                int
-		places, records  int
-		whole, beginning bool
-		last             string // file of the last record, and After
+		src             Source
+		n               int
+		places, records int
+		whole           bool
+		last            string // file of the last record, and After
 	}{
-		{Source{Format: CSV, Path: write("a.csv", csv.String())}, 1000, 10, 1000, false, false, "a.csv, after byte 232010"},
-		{Source{Format: CSV, Path: write("b.csv", quoted.String())}, 1000, 10, 992, false, false, "b.csv, after byte 340010"},
-		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv"), Wide: true, Time: "time", Values: []string{"*"}}, 4000, 10, 4000, false, false, "a.csv, after byte 232010"},
-		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv")}, 30_000, 1, rows, true, false, "a.csv"},
-		{Source{Format: CSV, Path: write("c.csv.gz", csv.String())}, 1000, 1, 1000, false, true, "c.csv.gz"},
-		{Source{Format: JSONLines, Path: write("d.jsonl", json.String())}, 1000, 10, 1000, false, false, "d.jsonl, after byte 260001"},
-		{Source{Format: Parquet, Path: write("f.parquet", writeParquet(t, table))}, 1000, 10, 1000, false, false, "f.parquet"},
-		{Source{Format: JSONLines, Path: write("e.json", "["+json.String()+"]")}, 1000, 1, 1000, false, true, "e.json"},
-		{Source{Format: CSV, Path: filepath.Join(dir, "?.csv")}, 1000, 10, 996, false, false, "b.csv, after byte 302231"},
+		{Source{Format: CSV, Path: write("a.csv", csv.String())}, 1000, 10, 1000, false, "a.csv, after byte 232010"},
+		{Source{Format: CSV, Path: write("b.csv", quoted.String())}, 1000, 10, 992, false, "b.csv, after byte 340010"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv"), Wide: true, Time: "time", Values: []string{"*"}}, 4000, 10, 4000, false, "a.csv, after byte 232010"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "a.csv")}, 30_000, 1, rows, true, "a.csv"},
+		{Source{Format: CSV, Path: write("c.csv.gz", csv.String())}, 1000, 1, 1000, false, "c.csv.gz"},
+		{Source{Format: JSONLines, Path: write("d.jsonl", json.String())}, 1000, 10, 1000, false, "d.jsonl, after byte 260001"},
+		{Source{Format: Parquet, Path: write("f.parquet", writeParquet(t, table))}, 1000, 10, 1000, false, "f.parquet"},
+		{Source{Format: JSONLines, Path: write("e.json", "["+json.String()+"]")}, 1000, 1, 1000, false, "e.json"},
+		{Source{Format: CSV, Path: filepath.Join(dir, "?.csv")}, 1000, 10, 996, false, "b.csv, after byte 302231"},
 	} {
 		t.Run(fmt.Sprint(filepath.Base(tt.src.Path), tt.n), func(t *testing.T) {
 			s := expect.Get(Sample(tt.src, tt.n))(t)
@@ -84,8 +84,8 @@ func TestSample(t *testing.T) {
 				}
 			}
 			at, _, _ := strings.Cut(string(last.AppendPlace(nil)), ":")
-			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || s.Beginning != tt.beginning || at != tt.last {
-				t.Errorf("%d places, %d records, whole %v, beginning %v, the last of %s", len(s.Records), n, s.Whole, s.Beginning, at)
+			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || at != tt.last {
+				t.Errorf("%d places, %d records, whole %v, the last of %s", len(s.Records), n, s.Whole, at)
 			}
 		})
 	}
