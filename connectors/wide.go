@@ -76,11 +76,10 @@ type wideReader struct {
 	src    Source
 	file   string
 	values []string // the columns of values
-	series []int    // which of them are read
+	series []int    // which of them are read; nil until that is known
 
 	ahead []Record // that were looked at
 	err   error    // after them
-	known bool     // which columns are read
 
 	row Record
 	at  int // which series of the row comes next
@@ -105,7 +104,6 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 // choose looks at the first rows, and reads the columns that Values name, and those that match
 // a pattern and are of numbers.
 func (w *wideReader) choose(rows int) error {
-	w.known = true
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
 		w.ahead, w.err = take(w.recordReader, rows, 1, math.MaxInt64)
 	}
@@ -166,7 +164,7 @@ func (w *wideReader) nextRow() (r Record, err error) {
 }
 
 func (w *wideReader) next() (Record, error) {
-	if !w.known {
+	if w.series == nil {
 		if err := w.choose(1); err != nil {
 			return Record{}, err
 		}
