@@ -370,16 +370,12 @@ func (w *Writer) KeepPartial() (name string, err error) {
 
 // finish writes out what is still held.
 func (w *Writer) finish() error {
-	if err := w.enc.close(); err != nil {
-		return err
+	for _, step := range []func() error{w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
+		if err := step(); err != nil {
+			return err
+		}
 	}
-	if err := w.zip.Close(); err != nil {
-		return err
-	}
-	if err := w.buf.Flush(); err != nil {
-		return err
-	}
-	return w.sync()
+	return nil
 }
 
 // Whole reports whether the file appears with Commit alone.
