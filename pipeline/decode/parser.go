@@ -56,24 +56,22 @@ func NewParser(f config.Fields) (*Parser, error) {
 		return nil, err
 	}
 	dates, last := timeNames(f)
-	var shared *Parser
+	p := &Parser{times: t, dates: len(dates), comma: f.Decimal == ','}
 	if f.Layout == config.Wide {
-		shared = &Parser{names: slices.Concat(dates, f.By, f.Key, []string{last})}
-		shared.nested = slices.ContainsFunc(shared.names, isPath)
+		p.shared = &Parser{names: slices.Concat(dates, f.By, f.Key, []string{last})}
+		p.shared.nested = slices.ContainsFunc(p.shared.names, isPath)
 		f.Key = append(slices.Clone(f.Key), "column")
-	}
-	p := &Parser{Fields: f, shared: shared, times: t, dates: len(dates), names: slices.Concat(dates, f.By, f.Key, []string{last}, f.Values, f.Carry), comma: f.Decimal == ','}
-	p.nested = slices.ContainsFunc(p.names, isPath)
-	for _, name := range f.Carry {
-		p.carry = append(p.carry, quotedText(name))
-	}
-	if f.Layout == config.Wide {
 		p.columns = map[string]bool{}
 		for _, want := range f.Columns {
 			if p.columns[want] = true; connectors.IsPattern(want) {
 				p.patterns = append(p.patterns, connectors.Matcher(want))
 			}
 		}
+	}
+	p.Fields, p.names = f, slices.Concat(dates, f.By, f.Key, []string{last}, f.Values, f.Carry)
+	p.nested = slices.ContainsFunc(p.names, isPath)
+	for _, name := range f.Carry {
+		p.carry = append(p.carry, quotedText(name))
 	}
 	return p, nil
 }
