@@ -111,17 +111,11 @@ func answered(line []byte) (series [][]byte) {
 	if !bytes.Contains(line, []byte(`"resultType"`)) {
 		return [][]byte{line}
 	}
-	err := scanObject(line, func(quoted, data []byte) {
-		if string(plainName(quoted)) != "data" || kindOf(data) != jsonObject {
-			return
-		}
-		eachField(data, func(name, result []byte) {
-			if string(name) == "result" && kindOf(result) == jsonList {
-				series, _ = listOf(result, "result")
-			}
-		})
-	})
-	if err != nil || len(series) == 0 {
+	result, err := fieldOf(line, "data.result")
+	if err == nil && result != nil && kindOf(result) == jsonList {
+		series, _ = listOf(result, "result")
+	}
+	if len(series) == 0 {
 		return [][]byte{line}
 	}
 	return series

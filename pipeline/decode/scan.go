@@ -44,12 +44,7 @@ func follow(path string, name, value []byte) (found []byte) {
 	if len(path) <= len(name) || path[len(name)] != '.' || path[:len(name)] != string(name) || value[0] != '{' {
 		return nil
 	}
-	path = path[len(name)+1:]
-	eachField(value, func(name, value []byte) {
-		if v := follow(path, name, value); v != nil {
-			found = v
-		}
-	})
+	found, _ = fieldOf(value, path[len(name)+1:])
 	return found
 }
 
