@@ -14,38 +14,35 @@ import (
 // Which column is the time, the key or the value is told by small recognisers. Each has a score,
 // and the column of the highest sum is taken.
 
-// A recogniser says what speaks for a column, or against it: its score, times how far it holds.
-type recogniser struct {
-	score   float64
-	applies func(*column) float64
-}
+// A recogniser says how much speaks for a column, or against it: a score, times how far it holds.
+type recogniser func(*column) float64
 
 // sum is what speaks for a column.
 func sum(of []recogniser, c *column) (all float64) {
 	for _, r := range of {
-		all += r.score * r.applies(c)
+		all += r(c)
 	}
 	return all
 }
 
 // given is a recogniser of what holds or does not.
 func given(score float64, holds func(*column) bool) recogniser {
-	return recogniser{score, func(c *column) float64 {
+	return func(c *column) float64 {
 		if holds(c) {
-			return 1
+			return score
 		}
 		return 0
-	}}
+	}
 }
 
 // named recognises the names of a list, the first surest; a whole name before a part of one.
 func named(score float64, usual []string) recogniser {
-	return recogniser{score, func(c *column) float64 {
+	return func(c *column) float64 {
 		if r := rank(c.name, usual); r < unusual {
-			return 1 - float64(r)/float64(4*len(usual))
+			return score * (1 - float64(r)/float64(4*len(usual)))
 		}
 		return 0
-	}}
+	}
 }
 
 // best returns the column of the highest sum above the least, the first of several; nil without one.
