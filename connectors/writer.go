@@ -352,10 +352,7 @@ func (w *Writer) Commit() error {
 func (w *Writer) KeepPartial() (name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return "", nil
-	}
-	if w.whole == nil || !w.written {
+	if w.closed || w.whole == nil || !w.written {
 		w.discard()
 		return "", nil
 	}
