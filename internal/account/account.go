@@ -78,8 +78,7 @@ type Offset struct {
 	Seq int64
 }
 
-// A Run is the account of one run. The methods that nodes call do nothing on a nil
-// Run, which is that of a runner that keeps its own books.
+// A Run is the account of one run. If the runner keeps the books, each node has one of its own.
 type Run struct {
 	keeper  StateKeeper
 	counted bool // whether it keeps the books
@@ -95,8 +94,8 @@ type Run struct {
 	buffering string        // see Rests
 	next      time.Time     // see Rests
 	staged    map[string]EncodedState
-	instructs map[string]instruction           // see Instruct; nil for none
-	along     map[string]func() ([]byte, bool) // see CommitAlong; nil for none
+	instructs map[string]instruction           // see Instruct
+	along     map[string]func() ([]byte, bool) // see CommitAlong
 	stalls    bool                             // until a commit has instructions
 	taken     int64
 	counts    Counts
@@ -124,7 +123,10 @@ func Open(k StateKeeper) *Run {
 // Watch is Open for a process whose runner keeps the books, as the workers of a
 // cluster: the run adds up counts.
 func Watch() *Run {
-	r := &Run{matched: map[string]bool{}, deleted: map[string]int64{}}
+	r := &Run{
+		matched: map[string]bool{}, deleted: map[string]int64{},
+		instructs: map[string]instruction{}, along: map[string]func() ([]byte, bool){},
+	}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
 	return r
@@ -142,10 +144,12 @@ type inContext struct{}
 // In returns a context for a runner whose nodes belong to the run.
 func (r *Run) In(ctx context.Context) context.Context { return context.WithValue(ctx, inContext{}, r) }
 
-// From returns the run that a node's context belongs to, nil if there is none.
+// From returns the run that a node's context belongs to, and if there is none one that nobody else sees.
 func From(ctx context.Context) *Run {
-	r, _ := ctx.Value(inContext{}).(*Run)
-	return r
+	if r, _ := ctx.Value(inContext{}).(*Run); r != nil {
+		return r
+	}
+	return Watch()
 }
 
 // Close closes the run. A source that waits in HandOver fails.
@@ -160,10 +164,8 @@ func WithValue[T any](r *Run, name string, v T) { r.values.Store(valueKey[T]{nam
 // Value is the T of that name that the run carries. The zero T is returned where
 // there is none.
 func Value[T any](r *Run, name string) (v T) {
-	if r != nil {
-		if p, ok := r.values.Load(valueKey[T]{name}); ok {
-			v = p.(T)
-		}
+	if p, ok := r.values.Load(valueKey[T]{name}); ok {
+		v = p.(T)
 	}
 	return v
 }
@@ -208,9 +210,6 @@ func (r *Run) Ends(b *Bundle) {
 // same step as the records come in flight. HandOver fails with the error of ctx or mark, or
 // where the run is closed. With n = 0 it does not wait.
 func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n > 0 && r.inFlight() {
@@ -337,9 +336,6 @@ type instruction struct {
 func (r *Run) Instruct(key string, value []byte, apply func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.instructs == nil {
-		r.instructs = map[string]instruction{}
-	}
 	r.instructs[key] = instruction{value, apply}
 	if !r.moved.IsZero() { // else the runner has not begun, and rests once
 		r.commitIfIdle()
@@ -351,16 +347,13 @@ func (r *Run) Instruct(key string, value []byte, apply func()) {
 func (r *Run) CommitAlong(key string, state func() (value []byte, changed bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.along == nil {
-		r.along = map[string]func() ([]byte, bool){}
-	}
 	r.along[key] = state
 }
 
 // stall has instructions applied when what Committed was called with is committed, while nothing is worked on.
 func (r *Run) stall() {
 	applied := r.instructs
-	r.instructs, r.stalls = nil, true
+	r.instructs, r.stalls = map[string]instruction{}, true
 	r.setIdle() // what came before is settled
 	r.begin()
 	go func() {
@@ -395,7 +388,7 @@ func (r *Run) Buffering() (step string, since time.Time, records int) {
 
 // WantsStates reports whether filters are to report the states of keys.
 func (r *Run) WantsStates() bool {
-	return r != nil && r.counted && r.keeper.Committed != nil && !r.keeper.InMemory
+	return r.counted && r.keeper.Committed != nil && !r.keeper.InMemory
 }
 
 // reporters are the types of functions that Report their states.
@@ -424,9 +417,6 @@ func Seeds(fn any) bool {
 
 // Report is called by a node at the end of a bundle.
 func (r *Run) Report(b Report) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.taken += int64(b.Taken)
@@ -464,7 +454,7 @@ func (r *Run) Counts() (c Counts, taken int64) {
 
 // Matched notes that a key has the rule of that pattern.
 func (r *Run) Matched(pattern string) {
-	if r == nil || !r.counted {
+	if !r.counted {
 		return
 	}
 	r.mu.Lock()
@@ -481,9 +471,6 @@ func (r *Run) HasMatched(pattern string) bool {
 
 // Deleted notes that n records of a topic were deleted before the source read them.
 func (r *Run) Deleted(topic string, n int64) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deleted[topic] += n
@@ -497,7 +484,7 @@ func (r *Run) DeletedByTopic() map[string]int64 {
 }
 
 // Counted reports whether the run keeps the books, and not the runner.
-func (r *Run) Counted() bool { return r != nil && r.counted }
+func (r *Run) Counted() bool { return r.counted }
 
 // HasTimerBy reports whether something happens when the watermark passes a time, as far as the runner has said
 // when it rested last.
@@ -536,9 +523,6 @@ func (r *Run) Advance(watermark time.Time, beyond bool) {
 // after a step, what the step has passed waits for the next one: otherwise how records are divided into
 // bundles would decide which of them comes before the timer.
 func (r *Run) NextStep(at time.Time) time.Time {
-	if r == nil {
-		return at
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.beyond && !r.advanced.IsZero() && !at.After(r.advanced) {
@@ -549,9 +533,6 @@ func (r *Run) NextStep(at time.Time) time.Time {
 
 // Watermark is what Advance has noted; zero if the source does not move its watermark in steps.
 func (r *Run) Watermark() time.Time {
-	if r == nil {
-		return time.Time{}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.advanced
@@ -560,9 +541,6 @@ func (r *Run) Watermark() time.Time {
 // SetLatest notes the latest time of some observations, as a node has taken them, and the latest of
 // those that are ahead of the clock.
 func (r *Run) SetLatest(latest, ahead time.Time) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if latest.After(r.latest) {
@@ -583,9 +561,6 @@ func (r *Run) HasAhead() bool {
 // Latest is the latest time that Saw has noted; zero where there is none. A time ahead of the
 // clock may be wrong: it counts if there is no other.
 func (r *Run) Latest() time.Time {
-	if r == nil {
-		return time.Time{}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.latest.IsZero() {
@@ -596,9 +571,6 @@ func (r *Run) Latest() time.Time {
 
 // SetGap notes the gap that ends the sessions of a key.
 func (r *Run) SetGap(gap time.Duration) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gaps[0] == 0 || gap < r.gaps[0] {
@@ -618,13 +590,8 @@ func (r *Run) Gaps() (least, largest time.Duration) {
 // it has handed over is worked on to the end.
 func (r *Run) Stop() { r.stop() }
 
-// Stopped is closed when Stop was called; nil, and so never, on a nil Run.
-func (r *Run) Stopped() <-chan struct{} {
-	if r == nil {
-		return nil
-	}
-	return r.stopped
-}
+// Stopped is closed when Stop was called.
+func (r *Run) Stopped() <-chan struct{} { return r.stopped }
 
 // StopTimeout is how long an output that takes nothing is waited for, once its run was stopped.
 const StopTimeout = 6 * time.Second
@@ -636,9 +603,7 @@ var ErrStopped = errors.New("the run was stopped")
 // with ctx, and by ErrStopped once the attempt has lasted for StopTimeout in a run that was stopped.
 func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
-	if r != nil {
-		r.patient.Add(1)
-	}
+	r.patient.Add(1)
 	go func() {
 		select {
 		case <-r.Stopped():
@@ -652,9 +617,8 @@ func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end 
 		}
 	}()
 	return within, func() {
-		if cancel(nil); r != nil {
-			r.patient.Add(-1)
-		}
+		cancel(nil)
+		r.patient.Add(-1)
 	}
 }
 
@@ -672,12 +636,12 @@ func (r *Run) IsStopped() bool {
 }
 
 // Suspended reports whether the source was stopped and will go on in another run: what waits for a timer
-// goes on waiting there. It is false on a nil Run.
-func (r *Run) Suspended() bool { return r != nil && r.IsStopped() && r.keeper.Suspends }
+// goes on waiting there.
+func (r *Run) Suspended() bool { return r.IsStopped() && r.keeper.Suspends }
 
 // LogTime is StateKeeper.LogTime; it knows no log without one.
 func (r *Run) LogTime(log string) (time.Time, bool) {
-	if r == nil || r.keeper.LogTime == nil {
+	if r.keeper.LogTime == nil {
 		return time.Time{}, false
 	}
 	return r.keeper.LogTime(log)
@@ -686,7 +650,7 @@ func (r *Run) LogTime(log string) (time.Time, bool) {
 // Restore returns the state that a key had in the previous run, or nil. The error says why the
 // state cannot be read.
 func (r *Run) Restore(key string) ([]byte, error) {
-	if r == nil || r.keeper.Restore == nil {
+	if r.keeper.Restore == nil {
 		return nil, nil
 	}
 	return r.keeper.Restore(key)
