@@ -2,7 +2,6 @@ package table
 
 import (
 	"hash/fnv"
-	"hash/maphash"
 	"iter"
 )
 
@@ -25,11 +24,6 @@ func FNV1a[S string | []byte](key S) uint64 {
 	return h.Sum64()
 }
 
-// of returns the table of a key, and the hash of the key.
-func (s *Shards) of(key string) (*Table, uint64) {
-	return &s.tables[Shard(key)], maphash.String(seed, key)
-}
-
 // Len is the number of keys.
 func (s *Shards) Len() (n int) {
 	for i := range s.tables {
@@ -39,16 +33,13 @@ func (s *Shards) Len() (n int) {
 }
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put.
-func (s *Shards) Get(key string) []byte {
-	t, h := s.of(key)
-	return t.get(key, h)
-}
+func (s *Shards) Get(key string) []byte { return s.tables[Shard(key)].Get(key) }
 
 // Put makes b the value of the key. Without b the key has none.
 func (s *Shards) Put(key string, b []byte) {
-	t, h := s.of(key)
+	t := &s.tables[Shard(key)]
 	t.slack = loose
-	t.put(key, h, b)
+	t.Put(key, b)
 }
 
 // Live is about the number of bytes of keys and values.

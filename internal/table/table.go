@@ -86,20 +86,17 @@ func (t *Table) All() iter.Seq2[string, []byte] {
 
 // Get returns the value of a key, nil if there is none. It is valid until the next Put. Different
 // goroutines may call it at the same time.
-func (t *Table) Get(key string) []byte { return t.get(key, maphash.String(seed, key)) }
-
-func (t *Table) get(key string, h uint64) []byte {
+func (t *Table) Get(key string) []byte {
 	if t.n == 0 {
 		return nil
 	}
-	_, e := t.find(key, h)
+	_, e := t.find(key, maphash.String(seed, key))
 	return e.value()
 }
 
 // Put makes b the value of the key, which is not marked. Without b the key has none.
-func (t *Table) Put(key string, b []byte) { t.put(key, maphash.String(seed, key), b) }
-
-func (t *Table) put(key string, h uint64, b []byte) {
+func (t *Table) Put(key string, b []byte) {
+	h := maphash.String(seed, key)
 	if len(b) == 0 {
 		t.remove(key, h)
 		return
