@@ -212,17 +212,15 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	}
 	c, text := fn.cellOf(cell, sp), string(packed) // once for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
-		key, times := r.Text(), waitSpan{r.Time(), r.Time()}
-		size := r.Count(1)
+		key, times, block := r.Text(), waitSpan{r.Time(), r.Time()}, r.Part()
 		if r.Bad {
 			return compact.ErrCut
 		}
-		from := len(packed) - len(r.B)
-		b := blockBytes{r.B[:size:size], text[from : from+size]}
+		end := len(packed) - len(r.B)
+		b := blockBytes{block, text[end-len(block) : end]}
 		if err := fn.enqueue(tp, queuedBlock{c, key, b}, times); err != nil {
 			return err
 		}
-		r.B = r.B[size:]
 	}
 	return nil
 }

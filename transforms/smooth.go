@@ -333,7 +333,7 @@ func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) 
 	}
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		var s sessionRevision
-		if err := compact.Decode([]byte(r.Text()), &s, sessionForm); err != nil {
+		if err := compact.Decode(r.Part(), &s, sessionForm); err != nil {
 			return nil, err
 		}
 		kept = append(kept, s)
@@ -357,7 +357,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionR
 			}
 			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
 		}
-		b = compact.AppendString(b, string(compact.Encode(nil, s, sessionForm)))
+		b = compact.AppendString(b, compact.Encode(nil, s, sessionForm))
 		over = max(over, at)
 	}
 	if b == nil {

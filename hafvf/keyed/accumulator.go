@@ -172,11 +172,11 @@ func (t *accumulator) form(c *compact.Codec, of Aggregate) {
 			var text []byte
 			if c.Writes {
 				(*s).Encode(&text, true)
-				c.B = compact.AppendString(c.B, string(text))
+				c.B = compact.AppendString(c.B, text)
 				return
 			}
 			var err error
-			*s, err = ddsketch.DecodeDDSketch([]byte(c.Text()), store.BufferedPaginatedStoreConstructor, buckets)
+			*s, err = ddsketch.DecodeDDSketch(c.Part(), store.BufferedPaginatedStoreConstructor, buckets)
 			if err != nil || (*s).GetCount() != float64(t.n) {
 				c.Fail()
 			}

@@ -470,7 +470,7 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 		w.event, w.eventRepeats = string(d.profile(s).Append(nil, s.event.profile)), d.profile(s).Repeats(s.event.profile)
 	}
 	if d.form(c, s, &w, locationScale); w.standardised {
-		c.B = compact.AppendString(c.B, string(compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile))))
+		c.B = compact.AppendString(c.B, compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile)))
 		c.B = d.profile(s).Append(c.B, s.profile)
 	}
 }

@@ -383,7 +383,8 @@ func (b StateBytes) WarmsUp() bool {
 		r.Uvarint()
 	}
 	r.near(new(time.Time))
-	priorIsSet, _, _ := r.Flags()
+	var priorIsSet bool
+	r.Bits(&priorIsSet)
 	return !priorIsSet && !r.Bad
 }
 

@@ -47,7 +47,7 @@ func Each[T any](c *Codec, all []*T, add func([]byte, T) []byte, read func(*Read
 
 // Texts are strings or bytes, each after its length.
 func Texts[T ~string | ~[]byte](c *Codec, all ...*T) {
-	Each(c, all, func(b []byte, s T) []byte { return AppendString(b, string(s)) }, func(r *Reader) T { return T(r.Text()) })
+	Each(c, all, AppendString, func(r *Reader) T { return T(r.Text()) })
 }
 
 // Signed are numbers of variable length.

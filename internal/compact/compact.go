@@ -14,23 +14,6 @@ import (
 // ErrCut is the error of bytes that are not what was appended.
 var ErrCut = errors.New("record is cut short or malformed")
 
-// AppendFlags appends up to three booleans as a byte.
-func AppendFlags(b []byte, all ...bool) []byte {
-	flags := byte(0)
-	for i, on := range all {
-		if on {
-			flags |= 1 << i
-		}
-	}
-	return append(b, flags)
-}
-
-// Flags reads what AppendFlags wrote.
-func (r *Reader) Flags() (first, second, third bool) {
-	flags := r.Byte()
-	return flags&1 != 0, flags&2 != 0, flags&4 != 0
-}
-
 // AppendTime appends a time without its zone; the zero time takes one byte.
 func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
@@ -54,8 +37,8 @@ func AppendTimeNear(b []byte, t, known time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(append(b, 2), seconds), uint64(t.Nanosecond()))
 }
 
-// AppendString appends a string after its length.
-func AppendString(b []byte, s string) []byte {
+// AppendString appends a string, or bytes, after its length.
+func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
@@ -155,15 +138,21 @@ func (r *Reader) Count(size int) int {
 	return int(n)
 }
 
+// Part reads what AppendString wrote, as a part of B.
+func (r *Reader) Part() []byte {
+	n := r.Count(1)
+	part := r.B[:n:n]
+	r.B = r.B[n:]
+	return part
+}
+
 // Text reads what AppendString wrote.
 func (r *Reader) Text() string {
-	n := r.Count(1)
-	rest := r.B
-	r.B = rest[n:]
-	if at := len(r.Source) - len(rest); at >= 0 {
-		return r.Source[at : at+n]
+	part := r.Part()
+	if end := len(r.Source) - len(r.B); end >= len(part) {
+		return r.Source[end-len(part) : end]
 	}
-	return string(rest[:n])
+	return string(part)
 }
 
 // Floats reads what AppendFloats wrote. None are nil.

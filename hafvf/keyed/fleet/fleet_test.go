@@ -31,7 +31,9 @@ func (*heard) Digest(*incidents.Digest)      {}
 // alarm is the notice of an alarm of a key.
 func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte {
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
-	return appendNotice(nil, key, keyed.AlertEvent{Key: key, Time: at, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}, pace)
+	of := keyed.AlertEvent{Key: key, Time: at, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}
+	event, _ := of.AppendBinary(nil) // which never fails
+	return appendNotice(nil, notice{key: key, at: at, pace: pace, event: event})
 }
 
 func newFleet(t *testing.T, cfg Config, notify Listener) *Fleet {

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"encoding/binary"
 	"time"
 
 	"hafvf/hafvf/keyed"
@@ -12,10 +11,10 @@ import (
 // silent, and of its alerts.
 func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.AlertEvent) []byte {
 	if e != nil && e.Pace != (keyed.Pace{}) {
-		b = appendNotice(b, key, keyed.AlertEvent{Time: e.Time}, e.Pace)
+		b = appendNotice(b, notice{key: key, at: e.Time, pace: e.Pace})
 	}
 	for _, t := range alerts {
-		b = appendNotice(b, key, t, keyed.Pace{})
+		b = appendAlert(b, key, t)
 	}
 	return b
 }
@@ -32,53 +31,57 @@ func AppendAlone(b []byte, key string, alerts []keyed.AlertEvent) []byte {
 		if t.Basis == keyed.AlarmBasis {
 			t.Basis = alone
 		}
-		b = appendNotice(b, key, t, keyed.Pace{})
+		b = appendAlert(b, key, t)
 	}
 	return b
 }
 
 // AppendForgotten appends that a key was forgotten.
 func AppendForgotten(b []byte, key string) []byte {
-	return appendNotice(b, key, keyed.AlertEvent{Basis: forgotten}, keyed.Pace{})
+	return appendNotice(b, notice{key: key, role: forgotten})
 }
 
-// appendNotice appends an alert of a key, or none where t has no Alert,
-// and the pace of the key, or zero. Of an alert only that is kept which its record has.
-func appendNotice(b []byte, key string, t keyed.AlertEvent, pace keyed.Pace) []byte {
-	n := append(compact.AppendFlags(nil, t.Alert != nil), byte(t.Basis))
-	n = compact.AppendString(n, key)
-	n = compact.AppendTime(n, t.Time)
-	n = binary.AppendVarint(binary.AppendVarint(n, int64(pace.Step)), int64(pace.Budget))
-	if t.Alert != nil {
-		n, _ = t.AppendBinary(n) // which never fails
-	}
-	return compact.AppendString(b, string(n))
+// appendAlert appends an alert of a key. Of it only that is kept which its record has.
+func appendAlert(b []byte, key string, t keyed.AlertEvent) []byte {
+	event, _ := t.AppendBinary(nil) // which never fails
+	return appendNotice(b, notice{key: key, at: t.Time, event: event, role: t.Basis})
 }
 
-// A notice is what appendNotice has appended.
+func appendNotice(b []byte, n notice) []byte {
+	return compact.AppendString(b, compact.Encode(nil, n, noticeForm))
+}
+
+// A notice is an alert of a key, the pace of the key, or that it is forgotten.
 type notice struct {
 	key   string
 	at    time.Time
-	pace  keyed.Pace
-	event []byte // nil if there is no alert
+	pace  keyed.Pace // zero if it says none
+	event []byte     // nil if there is no alert
 	role  keyed.Basis
+}
+
+// noticeForm has the alert at the end, as all bytes that are left.
+func noticeForm(c *compact.Codec, n *notice) {
+	alert := n.event != nil
+	c.Bits(&alert)
+	compact.Bytes(c, &n.role)
+	compact.Texts(c, &n.key)
+	c.Times(&n.at)
+	compact.Signed(c, &n.pace.Step, &n.pace.Budget)
+	switch {
+	case c.Writes:
+		c.B = append(c.B, n.event...)
+	case alert:
+		n.event, c.B = c.B, nil
+	}
 }
 
 // eachNotice calls f with the notices of b.
 func eachNotice(b []byte, f func(notice) error) error {
-	all := compact.Reader{B: b}
-	for len(all.B) > 0 {
-		r := compact.Reader{B: []byte(all.Text())}
+	for all := (compact.Reader{B: b}); len(all.B) > 0; {
 		var n notice
-		alerts, _, _ := r.Flags()
-		n.role = keyed.Basis(r.Byte())
-		n.key, n.at = r.Text(), r.Time()
-		n.pace = keyed.Pace{Step: time.Duration(r.Varint()), Budget: time.Duration(r.Varint())}
-		if alerts {
-			n.event = r.B
-		}
-		if all.Bad || r.Bad {
-			return compact.ErrCut
+		if err := compact.Decode([]byte(all.Text()), &n, noticeForm); err != nil { // a copy: alerts wait
+			return err
 		}
 		if err := f(n); err != nil {
 			return err

@@ -223,8 +223,8 @@ func (c *Cell) appendLog(s CellStore, entries []byte) error {
 	for len(entries) > 0 {
 		r := &compact.Reader{B: entries}
 		for len(r.B) > 0 && len(entries)-len(r.B) < logPiece {
-			r.Text()
-			r.Text()
+			r.Part()
+			r.Part()
 		}
 		n := len(entries) - len(r.B)
 		if err := s.AddLog(append(binary.AppendUvarint(nil, c.seq), entries[:n]...)); err != nil {
@@ -261,20 +261,16 @@ func (c *Cell) appendAll(to []byte) []byte {
 func (c *Cell) load(b []byte) error {
 	c.Expect(0, len(b))
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
-		key := r.Text()
-		n := r.Count(1)
+		key, entity := r.Text(), r.Part()
 		if r.Bad {
 			return ErrCell
 		}
-		c.Put(key, r.B[:n])
-		r.B = r.B[n:]
+		c.Put(key, entity)
 	}
 	return nil
 }
 
 // appendEntry appends an entry as it is stored: key and entity, each behind its length.
 func appendEntry(to []byte, key string, b []byte) []byte {
-	to = compact.AppendString(to, key)
-	to = binary.AppendUvarint(to, uint64(len(b)))
-	return append(to, b...)
+	return compact.AppendString(compact.AppendString(to, key), b)
 }

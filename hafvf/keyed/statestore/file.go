@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"hafvf/internal/atomicfile"
+	"hafvf/internal/compact"
 )
 
 // fileMagic begins a file of states. After it come, compressed and with a checksum, parts, each
@@ -126,20 +127,16 @@ func PrepareFile(path string, source []byte, all iter.Seq[State]) (*atomicfile.F
 		if err != nil {
 			return err
 		}
-		if _, err := z.Write(appendPart(nil, source)); err != nil {
+		if _, err := z.Write(compact.AppendString(nil, source)); err != nil {
 			return err
 		}
 		var b []byte
 		for s := range all {
-			b = appendPart(appendPart(b[:0], []byte(s.Key)), s.Seal())
+			b = compact.AppendString(compact.AppendString(b[:0], s.Key), s.Seal())
 			if _, err := z.Write(b); err != nil {
 				return err
 			}
 		}
 		return z.Close()
 	})
-}
-
-func appendPart(b, part []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

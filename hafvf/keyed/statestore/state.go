@@ -14,6 +14,7 @@ import (
 	"sync"
 	"unique"
 
+	"hafvf/internal/compact"
 	"hafvf/internal/message"
 )
 
@@ -70,9 +71,7 @@ func (s State) Seal() []byte {
 	}
 	b := make([]byte, 0, len(magic)+1+2*binary.MaxVarintLen32+len(s.Key)+len(s.Settings)+len(s.Bytes)+crc32.Size)
 	b = append(append(b, magic...), version)
-	for _, text := range []string{s.Key, s.Settings} {
-		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
-	}
+	b = compact.AppendString(compact.AppendString(b, s.Key), s.Settings)
 	b = append(b, s.Bytes...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
@@ -102,16 +101,15 @@ func open(key string, b []byte) (state, settings []byte, err error) {
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
 		return nil, nil, errors.New("it is damaged: its checksum is another")
 	}
-	rest = rest[1 : len(rest)-crc32.Size]
-	of, rest, ok := cut(rest)
-	text, state, more := cut(rest)
+	r := compact.Reader{B: rest[1 : len(rest)-crc32.Size]}
+	of, settings := r.Part(), r.Part()
 	switch {
-	case !ok || !more:
+	case r.Bad:
 		return nil, nil, errors.New("it is damaged: it has no key or settings")
 	case string(of) != key:
 		return nil, nil, fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
 	}
-	return state, text, nil
+	return r.B, settings, nil
 }
 
 // An Unsealer holds stored states in fewer bytes, as most have the same settings. Its methods may be
@@ -160,14 +158,4 @@ func (u *Unsealer) Open(key string, b []byte) State {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
 	return State{Key: key, Bytes: b, Settings: u.settings[n-1]}
-}
-
-// cut cuts a part with its length off b.
-func cut(b []byte) (part, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, false
-	}
-	b = b[size:]
-	return b[:n], b[n:], true
 }
