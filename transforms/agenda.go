@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"hafvf/internal/clock"
 )
 
 // An agenda is when keys of a cell have to be looked at. It has the keys that come first: a map of all
@@ -57,9 +59,9 @@ func (d *agenda) Due(watermark time.Time) (due []string) {
 // Next is when some key has to be looked at, or the agenda has to be made again; zero if no key has.
 func (d *agenda) Next() (next time.Time) {
 	for _, at := range d.first {
-		next = earlier(next, at)
+		next = clock.Earlier(next, at)
 	}
-	return earlier(next, d.until)
+	return clock.Earlier(next, d.until)
 }
 
 // A schedule says when a key has to be looked at: because an observation that waits is due, because the
@@ -79,24 +81,24 @@ func (s schedule) ofKey(waits, deadline, expiry, watermark time.Time) (at time.T
 		at = waits.Add(s.patience)
 	}
 	if s.silences {
-		at = earlier(at, deadline)
+		at = clock.Earlier(at, deadline)
 	}
 	if s.expire > 0 && !expiry.IsZero() {
 		// After it, not at it, and not again before long if the key was kept.
-		at = earlier(at, s.onGrid(later(expiry, watermark).Add(time.Millisecond)))
+		at = clock.Earlier(at, s.onGrid(clock.Later(expiry, watermark).Add(time.Millisecond)))
 	}
 	return at
 }
 
 // ofBlock is ofKey before a block of observations is processed, of the time of its first one and the end
-// of the interval of that. silent is when the key becomes silent, zero if that is not before. clock is
+// of the interval of that. silent is when the key becomes silent, zero if that is not before. now is
 // the time of the machine: that of the observation may be wrong.
-func (s schedule) ofBlock(first, end, silent, watermark, clock time.Time) (at time.Time) {
+func (s schedule) ofBlock(first, end, silent, watermark, now time.Time) (at time.Time) {
 	if s.waits {
 		at = end.Add(s.patience)
 	}
-	if at = earlier(at, silent); s.expire > 0 {
-		at = earlier(at, s.onGrid(later(earlier(first, clock), watermark).Add(s.part)))
+	if at = clock.Earlier(at, silent); s.expire > 0 {
+		at = clock.Earlier(at, s.onGrid(clock.Later(clock.Earlier(first, now), watermark).Add(s.part)))
 	}
 	return at
 }
@@ -111,19 +113,4 @@ func (s schedule) onGrid(t time.Time) time.Time {
 		on = on.Add(step)
 	}
 	return on
-}
-
-// earlier is the earlier of two times, of which zero is none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

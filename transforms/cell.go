@@ -17,6 +17,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 	"hafvf/internal/parallel"
 	"hafvf/internal/table"
@@ -156,12 +157,7 @@ type waitSpan struct{ first, last time.Time }
 
 // add extends the span by another.
 func (w *waitSpan) add(o waitSpan) {
-	if w.first.IsZero() || !o.first.IsZero() && o.first.Before(w.first) {
-		w.first = o.first
-	}
-	if o.last.After(w.last) {
-		w.last = o.last
-	}
+	w.first, w.last = clock.Earlier(w.first, o.first), clock.Later(w.last, o.last)
 }
 
 // A cellState is how the runner keeps cells.

@@ -20,6 +20,7 @@ import (
 	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
+	"hafvf/internal/clock"
 	"hafvf/internal/dofn"
 	"hafvf/internal/domain"
 	"hafvf/internal/series"
@@ -217,7 +218,7 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 	case ts >= mtime.EndOfGlobalWindowTime:
 		err = fn.of.End(fn.account.Latest())
 	default:
-		err = fn.of.Advance(later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
+		err = fn.of.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
 	}
 	if err == nil && !fn.cfg.AtEnd {
 		fn.schedule(tp)

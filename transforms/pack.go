@@ -14,6 +14,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 )
@@ -146,9 +147,9 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	if refused == nil { // else the key has not spoken
 		b.times.add(waitSpan{o.Time, o.Time})
 		if o.Time.After(p.now) {
-			p.ahead = later(p.ahead, o.Time)
+			p.ahead = clock.Later(p.ahead, o.Time)
 		} else {
-			p.latest = later(p.latest, o.Time)
+			p.latest = clock.Later(p.latest, o.Time)
 		}
 	}
 	b.size += len(p.data) - from

@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
+	"hafvf/internal/clock"
 )
 
 // The tags of a cell's timers: for the key that has to be looked at next, for the last observation
@@ -38,7 +39,7 @@ func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
 		c.agenda.Set(key, fn.schedule.ofKey(waits, deadline, w.Expiry(b), c.woken), n, watermark)
-		c.last = later(c.last, last)
+		c.last = clock.Later(c.last, last)
 	}
 	for _, e := range c.order {
 		if fn.keys[e.key] == e { // else it was dropped
@@ -157,7 +158,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	if err := fn.drain(); err != nil { // which reads the cell
 		return err
 	}
-	now := later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
+	now := clock.Later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
 	horizon := now.Add(-fn.schedule.patience)
 	if ends {
 		now = fn.account.Latest()
@@ -167,7 +168,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	if !ends {
-		fn.woken, c.woken = later(fn.woken, now), later(c.woken, now) // what is due by now is known
+		fn.woken, c.woken = clock.Later(fn.woken, now), clock.Later(c.woken, now) // what is due by now is known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.open(part)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf"
+	"hafvf/internal/clock"
 )
 
 // Nobody sees that keys are dropped: an entity that is forgotten as soon as its log has passed
@@ -61,7 +62,7 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 			if got := say(of(entities, key), o); got != want {
 				t.Fatalf("record %d of %s at %v, the log at %v: %s\nwithout drops: %s", i, key, o.Time, passed, got, want)
 			}
-			passed = later(passed, o.Time)
+			passed = clock.Later(passed, o.Time)
 			released := map[string]string{}
 			for key, e := range kept {
 				e.Release(passed.Add(-lateness))

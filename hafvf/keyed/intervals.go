@@ -67,7 +67,7 @@ func (e *KeyState) addEvent(o *Observation) error {
 		return &LateError{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
 	}
 	e.lateRun = lateRun{}
-	e.clock = later(e.clock, o.Time)
+	e.clock = clock.Later(e.clock, o.Time)
 	i := len(in.open)
 	for i > 0 && start.Before(in.open[i-1].start) {
 		i--
@@ -85,13 +85,9 @@ func (e *KeyState) addEvent(o *Observation) error {
 	}
 	if !a.Watermark {
 		// A time that lies ahead may be wrong, and closes nothing.
-		in.until = e.clock
-		if now := e.est.now(); in.until.After(now) {
-			in.until = now
-		}
-		in.until = in.until.Add(-e.est.MaxDelay())
+		in.until = clock.Earlier(e.clock, e.est.now()).Add(-e.est.MaxDelay())
 	}
-	in.until = later(in.until, e.est.horizon())
+	in.until = clock.Later(in.until, e.est.horizon())
 	return nil
 }
 

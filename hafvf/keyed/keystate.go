@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 )
 
@@ -95,7 +96,7 @@ func (e *KeyState) Take(o *Observation) (now bool, err error) {
 	if err == nil {
 		e.lead = e.leadOf(o)
 	}
-	e.horizon = later(e.clock.Add(-e.est.cfg.Lateness), e.est.horizon())
+	e.horizon = clock.Later(e.clock.Add(-e.est.cfg.Lateness), e.est.horizon())
 	return now, err
 }
 
@@ -112,13 +113,6 @@ func (e *KeyState) Due() (o Observation, ok bool) {
 	e.waiting = e.waiting[1:]
 	e.release(o.Time)
 	return o, true
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // release notes that an observation of that time is learned next.
@@ -219,7 +213,7 @@ func (e *KeyState) Deadline() time.Time {
 	if cfg.Silence == nil {
 		return time.Time{}
 	}
-	last := later(e.heartbeat.last, e.clock) // the clock where an observation waits
+	last := clock.Later(e.heartbeat.last, e.clock) // the clock where an observation waits
 	deadline := e.stages.silences.deadline(e.heartbeat, e.rules.quiet, last)
 	switch {
 	case e.expires(last, deadline): // the key is forgotten before
@@ -573,7 +567,7 @@ func (e *KeyState) admit(o *Observation) (due bool, err error) {
 		return false, &LateError{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
 	}
 	e.lateRun = lateRun{}
-	e.clock = later(e.clock, o.Time)
+	e.clock = clock.Later(e.clock, o.Time)
 	if len(e.waiting) == 0 && !o.Time.After(e.clock.Add(-lateness)) {
 		e.release(o.Time)
 		return true, nil

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 )
 
@@ -32,7 +33,7 @@ func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 // unknown or in its warm-up, where the observation is late or a repeat, in the rest of an alarm, and
 // while one of Outside lasts. It has no size, and no bound of sizes holds for it.
 func (e *KeyState) OutOfDomain(o *Observation) *Estimate {
-	if e.IsNew() || e.repeats(o) || e.overdue(o) || e.expires(later(e.released, e.intervals.busy), o.Time) {
+	if e.IsNew() || e.repeats(o) || e.overdue(o) || e.expires(clock.Later(e.released, e.intervals.busy), o.Time) {
 		return nil
 	}
 	released := e.released

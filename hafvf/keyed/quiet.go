@@ -67,7 +67,7 @@ func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n in
 	if err != nil || e.n == 0 {
 		return 0, err
 	}
-	last, step := later(e.released, e.intervals.next), e.decisions.step
+	last, step := clock.Later(e.released, e.intervals.next), e.decisions.step
 	if step == 0 && e.decisions.warmUp != nil {
 		step = medianStep(e.decisions.warmUp)
 	}
@@ -152,8 +152,8 @@ func (all quietTimes) until(t time.Time) (end time.Time) {
 // next is when the next quiet time begins, after one that is in none; zero if none does.
 func (all quietTimes) next(t time.Time) (next time.Time) {
 	for i := range all {
-		if from, _ := all[i].around(t); from.After(t) && (next.IsZero() || from.Before(next)) {
-			next = from
+		if from, _ := all[i].around(t); from.After(t) {
+			next = clock.Earlier(next, from)
 		}
 	}
 	return next
@@ -163,9 +163,7 @@ func (all quietTimes) next(t time.Time) (next time.Time) {
 func (all quietTimes) between(from, to time.Time) (quiet time.Duration) {
 	for at := from; len(all) > 0 && at.Before(to); {
 		if end := all.until(at); !end.IsZero() {
-			if end.After(to) {
-				end = to
-			}
+			end = clock.Earlier(end, to)
 			quiet += end.Sub(at)
 			at = end
 		} else if at = all.next(at); at.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/clock"
 )
 
 // A Snapshot is what the state of a key says, between two observations.
@@ -37,10 +38,10 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	c.blank(&Memory{}, &out, e.n, &Observation{}, false)
 	s := Snapshot{
 		N: e.n, Waiting: len(e.waiting) + e.intervals.events(), WarmUp: !e.priorSet, Estimate: out.Estimate,
-		Time: later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: slices.Repeat([]float64{math.NaN()}, c.params),
+		Time: clock.Later(e.clock, e.last), Weight: math.NaN(), Memory: math.NaN(), Posterior: slices.Repeat([]float64{math.NaN()}, c.params),
 	}
 	if e.heartbeat != nil {
-		s.Time = later(s.Time, e.heartbeat.last)
+		s.Time = clock.Later(s.Time, e.heartbeat.last)
 	}
 	if !e.priorSet && e.locationScale == nil {
 		return s, nil

@@ -25,6 +25,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"hafvf/internal/clock"
 )
 
 // A StateKeeper stores what holds, and hands out what was stored. Fields may be nil. The
@@ -543,12 +545,7 @@ func (r *Run) Watermark() time.Time {
 func (r *Run) SetLatest(latest, ahead time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if latest.After(r.latest) {
-		r.latest = latest
-	}
-	if ahead.After(r.ahead) {
-		r.ahead = ahead
-	}
+	r.latest, r.ahead = clock.Later(r.latest, latest), clock.Later(r.ahead, ahead)
 }
 
 // HasAhead reports whether an observation had a time ahead of the clock.

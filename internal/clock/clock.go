@@ -1,4 +1,4 @@
-// Package clock has the intervals of a clock that goes forward and back.
+// Package clock has the intervals of a clock that goes forward and back, and the order of times.
 package clock
 
 import "time"
@@ -74,6 +74,22 @@ func At(shown time.Time, zone *time.Location) time.Time {
 		return after
 	}
 	return before
+}
+
+// Earlier is the earlier of two times, of which zero is none.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later is the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // Shows reports whether the clock of a time's zone shows what shown shows in UTC.

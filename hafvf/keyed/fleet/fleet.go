@@ -11,6 +11,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 )
 
@@ -225,25 +226,15 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 // time of the last alert that waits. They are zero if there is none.
 func (f *Fleet) Next() (next, last time.Time) {
 	first, last := f.waits()
-	next, some := f.of.Next()
-	if end, open := f.digests.Next(); open && (!some || end.Before(next)) {
-		next, some = end, true
-	}
-	if !first.IsZero() && (!some || first.Before(next)) {
-		next = first
-	}
-	return next, last
+	next, _ = f.of.Next()
+	end, _ := f.digests.Next()
+	return clock.Earlier(clock.Earlier(next, end), first), last
 }
 
 // waits are the times of the first and the last alert that waits; zero where there is none.
 func (f *Fleet) waits() (first, last time.Time) {
 	for _, h := range f.waiting {
-		if first.IsZero() || h.at.Before(first) {
-			first = h.at
-		}
-		if h.at.After(last) {
-			last = h.at
-		}
+		first, last = clock.Earlier(first, h.at), clock.Later(last, h.at)
 	}
 	return first, last
 }
@@ -251,9 +242,8 @@ func (f *Fleet) waits() (first, last time.Time) {
 // End takes all alarms, when the input has ended at a latest time. Incidents of the last minutes
 // stay open: nothing is known of the time after them.
 func (f *Fleet) End(latest time.Time) error {
-	if _, last := f.waits(); last.After(latest) {
-		latest = last
-	}
+	_, last := f.waits()
+	latest = clock.Later(latest, last)
 	if err := f.Advance(latest); err != nil {
 		return err
 	}
