@@ -25,6 +25,10 @@ type resumedCells struct {
 	bundle    map[string]int64  // those of the bundle that it has
 }
 
+func newResumedCells() *resumedCells {
+	return &resumedCells{counted: map[string]bool{}, outcomes: map[string]int{}, found: map[string]int64{}, bundle: map[string]int64{}}
+}
+
 // take takes over a cell. Without cfg.Migrate the error says which of its entities cannot go on as
 // they are.
 func (a *resumedCells) take(of cellState, c *openCell, cfg stepConfig) error {
@@ -38,13 +42,10 @@ func (a *resumedCells) take(of cellState, c *openCell, cfg stepConfig) error {
 		}
 	}
 	if cfg.Resumed && !a.counted[c.name] {
-		if a.counted == nil {
-			a.counted = map[string]bool{}
-		}
 		a.counted[c.name] = true
-		a.add(ResumedCells, 1)
-		a.add(KeptKeys, c.Len()-lost)
-		a.add(LostKeys, lost)
+		a.found[ResumedCells]++
+		a.found[KeptKeys] += int64(c.Len() - lost)
+		a.found[LostKeys] += int64(lost)
 	}
 	return nil
 }
@@ -81,9 +82,6 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 			_, o.err = m.Check(s.Key, s.Bytes, s.Settings)
 		}
 	})
-	if a.outcomes == nil {
-		a.outcomes = map[string]int{}
-	}
 	for i, o := range all {
 		if o.err != nil {
 			return 0, fmt.Errorf("key %q: %w", stored[i].Key, o.err)
@@ -91,7 +89,7 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 		if carried := o.carried.String(); carried != "" {
 			c.Put(stored[i].Key, o.entity)
 			a.outcomes[carried]++
-			a.add(migratedKeys, 1)
+			a.found[migratedKeys]++
 			if len(o.carried.Kept) == 0 {
 				lost++
 			}
@@ -99,13 +97,6 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 	}
 	c.agenda, c.last = agenda{}, time.Time{} // of the states before
 	return lost, nil
-}
-
-func (a *resumedCells) add(counter string, n int) {
-	if a.found == nil {
-		a.found, a.bundle = map[string]int64{}, map[string]int64{}
-	}
-	a.found[counter] += int64(n)
 }
 
 // log says what was taken over, before the keys have outputs.

@@ -46,7 +46,7 @@ type encodeFn struct {
 	timersSet  map[string]time.Time // by cell, what this node has set the timer for
 	woken      time.Time            // the latest time at which it has looked at keys of any cell
 	workers    []*worker            // one per goroutine
-	resumed    resumedCells
+	resumed    *resumedCells
 	account    *account.Run
 	free       []*openKey // of bundles before
 	late       error      // of an observation that was late, the last that is known
@@ -159,7 +159,7 @@ const (
 
 func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.timersSet = map[string]*openCell{}, map[string]time.Time{}
+	fn.own, fn.timersSet, fn.resumed = map[string]*openCell{}, map[string]time.Time{}, newResumedCells()
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
