@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/account"
 )
 
 // A Decoder turns the elements of a source into observations. Each copy of a node has its
@@ -22,19 +23,30 @@ type Decoder interface {
 // decoding is what a bundle has decoded.
 type decoding struct {
 	decoder    Decoder
-	rejected   int // observations
+	rejected   int   // observations, those that were refused among them
+	refused    int64 // by what takes them
 	rejections rejections
 }
+
+func (d *decoding) begin() { d.rejected, d.refused = 0, 0 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
 		err := take(key, o)
-		d.rejections.observation(err)
+		if d.rejections.observation(err); err != nil {
+			d.refused++
+		}
 		return err
 	}, func(line []byte, observations int) {
 		d.rejected += observations
 		reject(line)
 	})
+}
+
+// report counts a bundle in which so many observations were taken beside those that were rejected.
+func (d *decoding) report(ctx context.Context, taken int) {
+	addMetrics(ctx, account.Counts{Rejected: d.refused})
+	account.From(ctx).Report(account.Report{Taken: taken + d.rejected, Counts: account.Counts{Rejected: int64(d.rejected)}})
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key

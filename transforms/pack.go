@@ -42,9 +42,8 @@ type packFn struct {
 	extents   []packed // of each
 	blocks    []block  // in the order of their first observations
 	of        map[string]int
-	called    bool  // all cells are, of a job that resumes
-	refused   int64 // observations that were not taken
-	outside   int   // those of them that go on, for their numbers
+	called    bool // all cells are, of a job that resumes
+	outside   int  // observations that are refused and go on, for their numbers
 	latest    time.Time
 	ahead     time.Time // latest of the times ahead of now
 	now       time.Time
@@ -80,22 +79,15 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 }
 
 func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	p.in.rejected = 0
+	p.in.begin()
 	p.now = time.Now().Add(time.Hour) // clocks differ
 	p.of = map[string]int{}
 	p.reset()
-	p.refused, p.outside = 0, 0
+	p.outside = 0
 }
 
 func (p *packFn) ProcessElement(_ context.Context, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	take := func(key string, o *keyed.Observation) error {
-		at := mtime.ZeroTimestamp
-		if !o.Time.IsZero() {
-			at = mtime.FromTime(o.Time)
-		}
-		return p.add(at, key, o, emit)
-	}
-	p.in.decode(element, take, reject)
+	p.in.decode(element, func(key string, o *keyed.Observation) error { return p.add(key, o, emit) }, reject)
 }
 
 // reset forgets the observations, and keeps their memory for the next ones.
@@ -107,7 +99,7 @@ func (p *packFn) reset() {
 
 // add takes an observation, or says why it is refused. Nothing of it is kept. One that is refused for
 // its numbers alone goes on too, as it may be an alarm.
-func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
+func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
 	i, known := p.of[key]
 	var check func(*keyed.Observation) error
 	if known {
@@ -119,7 +111,6 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 	kept := *o
 	if o.Shape != keyed.Forget || key == "" {
 		if refused = check(o); refused != nil {
-			p.refused++
 			if !p.estimator.OutOfDomain(key, o) {
 				return refused
 			}
@@ -127,7 +118,7 @@ func (p *packFn) add(at mtime.Time, key string, o *keyed.Observation, emit func(
 			kept.OutOfDomain = true
 		}
 	}
-	from := len(p.data)
+	from, at := len(p.data), eventTime(o.Time)
 	if p.cfg.Order == keyed.Arrival || kept.OutOfDomain {
 		kept.Raw = "" // only a rejection as late would need it
 	}
@@ -230,13 +221,10 @@ func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
 	}
 }
 
-// FinishBundle emits what is left, and reports the records that were rejected, refused ones
-// among them.
+// FinishBundle emits what is left, and reports what was rejected.
 func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	rejected := p.in.rejected
 	p.callCells(emit)
 	p.flush(emit)
-	addMetrics(ctx, account.Counts{Rejected: p.refused})
 	account.From(ctx).SetLatest(p.latest, p.ahead)
-	account.From(ctx).Report(account.Report{Taken: rejected - p.outside, Counts: account.Counts{Rejected: int64(rejected)}})
+	p.in.report(ctx, -p.outside)
 }

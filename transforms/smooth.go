@@ -137,7 +137,6 @@ type admitFn struct {
 	blocks   map[string]*admitted
 	size     int
 	taken    int
-	refused  int64
 }
 
 // admitted is a block of a key, and its time.
@@ -156,9 +155,9 @@ func (a *admitFn) Setup(ctx context.Context) (err error) {
 }
 
 func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
-	a.in.rejected = 0
+	a.in.begin()
 	a.blocks = map[string]*admitted{}
-	a.size, a.taken, a.refused = 0, 0, 0
+	a.size, a.taken = 0, 0
 }
 
 func (a *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
@@ -173,7 +172,6 @@ func (a *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element
 // refused. Nothing of it is kept.
 func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
 	if err := a.smoother.Check(key, *o); err != nil {
-		a.refused++
 		return err
 	}
 	kept := *o
@@ -191,7 +189,6 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 		}
 	} else {
 		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() && a.cfg.Gap != 0 {
-			a.refused++
 			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
 		}
 		// The runner would drop a session that the watermark has passed. As one of the present it comes to
@@ -224,13 +221,10 @@ func (a *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 	a.size = 0
 }
 
-// FinishBundle emits what is left, and reports the observations and the records that were
-// rejected, refused ones among them.
+// FinishBundle emits what is left, and reports what was taken and what was rejected.
 func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
-	rejected := a.in.rejected
 	a.flush(emit)
-	addMetrics(ctx, account.Counts{Rejected: a.refused})
-	account.From(ctx).Report(account.Report{Taken: a.taken + rejected, Counts: account.Counts{Rejected: int64(rejected)}})
+	a.in.report(ctx, a.taken)
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
