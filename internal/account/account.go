@@ -6,8 +6,8 @@
 // flight, and no others:
 //
 //	HandOver  of the source: there are new records
-//	Works     of the runner: bundles begin that are not the source's
-//	Rests     of the runner: no bundle runs, and no element waits, but at the source
+//	SetBusy   of the runner: bundles begin that are not the source's
+//	SetIdle   of the runner: no bundle runs, and no element waits, but at the source
 //
 // A bundle that has ended has stored what it puts out. So when the runner rests, and no step of it
 // keeps anything back, every record that was handed over is in a state, and all its outputs are stored,
@@ -87,14 +87,14 @@ type Run struct {
 	values  sync.Map
 
 	mu        sync.Mutex
-	works     bool          // see Works
+	works     bool          // see SetBusy
 	bundle    *Bundle       // that has handed over, and has not ended
 	since     time.Time     // when something came in flight
 	idle      chan struct{} // closed while nothing is in flight
 	moved     time.Time     // when something came in flight last
 	handed    int           // records since something was settled
-	buffering string        // see Rests
-	next      time.Time     // see Rests
+	buffering string        // see SetIdle
+	next      time.Time     // see SetIdle
 	staged    map[string]EncodedState
 	instructs map[string]instruction           // see Instruct
 	along     map[string]func() ([]byte, bool) // see CommitAlong
@@ -105,9 +105,9 @@ type Run struct {
 	deleted   map[string]int64 // see Deleted
 	advanced  time.Time        // see Advance
 	beyond    bool             // records were handed over after that
-	latest    time.Time        // see Saw
+	latest    time.Time        // see SetLatest
 	ahead     time.Time        // likewise, of times ahead of the clock
-	patient   atomic.Int32     // see Patiently
+	patient   atomic.Int32     // see WithStopTimeout
 	gaps      [2]time.Duration // see SetGap
 
 	stop, over    func()
@@ -273,7 +273,7 @@ func (r *Run) begin() {
 
 func (r *Run) inFlight() bool { return r.works || r.bundle != nil || r.stalls }
 
-// SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. held names the
+// SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. buffering names the
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
 // reports; empty: none does. A restart would lose that, and nothing is settled. next is the first time that
 // a watermark has to pass for something to happen; zero: there is none.
@@ -396,7 +396,7 @@ func (r *Run) WantsStates() bool {
 // reporters are the types of functions that Report their states.
 var reporters sync.Map
 
-// Reporting notes that functions of the type T Report their states: nothing in these is kept back, see Rests.
+// Reporting notes that functions of the type T Report their states: nothing in these is kept back, see SetIdle.
 func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
 
 // Reports reports whether Reporting was called for the type of a function.
@@ -555,7 +555,7 @@ func (r *Run) HasAhead() bool {
 	return !r.ahead.IsZero()
 }
 
-// Latest is the latest time that Saw has noted; zero where there is none. A time ahead of the
+// Latest is the latest time that SetLatest has noted; zero where there is none. A time ahead of the
 // clock may be wrong: it counts if there is no other.
 func (r *Run) Latest() time.Time {
 	r.mu.Lock()
@@ -619,7 +619,7 @@ func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end 
 	}
 }
 
-// Waits reports whether an output waits Patiently.
+// Waits reports whether an output waits WithStopTimeout.
 func (r *Run) Waits() bool { return r.patient.Load() > 0 }
 
 // IsStopped reports whether Stop was called.
