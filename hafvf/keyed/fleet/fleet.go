@@ -98,10 +98,7 @@ func eventOf(key string, b []byte) (t keyed.AlertEvent, err error) {
 // decode returns a fleet without its incidents, which stay encoded.
 func decode(b []byte) (f *Fleet, inner []byte, err error) {
 	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, alone: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(nil, nil)}
-	c := compact.Codec{Reader: compact.Reader{B: b}}
-	if f.form(&c, &inner); c.Bad || len(c.B) > 0 {
-		err = compact.ErrCut
-	}
+	err = compact.Decode(b, &inner, f.form)
 	return f, inner, err
 }
 
@@ -142,9 +139,7 @@ func (f *Fleet) Open() []incidents.Event { return f.of.Open() }
 // AppendBinary appends the encoded fleet to b. The error is always nil.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	inner, _ := f.of.AppendBinary(nil) // which never fails
-	c := compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
-	f.form(&c, &inner)
-	return c.B, nil
+	return compact.Encode(b, inner, f.form), nil
 }
 
 // Changed reports whether the fleet has changed since the last call.
