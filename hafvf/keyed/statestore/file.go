@@ -69,19 +69,19 @@ func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	defer z.Close()
 	in := bufio.NewReader(z)
 	if string(magic) == fileMagic {
-		if source, err = readRest(in); err != nil {
+		if source, err = readPart(in); err != nil {
 			return nil, err
 		}
 	}
 	for {
-		key, err := readPart(in)
-		if err == io.EOF {
+		if _, err := in.Peek(1); err == io.EOF {
 			return source, nil
 		}
+		key, err := readPart(in)
 		if err != nil {
 			return nil, err
 		}
-		state, err := readRest(in)
+		state, err := readPart(in)
 		if err != nil {
 			return nil, err
 		}
@@ -91,18 +91,12 @@ func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	}
 }
 
-// readRest is readPart for a part that has to be there.
-func readRest(r *bufio.Reader) ([]byte, error) {
-	b, err := readPart(r)
+// readPart reads a length and as many bytes.
+func readPart(r *bufio.Reader) ([]byte, error) {
+	n, err := binary.ReadUvarint(r)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	return b, err
-}
-
-// readPart reads a length and as many bytes. The error is io.EOF if nothing is left.
-func readPart(r *bufio.Reader) ([]byte, error) {
-	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
 	}
