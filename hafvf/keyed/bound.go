@@ -32,9 +32,7 @@ type bound struct {
 	positive bool // values have a scale and no location
 	first    int  // of the coordinates that are bounded: of a regression the target alone
 	mean, sd []float64
-
-	flat []float64
-	rows [][]float64
+	copies   vectorCopies
 }
 
 // newBound returns nil if values count as the formulas say.
@@ -74,22 +72,15 @@ func adapts(bank *hafvf.Bank) bool {
 // stages.learn.
 func (b *bound) near(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
 	b.expect(t, elapsed, xs, before)
-	b.flat, b.rows = b.flat[:0], b.rows[:0]
-	for _, x := range xs {
-		b.flat = append(b.flat, x...)
-	}
-	for rest := b.flat; len(b.rows) < len(xs); {
-		n := len(xs[len(b.rows)])
-		x := rest[:n:n]
-		rest = rest[n:]
-		if n > b.first { // else it is a bare missing value
+	bounded := b.copies.of(xs)
+	for _, x := range bounded {
+		if len(x) > b.first { // else it is a bare missing value
 			for j := range x[b.first:] {
 				x[b.first+j] = b.within(j, x[b.first+j], b.far)
 			}
 		}
-		b.rows = append(b.rows, x)
 	}
-	return b.rows
+	return bounded
 }
 
 // recall has the bank remember a value that is not far back as the last one.

@@ -265,6 +265,25 @@ func (m *Memory) verdict() *Detection {
 	return m.detection
 }
 
+// vectorCopies are copies of vectors in memory that the next ones get too.
+type vectorCopies struct {
+	flat []float64
+	rows [][]float64
+}
+
+// of returns copies of vectors, each of them behind the numbers before. They are valid until the next call.
+func (c *vectorCopies) of(xs [][]float64, before ...float64) [][]float64 {
+	c.flat, c.rows = c.flat[:0], c.rows[:0]
+	for _, x := range xs {
+		c.flat = append(append(c.flat, before...), x...)
+	}
+	slice := slicer(c.flat)
+	for _, x := range xs {
+		c.rows = append(c.rows, slice(len(before)+len(x)))
+	}
+	return c.rows
+}
+
 // slicer returns a function that cuts slices off floats: the slices of a record
 // share one allocation.
 func slicer(floats []float64) func(n int) []float64 {

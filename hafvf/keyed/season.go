@@ -44,8 +44,7 @@ type season struct {
 	learned  []float64 // what the rhythm learns of a vector
 	least    []float64 // least standard deviations of what the rhythm learns
 	row      []float64 // of counts: the exposure, and no count
-	flat     []float64
-	steps    [][]float64
+	copies   vectorCopies
 }
 
 // newSeason makes the season of a configuration that has one, and its bank.
@@ -81,10 +80,10 @@ func (se *season) expose(t *Track, o Observation) {
 // maxFactor bounds the logarithm of a season that is a factor.
 const maxFactor = 50.
 
-// remove returns the vectors of the track's next observation less their season.
+// remove returns the vectors of the track's next observation less their season, or counts behind their exposure.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.counts {
-		return se.exposures(o.X)
+		return se.copies.of(o.X, se.row[0])
 	}
 	c := t.stages
 	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
@@ -103,14 +102,8 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	default:
 		se.trust(t, o)
 	}
-	se.flat, se.steps = se.flat[:0], se.steps[:0]
-	for _, x := range o.X {
-		se.flat = append(se.flat, x...)
-	}
-	for at, i := 0, 0; i < len(o.X); i++ {
-		y := se.flat[at : at+len(o.X[i])]
-		at += len(y)
-		se.steps = append(se.steps, y)
+	steps := se.copies.of(o.X)
+	for _, y := range steps {
 		for j, s := range se.at {
 			v := &y[se.first+j]
 			if se.log {
@@ -120,7 +113,7 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 			*v = se.center[j] + (*v-s-se.center[j])*se.root
 		}
 	}
-	return se.steps
+	return steps
 }
 
 // agreed is the number of standard deviations between what the bank and the rhythm expect up to
@@ -138,18 +131,6 @@ func (se *season) trust(t *Track, o Observation) {
 		worst = math.Max(worst, math.Abs(s+se.center[j]-se.expected[j])/sd)
 	}
 	se.root += (1 - se.root) * math.Max(0, math.Min(worst/agreed-1, 1))
-}
-
-// exposures are counts with their exposure before them.
-func (se *season) exposures(counts [][]float64) [][]float64 {
-	se.flat, se.steps = se.flat[:0], se.steps[:0]
-	for _, x := range counts {
-		se.flat = append(se.flat, se.row[0], x[0])
-	}
-	for i := range counts {
-		se.steps = append(se.steps, se.flat[2*i:2*i+2])
-	}
-	return se.steps
 }
 
 // learn has the track's rhythm learn the observation that remove has had, by what the
