@@ -543,8 +543,11 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 	if w.fingerprint != d.fingerprint {
 		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // the moments before are of other seasons
 	}
-	if err := d.check(&s); err != nil || s.standard == nil {
-		return s, err
+	if !d.valid(&s) {
+		return s, errDecisions
+	}
+	if s.standard == nil {
+		return s, nil
 	}
 	s.pace = d.cfg.PaceOf(s.step)
 	err = s.readProfiles(r, d.profile(&s), &w)
@@ -573,29 +576,23 @@ func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err er
 	return nil
 }
 
-// check returns errDecisions for decisions that encode has not written.
-func (d *decider) check(s *decisions) error {
-	if s.step < 0 || len(s.warmUp) >= d.warmUp {
-		return errDecisions
-	}
+// valid reports whether append can have written the decisions.
+func (d *decider) valid(s *decisions) bool {
 	for _, w := range s.warmUp {
 		if len(w.y) != d.outputs || !linear.Finite(w.y) || !(w.events >= 0) {
-			return errDecisions
+			return false
 		}
 	}
-	if s.standard == nil {
-		if s.timed || s.step != 0 {
-			return errDecisions
-		}
-		return nil
-	}
-	if !linear.Finite(s.standard) || s.warmUp != nil || s.alarm == nil {
-		return errDecisions
+	switch {
+	case s.step < 0 || len(s.warmUp) >= d.warmUp:
+		return false
+	case s.standard == nil:
+		return !s.timed && s.step == 0
 	}
 	for i := range d.outputs {
 		if s.standard[2*i+1] <= 0 || !(s.units[i] >= 0 && s.units[i] <= 1) {
-			return errDecisions
+			return false
 		}
 	}
-	return nil
+	return linear.Finite(s.standard) && s.warmUp == nil && s.alarm != nil
 }

@@ -111,30 +111,23 @@ func (c Config) validate() error {
 	case c.Interval != 0 && !domain.Interval.Contains(c.Interval):
 		return fmt.Errorf("interval must be %s, not %g", domain.Interval.Name, c.Interval)
 	}
-	if err := c.Aggregate.validate(c.Order); err != nil {
-		return fmt.Errorf("aggregate: %w", err)
-	}
-	if err := c.Alarms.validate(); err != nil {
-		return fmt.Errorf("alarms: %w", err)
-	}
-	if err := c.Silence.validate(c.Order); err != nil {
-		return fmt.Errorf("silence: %w", err)
-	}
-	if err := c.CheckExpire(); err != nil {
-		return fmt.Errorf("expire: %w", err)
-	}
-	if err := c.Alerts.validate(); err != nil {
-		return fmt.Errorf("alerts: %w", err)
+	for _, part := range [...]struct {
+		name string
+		err  error
+	}{
+		{"aggregate", c.Aggregate.validate(c.Order)}, {"alarms", c.Alarms.validate()}, {"silence", c.Silence.validate(c.Order)},
+		{"expire", c.CheckExpire()}, {"alerts", c.Alerts.validate()},
+	} {
+		if part.err != nil {
+			return fmt.Errorf("%s: %w", part.name, part.err)
+		}
 	}
 	for i := range c.Quiet {
 		if err := c.Quiet[i].validate(); err != nil {
 			return fmt.Errorf("quiet %d: %w", i, err)
 		}
 	}
-	if err := c.validateAlertRules(); err != nil {
-		return err
-	}
-	return checkRules(c.Filter, c.Keys)
+	return cmp.Or(c.validateAlertRules(), checkRules(c.Filter, c.Keys))
 }
 
 // CheckExpire says why keys cannot be forgotten after Expire; 0 forgets none.

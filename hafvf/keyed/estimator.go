@@ -98,9 +98,7 @@ func (c *Config) timed(o *Observation) error {
 	return nil
 }
 
-var (
-	errNoTime = errors.New("no time; observations without one need order: arrival")
-)
+var errNoTime = errors.New("no time; observations without one need order: arrival")
 
 // Estimate predicts the next observation of the track's key, which Check has
 // passed, and learns it.
