@@ -107,10 +107,5 @@ func (s schedule) ofBlock(first, end, silent, watermark, now time.Time) (at time
 // expires begins anew in any case, see keyed.KeyState.Expiry. What a look gives back is the room of its
 // state, within a part of that time: so keys are looked at together.
 func (s schedule) onGrid(t time.Time) time.Time {
-	step := s.part
-	on := t.Truncate(step)
-	if on.Before(t) {
-		on = on.Add(step)
-	}
-	return on
+	return t.Add(s.part - 1).Truncate(s.part)
 }

@@ -55,10 +55,14 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 		switch {
 		case d.Muted:
 			c.Muted++
-			c.MutedScore = larger(c.MutedScore, d.Score)
+			if d.Score > c.MutedScore { // which may be NaN
+				c.MutedScore = d.Score
+			}
 		case d.Resting:
 			c.Resting++
-			c.RestingScore = larger(c.RestingScore, d.Score)
+			if d.Score > c.RestingScore {
+				c.RestingScore = d.Score
+			}
 		}
 	}
 	for _, t := range e.Alerts("") {
@@ -72,14 +76,6 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 			c.Silences++
 		}
 	}
-}
-
-// larger is the larger one of a score and another, which may be NaN.
-func larger(score, other float64) float64 {
-	if other > score {
-		return other
-	}
-	return score
 }
 
 // addMetrics adds a bundle's counts to the metrics.

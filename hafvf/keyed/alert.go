@@ -287,10 +287,7 @@ func (m Moments) side(y []float64) (side int) {
 // permits reports whether an alarm may be raised of a shift.
 func (c *AlertConfig) permits(s shift) bool {
 	by := math.Abs(s.by)
-	if c.None {
-		return false
-	}
-	if c.Direction == Up && s.by <= 0 || c.Direction == Down && s.by >= 0 {
+	if c.None || c.Direction == Up && s.by <= 0 || c.Direction == Down && s.by >= 0 {
 		return false
 	}
 	return !(math.Abs(s.size) < c.MinChange) && !(by < c.MinAbs) && !(by < c.MinRel*math.Abs(s.from))

@@ -54,9 +54,7 @@ func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **Si
 	replace(&alarms.Settling, r.Settling)
 	replace(&alarms.Seasons, r.Seasons)
 	replace(&alarms.Zone, r.Zone)
-	if r.Silence != nil {
-		*silence = r.Silence
-	}
+	*silence = cmp.Or(r.Silence, *silence)
 }
 
 func replace[T any](dst, by *T) {

@@ -244,10 +244,7 @@ func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 // it. If that is used up, it is not told.
 func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	deadline := e.Deadline()
-	if deadline.IsZero() || deadline.After(now) {
-		return SilenceEvent{}, false
-	}
-	if !e.stages.silences.report(e.heartbeat, e.rules.quiet, e.pays) {
+	if deadline.IsZero() || deadline.After(now) || !e.stages.silences.report(e.heartbeat, e.rules.quiet, e.pays) {
 		return SilenceEvent{}, false
 	}
 	return e.silent(), true
