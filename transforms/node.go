@@ -193,12 +193,12 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 	if fn.quiet != nil {
 		fn.setQuiet(fn.quiet.Load())
 	}
-	if fn.marks != nil {
-		fn.setMarks(fn.marks.Load())
-	}
 	passed := fn.account.Watermark()
 	for _, w := range fn.workers {
 		w.SetWatermark(passed)
+		if fn.marks != nil {
+			w.SetMarks(*fn.marks.Load())
+		}
 	}
 }
 
