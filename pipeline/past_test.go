@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,15 +107,35 @@ func TestTopicLearnsPast(t *testing.T) {
 				b.put(t, lines[700:]...)
 				run(c.after, "", false)
 				run(c.after, "2", false)
-				later := func(topic string) string { return strings.Join(b.values(t, topic)[after[topic]:], "") }
-				expect.Same(t, later("out2"), later("out"))
-				expect.Same(t, later("told2"), later("told"))
-				if after["told2"] == 0 && c.name != "family" && c.name != "aggregate" || later("out") == "" {
-					t.Errorf("%v, and %d bytes later", after, len(later("out")))
+				later := func(topic string) []string {
+					if bounded {
+						return b.values(t, topic)[after[topic]:]
+					}
+					// What waits for the watermark when a run is halted, the next one puts out.
+					return slices.DeleteFunc(b.values(t, topic), func(line string) bool { return timeOf(t, line).Before(timeOf(t, lines[600])) })
+				}
+				same := func(want, got []string) {
+					if !bounded { // and after the last one nobody does
+						n := min(len(want), len(got))
+						want, got = want[:n], got[:n]
+					}
+					expect.Same(t, strings.Join(want, ""), strings.Join(got, ""))
+				}
+				same(later("out2"), later("out"))
+				same(later("told2"), later("told"))
+				if bounded && after["told2"] == 0 && c.name != "family" && c.name != "aggregate" || len(later("out")) == 0 {
+					t.Errorf("%v, and %d later", after, len(later("out")))
 				}
 			})
 		}
 	}
+}
+
+// timeOf is the time of a record.
+func timeOf(t testing.TB, line string) time.Time {
+	var of struct{ Time time.Time }
+	expect.OK(t, json.Unmarshal([]byte(line), &of))
+	return of.Time
 }
 
 // alerting has the alerts of settings with detect in a file.
