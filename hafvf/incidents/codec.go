@@ -80,11 +80,10 @@ type stateCodec struct{ compact.Codec }
 func (c *stateCodec) texts(all ...*string) { compact.Texts(&c.Codec, all...) }
 
 func (c *stateCodec) numbers(all ...*int) {
+	compact.Unsigned(&c.Codec, all...)
 	for _, n := range all {
-		v := uint64(*n)
-		compact.Each(&c.Codec, []*uint64{&v}, binary.AppendUvarint, (*compact.Reader).Uvarint)
-		if c.Check(v <= math.MaxInt32); !c.Writes {
-			*n = int(min(v, math.MaxInt32))
+		if c.Check(*n >= 0 && *n <= math.MaxInt32); c.Bad {
+			*n = 0
 		}
 	}
 }
@@ -403,7 +402,7 @@ func (c *stateCodec) open(inc *incident) {
 		members = append(members, inc.members[name])
 	}
 	if !c.Writes {
-		inc.members, inc.steps = map[string]Member{}, map[moment]int{}
+		inc.members = map[string]Member{}
 	}
 	most, before, first := inc.step, "", true
 	compact.List(&c.Codec, &members, 4+3*8, func(m *Member) {

@@ -57,17 +57,16 @@ type incident struct {
 	window        moment // in which it was found
 	score         float64
 	threshold     float64
-	expected      float64 // alarms of the group by chance in the window
-	page          bool    // it is one, or was
-	paged         int     // members when it was last a page, and those that came soon after
-	pagedAt       moment  // when
-	wider         bool    // it was a page for a wider group since they were half as many
-	recurs, usual int     // days on which the like came at this time, most members then
-	weekly        bool    // these days are weeks apart
-	reported      int     // members when it was last told
-	step          moment
+	expected      float64           // alarms of the group by chance in the window
+	page          bool              // it is one, or was
+	paged         int               // members when it was last a page, and those that came soon after
+	pagedAt       moment            // when
+	wider         bool              // it was a page for a wider group since they were half as many
+	recurs, usual int               // days on which the like came at this time, most members then
+	weekly        bool              // these days are weeks apart
+	reported      int               // members when it was last told
+	step          moment            // the longest of a member
 	members       map[string]Member // by key, with the key's first alarm
-	steps         map[moment]int    // of the members, with their number
 	paging        bool              // it was told as a page, the last time with these labels
 	labels        map[string]string
 	into          *incident // it was merged
@@ -408,7 +407,7 @@ func (f *Fleet) found(a *alarm, found answer) {
 			}
 		}
 	} else {
-		inc = &incident{id: f.name(name, t), opened: t, threshold: found.least, members: map[string]Member{}, steps: map[moment]int{}}
+		inc = &incident{id: f.name(name, t), opened: t, threshold: found.least, members: map[string]Member{}}
 		inc.recurs, inc.usual, inc.weekly = f.recurrence(name, t)
 		inc.page = inc.recurs < recurring
 		f.open = append(f.open, inc)
@@ -493,7 +492,6 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 func (inc *incident) enter(m Member) {
 	if _, there := inc.members[m.Key]; !there {
 		inc.members[m.Key] = m
-		inc.steps[m.step]++
 		inc.step = max(inc.step, m.step)
 	}
 }
@@ -501,18 +499,13 @@ func (inc *incident) enter(m Member) {
 // leave takes a key out. The last one leaves its step behind, after which the incident closes.
 func (inc *incident) leave(key string) {
 	m, there := inc.members[key]
-	if !there {
+	if delete(inc.members, key); !there || m.step < inc.step || len(inc.members) == 0 {
 		return
 	}
-	delete(inc.members, key)
-	if inc.steps[m.step]--; inc.steps[m.step] > 0 {
-		return
-	}
-	delete(inc.steps, m.step)
-	if m.step == inc.step && len(inc.steps) > 0 {
-		inc.step = 0
-		for step := range inc.steps {
-			inc.step = max(inc.step, step)
+	inc.step = 0
+	for _, other := range inc.members {
+		if inc.step = max(inc.step, other.step); inc.step == m.step {
+			return
 		}
 	}
 }
@@ -525,7 +518,7 @@ func (f *Fleet) merge(other, inc *incident, t moment) {
 	}
 	other.into = inc
 	f.report(Merged, other, t, other.page)
-	other.members, other.steps = nil, nil
+	other.members = nil
 }
 
 // close closes the incidents whose time has come before t, in the order of these times.
@@ -543,7 +536,7 @@ func (f *Fleet) close(t moment) {
 		f.register(inc.end())
 		f.past = append(f.past, episode{inc.group, inc.opened, len(inc.members)})
 		f.report(Closed, inc, inc.end(), inc.page)
-		inc.members, inc.steps = nil, nil
+		inc.members = nil
 	}
 }
 
