@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"container/heap"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"hafvf/internal/compact"
 )
 
 const (
@@ -146,7 +147,6 @@ type Fleet struct {
 	nested []string // labels of a state of before, of which each parts the groups of those before it
 	// covering is what is known of pairs of groups by labels, until a key comes or goes.
 	covering map[[2]string]bool
-	root     *group
 	arrived  heaped[registration] // registrations that the watermark has not passed
 	waiting  heaped[*alarm]       // alarms likewise
 	seen     map[identity]struct{}
@@ -346,8 +346,7 @@ type identity [16]byte
 func identify(id, key, kind string) identity {
 	b := make([]byte, 0, 128)
 	for _, s := range []string{id, key, kind} {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
+		b = compact.AppendString(b, s)
 	}
 	sum := sha256.Sum256(b)
 	return identity(sum[:])

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"hafvf/internal/special"
 )
@@ -105,31 +106,23 @@ func (f *Fleet) common(a, b string) string {
 	if len(f.cfg.By) > 0 {
 		return f.commonOfLabels(a, b)
 	}
-	if len(a) > len(b) {
-		a, b = b, a
+	n := 0 // bytes that are the same
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
 	}
-	within := func(prefix string) bool {
-		if !strings.HasPrefix(b, prefix) {
-			return false
-		}
-		if len(b) == len(prefix) || prefix == "" {
-			return true
-		}
-		for _, r := range b[len(prefix):] {
-			return strings.ContainsRune(f.cfg.Separators, r)
-		}
+	for n > 0 && !(f.endsAt(a, n) && f.endsAt(b, n)) {
+		n--
+	}
+	return a[:n]
+}
+
+// endsAt reports whether the first n bytes of a group by a prefix are that group or one around it.
+func (f *Fleet) endsAt(group string, n int) bool {
+	if n == len(group) {
 		return true
 	}
-	if within(a) {
-		return a
-	}
-	best := ""
-	for _, p := range f.places(a) {
-		if within(p.name) {
-			best = p.name
-		}
-	}
-	return best
+	r, _ := utf8.DecodeRuneInString(group[n:])
+	return utf8.RuneStart(group[n]) && strings.ContainsRune(f.cfg.Separators, r)
 }
 
 // enter puts a key into its groups.
@@ -152,7 +145,6 @@ func (f *Fleet) enter(k *key, at moment) {
 			f.begin(g, at)
 		}
 	}
-	f.root = k.groups[0]
 	clear(f.covering)
 }
 
@@ -167,7 +159,6 @@ func (f *Fleet) leave(k *key) {
 			delete(f.groups, g.name)
 		}
 	}
-	f.root = f.groups[""]
 	clear(f.covering)
 }
 
@@ -266,12 +257,12 @@ func (f *Fleet) learn(k *key, t moment) {
 
 // fleetRate is the rate of the fleet whatever the hour, per second.
 func (f *Fleet) fleetRate() float64 {
-	n := 1.
-	for _, v := range f.root.n {
+	n, root := 1., f.groups[""]
+	for _, v := range root.n {
 		n += v
 	}
 	m := memory.seconds(0)
-	return n / (1/f.root.allowed + m*-math.Expm1(-max(f.at.seconds(f.root.since), 0)/m))
+	return n / (1/root.allowed + m*-math.Expm1(-max(f.at.seconds(root.since), 0)/m))
 }
 
 // count adds weight to the alarms that the groups of an alarm have in the hour of a moment.
