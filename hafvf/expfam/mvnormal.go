@@ -1,6 +1,7 @@
 package expfam
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -9,12 +10,7 @@ import (
 
 func init() {
 	Register("mvnormal", func(p Prior, dim int) (Model, error) {
-		for _, name := range []string{"mu", "scale"} {
-			if n := p.Len(name); n > 0 {
-				dim = n
-				break
-			}
-		}
+		dim = cmp.Or(p.Len("mu"), p.Len("scale"), dim)
 		if dim < 1 {
 			p.Fail("mu", "the dimension is open: give mu as a list, or dim")
 			dim = 1

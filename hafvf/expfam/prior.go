@@ -1,6 +1,7 @@
 package expfam
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -262,10 +263,7 @@ func (p Prior) Vector(name string, n int, absent float64) []float64 {
 // PositiveVector reads a vector of numbers above zero, of the length given or,
 // for a scalar, of length n. An absent one is n ones.
 func (p Prior) PositiveVector(name string, n int) []float64 {
-	if given := p.Len(name); given > 0 {
-		n = given
-	}
-	out := p.Vector(name, max(n, 0), 1)
+	out := p.Vector(name, max(cmp.Or(p.Len(name), n), 0), 1)
 	for i, f := range out {
 		if f <= 0 {
 			p.Fail(name, fmt.Sprintf("entry %d must be greater than 0, not %v", i, f))
@@ -290,41 +288,42 @@ func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 	if n == 0 {
 		return &mat.SymDense{}
 	}
-	diagonal := func(f float64) *mat.SymDense {
-		m := mat.NewSymDense(n, nil)
-		for i := range n {
-			m.SetSym(i, i, f)
-		}
-		return m
+	m, err := matrix(v, n)
+	if err != nil {
+		p.Fail(name, err.Error())
+		m, _ = matrix(1., n)
 	}
+	return m
+}
+
+// matrix returns v as a symmetric positive definite n×n matrix, or says why it is none.
+func matrix(v any, n int) (*mat.SymDense, error) {
+	sym := mat.NewSymDense(n, nil)
 	if f, ok := number(v); ok {
 		if f <= 0 {
-			p.Fail(name, fmt.Sprintf("must be greater than 0, not %v", f))
-			f = 1
+			return nil, fmt.Errorf("must be greater than 0, not %v", f)
 		}
-		return diagonal(f)
+		for i := range n {
+			sym.SetSym(i, i, f)
+		}
+		return sym, nil
 	}
 	m, ok := rows(v)
 	if !ok {
-		p.Fail(name, fmt.Sprintf("must be a number or a list of rows of numbers, all finite, not %s", show(v)))
-		return diagonal(1)
+		return nil, fmt.Errorf("must be a number or a list of rows of numbers, all finite, not %s", show(v))
 	}
-	sym := mat.NewSymDense(n, nil)
 	if len(m) != n {
-		p.Fail(name, fmt.Sprintf("has %d rows, want %d", len(m), n))
-		return diagonal(1)
+		return nil, fmt.Errorf("has %d rows, want %d", len(m), n)
 	}
 	for i, row := range m {
 		if len(row) != n {
-			p.Fail(name, fmt.Sprintf("row %d has %d entries, want %d", i, len(row), n))
-			return diagonal(1)
+			return nil, fmt.Errorf("row %d has %d entries, want %d", i, len(row), n)
 		}
 	}
 	for i, row := range m {
 		for j, f := range row {
 			if math.Abs(f-m[j][i]) > 1e-12*(math.Abs(f)+math.Abs(m[j][i])) {
-				p.Fail(name, fmt.Sprintf("must be symmetric, but row %d has %v where row %d has %v", j, m[j][i], i, f))
-				return diagonal(1)
+				return nil, fmt.Errorf("must be symmetric, but row %d has %v where row %d has %v", j, m[j][i], i, f)
 			}
 			if j >= i {
 				sym.SetSym(i, j, f)
@@ -332,10 +331,9 @@ func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 		}
 	}
 	if !new(mat.Cholesky).Factorize(sym) {
-		p.Fail(name, "must be positive definite")
-		return diagonal(1)
+		return nil, errors.New("must be positive definite")
 	}
-	return sym
+	return sym, nil
 }
 
 // cholesky reads a positive definite n×n matrix and returns its upper

@@ -1,6 +1,7 @@
 package expfam
 
 import (
+	"cmp"
 	"math"
 
 	"hafvf/internal/linear"
@@ -8,13 +9,7 @@ import (
 
 func init() {
 	Register("regression", func(p Prior, dim int) (Model, error) {
-		n := dim - 1
-		for _, name := range []string{"mean", "precision"} {
-			if given := p.Len(name); given > 0 {
-				n = given
-				break
-			}
-		}
+		n := cmp.Or(p.Len("mean"), p.Len("precision"), dim-1)
 		if n < 1 {
 			p.Fail("mean", "the number of regressors is open: give mean as a list, or dim (regressors and target)")
 			n = 1
