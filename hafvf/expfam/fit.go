@@ -79,11 +79,17 @@ func coordinate(xs [][]float64, i int) []float64 {
 	return out
 }
 
-// LocationScale returns median and scale.
-func (normal) LocationScale(xs [][]float64) []float64 {
-	location, scale := LocationScale(coordinate(xs, 0))
-	return []float64{location, scale}
+// scales are location and scale of the first n coordinates, by a function of these.
+func scales(xs [][]float64, n int, of func(x []float64) (location, scale float64)) (ls []float64) {
+	for i := range n {
+		location, scale := of(coordinate(xs, i))
+		ls = append(ls, location, scale)
+	}
+	return ls
 }
+
+// LocationScale returns median and scale.
+func (normal) LocationScale(xs [][]float64) []float64 { return scales(xs, 1, LocationScale) }
 
 // Fit implements Fitted.
 func (normal) Fit(ls []float64) Model {
@@ -93,8 +99,8 @@ func (normal) Fit(ls []float64) Model {
 // segmentScale is LocationScale with the scale of the differences between neighbours, if that is the smaller
 // one: the scale of all values is that of the levels, if there are many, and with it the prior of each segment
 // is so wide that a change costs some 20 nats.
-func segmentScale(x []float64) []float64 {
-	location, scale := LocationScale(x)
+func segmentScale(x []float64) (location, scale float64) {
+	location, scale = LocationScale(x)
 	differences := make([]float64, len(x)-1)
 	for i := range differences {
 		differences[i] = math.Abs(x[i+1] - x[i])
@@ -104,29 +110,17 @@ func segmentScale(x []float64) []float64 {
 			scale = math.Max(math.Min(scale, between), leastScale)
 		}
 	}
-	return []float64{location, scale}
+	return location, scale
 }
 
 // FitSegments implements Segmented.
-func (m normal) FitSegments(xs [][]float64) Model { return m.Fit(segmentScale(coordinate(xs, 0))) }
+func (m normal) FitSegments(xs [][]float64) Model { return m.Fit(scales(xs, 1, segmentScale)) }
 
 // LocationScale returns median and scale of every coordinate.
-func (m mvnormal) LocationScale(xs [][]float64) (ls []float64) {
-	for i := range m.m {
-		location, scale := LocationScale(coordinate(xs, i))
-		ls = append(ls, location, scale)
-	}
-	return ls
-}
+func (m mvnormal) LocationScale(xs [][]float64) []float64 { return scales(xs, m.m, LocationScale) }
 
 // FitSegments implements Segmented.
-func (m mvnormal) FitSegments(xs [][]float64) Model {
-	var ls []float64
-	for i := range m.m {
-		ls = append(ls, segmentScale(coordinate(xs, i))...)
-	}
-	return m.Fit(ls)
-}
+func (m mvnormal) FitSegments(xs [][]float64) Model { return m.Fit(scales(xs, m.m, segmentScale)) }
 
 // Fit implements Fitted.
 func (m mvnormal) Fit(ls []float64) Model {
