@@ -22,7 +22,7 @@ import (
 // twice the digits of the matrix, and the singular values σ of R turn every
 // determinant along the line into a product: |I + s·RᵀR| = Π(1 + s·σ²).
 type gram struct {
-	p, m   int
+	layout
 	rK     linear.Triangle // RᵀR = K
 	rL     linear.Triangle // RᵀR = Λ₀
 	mean   [][]float64     // M₀ by target
@@ -32,7 +32,7 @@ type gram struct {
 }
 
 func newGram(rK, rL linear.Triangle, mean [][]float64, nu float64) gram {
-	g := gram{p: rK.N, m: rL.N, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
+	g := gram{layout: layout{rK.N, rL.N}, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
 	for i := range g.p {
 		g.plain = g.plain && linear.Zeros(rK.Row(i)[1:])
 	}
@@ -42,25 +42,28 @@ func newGram(rK, rL linear.Triangle, mean [][]float64, nu float64) gram {
 	return g
 }
 
-func (g gram) size() int { return g.p + g.m }
+// A layout is that of the samples of p regressors and m targets.
+type layout struct{ p, m int }
+
+func (l layout) size() int { return l.p + l.m }
 
 // Len implements Model.
-func (g gram) Len() int { return 1 + linear.TriangleLen(g.size()) }
+func (l layout) Len() int { return 1 + linear.TriangleLen(l.size()) }
 
-func (g gram) factor(d []float64) linear.Triangle { return linear.Triangle{N: g.size(), V: d[1:]} }
+func (l layout) factor(d []float64) linear.Triangle { return linear.Triangle{N: l.size(), V: d[1:]} }
 
 // Scale implements Model.
-func (g gram) Scale(d []float64, w float64) {
+func (layout) Scale(d []float64, w float64) {
 	d[0] *= w
 	linear.Scale(d[1:], math.Sqrt(w))
 }
 
 // Merge implements Model.
-func (g gram) Merge(d, e []float64) {
+func (l layout) Merge(d, e []float64) {
 	d[0] += e[0]
-	r, q := g.factor(d), g.factor(e)
+	r, q := l.factor(d), l.factor(e)
 	var stack [64]float64
-	row := append(stack[:0], make([]float64, g.size())...)
+	row := append(stack[:0], make([]float64, l.size())...)
 	for i := range row {
 		clear(row[:i])
 		copy(row[i:], q.Row(i))
@@ -69,7 +72,7 @@ func (g gram) Merge(d, e []float64) {
 }
 
 // Memory implements Model.
-func (g gram) Memory(d []float64) float64 { return d[0] }
+func (layout) Memory(d []float64) float64 { return d[0] }
 
 // LogBase implements Model.
 func (g gram) LogBase([]float64) float64 { return -0.5 * float64(g.m) * log2Pi }

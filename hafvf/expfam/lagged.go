@@ -22,6 +22,7 @@ const MaxAR = 8
 //
 // A row is u₁, …, u_p, x. A sample is that of regression on u₁, …, u_p, 1.
 type Lagged struct {
+	layout
 	prior        normal
 	order        int
 	unit         float64 // s
@@ -32,11 +33,10 @@ type Lagged struct {
 // reports false if m is not of the family normal.
 func NewLagged(m Model, order int) (Lagged, bool) {
 	n, ok := m.(normal)
-	return newLagged(n, order), ok
-}
-
-func newLagged(m normal, order int) Lagged {
-	return Lagged{prior: m, order: order, unit: math.Sqrt(m.beta / m.alpha), rootK: math.Sqrt(m.kappa), rootL: math.Sqrt(2 * m.beta)}
+	return Lagged{
+		layout: layout{order + 1, 1}, prior: n, order: order,
+		unit: math.Sqrt(n.beta / n.alpha), rootK: math.Sqrt(n.kappa), rootL: math.Sqrt(2 * n.beta),
+	}, ok
 }
 
 // regression is the same model with its matrices, which most steps do without.
@@ -52,27 +52,15 @@ func (m Lagged) regression() regression {
 	return regression{newGram(rK, rL, [][]float64{mean}, 2*m.prior.alpha)}
 }
 
-// gram has the layout of the samples, and none of the prior.
-func (m Lagged) gram() gram { return gram{p: m.order + 1, m: 1} }
-
-// triangle is R of a sample.
-func (m Lagged) triangle(d []float64) linear.Triangle {
-	return linear.Triangle{N: m.order + 2, V: d[1:]}
-}
-
-// Len implements Model, as do the methods below.
-func (m Lagged) Len() int                     { return 1 + linear.TriangleLen(m.order+2) }
-func (m Lagged) Dim() int                     { return m.order + 1 }
-func (m Lagged) Check(x []float64) error      { return CheckFinite(x) }
-func (m Lagged) Scale(d []float64, w float64) { gram{}.Scale(d, w) }
-func (m Lagged) Merge(d, e []float64)         { m.gram().Merge(d, e) }
-func (m Lagged) Memory(d []float64) float64   { return d[0] }
-func (m Lagged) PriorMemory() float64         { return 2 * m.prior.alpha }
-func (m Lagged) LogBase(x []float64) float64  { return m.prior.LogBase(x) }
-func (m Lagged) NewLine() Line                { return &laggedLine{m: m, s: math.NaN()} }
-func (m Lagged) Params() []Param              { return m.regression().Params() }
-func (m Lagged) Posterior(dst, d []float64)   { m.regression().Posterior(dst, d) }
-func (m Lagged) Outputs() int                 { return 1 }
+// Dim implements Model, as do the methods below.
+func (m Lagged) Dim() int                    { return m.order + 1 }
+func (m Lagged) Check(x []float64) error     { return CheckFinite(x) }
+func (m Lagged) PriorMemory() float64        { return 2 * m.prior.alpha }
+func (m Lagged) LogBase(x []float64) float64 { return m.prior.LogBase(x) }
+func (m Lagged) NewLine() Line               { return &laggedLine{m: m, s: math.NaN()} }
+func (m Lagged) Params() []Param             { return m.regression().Params() }
+func (m Lagged) Posterior(dst, d []float64)  { m.regression().Posterior(dst, d) }
+func (m Lagged) Outputs() int                { return 1 }
 
 func (m Lagged) Estimate(mean, sd, d, row []float64) {
 	mean[0], sd[0] = studentMoments(m.student(d, 1, row, 0))
@@ -101,7 +89,7 @@ func (m Lagged) Observe(d, row []float64, weight float64) {
 		linear.Scale(v, math.Sqrt(weight))
 	}
 	d[0] += weight
-	m.triangle(d).Add(v)
+	m.layout.factor(d).Add(v)
 }
 
 // A laggedFactor is the upper triangular factor of a Gram matrix.
@@ -112,7 +100,7 @@ func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 	var scratch laggedFactor
 	n := m.order + 2
 	r := linear.Triangle{N: n, V: f[:linear.TriangleLen(n)]}
-	r.Line(m.triangle(d), s, scratch[:len(r.V)])
+	r.Line(m.layout.factor(d), s, scratch[:len(r.V)])
 	return r
 }
 
@@ -120,7 +108,7 @@ func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 func (m Lagged) add(r linear.Triangle, d []float64) {
 	var stack laggedRow
 	row := stack[:r.N]
-	q := m.triangle(d)
+	q := m.layout.factor(d)
 	for i := range row {
 		if from := q.Row(i); !linear.Zeros(from) {
 			copy(row[i:], from)

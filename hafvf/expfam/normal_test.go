@@ -38,7 +38,7 @@ func TestNormalEvidenceIsThatOfItsGains(t *testing.T) {
 func TestLaggedIsAR(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 10))
 	for order := 1; order <= 3; order++ {
-		m := newLagged(normal{kappa: .2, alpha: 2, beta: 2}, order)
+		m, _ := NewLagged(normal{kappa: .2, alpha: 2, beta: 2}, order)
 		precision := make([][]float64, order+1)
 		for i := range precision {
 			precision[i] = make([]float64, order+1)
