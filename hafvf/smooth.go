@@ -26,11 +26,14 @@ type Posteriors struct {
 	// maximum did not converge.
 	NotConverged int
 
-	filter            *Filter
-	steps             [][][]float64
-	forward, backward track
-	sample            []float64
+	filter *Filter
+	steps  [][][]float64
+	tracks [2]track
+	sample []float64
 }
+
+// The passes over a session.
+const forward, backward = 0, 1
 
 // A PassStep is one direction's part in a smoothed step: the filter after it has
 // learned the step, coming from that direction.
@@ -76,8 +79,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 		Missing:  make([]bool, n),
 		filter:   f,
 		steps:    steps,
-		forward:  f.newTrack(n),
-		backward: f.newTrack(n),
+		tracks:   [2]track{f.newTrack(n), f.newTrack(n)},
 		sample:   make([]float64, n*k),
 	}
 	filters := []*Filter{f}
@@ -87,15 +89,9 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 	for _, f := range filters {
 		f.session = expfam.NewRows(f.model)
 	}
-	parallel.Do(2, len(filters), func(worker, pass int) {
-		if pass == 0 {
-			filters[worker].forward(out)
-		} else {
-			filters[worker].backward(out)
-		}
-	})
+	parallel.Do(2, len(filters), func(worker, direction int) { filters[worker].pass(out, direction) })
 	parallel.Chunks(n, len(filters), func(worker, from, end int) { filters[worker].merge(out, from, end) })
-	out.NotConverged = out.forward.notConverged + out.backward.notConverged
+	out.NotConverged = out.tracks[forward].notConverged + out.tracks[backward].notConverged
 	return out
 }
 
@@ -103,20 +99,18 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 // scratch that it needs.
 const stepsForTwo = 1000
 
-func (f *Filter) forward(out *Posteriors) {
-	s := f.NewState()
-	for t := range out.steps {
+// pass runs the filter over the steps in one direction.
+func (f *Filter) pass(out *Posteriors, direction int) {
+	s, n := f.NewState(), len(out.steps)
+	for i := range n {
+		t := i
+		if direction == backward {
+			t = n - 1 - i
+		}
 		step := f.learn(s, 1, f.session.At(nil, out.steps, t), false)
-		out.forward.record(t, s, step)
-	}
-}
-
-func (f *Filter) backward(out *Posteriors) {
-	s := f.NewState()
-	for t := len(out.steps) - 1; t >= 0; t-- {
-		step := f.learn(s, 1, f.session.At(nil, out.steps, t), false)
-		out.backward.record(t, s, step)
-		out.Missing[t] = step.Missing
+		if out.tracks[direction].record(t, s, step); direction == backward {
+			out.Missing[t] = step.Missing
+		}
 	}
 }
 
@@ -127,19 +121,19 @@ func (f *Filter) merge(out *Posteriors, from, end int) {
 		// Without x_t, which the forward sample holds already.
 		clear(before)
 		if t+1 < out.Len() {
-			copy(before, out.backward.state(t+1))
+			copy(before, out.tracks[backward].state(t+1))
 		}
 		if !out.Missing[t] {
-			f.model.Scale(before, out.backward.weights[t])
+			f.model.Scale(before, out.tracks[backward].weights[t])
 		}
-		copy(out.Sample(t), out.forward.state(t))
+		copy(out.Sample(t), out.tracks[forward].state(t))
 		f.model.Merge(out.Sample(t), before)
 
 		if t == 0 {
 			out.Evidence[t] = math.NaN()
 			continue
 		}
-		f.line.Set(f.Sample(out.forward.state(t-1)), f.Sample(out.backward.state(t)))
+		f.line.Set(f.Sample(out.tracks[forward].state(t-1)), f.Sample(out.tracks[backward].state(t)))
 		out.Evidence[t] = f.line.Gain(0) - f.line.Gain(1)
 	}
 }
@@ -194,12 +188,13 @@ func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 }
 
 // Forward is the forward pass after step t.
-func (s *Posteriors) Forward(t int) PassStep { return s.pass(&s.forward, t) }
+func (s *Posteriors) Forward(t int) PassStep { return s.pass(forward, t) }
 
 // Backward is the backward pass after step t.
-func (s *Posteriors) Backward(t int) PassStep { return s.pass(&s.backward, t) }
+func (s *Posteriors) Backward(t int) PassStep { return s.pass(backward, t) }
 
-func (s *Posteriors) pass(tr *track, t int) PassStep {
+func (s *Posteriors) pass(direction, t int) PassStep {
+	tr := &s.tracks[direction]
 	state := tr.state(t)
 	return PassStep{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
@@ -208,19 +203,7 @@ func (s *Posteriors) pass(tr *track, t int) PassStep {
 // begins. In every run of consecutive steps whose evidence is above log(odds), that
 // is the step of the largest evidence, and the last of them where there are several.
 func Changes(evidence []float64, odds float64) []int {
-	threshold := math.Log(odds)
-	var at []int
-	above := false
-	for t, e := range evidence {
-		switch {
-		case !(e > threshold):
-			above = false
-		case !above:
-			above = true
-			at = append(at, t)
-		case e >= evidence[at[len(at)-1]]:
-			at[len(at)-1] = t
-		}
-	}
-	return at
+	var peaks expfam.Peaks
+	peaks.Add(evidence, 0, math.Log(odds))
+	return peaks.At
 }

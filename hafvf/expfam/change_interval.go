@@ -2,9 +2,32 @@ package expfam
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/internal/special"
 )
+
+// Peaks are where evidence is the largest in each run of it above a threshold: the last such place.
+type Peaks struct {
+	At    []int
+	best  float64 // evidence at the last
+	above bool    // whether its run goes on
+}
+
+// Add adds the evidence at the places from first on.
+func (p *Peaks) Add(evidence []float64, first int, threshold float64) {
+	for i, e := range evidence {
+		switch {
+		case !(e > threshold):
+			p.above = false
+		case !p.above:
+			p.above, p.best = true, e
+			p.At = append(p.At, first+i)
+		case e >= p.best:
+			p.best, p.At[len(p.At)-1] = e, first+i
+		}
+	}
+}
 
 // A ChangeInterval is where a change is, as far as the observations tell.
 type ChangeInterval struct {
@@ -89,11 +112,7 @@ func (p *placing) place(n, from, c, end int) ChangeInterval {
 // weigh sets the evidence of every place in the stretch [from, end).
 func (p *placing) weigh(from, end int) {
 	first := from + 1
-	if n := end - first; cap(p.evidence) < n {
-		p.evidence = make([]float64, n)
-	} else {
-		p.evidence = p.evidence[:n]
-	}
+	p.evidence = slices.Grow(p.evidence[:0], end-first)[:end-first]
 	clear(p.sample)
 	for s := end - 1; s >= first; s-- {
 		p.observe(p.sample, s)

@@ -267,23 +267,17 @@ func (s *Segmenter) finish(g *Segmentation) {
 func lastSteps(steps [][][]float64, n int) [][][]float64 { return steps[max(0, len(steps)-n):] }
 
 func (s *Segmenter) newSegmentation(earlier, steps [][][]float64) *Segmentation {
-	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps, Missing: make([]bool, len(steps))}
-	n := 0
+	g := &Segmentation{lanes: s.workers[0], model: s.model, earlier: earlier, steps: steps}
+	g.Missing, g.at = make([]bool, len(steps)), make([]int, 0, len(steps))
 	for t, xs := range steps {
 		s.checkVectors(xs)
 		rows := g.lanes.rowsOf.At(earlier, steps, t)
 		if g.Missing[t] = !slices.ContainsFunc(rows, func(row []float64) bool { return !expfam.Incomplete(row) }); !g.Missing[t] {
-			n++
-		}
-	}
-	g.at = make([]int, 0, n)
-	for t, missing := range g.Missing {
-		if !missing {
 			g.at = append(g.at, t)
 		}
 	}
-	g.regular = slices.Repeat([]float64{1}, n)
-	g.bounds = []int{0, n}
+	g.regular = slices.Repeat([]float64{1}, len(g.at))
+	g.bounds = []int{0, len(g.at)}
 	g.crossings = [2][]crossing{{{set: g.lanes.newSet()}}, {{set: g.lanes.newSet()}}}
 	return g
 }
@@ -521,7 +515,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
 	all := slices.Clone(edges)
 	s.cross(g, edges)
 	threshold := math.Log(min(candidateOdds, s.odds))
-	var peaks [laneCount]peaks
+	var peaks [laneCount]expfam.Peaks
 	for part := range g.parts() {
 		from, end := g.bounds[part], g.bounds[part+1]
 		n := end - from
@@ -548,37 +542,14 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
 			}
 		})
 		for j := range peaks {
-			peaks[j].add(evidence[j*n:(j+1)*n], from, threshold)
+			peaks[j].Add(evidence[j*n:(j+1)*n], from, threshold)
 		}
 	}
 	for j := range peaks {
-		all = append(all, peaks[j].at...)
+		all = append(all, peaks[j].At...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// peaks are where the evidence of a lane is the largest in each run of it above a threshold: the
-// last such place.
-type peaks struct {
-	at    []int
-	best  float64 // evidence at the last
-	above bool    // whether its run goes on
-}
-
-// add adds the evidence of the observations from first on.
-func (p *peaks) add(evidence []float64, first int, threshold float64) {
-	for i, e := range evidence {
-		switch {
-		case !(e > threshold):
-			p.above = false
-		case !p.above:
-			p.above, p.best = true, e
-			p.at = append(p.at, first+i)
-		case e >= p.best:
-			p.best, p.at[len(p.at)-1] = e, first+i
-		}
-	}
 }
 
 // run sets the sets of samples of b to those of the lanes after every observation of a part, forward
@@ -630,7 +601,6 @@ func endOf(edges []int, k, n int) int {
 
 // cut makes the segments of the edges.
 func (g *Segmentation) cut() {
-	l := g.lanes
 	g.Segments = nil
 	from, start := 0, 0
 	for k := range len(g.edges) + 1 {
@@ -639,11 +609,7 @@ func (g *Segmentation) cut() {
 			end = g.edges[k]
 			stop = g.at[end]
 		}
-		d := make([]float64, l.width)
-		for i := from; i < end; i++ {
-			l.observe(d, l.rows(g, i), g.regular[i])
-		}
-		g.Segments = append(g.Segments, Span{start, stop - start, d})
+		g.Segments = append(g.Segments, Span{start, stop - start, g.lanes.total(g, from, end)})
 		from, start = end, stop
 	}
 }
