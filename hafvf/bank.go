@@ -530,14 +530,23 @@ func (b *Bank) PredictAfter(mean, sd []float64, s State, elapsed float64, x []fl
 
 // PredictRegime is PredictAfter in the running regime: of the members alone.
 func (b *Bank) PredictRegime(mean, sd []float64, s State, elapsed float64, x []float64) {
-	b.checkMoments(mean, sd, s)
-	b.mixture.reset(mean, sd)
+	b.begin(mean, sd, nil, nil, s)
 	b.laws = b.laws[:0]
 	parts := b.regime(b.parts[:0], s, 1, elapsed, x)
 	for i := range parts {
 		b.moments(&parts[i], false)
 		b.mixture.add(parts[i].weight)
 	}
+}
+
+// begin begins the mixture that writes to mean and sd and, unless regimeMean is nil, that of the members alone.
+func (b *Bank) begin(mean, sd, regimeMean, regimeSD []float64, s State) {
+	b.checkMoments(mean, sd, s)
+	if regimeMean != nil {
+		b.checkMoments(regimeMean, regimeSD, s)
+	}
+	b.mixture.reset(mean, sd)
+	b.running.reset(regimeMean, regimeSD)
 }
 
 // moments writes those of a component to the mixture's next. They are those of its distributions, which are added to laws,
@@ -605,12 +614,7 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 
 // EstimateAll is Estimate and, unless regimeMean is nil, Regime in one pass.
 func (b *Bank) EstimateAll(mean, sd, regimeMean, regimeSD []float64, s State, x []float64) {
-	b.checkMoments(mean, sd, s)
-	b.mixture.reset(mean, sd)
-	if regimeMean != nil {
-		b.checkMoments(regimeMean, regimeSD, s)
-	}
-	b.running.reset(regimeMean, regimeSD)
+	b.begin(mean, sd, regimeMean, regimeSD, s)
 	stay := 1.0
 	if b.detector != nil {
 		l, last := b.detection(s), len(b.members)-1
@@ -629,9 +633,7 @@ func (b *Bank) EstimateAll(mean, sd, regimeMean, regimeSD []float64, s State, x 
 // running regime: the mixture of the members alone, which a burst of outliers
 // doesn't move.
 func (b *Bank) Regime(mean, sd []float64, s State, x []float64) {
-	b.checkMoments(mean, sd, s)
-	b.mixture.reset(mean, sd)
-	b.running.reset(nil, nil)
+	b.begin(mean, sd, nil, nil, s)
 	b.estimate(s, 1, x)
 }
 

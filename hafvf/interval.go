@@ -34,12 +34,7 @@ type Normal struct{ Times, Weight float64 }
 // It panics if the level of bounds is not in domain.Interval, a slice has another length, or bounds are asked
 // of a model that is not a Predictor; those of this package are.
 func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64) {
-	b.checkMoments(to.Mean, to.SD, s)
-	b.mixture.reset(to.Mean, to.SD)
-	if to.RegimeMean != nil {
-		b.checkMoments(to.RegimeMean, to.RegimeSD, s)
-	}
-	b.running.reset(to.RegimeMean, to.RegimeSD)
+	b.begin(to.Mean, to.SD, to.RegimeMean, to.RegimeSD, s)
 	if to.Lower != nil {
 		b.checkMoments(to.Lower, to.Upper, s)
 		if err := domain.Interval.Check("level", to.Level); err != nil {
