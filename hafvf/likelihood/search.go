@@ -131,19 +131,14 @@ func (p Problem) search() (best peak) {
 	for k := range 3 {
 		at := slices.Clone(place)
 		for i, a := range axes {
-			step := 2.
-			if k == 2 && i%2 == 0 {
+			step, margin := 2., math.Min(.5, (a.hi-a.lo)/4)
+			switch {
+			case k == 0:
+				step, margin = 0, 0
+			case k == 2 && i%2 == 0:
 				step = -2
 			}
-			if k == 0 {
-				step = 0
-			}
-			margin := math.Min(.5, (a.hi-a.lo)/4)
-			if u := a.of(place) + step; k == 0 {
-				a.put(at, clamp(u, a.lo, a.hi))
-			} else {
-				a.put(at, clamp(u, a.lo+margin, a.hi-margin))
-			}
+			a.put(at, clamp(a.of(place)+step, a.lo+margin, a.hi-margin))
 		}
 		if found := (climb{.5, 1e-2, 5}).from(p, -1, 0, at); k == 0 || found.evidence > best.evidence {
 			best = found
