@@ -43,16 +43,15 @@ func newMoments(seasons []Season) moments {
 		frequency *big.Rat
 		cos, sin  int
 	}
-	var all []harmonic
-	known := map[string]int{} // where the cosine of a frequency is, and after it, or k later, the sine
-	sines := map[string]int{}
+	columns := make([]harmonic, m.columns) // of cosines and sines
+	known := map[string][2]int{}           // where cosine and sine of a frequency are
 	at := 1
 	for _, s := range seasons {
 		for k := range s.Harmonics {
 			h := harmonic{big.NewRat(int64(k+1), int64(s.Period)), at + k, at + s.Harmonics + k}
-			all = append(all, h)
-			if name := h.frequency.String(); known[name] == 0 {
-				known[name], sines[name] = h.cos, h.sin
+			columns[h.cos], columns[h.sin] = h, h
+			if name := h.frequency.String(); known[name] == [2]int{} {
+				known[name] = [2]int{h.cos, h.sin}
 			}
 		}
 		at += 2 * s.Harmonics
@@ -74,27 +73,18 @@ func newMoments(seasons []Season) moments {
 			return 0, 0, 0
 		}
 		name := f.String()
-		if known[name] == 0 {
-			known[name] = m.len()
-			sines[name] = m.len() + 1
+		if known[name] == [2]int{} {
+			known[name] = [2]int{m.len(), m.len() + 1}
 			m.others = append(m.others, angle{a.cos, a.sin, b.cos, b.sin, sign})
 		}
-		return known[name], sines[name], sine
+		return known[name][0], known[name][1], sine
 	}
 	m.entries = append(m.entries, product{0, 0, 1})
-	harmonicOf := func(column int) (h harmonic, sine bool) {
-		for _, h := range all {
-			if h.cos == column || h.sin == column {
-				return h, h.sin == column
-			}
-		}
-		panic("unreachable")
-	}
 	for row := 1; row < m.columns; row++ {
 		m.entries = append(m.entries, product{row, row, 1})
-		a, sineA := harmonicOf(row)
+		a, sineA := columns[row], columns[row].sin == row
 		for column := 1; column <= row; column++ {
-			b, sineB := harmonicOf(column)
+			b, sineB := columns[column], columns[column].sin == column
 			sumCos, sumSin, _ := of(a, b, 1)
 			cos, sin, sign := of(a, b, -1)
 			switch {
