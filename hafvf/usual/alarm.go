@@ -198,9 +198,7 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) b
 
 // update is Update or, if alarms last, Follow.
 func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(AlarmKind) bool) (d Decision) {
-	if len(s) != alarmLen {
-		panic(wrongState)
-	}
+	mustHave(s, alarmLen, wrongState)
 	p := &a.pace
 	s[atDebt] = max(0, s[atDebt]-1/p.period)
 	s[atCommits] *= commitForgetting
@@ -274,9 +272,7 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 // as that holds where b ≤ 8 before every alarm and only observations lower b. Pay panics where
 // the state has the wrong length.
 func (a Alarm) Pay(s State) bool {
-	if len(s) != alarmLen {
-		panic(wrongState)
-	}
+	mustHave(s, alarmLen, wrongState)
 	if s[atDebt] > headroom {
 		return false
 	}
@@ -294,9 +290,7 @@ func (a Alarm) Refund(s State) { s[atDebt] = max(0, s[atDebt]-1) }
 // that lasts. Before the first observation nothing is raised. Raise panics where the state has the
 // wrong length.
 func (a Alarm) Raise(s State, permitted bool) (d Decision) {
-	if len(s) != alarmLen {
-		panic(wrongState)
-	}
+	mustHave(s, alarmLen, wrongState)
 	n := s[atCount]
 	within := func(last int) bool { return s[last] > 0 && n-s[last] < a.pace.rest }
 	lasts := s[atUnusual] > 0

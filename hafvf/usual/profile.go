@@ -344,11 +344,10 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 
 // UpdatePlan is Update of a stream that has a plan, which it changes, and of an observation of which more is known.
 func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []float64, e Evidence) ProfileStep {
-	if len(s) != p.StateLen() || plan != nil && len(plan) != p.dim {
+	mustHave(s, p.StateLen(), wrongState)
+	mustHave(y, p.dim, wrongDim)
+	if plan != nil && len(plan) != p.dim {
 		panic(wrongState)
-	}
-	if len(y) != p.dim {
-		panic(wrongDim)
 	}
 	if incomplete(y) {
 		for i := range p.steps {

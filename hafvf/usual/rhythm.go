@@ -194,12 +194,8 @@ func (r *Rhythm) fade(s State, t time.Time) {
 // Predict writes the mean of the season at t to mean, and returns the variance that
 // it has in units of that of the values around it. The state stays as it is.
 func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64) {
-	if len(s) != r.StateLen() {
-		panic(wrongState)
-	}
-	if len(mean) != r.dim {
-		panic(wrongDst)
-	}
+	mustHave(s, r.StateLen(), wrongState)
+	mustHave(mean, r.dim, wrongDst)
 	copy(r.faded, s)
 	r.fade(r.faded, t)
 	u := r.row[:r.size]
@@ -214,12 +210,9 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 //
 // Learn allocates nothing. It panics where the state or x has the wrong length.
 func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least []float64) {
-	if len(s) != r.StateLen() {
-		panic(wrongState)
-	}
-	if len(x) != r.dim || len(least) != r.dim {
-		panic(wrongDim)
-	}
+	mustHave(s, r.StateLen(), wrongState)
+	mustHave(x, r.dim, wrongDim)
+	mustHave(least, r.dim, wrongDim)
 	if weight == 0 || incomplete(x) || r.Holiday(t) {
 		return
 	}
@@ -282,12 +275,9 @@ func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first in
 // the standard deviation of its residual. Where it does not know the level, or too few
 // residuals, the standard deviation is +Inf. The state stays as it is.
 func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
-	if len(s) != r.StateLen() {
-		panic(wrongState)
-	}
-	if len(mean) != r.dim || len(sd) != r.dim {
-		panic(wrongDst)
-	}
+	mustHave(s, r.StateLen(), wrongState)
+	mustHave(mean, r.dim, wrongDst)
+	mustHave(sd, r.dim, wrongDst)
 	copy(r.faded, s)
 	r.fade(r.faded, t)
 	f, n := r.factor(r.faded), s[residuals]
@@ -309,9 +299,7 @@ func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 // ForgetLevel makes the level unknown, as at the start of a new regime. The season
 // stays.
 func (r *Rhythm) ForgetLevel(s State) {
-	if len(s) != r.StateLen() {
-		panic(wrongState)
-	}
+	mustHave(s, r.StateLen(), wrongState)
 	clear(s[ofFactor : ofFactor+r.size+r.dim])
 }
 

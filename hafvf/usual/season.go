@@ -17,6 +17,13 @@ const (
 	wrongDst   = "usual: destination of the wrong length"
 )
 
+// mustHave panics with what is wrong if v is not of n numbers.
+func mustHave(v []float64, n int, wrong string) {
+	if len(v) != n {
+		panic(wrong)
+	}
+}
+
 // incomplete reports whether a coordinate is missing.
 func incomplete(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
