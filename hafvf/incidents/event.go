@@ -81,23 +81,19 @@ func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
 	e := f.event(state, inc, t, page)
 	if page && (state == Opened || state == Update) {
 		if inc.paging && !maps.Equal(inc.labels, e.Labels) {
-			e.Replaced = maps.Clone(inc.labels)
-			if e.Replaced == nil {
-				e.Replaced = map[string]string{}
-			}
+			e.Replaced = map[string]string{}
+			maps.Copy(e.Replaced, inc.labels)
 		}
 		inc.paging, inc.labels = true, e.Labels
+		e.Paged, e.PageLabels = true, e.Labels
 	}
-	e.Paged, e.PageLabels = inc.paging, inc.labels
 	f.step.Events = append(f.step.Events, e)
 }
 
 // Open are the incidents that are open, as they are now.
 func (f *Fleet) Open() (all []Event) {
 	for _, inc := range f.open {
-		e := f.event(Update, inc, inc.last, inc.page)
-		e.Paged, e.PageLabels = inc.paging, inc.labels
-		all = append(all, e)
+		all = append(all, f.event(Update, inc, inc.last, inc.page))
 	}
 	return all
 }
@@ -118,6 +114,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
 		Members: slices.Clone(all[:min(len(all), maxReported)]), NumMembers: len(all),
 		Expected: inc.expected, Score: inc.score, Threshold: inc.threshold, Window: time.Duration(inc.window),
+		Paged: inc.paging, PageLabels: inc.labels,
 	}
 	if g := f.groups[inc.group]; g != nil {
 		e.Keys = g.keys
