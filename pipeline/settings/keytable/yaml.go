@@ -8,10 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/transform"
 )
 
 type syntaxError struct {
@@ -33,8 +32,8 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxConfig {
 		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes, more than the %d that are allowed", len(text), maxConfig)}
 	}
-	if _, valid, err := transform.Bytes(encoding.UTF8Validator, text); err != nil {
-		return nil, &syntaxError{line: 1 + bytes.Count(text[:valid], []byte("\n")), reason: "not UTF-8"}
+	if i := invalidUTF8(text); i >= 0 {
+		return nil, &syntaxError{line: 1 + bytes.Count(text[:i], []byte("\n")), reason: "not UTF-8"}
 	}
 	fromYAML := func(err error) *syntaxError {
 		m := yamlError.FindStringSubmatch(err.Error())
@@ -88,6 +87,17 @@ func jsonToYAML(text []byte) []byte {
 		}
 		return []byte(s)
 	})
+}
+
+func invalidUTF8(text []byte) int {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
 }
 
 // refuseAliases finds the first alias or anchor. An override of the place that one names
