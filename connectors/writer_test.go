@@ -171,6 +171,17 @@ func TestCreateErrors(t *testing.T) {
 	}
 }
 
+// What is written as it comes can be read meanwhile, unless its format has an end.
+func TestLiveFile(t *testing.T) {
+	for name, there := range map[string]bool{"a.jsonl": true, "a.jsonl.gz": false} {
+		path := filepath.Join(t.TempDir(), name)
+		w := expect.Get(Create(Sink{Format: JSONLines, Path: path, Live: true}))(t)
+		_, err := os.Stat(path)
+		expect.Same(t, there, err == nil, name)
+		w.Abort()
+	}
+}
+
 // An aborted writer leaves what was there, and so does one that failed.
 func TestAbort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")

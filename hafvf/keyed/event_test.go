@@ -24,15 +24,25 @@ func TestEventsAreForgotten(t *testing.T) {
 			most = min(most, 23)
 		}
 		for _, long := range []int{1, 5, 20, most} {
+			est, source := newEstimator(t, Recommended("normal")), rand.NewPCG(7, uint64(c.n*long))
+			draw := func(rng *rand.Rand, i int) (o Observation, noise float64) {
+				x, noise := 100+rng.NormFloat64(), rng.NormFloat64()
+				return Value(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*c.step), "", x), noise
+			}
+			learned, usual := must(est.Open("k", nil)), rand.New(source)
+			for i := range c.n {
+				o, _ := draw(usual, i)
+				learned.Learn(nil, new(Estimate), &o)
+			}
+			before, _ := learned.AppendBinary(nil)
 			for _, size := range []float64{10, 1e3, 1e6} {
 				for shape, of := range map[string]func(at int, noise float64) float64{
 					"level":   func(int, float64) float64 { return 1 },
 					"scatter": func(_ int, noise float64) float64 { return noise },
 					"ramp":    func(at int, _ float64) float64 { return float64(at+1) / float64(long) },
 				} {
-					rng := rand.New(rand.NewPCG(7, uint64(c.n*long)))
-					est := newEstimator(t, Recommended("normal"))
-					e := must(est.Open("k", nil))
+					after := *source
+					rng, e := rand.New(&after), must(est.Open("k", before))
 					former, shown, end, alarmed, most := 0., 0., 0, false, 1.3
 					if shape == "scatter" {
 						most = 1.5
@@ -40,19 +50,18 @@ func TestEventsAreForgotten(t *testing.T) {
 					if shape == "ramp" && c.n == 700 && c.step == time.Minute && long > 20 {
 						continue
 					}
-					for i := range c.n + 3*long + 62 {
-						x, at := 100+rng.NormFloat64(), i-c.n
-						if noise := rng.NormFloat64(); at >= 0 && at < long {
-							x += size * of(at, noise)
+					for at := range 3*long + 62 {
+						o, noise := draw(rng, c.n+at)
+						if at < long {
+							o.X[0][0] += size * of(at, noise)
 						}
-						o := Value(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*c.step), "", x)
-						if at >= 0 && i%7 == 0 {
+						if (c.n+at)%7 == 0 {
 							b, _ := e.AppendBinary(nil)
 							e = must(est.Open("k", b))
 						}
 						var out Estimate
 						e.Learn(nil, &out, &o)
-						alarmed = alarmed || at >= 0 && out.Alarm != nil
+						alarmed = alarmed || out.Alarm != nil
 						switch sd, seen := e.stages.decider.usual.SD[0], out.Detection.Usual.SD[0]; {
 						case at == 0:
 							former, shown, end = sd, seen, long+max(long, e.decisions.pace.Rest()/2+1)
