@@ -2,7 +2,6 @@ package expfam
 
 import (
 	"math"
-	"slices"
 
 	"hafvf/internal/special"
 )
@@ -112,7 +111,11 @@ func (p *placing) place(n, from, c, end int) ChangeInterval {
 // weigh sets the evidence of every place in the stretch [from, end).
 func (p *placing) weigh(from, end int) {
 	first := from + 1
-	p.evidence = slices.Grow(p.evidence[:0], end-first)[:end-first]
+	if n := end - first; cap(p.evidence) < n {
+		p.evidence = make([]float64, n) // slices.Grow would take more
+	} else {
+		p.evidence = p.evidence[:n]
+	}
 	clear(p.sample)
 	for s := end - 1; s >= first; s-- {
 		p.observe(p.sample, s)
