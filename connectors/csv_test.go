@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -340,7 +341,7 @@ func FuzzJSONL(f *testing.F) {
 // What a CSV writer writes, the reader reads, whatever the fields are.
 func TestCSVRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		field := rapid.StringMatching(`[a-d",\n ä]{0,6}`) // no name of a column, which may be a header
+		field := rapid.StringMatching(`[a-z",\n ä]{0,6}`).Filter(func(s string) bool { return !slices.Contains(ktx.columns(), s) })
 		text := "key,time,x\n"
 		var want []string
 		for _, row := range rapid.SliceOf(rapid.SliceOfN(field, 3, 3)).Draw(t, "rows") {

@@ -15,6 +15,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/clock"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/statebackend"
@@ -193,8 +194,8 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	state := &run{log: log, stopping: stop, history: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		mu.Lock()
 		defer mu.Unlock()
-		if e != nil && !e.Time.IsZero() && (since.IsZero() || e.Time.Before(since)) {
-			since = e.Time
+		if e != nil {
+			since = clock.Earlier(since, e.Time)
 		}
 	}}}
 	defer func() { err = errors.Join(err, state.close(ctx, false)) }()

@@ -17,6 +17,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 
 	"hafvf/internal/account"
+	"hafvf/internal/clock"
 )
 
 // maxQueued is the size in bytes of waiting elements from which sources wait.
@@ -208,8 +209,8 @@ func (e *engine) startReady(now time.Time) (next time.Time) {
 			ready, at := e.ready(sh, now)
 			if ready {
 				e.start(sh, now)
-			} else if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
+			} else {
+				next = clock.Earlier(next, at)
 			}
 		}
 	}
@@ -390,9 +391,7 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
 			if !el.ready.After(now) {
 				return true, at
 			}
-			if at.IsZero() || el.ready.Before(at) {
-				at = el.ready
-			}
+			at = clock.Earlier(at, el.ready)
 		}
 		return false, at
 	}

@@ -16,6 +16,7 @@ import (
 	"hafvf/connectors/promio"
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/series"
@@ -337,12 +338,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 // addTime adds the time of a record. v are the visits to its key, this one among them.
 func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	l, t := s.result, d.Time
-	if l.Timed == 0 || t.Before(l.First) {
-		l.First = t
-	}
-	if l.Timed == 0 || t.After(l.Last) {
-		l.Last = t
-	}
+	l.First, l.Last = clock.Earlier(l.First, t), clock.Later(l.Last, t)
 	l.Timed++
 	o := d.Observation
 	o.X = slices.Clone(o.X)
@@ -383,12 +379,7 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	}
 	s.seen[m] = true
 	s.last[d.Key] = t
-	if v.n == 1 || t.After(v.end) {
-		v.end = t
-	}
-	if v.n == 1 || t.Before(v.from) {
-		v.from = t
-	}
+	v.from, v.end = clock.Earlier(v.from, t), clock.Later(v.end, t)
 }
 
 // number adds a number.

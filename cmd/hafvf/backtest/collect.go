@@ -15,6 +15,7 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/clock"
 	"hafvf/pipeline"
 )
 
@@ -147,14 +148,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	if d := e.Detection; d != nil && len(d.Usual.Mean) > 0 {
 		k.hours.Add(c.graph.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
 	}
-	if !e.Time.IsZero() {
-		if k.first.IsZero() || e.Time.Before(k.first) {
-			k.first = e.Time
-		}
-		if e.Time.After(k.last) {
-			k.last = e.Time
-		}
-	}
+	k.first, k.last = clock.Earlier(k.first, e.Time), clock.Later(k.last, e.Time)
 	switch scored := !math.IsNaN(e.Detection.Score); {
 	case e.Missing:
 	case scored:

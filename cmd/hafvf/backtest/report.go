@@ -10,6 +10,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/clock"
 	"hafvf/pipeline"
 	"hafvf/pipeline/records"
 )
@@ -186,14 +187,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 		Alerts: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
 	}
 	for _, k := range c.keys {
-		if !k.first.IsZero() {
-			if r.First.IsZero() || k.first.Before(r.First) {
-				r.First = k.first
-			}
-			if k.last.After(r.Last) {
-				r.Last = k.last
-			}
-		}
+		r.First, r.Last = clock.Earlier(r.First, k.first), clock.Later(r.Last, k.last)
 		k.Weeks = weeksOf(k.events, r.zone)
 		k.Plan = k.hours.Plan()
 		for kind, n := range k.Alerts {

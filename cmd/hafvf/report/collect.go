@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/output"
+	"hafvf/internal/clock"
 	"hafvf/pipeline"
 	"hafvf/pipeline/records"
 )
@@ -227,12 +228,7 @@ func (c *Collector) seen(t time.Time) bool {
 		c.early++
 		return false
 	}
-	if c.first.IsZero() || t.Before(c.first) {
-		c.first = t
-	}
-	if t.After(c.last) {
-		c.last = t
-	}
+	c.first, c.last = clock.Earlier(c.first, t), clock.Later(c.last, t)
 	return true
 }
 

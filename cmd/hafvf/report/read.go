@@ -11,6 +11,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
+	"hafvf/internal/clock"
 )
 
 // Since says from when on a page shows what happened. The zero value is from the beginning.
@@ -30,9 +31,7 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 			if err != nil && !cutOff(err) {
 				return nil, err
 			}
-			if of.After(last) {
-				last = of
-			}
+			last = clock.Later(last, of)
 		}
 		if !last.IsZero() {
 			from = last.Add(-since.Last)
