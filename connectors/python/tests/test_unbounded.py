@@ -161,17 +161,18 @@ def test_late_is_what_its_key_has_passed(lateness, streamed):
 
 
 def test_windows_behind_it_lose_nothing(streamed, options):
-    """Whatever waits comes out before the watermark does; on a busy machine Prism may be ahead of what a timer puts out."""
+    """Whatever waits comes out before the watermark does."""
     if "--runner=BundleBasedDirectRunner" in options:
         pytest.skip("a timer does not hold its watermark")
+    if "HAFVF_KILLS" not in os.environ:
+        pytest.skip("on a busy machine a grouping of Prism loses what the filter has put out: .ci/python-long has this test")
     rows, steps = stream_of(3, 600, 10)
-    lateness = 0 if "HAFVF_KILLS" in os.environ else 24 * 3600
 
     class Windows(beam.PTransform):
         def expand(self, outputs):
             return (
                 outputs
-                | beam.WindowInto(FixedWindows(60), allowed_lateness=lateness)
+                | beam.WindowInto(FixedWindows(60), allowed_lateness=0)
                 | beam.Map(lambda record: (record["key"], minutes_of(record)))
                 | beam.GroupByKey()
                 | beam.Map(lambda group: [group[0], list(group[1])])
