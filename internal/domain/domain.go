@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"hafvf/internal/message"
 )
 
 // A Domain is the set of numbers that a setting may have, all of them finite.
@@ -45,7 +47,7 @@ func (d Domain) Check(name string, v float64) error {
 func Zone(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, fmt.Errorf("%q is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", name)
+		return nil, fmt.Errorf("%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(name))
 	}
 	return zone, nil
 }
@@ -54,7 +56,7 @@ func Zone(name string) (*time.Location, error) {
 func Date(text string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return t, fmt.Errorf("%q is not a date such as 2026-12-25", text)
+		return t, fmt.Errorf("%s is not a date such as 2026-12-25", message.Quote(text))
 	}
 	return t, nil
 }

@@ -5,8 +5,9 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
+
+	"hafvf/internal/message"
 )
 
 // Wildcards says what a pattern of keys may have.
@@ -41,9 +42,9 @@ var (
 // ShowPattern is a pattern as messages show it: quoted, or as the labels that it is of.
 func ShowPattern(pattern string) string {
 	if labels, is := strings.CutPrefix(pattern, ofLabels); is {
-		return labels
+		return message.Shorten(labels)
 	}
-	return strconv.Quote(pattern)
+	return message.Quote(pattern)
 }
 
 // PatternLabels are the labels of a pattern of LabelPattern, nil of another one.
@@ -95,7 +96,7 @@ func CheckPattern(text string) error {
 		return nil
 	}
 	if _, err := path.Match(text, ""); err != nil {
-		return fmt.Errorf("%q is not a pattern: %s", text, Wildcards)
+		return fmt.Errorf("%s is not a pattern: %s", message.Quote(text), Wildcards)
 	}
 	return nil
 }
@@ -112,6 +113,59 @@ func Matches(pattern, text string) bool {
 	const other = "\x00"
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
 	return ok
+}
+
+// literal reports whether a pattern matches its own text only.
+func literal(pattern string) bool { return !strings.ContainsAny(pattern, `*?[\`+ofLabels) }
+
+// Patterns is a list of patterns that finds the patterns of a key without trying all of them. It is immutable.
+type Patterns struct {
+	texts    []string
+	literals map[string][]int // positions of the patterns without wildcards, by their text
+	wild     []int            // positions of the others
+}
+
+// NewPatterns returns the list of the given patterns. CheckPattern accepts each of them.
+func NewPatterns(texts []string) *Patterns {
+	p := &Patterns{texts: texts, literals: map[string][]int{}}
+	for i, text := range texts {
+		if literal(text) {
+			p.literals[text] = append(p.literals[text], i)
+		} else {
+			p.wild = append(p.wild, i)
+		}
+	}
+	return p
+}
+
+// Text returns the pattern at a position.
+func (p *Patterns) Text(i int) string { return p.texts[i] }
+
+// Matching appends the positions of the patterns that match a text to dst, in ascending order.
+func (p *Patterns) Matching(dst []int, text string) []int {
+	from := len(dst)
+	dst = append(dst, p.literals[text]...)
+	for _, i := range p.wild {
+		if Matches(p.texts[i], text) {
+			dst = append(dst, i)
+		}
+	}
+	slices.Sort(dst[from:])
+	return dst
+}
+
+// Meeting returns the positions, in ascending order, of the patterns that some text may match together with the given
+// pattern, as MayMeet reports.
+func (p *Patterns) Meeting(pattern string) (positions []int) {
+	if literal(pattern) {
+		return p.Matching(nil, pattern)
+	}
+	for i, text := range p.texts {
+		if MayMeet(text, pattern) {
+			positions = append(positions, i)
+		}
+	}
+	return positions
 }
 
 // MayMeet reports whether some text may match both patterns. It is true if that is not plain.

@@ -7,6 +7,7 @@ import (
 
 	"hafvf/internal/domain"
 	"hafvf/internal/series"
+	"hafvf/internal/testing/expect"
 )
 
 // A pattern of labels matches the series whose labels match, in any order and beside others.
@@ -67,6 +68,29 @@ func literal(text string) (pattern string) {
 		pattern += string(r)
 	}
 	return pattern
+}
+
+// A list of patterns finds those that match a text, and those that may meet a pattern.
+func TestPatterns(t *testing.T) {
+	labels := domain.LabelPattern(map[string]string{"job": "a*"})
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := rapid.OneOf(rapid.StringMatching(`[ab/]{0,3}`), rapid.SampledFrom([]string{"a*", "?", "[a-b]", `a\*`, labels, "*/b"}))
+		texts := rapid.SliceOfN(pattern, 0, 8).Draw(t, "patterns")
+		list := domain.NewPatterns(texts)
+		key := rapid.OneOf(rapid.StringMatching(`[ab*/]{0,3}`), rapid.Just(`up{job="ab"}`)).Draw(t, "key")
+		other := pattern.Draw(t, "pattern")
+		var matching, meeting []int
+		for i, text := range texts {
+			if domain.Matches(text, key) {
+				matching = append(matching, i)
+			}
+			if domain.MayMeet(text, other) {
+				meeting = append(meeting, i)
+			}
+		}
+		expect.Same(t, matching, list.Matching(nil, key))
+		expect.Same(t, meeting, list.Meeting(other))
+	})
 }
 
 // Patterns that may not meet match no text both.

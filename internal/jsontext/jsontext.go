@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+
+	"hafvf/internal/message"
 )
 
 // Of is the JSON of v. It panics if there is none.
@@ -30,7 +32,7 @@ func Strict[T any](text []byte) (v T, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil {
-		return v, err
+		return v, errors.New(message.Bound(err.Error()))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return v, errors.New("more than one JSON object")

@@ -18,13 +18,26 @@ import (
 	"unicode/utf8"
 )
 
-// longest is how much of a user's text an error repeats, in runes.
-const longest = 80
+const (
+	longest      = 80   // bytes of a user's text that an error repeats, to the end of the last character
+	longestWhole = 2000 // bytes of a line that may repeat several
+)
 
-// Shorten cuts s where it is too long for a message.
-func Shorten(s string) string {
+// Shorten cuts a user's text that is too long for a message.
+func Shorten(s string) string { return cut(s, longest) }
+
+// Bound cuts each line of a message that repeats too much of what a user wrote.
+func Bound(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = cut(lines[i], longestWhole)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func cut(s string, length int) string {
 	for i := range s {
-		if i >= longest {
+		if i >= length {
 			return s[:i] + "…"
 		}
 	}

@@ -3,6 +3,7 @@ package message
 import (
 	"hafvf/internal/testing/expect"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,4 +29,10 @@ func TestPercent(t *testing.T) {
 	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
 		expect.Same(t, want, Percent(of[0], of[1]))
 	}
+}
+
+func TestBound(t *testing.T) {
+	long := strings.Repeat("é", 10_000)
+	expect.Same(t, strings.Repeat("é", longestWhole/2)+"…\nshort", Bound(long+"\nshort"))
+	expect.Same(t, `"`+strings.Repeat("é", longest/2)+`…"`, Quote(long))
 }

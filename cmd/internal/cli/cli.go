@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/connectors"
+	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 )
@@ -71,7 +72,7 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	default:
 		ended.code = ExitFailed
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), message.Bound(err.Error()))
 	return ended.code
 }
 

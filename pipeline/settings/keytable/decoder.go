@@ -89,7 +89,7 @@ func (d *Decoder) Fail(path, format string, args ...any) {
 }
 
 func (d *Decoder) failAt(pos int, path, format string, args ...any) {
-	e := &KeyError{File: d.Name, Key: path, Reason: fmt.Sprintf(format, args...), pos: pos}
+	e := &KeyError{File: d.Name, Key: message.Bound(path), Reason: message.Bound(fmt.Sprintf(format, args...)), pos: pos}
 	if pos < 0 {
 		e.Override = message.Printable(d.withoutSecret(d.Overrides[-1-pos]))
 	} else {
