@@ -115,9 +115,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			s.steps = s.gaps[0] > 0
 		}
 	}
-	for _, pattern := range graph.patterns {
-		if s.Records > 0 && !state.account.HasMatched(pattern) && !slices.Contains(s.Unmatched, pattern) {
-			s.Unmatched = append(s.Unmatched, pattern)
+	if s.Records > 0 {
+		checked := map[string]bool{}
+		for _, pattern := range graph.patterns {
+			if !checked[pattern] && !state.account.HasMatched(pattern) {
+				s.Unmatched = append(s.Unmatched, pattern)
+			}
+			checked[pattern] = true
 		}
 	}
 	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {

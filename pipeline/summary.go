@@ -366,7 +366,12 @@ func (s Summary) hints(b *strings.Builder) {
 	for _, key := range s.MixedCounters {
 		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
 	}
-	for _, pattern := range s.Unmatched {
+	for i, pattern := range s.Unmatched {
+		const named = 10
+		if i == named {
+			fmt.Fprintf(b, "warning: no key matches %d more patterns of keys or quiet\n", len(s.Unmatched)-named)
+			break
+		}
 		fmt.Fprintf(b, "warning: no key matches %s of keys or quiet\n", domain.ShowPattern(pattern))
 	}
 }

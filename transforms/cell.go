@@ -147,7 +147,7 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 		if e.counted = true; !e.touched {
 			fn.report.Counts.Keys++
 		}
-		matched(fn.account, &fn.cfg.Config, e.key)
+		matched(fn.account, fn.patterns, e.key)
 	}
 	return all, nil
 }

@@ -36,6 +36,7 @@ type encodeFn struct {
 	Due      timers.EventTime
 
 	cfg        stepConfig
+	patterns   *domain.Patterns // of cfg
 	schedule   schedule
 	states     cellState
 	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
@@ -166,7 +167,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fn.cfg = cfg
+		fn.cfg, fn.patterns = cfg, domain.NewPatterns(cfg.Patterns())
 		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
 	}
 	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
@@ -328,12 +329,10 @@ func (e *openKey) reset(w *worker) {
 	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
-// matched tells the account which rules the key has.
-func matched(a *account.Run, cfg *keyed.Config, key string) {
-	for _, pattern := range cfg.Patterns() {
-		if domain.Matches(pattern, key) {
-			a.Matched(pattern)
-		}
+// matched notes in the account which patterns match the key.
+func matched(a *account.Run, patterns *domain.Patterns, key string) {
+	for _, i := range patterns.Matching(nil, key) {
+		a.Matched(patterns.Text(i))
 	}
 }
 

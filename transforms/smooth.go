@@ -19,6 +19,7 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
+	"hafvf/internal/domain"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
 	"hafvf/internal/parallel"
@@ -382,6 +383,7 @@ type encodeSmoothedFn struct {
 	Encoder Registered
 
 	cfg       SmoothConfig
+	patterns  *domain.Patterns  // of cfg
 	smoothers []*keyed.Smoother // one for each goroutine
 	encoders  []SmoothedEncoder // likewise
 	account   *account.Run
@@ -424,6 +426,7 @@ func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
 		}
 		fn.encoders[i] = registered[SmoothedEncoder](ctx, fn.Encoder)
 	}
+	fn.patterns = domain.NewPatterns((&keyed.Config{Keys: fn.cfg.Keys}).Patterns())
 	return nil
 }
 
@@ -524,7 +527,7 @@ func (fn *encodeSmoothedFn) done(p *pending) error {
 	for _, r := range p.rejected {
 		fn.reject(r)
 	}
-	matched(fn.account, &keyed.Config{Keys: fn.cfg.Keys}, p.key)
+	matched(fn.account, fn.patterns, p.key)
 	if p.counts.Changes == 0 {
 		p.counts.Unchanged++
 		if p.moves {

@@ -19,6 +19,7 @@ type Estimator struct {
 	now        func() time.Time
 	watermark  time.Time              // see Pass
 	marks      map[string][]FalseMark // see SetMarks
+	quiet      *quietIndex            // see SetQuiet
 }
 
 // NewEstimator makes an estimator. An error names what is wrong with cfg.
@@ -31,7 +32,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{cfg: cfg, chains: chains, aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now}, nil
+	return &Estimator{cfg: cfg, chains: chains, aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now, quiet: newQuietIndex(cfg.Quiet)}, nil
 }
 
 // checked returns what is made of settings that were checked before: there is no error.
@@ -117,7 +118,7 @@ func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observat
 // estimateIn is EstimateIn beside what the memory has given already.
 func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
 	c := t.stages
-	if est.quietAt(t.rules.quiet, given) {
+	if est.quietAt(&t.rules.quiet, given) {
 		est.estimateQuietly(m, out, t, given)
 		return
 	}
@@ -163,7 +164,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = t.stages.silences.arrived(t.heartbeat, t.rules.quiet, given.Time, t.pays)
+		out.Silence = t.stages.silences.arrived(t.heartbeat, &t.rules.quiet, given.Time, t.pays)
 	}
 	o, jacobian := c.scale.to(*given)
 	o.X = tried(c.checks.Model(), o.X)

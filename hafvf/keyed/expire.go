@@ -68,8 +68,8 @@ func (e *KeyState) expires(last, at time.Time) bool {
 // forgotten. A silence is told before. What the key includes of its logs stays.
 func (e *KeyState) expireTrack() {
 	if p := e.heartbeat; p != nil {
-		deadline := e.stages.silences.deadline(p, e.rules.quiet, p.last)
-		if !deadline.IsZero() && !e.expires(p.last, deadline) && e.stages.silences.report(p, e.rules.quiet, e.pays) {
+		deadline := e.stages.silences.deadline(p, &e.rules.quiet, p.last)
+		if !deadline.IsZero() && !e.expires(p.last, deadline) && e.stages.silences.report(p, &e.rules.quiet, e.pays) {
 			e.endedSilences = append(e.endedSilences, e.silent())
 		}
 	}

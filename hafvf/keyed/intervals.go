@@ -192,7 +192,7 @@ func (e *KeyState) silentBy(start time.Time) bool {
 	if e.heartbeat == nil || e.heartbeat.reported != nil || !start.After(e.intervals.cleared) {
 		return false
 	}
-	deadline := e.stages.silences.deadline(e.heartbeat, e.rules.quiet, e.heartbeat.last)
+	deadline := e.stages.silences.deadline(e.heartbeat, &e.rules.quiet, e.heartbeat.last)
 	if e.intervals.ended && len(e.intervals.unseenEvents) == 0 && deadline.After(e.intervals.last) {
 		return false
 	}
@@ -207,7 +207,7 @@ func (e *KeyState) noteEvent() bool {
 	if !e.rules.quiet.until(at).IsZero() {
 		return false
 	}
-	s := e.stages.silences.arrived(e.heartbeat, e.rules.quiet, at, e.pays)
+	s := e.stages.silences.arrived(e.heartbeat, &e.rules.quiet, at, e.pays)
 	if s != nil {
 		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
 	}
@@ -217,7 +217,7 @@ func (e *KeyState) noteEvent() bool {
 // observation is that of an interval.
 func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
 	o := e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.stages.checks.Dim())
-	if e.est.quietAt(e.rules.quiet, &o) {
+	if e.est.quietAt(&e.rules.quiet, &o) {
 		e.intervals.counter = counter{}
 	}
 	return o

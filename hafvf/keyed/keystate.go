@@ -214,7 +214,7 @@ func (e *KeyState) Deadline() time.Time {
 		return time.Time{}
 	}
 	last := clock.Later(e.heartbeat.last, e.clock) // the clock where an observation waits
-	deadline := e.stages.silences.deadline(e.heartbeat, e.rules.quiet, last)
+	deadline := e.stages.silences.deadline(e.heartbeat, &e.rules.quiet, last)
 	switch {
 	case e.expires(last, deadline): // the key is forgotten before
 		return time.Time{}
@@ -244,7 +244,7 @@ func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 // it. If that is used up, it is not told.
 func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	deadline := e.Deadline()
-	if deadline.IsZero() || deadline.After(now) || !e.stages.silences.report(e.heartbeat, e.rules.quiet, e.pays) {
+	if deadline.IsZero() || deadline.After(now) || !e.stages.silences.report(e.heartbeat, &e.rules.quiet, e.pays) {
 		return SilenceEvent{}, false
 	}
 	return e.silent(), true

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"time"
 
 	"hafvf/internal/clock"
@@ -31,6 +33,8 @@ type Weekly struct {
 const (
 	aWeek   = 7 * 24 * time.Hour
 	endless = 366 * 24 * time.Hour // a quiet time that is longer has no end that matters
+
+	quietYear = 52 * aWeek
 )
 
 func (q *QuietTime) validate() error {
@@ -55,9 +59,8 @@ func (q *QuietTime) validate() error {
 	return err
 }
 
-// SetQuiet replaces the quiet times of the configuration for keys that are opened from now on. A Track or a KeyState that
-// there is goes on with those that it has.
-func (est *Estimator) SetQuiet(all []QuietTime) { est.cfg.Quiet = all }
+// SetQuiet replaces the configured quiet times. It affects keys that are opened later; open Tracks and KeyStates keep theirs.
+func (est *Estimator) SetQuiet(times []QuietTime) { est.quiet = newQuietIndex(times) }
 
 // Learned is about how many observations that the state of a key has learned are of quiet times that are added to those
 // of the estimator. The state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
@@ -84,117 +87,202 @@ func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n in
 	}
 	first, end := last.Add(-time.Duration(min(float64(e.n-1)*float64(step), float64(endless)))), last.Add(1)
 	were := e.rules.quiet.between(first, end)
-	quiet := append(e.rules.quiet, quietOf(added, key)...).between(first, end) - were
+	more := newQuietIndex(added).timesFor(key)
+	together := quietTimes{slices.Concat(e.rules.quiet.spans, more.spans), slices.Concat(e.rules.quiet.weekly, more.weekly)}
+	quiet := together.between(first, end) - were
 	if quiet == 0 || step == 0 {
 		return min(int64(quiet), 1), nil
 	}
 	return min(e.n, int64((quiet+step-1)/step)), nil
 }
 
-// quietTimes are those of a key.
-type quietTimes []quietTime
-
-type quietTime struct {
-	from, to time.Time
-	weekly   *Weekly
-	zone     *time.Location
-	since    time.Time // from which on from and to are those of weekly that are next
+// A quietIndex finds the quiet times of a key.
+type quietIndex struct {
+	patterns *domain.Patterns
+	times    []quietTimes // by pattern
 }
 
-// quietOf returns the quiet times of a key.
-func quietOf(all []QuietTime, key string) (of quietTimes) {
+func newQuietIndex(all []QuietTime) *quietIndex {
+	var patterns []string
+	positions := map[string]int{}
+	x := &quietIndex{}
 	for _, q := range all {
-		if !domain.Matches(q.Match, key) {
+		i, known := positions[q.Match]
+		if !known {
+			i = len(patterns)
+			positions[q.Match] = i
+			patterns, x.times = append(patterns, q.Match), append(x.times, quietTimes{spans: make([][]quietSpan, 1)})
+		}
+		if t := &x.times[i]; q.Weekly != nil {
+			t.weekly = append(t.weekly, quietWeek{Weekly: *q.Weekly, zone: checked(domain.Zone(q.Weekly.Zone))})
+		} else {
+			t.spans[0] = append(t.spans[0], quietSpan{q.From, q.To})
+		}
+	}
+	for i := range x.times {
+		x.times[i].spans[0] = merged(x.times[i].spans[0])
+	}
+	x.patterns = domain.NewPatterns(patterns)
+	return x
+}
+
+// timesFor returns the quiet times of a key. They share their spans with the times of other keys.
+func (x *quietIndex) timesFor(key string) (q quietTimes) {
+	for _, i := range x.patterns.Matching(nil, key) {
+		q.spans, q.weekly = append(q.spans, x.times[i].spans...), append(q.weekly, x.times[i].weekly...)
+	}
+	return q
+}
+
+// A quietSpan is the time from its start, which belongs to it, to its end, which does not.
+type quietSpan struct{ from, to time.Time }
+
+// merged sorts spans, and merges those that overlap or adjoin.
+func merged(spans []quietSpan) []quietSpan {
+	slices.SortFunc(spans, func(a, b quietSpan) int { return a.from.Compare(b.from) })
+	n := 0
+	for _, s := range spans {
+		if n > 0 && !s.from.After(spans[n-1].to) {
+			spans[n-1].to = clock.Later(spans[n-1].to, s.to)
 			continue
 		}
-		t := quietTime{from: q.From, to: q.To, weekly: q.Weekly}
-		if q.Weekly != nil {
-			t.zone = checked(domain.Zone(q.Weekly.Zone))
-		}
-		of = append(of, t)
+		spans[n] = s
+		n++
 	}
-	return of
+	return spans[:n]
 }
 
-// around is the occurrence that a time is in, or else the next one.
-func (q *quietTime) around(t time.Time) (from, to time.Time) {
-	if q.weekly == nil || !q.since.IsZero() && !t.Before(q.since) && t.Before(q.to) {
-		return q.from, q.to
+// quietTimes are the quiet times of one key.
+type quietTimes struct {
+	spans  [][]quietSpan // each list is ascending, and its spans do not meet
+	weekly []quietWeek
+}
+
+// A quietWeek is a quiet time of every week. It remembers its last occurrence.
+type quietWeek struct {
+	Weekly
+	zone  *time.Location
+	since time.Time // the occurrence is the current or the next one from this time on
+	quietSpan
+}
+
+// around returns the occurrence that contains t, or else the next one.
+func (q *quietWeek) around(t time.Time) quietSpan {
+	if !q.since.IsZero() && !t.Before(q.since) && t.Before(q.to) {
+		return q.quietSpan
 	}
 	q.since = t
 	local := t.In(q.zone)
 	for days := -7; ; days++ {
 		day := time.Date(local.Year(), local.Month(), local.Day()+days, 0, 0, 0, 0, time.UTC)
-		if day.Weekday() != q.weekly.Day {
+		if day.Weekday() != q.Day {
 			continue
 		}
-		q.from = clock.At(day.Add(q.weekly.Clock), q.zone)
-		if q.to = q.from.Add(q.weekly.Lasts); q.to.After(t) {
-			return q.from, q.to
+		q.from = clock.At(day.Add(q.Clock), q.zone)
+		if q.to = q.from.Add(q.Lasts); q.to.After(t) {
+			return q.quietSpan
 		}
 	}
 }
 
-// until is the end of the quiet time that a time is in, and zero if it is in none.
-func (all quietTimes) until(t time.Time) (end time.Time) {
+// around calls f with the span of each list, and with the occurrence of each week, that contains t or is the next one
+// after t, until f returns false.
+func (q *quietTimes) around(t time.Time, f func(quietSpan) bool) {
+	for _, spans := range q.spans {
+		i := sort.Search(len(spans), func(i int) bool { return spans[i].to.After(t) })
+		if i < len(spans) && !f(spans[i]) {
+			return
+		}
+	}
+	for i := range q.weekly {
+		if !f(q.weekly[i].around(t)) {
+			return
+		}
+	}
+}
+
+// until returns the end of the quiet time that contains t, and zero if t is in none. If quiet times follow each other for
+// longer than a year, until returns a time beyond that year.
+func (q *quietTimes) until(t time.Time) (end time.Time) {
 	begin := t
 	for again := true; again && t.Sub(begin) < endless; {
 		again = false
-		for i := range all {
-			if from, to := all[i].around(t); !from.After(t) && t.Before(to) {
-				t, end, again = to, to, true
+		q.around(t, func(s quietSpan) bool {
+			if !s.from.After(t) {
+				t, end, again = s.to, s.to, true
 			}
-		}
+			return !again
+		})
 	}
 	return end
 }
 
-// next is when the next quiet time begins, after one that is in none; zero if none does.
-func (all quietTimes) next(t time.Time) (next time.Time) {
-	for i := range all {
-		if from, _ := all[i].around(t); from.After(t) {
-			next = clock.Earlier(next, from)
-		}
-	}
+// next returns when the next quiet time begins after t, which is in none; zero if none does.
+func (q *quietTimes) next(t time.Time) (next time.Time) {
+	q.around(t, func(s quietSpan) bool {
+		next = clock.Earlier(next, s.from)
+		return true
+	})
 	return next
 }
 
-// between are the quiet times that begin or go on between two times.
-func (all quietTimes) between(from, to time.Time) (quiet time.Duration) {
-	for at := from; len(all) > 0 && at.Before(to); {
-		if end := all.until(at); !end.IsZero() {
+// between returns how much of the time from one time to another is quiet, at most the maximum of a Duration. Over years
+// with weekly times alone it counts the first 52 weeks, and as much for each other 52 weeks.
+func (q *quietTimes) between(from, to time.Time) (quiet time.Duration) {
+	for len(q.spans)+len(q.weekly) > 0 && from.Before(to) {
+		if years := (q.spanAfter(from, to).Unix() - from.Unix()) / int64(quietYear/time.Second); years > 1 {
+			week := quietTimes{weekly: q.weekly}
+			if inYear := week.between(from, from.Add(quietYear)); int64(inYear) > (math.MaxInt64-int64(quiet))/years {
+				quiet = math.MaxInt64
+			} else {
+				quiet += time.Duration(years) * inYear
+			}
+			from = time.Unix(from.Unix()+years*int64(quietYear/time.Second), int64(from.Nanosecond()))
+			continue
+		}
+		if end := q.until(from); !end.IsZero() {
 			end = clock.Earlier(end, to)
-			quiet += end.Sub(at)
-			at = end
-		} else if at = all.next(at); at.IsZero() {
+			quiet += end.Sub(from)
+			from = end
+		} else if from = q.next(from); from.IsZero() {
 			break
 		}
 	}
 	return quiet
 }
 
+// spanAfter returns the start of the first span that ends after t, at least t and at most to.
+func (q *quietTimes) spanAfter(t, to time.Time) time.Time {
+	spans := quietTimes{spans: q.spans}
+	spans.around(t, func(s quietSpan) bool {
+		to = clock.Earlier(to, clock.Later(s.from, t))
+		return true
+	})
+	return to
+}
+
 // deadline is when a clock that began at a time is at its deadline, if it stands still in quiet times. by is the deadline
 // of one that began at any time; zero for none.
-func (all quietTimes) deadline(since time.Time, by func(since time.Time) time.Time) time.Time {
-	if len(all) == 0 {
+func (q *quietTimes) deadline(since time.Time, by func(since time.Time) time.Time) time.Time {
+	if len(q.spans)+len(q.weekly) == 0 {
 		return by(since)
 	}
 	for at, first := since, since; at.Sub(first) < endless; {
 		deadline, begin := by(since), at
-		if all.until(at).IsZero() {
-			begin = all.next(at)
+		if q.until(at).IsZero() {
+			begin = q.next(at)
 		}
 		if deadline.IsZero() || begin.IsZero() || !begin.Before(deadline) {
 			return deadline
 		}
-		at = all.until(begin)
+		at = q.until(begin)
 		since = since.Add(at.Sub(begin))
 	}
 	return time.Time{}
 }
 
 // quietAt reports whether an observation is of a quiet time. That of an interval is if any of the interval is.
-func (est *Estimator) quietAt(quiet quietTimes, o *Observation) bool {
+func (est *Estimator) quietAt(quiet *quietTimes, o *Observation) bool {
 	if o.Aggregated {
 		return quiet.between(o.Time, est.IntervalEnd(o.Time)) > 0
 	}

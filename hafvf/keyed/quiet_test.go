@@ -42,10 +42,11 @@ func TestQuietTimesLeaveNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		times := newQuietIndex(cfg.Quiet).timesFor("a1")
 		with, without := expect.Get(est.Open("a1", nil))(t), expect.Get(est.Open("a1", nil))(t)
 		for i := range 500 {
 			x := float64(rng.IntN(2))
-			quiet := !quietOf(cfg.Quiet, "a1").until(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
+			quiet := !times.until(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
 			if quiet && cfg.Filter.Family != "bernoulli" {
 				x = 1000
 			}
@@ -85,9 +86,9 @@ func TestQuietTimesLeaveNothing(t *testing.T) {
 // The clock of a silence stands still in quiet times.
 func TestSilenceOfQuietTimes(t *testing.T) {
 	at := func(minute float64) time.Time { return sunday.Add(time.Duration(minute * float64(time.Minute))) }
-	quiet := quietOf([]QuietTime{
+	quiet := newQuietIndex([]QuietTime{
 		{Match: "*", From: at(10), To: at(20)}, {Match: "*", From: at(15), To: at(30)}, {Match: "*", From: at(40), To: at(41)},
-	}, "k")
+	}).timesFor("k")
 	for _, test := range []struct{ since, after, want float64 }{
 		{0, 5, 5}, {0, 10, 10}, {0, 11, 31}, {0, 25, 46}, {12, 3, 33}, {30, 10, 40}, {30, 10.5, 41.5}, {50, 60, 110},
 	} {
@@ -121,10 +122,61 @@ func TestSilenceOfQuietTimes(t *testing.T) {
 			}
 		}
 	}
-	always := quietOf([]QuietTime{{Match: "*", Weekly: &Weekly{Lasts: aWeek}}}, "k")
+	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Lasts: aWeek}}}).timesFor("k")
 	if got := always.deadline(sunday, func(since time.Time) time.Time { return since.Add(time.Hour) }); !got.IsZero() {
 		t.Errorf("silent at %v in a time that does not end", got)
 	}
+}
+
+// Quiet times in any order, which may overlap and adjoin, are the minutes that any of them contains.
+func TestQuietTimesInAnyOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const minutes = 3 * 7 * 24 * 60
+		at := func(minute int) time.Time { return sunday.Add(time.Duration(minute) * time.Minute) }
+		minute := rapid.IntRange(0, minutes-1)
+		var all []QuietTime
+		quiet := make([]bool, minutes)
+		for range rapid.IntRange(0, 12).Draw(t, "spans") {
+			from, n := minute.Draw(t, "from"), rapid.SampledFrom([]int{1, 60, 600}).Draw(t, "minutes")
+			match := rapid.SampledFrom([]string{"*", "k", "other"}).Draw(t, "match")
+			for i := 0; i < 3; i++ { // three that adjoin, newest first
+				span := QuietTime{Match: match, From: at(from + (2-i)*n), To: at(from + (3-i)*n)}
+				all = append(all, span)
+				for j := from + (2-i)*n; j < min(from+(3-i)*n, minutes) && match != "other"; j++ {
+					quiet[j] = true
+				}
+			}
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "weeks") {
+			w := Weekly{Day: time.Weekday(rapid.IntRange(0, 6).Draw(t, "day")), Clock: time.Duration(rapid.IntRange(0, 1439).Draw(t, "clock")) * time.Minute, Lasts: time.Duration(rapid.IntRange(1, 3000).Draw(t, "lasts")) * time.Minute}
+			all = append(all, QuietTime{Match: "k*", Weekly: &w})
+			begin := int(w.Day)*1440 + int(w.Clock.Minutes())
+			for from := begin - 7*1440; from < minutes; from += 7 * 1440 {
+				for j := max(from, 0); j < min(from+int(w.Lasts.Minutes()), minutes); j++ {
+					quiet[j] = true
+				}
+			}
+		}
+		times := newQuietIndex(all).timesFor("k")
+		from := minute.Draw(t, "at")
+		end, wantEnd := times.until(at(from)), from
+		for wantEnd < minutes && quiet[wantEnd] {
+			wantEnd++
+		}
+		if wantEnd < minutes && (end.IsZero() != (wantEnd == from) || wantEnd > from && !end.Equal(at(wantEnd))) {
+			t.Fatalf("minute %d is quiet until %v, want minute %d", from, end, wantEnd)
+		}
+		to := rapid.IntRange(from, minutes).Draw(t, "to")
+		want := time.Duration(0)
+		for _, q := range quiet[from:to] {
+			if q {
+				want += time.Minute
+			}
+		}
+		if got := times.between(at(from), at(to)); got != want {
+			t.Fatalf("quiet for %v from minute %d to %d, want %v", got, from, to, want)
+		}
+	})
 }
 
 // A weekly time begins by the clock of its zone, and lasts what elapses.
@@ -139,7 +191,7 @@ func TestWeeklyTimes(t *testing.T) {
 	} {
 		day := expect.Get(time.Parse(time.DateOnly, test.day))(t)
 		clock := expect.Get(time.ParseDuration(test.clock))(t)
-		quiet := quietOf([]QuietTime{{Match: "*", Weekly: &Weekly{Day: day.Weekday(), Clock: clock, Lasts: 2 * time.Hour, Zone: "Europe/Berlin"}}}, "k")
+		quiet := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: day.Weekday(), Clock: clock, Lasts: 2 * time.Hour, Zone: "Europe/Berlin"}}}).timesFor("k")
 		begins := quiet.next(day.Add(-12 * time.Hour))
 		if ends := quiet.until(begins); begins.UTC().Format(time.RFC3339) != test.begins || ends.UTC().Format(time.RFC3339) != test.ends {
 			t.Errorf("%s at %s: from %v to %v, want %s to %s", test.day, test.clock, begins.UTC(), ends.UTC(), test.begins, test.ends)

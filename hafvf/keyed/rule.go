@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,24 +67,20 @@ func (r *Rule) apply(to *hafvf.Config) {
 	}
 }
 
-// Of returns the configuration of one key, in which rules are no more.
+// Of returns the configuration of one key, without rules.
 func (c Config) Of(key string) Config {
 	c = c.withDefaults()
-	patterns := c.rulePatterns()
-	return c.with(func(i int) bool { return domain.Matches(patterns[i], key) })
+	return c.with(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
 }
 
-// with applies the rules that match, by their positions in rulePatterns. c has its defaults.
-func (c Config) with(matches func(i int) bool) Config {
+// with applies rules, given by their positions in rulePatterns, which ascend. c has its defaults.
+func (c Config) with(rules []int) Config {
 	alarms := *c.Alarms
-	for i, r := range slices.Backward(c.Keys) { // what the first sets is set last
-		if matches(i) {
-			r.apply(&c.Filter)
-		}
-	}
-	for i, r := range slices.Backward(c.AlertRules) {
-		if matches(len(c.Keys) + i) {
-			r.apply(&alarms, &c.Alerts, &c.Silence)
+	for _, i := range slices.Backward(rules) { // so that the first rule that sets a part wins
+		if i < len(c.Keys) {
+			c.Keys[i].apply(&c.Filter)
+		} else {
+			c.AlertRules[i-len(c.Keys)].apply(&alarms, &c.Alerts, &c.Silence)
 		}
 	}
 	c.Keys, c.AlertRules, c.Alarms = nil, nil, &alarms
@@ -126,35 +123,37 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// byRules holds what is made of the configurations of keys: one value for all that match the same rules.
+// byRules holds what is made of the configurations of keys: one value for all keys that match the same rules.
 type byRules[T any] struct {
 	cfg      Config
 	of       func(Config) (T, error)
-	patterns []string
-	none     T // of keys that match no rule
+	patterns *domain.Patterns // as of rulePatterns
+	none     T                // of keys that match no rule
 
 	mu  sync.Mutex
-	all map[string]T // by whether each rule matches
-	set []byte       // scratch
+	all map[string]T // by the positions of the rules that match
 }
 
-// newByRules makes the values of keys that match no rule, one, and two of which the first does not set all that the second
-// does: the error says what is wrong with one. c has its defaults.
+// newByRules makes the values of keys that match no rule, one rule, or two rules of which the first does not set all that
+// the second sets. It returns an error if one of these values cannot be made. c has its defaults.
 func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error) {
-	b := &byRules[T]{cfg: c, of: of, patterns: c.rulePatterns(), all: map[string]T{}}
-	b.set = make([]byte, len(b.patterns))
+	b := &byRules[T]{cfg: c, of: of, patterns: domain.NewPatterns(c.rulePatterns()), all: map[string]T{}}
 	var err error
-	if b.none, err = b.value(); err != nil {
+	if b.none, err = b.value(nil); err != nil {
 		return nil, err
 	}
 	for i := range c.Keys {
-		for j := range i + 1 {
-			first, second := &c.Keys[j], &c.Keys[i]
-			alone := first.Sets == nil || slices.Equal(first.Sets, second.Sets) // counts for a key of both
-			if i != j && (alone || !domain.MayMeet(first.Match, second.Match)) {
-				continue
+		if _, err := b.value([]int{i}); err != nil {
+			return nil, fmt.Errorf("rule %d of Keys: %w", i, err)
+		}
+		for _, j := range b.patterns.Meeting(c.Keys[i].Match) {
+			if j >= i {
+				break
 			}
-			if _, err := b.value(i, j); err != nil {
+			if first := &c.Keys[j]; first.Sets == nil || slices.Equal(first.Sets, c.Keys[i].Sets) {
+				continue // the first counts for a key of both
+			}
+			if _, err := b.value([]int{j, i}); err != nil {
 				return nil, fmt.Errorf("rule %d of Keys: %w", i, err)
 			}
 		}
@@ -162,37 +161,29 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 	return b, nil
 }
 
-// value makes, or finds, the value of keys that match those rules.
-func (b *byRules[T]) value(rules ...int) (v T, err error) {
-	clear(b.set)
+// value makes, or finds, the value of keys that match the rules at the given positions, which ascend.
+func (b *byRules[T]) value(rules []int) (v T, err error) {
+	name := make([]byte, 0, 16)
 	for _, i := range rules {
-		b.set[i] = 1
+		name = binary.AppendUvarint(name, uint64(i))
 	}
-	return b.ofSet()
-}
-
-func (b *byRules[T]) ofSet() (v T, err error) {
-	v, known := b.all[string(b.set)]
+	v, known := b.all[string(name)]
 	if !known {
-		if v, err = b.of(b.cfg.with(func(i int) bool { return b.set[i] != 0 })); err == nil {
-			b.all[string(b.set)] = v
+		if v, err = b.of(b.cfg.with(rules)); err == nil {
+			b.all[string(name)] = v
 		}
 	}
 	return v, err
 }
 
-// ofKey is the value of a key.
+// ofKey returns the value of a key.
 func (b *byRules[T]) ofKey(key string) T {
-	if len(b.patterns) == 0 {
+	var buffer [8]int
+	rules := b.patterns.Matching(buffer[:0], key)
+	if len(rules) == 0 {
 		return b.none
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, pattern := range b.patterns {
-		b.set[i] = 0
-		if domain.Matches(pattern, key) {
-			b.set[i] = 1
-		}
-	}
-	return checked(b.ofSet())
+	return checked(b.value(rules))
 }

@@ -71,7 +71,7 @@ func newSilenceDetector(c Config) *silenceDetector {
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.
 // Of one that was not told, pays says whether the budget pays it. If not, it is no silence. The observation is of no quiet
 // time, or nothing of what is noted is kept.
-func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time, pays func() bool) *Silence {
+func (l *silenceDetector) arrived(p *heartbeat, quiet *quietTimes, now time.Time, pays func() bool) *Silence {
 	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (l *silenceDetector) arrived(p *heartbeat, quiet quietTimes, now time.Time,
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
 // is so already, or no bound is known.
-func (l *silenceDetector) deadline(p *heartbeat, quiet quietTimes, last time.Time) time.Time {
+func (l *silenceDetector) deadline(p *heartbeat, quiet *quietTimes, last time.Time) time.Time {
 	if last.IsZero() || p.reported != nil || l.never {
 		return time.Time{}
 	}
@@ -124,7 +124,7 @@ func (l *silenceDetector) deadline(p *heartbeat, quiet quietTimes, last time.Tim
 
 // report notes that the key's silence is told, unless the budget does not pay it, and reports
 // whether it is.
-func (l *silenceDetector) report(p *heartbeat, quiet quietTimes, pays func() bool) bool {
+func (l *silenceDetector) report(p *heartbeat, quiet *quietTimes, pays func() bool) bool {
 	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, quiet, p.last).Sub(p.last), Zone: l.zone, Reported: true}
 	p.reported.Usual, p.reported.Regular = l.gaps.Usual(&p.gaps, p.last)
 	p.reported.Daily = l.after == 0 && p.last.Add(p.reported.Bound).Equal(l.gaps.Due(&p.gaps, p.last))

@@ -64,7 +64,7 @@ type keyRules struct {
 }
 
 func (est *Estimator) rulesOf(key string) keyRules {
-	return keyRules{quietOf(est.cfg.Quiet, key), est.marks[key]}
+	return keyRules{est.quiet.timesFor(key), est.marks[key]}
 }
 
 // NewTrack returns the track of a key before its first observation.
