@@ -88,17 +88,19 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 			continue
 		}
 		digest := Digest{Every: every, From: from, To: to}
-		later := false
+		var next time.Time // of the first alarm after this digest
 		for _, a := range d.alone {
-			if later = later || !a.Time.Before(to); !a.Time.Before(from) && a.Time.Before(to) {
+			if !a.Time.Before(to) {
+				next = clock.Earlier(next, a.Time)
+			} else if !a.Time.Before(from) {
 				digest.Alarms = append(digest.Alarms, a)
 			}
 		}
 		slices.SortFunc(digest.Alarms, func(a, b Alarm) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind))
 		})
-		if delete(d.from, every); later && !all { // else the next alarm opens one
-			d.from[every] = to
+		if delete(d.from, every); !next.IsZero() && !all { // else the next alarm opens one
+			d.from[every] = d.grid(every).Start(next)
 		}
 		if len(digest.Alarms) > 0 {
 			closed = append(closed, digest)

@@ -87,8 +87,7 @@ func (c AlarmConfig) validate() error {
 	if _, err := usual.NewCalendar(zone, c.Holidays); err != nil {
 		return fmt.Errorf("holidays: %w", err)
 	}
-	_, err = usual.NewProfile(usual.ProfileConfig{Seasons: c.Seasons, Order: c.Order})
-	return err
+	return usual.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Validate()
 }
 
 // BudgetOf returns the number of observations per alarm of a key whose warm-up has the

@@ -310,6 +310,11 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 	s.unknown += hours / g.silentHours(i)
 }
 
+// times returns the size of n such gaps.
+func (s gapSize) times(n float64) gapSize {
+	return gapSize{nats: n * s.nats, known: n * s.known, expected: n * s.expected, unseen: s.unseen, unknown: n * s.unknown}
+}
+
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
 
 // silentHours is how many hours as slot i, which is not known, make a silence.
@@ -343,8 +348,15 @@ func (g *Gaps) rate(i int) float64 {
 	return float64(min(g.slots[i].rate, 1.25*max(before.rate, behind.rate)+3))
 }
 
+// size returns the size of the gap from one time to another. If the gap is longer than mostHours, size walks over its first
+// week, and counts each other whole week as large.
 func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
+	const week = 7 * secondsOfDay
 	pace := g.pace()
+	if weeks := (to.Unix() - from.Unix()) / week; weeks > mostHours*3600/week {
+		sum = m.size(g, from, from.Add(week*time.Second)).times(float64(weeks))
+		from = time.Unix(from.Unix()+weeks*week, int64(from.Nanosecond()))
+	}
 	m.walk(from, to, func(_ time.Time, i int, hours float64, _ bool) bool {
 		sum.add(g, i, hours, pace)
 		return true

@@ -375,12 +375,12 @@ func TestProfileRefusesCorruptStates(t *testing.T) {
 
 func TestProfileConfigValid(t *testing.T) {
 	for _, c := range []ProfileConfig{{}, {Dim: 4}, {Order: MaxOrder}, DefaultProfile(), {Calendar: &Calendar{zone: time.Local}}} {
-		if err := c.valid(); err != nil {
+		if err := c.Validate(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	for _, c := range []ProfileConfig{{Dim: -1}, {Order: -1}, {Order: MaxOrder + 1}, {Seasons: []Season{{0, 3}}}, {Seasons: []Season{{-time.Hour, 3}}}, {Seasons: []Season{{time.Hour, 0}}}} {
-		if c.valid() == nil {
+		if c.Validate() == nil {
 			t.Errorf("%+v passes", c)
 		}
 	}

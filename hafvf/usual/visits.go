@@ -145,6 +145,9 @@ func (v *visits) next(calendar *Calendar, last, now, silent time.Time) {
 	if silent.IsZero() {
 		return
 	}
+	if end, _ := v.nearest(calendar, silent); end-v.day > visitWeeks*7 { // earlier days have left the record by then
+		v.day = end - visitWeeks*7
+	}
 	for v.day++; v.due(calendar, v.day, 0).Before(silent); v.day++ {
 		v.came.note(calendar.like(v.day), false)
 	}
