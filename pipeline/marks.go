@@ -1,12 +1,14 @@
 package pipeline
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -23,12 +25,16 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
 	"hafvf/transforms"
 )
+
+// loggedMarks is how many marks of no use are logged each by itself.
+const loggedMarks = 10
 
 // mostMarks is how many alarms a run knows for marks, and how many marks it keeps.
 const mostMarks = 1000
@@ -45,8 +51,9 @@ type markRegistry struct {
 	changed    bool                   // the alarms, since they were committed
 	unobserved []appliedMark          // marks, to the observer
 
-	info fs.FileInfo // of the file that was read; nil for none
-	read markState   // what was read, to be in force with the next commit
+	info    fs.FileInfo // of the file that was read; nil for none
+	read    markState   // what was read, to be in force with the next commit
+	refused int         // marks of no use
 }
 
 // A markable is an alarm of which there may be a mark.
@@ -245,11 +252,14 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 
 // poll reads what has come, and has it take hold with the next commit.
 func (m *markRegistry) poll(ctx context.Context) (err error) {
-	was := maps.Clone(m.read.Read)
+	was, refused := maps.Clone(m.read.Read), max(m.refused, loggedMarks)
 	if f := m.from.File; f != nil {
 		err = m.readFile(f.Path)
 	} else {
 		err = m.readTopic(ctx, m.from.Kafka)
+	}
+	if more := m.refused - refused; more > 0 {
+		m.run.log.Warn("more marks are of no use: they are in the dead letter", "marks", more)
 	}
 	if !maps.Equal(was, m.read.Read) {
 		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.takesHold())
@@ -298,8 +308,11 @@ func (m *markRegistry) inForce() map[string][]keyed.FalseMark {
 	return all
 }
 
-// readFile reads the lines that were appended to a file. One that no longer begins as it was read is another one, and read
-// from its beginning.
+// longestMark is the maximum length of a mark in bytes.
+const longestMark = 64 << 10
+
+// readFile reads the lines that were appended to a file, in pieces. If the file no longer begins with what was read of it,
+// readFile reads all of it.
 func (m *markRegistry) readFile(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -308,26 +321,51 @@ func (m *markRegistry) readFile(path string) error {
 	if err != nil || m.info != nil && info.Size() == m.info.Size() && info.ModTime().Equal(m.info.ModTime()) && os.SameFile(info, m.info) {
 		return err
 	}
-	text, err := os.ReadFile(path)
+	f, err := inputfile.Open(path)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
 	at := m.read.Read[path]
-	if int64(len(text)) < at.At || crc32.ChecksumIEEE(text[:at.At]) != at.Sum {
+	sum := crc32.NewIEEE()
+	if n, err := io.CopyN(sum, f, at.At); err != nil && err != io.EOF {
+		return err
+	} else if n < at.At || sum.Sum32() != at.Sum {
 		at = markPosition{}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
 	}
-	whole := text[:bytes.LastIndexByte(text, '\n')+1]
-	for line := range bytes.Lines(whole[at.At:]) {
-		at.Line++
-		at.At += int64(len(line))
-		at.Sum = crc32.Update(at.Sum, crc32.IEEETable, line)
-		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, line); err != nil {
+	in := bufio.NewReaderSize(f, longestMark)
+	for {
+		line, err := in.ReadSlice('\n')
+		next := markPosition{At: at.At, Line: at.Line + 1, Sum: at.Sum}
+		text := slices.Clone(line[:min(len(line), longestMark)])
+		for ; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
+			next.add(line)
+		}
+		if err == io.EOF {
+			m.info = info
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if next.add(line); at.At == 0 {
+			text = inputfile.WithoutMark(text)
+		}
+		at = next
+		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, text); err != nil {
 			return err
 		}
 		m.read.Read[path] = at
 	}
-	m.info = info
-	return nil
+}
+
+// add moves the position past some bytes of a file.
+func (p *markPosition) add(b []byte) {
+	p.At += int64(len(b))
+	p.Sum = crc32.Update(p.Sum, crc32.IEEETable, b)
 }
 
 // readTopic reads the records of a topic that were not read yet.
@@ -354,15 +392,21 @@ func (m *markRegistry) take(at records.SourcePlace, line []byte) error {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil
 	}
-	mark, err := records.ParseMark(line)
-	if err == nil {
-		err = m.mark(mark)
+	var mark records.Mark
+	err := fmt.Errorf("is longer than %d kB", longestMark>>10)
+	if len(line) < longestMark {
+		if mark, err = records.ParseMark(line); err == nil {
+			err = m.mark(mark)
+		}
 	}
 	if err == nil {
 		return nil
 	}
-	m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", at.ID, "reason", err.Error())
-	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, at.ID), at, string(line), "the mark "+err.Error()))
+	if m.refused++; m.refused <= loggedMarks {
+		m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", at.ID, "reason", err.Error())
+	}
+	raw := string(line[:min(len(line), connectors.MaxRaw)])
+	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, at.ID), at, raw, "the mark "+err.Error()))
 }
 
 // mark notes a mark of one alarm, or of those of an incident.

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -33,8 +32,7 @@ type quietWatch struct {
 // A watchedFile is one that may change.
 type watchedFile struct {
 	settings.QuietFile
-	info   fs.FileInfo // of what was read; nil if that is not known
-	failed bool        // the log has it that the file cannot be read
+	failed bool // the log has it that the file cannot be read
 }
 
 // quietPoll is the time between two looks at a file. Tests have less.
@@ -94,21 +92,17 @@ func (q *quietWatch) poll() {
 // read reads the file if it has changed. What can be read of it only once, such as a pipe, was read.
 func (f *watchedFile) read(log *slog.Logger) {
 	info, err := os.Stat(f.Path)
-	if err == nil && (!info.Mode().IsRegular() || f.info != nil && os.SameFile(info, f.info) && info.ModTime().Equal(f.info.ModTime()) && info.Size() == f.info.Size()) {
+	if err == nil && (!info.Mode().IsRegular() || f.Info != nil && os.SameFile(info, f.Info) && info.ModTime().Equal(f.Info.ModTime()) && info.Size() == f.Info.Size()) {
 		return
 	}
-	var b []byte
-	if err == nil {
-		b, err = os.ReadFile(f.Path)
-	}
-	if f.info = info; err != nil {
+	bad, err := f.Read()
+	if err != nil {
 		if !f.failed {
 			log.Warn("the file of quiet times cannot be read: what was read of it holds", "file", f.Path, "reason", message.Cause(err).Error())
 		}
-		f.info, f.failed = nil, true
+		f.failed = true
 		return
 	}
-	times, bad := settings.ParseQuiet(b)
 	for i, err := range bad {
 		const logged = 10
 		if i == logged {
@@ -117,7 +111,7 @@ func (f *watchedFile) read(log *slog.Logger) {
 		}
 		log.Warn("a line is no quiet time: the rest of the file holds", "file", f.Path, "line", err.Error())
 	}
-	f.Times, f.failed = times, false
+	f.failed = false
 }
 
 // instruct has the run work by what the files have, from the next commit on.

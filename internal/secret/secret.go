@@ -3,12 +3,10 @@ package secret
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 )
 
@@ -19,9 +17,6 @@ type Secret struct{ Env, File string }
 
 // Largest is the size in bytes of the longest secret.
 const Largest = 64 << 10
-
-// waitTime is how long the writer of a pipe is waited for.
-var waitTime = 10 * time.Second
 
 // Value reads the secret of a key of the config. Errors name the key and never what is
 // in the place, nor the place where it holds none: that may be the secret itself,
@@ -38,76 +33,21 @@ func (s Secret) Value(key string) (string, error) {
 		case v == "":
 			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
 		case len(v) > Largest:
-			return "", fmt.Errorf("%s.env: the environment variable %s: %w", key, s.Env, errTooLong)
+			return "", fmt.Errorf("%s.env: the environment variable %s has more than %d kB", key, s.Env, Largest>>10)
 		}
 		return v, nil
 	case s.File != "":
-		v, err := s.read()
+		text, _, err := inputfile.Read(s.File, Largest)
 		if err != nil {
 			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}
-		v = strings.TrimRight(v, "\r\n")
+		v := strings.TrimRight(string(text), "\r\n")
 		if v == "" {
 			return "", fmt.Errorf("%s.file: the file %s is empty", key, s.File)
 		}
 		return v, nil
 	}
 	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
-}
-
-var (
-	errTooLong  = fmt.Errorf("it has more than %d kB, and is no secret", Largest>>10)
-	errNoWriter = fmt.Errorf("nothing was written to it within %s", waitTime)
-)
-
-// pipes are the contents of pipes that were read, func() (string, error) by their paths.
-var pipes sync.Map
-
-// IsPipe reports whether the file is a pipe: reading it waits for its writer.
-func (s Secret) IsPipe() bool {
-	info, err := os.Stat(s.File)
-	return err == nil && info.Mode()&os.ModeNamedPipe != 0
-}
-
-func (s Secret) read() (string, error) {
-	path := s.File
-	if s.IsPipe() {
-		once, _ := pipes.LoadOrStore(path, sync.OnceValues(func() (string, error) { return readWithin(path, waitTime) }))
-		return once.(func() (string, error))()
-	}
-	return readWithin(path, waitTime)
-}
-
-// readWithin reads a file, and gives up after a time: whoever reads a device or a pipe may wait for ever.
-func readWithin(path string, limit time.Duration) (string, error) {
-	type result struct {
-		text string
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() {
-		text, err := readAll(path)
-		done <- result{text, err}
-	}()
-	select {
-	case r := <-done:
-		return r.text, r.err
-	case <-time.After(limit):
-		return "", errNoWriter
-	}
-}
-
-func readAll(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, Largest+1))
-	if err == nil && len(b) > Largest {
-		err = errTooLong
-	}
-	return string(b), err
 }
 
 // A Text is a text, or where a secret text stands.

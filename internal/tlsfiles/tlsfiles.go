@@ -6,8 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 )
 
@@ -23,6 +23,9 @@ type TLS struct {
 	Cert, Key string
 }
 
+// Largest is the size in bytes of the largest of these files.
+const Largest = inputfile.MB
+
 // Config reads the files. It is nil for a nil TLS.
 func (t *TLS) Config() (*tls.Config, error) {
 	if t == nil {
@@ -30,7 +33,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pem, _, err := inputfile.Read(t.CA, Largest)
 		if err != nil {
 			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, message.Cause(err))
 		}
@@ -43,11 +46,11 @@ func (t *TLS) Config() (*tls.Config, error) {
 		return nil, errors.New("tls.cert and tls.key belong together: give both or neither")
 	}
 	if t.Cert != "" {
-		cert, err := os.ReadFile(t.Cert)
+		cert, _, err := inputfile.Read(t.Cert, Largest)
 		if err != nil {
 			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, message.Cause(err))
 		}
-		key, err := os.ReadFile(t.Key)
+		key, _, err := inputfile.Read(t.Key, Largest)
 		if err != nil {
 			// It may be the key itself that stands there.
 			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", message.Cause(err))

@@ -47,7 +47,7 @@ func TestHolidays(t *testing.T) {
 		{"25.12.2026", "detect.holidays: must be a list of dates, or {dates: […], file: …, like: Sun}"},
 		{"[25.12.2026]", `detect.holidays.0: "25.12.2026" is not a date such as 2026-12-25`},
 		{"{dates: [2026-12-25], like: Sunday}", `detect.holidays.like: unknown value "Sunday"`},
-		{"{file: nowhere.txt}", "detect.holidays.file: open nowhere.txt"},
+		{"{file: nowhere.txt}", "detect.holidays.file: stat nowhere.txt"},
 		{"{days: []}", "detect.holidays.days: unknown key"},
 		{"{file: " + file + "}", `holidays.txt:2: "1 May" is not a date such as 2026-12-25`},
 	} {

@@ -12,9 +12,11 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/connectors/registry"
 	"hafvf/internal/httpclient"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 	"hafvf/internal/secret"
 	"hafvf/internal/times"
+	"hafvf/internal/tlsfiles"
 	"hafvf/internal/weburl"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -87,9 +89,9 @@ func (s *Sink) kafkaKey() keytable.Key {
 func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
 	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
-		{Name: "ca", Doc: "PEM file of the authorities to trust.", Read: keytable.Text(&tls.CA, keytable.NotEmpty)},
-		{Name: "cert", Doc: "PEM file of the client's certificate. It needs key.", Read: keytable.Text(&tls.Cert, keytable.NotEmpty)},
-		{Name: "key", Doc: "PEM file of the client's private key. It needs cert.", Read: keytable.Text(&tls.Key, keytable.NotEmpty)},
+		{Name: "ca", Doc: "PEM file of the authorities to trust, of at most 1 MB. A pipe is read once, within 10 s.", Read: keytable.File(&tls.CA, tlsfiles.Largest)},
+		{Name: "cert", Doc: "PEM file of the client's certificate, as ca. It needs key.", Read: keytable.File(&tls.Cert, tlsfiles.Largest)},
+		{Name: "key", Doc: "PEM file of the client's private key, as ca. It needs cert.", Read: keytable.File(&tls.Key, tlsfiles.Largest)},
 	}}
 }
 
@@ -157,8 +159,8 @@ func secretAt(dst *secret.Secret) keytable.ValueParser {
 		case len(d.Errs) > before:
 		case (dst.Env == "") == (dst.File == ""):
 			d.Fail(path, "give one of env and file")
-		case dst.IsPipe():
-			dst.Value(path) // now, as a signal still ends the program; whoever uses it says what is wrong
+		default:
+			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; whoever uses the secret reports the error
 		}
 	}}
 }

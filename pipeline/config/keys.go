@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/connectors"
+	"hafvf/internal/inputfile"
 	"hafvf/pipeline/settings/keytable"
 )
 
@@ -17,7 +18,7 @@ import (
 // read into c. Defaults are what c holds before.
 func (c *Config) keys(model []keytable.Key) []keytable.Key {
 	all := append(model, []keytable.Key{
-		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.Text(&c.State, keytable.NotEmpty)},
+		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
 		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
 		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
 			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.None = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},

@@ -6,6 +6,7 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -20,7 +21,7 @@ func (c *Config) marksKey() keytable.Key {
 				if s == stdio {
 					return errors.New("is not the name of a file")
 				}
-				return nil
+				return inputfile.Check(s, inputfile.AnySize)
 			})},
 		}},
 		{Name: "kafka", Doc: "A topic of Kafka, one JSON object per record. It is read from its beginning, and what was read before is passed over.", Seen: func() { c.Marks = &Sink{Kafka: k} }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{

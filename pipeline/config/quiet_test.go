@@ -57,7 +57,7 @@ func TestQuietErrors(t *testing.T) {
 		{"{match: a, weekly: Sun 02:00/2h, zone: Mars}", "", "quiet.0.zone"},
 		{"{match: a, weekly: Sun 02:00/2h, from: 2026-03-01}", "", "quiet.0.from: stands in place of weekly"},
 		{"{match: a, file: a.jsonl}", "", "quiet.0.match: is of an entry without file"},
-		{"{file: nowhere.jsonl}", "", "quiet.0.file: open nowhere.jsonl"},
+		{"{file: nowhere.jsonl}", "", "quiet.0.file: stat nowhere.jsonl"},
 		{"{match: a, from: 2026-03-01, to: 2026-03-02}", ", transform: smooth", "quiet: belongs to transform: filter"},
 		{"{file: " + file + "}", "", ":2: to is not after from"},
 	} {

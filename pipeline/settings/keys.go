@@ -3,7 +3,6 @@ package settings
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/domain"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 	"hafvf/pipeline/settings/keytable"
 )
@@ -398,7 +398,7 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	file, like := "", weekdays[dst.Like]
 	keys := []keytable.Key{
 		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
-		{Name: "file", Doc: "File with a date on each line. What follows a # is a comment. It is read at the start.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
+		{Name: "file", Doc: "File with a date on each line, of at most 4 MB. What follows a # is a comment. It is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
 			filed, err = readDates(file)
 			return err
 		})},
@@ -419,9 +419,11 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	}}
 }
 
+const largestHolidays = 4 * inputfile.MB
+
 // readDates reads a file of dates. An error names the line.
 func readDates(path string) (all []string, err error) {
-	b, err := os.ReadFile(path)
+	b, _, err := inputfile.ReadText(path, largestHolidays)
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"regexp"
 	"slices"
 	"time"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
@@ -56,7 +57,7 @@ func quietTimes(dst *[]quietTime) keytable.ValueParser {
 					return err
 				})},
 			{Name: "zone", Doc: "Zone of weekly, and of from and to.", Initial: "UTC", Read: keytable.Zone(&q.zone)},
-			{Name: "file", Doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It is read at the start, and again when it changes. A cluster reads it when a job is submitted.", Read: keytable.Text(&q.file, keytable.NotEmpty)},
+			{Name: "file", Doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It has at most 64 MB, and is read at the start and again when it changes. A pipe is read once, within 10 s. A cluster reads it when a job is submitted.", Read: keytable.Text(&q.file, keytable.NotEmpty)},
 		}
 	})
 }
@@ -139,15 +140,15 @@ func (d *Reading) CheckQuiet() {
 				d.Fail(at(name), "is of an entry without file")
 				continue
 			}
-			b, err := os.ReadFile(q.file)
-			all, bad := ParseQuiet(b)
+			f := QuietFile{Path: q.file}
+			bad, err := f.Read()
 			if err == nil && bad != nil {
 				err = fmt.Errorf("%s:%w", message.Printable(q.file), bad[0])
 			}
 			if err != nil {
 				d.Fail(at("file"), "%v", err)
 			}
-			c.QuietFiles = append(c.QuietFiles, QuietFile{q.file, all})
+			c.QuietFiles = append(c.QuietFiles, f)
 		case !d.Has(at("match")):
 			d.Fail(at("match"), "missing; it is required, but beside file")
 		case d.Has(at("weekly")):
@@ -170,10 +171,23 @@ func (d *Reading) CheckQuiet() {
 	}
 }
 
-// A QuietFile is a file of quiet times, with those that it had when the config was read.
+// A QuietFile is a file of quiet times.
 type QuietFile struct {
 	Path  string
-	Times []keyed.QuietTime
+	Times []keyed.QuietTime // that it had when it was read last
+	Info  fs.FileInfo       // that describes it before that; nil if the last read has failed
+}
+
+const largestQuiet = 64 * inputfile.MB
+
+// Read reads the file. bad are the errors of lines, as from ParseQuiet: the other lines count. After an error Times are as
+// before.
+func (f *QuietFile) Read() (bad []error, err error) {
+	text, info, err := inputfile.ReadText(f.Path, largestQuiet)
+	if f.Info = info; err == nil {
+		f.Times, bad = ParseQuiet(text)
+	}
+	return bad, err
 }
 
 // ParseQuiet reads the lines of a file of quiet times. Of those that are none it says why, behind their number.

@@ -8,12 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/compact"
+	"hafvf/internal/inputfile"
 )
 
 // fileMagic begins a file of states. After it come, compressed and with a checksum, parts, each
@@ -29,7 +29,7 @@ const maxPart = 1 << 30
 
 // IsFile reports whether a file looks like a file of states.
 func IsFile(path string) bool {
-	f, err := os.Open(path)
+	f, err := inputfile.Open(path)
 	if err != nil {
 		return false
 	}
@@ -43,7 +43,7 @@ func IsFile(path string) bool {
 // source of its run was read, as PrepareFile got it; nil if the file does not say it. There are no
 // states if it does not exist.
 func ReadFile(path string, each func(State) bool) (source []byte, err error) {
-	f, err := os.Open(path)
+	f, err := inputfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/internal/domain"
+	"hafvf/internal/inputfile"
 	"hafvf/internal/message"
 )
 
@@ -77,6 +78,12 @@ func Text(dst *string, empty bool) ValueParser {
 			d.Fail(path, "must not be empty")
 		}
 	}}
+}
+
+// File reads the path of a file that inputfile.Read takes with a limit, or inputfile.Open with inputfile.AnySize. What it
+// refuses is a mistake of the config. A file that does not exist is none.
+func File(dst *string, limit int) ValueParser {
+	return Text(dst, NotEmpty).Then(func() error { return inputfile.Check(*dst, limit) })
 }
 
 func Number(dst *float64, within domain.Domain) ValueParser {
