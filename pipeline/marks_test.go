@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
@@ -102,6 +103,42 @@ func TestMarksOfFiles(t *testing.T) {
 	save(t, in("in4.jsonl"), spikes(4, 0, "a", "b")...)
 	run(text)
 	equal(t, []string(nil), keys())
+}
+
+// Ten marks of no use are logged by themselves, and the others by their number. Each is in the dead letter, cut. A file may
+// begin with a byte order mark, and lines may be longer than what is kept of them.
+func TestMarksOfNoUse(t *testing.T) {
+	t.Parallel()
+	dead := filepath.Join(t.TempDir(), "dead.jsonl")
+	line := func(i int, note string) string {
+		return fmt.Sprintf("{\"id\":\"x%d\",\"mark\":\"false\",\"time\":\"2026-01-01T00:00:00Z\",\"note\":%q}\n", i, note)
+	}
+	lines := []string{"\ufeff" + line(0, strings.Repeat("n", longestMark/2)), line(1, strings.Repeat("n", 3*longestMark))}
+	for i := range 30 {
+		lines = append(lines, line(2+i, ""))
+	}
+	marks := write(t, "marks.jsonl", lines...)
+	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nsource: {jsonl: {path: %s}}\nsink: none\nmarks: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n",
+		write(t, "in.jsonl", spikes(0, 0, "a")...), marks, dead)
+	log := &aLog{}
+	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
+	if n := strings.Count(log.b.String(), "a mark is of no use"); n != loggedMarks || !log.has("more marks are of no use: they are in the dead letter\" marks=22")() {
+		t.Errorf("%d lines: %s", n, &log.b)
+	}
+	reasons := map[string]string{}
+	for _, reject := range trimmed(readLines(t, dead)) {
+		r := unmarshalled[struct{ Place, Reason, Raw string }](t, reject)
+		reasons[filepath.Base(r.Place)] = r.Reason
+		if len(r.Raw) > connectors.MaxRaw {
+			t.Errorf("%s: %d bytes", r.Place, len(r.Raw))
+		}
+	}
+	want := map[string]string{}
+	for i := range lines {
+		want[fmt.Sprint("marks.jsonl:", i+1)] = fmt.Sprintf("the mark is of an unknown alarm: none of the last 1000 has the id \"x%d\"", i)
+	}
+	want["marks.jsonl:2"] = "the mark is longer than 64 kB"
+	expect.Same(t, want, reasons)
 }
 
 // A mark of one id is of one key; with a key it is of that, and that of an incident is of all its alarms. A worse alarm and

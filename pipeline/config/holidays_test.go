@@ -17,7 +17,7 @@ func parseHolidays(holidays, more string) (*Config, error) {
 
 func TestHolidays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "holidays.txt")
-	expect.OK(t, os.WriteFile(file, []byte("# of 2027\n2027-01-01  # New Year\n\n2027-05-01\n"), 0o666))
+	expect.OK(t, os.WriteFile(file, []byte("\ufeff# of 2027\n2027-01-01  # New Year\n\n2027-05-01\n"), 0o666))
 	for holidays, want := range map[string]usual.Holidays{
 		"[]":                       {},
 		"[2026-12-25, 2026-12-26]": {Dates: []string{"2026-12-25", "2026-12-26"}},

@@ -20,7 +20,7 @@ func parseQuiet(quiet, more string) (*Config, error) {
 
 func TestQuiet(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
-	expect.OK(t, os.WriteFile(file, []byte("{\"match\": \"db-*\", \"from\": \"2026-03-01\", \"to\": \"2026-03-02T01:00:00+01:00\"}\n\n"), 0o666))
+	expect.OK(t, os.WriteFile(file, []byte("\ufeff{\"match\": \"db-*\", \"from\": \"2026-03-01\", \"to\": \"2026-03-02T01:00:00+01:00\"}\n\n"), 0o666))
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		quiet string
