@@ -44,6 +44,10 @@ func TestSummaryOfRejects(t *testing.T) {
 	equal(t, 10*time.Minute, s.Behind)
 	equal(t, []string{"plant/b"}, s.WarmUps)
 	equal(t, []string{"pump-*"}, s.Unmatched)
+	many := Summary{Unmatched: strings.Fields(strings.Repeat("pump-* ", 100_000))}
+	if text := many.String(); !strings.HasSuffix(text, "warning: no key matches 99990 more patterns of keys or quiet\n") || strings.Count(text, "pump-*") != 10 {
+		t.Errorf("%.1000s", text)
+	}
 	for _, want := range []string{
 		"  2 × the text \"oops\" where a number is due\n      in.csv:64: plant/a,2026-01-02T04:04:05Z,oops\n",
 		"  1 × 2 fields where the header has 3\n      in.csv:67: plant/a,2026\n",

@@ -179,6 +179,27 @@ func TestQuietTimesInAnyOrder(t *testing.T) {
 	})
 }
 
+// Quiet times are merged when they are read: how many adjoin makes no difference later. Without that this test takes hours.
+func TestManyQuietTimes(t *testing.T) {
+	const n = 50_000
+	var all []QuietTime
+	for i := range n { // newest first
+		from := sunday.Add(time.Duration(n-i) * time.Minute)
+		all = append(all, QuietTime{Match: "*", From: from, To: from.Add(time.Minute)})
+	}
+	first, end := sunday.Add(time.Minute), sunday.Add((n+1)*time.Minute)
+	quiet := newQuietIndex(all).timesFor("k")
+	for i := range n {
+		at := first.Add(time.Duration(i) * time.Minute)
+		if got := quiet.until(at); !got.Equal(end) {
+			t.Fatalf("at minute %d: until %v, want %v", i, got, end)
+		}
+		if got := quiet.deadline(at, func(since time.Time) time.Time { return since.Add(time.Hour) }); !got.Equal(end.Add(time.Hour)) {
+			t.Fatalf("at minute %d: deadline %v", i, got)
+		}
+	}
+}
+
 // A weekly time begins by the clock of its zone, and lasts what elapses.
 func TestWeeklyTimes(t *testing.T) {
 	for _, test := range []struct{ day, clock, begins, ends string }{

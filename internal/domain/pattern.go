@@ -115,12 +115,18 @@ func Matches(pattern, text string) bool {
 	return ok
 }
 
-// literal reports whether a pattern matches its own text only.
-func literal(pattern string) bool { return !strings.ContainsAny(pattern, `*?[\`+ofLabels) }
+// head returns a pattern up to its first wildcard: the beginning of all texts that it matches.
+func head(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[\`+ofLabels); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
+}
 
 // Patterns is a list of patterns that finds the patterns of a key without trying all of them. It is immutable.
 type Patterns struct {
 	texts    []string
+	heads    []string         // of texts
 	literals map[string][]int // positions of the patterns without wildcards, by their text
 	wild     []int            // positions of the others
 }
@@ -129,7 +135,8 @@ type Patterns struct {
 func NewPatterns(texts []string) *Patterns {
 	p := &Patterns{texts: texts, literals: map[string][]int{}}
 	for i, text := range texts {
-		if literal(text) {
+		p.heads = append(p.heads, head(text))
+		if p.heads[i] == text {
 			p.literals[text] = append(p.literals[text], i)
 		} else {
 			p.wild = append(p.wild, i)
@@ -157,11 +164,12 @@ func (p *Patterns) Matching(dst []int, text string) []int {
 // Meeting returns the positions, in ascending order, of the patterns that some text may match together with the given
 // pattern, as MayMeet reports.
 func (p *Patterns) Meeting(pattern string) (positions []int) {
-	if literal(pattern) {
+	head := head(pattern)
+	if head == pattern {
 		return p.Matching(nil, pattern)
 	}
 	for i, text := range p.texts {
-		if MayMeet(text, pattern) {
+		if mayMeet(text, p.heads[i], pattern, head) {
 			positions = append(positions, i)
 		}
 	}
@@ -169,19 +177,15 @@ func (p *Patterns) Meeting(pattern string) (positions []int) {
 }
 
 // MayMeet reports whether some text may match both patterns. It is true if that is not plain.
-func MayMeet(a, b string) bool {
-	plain := func(pattern string) string { // up to the first character that stands for others
-		if i := strings.IndexAny(pattern, `*?[\`+ofLabels); i >= 0 {
-			return pattern[:i]
-		}
-		return pattern
-	}
-	switch ofA, ofB := plain(a), plain(b); {
-	case !strings.HasPrefix(ofA, ofB) && !strings.HasPrefix(ofB, ofA):
+func MayMeet(a, b string) bool { return mayMeet(a, head(a), b, head(b)) }
+
+func mayMeet(a, headA, b, headB string) bool {
+	switch {
+	case !strings.HasPrefix(headA, headB) && !strings.HasPrefix(headB, headA):
 		return false
-	case ofA == a:
+	case headA == a:
 		return Matches(b, a)
-	case ofB == b:
+	case headB == b:
 		return Matches(a, b)
 	}
 	return true

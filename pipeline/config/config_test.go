@@ -281,6 +281,9 @@ func TestParseErrors(t *testing.T) {
 		name, text string
 		want       []string
 	}{
+		{"rules", "model: {family: normal}\nkeys:\n" + strings.Repeat("- {match: a, top: 1}\n", 10_001) + "source: {csv: {path: a.csv}}\n", []string{
+			"pump.yaml:2: keys: has 10001 exceptions; hafvf supports 10000: let patterns such as pump-* match several keys",
+		}},
 		{"unknown key", "source: {jsonl: {path: a}}\nmodel:\n  famly: normal\n", []string{
 			"pump.yaml:2: model.family: missing; one of " + strings.Join(expfam.Families(), ", ") + " is required",
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,

@@ -48,7 +48,7 @@ func (d *Reading) Keys() []keytable.Key {
 		{Name: "bank_forgetting", Doc: "Forgetting of the members' posterior weights, per observation.", Read: keytable.Number(&c.BankForgetting, domain.Forgetting)},
 		{Name: "detect", Doc: "true separates outliers from changes and raises alarms within a budget.", Initial: "false", Read: detect(&c.Detect)},
 		{Name: "silence", Doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", Initial: "false", Read: silence(&c.Silence)},
-		{Name: "keys", Doc: "Exceptions for some keys. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
+		{Name: "keys", Doc: "Exceptions for some keys, at most 10,000. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
 		{Name: "quiet", Doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", Read: quietTimes(&d.quiet)},
 		{Name: "order", Doc: "Order in which a key's records are learned: by their times, or as they come.", Read: keytable.Choice(&c.Order, EventTime, Arrival)},
 		{Name: "expire", Doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", Read: keytable.DurationOr("never", &c.Expire)},

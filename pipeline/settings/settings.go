@@ -244,9 +244,15 @@ func Keys() []keytable.Description {
 	return keytable.Describe(NewReading(&keytable.Decoder{}, &Settings{}).Keys())
 }
 
+// maxRules is the maximum number of exceptions by key.
+const maxRules = 10_000
+
 // CheckModel checks the model, what follows it, and what is told of it.
 func (d *Reading) CheckModel() {
 	c := d.c
+	if len(c.Keys) > maxRules {
+		d.Fail("keys", "has %d exceptions; hafvf supports %d: let patterns such as pump-* match several keys", len(c.Keys), maxRules)
+	}
 	if c.Session.Gap == 0 && (d.Source.Unending || c.Session.AllowedLateness > 0) {
 		c.Session.Gap = keyed.LeastGap
 	}
