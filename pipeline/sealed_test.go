@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 )
 
@@ -100,7 +101,7 @@ func TestStateOfAnotherKey(t *testing.T) {
 		`it is the state of another key, \"k0\"`:     good["k0"],
 		"it is damaged: its checksum is another":     damaged,
 		"it is damaged: its end is missing":          damaged[:5],
-		"it has the version 9, and this program rea": slices.Concat(damaged[:3], []byte{9}, damaged[4:]),
+		"it has the version 1, and this program rea": slices.Concat(damaged[:3], []byte{1}, damaged[4:]),
 		"it has no seal":                             []byte("\x00\x01"),
 	} {
 		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: value})
@@ -110,6 +111,77 @@ func TestStateOfAnotherKey(t *testing.T) {
 			t.Errorf("%s: %v, %s", want, err, quoted)
 		}
 	}
+}
+
+// States of a newer version of this program are refused, and no key is reset: the file, its states, a key's state, or that of
+// the incidents have a format number one higher.
+func TestStatesOfANewerVersion(t *testing.T) {
+	const wants = "a newer version of this program wrote it: use that version, or start without these states"
+	higher := func(b []byte, at int) []byte {
+		b = bytes.Clone(b)
+		b[at]++
+		return b
+	}
+	raise := map[string]func(key string, sealed []byte) []byte{
+		"seal": func(key string, sealed []byte) []byte { return higher(sealed, 3) },
+		"key": func(key string, sealed []byte) []byte {
+			s := statestore.Open(key, sealed)
+			if !statestore.Reserved(key) {
+				s.Bytes = higher(s.Bytes, 0)
+			}
+			return s.Seal()
+		},
+		"incidents": func(key string, sealed []byte) []byte {
+			s := statestore.Open(key, sealed)
+			if key == statestore.FleetKey { // which the test does not write to the changelog
+				s.Bytes = higher(s.Bytes, 1) // after the length of the incidents
+			}
+			return s.Seal()
+		},
+	}
+	const settings = "detect: true\nincidents: true\nkeys: [{match: \"k[12]\", detect: {budget: 100h}}]\n"
+	b := fakeBus(t, 1, "out")
+	b.put(t, observations(100, 3)...)
+	topic := b.config("group: g, changelog: states, bounded: true", settings)
+	expect.OK(t, execute(t, topic, quiet))
+	sealed := sealedIn(t, b, "states")
+	states := filepath.Join(t.TempDir(), "states.bin")
+	file := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\nsink: none\n" + settings
+	expect.OK(t, execute(t, file, quiet))
+	whole := readFile(t, states)
+	var all []statestore.State
+	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { all = append(all, s); return true }))(t)
+	refused := func(name, text string) {
+		t.Helper()
+		if err := execute(t, text, quiet); err == nil || !strings.Contains(err.Error(), wants) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, raised := range raise {
+		for key, value := range sealed {
+			b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: raised(key, value)})
+		}
+		if name != "incidents" {
+			refused("changelog, "+name, topic)
+		}
+		var others []statestore.State
+		for _, s := range all {
+			others = append(others, statestore.Open(s.Key, raised(s.Key, s.Seal())))
+		}
+		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(others)))(t).Commit())
+		before := readFile(t, states)
+		refused("file, "+name, file)
+		equal(t, before, readFile(t, states))
+	}
+	for key, value := range sealed { // of one key alone, which is not the first with its settings
+		if key == "k2" {
+			value = raise["key"](key, value)
+		}
+		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: value})
+	}
+	refused("changelog, one key", topic)
+	expect.OK(t, os.WriteFile(states, []byte(strings.Replace(whole, "hafvf states 2\n", "hafvf states 3\n", 1)), 0o600))
+	refused("file", file)
 }
 
 // If no state has a seal, nothing is damaged: they are of another program. They are refused with

@@ -136,7 +136,7 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 		if e.err == nil {
 			e.KeyState, e.err = fn.workers[worker].Open(e.key, e.state)
 		}
-		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) {
+		if e.err != nil && !errors.Is(e.err, keyed.ErrOtherConfig) && !errors.Is(e.err, keyed.ErrNewer) {
 			e.reset(fn.workers[worker])
 		}
 	})

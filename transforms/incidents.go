@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -252,6 +253,9 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 	}
 	var reset error
 	fn.of, reset, err = fleet.Restore(fn.fleet, b, fn)
+	if errors.Is(reset, keyed.ErrNewer) {
+		return fmt.Errorf("the state of incidents cannot be read: %w", reset)
+	}
 	if reset != nil {
 		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", reset)
 	}

@@ -311,6 +311,40 @@ func TestCellsThatFit(t *testing.T) {
 	}
 }
 
+// A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of their
+// keys, have a format number one higher.
+func TestCellsOfANewerVersion(t *testing.T) {
+	defer func(all *cache) { cellCache = all }(cellCache)
+	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
+	for name, raise := range map[string]func(t *testing.T, r *runner){
+		"cell": func(t *testing.T, r *runner) { r.value.([]byte)[0]++ },
+		"state": func(t *testing.T, r *runner) {
+			of := statesOfCells()
+			c := expect.Get(of.read(r, ""))(t)
+			var entries []*openKey
+			for key, b := range c.All() {
+				b = slices.Clone(b)
+				b[0]++
+				entries = append(entries, &openKey{key: key, state: b})
+			}
+			expect.OK(t, of.write(r, c, "", entries))
+		},
+	} {
+		restart()
+		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
+		if _, err := j.bundle(t, changed[0], true, in); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range j.cells {
+			raise(t, r)
+		}
+		restart()
+		if _, err := j.bundle(t, changed[0], true, in); !errors.Is(err, keyed.ErrNewer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Settings that are not those of the head are an error, and no others are taken for them.
 func TestCellLacksSettings(t *testing.T) {
 	defer func(all *cache) { cellCache = all }(cellCache)

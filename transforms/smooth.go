@@ -19,9 +19,9 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/account"
-	"hafvf/internal/domain"
 	"hafvf/internal/compact"
 	"hafvf/internal/dofn"
+	"hafvf/internal/domain"
 	"hafvf/internal/parallel"
 )
 

@@ -35,7 +35,7 @@ func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
 		}
 		waits, last := keyed.StateBytes(b).Waiting()
 		deadline, err := w.Deadline(key, b)
-		if fn.schedule.silences && errors.Is(err, keyed.ErrOtherConfig) {
+		if fn.schedule.silences && errors.Is(err, keyed.ErrOtherConfig) || errors.Is(err, keyed.ErrNewer) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
 		c.agenda.Set(key, fn.schedule.ofKey(waits, deadline, w.Expiry(b), c.woken), n, watermark)

@@ -43,6 +43,9 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	}
 	r := stateCodec{compact.Codec{Reader: compact.Reader{B: b}}}
 	v := r.Byte()
+	if v > format && !r.Bad {
+		return nil, fmt.Errorf("incidents: state of format %d, not %d: %w", v, format, compact.ErrNewer)
+	}
 	if v != format && v != scoring && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}

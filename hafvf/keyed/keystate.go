@@ -302,6 +302,20 @@ const formerTag = 9
 // errFormat is the error of a state of a former format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
 
+// ErrNewer means that a newer version of this program wrote a state. This version must not reset its key.
+var ErrNewer = compact.ErrNewer
+
+// checkFormat returns an error if a state has a format that this program does not read.
+func checkFormat(b []byte) error {
+	switch {
+	case len(b) == 0 || b[0] == formatTag || b[0] == formerTag:
+		return nil
+	case b[0] > formatTag:
+		return fmt.Errorf("state has the format %d, and this program reads formats up to %d: %w", b[0], formatTag, ErrNewer)
+	}
+	return errFormat
+}
+
 // lateRunTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
 // last observation was late. Then the run stands before the time.
 const lateRunTag = 6
@@ -384,6 +398,9 @@ func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 
 // IncludedOffsets returns the last place of each log that the state includes.
 func (b StateBytes) IncludedOffsets() ([]Offset, error) {
+	if err := checkFormat(b); err != nil {
+		return nil, err
+	}
 	e, r := b.begin()
 	if r.Bad {
 		return nil, compact.ErrCut
@@ -494,8 +511,8 @@ func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 
 // beginKeyState decodes an entity up to what its filters know, which Track.withoutTail reads.
 func (est *Estimator) beginKeyState(key string, r *coder) (e KeyState, err error) {
-	if len(r.B) > 0 && r.B[0] != formatTag && r.B[0] != formerTag {
-		return e, errFormat
+	if err := checkFormat(r.B); err != nil {
+		return e, err
 	}
 	e.form(r)
 	e.est = est

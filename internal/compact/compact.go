@@ -14,6 +14,9 @@ import (
 // ErrCut is the error of bytes that are not what was appended.
 var ErrCut = errors.New("record is cut short or malformed")
 
+// ErrNewer is the error of bytes in a format that only newer versions of this program read.
+var ErrNewer = errors.New("a newer version of this program wrote it: use that version, or start without these states")
+
 // AppendTime appends a time without its zone; the zero time takes one byte.
 func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -98,6 +99,8 @@ func ReadCell(s CellStore, alone string, known func(Version) *Cell) (*Cell, erro
 		return c, ErrFormat
 	case len(head) > n && head[0] == headSettings:
 		c.Settings, head = compact.Fingerprint(head[1:n]), head[n:]
+	case alone == "" && len(head) > 0 && head[0] > headSettings:
+		return c, fmt.Errorf("a cell has the format %d, and this program reads formats up to %d: %w", head[0], headSettings, keyed.ErrNewer)
 	case alone == "" || len(head) > 0 && head[0] == headSettings:
 		return c, ErrCell
 	default:

@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/atomicfile"
 	"hafvf/internal/compact"
 	"hafvf/internal/inputfile"
@@ -51,7 +53,11 @@ func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	if source, err = read(bufio.NewReaderSize(f, 1<<20), each); err != nil {
+	source, err = read(bufio.NewReaderSize(f, 1<<20), each)
+	if errors.Is(err, keyed.ErrNewer) {
+		return nil, fmt.Errorf("%s cannot be read: %w", path, err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
 	}
 	return source, nil
@@ -59,7 +65,11 @@ func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 
 func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	magic := make([]byte, len(fileMagic))
-	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != fileMagic && string(magic) != fileMagic1 {
+	_, err = io.ReadFull(r, magic)
+	if newer, found := bytes.CutPrefix(magic, []byte(fileMagic[:len(fileMagic)-len("2\n")])); err == nil && found && newer[0] > '2' {
+		return nil, fmt.Errorf("it begins with %q: %w", magic, keyed.ErrNewer)
+	}
+	if err != nil || string(magic) != fileMagic && string(magic) != fileMagic1 {
 		return nil, fmt.Errorf("it does not begin with %q", fileMagic)
 	}
 	z, err := zstd.NewReader(r)

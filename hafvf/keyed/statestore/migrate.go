@@ -76,6 +76,9 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		if n++; n == 1 {
 			first = s.Key
 		}
+		if errors.Is(s.Err, keyed.ErrNewer) {
+			return a, newerState(s.Key, where, s.Err)
+		}
 		if s.Err != nil {
 			a.Damaged = append(a.Damaged, s)
 		}
@@ -106,6 +109,8 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		switch {
 		case errors.Is(err, keyed.ErrOtherConfig):
 			return a, &MismatchError{s.Key, err}
+		case errors.Is(err, keyed.ErrNewer):
+			return a, newerState(s.Key, where, err)
 		case err != nil:
 			s.Err = err
 			a.Damaged = append(a.Damaged, s)
@@ -118,6 +123,10 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(first), a.Damaged[0].Err)
 	}
 	return a, nil
+}
+
+func newerState(key, where string, err error) error {
+	return fmt.Errorf("the state of the key %s in %s cannot be read: %w", message.Quote(key), where, err)
 }
 
 // carry carries a state over, unless it is to be refused, and reports whether that changes it. One that

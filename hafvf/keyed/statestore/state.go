@@ -14,6 +14,7 @@ import (
 	"sync"
 	"unique"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/compact"
 	"hafvf/internal/message"
 )
@@ -94,7 +95,9 @@ func open(key string, b []byte) (state, settings []byte, err error) {
 	if len(rest) < 1+crc32.Size {
 		return nil, nil, errors.New("it is damaged: its end is missing")
 	}
-	if v := rest[0]; v != version {
+	if v := rest[0]; v > version {
+		return nil, nil, fmt.Errorf("it has the version %d, and this program reads versions up to %d: %w", v, version, keyed.ErrNewer)
+	} else if v != version {
 		return nil, nil, fmt.Errorf("it has the version %d, and this program reads the version %d: %w", v, version, errOtherKey)
 	}
 	end := len(b) - crc32.Size
