@@ -182,6 +182,11 @@ func (c *Client) read() (*login, error) {
 	if c.server.URL.Secret != (secret.Secret{}) {
 		secrets = append(secrets, text, l.url.RequestURI())
 	}
+	for _, values := range l.url.Query() { // a token may be among them
+		for _, value := range values {
+			secrets = append(secrets, value, url.QueryEscape(value))
+		}
+	}
 	basic := &http.Request{Header: l.headers}
 	if user := l.url.User; user != nil {
 		password, _ := user.Password()

@@ -252,12 +252,13 @@ func TestSecretsAreHidden(t *testing.T) {
 			}
 		}
 	})
-	secrets := []string{"longsecret1", "longsecret2", "longsecret3", "/hook/longsecret4", "abc"}
+	secrets := []string{"longsecret1", "longsecret2", "longsecret3", "/hook/longsecret4", "abc", "longsecret5", "long%2Fsecret6"}
 	for _, s := range []Server{
 		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Secret: at("a", "Bearer longsecret1")}, "X-Token": {Secret: at("x", "longsecret2")}, "X-Tenant": {Text: "open-tenant"}}},
 		{URL: secret.Text{Text: url}, Username: "user", Password: at("p", "longsecret3")},
 		{URL: secret.Text{Secret: at("u", url+"/hook/longsecret4")}},
 		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Text: "abc"}}},
+		{URL: secret.Text{Text: url + "/hook?token=longsecret5&of=long%2Fsecret6&n=1"}},
 	} {
 		_, text, err := get(t, client(t, s, Bounds{}), "")
 		secrets := append(secrets, base64.StdEncoding.EncodeToString([]byte("user:longsecret3")))

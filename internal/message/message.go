@@ -50,7 +50,7 @@ func Quote(s string) string { return strconv.Quote(Shorten(s)) }
 // Printable returns s as it stands, shortened, where that can be read in one
 // line, and quoted elsewhere.
 func Printable(s string) string {
-	if !printable(s) {
+	if !IsPrintable(s) {
 		return Quote(s)
 	}
 	return Shorten(s)
@@ -58,13 +58,14 @@ func Printable(s string) string {
 
 // Line returns s as it stands where that can be read in one line, and quoted elsewhere.
 func Line(s string) string {
-	if !printable(s) {
+	if !IsPrintable(s) {
 		return strconv.Quote(s)
 	}
 	return s
 }
 
-func printable(s string) bool {
+// IsPrintable reports whether s can be read in one line: it is UTF-8 without control or format characters.
+func IsPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 

@@ -10,9 +10,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/clock"
+	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/records"
 )
@@ -195,14 +198,33 @@ func (c *Collector) markCommand(d *detail) string {
 	return fmt.Sprintf("hafvf mark %s false --key %s --config %s", shellWord(d.id), shellWord(d.key.name), shellWord(c.markTo))
 }
 
-// shellWord is a word as a shell reads it.
+// shellWord returns a text as one word of a shell command. Characters that a terminal may act on, such as escapes, are written
+// by their codes, as bash, ksh and zsh read them.
 func shellWord(s string) string {
 	if s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
 	}) {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	if message.IsPrintable(s) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	b := []byte("$'")
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == '\'' || r == '\\':
+			b = append(b, '\\', s[i])
+		case unicode.IsPrint(r) && !(r == utf8.RuneError && n == 1):
+			b = append(b, s[i:i+n]...)
+		default:
+			for _, c := range []byte(s[i : i+n]) {
+				b = fmt.Appendf(b, `\x%02x`, c)
+			}
+		}
+		i += n
+	}
+	return string(append(b, '\''))
 }
 
 // Note adds a sentence about the input to the page.
