@@ -254,6 +254,7 @@ type run struct {
 	quiet     *quietWatch   // nil without files of quiet times
 	marks     *markRegistry // nil if nobody marks alarms
 	folds     times.Folds   // of the source
+	rounded   sync.Once     // the log says that numbers are rounded
 	rewinds   rewindLog
 	panics    panicLog
 	answers   promio.Tally // of a server that is asked

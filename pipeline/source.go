@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/jsontext"
+	"hafvf/internal/message"
 	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
@@ -81,6 +83,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 			p.RefuseDays()
 		}
 		d := &decoder[B]{decode.NewDecoder(setting.Format, p), runOf(ctx), each}
+		p.OnRounded = d.run.logRounded
 		if d.run != nil {
 			d.Folds = &d.run.folds
 		}
@@ -89,6 +92,16 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 	return func(d decoding) transforms.Registered {
 		return transforms.Registered{Name: name, Setting: jsontext.Of(d)}
 	}
+}
+
+// logRounded logs once that a whole number is rounded. r may be nil.
+func (r *run) logRounded(text string, read float64) {
+	if r == nil {
+		return
+	}
+	r.rounded.Do(func() {
+		r.log.Warn("whole numbers beyond 2^53 are rounded", "first", message.Shorten(text), "read_as", strconv.FormatFloat(read, 'f', 0, 64))
+	})
 }
 
 func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) {

@@ -534,3 +534,17 @@ func TestFarLate(t *testing.T) {
 		}
 	}
 }
+
+// The log of a run says once that whole numbers are rounded, however many are, and in whatever decoders.
+func TestRoundedNumbersAreLogged(t *testing.T) {
+	var lines []string
+	for i := range 3000 {
+		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%d,\"x\":%d}\n", i%3, 1750000000+60*i, 1<<53+i))
+	}
+	log := &aLog{}
+	text := "model: {family: normal, prior: auto}\nsource: {jsonl: {path: " + write(t, "in.jsonl", lines...) + "}}\nsink: none\n"
+	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
+	if strings.Count(log.b.String(), "2^53") != 1 || !log.has("first=90071992547")() {
+		t.Errorf("%s", &log.b)
+	}
+}

@@ -446,7 +446,7 @@ func (p *Parser) jsonComponent(raw []byte) (float64, error) {
 		if p.ValuesAs != nil {
 			return p.choice(string(raw))
 		}
-		return parseNumber(string(raw))
+		return p.parse(string(raw))
 	case jsonInfinity:
 		return 0, errInfinite
 	case jsonBool:

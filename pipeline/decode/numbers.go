@@ -49,7 +49,25 @@ func (p *Parser) decimal(s string) (float64, error) {
 	if p.comma {
 		s = strings.Replace(s, ",", ".", 1)
 	}
-	return parseNumber(s)
+	return p.parse(s)
+}
+
+// parse is parseNumber. If a whole number is rounded, it calls OnRounded.
+func (p *Parser) parse(s string) (float64, error) {
+	v, err := parseNumber(s)
+	if err == nil && math.Abs(v) >= maxWhole && p.OnRounded != nil && isRounded(s, v) {
+		p.OnRounded(strings.Clone(s), v)
+	}
+	return v, err
+}
+
+// maxWhole is the number up to which a float64 has all whole numbers.
+const maxWhole = 1 << 53
+
+// isRounded reports whether the text of a number consists of digits, and v is another whole number.
+func isRounded(s string, v float64) bool {
+	digits := strings.TrimLeft(strings.TrimLeft(s, "+-"), "0")
+	return strings.Trim(digits, "0123456789") == "" && strconv.FormatFloat(math.Abs(v), 'f', 0, 64) != digits
 }
 
 func parseNumber(s string) (float64, error) {

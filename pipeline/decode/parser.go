@@ -29,6 +29,10 @@ var (
 // topics alike. Of the zero Parser, Number alone is of use.
 type Parser struct {
 	config.Fields
+	// OnRounded, if set, is called with the text of each whole number beyond 2^53 that no float64 has, and with the float64
+	// that it is read as. It is safe for concurrent use.
+	OnRounded func(text string, read float64)
+
 	times *times.Parser
 	// names are those of the fields of a JSON object: of the time but for its last field, the session, the key,
 	// the time, the values and what is carried.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,31 @@ func TestUnit(t *testing.T) {
 	for _, text := range strings.Split("|12|-1.5e3|1,234|17:24|17:24 h|5 PM|10am|2026-01-02|15 Nov|15 Nov 1994|3 march|2026 UTC|1.2.3|1.2.3 b|v1.2|1.0beta|3rd|1st|a12|12b-44|0xff|007a|1e5f|2026-Q1|2026 Q3|12 of 3|°C|5 a b c|5 abcdefghijklm|$5 USD|--5 m|inf m", "|") {
 		if number, unit, ok := Unit(text); ok {
 			t.Errorf("%q is %q of %q", text, number, unit)
+		}
+	}
+}
+
+// Whole numbers that no float64 has are reported, of JSON and of rows, and no other numbers.
+func TestRoundedNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		"9007199254740993": "9007199254740992", "-9007199254740993": "-9007199254740992", "9007199254740992": "", "9007199254740994": "",
+		"00009007199254740993": "9007199254740992", "18446744073709551615": "18446744073709551616", "9007199254740993.5": "", "1e300": "", "1.5": "", "123": "",
+		"100000000000000000000": "", "99999999999999999999": "100000000000000000000",
+	} {
+		for _, comma := range []rune{'.', ','} {
+			p := expect.Get(NewParser(config.Fields{Decimal: comma}))(t)
+			got := ""
+			p.OnRounded = func(of string, read float64) {
+				if got = strconv.FormatFloat(read, 'f', 0, 64); of != text {
+					t.Errorf("%s is reported as %s", text, of)
+				}
+			}
+			expect.Get(p.Number(strings.Replace(text, ".", string(comma), 1)))(t)
+			expect.Same(t, want, got, text)
+			if got = ""; text[0] != '0' {
+				expect.Get(p.jsonComponent([]byte(text)))(t)
+				expect.Same(t, want, got, text)
+			}
 		}
 	}
 }

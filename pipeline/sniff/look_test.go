@@ -239,6 +239,15 @@ func TestLabelsThatGroup(t *testing.T) {
 	}
 }
 
+// A check says once that whole numbers are rounded.
+func TestRoundedRemark(t *testing.T) {
+	path := write(t, "in.csv", "key,time,x\na,2026-01-01,9007199254740993\na,2026-01-02,9007199254740995\n")
+	const want = "remark   whole numbers beyond 2^53 are rounded: 9007199254740993 is read as 9007199254740992\n"
+	if text := look(t, "{family: normal}", path).String(); strings.Count(text, "2^53") != 1 || !strings.Contains(text, want) {
+		t.Error(text)
+	}
+}
+
 // A check counts times that do not exist, and does not advise to wait for them.
 func TestTimesLeftOut(t *testing.T) {
 	lines := []string{"time,x\n"}

@@ -9,7 +9,9 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"hafvf/connectors"
@@ -119,6 +121,12 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	s := newSample(p, l)
 	if s.lateness = c.Lateness; c.Aggregate != nil {
 		s.lateness += c.Aggregate.Wait
+	}
+	var rounded sync.Once
+	p.OnRounded = func(text string, read float64) {
+		rounded.Do(func() {
+			l.Remarks.add(false, "", "whole numbers beyond 2^53 are rounded: %s is read as %s", message.Shorten(text), strconv.FormatFloat(read, 'f', 0, 64))
+		})
 	}
 	d := decode.NewDecoder(file.Format, p)
 	for _, records := range found.Records {
