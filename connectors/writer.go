@@ -38,7 +38,7 @@ type Sink struct {
 	// when it is complete: for what has no end. Not for Parquet and compressed
 	// files. A line that was cut off in the middle is taken out first.
 	Append bool
-	// Live writes at once too, to a file that is emptied first: for what comes slowly
+	// Live writes at once too, to a file that is emptied before the first line: for what comes slowly
 	// and has an end. A Parquet or compressed file appears when it is complete.
 	Live bool
 }
@@ -70,6 +70,7 @@ type Writer struct {
 	zip      io.WriteCloser
 	enc      encoder
 	direct   bool
+	old      bool  // the file has its old content until something is written
 	written  bool  // something was
 	finished bool  // written out: nothing more can be written
 	err      error // the first failure, which stays
@@ -140,7 +141,8 @@ func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	case sink.Append:
 		fresh, err = w.extend(sink)
 	case sink.Live && !sink.whole():
-		w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+		w.old = gone == nil && info.Mode().IsRegular()
+		w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	case gone == nil && info.IsDir():
 		err = errors.New("it is a folder")
 	case gone == nil && !info.Mode().IsRegular():
@@ -264,7 +266,10 @@ func (w *Writer) Write(lines []byte) error {
 		return w.err
 	}
 	w.written = w.written || len(lines) > 0
-	err := w.enc.write(lines)
+	err := w.empty()
+	if err == nil {
+		err = w.enc.write(lines)
+	}
 	if err == nil && w.direct {
 		err = w.flush()
 	}
@@ -273,6 +278,15 @@ func (w *Writer) Write(lines []byte) error {
 	}
 	w.fail(err)
 	return w.err
+}
+
+// empty removes the old content of a file that is written directly.
+func (w *Writer) empty() error {
+	if !w.old {
+		return nil
+	}
+	w.old = false
+	return w.file.Truncate(0)
 }
 
 // Hurry says that the run is being stopped: a pipe or a device that nobody reads is waited for no
@@ -345,6 +359,18 @@ func (w *Writer) Commit() error {
 	return w.err
 }
 
+// LeaveUnwritten closes the writer and leaves the file of the sink as it is, if nothing was written and there is such a file.
+// It reports whether it did.
+func (w *Writer) LeaveUnwritten() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.written || !(w.old || w.whole != nil && w.whole.Replaces()) {
+		return false
+	}
+	w.discard()
+	return true
+}
+
 // KeepPartial finishes the file and gives it the name of its sink with .partial behind it, which it
 // returns. The file of the sink stays as it is. The name is empty if there is no such part:
 // nothing was written, or it was written directly, or Commit was called. After an error there is
@@ -367,7 +393,7 @@ func (w *Writer) KeepPartial() (name string, err error) {
 
 // finish writes out what is still held.
 func (w *Writer) finish() error {
-	for _, step := range []func() error{w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
+	for _, step := range []func() error{w.empty, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
 		if err := step(); err != nil {
 			return err
 		}

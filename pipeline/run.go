@@ -138,6 +138,9 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		s.Partial, err = state.keepPartial()
 		return s, err
 	}
+	if s.nothingNew = state.states != nil && !s.Stopped && s.read() == 0; s.nothingNew {
+		state.writers = slices.DeleteFunc(state.writers, (*connectors.Writer).LeaveUnwritten)
+	}
 	return s, state.commit()
 }
 

@@ -94,6 +94,57 @@ func growingFiles(dir string) map[string]growing {
 	}
 }
 
+// A second run of a state leaves sink, alerts and dead letter of the first as they are, if the source has nothing new. A file
+// that is missing is written empty. With a new record, or a record that is rejected, the outputs are of the second run.
+func TestSecondRunWithoutNewRecords(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	lines := slices.Concat(spikes(0, 0, "a"), spikes(1, 20, "a"), []string{"no JSON\n"})
+	save(t, at("in.jsonl"), lines...)
+	outputs := []string{"out.parquet", "alerts.jsonl", "dead.jsonl"}
+	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nstate: %s\nsource: {jsonl: {path: %s}}\nsink: {parquet: {path: %s}}\nalerts: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n",
+		at("states"), at("in.jsonl"), at(outputs[0]), at(outputs[1]), at(outputs[2]))
+	contents := func() (all []string) {
+		for _, name := range outputs {
+			all = append(all, readFile(t, at(name)))
+		}
+		return all
+	}
+	const nothing = "no new records: "
+	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
+		t.Errorf("%s", s)
+	}
+	first, old := contents(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, name := range outputs {
+		if expect.OK(t, os.Chtimes(at(name), old, old)); first[i] == "" {
+			t.Fatalf("%s is empty", name)
+		}
+	}
+	if s := runWell(t, text); !strings.HasPrefix(s.String(), nothing) {
+		t.Errorf("%s", s)
+	}
+	equal(t, first, contents())
+	for _, name := range outputs {
+		if got := expect.Get(os.Stat(at(name)))(t).ModTime(); !got.Equal(old) {
+			t.Errorf("%s was written at %v", name, got)
+		}
+	}
+	expect.OK(t, os.Remove(at("dead.jsonl")))
+	runWell(t, text)
+	equal(t, []string{first[0], first[1], ""}, contents())
+	save(t, at("in.jsonl"), append(lines, "none either\n")...)
+	_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
+	expect.OK(t, err)
+	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the run before
+	save(t, at("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
+	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
+		t.Errorf("%s", s)
+	}
+	if got := contents(); got[0] == first[0] || got[1] != "" || got[2] == "" {
+		t.Errorf("%q", got[1:])
+	}
+}
+
 // A file that grows is read on where the run before has ended: each record is learned once, also
 // of records at one time, and none is rejected.
 func TestStateFileOfAGrowingFile(t *testing.T) {

@@ -64,6 +64,7 @@ type Summary struct {
 
 	uncounted bool // more keys than Breaking had one
 
+	nothingNew      bool     // a run with a state has read no record
 	ahead           bool     // some time was ahead of the clock
 	taken           int64    // observations, rejected ones among them
 	buried          string   // what the dead letter is
@@ -157,6 +158,9 @@ func suppressed(n int64, why string, score float64) string {
 // String is the summary as a person reads it.
 func (s Summary) String() string {
 	var b strings.Builder
+	if s.nothingNew {
+		b.WriteString("no new records: outputs to which nothing was written are as they were\n")
+	}
 	title, unit := "what changed most (observations forgotten at one step)", "forgot"
 	switch {
 	case s.Sessions > 0:

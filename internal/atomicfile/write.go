@@ -51,8 +51,12 @@ func Prepare(path string, write func(io.Writer) error) (*File, error) {
 // A File is being written under a temporary name, beside the file that it replaces.
 type File struct {
 	*os.File
-	path string // of the file that it replaces, behind links
+	path  string // of the file that it replaces, behind links
+	there bool   // that exists
 }
+
+// Replaces reports whether there was a file at the path when this one was created.
+func (f *File) Replaces() bool { return f.there }
 
 // partial is the end of the name of a file that is not whole.
 const partial = ".partial"
@@ -100,7 +104,7 @@ func Create(path string) (*File, error) {
 				return nil, err
 			}
 		}
-		return &File{f, path}, nil
+		return &File{f, path, there}, nil
 	}
 }
 
