@@ -116,13 +116,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		}
 	}
 	if s.Records > 0 {
-		checked := map[string]bool{}
-		for _, pattern := range graph.patterns {
-			if !checked[pattern] && !state.account.HasMatched(pattern) {
-				s.Unmatched = append(s.Unmatched, pattern)
-			}
-			checked[pattern] = true
-		}
+		s.Unmatched = state.unmatched(graph.patterns)
 	}
 	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
 		s.failedReceivers = state.failedReceivers
@@ -138,10 +132,8 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		s.Partial, err = state.keepPartial()
 		return s, err
 	}
-	if s.nothingNew = state.states != nil && !s.Stopped && s.read() == 0; s.nothingNew {
-		state.writers = slices.DeleteFunc(state.writers, (*connectors.Writer).LeaveUnwritten)
-	}
-	return s, state.commit()
+	s.nothingNew = s.resumes && !s.Stopped && s.read() == 0
+	return s, state.commit(s.nothingNew)
 }
 
 // errResetChoice says that states of a topic begin anew, at least in part, unless they are learned from the past.
@@ -461,9 +453,24 @@ func (r *run) isPart(g *Graph, s Summary) bool {
 	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
 }
 
+// unmatched returns the patterns that have matched no key, each once.
+func (r *run) unmatched(patterns []string) (none []string) {
+	checked := map[string]bool{}
+	for _, pattern := range patterns {
+		if !checked[pattern] && !r.account.HasMatched(pattern) {
+			none = append(none, pattern)
+		}
+		checked[pattern] = true
+	}
+	return none
+}
+
 // commit gives the outputs and the file of states their names. What can fail for lack of space
-// comes first.
-func (r *run) commit() error {
+// comes first. If the source had nothing new, outputs to which nothing was written keep their files.
+func (r *run) commit(nothingNew bool) error {
+	if nothingNew {
+		r.writers = slices.DeleteFunc(r.writers, (*connectors.Writer).LeaveUnwritten)
+	}
 	for _, w := range r.writers {
 		if err := w.Finish(); err != nil {
 			return err

@@ -1,3 +1,5 @@
+//go:build flink
+
 package main
 
 import (
@@ -29,7 +31,6 @@ var (
 	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates, which measures with millions")
 	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, which have records in turn")
 	flinkCells   = flag.Int("flink-cells", config.DefaultCells, "runner.cells of TestFlinkRates")
-	flinkTime    = flag.Duration("flink-time", 6*time.Second, "length of TestFlink/checkpoints")
 )
 
 // filters are those of which rates are measured.
@@ -43,14 +44,6 @@ var filters = []struct {
 }
 
 type site struct{ *e2e.Site }
-
-// TestFlink holds what is measured on Flink, in its short form; internal/testing/e2e/flink
-// holds what has no figures.
-func TestFlink(t *testing.T) {
-	expect.Waits(t, "Flink")
-	s := startSite(t)
-	t.Run("checkpoints", s.checkpoints)
-}
 
 func startSite(t *testing.T) *site {
 	t.Helper()
@@ -248,49 +241,4 @@ func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {
 		est.Estimate(tracks[rng.IntN(keys)], keyed.Observation{X: [][]float64{{rng.NormFloat64()}}})
 	}
 	return float64(n) / time.Since(begin).Seconds()
-}
-
-// checkpoints do not grow with a constant number of keys. With a splittable source
-// they would, by what Beam's runner keeps of each of its calls (5.4 kB in its release
-// 2.62).
-func (s *site) checkpoints(t *testing.T) {
-	n := int(flinkTime.Seconds()) * 500
-	keys := min(1000, n/8)
-	fed := s.Feed(t, "constant", n, keys, *flinkTime)
-	cfg := s.Config(t, "constant", "", "", "")
-	d := program.Start(t, nil, "run", cfg)
-	s.Leaves(t, cfg)
-	d.Eventually(t, "half is written, of nearly all keys", func() bool {
-		if !strings.Contains(d.Log(), "the job runs") {
-			return false
-		}
-		return e2e.Held(t, s.Broker, "constant-out") >= int64(n/2)
-	})
-	// One may have begun before.
-	complete := s.Status(t, "constant").Completed + 2
-	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(is flink.Status) bool { return is.Completed >= complete })
-	begin := time.Now()
-	tick := time.NewTicker(max(*flinkTime/20, time.Second))
-	defer tick.Stop()
-	var sizes []string
-	for fed != nil {
-		now := s.Status(t, "constant")
-		select {
-		case err := <-fed:
-			if err != nil {
-				t.Fatal(err)
-			}
-			fed = nil
-			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(is flink.Status) bool { return is.Completed >= now.Completed+2 })
-		case <-tick.C:
-			now = s.Status(t, "constant")
-		}
-		is := now.Checkpoint
-		sizes = append(sizes, fmt.Sprintf("%.0f s: %d in %v", time.Since(begin).Seconds(), is.Bytes, is.Took))
-		if is.Bytes > first.Checkpoint.Bytes*6/5 {
-			t.Errorf("%d bytes in place of %d", is.Bytes, first.Checkpoint.Bytes)
-		}
-	}
-	t.Logf("bytes of checkpoints with %d keys at 500 records/s, from %d: %s", keys, first.Checkpoint.Bytes, strings.Join(sizes, "; "))
-	s.Halt(t, cfg, d)
 }

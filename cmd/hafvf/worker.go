@@ -1,13 +1,7 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-
 	"github.com/spf13/cobra"
-
-	"hafvf/pipeline"
-	"hafvf/pipeline/flink"
 )
 
 func workerCommand() *cobra.Command {
@@ -25,27 +19,7 @@ func workerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			slog.SetDefault(log) // of what runs here without knowing whose it is
-			metrics, _, done, err := o.serve(log, false, nil)
-			if err != nil {
-				return err
-			}
-			defer done()
-			ctx, stop := stoppable(context.Background())
-			defer stop()
-			reportReaderGone()
-			ctx, release, err := pipeline.Attend(ctx, log, metrics)
-			if err != nil {
-				return err
-			}
-			defer release()
-			l, _, err := listen("address", address)
-			if err != nil {
-				return err
-			}
-			version, beam := versions()
-			log.Info("a worker listens", "address", l.Addr().String(), "version", version, "beam", beam)
-			return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)
+			return serveWorker(&o, log, address)
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", address, "address at which TaskManagers ask for work (the config's runner.worker); without a host on loopback")

@@ -21,6 +21,9 @@ import (
 	"hafvf/internal/pipelineproto"
 )
 
+// versionParam carries the submitter's version to the worker.
+const versionParam = "hafvf_version"
+
 // Options say how a pipeline runs on a cluster.
 type Options struct {
 	Name string // of the job; no other job of that name may run

@@ -1,3 +1,5 @@
+//go:build flink
+
 package flink
 
 import (
@@ -12,9 +14,6 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/util/grpcx"
 	"google.golang.org/grpc"
 )
-
-// versionParam carries the submitter's version to the worker.
-const versionParam = "hafvf_version"
 
 // A Worker runs the program's side of jobs: the functions of a pipeline, in this
 // process, for the TaskManagers that ask it to. It is Beam's external worker pool.

@@ -29,6 +29,7 @@ var Long = flag.Bool("long", false, "run the long form of the tests of faults")
 type Program struct {
 	Path string
 	Env  []string // more than this process has, each KEY=value
+	Tags string   // of the build, for Main
 }
 
 // asProgram makes the binary of a test behave as its program.
@@ -87,11 +88,20 @@ func withProgram(m *testing.M, p *Program) (code int, err error) {
 	if err := countSources(); err != nil {
 		return 0, err
 	}
-	// The state of the repository changes nothing here, and git may be missing.
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", p.Path, "hafvf/cmd/hafvf").CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("the program cannot be built: %w\n%s", err, out)
+	if err := p.Build(); err != nil {
+		return 0, err
 	}
 	return m.Run(), nil
+}
+
+// Build builds the program at its path, with more flags.
+func (p Program) Build(flags ...string) error {
+	// The state of the repository changes nothing here, and git may be missing.
+	args := append([]string{"build", "-buildvcs=false", "-tags", p.Tags, "-o", p.Path}, append(flags, "hafvf/cmd/hafvf")...)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("the program cannot be built: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // countSources looks at the sources of the program. go test repeats a result without running

@@ -1,10 +1,9 @@
 package flink_test
 
 import (
-	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -28,7 +27,9 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-var program e2e.Program
+var program = e2e.Program{Tags: "flink"}
+
+var flinkTime = flag.Duration("flink-time", 6*time.Second, "length of TestFlink/checkpoints")
 
 func TestMain(m *testing.M) { e2e.Main(m, &program) }
 
@@ -103,7 +104,7 @@ func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all [
 }
 
 // TestFlink is what has to hold on a cluster when something fails or stops.
-// cmd/hafvf has what is measured there.
+// cmd/hafvf measures rates, with the build tag flink.
 func TestFlink(t *testing.T) {
 	t.Parallel()
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
@@ -112,6 +113,7 @@ func TestFlink(t *testing.T) {
 	t.Run("migrates", s.migrates)
 	t.Run("schemas", s.schemas)
 	t.Run("quiet", s.quiet)
+	t.Run("checkpoints", s.checkpoints)
 	t.Run("errors", s.errors)
 }
 
@@ -603,14 +605,58 @@ func (s *site) errors(t *testing.T) {
 	for _, w := range s.Workers {
 		w.Kill()
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
+	other := e2e.Program{Path: filepath.Join(t.TempDir(), "hafvf"), Tags: program.Tags}
+	expect.OK(t, other.Build("-ldflags=-X main.source=other"))
 	for _, addr := range s.Cluster.Workers() {
-		l := expect.Get(net.Listen("tcp", addr))(t)
-		go (&flink.Worker{Version: "0.0.1", Log: slog.New(slog.DiscardHandler)}).Serve(ctx, l)
+		other.Start(t, nil, "worker", "--address", addr)
 	}
-	s.fails(t, run(), "and the worker is hafvf 0.0.1: run the same on both sides")
+	s.fails(t, run(), " other: run the same on both sides")
 	s.Kill(1) // one TaskManager is enough
 	s.StartBareTaskManager(t, 0)
 	s.fails(t, run(), "put those of Beam's runner into their lib")
+}
+
+// checkpoints do not grow with a constant number of keys. With a splittable source
+// they would, by what Beam's runner keeps of each of its calls (5.4 kB in its release
+// 2.62).
+func (s *site) checkpoints(t *testing.T) {
+	n := int(flinkTime.Seconds()) * 500
+	keys := min(1000, n/8)
+	fed := s.Feed(t, "constant", n, keys, *flinkTime)
+	cfg := s.Config(t, "constant", "", "", "")
+	d := program.Start(t, nil, "run", cfg)
+	s.Leaves(t, cfg)
+	d.Eventually(t, "half is written, of nearly all keys", func() bool {
+		if !strings.Contains(d.Log(), "the job runs") {
+			return false
+		}
+		return e2e.Held(t, s.Broker, "constant-out") >= int64(n/2)
+	})
+	// One may have begun before.
+	complete := s.Status(t, "constant").Completed + 2
+	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(is flink.Status) bool { return is.Completed >= complete })
+	begin := time.Now()
+	tick := time.NewTicker(max(*flinkTime/20, time.Second))
+	defer tick.Stop()
+	var sizes []string
+	for fed != nil {
+		now := s.Status(t, "constant")
+		select {
+		case err := <-fed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			fed = nil
+			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(is flink.Status) bool { return is.Completed >= now.Completed+2 })
+		case <-tick.C:
+			now = s.Status(t, "constant")
+		}
+		is := now.Checkpoint
+		sizes = append(sizes, fmt.Sprintf("%.0f s: %d in %v", time.Since(begin).Seconds(), is.Bytes, is.Took))
+		if is.Bytes > first.Checkpoint.Bytes*6/5 {
+			t.Errorf("%d bytes in place of %d", is.Bytes, first.Checkpoint.Bytes)
+		}
+	}
+	t.Logf("bytes of checkpoints with %d keys at 500 records/s, from %d: %s", keys, first.Checkpoint.Bytes, strings.Join(sizes, "; "))
+	s.Halt(t, cfg, d)
 }

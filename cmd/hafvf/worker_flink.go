@@ -1,0 +1,36 @@
+//go:build flink
+
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"hafvf/pipeline"
+	"hafvf/pipeline/flink"
+)
+
+// serveWorker works for TaskManagers until a signal.
+func serveWorker(o *operation, log *slog.Logger, address string) error {
+	slog.SetDefault(log) // of what runs here without knowing whose it is
+	metrics, _, done, err := o.serve(log, false, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, stop := stoppable(context.Background())
+	defer stop()
+	reportReaderGone()
+	ctx, release, err := pipeline.Attend(ctx, log, metrics)
+	if err != nil {
+		return err
+	}
+	defer release()
+	l, _, err := listen("address", address)
+	if err != nil {
+		return err
+	}
+	version, beam := versions()
+	log.Info("a worker listens", "address", l.Addr().String(), "version", version, "beam", beam)
+	return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)
+}

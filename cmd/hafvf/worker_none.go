@@ -1,0 +1,15 @@
+//go:build !flink
+
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"hafvf/cmd/internal/cli"
+)
+
+// serveWorker refuses: Beam's worker links Google's profiler and 140 packages more, which other commands do not need.
+func serveWorker(*operation, *slog.Logger, string) error {
+	return cli.Usage(errors.New("this program was built without the worker of Flink: build it by go build -tags flink ./cmd/hafvf, as deploy/Dockerfile does"))
+}

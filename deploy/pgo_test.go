@@ -1,0 +1,33 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"hafvf/internal/testing/expect"
+)
+
+// The profile by which a release is compiled names packages of this module that exist: after a move, go generate ./cmd/hafvf
+// makes it again.
+func TestProfileNamesPackages(t *testing.T) {
+	expect.Get(os.Stat("hafvf.pgo"))(t) // so that go test runs again when it changes
+	text := expect.Get(exec.Command("go", "tool", "pprof", "-raw", "-symbolize=none", "hafvf.pgo").Output())(t)
+	exists := map[string]bool{}
+	for _, path := range strings.Fields(string(expect.Get(exec.Command("go", "list", "-tags", "flink", "hafvf/...").Output())(t))) {
+		exists[path] = true
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m) (hafvf(?:/[a-z0-9]+)+)\.\S+ hafvf/\S+\.go:`).FindAllSubmatch(text, -1) {
+		if path := string(m[1]); !named[path] {
+			if named[path] = true; !exists[path] {
+				t.Errorf("hafvf.pgo names the package %s, which does not exist", path)
+			}
+		}
+	}
+	if len(named) < 10 {
+		t.Errorf("%d packages are named", len(named))
+	}
+}

@@ -1,3 +1,0 @@
-module cloud.google.com/go/profiler
-
-go 1.26
