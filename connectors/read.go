@@ -24,6 +24,9 @@ import (
 func init() {
 	register.Function4x2((&readFn{}).ProcessElement)
 	dofn.Register(func(f *readFn) any { return f.ProcessElement })
+	register.Function5x2((&pipeFn{}).ProcessElement)
+	dofn.Register(func(f *pipeFn) any { return f.ProcessElement })
+	register.Emitter2[beam.EventTime, Batch]()
 }
 
 const (
@@ -42,8 +45,11 @@ const linger = 200 * time.Millisecond
 // and can stop it. It may carry FileMarks of what is to be passed over.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("connectors.Read")
-	return beam.ParDo(s, &readFn{Source: src, Run: rand.Text()}, beam.Impulse(s))
+	fn := newReadFn(src)
+	return beam.ParDo(s, &fn, beam.Impulse(s))
 }
+
+func newReadFn(src Source) readFn { return readFn{Source: src, Run: rand.Text()} }
 
 // readFn is splittable only in time: a call emits one bundle and puts the rest
 // off. Its restriction counts records, and is open-ended because nobody knows
@@ -59,24 +65,31 @@ func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
+	_, ended, err := fn.call(ctx, rt, math.MaxInt64, func(_ *input, b Batch) { emit(b) })
+	if err != nil || ended {
+		return sdf.StopProcessing(), err
+	}
+	return sdf.ResumeProcessingIn(0), nil
+}
+
+// call emits a bundle, for whose first record it waits, and reports whether the input has ended.
+func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Duration, emit func(*input, Batch)) (in *input, ended bool, err error) {
 	run := account.From(ctx)
 	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in := fn.resume(at, account.Value[*FileMarks](run, ""))
-	ended := false
+	in = fn.resume(at, account.Value[*FileMarks](run, ""))
 	most, bytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
 	n, size := 0, 0
 	for !ended && n < most && size < bytes {
-		patience := time.Duration(math.MaxInt64)
 		if n > 0 {
-			patience = linger
+			wait = linger
 		}
-		records, err := in.next(ctx, run.Stopped(), patience)
+		records, err := in.next(ctx, run.Stopped(), wait)
 		if ended = err == io.EOF; ended || err == errSlow {
 			break
 		}
 		if err != nil {
 			in.close()
-			return nil, err
+			return in, false, err
 		}
 		k := 0
 		for ; k < len(records) && n+k < most && size < bytes; k++ {
@@ -87,7 +100,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 			ended = true // the runner has put the rest off already
 			break
 		}
-		emit(Batch{in.take(k)})
+		emit(in, Batch{in.take(k)})
 		at += int64(k)
 		n += k
 	}
@@ -96,18 +109,15 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 	// before it must be out of the way.
 	if err := run.HandOver(ctx, n, nil); err != nil {
 		in.close()
-		return nil, err
+		return in, false, err
 	}
 	if ended && rt.GetRestriction().(offsetrange.Restriction).End == inorder.Endless {
 		inorder.End(rt)
 		in.close()
-		return sdf.StopProcessing(), nil
+		return in, true, nil
 	}
 	inputs.Store(fn.Run, in)
-	if ended {
-		return sdf.StopProcessing(), nil
-	}
-	return sdf.ResumeProcessingIn(0), nil
+	return in, ended, nil
 }
 
 // inputs are the sources that are open between two calls, by run.
@@ -136,6 +146,7 @@ type input struct {
 	closed      <-chan struct{}
 	close       func()
 	skipped     skippedLines // lines, and not reported yet
+	times       pipeTimes    // of the records that were emitted, of a pipe
 
 	mu    sync.Mutex
 	ahead []Record

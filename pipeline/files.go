@@ -2,11 +2,15 @@ package pipeline
 
 import (
 	"context"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/connectors"
+	"hafvf/internal/account"
+	"hafvf/internal/message"
 	"hafvf/internal/tabular"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
@@ -25,11 +29,15 @@ type fileSource struct {
 	fields config.Fields
 	column tabular.Kind
 	carry  []string // as configured
+	// piped says that the watermark follows the times of the records, of standard input.
+	piped    bool
+	disorder time.Duration
 }
 
 func newFileSource(c *config.Config) fileSource {
 	source, fields := decode.Files(c)
-	f := fileSource{source, fields, tabular.String, c.Source.Files().Carry} // the x of JSON has any shape
+	files := c.Source.Files()
+	f := fileSource{Source: source, fields: fields, column: tabular.String, carry: files.Carry, piped: isPiped(c), disorder: files.Disorder} // the x of JSON has any shape
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		f.column = tabular.Number
 	}
@@ -89,6 +97,43 @@ func (f fileSource) values() []string {
 	return f.fields.Values
 }
 
+// isPiped reports whether alarms wait for a watermark that the records of standard input move. A regular file that is standard
+// input ends.
+func isPiped(c *config.Config) bool {
+	if !c.Source.StandardInput() || c.Incidents == nil {
+		return false
+	}
+	info, err := os.Stdin.Stat()
+	return err != nil || !info.Mode().IsRegular()
+}
+
+// carryClock makes the run carry the clock of a pipe.
+func (f fileSource) carryClock(r *run) {
+	d := decode.NewDecoder(f.Format, parserOfFields(f.fields))
+	account.WithValue(r.account, "", &connectors.PipeClock{
+		Disorder: f.disorder,
+		Observe: func(all []connectors.Record, observe func(key string, t time.Time)) {
+			for part := range slices.Chunk(all, decode.Together) {
+				d.File(part, func(found []decode.Decoded) {
+					for i := range found {
+						if found[i].Err == nil {
+							observe(found[i].Key, found[i].Time)
+						}
+					}
+				})
+			}
+		},
+		Disordered: func(behind time.Duration) {
+			r.log.Warn("records of standard input go back in time: incidents, digests and pages wait for its end",
+				"by", message.Duration(behind.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
+		},
+	})
+}
+
 func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered) {
-	return connectors.Read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.Once()})
+	read := connectors.Read
+	if f.piped {
+		read = connectors.ReadPipe
+	}
+	return read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.Once()})
 }

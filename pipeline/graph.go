@@ -165,7 +165,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Single: i.Single, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Single: i.Single, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
 	if p := c.Source.Prometheus(); p != nil {
 		g.Labels = p.Key
 	}
@@ -209,6 +209,9 @@ func hostOf(c *config.Config) transforms.Host {
 	h.InProcess = true
 	h.AtEnd = (c.Silence != nil || c.Aggregate != nil) && !h.Live
 	h.GoesOn = h.AtEnd && c.State != ""
+	if h.IgnoresWatermark = isPiped(c); h.IgnoresWatermark && c.Lateness > 0 {
+		h.AtEnd = true
+	}
 	return h
 }
 

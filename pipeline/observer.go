@@ -105,12 +105,16 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 func (g *Graph) Trial() *Graph {
 	here := g.history().quiet()
 	here.states, here.marks = "", nil
+	if f, ok := here.source.(fileSource); ok {
+		f.piped = false
+		here.source = f
+	}
 	switch t := here.transform.(type) {
 	case filtering:
 		t.host.Live, t.host.AtEnd = false, t.cfg.Aggregate != nil || t.cfg.Silence != nil
 		if t.incidents != nil {
 			atEnd := *t.incidents
-			atEnd.AtEnd = true
+			atEnd.AtEnd, atEnd.Ends = true, false
 			t.incidents = &atEnd
 		}
 		here.transform = t

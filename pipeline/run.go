@@ -288,6 +288,9 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.account = account.Open(keeper)
 		r.release = append(r.release, r.account.Close)
 	}
+	if f, ok := g.source.(fileSource); ok && f.piped {
+		f.carryClock(r)
+	}
 	r.dead = g.dead
 	for name, s := range g.sinks() {
 		if err := s.prepare(ctx, &r.clients, partitions, r.log); err != nil {

@@ -48,6 +48,9 @@ type Host struct {
 	// GoesOn is for AtEnd and an input that another run goes on with: intervals that are not
 	// over by the last observation of any key stay open. Default: they end with the input.
 	GoesOn bool
+	// IgnoresWatermark, with AtEnd, is for a watermark that records may be behind: observations that wait for earlier ones wait
+	// for the end of the input alone. Default: for the watermark too.
+	IgnoresWatermark bool
 }
 
 // stepConfig is the configuration of the steps of a filter.
@@ -67,7 +70,7 @@ func (c *stepConfig) waits() bool {
 	if c.Aggregate != nil {
 		return !c.AtEnd || c.Aggregate.Watermark
 	}
-	return c.Order != keyed.Arrival && c.Lateness > 0
+	return c.Order != keyed.Arrival && c.Lateness > 0 && !c.IgnoresWatermark
 }
 
 // A FilterOutput is what Filter makes of a collection.

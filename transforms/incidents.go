@@ -52,6 +52,9 @@ type IncidentsConfig struct {
 	// AtEnd is for an input that ends: the alarms wait for its end, and are taken there all at
 	// once. Default: they are taken as the watermark passes them.
 	AtEnd bool
+	// Ends is for an input that ends and has a watermark, of a run in one process with an account.Run: what waits at the end is
+	// taken by the time of the last observation. Default: the input has no end.
+	Ends bool
 	// Digests are the lengths of time of which the alarms in no incident are listed, of
 	// IncidentsEncoded. Default none.
 	Digests []time.Duration
@@ -191,8 +194,10 @@ func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider
 // schedule sets timers for the next time at which there is something to do, and for the last
 // alarm that waits: a watermark that passes many saves the timers between.
 func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
-	if fn.cfg.AtEnd {
+	if fn.cfg.AtEnd || fn.cfg.Ends {
 		fn.Due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag("end"))
+	}
+	if fn.cfg.AtEnd || fn.account.AwaitsEnd() {
 		return
 	}
 	next, last := fn.of.Next()
@@ -209,19 +214,20 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 
 // OnTimer takes the alarms that the watermark has passed.
 func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func([]byte)) error {
-	if fn.account.Suspended() {
+	ends := ts >= mtime.EndOfGlobalWindowTime
+	if fn.account.Suspended() || !ends && fn.account.AwaitsEnd() {
 		return nil
 	}
 	err := fn.read(sp)
 	switch {
 	case err != nil:
 		return err
-	case ts >= mtime.EndOfGlobalWindowTime:
+	case ends:
 		err = fn.of.End(fn.account.Latest())
 	default:
 		err = fn.of.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
 	}
-	if err == nil && !fn.cfg.AtEnd {
+	if err == nil && !fn.cfg.AtEnd && !ends {
 		fn.schedule(tp)
 	}
 	return err

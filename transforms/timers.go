@@ -151,7 +151,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	switch {
 	case fn.account.Suspended(): // asked after IsStopped: it is not a run whose input ends
 		return nil
-	case ends && stopped && !aggregates:
+	case ends && stopped && !aggregates && !fn.cfg.IgnoresWatermark:
 		return nil // the input ends, and no key is silent for that
 	}
 	c := fn.cellOf(cell, sp)

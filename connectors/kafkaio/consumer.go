@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/connectors/internal/eventlag"
 	"hafvf/connectors/kafkaio/recordbatch"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
@@ -59,7 +60,7 @@ type partitionReader struct {
 	next  int64     // offset after what was taken
 	rest  *batch    // of the batch before, beyond consumer.until; nil for none
 	quiet time.Time // since when nothing has come
-	lag   lag
+	lag   eventlag.Lag
 	age   time.Duration // see pace.Age
 	reach timeReach
 }
@@ -67,7 +68,7 @@ type partitionReader struct {
 // done reports whether all of the partition was taken.
 func (p *partitionReader) done() bool { return p.end >= 0 && p.next >= p.end }
 
-func (p *partitionReader) pace() pace { return pace{p.lag.usual, p.age, p.reach} }
+func (p *partitionReader) pace() pace { return pace{p.lag.Usual, p.age, p.reach} }
 
 // newConsumer opens a consumer, which ends with ctx. client asks the brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
@@ -97,7 +98,7 @@ func (c *consumer) add(spans []span) {
 		f.high.Store(-1)
 		p := &partitionReader{fetcher: f, next: s.Offset, quiet: time.Now(), age: s.Age, reach: s.Reach}
 		if s.Lag > 0 {
-			p.lag.add(p.quiet, []time.Duration{s.Lag})
+			p.lag.Add(p.quiet, []time.Duration{s.Lag})
 		}
 		c.parts = append(c.parts, p)
 		if !s.done() {
@@ -220,7 +221,7 @@ func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 			p.age = max(0, arrived.Sub(t))
 		}
 	}
-	p.lag.add(b.at, lags)
+	p.lag.Add(b.at, lags)
 	return out
 }
 
@@ -267,11 +268,11 @@ func (c *consumer) watermark(now time.Time) time.Time {
 // partitions counts, unless it is that of times ahead of the clock: these say nothing of other
 // records.
 func (c *consumer) lagOf(p *partitionReader) time.Duration {
-	usual := p.lag.usual
+	usual := p.lag.Usual
 	if usual == 0 {
 		for _, other := range c.parts {
-			if other.lag.usual > leastLag {
-				usual = max(usual, other.lag.usual)
+			if other.lag.Usual > eventlag.Min {
+				usual = max(usual, other.lag.Usual)
 			}
 		}
 	}
@@ -279,7 +280,7 @@ func (c *consumer) lagOf(p *partitionReader) time.Duration {
 	case c.src.Clock == "":
 		usual = 0 // nobody has said what the time of a record is
 	case usual == 0:
-		usual = lagUnknown
+		usual = eventlag.Unknown
 	}
 	return max(usual, c.src.Disorder, p.age)
 }
@@ -323,7 +324,7 @@ func (c *consumer) put(name string) {
 func (c *consumer) progress() []partitionProgress {
 	all := make([]partitionProgress, len(c.parts))
 	for i, p := range c.parts {
-		all[i] = partitionProgress{Position: Position{p.at.Topic, p.at.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.usual, p.lag.most}, pace: p.pace()}
+		all[i] = partitionProgress{Position: Position{p.at.Topic, p.at.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.Usual, p.lag.Most}, pace: p.pace()}
 	}
 	return all
 }

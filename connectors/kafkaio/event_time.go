@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"hash/fnv"
 	"time"
+
+	"hafvf/connectors/internal/eventlag"
 )
 
 // A pace is what the records of a partition have said of its time, as it is committed and as a
@@ -35,9 +37,9 @@ const lagForgetting = 1024
 // from two clocks.
 func (r *timeReach) observe(rec *Record, t, came time.Time) {
 	lag := rec.Time.Sub(t)
-	right := lag > 0 && lag <= lagHistory
+	right := lag > 0 && lag <= eventlag.History
 	if r.Latest == 0 {
-		r.Lag = lagUnknown.Milliseconds()
+		r.Lag = eventlag.Unknown.Milliseconds()
 	}
 	if r.Lag -= r.Lag / lagForgetting; right {
 		r.Lag = max(r.Lag, lag.Milliseconds())

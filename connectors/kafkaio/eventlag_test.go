@@ -8,78 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The usual lag is what 99 % of the records keep to, rounded up by less than 5 %. One that
-// stands out does not count, nor does history.
-func TestUsualLag(t *testing.T) {
-	var none lag
-	none.add(base, nil)
-	none.add(base, []time.Duration{48 * time.Hour, 300 * 24 * time.Hour})
-	if none.usual != 0 || none.most != 0 {
-		t.Errorf("of history %v", none.usual)
-	}
-	var ahead lag
-	if ahead.add(base, []time.Duration{-time.Hour}); ahead.usual != time.Millisecond || ahead.most != time.Millisecond {
-		t.Errorf("of a time ahead of the clock %v, at most %v", ahead.usual, ahead.most)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		var l lag
-		usual := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(lagHistory/2)).Draw(t, "lag"))
-		for i := range 300 {
-			d := usual
-			if i == 200 {
-				d = lagHistory - time.Millisecond
-			}
-			l.add(base.Add(time.Duration(i)*time.Second), []time.Duration{d})
-			if l.usual > l.most {
-				t.Fatalf("99 %% are within %v, all of them within %v", l.usual, l.most)
-			}
-		}
-		if l.usual < usual || l.usual > usual+usual/20 {
-			t.Fatalf("%v, want %v", l.usual, usual)
-		}
-		var again lag
-		if again.add(base, []time.Duration{l.usual}); again.usual != l.usual {
-			t.Fatalf("%v is %v after a restart", l.usual, again.usual)
-		}
-		if l.most != lagHistory-time.Millisecond {
-			t.Fatalf("at most %v", l.most)
-		}
-	})
-}
-
-// A lag that is over is forgotten: after a time where many records come, and after a number of
-// records where few do. A pause alone forgets nothing.
-func TestUsualLagForgets(t *testing.T) {
-	was := func() lag {
-		var l lag
-		for range 1000 {
-			l.add(base, []time.Duration{10 * time.Minute})
-		}
-		return l
-	}
-	many := was()
-	for i := range 200 {
-		at := base.Add(time.Duration(i) * time.Second)
-		if many.add(at, make([]time.Duration, 1000)); i == 0 && many.usual < 10*time.Minute {
-			t.Errorf("a thousand records of one moment leave %v", many.usual)
-		}
-	}
-	if many.usual > time.Second {
-		t.Errorf("after 200,000 records it is %v", many.usual)
-	}
-	few := was()
-	few.add(base.Add(1000*time.Hour), []time.Duration{0})
-	if few.usual < 10*time.Minute {
-		t.Errorf("a pause leaves %v", few.usual)
-	}
-	for i := range 10 * lagRecords {
-		few.add(base.Add(time.Duration(1000+i)*time.Hour), []time.Duration{0})
-	}
-	if few.usual > time.Second {
-		t.Errorf("after %d records it is %v", 10*lagRecords, few.usual)
-	}
-}
-
 // TestReach: a partition has passed what the records of two keys have reached; one without keys what
 // two records have. A time after that of the topic counts as that, and what has no time says
 // nothing.
@@ -155,17 +83,17 @@ func TestLagOfABacklog(t *testing.T) {
 		return Record{Position: Position{Offset: offset}, Time: t.Add(lag)}
 	}
 	c.stamp(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
-	expect.Same(t, time.Duration(0), p.lag.usual, "lag of equal times")
+	expect.Same(t, time.Duration(0), p.lag.Usual, "lag of equal times")
 	expect.Same(t, lagUnknown, c.lagOf(p), "without any")
 	other, ahead := &partitionReader{}, &partitionReader{}
-	ahead.lag.add(base, []time.Duration{-time.Hour})
+	ahead.lag.Add(base, []time.Duration{-time.Hour})
 	c.parts = []*partitionReader{p, ahead}
 	expect.Same(t, lagUnknown, c.lagOf(p), "with that of a time ahead of the clock")
-	other.lag.add(base, []time.Duration{time.Minute})
+	other.lag.Add(base, []time.Duration{time.Minute})
 	c.parts = []*partitionReader{p, other, ahead}
-	expect.Same(t, other.lag.usual, c.lagOf(p), "with that of others")
+	expect.Same(t, other.lag.Usual, c.lagOf(p), "with that of others")
 	c.stamp(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
-	if got := p.lag.usual; got < time.Minute || got > 63*time.Second {
+	if got := p.lag.Usual; got < time.Minute || got > 63*time.Second {
 		t.Errorf("timestamps show a lag of %v", got)
 	}
 	if got := p.reach.latest(); !got.Equal(at) {

@@ -97,3 +97,42 @@ func latestProgress() map[*consumer]map[string]partitionProgress {
 	})
 	return all
 }
+
+// EventLag is how far the times of a partition's records are behind the clock when the records
+// arrive.
+type EventLag struct {
+	Usual time.Duration // at most this for 99 % of the records of late; 0 if it is not known
+	Most  time.Duration // of all records since the start, without history
+}
+
+// EventLags are those of the partitions of a source with a clock, by Position.Log. Without a ledger, a nil one,
+// they are those of the sources of this process.
+func (l *Ledger) EventLags() map[string]EventLag {
+	progress := map[string]partitionProgress{}
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		progress = l.handed
+	} else {
+		for _, some := range latestProgress() {
+			maps.Copy(progress, some)
+		}
+	}
+	all := map[string]EventLag{}
+	for log, p := range progress {
+		if p.Lag.Usual > 0 {
+			all[log] = p.Lag
+		}
+	}
+	return all
+}
+
+// logTime is account.StateKeeper.LogTime: by the records that were worked on.
+func (l *Ledger) logTime(log string) (time.Time, bool) {
+	if at, ok := parsePosition(log, 0); !ok || l.topics[at.Topic].partitions <= at.Partition {
+		return time.Time{}, false // it is not read any more
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.worked[log].Reach.logTime(l.cfg.Lags), true
+}

@@ -108,6 +108,7 @@ type Run struct {
 	latest    time.Time        // see SetLatest
 	ahead     time.Time        // likewise, of times ahead of the clock
 	patient   atomic.Int32     // see WithStopTimeout
+	awaitsEnd atomic.Bool      // see AwaitEnd
 	gaps      [2]time.Duration // see SetGap
 
 	stop, over    func()
@@ -539,6 +540,13 @@ func (r *Run) Watermark() time.Time {
 	defer r.mu.Unlock()
 	return r.advanced
 }
+
+// AwaitEnd makes what waits for the watermark wait for the end of the input: the watermark of the source was wrong, or the
+// input has ended.
+func (r *Run) AwaitEnd() { r.awaitsEnd.Store(true) }
+
+// AwaitsEnd reports whether AwaitEnd was called.
+func (r *Run) AwaitsEnd() bool { return r.awaitsEnd.Load() }
 
 // SetLatest notes the latest time of some observations, as a node has taken them, and the latest of
 // those that are ahead of the clock.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"hafvf/connectors"
 	"hafvf/connectors/registry"
@@ -19,9 +20,10 @@ type Files struct {
 	Path   string
 	Fields
 	Delimiter rune
-	Skip      int    // lines before the header
-	Comment   string // begins lines that are passed over; empty for none
-	Encoding  string // of text, one of connectors.Encodings
+	Skip      int           // lines before the header
+	Comment   string        // begins lines that are passed over; empty for none
+	Encoding  string        // of text, one of connectors.Encodings
+	Disorder  time.Duration // of the path "-": how far a time may be behind the latest one
 }
 
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
@@ -30,6 +32,9 @@ func (f *Files) unending() bool            { return false }
 
 // check is of what is carried; checkFiles looks at all files.
 func (f *Files) check(d *decoder, c *Config) {
+	if at := "source." + f.Format + ".disorder"; d.Has(at) && f.Path != stdio {
+		d.Fail(at, "is for the path \"-\": a file needs none")
+	}
 	at := "source." + f.Format + ".carry"
 	if !d.Has(at) {
 		return
@@ -70,6 +75,7 @@ func (s *Source) filesKeys() []keytable.Key {
 				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Carry),
 			}})}
 		if !format.Whole {
+			k.Keys = append(k.Keys, keytable.Key{Name: "disorder", Doc: "Of the path \"-\": how far a record's time may be behind the latest one. Incidents, digests and pages of single series are delivered as the times pass, unless a record goes back by more: then they wait for the end of the input.", Read: keytable.Duration(&f.Disorder)})
 			k.Keys = append(k.Keys, keytable.Key{Name: "encoding", Doc: "Encoding of the text. UTF-16 with a byte order mark needs none.", Read: keytable.Choice(&f.Encoding, connectors.Encodings...)})
 		}
 		if format.Delimited {
