@@ -91,19 +91,20 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 		}
 		lags = append(lags, lag)
 		if p.latest.IsZero() {
-			p.key = key
+			p.key, p.latest = key, t
 		}
 		p.begun = p.begun || key != p.key
-		behind = max(behind, p.latest.Sub(t)-clock.Disorder)
-		if t.After(p.latest) {
+		behind = max(behind, p.latest.Sub(t))
+		if !t.Before(p.latest) {
 			p.latest, p.age = t, lag
 		}
 	})
 	p.lag.Add(now, lags)
-	if behind > 0 {
-		clock.Disordered(behind + clock.Disorder)
+	if behind <= clock.Disorder {
+		return true
 	}
-	return behind <= 0
+	clock.Disordered(behind)
+	return false
 }
 
 // watermark returns the time before which no record is expected; zero while that is not known. came says that records have

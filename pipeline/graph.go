@@ -418,7 +418,11 @@ func (f filtering) steps() []Step {
 		if i.By != nil {
 			by = "the labels " + strings.Join(i.By, ", ")
 		}
-		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s", by, message.Duration(i.Budget)), []string{"alert"}})
+		when := "as the watermark passes them"
+		if i.AtEnd {
+			when = "at the end of the input"
+		}
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", by, message.Duration(i.Budget), when), []string{"alert"}})
 	}
 	return steps
 }

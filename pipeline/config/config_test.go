@@ -281,6 +281,9 @@ func TestParseErrors(t *testing.T) {
 		name, text string
 		want       []string
 	}{
+		{"disorder of a file", "model: {family: normal}\nsource: {csv: {path: a.csv, disorder: 5s}}\n", []string{
+			`pump.yaml:2: source.csv.disorder: is for the path "-": a file needs none`,
+		}},
 		{"rules", "model: {family: normal}\nkeys:\n" + strings.Repeat("- {match: a, top: 1}\n", 10_001) + "source: {csv: {path: a.csv}}\n", []string{
 			"pump.yaml:2: keys: has 10001 exceptions; hafvf supports 10000: let patterns such as pump-* match several keys",
 		}},

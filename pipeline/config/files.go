@@ -32,8 +32,8 @@ func (f *Files) unending() bool            { return false }
 
 // check is of what is carried; checkFiles looks at all files.
 func (f *Files) check(d *decoder, c *Config) {
-	if at := "source." + f.Format + ".disorder"; d.Has(at) && f.Path != stdio {
-		d.Fail(at, "is for the path \"-\": a file needs none")
+	if f.Disorder != 0 && f.Path != stdio {
+		d.Fail("source."+f.Format+".disorder", "is for the path \"-\": a file needs none")
 	}
 	at := "source." + f.Format + ".carry"
 	if !d.Has(at) {

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/e2e"
+	"hafvf/internal/testing/expect"
+)
+
+// pipeRecords returns hourly JSON Lines of keys in the order of time, from 2024 on. All keys alarm at hour 300 and, on the
+// other side, at hour 330; k0 alarms alone at hour 270.
+func pipeRecords(keys, hours int) (lines []string) {
+	rng := rand.New(rand.NewPCG(84, 2))
+	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range hours {
+		for k := range keys {
+			x := 5 + rng.NormFloat64()
+			switch {
+			case i == 300 || i == 270 && k == 0:
+				x += 40
+			case i == 330:
+				x -= 40
+			}
+			lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%d,\"x\":%.3f}\n", k, begin.Add(time.Duration(i)*time.Hour).Unix(), x))
+		}
+	}
+	return lines
+}
+
+// sortedLines returns the lines of a file in a fixed order.
+func sortedLines(t *testing.T, dir, name string) []string {
+	t.Helper()
+	lines := slices.Collect(strings.Lines(string(expect.Get(os.ReadFile(filepath.Join(dir, name)))(t))))
+	slices.Sort(lines)
+	return lines
+}
+
+const pipeConfig = "model: {family: normal, prior: auto}\ndetect: {settling: 0s, budget: 48h}\nsource: {jsonl: {path: '-'%s}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: alerts.jsonl}%s}\ndead_letter: {jsonl: {path: dead.jsonl}}\n%s"
+
+// pipeCase is a config of a pipe, and how its records come.
+type pipeCase struct {
+	name, source, alerts, more string
+	shuffle                    func(lines []string)
+	disordered                 string // what the log says of times that go back; empty: none do
+}
+
+// inPairs swaps each record with the one an hour and a key later.
+func inPairs(lines []string) {
+	for i := 0; i+12 < len(lines); i += 24 {
+		lines[i], lines[i+12] = lines[i+12], lines[i]
+	}
+}
+
+// byKey sorts records by key, and keeps the order of each.
+func byKey(lines []string) {
+	slices.SortStableFunc(lines, func(a, b string) int {
+		key := func(line string) string { return line[:strings.Index(line, ",")] }
+		return strings.Compare(key(a), key(b))
+	})
+}
+
+// The alarms of a pipe are delivered when its records pass them, not when it ends, and they are those of a file. If times go
+// back by more than disorder, the alarms wait for the end, the log says so once, and nothing else is rejected.
+func TestPipe(t *testing.T) {
+	for _, c := range []pipeCase{
+		{name: "incidents", more: "incidents: true\n"},
+		{name: "digest and single", alerts: ", digest: 24h", more: "incidents: {single: 20}\n"},
+		{name: "disorder", source: ", disorder: 2h", more: "incidents: true\nlateness: 2h\n", shuffle: inPairs},
+		{name: "lateness", more: "incidents: true\nlateness: 1h\n"},
+		{name: "intervals", more: "incidents: true\naggregate: {every: 1h, value: mean}\nsilence: true\n"},
+		{name: "too little disorder", more: "incidents: true\nlateness: 2h\n", shuffle: inPairs, disordered: "by=1h disorder=0s setting=source.jsonl.disorder"},
+		{name: "sorted by key", more: "incidents: true\nlateness: 1h\nsilence: true\n", shuffle: byKey, disordered: "by=499h disorder=0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			lines := pipeRecords(12, 500)
+			if c.shuffle != nil {
+				c.shuffle(lines)
+			}
+			text := fmt.Sprintf(pipeConfig, c.source, c.alerts, c.more)
+			asFile := strings.Replace(strings.Replace(text, "'-'", "stdin", 1), c.source, "", 1)
+			want := e2e.Folder(t, map[string]string{"c.yaml": asFile, "stdin": strings.Join(lines, "")})
+			_, stderr := program.Well(t, want, "run", "c.yaml")
+			alarms := sortedLines(t, want, "alerts.jsonl")
+			if len(alarms) < 20 || !strings.Contains(stderr, " 0 rejected") {
+				t.Fatalf("%d alerts of a file\n%s", len(alarms), stderr)
+			}
+
+			dir := e2e.Folder(t, map[string]string{"c.yaml": text})
+			d := program.Pipe(t, dir, "run", "c.yaml")
+			d.Say(t, strings.Join(lines, ""))
+			d.Eventually(t, "the records are written", func() bool {
+				b, _ := os.ReadFile(filepath.Join(dir, "out.jsonl"))
+				return strings.Count(string(b), "\n") >= len(lines)-12*4 // some wait in the filter
+			})
+			if c.disordered == "" {
+				d.Eventually(t, "the alarms are delivered", func() bool {
+					b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+					return strings.Contains(string(b), "2024-01-13T12:00:00Z") && strings.Contains(string(b), "2024-01-14T18:00:00Z")
+				})
+			} else if b := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t); strings.Contains(string(b), "incident") {
+				t.Errorf("incidents before the end: %s", b)
+			}
+			d.CloseInput(t)
+			d.Ends(t, 0)
+			if n := strings.Count(d.Log(), "go back in time"); (n == 1) != (c.disordered != "") || !strings.Contains(d.Log(), c.disordered) {
+				t.Errorf("%d warnings: %s", n, d.Log())
+			}
+			for _, name := range []string{"out.jsonl", "alerts.jsonl", "dead.jsonl"} {
+				expect.Same(t, sortedLines(t, want, name), sortedLines(t, dir, name), name)
+			}
+		})
+	}
+}
+
+// A pause of a pipe moves its watermark, as that of a topic: an incident whose keys do not come again is delivered.
+func TestPipePauses(t *testing.T) {
+	dir := e2e.Folder(t, map[string]string{"c.yaml": fmt.Sprintf(pipeConfig, "", "", "incidents: true\n")})
+	d := program.Pipe(t, dir, "run", "c.yaml")
+	d.Say(t, strings.Join(pipeRecords(12, 301), "")) // the last hour alarms
+	d.Eventually(t, "the incident is delivered", func() bool {
+		b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+		return strings.Contains(string(b), `"kind":"incident"`)
+	})
+	d.Stop(t)
+}
+
+// Quiet times of a file and marks take effect while a pipe goes on, and --listen shows its incidents.
+func TestPipeFollowsFiles(t *testing.T) {
+	dir := e2e.Folder(t, map[string]string{
+		"c.yaml":      fmt.Sprintf(pipeConfig, "", "", "incidents: true\nquiet: [{file: quiet.jsonl}]\nmarks: {jsonl: {path: marks.jsonl}}\nstate: states\n"),
+		"quiet.jsonl": "",
+	})
+	lines := pipeRecords(12, 500)
+	d := program.Pipe(t, dir, "run", "c.yaml", "--listen", "127.0.0.1:0")
+	d.Say(t, strings.Join(lines[:12*290], ""))
+	var alone struct{ ID, Key string }
+	d.Eventually(t, "the alarm of k0 is delivered", func() bool {
+		b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+		for line := range strings.Lines(string(b)) {
+			if strings.Contains(line, `"key":"k0"`) && strings.Contains(line, "2024-01-12T06:00:00Z") {
+				return json.Unmarshal([]byte(line), &alone) == nil
+			}
+		}
+		return false
+	})
+	if code, _, stderr := program.Run(t, dir, "", "mark", alone.ID, "false", "--key", alone.Key, "--config", "c.yaml", "--time", "2024-01-12T06:00:00Z"); code != 0 {
+		t.Fatal(stderr)
+	}
+	expect.OK(t, os.WriteFile(filepath.Join(dir, "quiet.jsonl"), []byte(`{"match":"k1*","from":"2024-01-13T00:00:00Z","to":"2024-01-14T00:00:00Z"}`+"\n"), 0o600))
+	d.Eventually(t, "both are in force", func() bool {
+		return strings.Contains(d.Log(), "marks are in force") && strings.Contains(d.Log(), "quiet times of files are in force")
+	})
+	d.Say(t, strings.Join(lines[12*290:12*400], ""))
+	d.Eventually(t, "the incident is delivered", func() bool {
+		b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
+		return strings.Contains(string(b), `"kind":"incident"`) && strings.Contains(string(b), "2024-01-14T18:00:00Z")
+	})
+	d.CloseInput(t)
+	d.Ends(t, 0)
+	alarmed := map[string]bool{}
+	for _, line := range sortedLines(t, dir, "alerts.jsonl") {
+		var a struct{ Key, Kind, Time string }
+		expect.OK(t, json.Unmarshal([]byte(line), &a))
+		alarmed[a.Key+" "+a.Kind+" "+a.Time] = true
+	}
+	const storm = " novelty 2024-01-13T12:00:00Z"
+	if alarmed["k0"+storm] || alarmed["k1"+storm] || alarmed["k10"+storm] || !alarmed["k2"+storm] {
+		t.Errorf("alarms %v", alarmed)
+	}
+}

@@ -1,0 +1,67 @@
+package connectors
+
+import (
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// The watermark of a pipe, in seconds after records have arrived; each record has a key, a time and its arrival.
+func TestPipeTimes(t *testing.T) {
+	base := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(seconds float64) time.Time { return base.Add(time.Duration(seconds * float64(time.Second))) }
+	type record struct {
+		key           string
+		time, arrival float64
+	}
+	const none = -1e9
+	for _, c := range []struct {
+		name     string
+		disorder time.Duration
+		records  []record
+		after    float64 // the watermark is asked for, in seconds; 0: when the last record has come
+		want     float64
+		behind   time.Duration
+	}{
+		{"nothing", 0, nil, 9, none, 0},
+		{"one key", 0, []record{{"a", 0, 1}, {"a", 10, 11}}, 0, none, 0},
+		{"two keys", 0, []record{{"a", 0, 1e6}, {"b", 10, 1e6}}, 0, 10 - .001, 0},
+		{"equal times", 0, []record{{"a", 10, 1e6}, {"b", 10, 1e6}, {"c", 10, 1e6}}, 0, 10 - .001, 0},
+		{"disorder", 20 * time.Second, []record{{"a", 30, 1e6}, {"b", 10, 1e6}}, 0, 10 - .001, 0},
+		{"too little", 20 * time.Second, []record{{"a", 30, 1e6}, {"b", 9.5, 1e6}}, 0, 10 - .001, 20500 * time.Millisecond},
+		{"a time ahead of the clock", 0, []record{{"a", 0, 5}, {"b", 1e6, 5}, {"b", 4, 5}}, 0, 0, 0},
+		{"only such", 0, []record{{"a", 100, 5}, {"b", 1000, 5}}, 9, none, 0},
+		{"at the usual distance from the clock", 0, []record{{"a", 0, 60}, {"b", 59, 60}}, 0, 0, 0},
+		{"a short pause", 0, []record{{"a", 0, 1e6}}, 1e6 + .5, none, 0},
+		{"a pause of the past", 0, []record{{"a", 0, 1e6}}, 1e6 + 60, 60, 0},
+		{"a pause of lately", 0, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 69, 0},
+		{"a pause, with disorder", 30 * time.Second, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 41, 0},
+	} {
+		var p pipeTimes
+		var behind time.Duration
+		now := at(0)
+		for i, r := range c.records {
+			clock := &PipeClock{Disorder: c.disorder, Disordered: func(by time.Duration) { behind = by }, Observe: func(all []Record, f func(string, time.Time)) {
+				f(r.key, at(r.time))
+			}}
+			now = at(r.arrival)
+			if ordered := p.observe(clock, nil, now); ordered != (behind == 0) {
+				t.Errorf("%s: record %d is in order: %v", c.name, i, ordered)
+			}
+		}
+		clock := &PipeClock{Disorder: c.disorder}
+		got := p.watermark(clock, len(c.records) > 0, now)
+		if c.after != 0 {
+			got = p.watermark(clock, false, at(c.after))
+		}
+		want := at(c.want)
+		if c.want == none {
+			want = time.Time{}
+		}
+		if d := got.Sub(want).Abs(); d > 100*time.Millisecond { // the usual lag is rounded
+			t.Errorf("%s: %v, want %v", c.name, got, want)
+		}
+		expect.Same(t, c.behind, behind, c.name)
+	}
+}
