@@ -90,18 +90,6 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Mig
 	return out, c
 }
 
-// Join returns the state that this bank goes on with from s, a state of the bank other, whose members are its
-// first ones. A member that other lacks begins at its prior, with the share that the first member has.
-// Neither bank detects, or has members with AR.
-func (b *Bank) Join(other *Bank, s State) State {
-	out := b.NewState()
-	for i := range other.members {
-		copy(b.Member(out, i), other.Member(s, i))
-	}
-	copy(b.oddsOf(out), other.oddsOf(s))
-	return out
-}
-
 // like reports whether levels of the two mean the same.
 func (f *Filter) like(g *Filter) bool {
 	return g.top == f.top && slices.Equal(g.naive, f.naive)

@@ -3,7 +3,6 @@ package hafvf
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
@@ -67,20 +66,6 @@ func defaultMembers(family string) []Member {
 		return []Member{{Levels: []Beta{{8, 2}}, Top: 1}, {Top: .9998}, {Top: .9}, {Top: .8}}
 	}
 	return []Member{DefaultMember()}
-}
-
-// Former returns the configuration that an earlier build had in place of this one, whose states Bank.Join
-// reads: the default of single outcomes was its first two members. ok is false if there is none.
-func (c Config) Former() (former Config, ok bool) {
-	c = c.withDefaults()
-	all := defaultMembers(c.Family)
-	if len(all) == 1 || c.Detect != nil || !slices.EqualFunc(c.Bank, all, func(m, n Member) bool {
-		return slices.Equal(m.Levels, n.Levels) && m.Top == n.Top && m.AR == n.AR
-	}) {
-		return c, false
-	}
-	c.Bank = c.Bank[:2]
-	return c, true
 }
 
 // Members are the filters of the configuration: those of Bank, or Member alone.

@@ -1,11 +1,11 @@
 package kafkaio
 
 import (
-	"hafvf/internal/testing/expect"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
+	"hafvf/connectors/internal/eventlag"
+	"hafvf/internal/testing/expect"
 )
 
 // TestReach: a partition has passed what the records of two keys have reached; one without keys what
@@ -58,7 +58,7 @@ func TestReach(t *testing.T) {
 		at := base.Add(time.Duration(i) * time.Hour)
 		one.observe(&Record{Key: []byte("a"), Time: at}, at, now)
 	}
-	if got, want := one.logTime(true), base.Add(2*time.Hour-lagUnknown); !one.logTime(false).IsZero() || got.Before(want) || got.After(want.Add(lagUnknown/100)) {
+	if got, want := one.logTime(true), base.Add(2*time.Hour-eventlag.Unknown); !one.logTime(false).IsZero() || got.Before(want) || got.After(want.Add(eventlag.Unknown/100)) {
 		t.Errorf("of one key %v, with lags %v, want %v", one.logTime(false), got, want)
 	}
 	none := timeReach{}
@@ -84,11 +84,11 @@ func TestLagOfABacklog(t *testing.T) {
 	}
 	c.stamp(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
 	expect.Same(t, time.Duration(0), p.lag.Usual, "lag of equal times")
-	expect.Same(t, lagUnknown, c.lagOf(p), "without any")
+	expect.Same(t, eventlag.Unknown, c.lagOf(p), "without any")
 	other, ahead := &partitionReader{}, &partitionReader{}
 	ahead.lag.Add(base, []time.Duration{-time.Hour})
 	c.parts = []*partitionReader{p, ahead}
-	expect.Same(t, lagUnknown, c.lagOf(p), "with that of a time ahead of the clock")
+	expect.Same(t, eventlag.Unknown, c.lagOf(p), "with that of a time ahead of the clock")
 	other.lag.Add(base, []time.Duration{time.Minute})
 	c.parts = []*partitionReader{p, other, ahead}
 	expect.Same(t, other.lag.Usual, c.lagOf(p), "with that of others")

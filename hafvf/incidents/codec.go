@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	format  = 2 // of the bytes
-	scoring = 1 // the format in which single alarms went by their scores
+	format = 2 // of the bytes
 )
 
 // errState is the error of bytes that AppendBinary did not make.
@@ -30,7 +29,7 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // about 40 for a member of an open incident, which has every key at most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}}
-	c.fleet(f, format)
+	c.fleet(f)
 	return c.B, nil
 }
 
@@ -46,18 +45,14 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if v > format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d: %w", v, format, compact.ErrNewer)
 	}
-	if v != format && v != scoring && !r.Bad {
+	if v != format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
 	s := r.Text()
-	if by, found := strings.CutPrefix(s, nestedBy); found {
-		f.nested = strings.Split(by, ",")
-		s = byLabels + strings.Join(slices.Sorted(slices.Values(f.nested)), ",")
-	}
 	if s != f.cfg.groups() && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of groups by %q, not %q", s, f.cfg.groups())
 	}
-	r.fleet(f, v)
+	r.fleet(f)
 	if r.Bad || len(r.B) > 0 {
 		return nil, errState
 	}
@@ -69,10 +64,8 @@ func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
 	r.Byte() // Restore looks at the format
 	cfg := Config{Separators: r.Text(), Single: mostSingle}
-	for _, by := range []string{byLabels, nestedBy} {
-		if labels, found := strings.CutPrefix(cfg.Separators, by); found {
-			cfg.Separators, cfg.By = "", strings.Split(labels, ",")
-		}
+	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
+		cfg.Separators, cfg.By = "", strings.Split(labels, ",")
 	}
 	return Restore(cfg, b)
 }
@@ -164,7 +157,7 @@ func (c *stateCodec) after(s *string, before string, first bool) {
 	}
 }
 
-func (c *stateCodec) fleet(f *Fleet, version byte) {
+func (c *stateCodec) fleet(f *Fleet) {
 	c.bool(&f.started)
 	c.moments(&f.at)
 	c.amount(&f.debt)
@@ -187,9 +180,7 @@ func (c *stateCodec) fleet(f *Fleet, version byte) {
 		c.texts(&a.name, &a.id, &a.kind)
 		c.score(&a.score)
 		c.Doubles(&a.size)
-		if version != scoring {
-			c.amount(&a.relative)
-		}
+		c.amount(&a.relative)
 		c.Check(before == nil || before.compare(a) < 0)
 		before = a
 		if !c.Writes {
@@ -227,17 +218,11 @@ func (c *stateCodec) fleet(f *Fleet, version byte) {
 		c.moments(&e.opened)
 		c.numbers(&e.size)
 	})
-	switch {
-	case version == scoring: // how clear its alarms were does not compare with what is clear now
-		c.B = nil
-	case c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0: // a state without alarms ends here
+	if c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0 { // a state without alarms ends here
 		f.singles.form(c)
 	}
 	if !c.Writes {
 		f.waiting, f.arrived = waiting, arrived
-		if f.nested != nil && !c.Bad {
-			f.unnest(explaining[len(f.open):])
-		}
 	}
 }
 
@@ -286,7 +271,7 @@ func (c *stateCodec) groups(f *Fleet) {
 		// A group by labels that has the keys of another has learned the same, if both began together.
 		if like := first[g.set]; like == nil {
 			first[g.set] = g
-		} else if f.nested == nil && len(f.cfg.By) > 0 {
+		} else if len(f.cfg.By) > 0 {
 			same := g.since == like.since && g.at == like.at && g.step == like.step && g.allowed == like.allowed && g.n == like.n
 			if c.bool(&same); same {
 				g.since, g.at, g.step, g.allowed, g.n = like.since, like.at, like.step, like.allowed, like.n
@@ -322,7 +307,7 @@ func (c *stateCodec) groups(f *Fleet) {
 
 // small are the groups by labels that have had more keys.
 func (c *stateCodec) small(f *Fleet) {
-	if f.nested != nil || len(f.cfg.By) == 0 {
+	if len(f.cfg.By) == 0 {
 		return
 	}
 	var names []string

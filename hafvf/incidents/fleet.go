@@ -93,11 +93,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// byLabels and nestedBy begin what tells groups by labels from those by separators.
-const (
-	byLabels = "by "
-	nestedBy = "labels " // a state of before
-)
+// byLabels is the prefix that tells groups by labels from groups by separators.
+const byLabels = "by "
 
 // groups says by what keys have groups.
 func (c Config) groups() string {
@@ -144,7 +141,6 @@ type Fleet struct {
 	cfg    Config
 	keys   map[string]*key
 	groups map[string]*group
-	nested []string // labels of a state of before, of which each parts the groups of those before it
 	// covering is what is known of pairs of groups by labels, until a key comes or goes.
 	covering map[[2]string]bool
 	arrived  heaped[registration] // registrations that the watermark has not passed

@@ -49,10 +49,7 @@ type place struct {
 
 // places are the groups of a key, the fleet first, and each behind those around it.
 func (f *Fleet) places(key string) []place {
-	switch {
-	case f.nested != nil:
-		return nestedLabels(key, f.nested)
-	case len(f.cfg.By) > 0:
+	if len(f.cfg.By) > 0 {
 		return byLabel(key, f.cfg.By)
 	}
 	all := []place{{name: ""}}
@@ -164,7 +161,7 @@ func (f *Fleet) leave(k *key) {
 
 // least is how many keys a group needs to learn, and to be asked about.
 func (f *Fleet) least(g *group) int {
-	if len(f.cfg.By) > 0 && g.name != "" && f.nested == nil {
+	if len(f.cfg.By) > 0 && g.name != "" {
 		return leastKeys
 	}
 	return 1

@@ -3,13 +3,11 @@ package incidents_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"hafvf/hafvf/incidents"
-	"hafvf/internal/testing/expect"
 )
 
 // Of 48 series of eight jobs in six racks a job or a rack has an outage: the name is that, in whatever order
@@ -72,37 +70,6 @@ func TestOutageOfALabel(t *testing.T) {
 	if t.Log(right); right["job"] < 33 || right["rack"] < 32 || right["pair"] < 25 {
 		t.Error("want 33 of 34, 32 of 33, and 25 of 33 of the pairs, which have three series")
 	}
-}
-
-// A state of before, in which each label parted the groups of those before it, is read: its open incident goes on
-// as that of the first two labels, and groups by other labels begin.
-func TestStateOfNestedLabels(t *testing.T) {
-	b := expect.Get(os.ReadFile("testdata/nested_labels.bin"))(t)
-	for _, by := range [][]string{{"rack", "job", "instance"}, {"instance", "job", "rack"}} {
-		f := expect.Get(incidents.Restore(incidents.Config{By: by}, b))(t)
-		open := f.Open()
-		if len(open) != 1 || open[0].Group != `job="j1",rack="r2"` || open[0].NumMembers != 3 {
-			t.Fatalf("open: %+v", open)
-		}
-		f = again(t, incidents.Config{By: by}, f, f)
-		// Its next alarm joins it, and another job has an incident of its own.
-		at := open[0].Time.Add(20 * time.Minute)
-		f.Add(incidents.Alarm{ID: "next", Key: `p95{instance="0",job="j1",rack="r2"}`, Time: open[0].Time.Add(30 * time.Second)})
-		for i := range 9 {
-			f.Add(incidents.Alarm{ID: fmt.Sprint("other", i), Key: fmt.Sprintf(`p95{instance="%d",job="j3",rack="r%d"}`, i%3, i/3), Time: at})
-		}
-		step := f.Advance(at)
-		if step.Assigned[0].Incident != open[0].ID {
-			t.Errorf("the next alarm is of %q", step.Assigned[0].Incident)
-		}
-		if e := step.Events[len(step.Events)-1]; e.State != incidents.Opened || e.Group != `job="j3"` {
-			t.Errorf("%+v", e)
-		}
-	}
-	if _, err := incidents.Restore(incidents.Config{By: []string{"job", "rack"}}, b); err == nil {
-		t.Error("other labels are read")
-	}
-	expect.Get(incidents.RestoreAny(b))(t)
 }
 
 // A storm takes most series, and is still open when a job and then a rack have outages of their own. Each is a page.

@@ -3,7 +3,6 @@ package incidents
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -99,18 +98,4 @@ func TestSingles(t *testing.T) {
 	f.Advance(monday.Add(9*day + 12*minute))
 	f.Forget("g0/2")
 	want("of a key that was forgotten", pages(10*day))
-}
-
-// Single alarms of a state that knows scores alone begin anew. An alarm that waits in it for the watermark is no page.
-func TestStateOfSinglesByScore(t *testing.T) {
-	cfg := Config{Single: 3}
-	f := expect.Get(Restore(cfg, expect.Get(os.ReadFile("testdata/singles_by_score.bin"))(t)))(t)
-	var got []string
-	for _, s := range f.Advance(monday.Add(11 * 24 * time.Hour)).Singles {
-		got = append(got, fmt.Sprint(s.Key, " ", s.Page))
-	}
-	if want := []string{"g2/0 false"}; !slices.Equal(got, want) {
-		t.Errorf("singles %q, want %q", got, want)
-	}
-	expect.Get(Restore(cfg, expect.Get(f.AppendBinary(nil))(t)))(t)
 }

@@ -493,15 +493,14 @@ func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float
 	c.near(&s.last)
 	compact.List(&c.Codec, &s.warmUp, 1, func(v *timedValues) {
 		c.near(&v.time)
-		if c.Lists(&v.y); !c.former {
-			c.Packs(&v.events)
-		}
+		c.Lists(&v.y)
+		c.Packs(&v.events)
 	})
 	if alarms && !c.Writes {
 		s.alarm = usual.Alarm{}.NewState()
 	}
 	if alarms {
-		usual.Alarm{}.Form(&c.Codec, s.alarm, c.former)
+		usual.Alarm{}.Form(&c.Codec, s.alarm)
 	}
 	if !w.standardised {
 		return
@@ -555,19 +554,12 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 
 // readProfiles reads the profile and its plan, the rest of r, and the profile of before an event.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err error) {
-	var plan string
-	if !r.former {
-		plan = r.Text()
-	}
+	plan := r.Text()
 	if s.profile, err = p.Decode(r.B, w.repeats); err == nil && w.event != "" {
 		s.event.profile, err = p.Decode([]byte(w.event), w.eventRepeats)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case r.former:
-		s.plan = p.NewPlan(s.profile)
-		return nil
 	}
 	if compact.Decode([]byte(plan), &s.plan, p.PlanForm(s.profile)) != nil {
 		return errDecisions

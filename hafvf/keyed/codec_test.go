@@ -64,11 +64,11 @@ var detecting = Config{
 	Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
 }
 
-// A state of a former format is refused as such. It began with its clock, or with a tag.
-func TestEntityOfFormerFormatIsRefused(t *testing.T) {
+// A state of an earlier format is refused as such. It begins with its clock, or with another tag.
+func TestKeyStateRefusesEarlierFormats(t *testing.T) {
 	est, e := keeping(t, detecting)
 	b := e.append(nil)
-	for _, first := range []byte{0, 1, 6, 7} {
+	for _, first := range []byte{0, 1, 6, 7, 9} {
 		b[0] = first
 		if _, err := est.Open("k", b); !errors.Is(err, errFormat) {
 			t.Errorf("beginning with %d: %v", first, err)

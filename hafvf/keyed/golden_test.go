@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -28,12 +27,11 @@ var update = flag.Bool("update", false, "write the golden states")
 
 // A golden is a state of testdata: what a key is after n observations.
 type golden struct {
-	former bool // its file is that of the format before
-	name   string
-	cfg    Config
-	n      int
-	each   func(i int, o *Observation) // changes observation i; nil: none
-	tell   bool                        // the silence at the end is told
+	name string
+	cfg  Config
+	n    int
+	each func(i int, o *Observation) // changes observation i; nil: none
+	tell bool                        // the silence at the end is told
 }
 
 var (
@@ -226,9 +224,6 @@ func (g *golden) scripted(t *testing.T, reads *Estimator) (e KeyState, said []by
 }
 
 func (g *golden) file() string {
-	if g.former {
-		return filepath.Join("testdata", "former", g.name+".txt")
-	}
 	return filepath.Join("testdata", g.name+".txt")
 }
 
@@ -290,82 +285,6 @@ func TestGoldenStates(t *testing.T) {
 	for _, file := range all {
 		if !slices.Contains(files, file) {
 			t.Errorf("%s is of no state", file)
-		}
-	}
-}
-
-// A state of the format before is read, and its filters go on as those of today do. One of today is at
-// most 500 bytes longer a coordinate, which is its plan, but for what was usual before an alarm and the spread.
-func TestFormerStates(t *testing.T) {
-	read := 0
-	for _, g := range goldens() {
-		g.former = true
-		if _, err := os.Stat(g.file()); err != nil {
-			continue
-		}
-		read++
-		_, stored := g.read(t)
-		resumed := must(g.estimator(t).Open("pump/1", stored))
-		straight, _ := g.scripted(t, nil)
-		shorter := straight
-		shorter.decisions.before, shorter.decisions.event, shorter.spread.learned = usualBefore{}, event{}, false
-		if more := len(shorter.append(nil)) - len(stored); more > 500*max(1, straight.stages.cfg.Dim) {
-			t.Errorf("%s is %d bytes longer", g.name, more)
-		}
-		g.take(t, &resumed, g.n, g.n+60, nil)
-		g.take(t, &straight, g.n, g.n+60, nil)
-		if !slices.Equal(resumed.state, straight.state) {
-			t.Errorf("%s goes on otherwise", g.name)
-		}
-	}
-	if stored := must(filepath.Glob("testdata/former/*.txt")); read == 0 || len(stored) != read {
-		t.Errorf("%d states of %d are read", read, len(stored))
-	}
-}
-
-// A state with the two members that were the default of single outcomes goes on without a migration. Its
-// members go on as they would have, and those that it lacks begin at their priors.
-func TestStatesOfTwoMembers(t *testing.T) {
-	for _, g := range goldens() {
-		own := g.cfg.Filter.Members()
-		if g.name != "bernoulli_plain" && g.name != "categorical_plain" {
-			continue
-		}
-		b := must(os.ReadFile(filepath.Join("testdata", "two", g.name+".txt")))
-		lines := strings.SplitN(string(b), "\n", 4)
-		stored := must(hex.DecodeString(strings.ReplaceAll(lines[3], "\n", "")))
-		written := strings.TrimPrefix(lines[0], "settings ")
-		same, carried, err := newMigrator(t, g.cfg).Migrate("pump/1", stored, written)
-		if err != nil || carried.String() != "" || !bytes.Equal(same, stored) {
-			t.Fatalf("%s: %v, %s", g.name, err, carried)
-		}
-		two := g
-		two.cfg.Filter.Bank = own[:2]
-		was, now := must(two.estimator(t).Open("pump/1", stored)), must(g.estimator(t).Open("pump/1", stored))
-		bank, former := now.stages.bank, was.stages.bank
-		naive := bank.NewState()
-		for i := 2; i < len(own); i++ {
-			if !slices.Equal(bank.Member(now.state, i), bank.Member(naive, i)) {
-				t.Errorf("%s: member %d does not begin at its prior", g.name, i)
-			}
-		}
-		two.take(t, &was, g.n, g.n+60, nil)
-		g.take(t, &now, g.n, g.n+60, g.estimator(t))
-		shares, before := make([]float64, len(own)), make([]float64, 2)
-		bank.Shares(shares, now.state)
-		former.Shares(before, was.state)
-		if math.Abs(shares[1]/shares[0]-before[1]/before[0]) > 1e-9*before[1]/before[0] {
-			t.Errorf("%s: the shares are %v, and were %v", g.name, shares, before)
-		}
-		for i := range 2 {
-			if !slices.Equal(bank.Member(now.state, i), former.Member(was.state, i)) {
-				t.Errorf("%s: member %d goes on otherwise", g.name, i)
-			}
-		}
-		given := g.cfg
-		given.Filter.Bank = append(slices.Clone(own[:2]), hafvf.Member{Top: .9})
-		if _, err := newMigrator(t, given).Check("pump/1", stored, written); !errors.Is(err, ErrOtherConfig) {
-			t.Errorf("%s: a given bank takes it: %v", g.name, err)
 		}
 	}
 }

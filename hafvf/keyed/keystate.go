@@ -292,12 +292,8 @@ func (e *KeyState) rewind() {
 	}
 }
 
-// formatTag begins every encoded entity. Those of former formats begin with 0, 1 or another tag.
-// The tags are no heads of cells, see package states.
+// formatTag begins every encoded KeyState. It is none of the heads of cells, see package statestore.
 const formatTag = 10
-
-// formerTag is that of states of the format before, which are read: they lack plans and peaks of scores.
-const formerTag = 9
 
 // errFormat is the error of a state of a former format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
@@ -308,7 +304,7 @@ var ErrNewer = compact.ErrNewer
 // checkFormat returns an error if a state has a format that this program does not read.
 func checkFormat(b []byte) error {
 	switch {
-	case len(b) == 0 || b[0] == formatTag || b[0] == formerTag:
+	case len(b) == 0 || b[0] == formatTag:
 		return nil
 	case b[0] > formatTag:
 		return fmt.Errorf("state has the format %d, and this program reads formats up to %d: %w", b[0], formatTag, ErrNewer)
@@ -450,8 +446,7 @@ func (e *KeyState) form(c *coder) {
 
 // head is what stands before that. Times of span are in front of intervals, so that Waiting finds them.
 func (e *KeyState) head(c *coder) {
-	c.former = c.tagged(formerTag, false)
-	c.Check(c.former || c.tagged(formatTag, true))
+	c.Check(c.tagged(formatTag, true))
 	if c.tagged(intervalsTag, c.intervals != "") { // a Track has none
 		c.Times(&c.waiting.first, &c.waiting.last)
 		compact.Texts(&c.Codec, &c.intervals)

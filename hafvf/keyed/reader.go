@@ -9,10 +9,8 @@ import (
 // A coder reads what states consist of, or writes it.
 type coder struct {
 	compact.Codec
-	clock  time.Time // of the entity, which other times are near to
-	former bool      // the state has the format before
-	joins  bool      // the state is of the former bank
-	width  spread    // of the entity, if it has one
+	clock time.Time // of the entity, which other times are near to
+	width spread    // of the entity, if it has one
 	// Of an entity with intervals:
 	waiting   span
 	intervals string

@@ -39,18 +39,11 @@ type stages struct {
 	season   *season       // nil without one
 	bound    *bound        // nil if values count as the formulas say
 	bank     *hafvf.Bank
-	former   *formerBank      // nil without one
 	decider  *decider         // nil without detection
 	silences *silenceDetector // nil without Config.Silence
 	spreads  bool             // keys have a spread
 	beside   []hafvf.Normal
 	guard    guard
-}
-
-// A formerBank is the bank whose states are read although this build has another one, see hafvf.Config.Former.
-type formerBank struct {
-	*hafvf.Bank
-	fingerprint compact.Fingerprint // of the settings with it
 }
 
 // newStages makes the chain of the keys with that configuration, which has no rules.
@@ -66,9 +59,6 @@ func newStages(all Config) (*stages, error) {
 	c := &stages{cfg: cfg, all: all, silences: newSilenceDetector(all), fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
-	}
-	if former, ok := cfg.Former(); ok {
-		c.former = &formerBank{checked(former.NewBank()), compact.FingerprintOf(all.settingsOf(former).String())}
 	}
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()

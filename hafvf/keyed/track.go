@@ -205,7 +205,7 @@ func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	}
 	var written compact.Fingerprint
 	r.Raw(written[:])
-	if r.joins = c.former != nil && written == c.former.fingerprint; written != c.fingerprint && !r.joins {
+	if written != c.fingerprint {
 		return nil, fmt.Errorf("%w: fingerprint %x, want %x", ErrOtherConfig, written, c.fingerprint)
 	}
 	if decided != (c.decider != nil) {
@@ -217,15 +217,8 @@ func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 // withoutTail reads what append wrote after that.
 func (t *Track) withoutTail(r *coder) (err error) {
 	c := t.stages
-	bank := c.bank
-	if r.joins {
-		bank = c.former.Bank
-	}
-	if t.state, r.B, err = bank.ReadState(r.B); err != nil {
+	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err
-	}
-	if r.joins {
-		t.state = c.bank.Join(bank, t.state)
 	}
 	if c.season != nil {
 		t.rhythm = r.Floats()

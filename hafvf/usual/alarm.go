@@ -310,11 +310,10 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	return d
 }
 
-// Form is how a state is encoded. Former ones were without peaks. What is read is to be checked by Valid.
-func (Alarm) Form(c *compact.Codec, s State, former bool) {
-	if c.Pack(s[:atPeaks]); !former {
-		peaks(s[atPeaks:]).form(c)
-	}
+// Form encodes a state, or decodes it. Valid checks what was decoded.
+func (Alarm) Form(c *compact.Codec, s State) {
+	c.Pack(s[:atPeaks])
+	peaks(s[atPeaks:]).form(c)
 }
 
 // weightOf is Σ vʲ, j < n.
