@@ -74,7 +74,7 @@ func heap() int64 {
 func TestGoldenStates(t *testing.T) {
 	const dir = "../../../hafvf/keyed/testdata"
 	for file, text := range map[string]string{
-		"normal_recommended.txt": "detect: true",
+		"normal_recommended.txt":   "detect: true",
 		"binomial_recommended.txt": "{model: {family: binomial, prior: auto}, detect: true}",
 		"mvnormal_recommended.txt": "{model: {family: mvnormal, prior: auto}, detect: true}",
 	} {
