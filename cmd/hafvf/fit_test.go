@@ -154,19 +154,12 @@ func TestFitExits(t *testing.T) {
 		"bank.yaml":   "model: {family: bernoulli}\nbank: [{levels: [], top: .9}, {levels: [], top: 1}]\nsource: {csv: {path: in.csv}}\n",
 		"smooth.yaml": "model: {family: bernoulli}\ntransform: smooth\nsource: {csv: {path: in.csv}}\n",
 		"prom.yaml":   "model: {family: normal}\nsource: {prometheus: {url: 'http://127.0.0.1:1', query: q, step: 1m}}\n",
-		"fewer.csv":   "key,trials,log_evidence,aic,bic\ns0,3,1,1,1\ns1,38,1,1,1\n",
-		"others.csv":  "key,trials,log_evidence,aic,bic\ns0,38,1,1,1\ns2,38,1,1,1\n",
 	})
 	fit := "fit s.yaml -o out.csv --over "
 	exits(t, dir, "", "", []exit{
 		{"no table", "fit s.yaml --over top", 2, "fit needs -o"},
 		{"no paths", "fit s.yaml -o out.csv", 2, "fit needs --over"},
 		{"another ending", "fit s.yaml --over top -o out.txt", 2, ".parquet"},
-		{"an absent level", fit + "levels[1].alpha", 2, "there is no levels[1].alpha: the config has 1 level,"},
-		{"another key", fit + "lateness", 2, `"lateness" cannot be fitted`},
-		{"a key of an exception", fit + "keys[0].top", 2, "cannot be fitted"},
-		{"an absent number of the prior", fit + "model.prior.mu", 2, "known here: alpha, beta"},
-		{"twice", fit + "levels[0].alpha,levels.0.alpha", 2, "stands there twice"},
 		{"a prior from the data", "fit auto.yaml -o out.csv --over top", 2, "give the prior in numbers"},
 		{"detection", fit + "top --set detect=true", 2, "leave out detect"},
 		{"a bank", "fit bank.yaml -o out.csv --over top", 2, "give levels and top in its place"},
@@ -177,8 +170,6 @@ func TestFitExits(t *testing.T) {
 		{"a key without trials", fit + "top --set source.csv.path=missing.csv", 2, "all trials of the key b are missing"},
 		{"no trials", fit + "top --set source.csv.path=empty.csv", 2, "no observations"},
 		{"over the input", "fit s.yaml --over top -o in.csv", 2, "in.csv is what is read"},
-		{"against other trials", fit + "top --against fewer.csv", 2, "fewer.csv has 3 trials of the key s0"},
-		{"against other keys", fit + "top --against others.csv", 2, "others.csv has no key s1"},
 		{"against no table", fit + "top --against none.csv", 2, "none.csv"},
 		{"no input", fit + "top --set source.csv.path=none.csv", 1, "none.csv"},
 	})

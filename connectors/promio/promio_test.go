@@ -413,3 +413,21 @@ func TestQueryFails(t *testing.T) {
 		}
 	}
 }
+
+// A position is read as it was written, and what a file of states holds of a file is none.
+func TestPosition(t *testing.T) {
+	at := time.UnixMilli(1767225600123).UTC()
+	var p Position
+	expect.Same(t, "", string(expect.Get(p.AppendBinary(nil))(t)), "before it has begun")
+	p.Start(at)
+	b := expect.Get(p.AppendBinary([]byte("x")))(t)[1:]
+	expect.Same(t, true, IsPosition(b))
+	expect.Same(t, at, expect.Get(ParsePosition(b))(t).Begin)
+	for _, other := range []string{"", "prom", "in.csv 7"} {
+		expect.Same(t, time.Time{}, expect.Get(ParsePosition([]byte(other)))(t).Begin, other)
+	}
+	for _, damaged := range [][]byte{b[:len(b)-1], append(b, 1)} {
+		_, err := ParsePosition(damaged)
+		expect.Error(t, err, "damaged")
+	}
+}

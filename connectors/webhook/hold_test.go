@@ -3,15 +3,19 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/timers"
 
 	"hafvf/connectors"
 	"hafvf/internal/dofn"
@@ -96,21 +100,77 @@ func TestWriteHeld(t *testing.T) {
 	expect.Same(t, 1, len(Shared()), "outboxes")
 }
 
-// What waits in a state survives its process: another one sends it.
-func TestHeldIsWhole(t *testing.T) {
-	var storedAlerts []byte
-	for i := range 3 {
-		a := alert(i)
-		a.Key, a.StoredID = []byte("k"), fmt.Sprint("kept ", i)
-		storedAlerts = appendStored(storedAlerts, a)
-	}
-	all, err := storedIn(storedAlerts)
-	if err != nil || len(all) != 3 || all[2].StoredID != "kept 2" || all[2].ID != "2" || string(all[2].Text) != `{"id":"2"}` || string(all[2].Key) != "k" {
-		t.Errorf("%+v, %v", all, err)
-	}
-}
-
 func TestMain(m *testing.M) {
 	beam.Init()
 	os.Exit(m.Run())
+}
+
+// A fakeRunner keeps a bag and a timer, as a runner does for one key.
+type fakeRunner struct {
+	state.Provider
+	bag   []any
+	timer *timers.TimerMap
+	fails error
+}
+
+func (r *fakeRunner) ReadBagState(string) ([]any, []state.Transaction, error) {
+	return slices.Clone(r.bag), nil, r.fails
+}
+
+func (r *fakeRunner) WriteBagState(t state.Transaction) error {
+	r.bag = append(r.bag, t.Val)
+	return nil
+}
+
+func (r *fakeRunner) ClearBagState(state.Transaction) error {
+	r.bag = nil
+	return nil
+}
+
+func (r *fakeRunner) Set(t timers.TimerMap) { r.timer = &t }
+
+// An alert stays in the state, and the timer set, until the receiver has answered; a failure of the
+// state fails the bundle.
+func TestHold(t *testing.T) {
+	url, come := away(t, &receiver{codes: []int{http.StatusBadRequest}})
+	fn := &holdFn{Sink: Sink{URL: secret.Text{Text: url}, Timeout: time.Second}, MaxAge: time.Hour, Waiting: state.MakeBagState[[]byte]("w"), Next: timers.InProcessingTime("n")}
+	fn.Setup()
+	runner := &fakeRunner{}
+	var refused []connectors.Refused
+	refuse := func(f connectors.Refused) { refused = append(refused, f) }
+	take := func(a Alert) error {
+		return fn.ProcessElement(t.Context(), runner, runner, "receiver", a.Chunk(), refuse)
+	}
+	poll := func() error {
+		runner.timer = nil
+		return fn.OnTimer(t.Context(), 0, runner, runner, "receiver", timers.Context{}, refuse)
+	}
+	expect.OK(t, take(Alert{ID: "old", Text: []byte(`{"time":"2020-01-01T00:00:00Z"}`)}))
+	if len(runner.bag) != 0 || runner.timer != nil {
+		t.Errorf("an alert that is too old stays: %q, %v", runner.bag, runner.timer)
+	}
+	one := alert(1)
+	one.Key = []byte("k")
+	expect.OK(t, take(one))
+	for range 2 {
+		if len(runner.bag) != 1 || runner.timer == nil {
+			t.Errorf("the state holds %q, and the timer is %v", runner.bag, runner.timer)
+		}
+		expect.OK(t, poll())
+	}
+	boxes[fn.name].Close(0, 0)
+	delete(boxes, fn.name) // as in another process, which has the state
+	runner.fails = errors.New("no state")
+	expect.Error(t, poll(), "no state")
+	runner.fails = nil
+	come()
+	expect.Soon(t, "the alert is refused", func() bool { return poll() == nil && len(refused) == 1 })
+	expect.Same(t, []any{"k", "1", `{"id":"1"}`}, []any{string(refused[0].Key), refused[0].ID, string(refused[0].Text)})
+	if len(runner.bag) != 0 || runner.timer != nil {
+		t.Errorf("the state still holds %q, and the timer is %v", runner.bag, runner.timer)
+	}
+	fn.Sink.URL.Text = "http://%"
+	fn.Setup()
+	expect.Error(t, take(alert(2)), "webhook.url")
+	expect.Error(t, poll(), "webhook.url")
 }

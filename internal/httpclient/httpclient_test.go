@@ -335,3 +335,18 @@ func TestProxy(t *testing.T) {
 	want := reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 	expect.Same(t, want, reflect.ValueOf(got).Pointer(), "the proxy of the environment")
 }
+
+// Only these answers may be another one later. What is final too early loses an alert.
+func TestTemporary(t *testing.T) {
+	var got []int
+	for code := range 600 {
+		if Temporary(code) {
+			got = append(got, code)
+		}
+	}
+	want := []int{408, 425, 429}
+	for code := 500; code < 600; code++ {
+		want = append(want, code)
+	}
+	expect.Same(t, want, got)
+}

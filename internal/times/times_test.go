@@ -295,3 +295,26 @@ func TestTimesLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// Little disorder and equal times are no second pass of the hour that the clock shows twice; the order of
+// all records tells of a key that begins there.
+func TestFolds(t *testing.T) {
+	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
+	for name, records := range map[string]string{ // key, on the clock of 2026-10-25, in UTC
+		"equal":                        "a 01:59 23:59, a 02:00 00:00, a 02:00 00:00, a 02:01 00:01",
+		"out of order":                 "a 02:10 00:10, a 02:12 00:12, a 02:11 00:11, a 02:13 00:13",
+		"out of order by a step":       "a 01:50 23:50, a 02:00 00:00, a 02:20 00:20, a 02:10 00:10",
+		"by more":                      "a 01:50 23:50, a 02:00 00:00, a 02:20 00:20, a 02:09 01:09",
+		"out of order at the boundary": "a 02:58 00:58, a 02:00 01:00, a 02:59 00:59, a 02:01 01:01, a 03:00 02:00",
+		"a gap in the second":          "a 02:58 00:58, a 02:59 00:59, a 02:01 01:01, a 02:45 01:45, a 03:00 02:00",
+		"another key begins":           "a 02:58 00:58, b 02:59 00:59, a 02:00 01:00, c 02:01 01:01",
+		"one key after the other":      "a 02:30 00:30, a 02:31 00:31, a 02:00 01:00, a 03:00 02:00, b 01:00 23:00, b 02:00 00:00",
+	} {
+		var f Folds
+		for record := range strings.SplitSeq(records, ", ") {
+			r := strings.Fields(record)
+			at := expect.Get(time.ParseInLocation("2006-01-02 15:04", "2026-10-25 "+r[1], zone))(t)
+			expect.Same(t, r[2], f.Resolve(r[0], at).Format("15:04"), name, ": ", record)
+		}
+	}
+}

@@ -78,6 +78,7 @@ func TestKeysOfRecords(t *testing.T) {
 		{[]string{"after.id"}, ` {"id":"a\/b"} `, "a/b", "a/b"},
 		{[]string{"after.id"}, `{"after":{"id":4},"id":3}`, "4", "4"},
 		{[]string{"payload.after.id"}, `{"schema":{},"payload":{"id":3}}`, "3", "3"},
+		{[]string{".after.id"}, `{"":{"id":3}}`, "3", "3"}, // of a field without a name
 		{[]string{"id"}, `{"id":3}`, "3", "3"},
 		{[]string{"id"}, `{"other":3}`, `{"other":3}`, `{"other":3}`},
 		{[]string{"id"}, `{"id":3`, `{"id":3`, `{"id":3`},

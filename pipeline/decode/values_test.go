@@ -171,3 +171,18 @@ func TestRoundedNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersOf recognises a decimal comma only where no number has a point.
+func TestNumbersOf(t *testing.T) {
+	for texts, want := range map[string]Numbers{
+		"3,5|4,25|7":   {Share: 1, Decimal: ',', Fractions: true},
+		"3,5|4.25|7":   {Share: 2. / 3, Fractions: true},
+		"1.234,5|2":    {Share: 1, Decimal: ',', Thousands: '.', Fractions: true},
+		"1,234|5,678":  {Share: 1, Decimal: ',', Fractions: true, Either: "1,234"},
+		"1,234.5|7":    {Share: 1, Thousands: ',', Fractions: true},
+		"3 m|4 m|5 km": {Share: 1, Units: []string{"m", "km"}},
+		"On|off":       {Words: []string{"off", "On"}},
+	} {
+		expect.Same(t, want, NumbersOf(strings.Split(texts, "|")), texts)
+	}
+}

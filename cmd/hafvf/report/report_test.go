@@ -433,6 +433,27 @@ func TestPageOfSessions(t *testing.T) {
 	}
 }
 
+// A key is silent since the start of its latest silence, in whichever order the alerts are read.
+func TestSilentSince(t *testing.T) {
+	silence := func(since, told int) string {
+		at := func(minute int) string { return began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+		return fmt.Sprintf(`{"key":"a","time":%q,"kind":"silent","id":"%d","start":%q}`, at(told), told, at(since))
+	}
+	for _, order := range [][]string{{silence(1, 5), silence(40, 50)}, {silence(40, 50), silence(1, 5)}} {
+		p, _ := pageOf(t, Since{}, file(t, order...))
+		expect.Same(t, []Silent{{Key: "a", Since: began.Add(40 * time.Minute), Alerted: began.Add(50 * time.Minute), Silences: 2}}, p.Silent)
+	}
+}
+
+// A grid has as many columns as fit, and no more.
+func TestGridOf(t *testing.T) {
+	for minutes, want := range map[int]string{maxColumns: "1m0s", maxColumns + 1: "5m0s", 24 * 60: "15m0s"} {
+		g := gridOf(began, began.Add(time.Duration(minutes-1)*time.Minute))
+		expect.Same(t, want, g.step.String(), minutes, " minutes")
+		expect.Same(t, g.columns-1, g.column(began.Add(time.Duration(minutes-1)*time.Minute).Unix()), minutes, " minutes")
+	}
+}
+
 // Sessions that drift or wander are said in words, a drift by the line through the level of its segment.
 func TestPageOfDrift(t *testing.T) {
 	var lines []string
