@@ -83,6 +83,10 @@ func TestHold(t *testing.T) {
 	expect.OK(t, take(alert(2)))
 	expect.Soon(t, "the alert is sent", func() bool { return poll() == nil && len(runner.bag) == 0 })
 	expect.Same(t, []any{[]string{`{"id":"2"}`}, 1}, []any{answers.bodies, len(refused)})
+	runner.bag = []any{[]byte("damaged")}
+	if poll() == nil {
+		t.Error("a damaged state is taken for an empty one")
+	}
 	fn.Sink.URL.Text = "http://%"
 	fn.Setup()
 	expect.Error(t, take(alert(3)), "webhook.url")
