@@ -6,7 +6,6 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/domain"
-	"hafvf/internal/special"
 )
 
 // A Prediction says what is asked of Bank.PredictAll: slices of length Model.Outputs.
@@ -121,289 +120,26 @@ func (b *Bank) starting(parts []mixturePart, s State, x []float64) []mixturePart
 type component struct {
 	expfam.Distribution
 	weight float64
-	curve  expfam.Curve // if the mixture is smooth
-
-	seen                      float64 // where the curve was evaluated last, NaN for nowhere
-	cdf, density, slope, bend float64 // there
+	curve  expfam.Curve // for newton
 }
-
-// at is that of the curve at x, or if that is near enough to the last place, the Taylor series about that. What the series leaves
-// out is about near/20.
-func (c *component) at(x, near float64) (cdf, density, slope, bend float64) {
-	d := x - c.seen
-	t := d / math.Min(c.curve.Width(), c.curve.Free(c.seen))
-	if t *= t; c.weight*t*t < near {
-		return c.cdf + d*(c.density+d*(c.slope/2+d*(c.bend/6))), c.density + d*(c.slope+d*(c.bend/2)), c.slope + d*c.bend, c.bend
-	}
-	c.seen = x
-	c.cdf, c.density, c.slope, c.bend = c.curve.At(x)
-	return c.cdf, c.density, c.slope, c.bend
-}
-
-// light reports whether a share weighs so little that its rough function does, if it is enough to know between which
-// two steps a quantile is.
-func (c *component) light() bool { return c.weight > 0 && c.weight < .03 && c.curve.Doubt() < .1 }
 
 // mixed is a mixture, of weights that sum to one.
 type mixed []component
 
 // interval is the central interval with the probability level, of a mixture with this mean and sd.
 func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
-	below, total := (1-level)/2, 0. // which rounding may leave below 1
-	for i := range m {
-		total += m[i].weight
-	}
-	if sd > 0 && !notFinite(sd) {
-		z := math.Sqrt2 * math.Erfinv(level)
-		if lower, upper, ok := m.near(below*total, (1-below)*total, z, mean, sd); ok {
-			return lower, math.Max(lower, upper)
+	below, total := (1-level)/2, m.CDF(math.Inf(1)) // which rounding may leave below 1
+	if _, whole := m[0].Lattice(); !whole && !notFinite(sd) {
+		if lower, upper, ok := m.newton(below*total, (1-below)*total, math.Sqrt2*math.Erfinv(level), sd); ok {
+			return lower, upper
 		}
 	}
-	total = m.CDF(math.Inf(1))
 	sd = m.spread(total, mean, sd)
 	lower = m.quantile(below*total, mean, sd)
 	return lower, math.Max(lower, m.quantile((1-below)*total, mean, sd))
 }
 
-// near are the quantiles of two probabilities, which are those of a normal at −z and z. It reports false if they are not
-// near to where they are looked for: quantile finds them all the same.
-func (m mixed) near(below, above, z, mean, sd float64) (lower, upper float64, ok bool) {
-	width, perUnit, whole := m.curves(), 0., false
-	find := func(p, z float64) (x float64, ok bool) {
-		x, _, ok = m.newton(p, z, aim{tolerance: 3e-8 * sd, reach: width / 20})
-		return x, ok
-	}
-	if perUnit, whole = m[0].Lattice(); whole && perUnit >= 1 {
-		at := lattice{mixed: m, perUnit: perUnit}
-		find = func(p, z float64) (x float64, ok bool) {
-			if width > 0 {
-				if x, ok := at.between(p, z, width); ok {
-					return x, ok
-				}
-			}
-			return at.quantile(p, mean+z*sd, sd)
-		}
-	} else if width == 0 || whole {
-		return 0, 0, false
-	}
-	if lower, ok = find(below, -z); ok {
-		upper, ok = find(above, z)
-	}
-	return lower, upper, ok
-}
-
-// between is the quantile of p by that of the curves: the next multiple after half a step before it. If that is too close
-// to tell, the function at the multiple before it does. It reports false if the quantile of the curves is not found.
-func (l *lattice) between(p, z, width float64) (x float64, ok bool) {
-	to := aim{.05 / l.perUnit, width / 2, special.RoughBy, l.perUnit}
-	for i := range l.mixed {
-		if c := &l.mixed[i]; c.light() {
-			to.blur += c.weight * c.curve.Doubt()
-		}
-	}
-	x, doubt, ok := l.newton(p, z, to)
-	k := x*l.perUnit - .5
-	doubt = 1e-6 + 2*doubt*l.perUnit
-	if !ok || doubt > .4 {
-		return 0, false
-	}
-	if at := math.Round(k); math.Abs(k-at) >= doubt {
-		k = math.Ceil(k)
-	} else if k = at; l.at(k) < p {
-		k++
-	}
-	return math.Max(0, math.Min(k, l.perUnit)) / l.perUnit, true
-}
-
-// A lattice is a mixture of multiples of 1/perUnit. It knows its function at the first places that were asked for.
-type lattice struct {
-	mixed
-	perUnit float64
-	known   int
-	seen    [8]struct{ k, cdf float64 }
-}
-
-func (l *lattice) at(k float64) float64 {
-	for _, s := range l.seen[:l.known] {
-		if s.k == k {
-			return s.cdf
-		}
-	}
-	cdf := l.CDF(k / l.perUnit)
-	if l.known < len(l.seen) {
-		l.seen[l.known].k, l.seen[l.known].cdf = k, cdf
-		l.known++
-	}
-	return cdf
-}
-
-// quantile is that of p from 0 on, looked for from about start on.
-func (l *lattice) quantile(p, start, sd float64) (x float64, ok bool) {
-	n := l.perUnit
-	most, step := math.Min(l.mixed[0].Most()*n, 0x1p52), math.Max(1, math.Floor(sd*n/4))
-	k := math.Max(0, math.Min(math.Floor(start*n), most-1))
-	from, to, below, above := -1., most, -p, 1-p
-	if f := l.at(k) - p; f < 0 {
-		for from, below = k, f; from+step < to; step *= 2 {
-			if f = l.at(from+step) - p; f >= 0 {
-				to, above = from+step, f
-				break
-			}
-			from, below = from+step, f
-		}
-	} else {
-		for to, above = k, f; to-step > from; step *= 2 {
-			if f = l.at(to-step) - p; f < 0 {
-				from, below = to-step, f
-				break
-			}
-			to, above = to-step, f
-		}
-	}
-	if math.IsNaN(below + above) {
-		return 0, false
-	}
-	return l.step(p, from, to, below, above), to < 0x1p52
-}
-
-// step is the quantile of p between from, where the distribution function less p is below, and to, where it is
-// above.
-func (l *lattice) step(p, from, to, below, above float64) float64 {
-	for i := 0; to-from > 1; i++ {
-		k := math.Floor(from + (to-from)/2)
-		if i%2 == 0 {
-			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
-		}
-		if f := l.at(k) - p; f < 0 {
-			from, below = k, f
-		} else {
-			to, above = k, f
-		}
-	}
-	return to / l.perUnit
-}
-
-// curves makes the curves of the components that weigh. It returns the width of the narrowest, 0 if one
-// has no curve.
-func (m mixed) curves() (narrowest float64) {
-	narrowest = math.Inf(1)
-	for i := range m {
-		c := &m[i]
-		if c.weight <= 0 {
-			continue
-		}
-		if !c.Curve(&c.curve) {
-			return 0
-		}
-		c.seen = math.NaN()
-		narrowest = math.Min(narrowest, c.curve.Width())
-	}
-	return narrowest
-}
-
-// An aim says how near a search has to come.
-type aim struct {
-	tolerance float64 // of the next term
-	reach     float64 // of the last step
-	blur      float64 // that the curves have; 0 of those that are exact
-	perUnit   float64 // of shares: it is enough to know which of so many multiples is nearest; 0 of numbers
-}
-
-// newton is the quantile of p in a mixture of curves, by Householder's method of the third order, from the quantile
-// of the heaviest component on; z is that of a normal. It ends if its next term, doubt, is below the tolerance, in a step of less than
-// the reach, and away from where the density may be infinite: what it leaves out is less by about the ratio of step and width. A step
-// out of the bracket is one of Newton's instead, or else leads to the middle. It reports false if the end does not come soon.
-func (m mixed) newton(p, z float64, to aim) (x, doubt float64, found bool) {
-	heaviest := &m[0]
-	for i := range m {
-		if m[i].weight > heaviest.weight {
-			heaviest = &m[i]
-		}
-	}
-	x = heaviest.curve.Near(p, z)
-	lo, hi := 0., 1.
-	if to.perUnit == 0 {
-		x = m.roughly(p, x, heaviest.curve.Width())
-		lo, hi = math.Inf(-1), math.Inf(1)
-	}
-	for range 10 {
-		f, f1, f2, f3 := -p, 0., 0., 0.
-		logit := 0.
-		if to.perUnit > 0 {
-			logit = special.Log(x / (1 - x))
-		}
-		for i := range m {
-			c := &m[i]
-			switch {
-			case c.light():
-				g, g1 := c.curve.Rough(x, logit)
-				f += c.weight * g
-				f1 += c.weight * g1
-			case c.weight > 0:
-				g, g1, g2, g3 := c.at(x, max(1e-8, to.blur))
-				f += c.weight * g
-				f1 += c.weight * g1
-				f2 += c.weight * g2
-				f3 += c.weight * g3
-			}
-		}
-		switch {
-		case f < -2*to.blur:
-			lo = x
-		case f >= 2*to.blur:
-			hi = x
-		}
-		if to.perUnit > 0 && math.Floor(lo*to.perUnit+.5) == math.Floor(hi*to.perUnit+.5) {
-			return lo + (hi-lo)/2, 0, true
-		}
-		u := f / f1
-		h, k := u*f2/f1, u*u*f3/f1
-		halley := u / (1 - h/2)
-		step := u * (1 - h/2) / (1 - h + k/6)
-		next := x - step
-		doubt = math.Abs(step - halley)
-		inside := func() bool { return next > lo && next < hi }
-		if inside() && doubt < to.tolerance && math.Abs(step) < math.Min(to.reach, heaviest.curve.Free(x)/2) {
-			return next, doubt + 2*to.blur/f1, true
-		}
-		if !inside() {
-			next = x - u
-		}
-		if !inside() {
-			next = lo + (hi-lo)/2
-		}
-		if notFinite(next) {
-			break
-		}
-		x = next
-	}
-	return x, doubt, false
-}
-
-// roughly is about the quantile of p, by a few steps of Newton from x on by the rough functions of what weighs: the
-// exact ones need not be evaluated as often then. It is x if there are none.
-func (m mixed) roughly(p, x, width float64) float64 {
-	for range 3 {
-		f, f1 := -p, 0.
-		for i := range m {
-			if c := &m[i]; c.weight > 1e-4 {
-				g, g1 := c.curve.Rough(x, 0)
-				f += c.weight * g
-				f1 += c.weight * g1
-			}
-		}
-		step := f / f1
-		if !(math.Abs(step) < 2*width) {
-			break
-		}
-		x -= step
-		if math.Abs(step) < width/10 {
-			break
-		}
-	}
-	return x
-}
-
+// CDF returns P(X ≤ x).
 func (m mixed) CDF(x float64) float64 {
 	p := 0.0
 	for i := range m {
@@ -448,6 +184,7 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	if z := math.Sqrt2 * math.Erfinv(2*p-1); !notFinite(z) {
 		normal += z * sd
 	}
+	perUnit, whole := m[0].Lattice()
 	lo, hi := normal-sd/4, normal+sd/4
 	below, above := m.CDF(lo)-p, m.CDF(hi)-p
 	for step := sd / 4; below >= 0 && !math.IsInf(lo, 0); step *= 2 {
@@ -463,11 +200,9 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	if math.IsNaN(below) || math.IsNaN(above) {
 		return math.NaN()
 	}
-	perUnit, whole := m[0].Lattice()
 	if whole && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
 		const rounding = 0x1p-51 // of k/n, and of the product
-		l := lattice{mixed: m, perUnit: perUnit}
-		return l.step(p, math.Floor(lo*perUnit*(1+rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
+		return m.onLattice(p, perUnit, math.Floor(lo*perUnit*(1+rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
 	}
 	// The secant finds the place where the function is smooth: an end that stays counts by half (the Illinois
 	// rule). The middle finds it where the function has steps. Below stays negative, and above does not.
@@ -506,4 +241,62 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 		}
 	}
 	return hi
+}
+
+// newton finds the quantiles of two probabilities by Newton's method. z and −z are those of a standard normal. It returns false
+// if that does not converge at once.
+func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok bool) {
+	heaviest, width := &m[0], math.Inf(1)
+	for i := range m {
+		if c := &m[i]; c.weight > 0 {
+			c.SetCurve(&c.curve)
+			if width = math.Min(width, c.curve.Width()); c.weight > heaviest.weight {
+				heaviest = c
+			}
+		}
+	}
+	find := func(p, x float64) (quantile float64, ok bool) {
+		const tolerance = 1e-8 // of sd
+		last := 0.             // density
+		for range 10 {
+			f, density := -p, 0.
+			for i := range m {
+				if c := &m[i]; c.weight > 0 {
+					cdf, slope := c.curve.At(x)
+					f, density = f+c.weight*cdf, density+c.weight*slope
+				}
+			}
+			step := f / density
+			x -= step
+			switch {
+			case !(math.Abs(step) < 4*sd):
+				return 0, false
+			case math.Abs(step) < width/20 && math.Abs(step*(density-last)) < tolerance*sd*density:
+				return x, true // the error of a step is below half of it times the relative change of the density since the last
+			}
+			last = density
+		}
+		return 0, false
+	}
+	if lower, ok = find(below, heaviest.curve.Near(below, -z)); ok {
+		upper, ok = find(above, heaviest.curve.Near(above, z))
+	}
+	return lower, math.Max(lower, upper), ok
+}
+
+// onLattice returns the quantile of p among the multiples of 1/perUnit above from/perUnit and up to to/perUnit. The
+// distribution function there less p is below, which is negative, and above, which is not.
+func (m mixed) onLattice(p, perUnit, from, to, below, above float64) float64 {
+	for i := 0; to-from > 1; i++ {
+		k := math.Floor(from + (to-from)/2)
+		if i%2 == 0 {
+			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
+		}
+		if f := m.CDF(k/perUnit) - p; f < 0 {
+			from, below = k, f
+		} else {
+			to, above = k, f
+		}
+	}
+	return to / perUnit
 }

@@ -70,22 +70,14 @@ func (d Distribution) Lattice() (perUnit float64, ok bool) {
 	return 0, false
 }
 
-// Most is the largest value that it has.
-func (d Distribution) Most() float64 {
-	switch d.law {
-	case betaShare, indicator:
-		return 1
-	}
-	return math.Inf(1)
-}
-
 // CDF is P(X ≤ x).
 func (d Distribution) CDF(x float64) float64 {
 	switch d.law {
-	case studentsT:
-		return d.studentCDF(x)
-	case lomax:
-		return -math.Expm1(-d.a * math.Log1p(math.Max(x, 0)/d.b))
+	case studentsT, lomax:
+		var c Curve
+		d.SetCurve(&c)
+		p, _ := c.At(x)
+		return math.Max(p, 0)
 	case negativeBinomial:
 		return countCDF(d.a, d.b, x)
 	case betaShare:
@@ -100,16 +92,54 @@ func (d Distribution) CDF(x float64) float64 {
 	return 1
 }
 
-func (d Distribution) studentCDF(x float64) float64 {
-	if x == d.a {
-		return .5
+// A Curve is a Distribution that is not on a Lattice, with what does not depend on the place.
+type Curve struct {
+	Distribution
+	scale float64 // of Student's t
+	t     special.Student
+}
+
+// SetCurve sets c to the curve of d. This takes less time if c was Student's t with the same degrees of freedom.
+func (d Distribution) SetCurve(c *Curve) {
+	if c.Distribution = d; d.law == studentsT {
+		c.scale = math.Sqrt(d.b)
+		if c.t.Nu != d.c {
+			c.t = special.NewStudent(d.c)
+		}
 	}
-	s := special.NewStudent(d.c)
-	beyond, _ := s.At((x - d.a) / math.Sqrt(d.b))
-	if x > d.a {
-		return 1 - beyond
+}
+
+// At returns P(X ≤ x) and the density at x. Below 0, where a time has neither, it returns the tangent at 0, by which Newton's
+// method comes back.
+func (c *Curve) At(x float64) (cdf, density float64) {
+	if c.law == lomax {
+		if density = c.a / c.b; x < 0 {
+			return density * x, density
+		}
+		beyond := special.Exp(-c.a * special.Log1p(x/c.b))
+		return 1 - beyond, c.a / (c.b + x) * beyond
 	}
-	return beyond
+	cdf, density = c.t.At((x - c.a) / c.scale)
+	if x > c.a {
+		cdf = 1 - cdf
+	}
+	return cdf, density / c.scale
+}
+
+// Width returns about the distance over which the density changes.
+func (c *Curve) Width() float64 {
+	if c.law == lomax {
+		return c.b / math.Max(c.a, 1)
+	}
+	return c.scale
+}
+
+// Near returns about the quantile of p. z is the quantile of p of a standard normal.
+func (c *Curve) Near(p, z float64) float64 {
+	if c.law == lomax {
+		return c.b * math.Expm1(-math.Log1p(-p)/c.a)
+	}
+	return c.a + c.scale*z
 }
 
 // few is how many probabilities are summed at most.
@@ -146,130 +176,4 @@ func shareCDF(alpha, beta, trials, x float64) float64 {
 		x, y = k/trials, (trials-k)/trials
 	}
 	return special.BetaCDF(alpha, beta, x, y)
-}
-
-// A Curve is a distribution with a smooth density, ready to be evaluated at several places. That of a share is
-// without steps.
-type Curve struct {
-	law
-	location, scale float64 // those of Student's t, the sd of a share, the rate of a lomax
-	shape           float64 // of a lomax
-	t               special.Student
-	beta            special.Beta
-	odds            special.Odds // of a share
-}
-
-// Curve makes c the curve of the distribution. It reports false if that has no smooth density. A c that was Student's t with
-// as many degrees of freedom, or that share, takes less time.
-func (d Distribution) Curve(c *Curve) bool {
-	c.law = d.law
-	switch d.law {
-	case studentsT:
-		c.location, c.scale = d.a, math.Sqrt(d.b)
-		if c.t.Nu != d.c {
-			c.t = special.NewStudent(d.c)
-		}
-	case lomax:
-		c.scale, c.shape = d.b, d.a
-	case betaShare:
-		c.scale = math.Sqrt(d.variance)
-		if c.odds.A != d.a || c.odds.B != d.b {
-			c.odds = special.NewOdds(d.a, d.b)
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// Width is about the distance in which the density changes.
-func (c *Curve) Width() float64 {
-	if c.law == lomax {
-		return c.scale / math.Max(c.shape, 1)
-	}
-	return c.scale
-}
-
-// Free is the distance from x to the nearest place where the density may be infinite.
-func (c *Curve) Free(x float64) float64 {
-	if c.law == betaShare {
-		return math.Min(x, 1-x)
-	}
-	return math.Inf(1)
-}
-
-// At returns P(X ≤ x), the density at x and its first two derivatives.
-func (c *Curve) At(x float64) (cdf, density, slope, bend float64) {
-	switch c.law {
-	case lomax:
-		if x < 0 {
-			return 0, 0, 0, 0
-		}
-		far := 1 / (c.scale + x)
-		beyond := special.Exp(-c.shape * special.Log1p(x/c.scale))
-		density = c.shape * far * beyond
-		slope = -(c.shape + 1) * far * density
-		return 1 - beyond, density, slope, -(c.shape + 2) * far * slope
-	case betaShare:
-		if c.beta.A != c.odds.A || c.beta.B != c.odds.B {
-			c.beta = special.NewBeta(c.odds.A, c.odds.B)
-			c.beta.Rough = true // its steps are far from where it doubts
-		}
-		y := 1 - x
-		cdf, density = c.beta.At(x, y)
-		rx, ry := 1/x, 1/y
-		density *= rx * ry
-		a, b := (c.beta.A-1)*rx, (c.beta.B-1)*ry
-		return cdf, density, (a - b) * density, ((a-b)*(a-b) - a*rx - b*ry) * density
-	}
-	t := (x - c.location) / c.scale
-	cdf, density = c.t.At(t)
-	if t > 0 {
-		cdf = 1 - cdf
-	}
-	nu := c.t.Nu
-	far := 1 / ((nu + t*t) * c.scale)
-	density /= c.scale
-	slope = -(nu + 1) * far * t * density
-	bend = (nu + 1) * far * far * ((nu+2)*t*t - nu) * density
-	return cdf, density, slope, bend
-}
-
-// Rough is about P(X ≤ x) and the density at x, in a fraction of the time of At; 0 of a lomax. logit is that of
-// x, if x is a share.
-func (c *Curve) Rough(x, logit float64) (cdf, density float64) {
-	switch c.law {
-	case studentsT: // Abramowitz and Stegun 26.7.8
-		nu := math.Max(c.t.Nu, 1)
-		t := (x - c.location) / c.scale
-		shrunk := 1 - 1/(4*nu)
-		wide := 1 / math.Sqrt(1+t*t/(2*nu))
-		cdf, density = special.RoughNormal(t * shrunk * wide)
-		return cdf, density * shrunk * wide * wide * wide / c.scale
-	case betaShare:
-		cdf, density = c.odds.At(logit)
-		return cdf, density / (x * (1 - x))
-	}
-	return 0, 0
-}
-
-// Doubt bounds the error of Rough of a share; 1 if it has no bound.
-func (c *Curve) Doubt() float64 {
-	if c.law == betaShare {
-		return c.odds.Doubt
-	}
-	return 1
-}
-
-// Near is about the quantile of p, of which z is that of a normal.
-func (c *Curve) Near(p, z float64) float64 {
-	switch c.law {
-	case lomax:
-		return c.scale * math.Expm1(-math.Log1p(-p)/c.shape)
-	case betaShare:
-		return c.odds.Near(z)
-	}
-	// The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5).
-	nu, z2 := math.Max(c.t.Nu, 1), z*z
-	return c.location + c.scale*z*(1+((z2+1)/4+((5*z2+16)*z2+3)/(96*nu))/nu)
 }

@@ -16,63 +16,35 @@ import (
 // value, with the relative distances u and v of x and y from their means and g(u) = ln(1+u) − u:
 // no large numbers are subtracted.
 func BetaCDF(a, b, x, y float64) float64 {
-	beta := NewBeta(a, b)
-	cdf, _ := beta.At(x, y)
-	return cdf
-}
-
-// A Beta is Beta(a, b), with what does not depend on the place. Where Rough is set, the distribution function is within RoughBy alone,
-// in half of the time.
-type Beta struct {
-	A, B, norm float64
-	perA, perB float64 // 1/A and 1/B
-	Rough      bool
-}
-
-// RoughBy bounds the error of a rough Beta.
-const RoughBy = 2e-6
-
-// NewBeta makes a Beta of any a and b, see BetaCDF.
-func NewBeta(a, b float64) Beta {
-	norm := math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))
-	return Beta{A: a, B: b, norm: norm, perA: 1 / a, perB: 1 / b}
-}
-
-// At is BetaCDF, and xᵃyᵇ/B(a, b), which is xy times the density.
-func (s *Beta) At(x, y float64) (cdf, powers float64) {
-	a, b := s.A, s.B
 	switch {
 	case !(a >= 0 && b >= 0 && a+b > 0) || math.IsInf(a+b, 1) || x != x || y != y:
-		return math.NaN(), 0
+		return math.NaN()
 	case y <= 0 || a == 0 && x >= 0:
-		return 1, 0
+		return 1
 	case x <= 0 || b == 0:
-		return 0, 0
+		return 0
 	}
 	// From far alone logLess would not know an x that is much below its mean.
 	far := y*a - x*b
-	powers = s.norm * Exp(a*logLess(-far*s.perA, x*s.perA*(a+b))+b*logLess(far*s.perB, y*s.perB*(a+b)))
-	cut := 0x1p-54
-	if s.Rough {
-		cut = 1e-7
-	}
+	norm := math.Sqrt(a*(b/(a+b))) * Exp(-halfLog2Pi+stirling(a+b)-stirling(a)-stirling(b))
+	powers := norm * Exp(a*logLess(-far/a, x/a*(a+b))+b*logLess(far/b, y/b*(a+b)))
 	if far < 0 {
-		return 1 - lowerBeta(b, a, y, x, -far, powers, cut), powers
+		return 1 - lowerBeta(b, a, y, x, -far, powers)
 	}
-	return lowerBeta(a, b, x, y, far, powers, cut), powers
+	return lowerBeta(a, b, x, y, far, powers)
 }
 
-// lowerBeta is BetaCDF below the mean: far is ya − xb, and at least 0. Sums end at terms below cut.
-func lowerBeta(a, b, x, y, far, powers, cut float64) float64 {
+// lowerBeta is BetaCDF below the mean: far is ya − xb, and at least 0. powers is xᵃyᵇ/B(a, b).
+func lowerBeta(a, b, x, y, far, powers float64) float64 {
 	switch {
 	case min(a, b) >= manyTrials:
 		return centralBeta(a, b, far)
 	case x <= .9 && (b*x <= 1 || (a+b)*x < .5*(a+1)): // then terms shrink at once
-		return seriesBeta(a, b, x, powers, cut)
+		return seriesBeta(a, b, x, powers)
 	case y <= .9 && a*y <= 1:
-		return 1 - seriesBeta(b, a, y, powers, cut)
+		return 1 - seriesBeta(b, a, y, powers)
 	}
-	return fractionBeta(a, b, x, y, far, powers, max(cut, 0x1p-50))
+	return fractionBeta(a, b, x, y, far, powers)
 }
 
 // stirling is Stirling of 1/x, for all x > 0.
@@ -98,9 +70,9 @@ func logLess(u, r float64) float64 {
 
 // seriesBeta is the power series in x of xᵃyᵇ/aB(a, b)·₂F₁(a+b, 1; a+1; x) (Abramowitz and Stegun 26.5.4), whose terms
 // are all of one sign.
-func seriesBeta(a, b, x, powers, cut float64) float64 {
+func seriesBeta(a, b, x, powers float64) float64 {
 	sum, term := 1., 1.
-	for n := 0.; n < 2000 && term > cut; n++ {
+	for n := 0.; n < 2000 && term > 0x1p-54; n++ {
 		term *= (a + b + n) / (a + 1 + n) * x
 		sum += term
 	}
@@ -109,7 +81,7 @@ func seriesBeta(a, b, x, powers, cut float64) float64 {
 
 // fractionBeta is the continued fraction of DiDonato and Morris (ACM TOMS 18, 1992, eq. 9),
 // by the method of Lentz.
-func fractionBeta(a, b, x, y, far, powers, cut float64) float64 {
+func fractionBeta(a, b, x, y, far, powers float64) float64 {
 	const tiny = 1e-300
 	f := tiny
 	c, d := f, 0.
@@ -128,7 +100,7 @@ func fractionBeta(a, b, x, y, far, powers, cut float64) float64 {
 		}
 		d = 1 / d
 		f *= c * d
-		if math.Abs(c*d-1) < cut {
+		if math.Abs(c*d-1) < 0x1p-50 {
 			break
 		}
 	}
@@ -164,40 +136,3 @@ var nodesBeta = func() (nodes struct{ at, weights [40]float64 }) {
 	quad.Legendre{}.FixedLocations(nodes.at[:], nodes.weights[:], 0, 1)
 	return nodes
 }()
-
-// Odds are the log-odds of a Beta(A, B), which are about normal: their mean, variance and skewness are sums of
-// polygammas, ψ(x) ≈ ln(x − ½).
-type Odds struct {
-	A, B               float64
-	mean, perSD, sixth float64 // of the skewness
-	Doubt              float64 // that At has; 1 if it says nothing
-}
-
-// NewOdds makes the log-odds of Beta(a, b).
-func NewOdds(a, b float64) Odds {
-	least := math.Min(a, b)
-	if !(least >= 1) {
-		return Odds{A: a, B: b, mean: Log(a / b), perSD: 1, Doubt: 1}
-	}
-	p, q := 1/(a-.5), 1/(b-.5)
-	per := 1 / math.Sqrt(p+q)
-	o := Odds{A: a, B: b, mean: Log(q / p), perSD: per, sixth: (q - p) * per / 6, Doubt: 1}
-	if least >= 2 {
-		o.Doubt = .05/least + 1e-4
-	}
-	return o
-}
-
-// At is about the distribution function of the log-odds and their density, by the expansion of Cornish and Fisher
-// to the first term.
-func (o *Odds) At(logit float64) (cdf, density float64) {
-	z := (logit - o.mean) * o.perSD
-	cdf, density = RoughNormal(z - o.sixth*(math.Min(z*z, 6)-1))
-	return cdf, density * o.perSD
-}
-
-// Near is about the share with the quantile z of a normal.
-func (o *Odds) Near(z float64) float64 {
-	odds := Exp(o.mean + (z+o.sixth*(z*z-1))/o.perSD)
-	return odds / (1 + odds)
-}

@@ -66,26 +66,3 @@ func TestBetaCDFAtTheEnds(t *testing.T) {
 		}
 	}
 }
-
-// The log-odds of a Beta are as near to normal as they say.
-func TestOdds(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
-		a, b := math.Pow(10, .31+3.7*rng.Float64()), math.Pow(10, .31+3.7*rng.Float64())
-		mean := a / (a + b)
-		x := mean + math.Sqrt(mean*(1-mean)/(a+b+1))*(13*rng.Float64()-5)
-		if !(x > 0 && x < 1) {
-			continue
-		}
-		o := NewOdds(a, b)
-		if p, _ := o.At(math.Log(x / (1 - x))); !(math.Abs(p-BetaCDF(a, b, x, 1-x)) <= o.Doubt) || o.Doubt > .025 {
-			t.Errorf("Beta(%g, %g) at %g: %g, want %g within %g", a, b, x, p, BetaCDF(a, b, x, 1-x), o.Doubt)
-		}
-		if x := o.Near(0); !(math.Abs(BetaCDF(a, b, x, 1-x)-.5) <= 2*o.Doubt) {
-			t.Errorf("Beta(%g, %g): the median is about %g", a, b, x)
-		}
-	}
-	if o := NewOdds(1.9, 50); o.Doubt != 1 {
-		t.Errorf("the skewed odds of Beta(1.9, 50) are within %g", o.Doubt)
-	}
-}

@@ -57,48 +57,5 @@ func (s *Student) At(t float64) (beyond, density float64) {
 	}
 	y := math.Min(s.a*log, 1e4) // beyond is none
 	z := (((((-.4*y-3.3)*y-24)*y-85.5)/(.8*y*y+100+s.b)+y+3)*s.perB + 1) * math.Sqrt(y)
-	return NormalBeyond(z) + sum/2, density
-}
-
-// normals are the probability beyond k/32 and the density there.
-var normals = func() (t [8*32 + 1]struct{ beyond, density float64 }) {
-	for k := range t {
-		z := float64(k) / 32
-		t[k].beyond, t[k].density = math.Erfc(z/math.Sqrt2)/2, math.Exp(-z*z/2)/math.Sqrt(2*math.Pi)
-	}
-	return t
-}()
-
-// normalNear is what the table has at a, the place nearest to z, and d = z − a.
-func normalNear(z float64) (beyond, density, a, d float64) {
-	k := int(z*32 + .5)
-	a = float64(k) / 32
-	return normals[k].beyond, normals[k].density, a, z - a
-}
-
-// NormalBeyond is the probability of a normal beyond z ≥ 0, within 1e-13: by the Taylor series about the nearest place
-// of a table, up to the fifth derivative.
-func NormalBeyond(z float64) float64 {
-	if !(z < 8) {
-		return math.Erfc(z/math.Sqrt2) / 2
-	}
-	beyond, density, a, d := normalNear(z)
-	a2 := a * a
-	return beyond - density*d*(1-d*(a*(1./2)-d*((a2-1)*(1./6)-d*(a*(a2-3)*(1./24)-d*((a2-6)*a2+3)*(1./120)))))
-}
-
-// RoughNormal is the distribution function of a normal at z, within 3e-5, and about its density. NaN counts as far
-// away.
-func RoughNormal(z float64) (cdf, density float64) {
-	far := math.Abs(z)
-	if !(far < 8) {
-		far = 8
-	}
-	beyond, density, a, d := normalNear(far)
-	beyond -= density * d
-	density *= 1 - d*a
-	if z > 0 {
-		return 1 - beyond, density
-	}
-	return beyond, density
+	return math.Erfc(z/math.Sqrt2)/2 + sum/2, density
 }

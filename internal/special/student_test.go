@@ -7,14 +7,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-func TestNormalBeyond(t *testing.T) {
-	for z := 0.; z < 40; z += .0007 {
-		if got, want := NormalBeyond(z), math.Erfc(z/math.Sqrt2)/2; !(math.Abs(got-want) < 1e-13) {
-			t.Fatalf("beyond %g: %g, want %g", z, got, want)
-		}
-	}
-}
-
 // The distribution function of Student's t is that of the incomplete beta function, and the density that of
 // gonum.
 func TestStudent(t *testing.T) {
@@ -30,20 +22,5 @@ func TestStudent(t *testing.T) {
 				t.Errorf("%g degrees of freedom: the density at %g is %g, want %g", nu, x, density, want)
 			}
 		}
-	}
-}
-
-func TestRoughNormal(t *testing.T) {
-	for z := -9.; z < 9; z += .01 {
-		p, density := RoughNormal(z)
-		if want := math.Erfc(-z/math.Sqrt2) / 2; math.Abs(p-want) > 3e-5 {
-			t.Errorf("%g, want %g at %g", p, want, z)
-		}
-		if want := math.Exp(-z*z/2) / math.Sqrt(2*math.Pi); math.Abs(density-want) > 1e-4 {
-			t.Errorf("the density is %g, want %g at %g", density, want, z)
-		}
-	}
-	if p, _ := RoughNormal(math.NaN()); !(p < 1e-15) {
-		t.Errorf("%g at NaN", p)
 	}
 }
