@@ -202,7 +202,7 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	}
 	if whole && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
 		const rounding = 0x1p-51 // of k/n, and of the product
-		return m.onLattice(p, perUnit, math.Floor(lo*perUnit*(1+rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
+		return m.onLattice(p, perUnit, math.Floor(lo*perUnit*(1-rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
 	}
 	// The secant finds the place where the function is smooth: an end that stays counts by half (the Illinois
 	// rule). The middle finds it where the function has steps. Below stays negative, and above does not.

@@ -123,6 +123,19 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+// The quantile of 1 of a category that hardly ever comes is 1, although the search passes 0.9999999999999998.
+func TestQuantileOfRareCategory(t *testing.T) {
+	m, err := expfam.New("categorical", expfam.Params{"alpha": []float64{2, 0x1p53}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d [2]expfam.Distribution
+	m.(expfam.Predictor).Predictive(d[:], make([]float64, m.Len()), 1, nil)
+	if got := (mixed{{Distribution: d[0], weight: 1}}).quantile(1, 2.220446049250312e-16, 1.4901161193847651e-08); got != 1 {
+		t.Errorf("it is %v", got)
+	}
+}
+
 // Quantiles of mixtures are those that halving finds, and of counts and shares the same whole numbers, also if
 // they are looked for near to those of the heaviest component.
 func TestQuantileOfMixtures(t *testing.T) {
