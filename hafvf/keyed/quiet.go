@@ -232,17 +232,17 @@ func (q *quietTimes) between(from, to time.Time) (quiet time.Duration) {
 	for len(q.spans)+len(q.weekly) > 0 && from.Before(to) {
 		if years := (q.spanAfter(from, to).Unix() - from.Unix()) / int64(quietYear/time.Second); years > 1 {
 			week := quietTimes{weekly: q.weekly}
-			if inYear := week.between(from, from.Add(quietYear)); int64(inYear) > (math.MaxInt64-int64(quiet))/years {
-				quiet = math.MaxInt64
-			} else {
-				quiet += time.Duration(years) * inYear
+			inYear := week.between(from, from.Add(quietYear))
+			if int64(inYear) > (math.MaxInt64-int64(quiet))/years {
+				return math.MaxInt64
 			}
+			quiet += time.Duration(years) * inYear
 			from = time.Unix(from.Unix()+years*int64(quietYear/time.Second), int64(from.Nanosecond()))
 			continue
 		}
 		if end := q.until(from); !end.IsZero() {
 			end = clock.Earlier(end, to)
-			quiet += end.Sub(from)
+			quiet += min(end.Sub(from), math.MaxInt64-quiet)
 			from = end
 		} else if from = q.next(from); from.IsZero() {
 			break

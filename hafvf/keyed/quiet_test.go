@@ -223,6 +223,13 @@ func TestWeeklyTimes(t *testing.T) {
 	}
 }
 
+// A quiet time of thousands of years is as long as a Duration can be.
+func TestEndlessQuietTime(t *testing.T) {
+	from, to := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: time.Sunday, Lasts: 7 * 24 * time.Hour}}, {Match: "*", From: from, To: from.AddDate(250, 0, 0)}}).timesFor("k")
+	expect.Same(t, time.Duration(math.MaxInt64), always.between(from, to))
+}
+
 // What is still different after a quiet time alarms.
 func TestChangeInAQuietTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
