@@ -296,9 +296,7 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 		estimate := func(states map[string][]byte, marks map[string][]keyed.FalseMark) (line string, alarms bool, state []byte) {
 			est.SetMarks(marks)
 			k := expect.Get(est.Open(o.key, states[o.key]))(t)
-			var e keyed.Estimate
-			expect.Get(k.Take(&o.Observation))(t)
-			k.Learn(nil, &e, &o.Observation)
+			e := estimated(t, &k, o.Observation)
 			return strings.TrimSuffix(string(layout.AppendEstimate(nil, records.Object, o.key, &e)), "\n"), e.Alarm != nil, expect.Get(k.AppendBinary(nil))(t)
 		}
 		is := last[o.ID]
@@ -396,4 +394,19 @@ func TestMarksOfQuery(t *testing.T) {
 	if of := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], of) || !strings.Contains(stored[statestore.MarksKey], of) {
 		t.Errorf("the file of states has %s and %s", stored[statestore.AlarmsKey], stored[statestore.MarksKey])
 	}
+}
+
+// estimated returns the estimate of an observation that is due at once.
+func estimated(t *testing.T, k *keyed.KeyState, o keyed.Observation) (out keyed.Estimate) {
+	t.Helper()
+	n := 0
+	for e, err := range k.Estimates(o) {
+		expect.OK(t, err)
+		out = e
+		n++
+	}
+	if n != 1 {
+		t.Fatalf("%d estimates of one observation", n)
+	}
+	return out
 }

@@ -156,11 +156,7 @@ func TestQuietFileAfterKills(t *testing.T) {
 			}
 		}
 		state := expect.Get(cfg.Open(o.key, states[o.key]))(t)
-		var e keyed.Estimate
-		if _, err := state.Take(&o.Observation); err != nil {
-			t.Fatal(err)
-		}
-		state.Learn(nil, &e, &o.Observation)
+		e := estimated(t, &state, o.Observation)
 		if e.Quiet {
 			quiets++
 		}

@@ -73,9 +73,8 @@ type worker struct {
 	*keyed.Estimator
 	encoder    Encoder
 	encoded    Encoded // of all keys that it has worked on in a group
-	estimate   keyed.Estimate
-	memory     keyed.Memory // of estimate
-	x          [][]float64  // of the observation that is encoded
+	memory     keyed.Memory
+	o          keyed.Observation // that is read
 	counts     account.Counts
 	late       error // of the first observation of a group that is late; nil for none
 	iterations []int64
@@ -353,25 +352,20 @@ func (e *openKey) step(w *worker) {
 	e.by, e.from, e.more = w, w.encoded, true
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
-		o, due := e.Due()
-		e.emitEndedSilences(w)
 		switch {
-		case due:
-			e.learn(w, &o)
+		case e.ProcessDue(&w.memory, e):
 		case e.reading.More():
-			o, err := e.reading.Next(w.x)
-			if err != nil {
-				e.err = err
+			o := &w.o
+			if *o, e.err = e.reading.Next(o.X); e.err != nil {
 				return
 			}
-			w.x = o.X
 			switch e.forgot = e.forgot && o.OutOfDomain || o.Shape == keyed.Forget; {
 			case o.OutOfDomain:
-				e.takeOutside(w, &o)
+				e.takeOutside(w, o)
 			case e.forgot:
-				e.takeTombstone(w, &o)
+				e.takeTombstone(w, o)
 			default:
-				e.take(w, &o)
+				e.take(w, o)
 			}
 		case len(e.blocks) > 0:
 			e.reading = keyed.ReadObservations(e.blocks[0].bytes, e.blocks[0].text)
@@ -383,19 +377,19 @@ func (e *openKey) step(w *worker) {
 	}
 }
 
-// emitEndedSilences tells of silences that are over, and then that the key has begun anew.
-func (e *openKey) emitEndedSilences(w *worker) {
-	for _, s := range e.EndedSilences() {
-		e.outputs++
-		if !s.Reported || s.Until.IsZero() {
-			w.counts.Silences++
-		}
-		w.encoder.Silent(&w.encoded, e.key, s)
+// SilenceEnded emits a silence that ended.
+func (e *openKey) SilenceEnded(s keyed.SilenceEvent) {
+	e.outputs++
+	if !s.Reported || s.Until.IsZero() {
+		e.by.counts.Silences++
 	}
-	if e.Expired() {
-		w.counts.ExpiredKeys++
-		w.encoder.Forgotten(&w.encoded, e.key)
-	}
+	e.by.encoder.Silent(&e.by.encoded, e.key, s)
+}
+
+// Expired emits that Config.Expire has reset the key.
+func (e *openKey) Expired() {
+	e.by.counts.ExpiredKeys++
+	e.by.encoder.Forgotten(&e.by.encoded, e.key)
 }
 
 // forget forgets the key, and what waits of it.
@@ -444,53 +438,46 @@ func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 	}
 }
 
-// take learns an observation, or has it wait, or rejects it.
+// take processes an observation.
 func (e *openKey) take(w *worker, o *keyed.Observation) {
 	if e.taken++; !e.counted {
 		e.counted = true
 		w.counts.Keys++
 	}
-	now, err := e.Take(o)
-	if err != nil {
-		e.outputs++
-		if late := (*keyed.LateError)(nil); errors.As(err, &late) {
-			w.counts.Late++
-			if w.late == nil {
-				w.late = fmt.Errorf("key %q: %w", e.key, err)
-			}
-			switch {
-			case late.Idle:
-				w.counts.LateIdle++
-			case late.Behind > account.FarBehind:
-				w.counts.LateFar++
-			default:
-				w.counts.MaxBehind(late.Behind, late.Time)
-			}
-		}
-		e.reject(w, o, err.Error())
-		return
-	}
-	e.emitEndedSilences(w)
-	if from, turned := e.Rewound(); turned {
-		w.counts.Rewound++
-		w.encoder.Rewound(e.key, from, o.Time)
-	}
-	if now {
-		e.learn(w, o)
-	}
+	e.Process(&w.memory, e, o)
 }
 
-// reject rejects an observation.
-func (e *openKey) reject(w *worker, o *keyed.Observation, why string) {
-	w.counts.Rejected++
-	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
-}
-
-// learn makes the estimate of one observation: predict, then learn.
-func (e *openKey) learn(w *worker, o *keyed.Observation) {
+// Rejected counts and rejects an observation that is late, or for which there is no room.
+func (e *openKey) Rejected(o *keyed.Observation, err error) {
+	w := e.by
 	e.outputs++
-	out := &w.estimate
-	e.Learn(&w.memory, out, o)
+	if late := (*keyed.LateError)(nil); errors.As(err, &late) {
+		w.counts.Late++
+		if w.late == nil {
+			w.late = fmt.Errorf("key %q: %w", e.key, err)
+		}
+		switch {
+		case late.Idle:
+			w.counts.LateIdle++
+		case late.Behind > account.FarBehind:
+			w.counts.LateFar++
+		default:
+			w.counts.MaxBehind(late.Behind, late.Time)
+		}
+	}
+	e.reject(w, o, err.Error())
+}
+
+// Rewound reports a key whose time was wrong.
+func (e *openKey) Rewound(from time.Time, o *keyed.Observation) {
+	e.by.counts.Rewound++
+	e.by.encoder.Rewound(e.key, from, o.Time)
+}
+
+// Estimated emits the estimate of an observation, or rejects the observation if it was skipped.
+func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
+	w := e.by
+	e.outputs++
 	if out.Reset {
 		w.counts.Reset++
 	}
@@ -507,6 +494,12 @@ func (e *openKey) learn(w *worker, o *keyed.Observation) {
 	if !out.Missing {
 		w.iterations = append(w.iterations, int64(out.Iterations))
 	}
+}
+
+// reject rejects an observation.
+func (e *openKey) reject(w *worker, o *keyed.Observation, why string) {
+	w.counts.Rejected++
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
 }
 
 // emit emits the outputs of the key's round.

@@ -306,15 +306,26 @@ func (n *learner) learn(r Record, age time.Duration) ([]byte, error) {
 	if o.Log, o.Seq = r.Log(), r.Offset; n.repeats && o.Seq <= lastIn(n.encode(key)) {
 		o.Log = ""
 	}
-	now, err := e.Take(&o)
-	if err != nil || !now {
-		return nil, err
-	}
-	n.returned = e.Expired() || n.returned
-	var out keyed.Estimate
-	e.Learn(nil, &out, &o)
-	return fmt.Appendf(nil, "%s %s %d %x %x %x", out.ID, key, out.N, out.Estimate.Mean[0], out.Memory, out.LogPredictive), nil
+	l := learning{learner: n, key: key}
+	e.Process(&keyed.Memory{}, &l, &o)
+	return l.output, l.err
 }
+
+// A learning is the result of one record.
+type learning struct {
+	*learner
+	key    string
+	output []byte
+	err    error
+}
+
+func (l *learning) Estimated(_ *keyed.Observation, out *keyed.Estimate) {
+	l.output = fmt.Appendf(nil, "%s %s %d %x %x %x", out.ID, l.key, out.N, out.Estimate.Mean[0], out.Memory, out.LogPredictive)
+}
+func (l *learning) Rejected(_ *keyed.Observation, err error) { l.err = err }
+func (l *learning) Expired()                                 { l.returned = true }
+func (*learning) SilenceEnded(keyed.SilenceEvent)            {}
+func (*learning) Rewound(time.Time, *keyed.Observation)      {}
 
 // encode is the state of a key, nil if there is none.
 func (n *learner) encode(key string) []byte {

@@ -134,7 +134,7 @@ func TestEntityAggregates(t *testing.T) {
 			e := open(t, est, nil)
 			var got []Observation
 			for i := range events {
-				if now, err := e.Take(&events[i]); now || err != nil {
+				if now, err := e.take(&events[i]); now || err != nil {
 					t.Fatal(now, err)
 				}
 				got = append(got, due(&e)...)
@@ -143,7 +143,7 @@ func TestEntityAggregates(t *testing.T) {
 			if p := e.WaitingOffsets(); len(p) == 0 || !slices.Contains(p, Offset{"events-0", 0}) {
 				t.Errorf("%s: places %v", value, p)
 			}
-			if _, err := e.Take(&events[7]); err != nil { // it is included
+			if _, err := e.take(&events[7]); err != nil { // it is included
 				t.Error(err)
 			}
 			e.End(at)
@@ -168,7 +168,7 @@ func TestIntervalsClose(t *testing.T) {
 	}
 	take := func(e *KeyState, clock string) error {
 		o := Observation{Time: at(clock)}
-		_, err := e.Take(&o)
+		_, err := e.take(&o)
 		return err
 	}
 	said := func(all []Observation) string {
@@ -244,9 +244,10 @@ func TestSilenceStopsIntervals(t *testing.T) {
 			for _, o := range due(&e) {
 				got = append(got, fmt.Sprintf("%s %g", o.Time.Format("15:04"), o.X[0][0]))
 			}
-			for _, s := range e.EndedSilences() {
+			for _, s := range e.endedSilences {
 				got = append(got, fmt.Sprintf("silent since %s, told %t, until %s", s.Since.Format("15:04"), s.Reported, s.Until.Format("15:04")))
 			}
+			e.endedSilences = nil
 			e = open(t, est, e.append(nil))
 		}
 		want := []string{"16:00 4", "16:05 3", "16:10 0", "16:15 0", "16:20 0", "silent since 16:09, told false, until 16:41", "16:40 2", "16:45 1"}

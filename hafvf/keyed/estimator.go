@@ -83,7 +83,7 @@ func (est *Estimator) Check(key string, o Observation) error {
 }
 
 // CheckOf returns the function that says why an observation of the key is none that
-// KeyState.Take takes: Check, and whether it has the time that the order needs.
+// KeyState.Process takes: Check, and whether it has the time that the order needs.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }

@@ -32,7 +32,7 @@ func TestEventsAreForgotten(t *testing.T) {
 			learned, usual := must(est.Open("k", nil)), rand.New(source)
 			for i := range c.n {
 				o, _ := draw(usual, i)
-				learned.Learn(nil, new(Estimate), &o)
+				learnNow(&learned, new(Estimate), &o)
 			}
 			before, _ := learned.AppendBinary(nil)
 			for _, size := range []float64{10, 1e3, 1e6} {
@@ -60,7 +60,7 @@ func TestEventsAreForgotten(t *testing.T) {
 							e = must(est.Open("k", b))
 						}
 						var out Estimate
-						e.Learn(nil, &out, &o)
+						learnNow(&e, &out, &o)
 						alarmed = alarmed || out.Alarm != nil
 						switch sd, seen := e.stages.decider.usual.SD[0], out.Detection.Usual.SD[0]; {
 						case at == 0:

@@ -29,13 +29,13 @@ func TestDroppedKeysAreNotSeen(t *testing.T) {
 		learned := func(e *KeyState, more ...Observation) (said string) {
 			for _, o := range append(due(e), more...) {
 				var out Estimate
-				e.Learn(nil, &out, &o)
+				learnNow(e, &out, &o)
 				said += fmt.Sprintf(" n %d of %v, %v", out.N, o.Time, out.Estimate.Mean)
 			}
 			return said
 		}
 		say := func(e *KeyState, o Observation) string {
-			now, err := e.Take(&o)
+			now, err := e.take(&o)
 			switch {
 			case err != nil:
 				return err.Error() + learned(e)

@@ -182,26 +182,27 @@ func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator)
 	t.Helper()
 	learn := func(o *Observation) {
 		var out Estimate
-		e.Learn(nil, &out, o)
+		learnNow(e, &out, o)
 		said, _ = out.AppendBinary(said)
 		said = fmt.Append(said, out.SkipReason, out.Reset)
 	}
 	for i := from; i < to; i++ {
 		o := g.observation(i)
 		fatal(t, e.est.CheckOf(e.key)(&o))
-		now, err := e.Take(&o)
+		now, err := e.take(&o)
 		said = fmt.Append(said, err)
 		if now {
 			learn(&o)
 		}
-		for o, ok := e.Due(); ok; o, ok = e.Due() {
+		for o, ok := e.due(); ok; o, ok = e.due() {
 			learn(&o)
 		}
-		for _, s := range e.EndedSilences() {
+		for _, s := range e.endedSilences {
 			said = binary.AppendVarint(compact.Encode(said, s.Silence, silenceForm), s.N)
 			said = compact.AppendTime(binary.AppendVarint(said, int64(s.Outputs)), s.Until)
 		}
-		said = fmt.Append(said, e.Expired())
+		said = fmt.Append(said, e.expired)
+		e.endedSilences, e.expired = nil, false
 		if reads != nil {
 			if *e, err = reads.Open(e.key, e.append(nil)); err != nil {
 				t.Fatalf("after %d observations: %v", i+1, err)

@@ -3,7 +3,6 @@ package keyed
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,141 +62,12 @@ func (e *KeyState) Bind(est *Estimator) {
 	est.bind(e.Track)
 }
 
-// Take takes an observation that Estimator.CheckOf has passed, as it comes. If now is true, it
-// is to be learned at once, and nothing of it is kept. Otherwise Due returns the observations
-// that have waited for it, of which it may be one. An observation that the entity includes
-// already, as happens after a restart, is neither. The error is a *LateError or a *TooManyWaitingError.
-//
-// With Config.Aggregate what comes are events, and Due returns the observations of intervals.
-//
-// A wrong time must not make a key late for ever. If the key has released a time more than a
-// minute ahead of the clock, and five observations in a row are late, not ahead of the clock,
-// and in order among themselves, then the released time was wrong, and the key goes back to the
-// fifth: see Rewound. What is late has to be nearer to the clock than the released time,
-// unless that is more than an hour ahead. So a device whose clock is fast can send what it has
-// buffered. If the released time is not ahead of the clock, nothing tells a wrong time from a
-// device that sends its last observation first: the key stays where it is.
-func (e *KeyState) Take(o *Observation) (now bool, err error) {
-	e.rewoundFrom = time.Time{}
-	switch {
-	case e.repeats(o):
-		return false, nil
-	case e.est.cfg.Order == Arrival:
-		return true, nil
-	}
-	if e.overdue(o) {
-		e.expire()
-	}
-	now, err = e.admit(o)
-	if late := (*LateError)(nil); errors.As(err, &late) && e.isWrong(late) {
-		e.rewind()
-		now, err = e.admit(o)
-	}
-	if err == nil {
-		e.lead = e.leadOf(o)
-	}
-	e.horizon = clock.Later(e.clock.Add(-e.est.cfg.Lateness), e.est.horizon())
-	return now, err
-}
-
-// Due removes and returns the next observation that is to be learned by now. ok is false if
-// there is none.
-func (e *KeyState) Due() (o Observation, ok bool) {
-	if e.est.aggregator != nil {
-		return e.close()
-	}
-	if len(e.waiting) == 0 || e.waiting[0].Time.After(e.horizon) {
-		return o, false
-	}
-	o = e.waiting[0]
-	e.waiting = e.waiting[1:]
-	e.release(o.Time)
-	return o, true
-}
-
 // release notes that an observation of that time is learned next.
 func (e *KeyState) release(at time.Time) {
 	if e.expires(e.released, at) {
 		e.expireTrack()
 	}
 	e.released = at
-}
-
-// Release has Due return what is due if nothing before horizon is to come.
-func (e *KeyState) Release(horizon time.Time) { e.horizon, e.intervals.until = horizon, horizon }
-
-// End has Due return what is due if nothing is to come any more. The last event of any key was
-// at that time; zero if that is not known.
-func (e *KeyState) End(last time.Time) {
-	e.horizon = e.clock
-	e.intervals.ended, e.intervals.last = true, last
-}
-
-// EndedSilences removes and returns silences that are over and in no estimate: with Config.Aggregate
-// those that events have ended, and those of keys that are forgotten.
-func (e *KeyState) EndedSilences() (all []SilenceEvent) {
-	all, e.endedSilences = e.endedSilences, nil
-	return all
-}
-
-// Expired reports whether the key has begun anew, by Config.Expire, since it was asked last. The
-// silences that EndedSilences returns were before that.
-func (e *KeyState) Expired() bool {
-	expired := e.expired
-	e.expired = false
-	return expired
-}
-
-// Learn predicts an observation that is due, and learns it, as Estimator.Estimate does. The
-// estimate out has its slices in the memory m, until m is used again. They are its own where
-// m is nil. If out.SkipReason is set, the observation was not learned.
-func (e *KeyState) Learn(m *Memory, out *Estimate, o *Observation) {
-	if m == nil {
-		m = &Memory{}
-	}
-	e.est.EstimateIn(m, out, e.Track, o)
-}
-
-// Estimates takes an observation of the key, in any order within the lateness, and yields the estimates of
-// those that are due by now, in the order of their times. An error says why the observation cannot be
-// used: it is that of Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
-func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
-	return func(yield func(Estimate, error) bool) {
-		err := e.est.CheckOf(e.key)(&o)
-		now := false
-		if err == nil {
-			now, err = e.Take(&o)
-		}
-		if err != nil && !yield(Estimate{}, err) || now && !yield(e.learned(&o), nil) {
-			return
-		}
-		for out := range e.due() {
-			if !yield(out, nil) {
-				return
-			}
-		}
-	}
-}
-
-// Rest yields the estimates of the observations that wait, if nothing is to come any more.
-func (e *KeyState) Rest() iter.Seq[Estimate] {
-	e.End(time.Time{})
-	return e.due()
-}
-
-func (e *KeyState) due() iter.Seq[Estimate] {
-	return func(yield func(Estimate) bool) {
-		for o, ok := e.Due(); ok; o, ok = e.Due() {
-			if !yield(e.learned(&o)) {
-				return
-			}
-		}
-	}
-}
-
-func (e *KeyState) learned(o *Observation) (out Estimate) {
-	e.Learn(nil, &out, o)
-	return out
 }
 
 // IsNew reports whether nothing is known of the key.
@@ -252,12 +122,6 @@ func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 
 // AppendBinary appends the encoded entity to b. The error is always nil.
 func (e *KeyState) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
-
-// Rewound reports whether the observation that Take took last has turned the key back to
-// its own time, and returns the wrong time from which it has.
-func (e *KeyState) Rewound() (from time.Time, turned bool) {
-	return e.rewoundFrom, !e.rewoundFrom.IsZero()
-}
 
 const (
 	rewindAfter = 5           // late observations in a row

@@ -21,12 +21,12 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 	var m Memory
 	var out Estimate
 	learn := func(o *Observation) {
-		e.Learn(&m, &out, o)
+		est.EstimateIn(&m, &out, e.Track, o)
 		learned = append(learned, out.ID)
 	}
 	for i := range all {
 		fatal(t, est.CheckOf("k")(&all[i]))
-		now, err := e.Take(&all[i])
+		now, err := e.take(&all[i])
 		if behind := (*LateError)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
 			at := all[i].Time
@@ -47,9 +47,12 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 	return learned, late, e
 }
 
+// learnNow learns an observation at once.
+func learnNow(e *KeyState, out *Estimate, o *Observation) { e.est.EstimateIn(&Memory{}, out, e.Track, o) }
+
 // due are all observations that are due.
 func due(e *KeyState) (all []Observation) {
-	for o, ok := e.Due(); ok; o, ok = e.Due() {
+	for o, ok := e.due(); ok; o, ok = e.due() {
 		all = append(all, o)
 	}
 	return all
@@ -104,7 +107,7 @@ func TestManyWait(t *testing.T) {
 	take := func(i int) error {
 		o := Value(time.Unix(1_700_000_000+int64(i)/10, 0).UTC(), fmt.Sprint("sensors-3-", 5_000_000+i), float64(i))
 		o.Log, o.Seq, o.Raw = "sensors-3", 5_000_000+int64(i), raw
-		_, err := e.Take(&o)
+		_, err := e.take(&o)
 		return err
 	}
 	for i := range mostWaiting {
@@ -126,7 +129,7 @@ func TestManyWait(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	late := Value(time.Unix(1_700_000_000+24*3600, 0).UTC(), "", 1) // ten are due
-	_, err = e.Take(&late)
+	_, err = e.take(&late)
 	if due := due(&e); err != nil || len(due) != 10 {
 		t.Errorf("%d are due, %v", len(due), err)
 	}
@@ -175,7 +178,7 @@ func TestEntityTellsSilence(t *testing.T) {
 	spoke := time.Unix(100, 0).UTC()
 	var out Estimate
 	o := Value(spoke, "", 1)
-	e.Learn(nil, &out, &o)
+	learnNow(&e, &out, &o)
 	deadline := spoke.Add(time.Hour + time.Minute)
 	if at := e.Deadline(); !at.Equal(deadline) {
 		t.Errorf("deadline %v, want %v", at, deadline)
@@ -227,7 +230,7 @@ func TestTurnBack(t *testing.T) {
 		late, turned := 0, 0
 		for _, at := range test.times {
 			o := Value(at, "", 1)
-			_, err := e.Take(&o)
+			_, err := e.take(&o)
 			if of := (*LateError)(nil); errors.As(err, &of) {
 				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
 					t.Errorf("%s: %v", test.name, err)
@@ -235,9 +238,9 @@ func TestTurnBack(t *testing.T) {
 			} else {
 				var m Memory
 				var out Estimate
-				e.Learn(&m, &out, &o)
+				est.EstimateIn(&m, &out, e.Track, &o)
 			}
-			if from, back := e.Rewound(); back {
+			if from := e.rewoundFrom; !from.IsZero() {
 				if turned++; !from.After(now) {
 					t.Errorf("%s: back from %v", test.name, from)
 				}

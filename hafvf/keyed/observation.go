@@ -60,6 +60,8 @@ type Observation struct {
 	// least a quarter of its increase may be wrong. It raises no alarm: that there is less in it
 	// means nothing.
 	Partial bool
+	// Index is a number that the caller gives the observation. It stays while the observation waits, and is in no state.
+	Index int64
 	// OutOfDomain marks an observation for KeyState.OutOfDomain, on its way to that.
 	OutOfDomain bool
 	// Carried is a JSON object of what else the source had beside the value, or empty.
@@ -243,6 +245,8 @@ type Memory struct {
 	floats    []float64
 	bank      []MemberStep
 	detection *Detection
+	due       Observation // that KeyState.ProcessDue learns
+	out       Estimate    // of KeyState.Process and ProcessDue
 }
 
 // reset gives what was given to the next estimate.

@@ -62,10 +62,10 @@ func TestOutside(t *testing.T) {
 					}
 					continue
 				}
-				if now, err := e.Take(&o); err != nil || !now {
+				if now, err := e.take(&o); err != nil || !now {
 					t.Fatal(now, err)
 				}
-				e.Learn(nil, &out, &o)
+				learnNow(&e, &out, &o)
 				if d := out.Detection; math.IsNaN(d.Score) && !math.IsNaN(d.Usual.Mean[0]) {
 					t.Errorf("%d: no score, and usual is %v", i, d.Usual)
 				}

@@ -267,8 +267,8 @@ func TestQuietLearned(t *testing.T) {
 	for i := range 500 {
 		e := expect.Get(est.Open("a", state))(t)
 		o := Value(at.Add(time.Duration(i)*time.Minute), "", float64(i*7919%11))
-		expect.Get(e.Take(&o))(t)
-		e.Learn(nil, new(Estimate), &o)
+		expect.Get(e.take(&o))(t)
+		learnNow(&e, new(Estimate), &o)
 		state, _ = e.AppendBinary(nil)
 	}
 	for _, test := range []struct {
@@ -286,8 +286,8 @@ func TestQuietLearned(t *testing.T) {
 	est.SetQuiet([]QuietTime{{Match: "a", From: at, To: at.AddDate(1, 0, 0)}})
 	e, out := expect.Get(est.Open("a", state))(t), Estimate{}
 	o := Value(at.Add(500*time.Minute), "", 1)
-	expect.Get(e.Take(&o))(t)
-	if e.Learn(nil, &out, &o); !out.Quiet {
+	expect.Get(e.take(&o))(t)
+	if learnNow(&e, &out, &o); !out.Quiet {
 		t.Error("it is not quiet")
 	}
 }

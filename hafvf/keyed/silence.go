@@ -35,7 +35,7 @@ type Silence struct {
 	Daily    bool          // the key usually comes once a day, or on some days of the week, by Since + Bound
 }
 
-// A SilenceEvent is a key that is silent, as KeyState.ReportSilence tells it, or was, as KeyState.EndedSilences does.
+// A SilenceEvent is a key that is silent, as KeyState.ReportSilence tells it, or was, as a Listener receives it.
 type SilenceEvent struct {
 	Silence
 	N       int64     // position of its last observation, from 1

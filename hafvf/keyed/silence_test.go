@@ -91,7 +91,7 @@ func TestSilenceIsPaid(t *testing.T) {
 	for i := range 200 {
 		o := Value(at, "", float64(i%7))
 		var out Estimate
-		e.Learn(nil, &out, &o)
+		learnNow(&e, &out, &o)
 		if out.Silence != nil {
 			ended++
 		}
@@ -152,7 +152,7 @@ func TestSilenceOfADay(t *testing.T) {
 	for i := range 21 * 20 {
 		o := Value(from.AddDate(0, 0, i/20).Add(time.Duration(i%20)*time.Minute), "", 1)
 		var out Estimate
-		if e.Learn(nil, &out, &o); out.Silence != nil {
+		if learnNow(&e, &out, &o); out.Silence != nil {
 			t.Fatalf("%+v", out.Silence)
 		}
 	}
@@ -164,7 +164,7 @@ func TestSilenceOfADay(t *testing.T) {
 	e = open(t, est, must(e.AppendBinary(nil)))
 	o := Value(from.AddDate(0, 0, 22), "", 1)
 	var out Estimate
-	if e.Learn(nil, &out, &o); !silent || out.Silence == nil || !out.Silence.Daily {
+	if learnNow(&e, &out, &o); !silent || out.Silence == nil || !out.Silence.Daily {
 		t.Fatalf("silent is %v, and what ends %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false

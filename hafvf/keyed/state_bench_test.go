@@ -20,7 +20,7 @@ func BenchmarkState(b *testing.B) {
 	update := func() {
 		at := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
 		o := Value(at, "", rng.NormFloat64())
-		e.Learn(&m, &out, &o)
+		est.EstimateIn(&m, &out, e.Track, &o)
 		e.clock, e.released = at, at
 		i++
 	}

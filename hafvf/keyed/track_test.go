@@ -48,7 +48,7 @@ func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float6
 // take has the entity take an observation that is not late.
 func take(t expect.T, e *KeyState, o *Observation) {
 	t.Helper()
-	expect.Get(e.Take(o))(t)
+	expect.Get(e.take(o))(t)
 }
 
 func fatal(t expect.T, err error) {

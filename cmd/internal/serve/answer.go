@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"math"
-	"slices"
 	"time"
 
 	"hafvf/hafvf/keyed"
@@ -13,38 +12,33 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// An answer is what becomes of the observations of one key.
-type answer struct {
-	m       *model
-	of      *batch
+// A keyAnswer is a key's part of the answer to a batch. It receives the results of the key's observations.
+type keyAnswer struct {
+	model   *model
+	batch   *batch
 	key     string
 	est     *keyed.Estimator
 	e       keyed.KeyState
-	alerted bool // alerts
-
-	before  []time.Time // of the observations that waited before the batch, and wait still
-	waiting []waiting   // those of the batch that wait, by time, ties as they came
+	memory  *keyed.Memory
+	alerted bool // the caller wants alerts, and settings do not switch them off for the key
 
 	state                    []byte
 	rows                     int
 	deadline                 int64
-	places, rejected         []int32
-	times                    []int64
-	sheet                    sheet
+	indices, rejected        []int32 // in the batch, of rows and of rejects
+	times                    []int64 // of rows
+	columns                  columns
 	records, alerts, rejects []byte
 	err                      error
 }
 
-// A waiting is an observation of the batch that waits for earlier ones.
-type waiting struct {
-	at    time.Time
-	place int32
-}
+// notInBatch is the index of an observation of an earlier batch, and of an interval.
+const notInBatch = -1
 
-// earlier is the place of what came before the batch, or is an interval.
-const earlier = -1
+// maxRows is the maximum number of rows of a key in an answer.
+var maxRows = 1 << 24
 
-// batch answers a batch. Its keys are worked in parallel, each by one goroutine.
+// batch answers a batch. Each key is processed by one goroutine, and several keys at a time.
 func (s *Server) batch(payload []byte) ([]byte, error) {
 	b, err := readBatch(payload)
 	if err != nil {
@@ -57,18 +51,21 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	if want := m.description.Length; want > 0 && len(b.times) > 0 && int(b.length) != want {
 		return nil, failed("batch", "observations of %d numbers; %s takes %d", b.length, m.cfg.Filter.Family, want)
 	}
-	before, err := m.before(b)
+	written, err := m.settingsOfStates(b)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]answer, len(b.parts))
-	parallel.Do(len(all), len(m.estimators), func(worker, i int) {
-		a := &all[i]
-		*a = answer{m: m, of: b, key: b.parts[i].key, est: m.estimators[worker], alerted: b.flags&withAlerts != 0 && m.alerted.Of(b.parts[i].key, true)}
-		a.err = a.work(&b.parts[i], before, worker)
+	b.firstIndex = s.observations + 1
+	s.observations += int64(len(b.times) / 8)
+	answers, memories := make([]keyAnswer, len(b.parts)), make([]keyed.Memory, len(m.estimators))
+	parallel.Do(len(answers), len(m.estimators), func(worker, i int) {
+		a, key := &answers[i], b.parts[i].key
+		alerted := b.flags&withAlerts != 0 && m.alerted.Of(key, true)
+		*a = keyAnswer{model: m, batch: b, key: key, est: m.estimators[worker], memory: &memories[worker], alerted: alerted}
+		a.err = a.process(&b.parts[i], written, worker)
 	})
-	for i := range all {
-		a := &all[i]
+	for i := range answers {
+		a := &answers[i]
 		if a.err != nil {
 			coded := &codedError{Code: "state", Text: a.err.Error()}
 			if errors.Is(a.err, keyed.ErrOtherConfig) {
@@ -79,56 +76,46 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 			return nil, coded
 		}
 	}
-	return appendAll(all, b.flags, len(m.description.Columns)), nil
+	return appendAnswer(answers, b.flags, len(m.description.Columns)), nil
 }
 
-// work opens the state of a key, learns its observations, and closes it.
-func (a *answer) work(p *part, before *writtenSettings, worker int) error {
-	state, err := openState(p.state)
+// process opens the state of a key, processes its observations, and encodes the new state.
+func (a *keyAnswer) process(p *part, written *writtenSettings, worker int) error {
+	state, err := stateBytes(p.state)
 	if err != nil {
 		return err
 	}
-	if found := a.m.kept.take(p.key, p.state); found != nil {
-		a.e = *found
+	if cached := a.model.states.take(p.key, p.state); cached != nil {
+		a.e = *cached
 		a.e.Bind(a.est)
-	} else if a.e, err = a.est.Open(p.key, state); errors.Is(err, keyed.ErrOtherConfig) && before != nil {
-		if state, err = before.carry(worker, p.key, state); err == nil {
+	} else if a.e, err = a.est.Open(p.key, state); errors.Is(err, keyed.ErrOtherConfig) && written != nil {
+		if state, err = written.migrated(worker, p.key, state); err == nil {
 			a.e, err = a.est.Open(p.key, state)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if first, _ := a.e.Waiting(); !first.IsZero() && a.m.cfg.Aggregate == nil {
-		old, err := a.est.Open(p.key, state)
-		if err != nil {
-			return err
-		}
-		old.End(time.Time{})
-		for o, ok := old.Due(); ok; o, ok = old.Due() {
-			a.before = append(a.before, o.Time)
-		}
-	}
-	if a.learnAll(p); a.err != nil {
+	if a.processAll(p); a.err != nil {
 		return a.err
 	}
 	a.close(len(p.state))
-	a.m.kept.put(a.key, a.state, a.e)
-	a.e, a.before, a.waiting = keyed.KeyState{}, nil, nil // a batch may have many keys
+	a.model.states.put(a.key, a.state, a.e)
+	a.e, a.memory = keyed.KeyState{}, nil // a batch may have many keys
 	return nil
 }
 
-// learnAll has the key take its observations.
-func (a *answer) learnAll(p *part) {
-	var memory keyed.Memory
-	var out keyed.Estimate
-	check := a.est.CheckOf(a.key)
-	x := make([]float64, a.of.length)
+// processAll processes the observations of a key, and then the observations that are due at the horizon of the batch.
+func (a *keyAnswer) processAll(p *part) {
+	b := a.batch
+	accepts := a.est.CheckOf(a.key)
+	x := make([]float64, b.length)
 	xs := [][]float64{x}
-	for i := p.from; i < p.to && a.err == nil; i++ {
-		o := keyed.Observation{Time: timeOf(a.of.time(i))}
+	var o keyed.Observation
+	for i := p.start; i < p.end && a.err == nil; i++ {
+		o = keyed.Observation{Time: timeOf(b.time(i)), Index: b.firstIndex + int64(i)}
 		for j := range x {
-			x[j] = a.of.value(i, j)
+			x[j] = b.value(i, j)
 		}
 		if len(x) > 0 {
 			o.X = xs
@@ -136,141 +123,113 @@ func (a *answer) learnAll(p *part) {
 		if len(x) > 1 {
 			o.Shape = keyed.Vector
 		}
-		if a.of.ids != nil {
-			o.ID = string(a.of.ids[i])
+		if b.ids != nil {
+			o.ID = string(b.ids[i])
 		}
-		a.take(&memory, &out, &o, int32(i), check)
-		a.due(&memory, &out)
+		if err := accepts(&o); err != nil {
+			a.refuse(&o, err)
+		} else {
+			a.e.Process(a.memory, a, &o)
+		}
+		a.processDue()
 	}
-	switch now := timeOf(a.of.now); {
-	case a.err != nil:
+	if a.err != nil {
 		return
-	case a.of.horizon == none:
-	case a.of.horizon == end:
-		a.e.End(now)
+	}
+	switch b.horizon {
+	case none:
+	case end:
+		a.e.End(timeOf(b.now))
 	default:
-		a.e.Release(timeOf(a.of.horizon))
+		a.e.Release(timeOf(b.horizon))
 	}
-	a.due(&memory, &out)
-	if a.of.now == none || a.err != nil {
+	a.processDue()
+	if b.now == none || a.err != nil {
 		return
 	}
-	if s, silent := a.e.ReportSilence(timeOf(a.of.now)); silent {
+	if s, silent := a.e.ReportSilence(timeOf(b.now)); silent {
 		a.alert(s.Alerts(a.key))
 	}
-	if a.of.horizon == end {
-		a.due(&memory, &out) // intervals without events go on after a silence that is not told
+	if b.horizon == end {
+		a.processDue() // a silence that is not reported does not end intervals without events
 	}
 }
 
-// take takes an observation, or rejects it.
-func (a *answer) take(memory *keyed.Memory, out *keyed.Estimate, o *keyed.Observation, place int32, check func(*keyed.Observation) error) {
-	if err := check(o); err != nil {
-		a.reject(o, place, err.Error())
-		if a.est.OutOfDomain(a.key, o) {
-			if e := a.e.OutOfDomain(o); e != nil && !e.Detection.Muted {
-				a.alert(e.Alerts(a.key))
-			}
-		}
-		return
-	}
-	now, err := a.e.Take(o)
-	switch {
-	case err != nil:
-		a.reject(o, place, err.Error())
-	case now:
-		a.ended()
-		a.learn(memory, out, o, place)
-	case a.m.cfg.Aggregate == nil:
-		at := len(a.waiting)
-		for at > 0 && a.waiting[at-1].at.After(o.Time) {
-			at--
-		}
-		a.waiting = slices.Insert(a.waiting, at, waiting{o.Time, place})
-	}
-}
-
-// due learns what is due by now.
-func (a *answer) due(memory *keyed.Memory, out *keyed.Estimate) {
-	for {
-		o, ok := a.e.Due()
-		a.ended()
-		if !ok {
-			return
-		}
-		a.learn(memory, out, &o, a.placeOf(o.Time))
-		if a.rows > mostRows || len(a.records)+8*len(a.sheet.numbers) > mostBytes {
-			a.err = failed("batch", "more than %d rows, or %d bytes of them: there is a row for each interval between times that are far apart", mostRows, mostBytes)
-			return
+func (a *keyAnswer) processDue() {
+	for a.err == nil && a.e.ProcessDue(a.memory, a) {
+		if a.rows > maxRows || len(a.records)+8*len(a.columns.numbers) > maxFrameBytes {
+			a.err = failed("batch", "more than %d rows, or %d bytes of them: there is a row for each interval between times that are far apart", maxRows, maxFrameBytes)
 		}
 	}
 }
 
-// mostRows is how many rows an answer has of one key.
-var mostRows = 1 << 24
-
-// placeOf is the place of an observation that has waited: of those at one time, those of before come first.
-func (a *answer) placeOf(at time.Time) int32 {
-	if len(a.before) > 0 && !a.before[0].After(at) {
-		a.before = a.before[1:]
-		return earlier
+// refuse rejects an observation that the model cannot use. A number outside its domain may be an alarm.
+func (a *keyAnswer) refuse(o *keyed.Observation, err error) {
+	a.Rejected(o, err)
+	if a.est.OutOfDomain(a.key, o) {
+		if e := a.e.OutOfDomain(o); e != nil && !e.Detection.Muted {
+			a.alert(e.Alerts(a.key))
+		}
 	}
-	if len(a.waiting) == 0 || !a.waiting[0].at.Equal(at) {
-		return earlier
-	}
-	place := a.waiting[0].place
-	a.waiting = a.waiting[1:]
-	return place
 }
 
-// ended tells of silences that are over.
-func (a *answer) ended() {
-	for _, s := range a.e.EndedSilences() {
-		a.alert(s.Alerts(a.key))
-	}
-	a.e.Expired()
-}
-
-// learn makes the row of an observation: predict, then learn.
-func (a *answer) learn(memory *keyed.Memory, out *keyed.Estimate, o *keyed.Observation, place int32) {
-	a.e.Learn(memory, out, o)
+// Estimated appends the row of an observation.
+func (a *keyAnswer) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 	if out.SkipReason != "" {
-		a.reject(o, place, out.SkipReason)
+		a.reject(o, out.SkipReason)
 		return
 	}
 	a.rows++
-	if a.of.flags&withRecords != 0 {
-		a.records = a.m.layout.AppendEstimate(a.records, records.Object, a.key, out)
+	if a.batch.flags&withRecords != 0 {
+		a.records = a.model.layout.AppendEstimate(a.records, records.Object, a.key, out)
 	}
 	a.alert(out.Alerts(a.key))
-	if a.of.flags&withColumns != 0 {
-		a.places, a.times = append(a.places, place), append(a.times, nanoseconds(out.Time))
-		a.m.appendRow(&a.sheet, out)
+	if a.batch.flags&withColumns != 0 {
+		a.indices, a.times = append(a.indices, a.indexOf(o)), append(a.times, nanoseconds(out.Time))
+		a.model.appendRow(&a.columns, out)
 	}
 }
 
-func (a *answer) alert(all []keyed.AlertEvent) {
-	for _, t := range all {
-		if a.alerted && t.Basis == keyed.AlarmBasis && (a.of.flags&withEnds != 0 || !t.BackToUsual()) {
-			a.alerts = a.m.layout.AppendAlert(a.alerts, records.Object, t, "", nil)
+// Rejected appends a reject.
+func (a *keyAnswer) Rejected(o *keyed.Observation, err error) { a.reject(o, err.Error()) }
+
+// SilenceEnded appends the alerts of a silence that ended.
+func (a *keyAnswer) SilenceEnded(s keyed.SilenceEvent) { a.alert(s.Alerts(a.key)) }
+
+// Expired does nothing: an answer does not report it.
+func (*keyAnswer) Expired() {}
+
+// Rewound does nothing: an answer does not report it.
+func (*keyAnswer) Rewound(time.Time, *keyed.Observation) {}
+
+func (a *keyAnswer) alert(events []keyed.AlertEvent) {
+	for _, t := range events {
+		if a.alerted && t.Basis == keyed.AlarmBasis && (a.batch.flags&withEnds != 0 || !t.BackToUsual()) {
+			a.alerts = a.model.layout.AppendAlert(a.alerts, records.Object, t, "", nil)
 		}
 	}
 }
 
-func (a *answer) reject(o *keyed.Observation, place int32, reason string) {
-	a.rejected = append(a.rejected, place)
+func (a *keyAnswer) reject(o *keyed.Observation, reason string) {
+	a.rejected = append(a.rejected, a.indexOf(o))
 	a.rejects = records.AppendReject(a.rejects, records.SourcePlace{ID: o.ID}, "", reason)
 }
 
-// close encodes the state, which had so many bytes, unless nothing is known of the key, or it has expired by now.
-func (a *answer) close(was int) {
+// indexOf returns the index of an observation in the batch, or notInBatch.
+func (a *keyAnswer) indexOf(o *keyed.Observation) int32 {
+	return int32(max(o.Index-a.batch.firstIndex, notInBatch))
+}
+
+// close encodes the state and sets the deadline. A new key and a key that has expired have no state. oldSize is the size of the state
+// before the batch, in bytes.
+func (a *keyAnswer) close(oldSize int) {
 	waits, _ := a.e.Waiting()
 	expiry := a.e.Expiry()
-	if a.deadline = none; a.e.IsNew() || !expiry.IsZero() && waits.IsZero() && a.of.now != none && expiry.Before(timeOf(a.of.now)) {
+	if a.deadline = none; a.e.IsNew() || !expiry.IsZero() && waits.IsZero() && a.batch.now != none && expiry.Before(timeOf(a.batch.now)) {
 		return
 	}
 	if !expiry.IsZero() {
-		expiry = expiry.Add(time.Nanosecond) // after it, not at it
+		expiry = expiry.Add(time.Nanosecond) // the key expires after it, not at it
 	}
 	if !waits.IsZero() {
 		waits = waits.Add(a.est.MaxDelay())
@@ -280,8 +239,8 @@ func (a *answer) close(was int) {
 			a.deadline = t
 		}
 	}
-	if a.of.flags&withStates != 0 {
-		a.state, _ = a.e.AppendBinary(make([]byte, checksumBytes, max(was, checksumBytes)+64)) // it grows little
+	if a.batch.flags&withStates != 0 {
+		a.state, _ = a.e.AppendBinary(make([]byte, checksumBytes, max(oldSize, checksumBytes)+64)) // a state grows little
 		binary.LittleEndian.PutUint32(a.state, checksumOf(a.state))
 	}
 }
@@ -290,8 +249,8 @@ const checksumBytes = 4
 
 func checksumOf(state []byte) uint32 { return crc32.ChecksumIEEE(state[checksumBytes:]) }
 
-// openState returns the bytes of a state that the caller has kept; nil for none.
-func openState(b []byte) ([]byte, error) {
+// stateBytes checks the checksum of a caller's state and removes it. It returns nil if there is no state.
+func stateBytes(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
@@ -301,49 +260,49 @@ func openState(b []byte) ([]byte, error) {
 	return b[checksumBytes:], nil
 }
 
-// appendAll is the payload of an answer with so many columns.
-func appendAll(all []answer, flags uint32, columns int) (b []byte) {
-	n := binary.LittleEndian
-	for i := range all {
-		a := &all[i]
-		b = append(n.AppendUint32(b, uint32(len(a.state))), a.state...)
-		b = n.AppendUint32(n.AppendUint32(b, uint32(a.rows)), uint32(len(a.rejected)))
-		b = n.AppendUint64(b, uint64(a.deadline))
+// appendAnswer returns the payload of an answer; n is the number of columns.
+func appendAnswer(answers []keyAnswer, flags uint32, n int) (b []byte) {
+	order := binary.LittleEndian
+	for i := range answers {
+		a := &answers[i]
+		b = append(order.AppendUint32(b, uint32(len(a.state))), a.state...)
+		b = order.AppendUint32(order.AppendUint32(b, uint32(a.rows)), uint32(len(a.rejected)))
+		b = order.AppendUint64(b, uint64(a.deadline))
 	}
-	for i := range all {
-		b = appendPlaces(b, all[i].places)
+	for i := range answers {
+		b = appendIndices(b, answers[i].indices)
 	}
-	for i := range all {
-		for _, t := range all[i].times {
-			b = n.AppendUint64(b, uint64(t))
+	for i := range answers {
+		for _, t := range answers[i].times {
+			b = order.AppendUint64(b, uint64(t))
 		}
 	}
-	for j := 0; flags&withColumns != 0 && j < columns; j++ {
-		for i := range all {
-			for k := j; k < len(all[i].sheet.numbers); k += columns {
-				b = n.AppendUint64(b, math.Float64bits(all[i].sheet.numbers[k]))
+	for j := 0; flags&withColumns != 0 && j < n; j++ {
+		for i := range answers {
+			for k := j; k < len(answers[i].columns.numbers); k += n {
+				b = order.AppendUint64(b, math.Float64bits(answers[i].columns.numbers[k]))
 			}
 		}
 	}
-	for i := range all {
-		b = appendPlaces(b, all[i].rejected)
+	for i := range answers {
+		b = appendIndices(b, answers[i].rejected)
 	}
-	for _, of := range []func(*answer) []byte{
-		func(a *answer) []byte { return a.records }, func(a *answer) []byte { return a.alerts }, func(a *answer) []byte { return a.rejects },
+	for _, lines := range []func(*keyAnswer) []byte{
+		func(a *keyAnswer) []byte { return a.records }, func(a *keyAnswer) []byte { return a.alerts }, func(a *keyAnswer) []byte { return a.rejects },
 	} {
 		size := len(b)
-		b = n.AppendUint32(b, 0)
-		for i := range all {
-			b = append(b, of(&all[i])...)
+		b = order.AppendUint32(b, 0)
+		for i := range answers {
+			b = append(b, lines(&answers[i])...)
 		}
-		n.PutUint32(b[size:], uint32(len(b)-size-4))
+		order.PutUint32(b[size:], uint32(len(b)-size-4))
 	}
 	return b
 }
 
-func appendPlaces(b []byte, places []int32) []byte {
-	for _, p := range places {
-		b = binary.LittleEndian.AppendUint32(b, uint32(p))
+func appendIndices(b []byte, indices []int32) []byte {
+	for _, i := range indices {
+		b = binary.LittleEndian.AppendUint32(b, uint32(i))
 	}
 	return b
 }

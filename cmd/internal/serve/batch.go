@@ -21,24 +21,25 @@ const (
 
 const (
 	none = math.MinInt64 // no time
-	end  = math.MaxInt64 // of all input
+	end  = math.MaxInt64 // the end of all input
 )
 
-// A batch is what a batch frame says. Its slices are of the frame.
+// A batch is a decoded batch frame. Its slices point into the frame.
 type batch struct {
 	model, flags, length uint32
 	horizon, now         int64
 	parts                []part
 	times, values        []byte
 	ids                  [][]byte // nil: none
-	written              string   // settings of the states, with withWritten
+	written              string   // with withWritten, the settings of the states
+	firstIndex           int64    // keyed.Observation.Index of the first observation: larger than in all earlier batches
 }
 
-// A part is what a batch has of one key.
+// A part is a key's part of a batch.
 type part struct {
-	key      string
-	state    []byte // nil: none
-	from, to int    // its observations
+	key        string
+	state      []byte // nil: none
+	start, end int    // range of its observations in the batch
 }
 
 func (b *batch) time(i int) int64 { return int64(binary.LittleEndian.Uint64(b.times[8*i:])) }
@@ -47,7 +48,7 @@ func (b *batch) value(i, j int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b.values[8*(i*int(b.length)+j):]))
 }
 
-// timeOf is a time of a frame; none is zero.
+// timeOf decodes a time of a frame; none is the zero time.
 func timeOf(ns int64) time.Time {
 	if ns == none {
 		return time.Time{}
@@ -55,7 +56,7 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// nanoseconds is a time for a frame. One that is too far off for it is none.
+// nanoseconds encodes a time for a frame. It returns none for a time that int64 cannot hold.
 func nanoseconds(t time.Time) int64 {
 	if y := t.Year(); y < 1678 || y > 2261 {
 		return none
@@ -63,7 +64,7 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// A cursor reads a payload. Once it is cut, all that it reads is zero.
+// A cursor reads a payload. If the payload is too short, cut is set, and all later reads return zero.
 type cursor struct {
 	b   []byte
 	cut bool
@@ -104,9 +105,9 @@ func readBatch(payload []byte) (*batch, error) {
 	keys := c.uint32()
 	b.horizon, b.now = c.int64(), c.int64()
 	if b.flags > allFlags {
-		return nil, failed("batch", "flags %#x; there are those in %#x", b.flags, uint32(allFlags))
+		return nil, failed("batch", "unknown flags in %#x; the known flags are %#x", b.flags, uint32(allFlags))
 	}
-	if uint64(keys) > uint64(len(c.b)/12) { // each has three lengths at least
+	if uint64(keys) > uint64(len(c.b)/12) { // each key has at least three lengths
 		return nil, errCut
 	}
 	b.parts = make([]part, keys)
@@ -117,8 +118,8 @@ func readBatch(payload []byte) (*batch, error) {
 		if size := c.uint32(); size != math.MaxUint32 {
 			p.state = c.take(uint64(size))
 		}
-		p.from, p.to = n, n+int(c.uint32())
-		if n = p.to; n > len(c.b)/8 { // each has a time
+		p.start, p.end = n, n+int(c.uint32())
+		if n = p.end; n > len(c.b)/8 { // each observation has a time
 			return nil, errCut
 		}
 	}

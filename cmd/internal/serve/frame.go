@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	protocol  = 1
-	overhead  = 5       // bytes of type and checksum
-	mostBytes = 1 << 30 // of a frame
-	piece     = 1 << 16 // of what is read before more memory is taken
+	protocol      = 1
+	headBytes     = 5       // type and checksum
+	maxFrameBytes = 1 << 30 // without its length
+	chunkBytes    = 1 << 16 // first allocation for a frame
 )
 
-// A codedError is what the caller is told is wrong.
+// A codedError is the error that an e frame reports to the caller.
 type codedError struct {
 	Code string `json:"code"`
 	Text string `json:"error"`
@@ -35,7 +35,7 @@ func failed(code, format string, args ...any) error {
 
 // appendFrame appends a frame.
 func appendFrame(b []byte, kind byte, payload []byte) []byte {
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)+overhead))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)+headBytes))
 	b = append(b, kind)
 	b = binary.LittleEndian.AppendUint32(b, checksum(kind, payload))
 	return append(b, payload...)
@@ -45,50 +45,50 @@ func checksum(kind byte, payload []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, payload)
 }
 
-// readFrame reads a frame. A codedError is that of a frame that is read to its end; any other
-// is that of the reader.
+// readFrame reads a frame. After a codedError the next frame can be read; any other error is the reader's.
 func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
 	}
 	n := binary.LittleEndian.Uint32(head[:])
-	if n < overhead || n > mostBytes {
+	if n < headBytes || n > maxFrameBytes {
 		if _, err := io.CopyN(io.Discard, r, int64(n)); err != nil {
 			return 0, nil, err
 		}
-		return 0, nil, failed("frame", "a frame of %d bytes; it has %d to %d", n, overhead, mostBytes)
+		return 0, nil, failed("frame", "a frame of %d bytes; a frame has %d to %d bytes", n, headBytes, maxFrameBytes)
 	}
 	var b []byte
-	for left := int(n); left > 0; { // the length may be wrong: memory grows with what has come
-		some := min(left, max(piece, len(b)))
+	for missing := int(n); missing > 0; { // the length may be wrong: memory grows with the bytes that arrive
+		some := min(missing, max(chunkBytes, len(b)))
 		b = slices.Grow(b, some)[:len(b)+some]
 		if _, err := io.ReadFull(r, b[len(b)-some:]); err != nil {
 			return 0, nil, err
 		}
-		left -= some
+		missing -= some
 	}
-	kind, payload = b[0], b[overhead:]
+	kind, payload = b[0], b[headBytes:]
 	if binary.LittleEndian.Uint32(b[1:]) != checksum(kind, payload) {
-		return 0, nil, failed("frame", "a frame with another checksum than its bytes have")
+		return 0, nil, failed("frame", "the checksum of a frame does not match its bytes")
 	}
 	return kind, payload, nil
 }
 
 // A Server answers frames.
 type Server struct {
-	Version string           // of the program; empty: any caller's
-	Parent  func(parent int) // is told the pid of the caller
+	Version string           // version of the program; an empty version accepts any caller
+	Parent  func(parent int) // called with the caller's pid, if it sends one
 
-	greeted bool
-	models  []*model
-	made    map[string]int // by the payload of the settings
+	greeted      bool
+	models       []*model
+	modelIndex   map[string]int // by the payload of the settings
+	observations int64          // number of observations of all batches
 }
 
-// Serve answers the frames of r until it ends. The error is that of r or w; there is none if r ends within a frame,
-// as whoever asked is gone.
+// Serve answers the frames of r until r ends. It returns an error of r or w. An r that ends within a frame is no error: the caller
+// is gone.
 func (s *Server) Serve(r io.Reader, w io.Writer) error {
-	in := bufio.NewReaderSize(r, piece)
+	in := bufio.NewReaderSize(r, chunkBytes)
 	for {
 		kind, payload, err := readFrame(in)
 		coded := (*codedError)(nil)
@@ -104,13 +104,13 @@ func (s *Server) Serve(r io.Reader, w io.Writer) error {
 	}
 }
 
-// frame is the answer to a frame that was read, or could not be.
+// frame returns the answer to a frame, or to err, the error of reading it.
 func (s *Server) frame(kind byte, payload []byte, err error) []byte {
 	var answer []byte
 	if err == nil {
 		answer, err = s.answer(kind, payload)
 	}
-	if err == nil && len(answer) > mostBytes-overhead {
+	if err == nil && len(answer) > maxFrameBytes-headBytes {
 		err = failed("batch", "the answer has %d bytes, more than a frame: ask for fewer observations", len(answer))
 	}
 	if err == nil {
@@ -123,7 +123,7 @@ func (s *Server) frame(kind byte, payload []byte, err error) []byte {
 
 func jsonOf(v any) []byte { return []byte(jsontext.Of(v)) }
 
-// A greeting is the payload of hello.
+// A greeting is the payload of an h frame.
 type greeting struct {
 	Protocol int    `json:"protocol"`
 	Version  string `json:"version"`
@@ -140,7 +140,7 @@ func (s *Server) answer(kind byte, payload []byte) (answer []byte, err error) {
 	case kind == 'h':
 		return s.greet(payload)
 	case !s.greeted:
-		return nil, failed("version", "the first frame is hello, with protocol and version")
+		return nil, failed("version", "the first frame has to be h, with protocol and version")
 	case kind == 's':
 		return s.settings(payload)
 	case kind == 'b':
@@ -150,7 +150,7 @@ func (s *Server) answer(kind byte, payload []byte) (answer []byte, err error) {
 	case kind == 'y':
 		return readYAML(payload)
 	}
-	return nil, failed("frame", "a frame of type %q; there are h, s, b, t and y", kind)
+	return nil, failed("frame", "unknown frame type %q: use h, s, b, t or y", kind)
 }
 
 func (s *Server) greet(payload []byte) ([]byte, error) {
@@ -171,18 +171,18 @@ func (s *Server) greet(payload []byte) ([]byte, error) {
 }
 
 func (s *Server) settings(payload []byte) ([]byte, error) {
-	at, known := s.made[string(payload)]
+	index, known := s.modelIndex[string(payload)]
 	if !known {
 		m, err := newModel(payload)
 		if err != nil {
 			return nil, failed("settings", "%v", err)
 		}
-		if at = len(s.models); s.made == nil {
-			s.made = map[string]int{}
+		if index = len(s.models); s.modelIndex == nil {
+			s.modelIndex = map[string]int{}
 		}
-		s.models, s.made[string(payload)] = append(s.models, m), at
+		s.models, s.modelIndex[string(payload)] = append(s.models, m), index
 	}
-	d := s.models[at].description
-	d.Model = at
+	d := s.models[index].description
+	d.Model = index
 	return jsonOf(d), nil
 }

@@ -2,42 +2,43 @@ package serve
 
 import "hafvf/hafvf/keyed"
 
-// writtenSettings are those with which the states of a batch were written.
+// writtenSettings are the settings with which the states of a batch were written.
 type writtenSettings struct {
-	all     keyed.AllSettings
-	cfg     keyed.Config // of the model
-	migrate bool
-	workers []migrator
+	settings keyed.AllSettings
+	cfg      keyed.Config // the model's
+	migrate  bool
+	workers  []migrator
 }
 
-// A migrator is that of one goroutine, which has none before a state is of other settings.
+// A migrator belongs to one goroutine. Its Migrator is nil until a state with other settings comes.
 type migrator struct {
 	*keyed.Migrator
-	written func(key string) (keyed.Settings, string)
+	writtenFor func(key string) (keyed.Settings, string)
 }
 
-// before returns the settings of the states of a batch; nil if it has none.
-func (m *model) before(b *batch) (*writtenSettings, error) {
+// settingsOfStates returns the settings of the states of a batch; nil if the batch has none.
+func (m *model) settingsOfStates(b *batch) (*writtenSettings, error) {
 	if b.flags&withWritten == 0 {
 		return nil, nil
 	}
-	all, err := keyed.ParseSettings[keyed.AllSettings](b.written)
+	written, err := keyed.ParseSettings[keyed.AllSettings](b.written)
 	if err != nil {
 		return nil, failed("batch", "the settings of the states: %v", err)
 	}
-	return &writtenSettings{all, m.cfg, b.flags&migrates != 0, make([]migrator, len(m.estimators))}, nil
+	return &writtenSettings{written, m.cfg, b.flags&migrates != 0, make([]migrator, len(m.estimators))}, nil
 }
 
-// carry carries over a state of a key that is one of other settings, or says which.
-func (s *writtenSettings) carry(worker int, key string, state []byte) (migrated []byte, err error) {
+// migrated returns the state of a key, migrated to the settings of the model. Without the flag migrates it returns an error that names
+// the settings that differ.
+func (s *writtenSettings) migrated(worker int, key string, state []byte) (migrated []byte, err error) {
 	w := &s.workers[worker]
 	if w.Migrator == nil {
 		if w.Migrator, err = keyed.NewMigrator(s.cfg); err != nil {
 			return nil, err
 		}
-		w.written = s.all.In(s.cfg).Settings()
+		w.writtenFor = s.settings.In(s.cfg).Settings()
 	}
-	_, text := w.written(key)
+	_, text := w.writtenFor(key)
 	if s.migrate {
 		migrated, _, err = w.Migrate(key, state, text)
 	} else {

@@ -16,36 +16,36 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// Settings are the payload of a settings frame: a text, and what it goes by of where the observations come from.
+// Settings are the payload of a settings frame.
 type Settings struct {
-	Text    string   `json:"text"`    // of CONFIG.md, YAML or JSON; what is not of the model is not used
-	Name    string   `json:"name"`    // of the text, which errors name; default: settings
+	Text    string   `json:"text"`    // YAML or JSON with keys of CONFIG.md; keys that do not concern the model are not used
+	Name    string   `json:"name"`    // name of the text in errors; default: settings
 	Values  []string `json:"values"`  // names of the numbers of an observation; default: x
-	Zone    string   `json:"zone"`    // of times without one; default: UTC
+	Zone    string   `json:"zone"`    // zone of times without an offset; default: UTC
 	Untimed bool     `json:"untimed"` // observations have no time
-	// Unending says that observations come until the caller is stopped.
+	// Unending is true if observations come until the caller is stopped.
 	Unending bool `json:"unending"`
 }
 
-// A Description is what a settings frame is answered.
+// A Description is the answer to a settings frame.
 type Description struct {
 	Model   int      `json:"model"`
 	Unused  []string `json:"unused"`  // keys of the text that do not concern the model
-	Columns []string `json:"columns"` // of answers
-	// Names are those of columns that have one of a few values: 0 is the first.
+	Columns []string `json:"columns"` // columns of answers
+	// Names are the values of columns with names, by column. A number in the column is an index into its names.
 	Names    map[string][]string `json:"names"`
-	Length   int                 `json:"length"`   // numbers of an observation; of events 0, any length that fits
+	Length   int                 `json:"length"`   // numbers of an observation; 0 for events, whose length may differ
 	Order    string              `json:"order"`    // event_time or arrival
-	Clocked  bool                `json:"clocked"`  // a key of which nothing comes may be told silent, or forgotten
+	Clocked  bool                `json:"clocked"`  // a key without new observations may become silent or expire
 	Full     bool                `json:"full"`     // records have all fields
-	Zone     string              `json:"zone"`     // of the clock of alarms or intervals
-	Settings string              `json:"settings"` // those that the meaning of states depends on
-	// Patience is how long an observation waits after its time, and an interval after its end, in nanoseconds: by lateness
-	// and aggregate.wait.
+	Zone     string              `json:"zone"`     // zone of alarms or intervals
+	Settings string              `json:"settings"` // the settings that give states their meaning
+	// Patience is the longest wait of an observation after its time, or of an interval after its end, in nanoseconds: from
+	// lateness and aggregate.wait.
 	Patience int64 `json:"patience"`
 }
 
-// A model is what settings make.
+// A model is the model of a settings frame, with its estimators.
 type model struct {
 	cfg         keyed.Config
 	layout      records.Layout
@@ -54,11 +54,11 @@ type model struct {
 	outputs     int
 	alerted     settings.Switches  // keys whose alarms are alerts
 	estimators  []*keyed.Estimator // one per goroutine
-	kept        kept
+	states      stateCache
 }
 
-// elsewhere are the keys of a config that are the caller's business.
-var elsewhere = []string{"source", "sink", "dead_letter", "alerts", "marks", "state", "runner", "incidents"}
+// callerKeys are the keys of a config that concern the caller, not the model.
+var callerKeys = []string{"source", "sink", "dead_letter", "alerts", "marks", "state", "runner", "incidents"}
 
 func newModel(payload []byte) (*model, error) {
 	var s Settings
@@ -77,11 +77,11 @@ func newModel(payload []byte) (*model, error) {
 	m.description.Clocked = m.cfg.Silence != nil || m.cfg.Expire > 0
 	m.cfg.Brief = c.Records == settings.Brief
 	m.cfg.Values, m.cfg.Unit = c.NamesOf(s.Values), c.UnitOf("")
-	all := []hafvf.Config{m.cfg.Filter}
+	filters := []hafvf.Config{m.cfg.Filter}
 	for _, k := range m.cfg.Keys {
-		all = append(all, k.Filter)
+		filters = append(filters, k.Filter)
 	}
-	if m.layout, err = records.NewLayout(all...); err != nil {
+	if m.layout, err = records.NewLayout(filters...); err != nil {
 		return nil, err
 	}
 	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
@@ -97,15 +97,15 @@ func newModel(payload []byte) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := bank.Model()
-	m.length, m.outputs = of.Dim(), of.Outputs()
-	if _, ok := of.(expfam.Sequential); ok {
+	family := bank.Model()
+	m.length, m.outputs = family.Dim(), family.Outputs()
+	if _, ok := family.(expfam.Sequential); ok {
 		m.length = 1
 	}
-	m.kept.least = 4<<10 + 32*of.Len()*bank.Members()
-	columns := sheet{names: []string{}}
-	m.appendRow(&columns, &keyed.Estimate{})
-	m.description.Columns, m.description.Settings = columns.names, m.cfg.AllSettings().String()
+	m.states.minBytes = 4<<10 + 32*family.Len()*bank.Members()
+	header := columns{names: []string{}}
+	m.appendRow(&header, &keyed.Estimate{})
+	m.description.Columns, m.description.Settings = header.names, m.cfg.AllSettings().String()
 	m.description.Patience = m.estimators[0].MaxDelay().Nanoseconds()
 	if m.layout.Detect {
 		m.description.Names["detect_kind"], m.description.Names["detect_alarm"] = kinds, alarms
@@ -116,27 +116,27 @@ func newModel(payload []byte) (*model, error) {
 	return m, nil
 }
 
-// read reads the text, and says which keys of it are not used.
+// read parses the text and returns the keys that are not used.
 func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
-	unused, given, err := s.preview()
+	unused, hasModel, err := s.preview()
 	if err != nil {
 		return nil, nil, err
 	}
 	d := &keytable.Decoder{Name: s.Name}
-	if !given {
+	if !hasModel {
 		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
 	}
 	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
 	if s.Untimed {
 		source.Time = nil
 	}
-	c, err = settings.Parse(d, []byte(s.Text), elsewhere, source)
+	c, err = settings.Parse(d, []byte(s.Text), callerKeys, source)
 	return c, unused, err
 }
 
-// preview goes through the text before it is read: which keys of it are not used, and whether a family or a prior is given
-// anywhere. The error is of a file that it names, as the process opens none, and of sessions.
-func (s *Settings) preview() (unused []string, given bool, err error) {
+// preview returns the keys of the text that are not used, and whether the text sets a family or a prior. It refuses the names of files,
+// because the process opens none, and transform: smooth.
+func (s *Settings) preview() (unused []string, hasModel bool, err error) {
 	refuse := func(line int, key, reason string) {
 		if err == nil {
 			err = &keytable.KeyError{File: s.Name, Line: line, Key: key, Reason: reason}
@@ -145,7 +145,7 @@ func (s *Settings) preview() (unused []string, given bool, err error) {
 	var walk func(path string, n *yaml.Node)
 	walk = func(path string, n *yaml.Node) {
 		if path == "transform" && n.Value == settings.Smooth {
-			refuse(n.Line, path, "must be filter: the program smooths, which looks back on whole sessions")
+			refuse(n.Line, path, "must be filter: hafvf-serve does not smooth sessions")
 		}
 		if n.Kind != yaml.MappingNode {
 			for i, e := range n.Content {
@@ -154,12 +154,12 @@ func (s *Settings) preview() (unused []string, given bool, err error) {
 			return
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			k, at := n.Content[i], keytable.Join(path, keytable.KeyName(n.Content[i].Value))
-			given = given || k.Value == "family" || k.Value == "prior"
+			k, key := n.Content[i], keytable.Join(path, keytable.KeyName(n.Content[i].Value))
+			hasModel = hasModel || k.Value == "family" || k.Value == "prior"
 			if k.Value == "file" {
-				refuse(k.Line, at, "the caller reads files: give what stands in it")
+				refuse(k.Line, key, "hafvf-serve opens no files: give the content of the file")
 			}
-			walk(at, n.Content[i+1])
+			walk(key, n.Content[i+1])
 		}
 	}
 	unused = []string{}
@@ -170,9 +170,9 @@ func (s *Settings) preview() (unused []string, given bool, err error) {
 	for _, k := range settings.Keys() {
 		add(k.Path, walk)
 	}
-	for _, name := range elsewhere {
+	for _, name := range callerKeys {
 		add(name, func(string, *yaml.Node) { unused = append(unused, name) })
 	}
-	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // Parse says what is wrong
-	return unused, given, err
+	(&keytable.Decoder{Name: s.Name}).Read([]byte(s.Text), keys) // settings.Parse reports errors
+	return unused, hasModel, err
 }

@@ -224,8 +224,8 @@ func TestArrival(t *testing.T) {
 
 // Times that are far apart may have more intervals between them than an answer takes.
 func TestManyIntervals(t *testing.T) {
-	defer func(n int) { mostRows = n }(mostRows)
-	mostRows = 1000
+	defer func(n int) { maxRows = n }(maxRows)
+	maxRows = 1000
 	c := newClient(t)
 	c.model(Settings{Text: "model: {family: poisson}\naggregate: {every: 1m, value: count}"})
 	r := request{flags: allOf, horizon: end, now: none, keys: []sent{{key: "a", times: []int64{minute(1), minute(500)}}}}
@@ -271,8 +271,8 @@ func TestSettings(t *testing.T) {
 	for _, s := range []struct{ text, want string }{
 		{"model: {family: nomal}", `settings:1: model.family: unknown value "nomal"; did you mean "normal"?`},
 		{"detect: true\nlatenes: 1h", "settings:2: latenes: unknown key; did you mean \"lateness\"?"},
-		{"quiet:\n - file: times.jsonl", "settings:2: quiet.0.file: the caller reads files: give what stands in it"},
-		{`{"detect": {"holidays": {"file": "/etc/passwd"}}}`, "settings:1: detect.holidays.file: the caller reads files"},
+		{"quiet:\n - file: times.jsonl", "settings:2: quiet.0.file: hafvf-serve opens no files: give the content of the file"},
+		{`{"detect": {"holidays": {"file": "/etc/passwd"}}}`, "settings:1: detect.holidays.file: hafvf-serve opens no files"},
 		{"transform: smooth", "settings:1: transform: must be filter"},
 		{"model: {family: normal} # mv", "source.values: names 2 columns; normal takes 1"},
 		{"model: [", "not YAML"},

@@ -14,39 +14,39 @@ import (
 
 // readTimes answers a frame of times.
 func readTimes(payload []byte) ([]byte, error) {
-	var asked struct {
+	var request struct {
 		Zone  string   `json:"zone"`
 		Times []string `json:"times"`
 		Keys  []int    `json:"keys"`
 	}
-	if err := json.Unmarshal(payload, &asked); err != nil {
+	if err := json.Unmarshal(payload, &request); err != nil {
 		return nil, failed("frame", "times: %v", err)
 	}
-	p, err := times.NewParser(asked.Zone, "")
+	p, err := times.NewParser(request.Zone, "")
 	if err != nil {
 		return nil, failed("settings", "%v", err)
 	}
-	read := struct {
+	answer := struct {
 		Times []int64        `json:"times"`
 		Wrong map[int]string `json:"wrong"`
-	}{make([]int64, len(asked.Times)), map[int]string{}}
+	}{make([]int64, len(request.Times)), map[int]string{}}
 	var folds times.Folds
-	for i, text := range asked.Times {
-		if read.Times[i] = none; text == "" {
+	for i, text := range request.Times {
+		if answer.Times[i] = none; text == "" {
 			continue
 		}
 		t, err := p.ParseLocal(text)
-		if err == nil && t.Location() != time.UTC && i < len(asked.Keys) {
-			t = folds.Resolve(strconv.Itoa(asked.Keys[i]), t)
+		if err == nil && t.Location() != time.UTC && i < len(request.Keys) {
+			t = folds.Resolve(strconv.Itoa(request.Keys[i]), t)
 		}
-		if read.Times[i] = nanoseconds(t); err == nil && read.Times[i] == none {
+		if answer.Times[i] = nanoseconds(t); err == nil && answer.Times[i] == none {
 			err = fmt.Errorf("the time %s is outside of the years 1678 to 2261", message.Quote(text))
 		}
 		if err != nil {
-			read.Times[i], read.Wrong[i] = none, err.Error()
+			answer.Times[i], answer.Wrong[i] = none, err.Error()
 		}
 	}
-	return jsonOf(read), nil
+	return jsonOf(answer), nil
 }
 
 // readYAML answers a frame of YAML.
@@ -62,13 +62,13 @@ func readYAML(payload []byte) ([]byte, error) {
 		}
 	}
 	b, err := json.Marshal(v)
-	if err != nil { // a mapping may have keys that are no texts, or a number that JSON has not
+	if err != nil { // JSON has no keys that are not texts, and no infinite numbers
 		return nil, failed("settings", "%v", err)
 	}
 	return b, nil
 }
 
-// keepTimes makes texts of times, as they stand: those of settings have no clock, or a zone of their own.
+// keepTimes turns YAML timestamps into texts, unchanged: times in settings are local times, or have a zone of their own.
 func keepTimes(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"

@@ -45,11 +45,11 @@ func TestKeptStates(t *testing.T) {
 		copy(states[from:], ask(c, batchOf(from, states)).states)
 	}
 	held := heap() - before - int64(len(states)*len(states[0]))
-	t.Logf("%d bytes a state, %d kept, %d MB", len(states[0]), len(c.models[0].kept.young)+len(c.models[0].kept.old), held>>20)
-	if held > 2*mostKept+16<<20 {
+	t.Logf("%d bytes a state, %d kept, %d MB", len(states[0]), len(c.models[0].states.recent)+len(c.models[0].states.old), held>>20)
+	if held > 2*maxCacheBytes+16<<20 {
 		t.Errorf("%d MB are kept", held>>20)
 	}
-	kept := c.models[0].kept.young
+	kept := c.models[0].states.recent
 	if len(kept) < 2 {
 		t.Fatalf("%d states are kept", len(kept))
 	}
