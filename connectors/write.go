@@ -20,6 +20,7 @@ func init() {
 // of that name that is attached to the run. Without a name they are dropped. The first write that fails, fails the pipeline. Committing the Writer, after
 // the pipeline has ended well, is left to the caller.
 func Write(s beam.Scope, name string, col beam.PCollection) {
+	dofn.CheckInput("connectors.Write", col, dofn.Bytes)
 	s = s.Scope("connectors.Write")
 	beam.ParDo0(s, &writeFn{Name: name}, col)
 }

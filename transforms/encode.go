@@ -20,6 +20,12 @@ type Decoder interface {
 	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))
 }
 
+// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and logged.
+type refuser interface {
+	// unusable returns the reason, or nil.
+	unusable() error
+}
+
 // decoding is what a bundle has decoded.
 type decoding struct {
 	decoder    Decoder
@@ -31,8 +37,13 @@ type decoding struct {
 func (d *decoding) begin() { d.rejected, d.refused = 0, 0 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
-	d.decoder.Decode(element, func(key string, o *keyed.Observation) error {
-		err := take(key, o)
+	d.decoder.Decode(element, func(key string, o *keyed.Observation) (err error) {
+		if r, ok := d.decoder.(refuser); ok {
+			err = r.unusable()
+		}
+		if err == nil {
+			err = take(key, o)
+		}
 		if d.rejections.observation(err); err != nil {
 			d.refused++
 		}

@@ -16,14 +16,16 @@ type Given struct {
 func init() {
 	register.Function2x1(given)
 	register.Function1x2(observeGiven)
-	observers.Store("given", observer(func(element any) (string, keyed.Observation) { return observeGiven(element.(Given)) }))
+	observers.Store("given", observer(func(element any) (string, keyed.Observation, error) {
+		return withoutError(observeGiven)(element.(Given))
+	}))
 }
 
 func given(key string, o keyed.Observation) Given      { return Given{key, o} }
 func observeGiven(g Given) (string, keyed.Observation) { return g.Key, g.Observation }
 func paired(s beam.Scope, col beam.PCollection) (Registered, beam.PCollection) {
 	pairs := beam.ParDo(s, given, col)
-	return observing("Filter", observeGiven, pairs), pairs
+	return registerObserve("Filter", observeGiven, withoutError(observeGiven), pairs), pairs
 }
 
 // FilterIn is Filter of a PCollection<KV<string, keyed.Observation>>, as a host runs it.

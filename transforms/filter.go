@@ -73,16 +73,17 @@ func (c *stepConfig) waits() bool {
 	return c.Order != keyed.Arrival && c.Lateness > 0 && !c.IgnoresWatermark
 }
 
-// A FilterOutput is what Filter makes of a collection.
+// A FilterOutput has the results of Filter.
 type FilterOutput struct {
-	// Estimates is a PCollection<KV<string, keyed.Estimate>>, one for every observation that the model
-	// takes, by key. An estimate has the event time of its observation, and the epoch if that has none.
+	// Estimates is a PCollection<KV<string, keyed.Estimate>> by key: one estimate for each observation that the model accepts, at the
+	// event time of the observation, or at the epoch if the observation has no time.
 	Estimates beam.PCollection
-	// Alarms is a PCollection<keyed.AlertEvent>: of every estimate its alarm and the end of one, and of keys
-	// their silences. Beliefs are in Estimates alone.
+	// Alarms is a PCollection<keyed.AlertEvent>: alarms of estimates, and silences. Beliefs are only in Estimates.
 	Alarms beam.PCollection
-	// Rejected is a PCollection<keyed.Rejected> of the other observations. One of these may have an
-	// estimate too, of keyed.KeyState.OutOfDomain.
+	// Ends is a PCollection<keyed.AlertEvent>: values that are back to usual, and keys that report again after a silence.
+	Ends beam.PCollection
+	// Rejected is a PCollection<keyed.Rejected> of the other observations. If a rejected observation is an alarm, it also has an
+	// estimate: see keyed.KeyState.OutOfDomain.
 	Rejected beam.PCollection
 }
 
@@ -94,26 +95,38 @@ type Option func(*Host)
 // forgotten. An input that ends makes all keys silent at its end.
 func Live() Option { return func(h *Host) { h.Live = true } }
 
-// Filter filters the observations that observe makes of the elements of a collection in the global
-// window, each with its key. observe has to be registered in an init function, by register.Function1x2,
-// if the pipeline runs in other processes: within this one it may be a closure, too. A state that
-// was written under another configuration fails the pipeline.
+// Filter filters a collection in the global window. observe returns the key and the observation of an element. If the pipeline runs
+// in other processes, observe has to be registered in an init function by register.Function1x2; in this process it may also be a
+// closure. If an element is a record of a log, such as a kafkaio.Record, its observation gets the log and the position of the
+// record, unless observe sets keyed.Observation.Log. A state that was written under another configuration fails the pipeline.
 //
-// Filter panics if the configuration is impossible, if observe does not take the elements, or if the
-// input is not in the global window.
+// Filter panics if the configuration is impossible, if observe does not take the elements, or if the input is not in the global
+// window. Use FilterParsed if observe can fail.
 func Filter[T any](s beam.Scope, cfg keyed.Config, observe func(T) (string, keyed.Observation), col beam.PCollection, options ...Option) FilterOutput {
+	return filterObserved(s, cfg, newHost(options), registerObserve("Filter", observe, withoutError(observe), col), col)
+}
+
+// FilterParsed is Filter with an observe that can fail. An element for which it returns an error is rejected, with the error as
+// the reason. In other processes observe has to be registered by register.Function1x3.
+func FilterParsed[T any](s beam.Scope, cfg keyed.Config, observe func(T) (string, keyed.Observation, error), col beam.PCollection, options ...Option) FilterOutput {
+	return filterObserved(s, cfg, newHost(options), registerObserve("FilterParsed", observe, observe, col), col)
+}
+
+func newHost(options []Option) Host {
 	host := Host{InProcess: true}
 	for _, set := range options {
 		set(&host)
 	}
-	return filterObserved(s, cfg, host, observing("Filter", observe, col), col)
+	return host
 }
 
 func filterObserved(s beam.Scope, cfg keyed.Config, host Host, in Registered, col beam.PCollection) FilterOutput {
 	records, alarms, early, late := FilterEncoded(s, cfg, host, in, Registered{Name: objects}, col)
+	started, ended := beam.ParDo2(s, unpackAlarms, alarms)
 	return FilterOutput{
 		Estimates: beam.ParDo(found(s, cfg.Filter.Family), unpackEstimates, records),
-		Alarms:    beam.ParDo(s, unpackAlarms, alarms),
+		Alarms:    started,
+		Ends:      ended,
 		Rejected:  beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late),
 	}
 }

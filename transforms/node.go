@@ -18,6 +18,7 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/compact"
 	"hafvf/internal/domain"
+	"hafvf/internal/message"
 	"hafvf/internal/parallel"
 	"hafvf/internal/reminder"
 )
@@ -175,6 +176,9 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
+	if err := checkSettings(fn.memory, fn.cfg.Config); err != nil {
+		return err
+	}
 	fn.quiet = account.Value[*QuietTimes](fn.account, "")
 	fn.marks = account.Value[*FalseMarks](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
@@ -182,6 +186,22 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 		fn.states.own = compact.FingerprintOf(fn.states.text)
 	}
 	return nil
+}
+
+// checkSettings returns an error if a filter has other settings than the job whose states m holds. m may be nil.
+func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
+	if m == nil || m.Settings == nil {
+		return nil
+	}
+	own := cfg.AllSettings()
+	if own.String() == m.Settings.String() {
+		return nil
+	}
+	names := own.Differ(m.Settings.Settings, cfg.NameKeys)
+	if len(names) == 0 {
+		names = []string{"Keys"}
+	}
+	return fmt.Errorf("the configuration of the filter is not the job's: they differ in %s. Use statebackend.Filter, or give both the same configuration", message.List(names))
 }
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {

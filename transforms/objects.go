@@ -22,7 +22,7 @@ func init() {
 	Register(objects, func(context.Context, string) SmoothedEncoder { return objectEncoder{} })
 	Register(objects, func(context.Context, string) IncidentEncoder { return objectEncoder{} })
 	register.Function2x1(unpackEstimates)
-	register.Function2x1(unpackAlarms)
+	register.Function3x1(unpackAlarms)
 	register.Function2x1(unpackSmoothed)
 	register.Function2x1(unpackEvents)
 	register.Function2x1(unpackRejected)
@@ -128,9 +128,13 @@ func eventTime(t time.Time) mtime.Time {
 	return mtime.FromTime(t)
 }
 
-func unpackAlarms(b []byte, emit func(beam.EventTime, keyed.AlertEvent)) error {
+func unpackAlarms(b []byte, alarm, end func(beam.EventTime, keyed.AlertEvent)) error {
 	return unpack(b, func(key string, a keyed.AlertEvent) {
 		a.Key = key
+		emit := alarm
+		if a.Kind == keyed.RecoveredAlarm {
+			emit = end
+		}
 		emit(eventTime(a.Time), a)
 	})
 }

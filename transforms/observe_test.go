@@ -2,13 +2,19 @@ package transforms
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/testing/passert"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/direct"
 )
 
 // recovered is what a function panics with.
@@ -30,7 +36,7 @@ func ignored[T any](T) (string, keyed.Observation) { return "", keyed.Observatio
 // Two instances of a generic function, which have one name, are two functions.
 func TestObserveIsGeneric(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
-	ints, texts := observing("Filter", ignored[int], beam.Create(s, 1)), observing("Filter", ignored[string], beam.Create(s, "a"))
+	ints, texts := registerObserve("Filter", ignored[int], withoutError(ignored[int]), beam.Create(s, 1)), registerObserve("Filter", ignored[string], withoutError(ignored[string]), beam.Create(s, "a"))
 	observerOf(ints.Setting)(1)
 	observerOf(texts.Setting)("a")
 }
@@ -46,14 +52,52 @@ func TestObserverOfAnotherProcess(t *testing.T) {
 		observers.Delete(in.Setting) // as where the pipeline was not made
 		return observerOf(in.Setting)
 	}
-	of := there(observing("Filter", observeGiven, col))
-	if key, o := of(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
+	of := there(registerObserve("Filter", observeGiven, withoutError(observeGiven), col))
+	if key, o, _ := of(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
 		t.Errorf("%q, %v", key, o)
 	}
 	for _, f := range []func(Given) (string, keyed.Observation){unregistered, func(Given) (string, keyed.Observation) { return t.Name(), keyed.Observation{} }} {
-		got := recovered(func() { there(observing("Filter", f, col)) })
+		got := recovered(func() { there(registerObserve("Filter", f, withoutError(f), col)) })
 		if !strings.Contains(got, "registered in an init function by register.Function1x2") {
 			t.Error(got)
 		}
 	}
+}
+
+// A line is a record of a log.
+type line struct {
+	Offset int64
+	Text   string
+}
+
+func (l line) LogPosition() (log string, seq int64) { return "lines-0", l.Offset }
+
+func parseLine(l line) (string, keyed.Observation, error) {
+	x, err := strconv.ParseFloat(l.Text, 64)
+	return "k", keyed.Value(time.Unix(60*l.Offset, 0), strconv.FormatInt(l.Offset, 10), x), err
+}
+
+func init() {
+	register.Function1x3(parseLine)
+	register.Function2x1(idOf)
+	register.Function1x1(reasonOf)
+}
+
+func idOf(_ string, e keyed.Estimate) string { return e.ID }
+
+func reasonOf(r keyed.Rejected) string {
+	return fmt.Sprintf("%s %s %d: %s", r.Key, r.Observation.Log, r.Observation.Seq, r.Reason)
+}
+
+// An element that observe cannot parse is rejected with the error. Observations have the positions of their records, so that a record
+// which comes again is recognised.
+func TestFilterParsed(t *testing.T) {
+	lines := []line{{1, "5"}, {2, "a word"}, {3, "6"}, {3, "6"}, {4, "7"}}
+	p, s := beam.NewPipelineWithRoot()
+	out := FilterParsed(s, keyed.Config{Filter: hafvf.Config{Family: "normal"}}, parseLine, beam.CreateList(s, lines))
+	passert.EqualsList(s, beam.ParDo(s, idOf, out.Estimates), []string{"1", "3", "4"})
+	passert.EqualsList(s, beam.ParDo(s, reasonOf, out.Rejected), []string{`k lines-0 2: strconv.ParseFloat: parsing "a word": invalid syntax`})
+	smoothed := SmoothParsed(s, keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour}, parseLine, beam.CreateList(s, lines))
+	passert.Count(s, smoothed.Rejected, "rejected of Smooth", 1)
+	expect.Get(direct.Execute(t.Context(), p))(t)
 }

@@ -71,7 +71,12 @@ type SmoothOutput struct {
 //
 // Smooth panics if the configuration is impossible, or if observe does not take the elements.
 func Smooth[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (string, keyed.Observation), col beam.PCollection) SmoothOutput {
-	return smoothObserved(s, SmoothConfig{SmoothConfig: cfg}, observing("Smooth", observe, col), col)
+	return smoothObserved(s, SmoothConfig{SmoothConfig: cfg}, registerObserve("Smooth", observe, withoutError(observe), col), col)
+}
+
+// SmoothParsed is Smooth with an observe that can fail: see FilterParsed.
+func SmoothParsed[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (string, keyed.Observation, error), col beam.PCollection) SmoothOutput {
+	return smoothObserved(s, SmoothConfig{SmoothConfig: cfg}, registerObserve("SmoothParsed", observe, observe, col), col)
 }
 
 func smoothObserved(s beam.Scope, cfg SmoothConfig, in Registered, col beam.PCollection) SmoothOutput {

@@ -41,7 +41,7 @@ func (l *Ledger) Report(states ...State) {
 // Rest reports states, and then does what a runner does when all is worked on.
 func (l *Ledger) Rest(states ...State) {
 	l.Report(states...)
-	l.account.SetIdle("", time.Time{})
+	l.account.SetIdle("", false, time.Time{})
 }
 
 // openLedger opens a ledger that is closed when the test ends.
@@ -90,7 +90,7 @@ func TestQuietMoments(t *testing.T) {
 	check("with one that waits", 5)
 	hand(1, 7)
 	l.Report(State{Key: "a"})
-	l.account.SetIdle("a grouping", time.Time{})
+	l.account.SetIdle("a grouping", false, time.Time{})
 	check("with its output in a grouping", 5)
 	l.Rest()
 	check("when nothing waits", 7)

@@ -49,6 +49,9 @@ type Position struct {
 // Log names the partition: topic and number.
 func (p Position) Log() string { return p.Topic + "-" + strconv.Itoa(p.Partition) }
 
+// LogPosition returns Log and Offset. With it, filters of package transforms recognise records that they have already learned.
+func (p Position) LogPosition() (log string, seq int64) { return p.Log(), p.Offset }
+
 // parsePosition is a position in a partition that Log has named. It is not ok if log names none, as what a topic
 // holds may.
 func parsePosition(log string, offset int64) (p Position, ok bool) {

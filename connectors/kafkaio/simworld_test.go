@@ -656,7 +656,7 @@ func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pending = max(0, p.pending-1); p.pending == 0 {
-		l.account.SetIdle(held, first)
+		l.account.SetIdle(held, false, first)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
 
 	"hafvf/connectors"
@@ -27,8 +28,9 @@ func init() {
 // value of a message, at least once. A message of an empty key has no key. The messages of a bundle
 // are stored when the bundle ends.
 //
-// The topic must exist. Write waits for absent brokers as Writer.Write does.
+// The topic must exist. Write waits for absent brokers as Writer.Write does. It panics if col has another type.
 func Write(s beam.Scope, sink Sink, col beam.PCollection) {
+	dofn.CheckInput("kafkaio.Write", col, typex.NewKV(dofn.Bytes, dofn.Bytes))
 	s = s.Scope("kafkaio.Write")
 	beam.ParDo0(s, &writePairFn{messageFn{Sink: sink}}, col)
 }
@@ -36,6 +38,7 @@ func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 // WriteChunks is Write for a PCollection<[]byte> of connectors.Chunks. Each line, without its line
 // end, is the value of a message, with the id as the header "id".
 func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
+	dofn.CheckInput("kafkaio.WriteChunks", col, dofn.Bytes)
 	s = s.Scope("kafkaio.Write")
 	beam.ParDo0(s, &writeFn{messageFn{Sink: sink}}, col)
 }

@@ -53,6 +53,7 @@ const writePath = "/api/v1/write"
 // the samples of each to the sink. It waits for a server that is away. It returns the records
 // that the server refuses as a PCollection<connectors.Refused>.
 func Write(s beam.Scope, to Sink, col beam.PCollection) (refused beam.PCollection) {
+	dofn.CheckInput("promio.Write", col, dofn.Bytes)
 	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: to}, col)
 }
 

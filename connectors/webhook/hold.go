@@ -33,6 +33,7 @@ func init() {
 // worker's process sends them. The step looks every second at what has become of them. It
 // returns the lines that the receiver does not take.
 func WriteStored(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
+	dofn.CheckInput("webhook.WriteStored", col, dofn.Bytes)
 	s = s.Scope("webhook.WriteHeld")
 	keyed := beam.ParDo(s, &toReceiverFn{}, col)
 	return beam.ParDo(s, &holdFn{Sink: sink, MaxAge: maxAge, Waiting: state.MakeBagState[[]byte]("waiting"), Next: timers.InProcessingTime("next")}, keyed)

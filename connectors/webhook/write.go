@@ -21,6 +21,7 @@ func init() {
 // that name that is attached to the run in this process. It does not wait for the receiver. It
 // returns the lines that find no place there as a PCollection<connectors.Refused>.
 func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PCollection) {
+	dofn.CheckInput("webhook.Write", col, dofn.Bytes)
 	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 

@@ -48,7 +48,9 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 }
 
 // learnNow learns an observation at once.
-func learnNow(e *KeyState, out *Estimate, o *Observation) { e.est.EstimateIn(&Memory{}, out, e.Track, o) }
+func learnNow(e *KeyState, out *Estimate, o *Observation) {
+	e.est.EstimateIn(&Memory{}, out, e.Track, o)
+}
 
 // due are all observations that are due.
 func due(e *KeyState) (all []Observation) {

@@ -86,30 +86,32 @@ type Run struct {
 	counted bool // whether it keeps the books
 	values  sync.Map
 
-	mu        sync.Mutex
-	works     bool          // see SetBusy
-	bundle    *Bundle       // that has handed over, and has not ended
-	since     time.Time     // when something came in flight
-	idle      chan struct{} // closed while nothing is in flight
-	moved     time.Time     // when something came in flight last
-	handed    int           // records since something was settled
-	buffering string        // see SetIdle
-	next      time.Time     // see SetIdle
-	staged    map[string]EncodedState
-	instructs map[string]instruction           // see Instruct
-	along     map[string]func() ([]byte, bool) // see CommitAlong
-	stalls    bool                             // until a commit has instructions
-	taken     int64
-	counts    Counts
-	matched   map[string]bool  // patterns of rules that some key matches
-	deleted   map[string]int64 // see Deleted
-	advanced  time.Time        // see Advance
-	beyond    bool             // records were handed over after that
-	latest    time.Time        // see SetLatest
-	ahead     time.Time        // likewise, of times ahead of the clock
-	patient   atomic.Int32     // see WithStopTimeout
-	awaitsEnd atomic.Bool      // see AwaitEnd
-	gaps      [2]time.Duration // see SetGap
+	mu          sync.Mutex
+	works       bool          // see SetBusy
+	bundle      *Bundle       // that has handed over, and has not ended
+	since       time.Time     // when something came in flight
+	idle        chan struct{} // closed while nothing is in flight
+	moved       time.Time     // when something came in flight last
+	handed      int           // records that were handed over since the last commit
+	uncommitted time.Time     // when the first of them was handed over
+	buffering   string        // see SetIdle
+	endless     bool          // see SetIdle
+	next        time.Time     // see SetIdle
+	staged      map[string]EncodedState
+	instructs   map[string]instruction           // see Instruct
+	along       map[string]func() ([]byte, bool) // see CommitAlong
+	stalls      bool                             // until a commit has instructions
+	taken       int64
+	counts      Counts
+	matched     map[string]bool  // patterns of rules that some key matches
+	deleted     map[string]int64 // see Deleted
+	advanced    time.Time        // see Advance
+	beyond      bool             // records were handed over after that
+	latest      time.Time        // see SetLatest
+	ahead       time.Time        // likewise, of times ahead of the clock
+	patient     atomic.Int32     // see WithStopTimeout
+	awaitsEnd   atomic.Bool      // see AwaitEnd
+	gaps        [2]time.Duration // see SetGap
 
 	stop, over    func()
 	stopped, gone <-chan struct{}
@@ -243,6 +245,9 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		return nil
 	}
 	r.beyond = true
+	if r.handed == 0 {
+		r.uncommitted = time.Now()
+	}
 	r.handed += n
 	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
 		r.works = true
@@ -276,12 +281,13 @@ func (r *Run) inFlight() bool { return r.works || r.bundle != nil || r.stalls }
 
 // SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. buffering names the
 // step that keeps something back for later, in a grouping whose window goes on or in states that nobody
-// reports; empty: none does. A restart would lose that, and nothing is settled. next is the first time that
-// a watermark has to pass for something to happen; zero: there is none.
-func (r *Run) SetIdle(buffering string, next time.Time) {
+// reports; empty: none does. A restart would lose that, and nothing is settled. endless says that the step keeps it until the
+// source ends, as a grouping in the global window does. next is the first time that a watermark has to pass for something to
+// happen; zero: there is none.
+func (r *Run) SetIdle(buffering string, endless bool, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.works, r.buffering, r.next = false, buffering, next
+	r.works, r.buffering, r.endless, r.next = false, buffering, endless, next
 	r.commitIfIdle()
 }
 
@@ -378,12 +384,16 @@ func (r *Run) stall() {
 	}()
 }
 
-// Buffering is the step that keeps something back, since when nothing has moved, and how many records were
-// handed over since something was settled. It is none while something is in flight.
+// Buffering returns the step that buffers results, and the number of records that are not committed for that reason. since is the
+// time since which nothing has moved. If the step buffers until the source ends, since is the time since which nothing was
+// committed, whether records move or not. step is empty if no step buffers, and otherwise while something is in flight.
 func (r *Run) Buffering() (step string, since time.Time, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.inFlight() {
+	switch {
+	case r.endless && r.handed > 0:
+		return r.buffering, r.uncommitted, r.handed
+	case r.inFlight():
 		return "", time.Time{}, 0
 	}
 	return r.buffering, r.moved, r.handed

@@ -31,14 +31,14 @@ func TestSettled(t *testing.T) {
 	r, settled := books(t)
 	r.SetBusy()
 	r.Report(Report{States: state("a", "0")})
-	r.SetIdle("", time.Time{})
+	r.SetIdle("", false, time.Time{})
 	ctx, source := r.Begins(t.Context())
 	_, other := r.Begins(t.Context())
 	expect.OK(t, r.HandOver(ctx, 3, nil))
 	if r.Busy() <= 0 {
 		t.Error("with three records in flight it is not busy")
 	}
-	r.SetIdle("", time.Time{}) // what the source has handed over is not there yet
+	r.SetIdle("", false, time.Time{}) // what the source has handed over is not there yet
 	r.Ends(other)
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
 	r.Ends(source)
@@ -47,13 +47,13 @@ func TestSettled(t *testing.T) {
 	if want := []map[string]string{{"a": "0"}}; len(*settled) != 1 {
 		t.Errorf("in flight: settled %v, not %v", *settled, want)
 	}
-	r.SetIdle("a grouping", time.Unix(10, 0))
+	r.SetIdle("a grouping", false, time.Unix(10, 0))
 	if len(*settled) != 1 || r.Busy() != 0 || r.HasTimerBy(time.Unix(9, 0)) || !r.HasTimerBy(time.Unix(10, 0)) {
 		t.Errorf("while a step keeps something back: settled %v, busy for %v", *settled, r.Busy())
 	}
 	r.SetBusy()
 	r.Report(Report{States: state("b", "1")})
-	r.SetIdle("", time.Time{})
+	r.SetIdle("", false, time.Time{})
 	expect.OK(t, r.HandOver(t.Context(), 0, nil))
 	expect.Same(t, []map[string]string{{"a": "0"}, {"a": "1", "b": "1"}, {}}, *settled)
 	if _, taken := r.Counts(); taken != 3 || r.HasTimerBy(time.Unix(1e9, 0)) {
@@ -76,7 +76,7 @@ func TestHandOver(t *testing.T) {
 	}
 	over := make(chan error)
 	go func() { over <- r.HandOver(t.Context(), 1, nil) }()
-	r.SetIdle("", time.Time{})
+	r.SetIdle("", false, time.Time{})
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
@@ -134,14 +134,14 @@ func TestInstruct(t *testing.T) {
 	}
 	instruct("k", "0")
 	r.SetBusy()
-	r.SetIdle("", time.Time{}) // no commit can be made
+	r.SetIdle("", false, time.Time{}) // no commit can be made
 	expect.OK(t, r.HandOver(t.Context(), 1, nil))
 	instruct("k", "1")
 	instruct("l", "1")
 	can = true
-	r.SetIdle("a grouping", time.Time{})
+	r.SetIdle("a grouping", false, time.Time{})
 	r.SetBusy()
-	r.SetIdle("", time.Time{})
+	r.SetIdle("", false, time.Time{})
 	want := map[string]EncodedState{"k": {Key: "k", State: []byte("1")}, "l": {Key: "l", State: []byte("1")}}
 	expect.Same(t, []map[string]EncodedState{{}, want}, settled)
 	instruct("k", "2") // meanwhile
@@ -156,13 +156,13 @@ func TestInstruct(t *testing.T) {
 		if !r.SetBusy() {
 			t.Fatal("it does not go on")
 		}
-		r.SetIdle("", time.Time{})
+		r.SetIdle("", false, time.Time{})
 	}
 	expect.OK(t, <-handed)
 	for _, want := range []string{"k1", "l1", "k2"} {
 		expect.Same(t, want, <-applied)
 	}
-	r.SetIdle("", time.Time{})
+	r.SetIdle("", false, time.Time{})
 	instruct("k", "3") // at rest
 	failure := errors.New("no broker")
 	commits <- failure

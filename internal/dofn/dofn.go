@@ -5,9 +5,11 @@
 package dofn
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/typex"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/reflectx"
 )
 
@@ -22,4 +24,14 @@ func Register[D any](process func(*D) any) {
 	reflectx.RegisterStructWrapper(t, func(fn any) map[string]reflectx.Func {
 		return map[string]reflectx.Func{"ProcessElement": reflectx.MakeFunc(process(fn.(*D)))}
 	})
+}
+
+// Bytes is the type []byte of elements.
+var Bytes = typex.New(reflectx.ByteSlice)
+
+// CheckInput panics if the elements of col do not have the type that a transform takes. Without it, Beam's panic names an unexported DoFn.
+func CheckInput(transform string, col beam.PCollection, want typex.FullType) {
+	if got := col.Type(); !typex.IsEqual(got, want) {
+		panic(fmt.Sprintf("%s takes a PCollection<%v>, and the elements of the input are %v", transform, want, got))
+	}
 }

@@ -163,7 +163,7 @@ func (e *engine) fail(err error) {
 func (e *engine) end() {
 	if !e.over {
 		if e.err == nil && e.books != nil {
-			e.books.SetIdle("", time.Time{}) // what is kept back now, nobody will ask for
+			e.books.SetIdle("", false, time.Time{}) // what is kept back now, nobody will ask for
 		}
 		e.over = true
 		if e.alarm != nil {

@@ -17,7 +17,7 @@ func (e *engine) setIdle() {
 	if e.books == nil {
 		return
 	}
-	buffering, next := "", mtime.MaxTimestamp
+	buffering, endless, next := "", false, mtime.MaxTimestamp
 	for _, s := range e.stages {
 		for _, sh := range s.shards {
 			if s.source {
@@ -27,8 +27,9 @@ func (e *engine) setIdle() {
 				return
 			}
 			keeps, until := sh.buffers()
-			if next = min(next, until); keeps && buffering == "" {
-				buffering = s.name
+			next = min(next, until)
+			if untilEnd := until >= mtime.EndOfGlobalWindowTime; keeps && (buffering == "" || untilEnd && !endless) {
+				buffering, endless = s.name, untilEnd
 			}
 		}
 	}
@@ -36,7 +37,7 @@ func (e *engine) setIdle() {
 	if next < mtime.EndOfGlobalWindowTime {
 		at = next.ToTime()
 	}
-	e.books.SetIdle(buffering, at)
+	e.books.SetIdle(buffering, endless, at)
 }
 
 // Resume implements account.Runner.

@@ -3,7 +3,9 @@ package statebackend_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/register"
@@ -12,7 +14,9 @@ import (
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
+	"hafvf/pipeline/direct"
 	"hafvf/pipeline/statebackend"
+	"hafvf/transforms"
 )
 
 func init() { register.Function1x1(refuse) }
@@ -44,4 +48,36 @@ func TestExecuteReturnsErrors(t *testing.T) {
 	}
 	expect.OK(t, send(t.Context(), cluster, "0,10"))
 	expect.Error(t, run(t.Context(), "failing", nil), "no step takes 0,10")
+}
+
+// A job without a topic of states is refused: it would forget everything at each start.
+func TestKafkaNeedsStates(t *testing.T) {
+	err := statebackend.Kafka{Topics: []string{"readings"}, Group: "g"}.Run(t.Context(), nil)
+	expect.Error(t, err, "States is empty: name the topic of the states, or store them in a file by OpenFile")
+}
+
+// A filter with another configuration than the job's states fails. Without the check its states would be stored as the job's.
+func TestJobHasOneConfig(t *testing.T) {
+	states, err := statebackend.OpenFile(filepath.Join(t.TempDir(), "states.bin"), statebackend.Config{Filter: keyed.Recommended("normal")})
+	expect.OK(t, err)
+	defer states.Close()
+	for differ, change := range map[string]func(*keyed.Config){
+		"TimeUnit": func(c *keyed.Config) { c.TimeUnit = time.Minute },
+		"Keys": func(c *keyed.Config) {
+			c.Keys = []keyed.Rule{{Match: "a*", Filter: c.Filter}}
+			c.Keys[0].Filter.WarmUp = 7
+		},
+		"": func(*keyed.Config) {},
+	} {
+		cfg := keyed.Recommended("normal")
+		change(&cfg)
+		p, s := beam.NewPipelineWithRoot()
+		transforms.FilterParsed(s, cfg, reading, beam.CreateList(s, []int{0, 1}))
+		_, err := direct.Execute(states.In(t.Context()), p)
+		if differ == "" {
+			expect.OK(t, err)
+			continue
+		}
+		expect.Error(t, err, "the configuration of the filter is not the job's: they differ in "+differ+".")
+	}
 }

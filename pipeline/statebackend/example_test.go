@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/statebackend"
-	"hafvf/transforms"
 )
 
 func TestMain(m *testing.M) {
@@ -30,34 +27,42 @@ func TestMain(m *testing.M) {
 }
 
 func init() {
-	register.Function1x2(observe)
-	register.Function3x0(describe)
-	register.Emitter2[[]byte, []byte]()
-	register.Function1x2(reading)
+	register.Function1x3(parse)
+	register.Function1x2(describe)
+	register.Function1x3(reading)
 	register.Function2x0(show)
 	register.Function1x0(showRecord)
+	register.Function1x0(showRejected)
 }
 
-// A pipeline from Kafka through a filter to Kafka. Its states are in a topic: the second run goes on
-// where the first has ended, with what that has learned.
+// A service from Kafka to Kafka: it filters readings and writes alarms. Its states are in a topic, so the second run resumes where the
+// first one ended, and recognises the change. A record that cannot be parsed goes to out.Rejected.
 func ExampleKafka() {
 	ctx := context.Background()
-	broker, stop, err := embedded.Start("", "readings", "estimates")
+	broker, stop, err := embedded.Start("", "readings", "alarms")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer stop()
 	cluster := kafkaio.Cluster{Brokers: []string{broker}}
-	cfg := keyed.Recommended("normal")
-	job := statebackend.Kafka{
-		Cluster: cluster, Topics: []string{"readings"}, Group: "example", States: "states", Config: statebackend.Config{Filter: cfg},
-		Bounded: true, // a service leaves this out, and cancels ctx when it is to end
+	readings := func(start, end int, bar float64) (lines []string) {
+		for minute := start; minute < end; minute++ {
+			lines = append(lines, fmt.Sprintf("%d,%g", 60*minute, bar+float64(minute*7%5)/2))
+		}
+		return lines
 	}
-	for _, readings := range [][]string{{"0,10", "60,11", "120,9"}, {"180,10", "240,10.5"}} {
-		err := errors.Join(send(ctx, cluster, readings...), job.Run(ctx, func(s beam.Scope, records beam.PCollection) {
-			out := transforms.Filter(s, cfg, observe, records)
-			kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "estimates"}, beam.ParDo(s, describe, out.Estimates))
+
+	job := statebackend.Kafka{
+		Cluster: cluster, Topics: []string{"readings"}, Group: "example", States: "states",
+		Config:  statebackend.Config{Filter: keyed.Recommended("normal")},
+		Bounded: true, // a service omits this, and cancels ctx to stop
+	}
+	for _, lines := range [][]string{readings(0, 90, 20), append(readings(90, 120, 30), "no reading")} {
+		err := errors.Join(send(ctx, cluster, lines...), job.Run(ctx, func(s beam.Scope, records beam.PCollection) {
+			out := statebackend.Filter(s, job.Config, parse, records)
+			kafkaio.Write(s, kafkaio.Sink{Cluster: cluster, Topic: "alarms"}, beam.ParDo(s, describe, out.Alarms))
+			beam.ParDo0(s, showRejected, out.Rejected)
 		}))
 		if err != nil {
 			fmt.Println(err)
@@ -67,33 +72,32 @@ func ExampleKafka() {
 
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo0(s, showRecord, kafkaio.Read(s, kafkaio.Source{
-		Cluster: cluster, Topics: []string{"estimates"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
+		Cluster: cluster, Topics: []string{"alarms"}, Start: kafkaio.Start{At: kafkaio.Earliest}, Bounded: true,
 	}))
 	if _, err := direct.Execute(ctx, p); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
-	// pump n 2: predicted 10.0, is 11
-	// pump n 3: predicted 10.4, is 9
-	// pump n 4: predicted 10.6, is 10
-	// pump n 5: predicted 10.1, is 10
+	// rejected readings-1-120: "no reading" is not seconds,value
+	// pump novelty pump is 43 % above usual at 01:30: 30, usual at this hour 21.0 ± 0.5.
 }
 
-// observe makes an observation of a record "time,value". Its place lets a filter know repeats.
-func observe(r kafkaio.Record) (string, keyed.Observation) {
-	at, value, _ := strings.Cut(string(r.Value), ",")
-	seconds, _ := strconv.ParseInt(at, 10, 64)
-	x, _ := strconv.ParseFloat(value, 64)
-	o := keyed.Value(time.Unix(seconds, 0), fmt.Sprint(r.Log(), ":", r.Offset), x)
-	o.Log, o.Seq = r.Log(), r.Offset
-	return string(r.Key), o
-}
-
-// describe makes a message of an estimate, unless it is the first of its key: nothing was predicted.
-func describe(key string, e keyed.Estimate, emit func(k, message []byte)) {
-	if e.N > 1 {
-		emit([]byte(key), fmt.Appendf(nil, "n %d: predicted %.1f, is %.0f", e.N, e.Predicted.Mean[0], e.X[0][0]))
+// parse parses a record "seconds,value". The filter gets the offset of the record from the record.
+func parse(r kafkaio.Record) (string, keyed.Observation, error) {
+	var seconds int64
+	var x float64
+	if _, err := fmt.Sscanf(string(r.Value), "%d,%g", &seconds, &x); err != nil {
+		return string(r.Key), keyed.Observation{}, fmt.Errorf("%q is not seconds,value", r.Value)
 	}
+	return string(r.Key), keyed.Value(time.Unix(seconds, 0), r.String(), x), nil
+}
+
+func showRejected(r keyed.Rejected) {
+	fmt.Printf("rejected %s-%d: %s\n", r.Observation.Log, r.Observation.Seq, r.Reason)
+}
+
+func describe(a keyed.AlertEvent) (key, message []byte) {
+	return []byte(a.Key), []byte(a.Kind + " " + a.Message)
 }
 
 func showRecord(r kafkaio.Record) { fmt.Printf("%s %s\n", r.Key, r.Value) }
@@ -112,17 +116,16 @@ func send(ctx context.Context, cluster kafkaio.Cluster, readings ...string) erro
 	return w.Write(ctx, messages)
 }
 
-// reading makes an observation of a number of minutes.
-func reading(minute int) (string, keyed.Observation) {
-	return "pump", keyed.Value(time.Unix(60*int64(minute), 0), "", 10+float64(minute%3))
+// reading returns the reading of a pump in a minute.
+func reading(minute int) (string, keyed.Observation, error) {
+	return "pump", keyed.Value(time.Unix(60*int64(minute), 0), "", 10+float64(minute%3)), nil
 }
 
 func show(key string, e keyed.Estimate) {
 	fmt.Printf("%s n %d: predicted %.1f\n", key, e.N, e.Predicted.Mean[0])
 }
 
-// A pipeline with a source of its own. Its states are in a file: the second run goes on with what the
-// first has learned.
+// A pipeline with its own source. Its states are in a file: the second run resumes with the states of the first.
 func ExampleOpenFile() {
 	folder, err := os.MkdirTemp("", "states")
 	if err != nil {
@@ -133,14 +136,14 @@ func ExampleOpenFile() {
 	path := filepath.Join(folder, "states.bin")
 
 	run := func(minutes ...int) error {
-		cfg := keyed.Recommended("normal")
-		states, err := statebackend.OpenFile(path, statebackend.Config{Filter: cfg})
+		cfg := statebackend.Config{Filter: keyed.Recommended("normal")}
+		states, err := statebackend.OpenFile(path, cfg)
 		if err != nil {
 			return err
 		}
 		defer states.Close()
 		p, s := beam.NewPipelineWithRoot()
-		beam.ParDo0(s, show, transforms.Filter(s, cfg, reading, beam.CreateList(s, minutes)).Estimates)
+		beam.ParDo0(s, show, statebackend.Filter(s, cfg, reading, beam.CreateList(s, minutes)).Estimates)
 		if _, err := direct.Execute(states.In(context.Background()), p); err != nil {
 			return err
 		}
@@ -157,8 +160,7 @@ func ExampleOpenFile() {
 	// pump n 5: predicted 10.5
 }
 
-// An upgrade: states of another configuration are an error that names the setting, unless they are
-// carried over.
+// An upgrade: states of another configuration are an error that names the setting, unless Migrate converts them.
 func ExampleConfig_migrate() {
 	folder, err := os.MkdirTemp("", "states")
 	if err != nil {
@@ -175,7 +177,7 @@ func ExampleConfig_migrate() {
 		}
 		defer states.Close()
 		p, s := beam.NewPipelineWithRoot()
-		beam.ParDo0(s, show, transforms.Filter(s, cfg.Filter, reading, beam.CreateList(s, minutes)).Estimates)
+		beam.ParDo0(s, show, statebackend.Filter(s, cfg, reading, beam.CreateList(s, minutes)).Estimates)
 		if _, err = direct.Execute(states.In(context.Background()), p); err == nil {
 			err = states.Commit()
 		}
@@ -183,12 +185,12 @@ func ExampleConfig_migrate() {
 			fmt.Println(err)
 		}
 	}
-	was, is := keyed.Recommended("normal"), keyed.Recommended("normal")
-	is.TimeUnit = time.Minute
-	run(statebackend.Config{Filter: was}, 0, 1)
-	run(statebackend.Config{Filter: is}, 2)
-	run(statebackend.Config{Filter: is, Migrate: true}, 2)
-	run(statebackend.Config{Filter: is}, 3)
+	before, after := keyed.Recommended("normal"), keyed.Recommended("normal")
+	after.TimeUnit = time.Minute
+	run(statebackend.Config{Filter: before}, 0, 1)
+	run(statebackend.Config{Filter: after}, 2)
+	run(statebackend.Config{Filter: after, Migrate: true}, 2)
+	run(statebackend.Config{Filter: after}, 3)
 	// Output:
 	// pump n 1: predicted NaN
 	// pump n 2: predicted 10.0

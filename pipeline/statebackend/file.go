@@ -17,15 +17,14 @@ import (
 	"hafvf/internal/message"
 )
 
-// A File has the states of a run in memory, and writes them to a file when the run has ended well.
+// A File holds the states of a run in memory. Commit writes them to a file after the run has ended without an error.
 type File struct {
 	Memory *statestore.Memory
-	// Source says how far the source was read, in a form that the run knows. The file has it beside
-	// the states.
+	// Source is the position of the source, encoded by the run. The file stores it with the states.
 	Source []byte
-	// Migrated says what has become of the states that were read.
+	// Migrated counts the states that were read, by the result of their migration.
 	Migrated statestore.Migrated
-	// Damaged says of keys whose states cannot be read why. They begin anew.
+	// Damaged has, by key, the errors of states that cannot be read. Their keys are reset.
 	Damaged map[string]error
 
 	path   string
@@ -33,9 +32,9 @@ type File struct {
 	unlock func()
 }
 
-// OpenFile locks a file and reads the states of the run before. A file that does not exist has none.
+// OpenFile locks a file and reads the states of the previous run. If the file does not exist, there are no states.
 func OpenFile(path string, cfg Config) (*File, error) {
-	unlock, err := Lock(path, "wait for its end, or give this run a state of its own", cfg.log())
+	unlock, err := Lock(path, "wait until it ends, or give this run its own state", cfg.log())
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +47,13 @@ func OpenFile(path string, cfg Config) (*File, error) {
 	return f, nil
 }
 
-// ReadFile is OpenFile without a lock, for a file that is not written.
+// ReadFile is OpenFile without the lock, for a File that is never committed.
 func ReadFile(path string, cfg Config) (*File, error) {
 	f := &File{Memory: statestore.NewMemory(), path: path, cfg: cfg, unlock: func() {}}
+	f.Memory.Settings = new(cfg.Filter.AllSettings())
 	var failed error
-	all := func(yield func(statestore.State) bool) { f.Source, failed = statestore.ReadFile(path, yield) }
-	a, err := statestore.Migrate(cfg.Filter, all, cfg.migration(), path, func(s statestore.State, _ bool) {
+	stored := func(yield func(statestore.State) bool) { f.Source, failed = statestore.ReadFile(path, yield) }
+	a, err := statestore.Migrate(cfg.Filter, stored, cfg.migration(), path, func(s statestore.State, _ bool) {
 		if s.Err == nil {
 			f.Memory.Restore(s.Key, s.Bytes)
 		}
@@ -68,23 +68,23 @@ func ReadFile(path string, cfg Config) (*File, error) {
 	}
 	f.Migrated = a
 	if cfg.Migrate && f.Memory.Len() > 0 {
-		cfg.log().Info("states are carried over to this config", "file", path, "states", a.String())
+		cfg.log().Info("migrated the states to this config", "file", path, "states", a.String())
 	}
 	f.Damaged = a.ResetDamaged(path, cfg.log())
 	return f, nil
 }
 
-// In returns a context in which a runner of this process finds the states.
+// In returns a context for a runner in this process. The filters of its pipeline use the states.
 func (f *File) In(ctx context.Context) context.Context {
 	run := account.Watch()
 	account.WithValue(run, "", f.Memory)
 	return run.In(ctx)
 }
 
-// Close gives the lock of the file back.
+// Close releases the lock of the file.
 func (f *File) Close() { f.unlock() }
 
-// Commit replaces the file by the states in memory.
+// Commit replaces the file by a file with the states in memory.
 func (f *File) Commit() error {
 	replace, discard, err := f.Prepare(f.Memory, f.Source, time.Time{})
 	if err != nil {
@@ -94,8 +94,8 @@ func (f *File) Commit() error {
 	return replace()
 }
 
-// Prepare writes the states of a memory, without those of keys that have expired by the latest time
-// of any. replace replaces the file by them, and discard gives them up; after replace it does nothing.
+// Prepare writes the states of a memory to a temporary file, without the keys that expired before latest. replace replaces the file by
+// it. discard removes it; after replace, discard does nothing.
 func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Time) (replace func() error, discard func(), err error) {
 	written, expiry := f.cfg.written(), f.cfg.expiry()
 	file, err := statestore.PrepareFile(f.path, source, func(yield func(statestore.State) bool) {
@@ -105,7 +105,7 @@ func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Tim
 			}
 		}
 		for key, b := range memory.All() {
-			if at := expiry(b); !at.IsZero() && at.Before(latest) {
+			if end := expiry(b); !end.IsZero() && end.Before(latest) {
 				continue
 			}
 			if !yield(written(key, b)) {
@@ -125,14 +125,14 @@ func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Tim
 	return replace, file.Discard, nil
 }
 
-// Lock keeps other runs from the file of states at path, until unlock is called. The error
-// says which run has it, and what to do.
+// Lock locks the file of states at path until unlock is called. If another run holds the lock, the error names the run, and ends in
+// advice.
 func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
-	at := path
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		at = to // two links to one file have one lock
+	target := path
+	if t, err := filepath.EvalSymlinks(path); err == nil {
+		target = t // two links to one file have one lock
 	}
-	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(at), "."+filepath.Base(at)+".lock"))
+	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".lock"))
 	locked, isLocked := errors.AsType[*filelock.LockedError](err)
 	switch {
 	case err == nil:
@@ -140,10 +140,10 @@ func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
 	case isLocked:
 		return nil, fmt.Errorf("%s: %w; %s", path, locked, advice)
 	case errors.Is(err, errors.ErrUnsupported):
-		log.Warn("the file of states cannot be locked: let no two runs use it at a time", "file", path, "error", err)
+		log.Warn("cannot lock the file of states: do not use it in two runs at the same time", "file", path, "error", err)
 		return func() {}, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, message.CannotWrite(path, err)
 	}
-	return nil, fmt.Errorf("%s cannot be locked by a file beside it: %w", path, message.Cause(err))
+	return nil, fmt.Errorf("%s cannot be locked by a file next to it: %w", path, message.Cause(err))
 }

@@ -39,6 +39,7 @@ func init() {
 	register.DoFn2x0[kafkaio.Record, func(kafkaio.Record)](&countFn{})
 	register.Emitter1[kafkaio.Record]()
 	register.Iter1[string]()
+	register.Emitter2[[]byte, []byte]()
 }
 
 // thin drops every third record, and double emits each two times, as of two keys.
@@ -113,7 +114,7 @@ func (fn *countFn) ProcessElement(r kafkaio.Record, emit func(kafkaio.Record)) {
 func TestStepsOfAUser(t *testing.T) {
 	expect.Waits(t, "commits")
 	estimates := func(s beam.Scope, records beam.PCollection) beam.PCollection {
-		return transforms.Filter(s, keyed.Recommended("normal"), observe, records).Estimates
+		return transforms.FilterParsed(s, keyed.Recommended("normal"), parse, records).Estimates
 	}
 	for name, c := range map[string]struct {
 		build func(s beam.Scope, records beam.PCollection) []beam.PCollection // of messages

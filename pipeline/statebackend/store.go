@@ -1,5 +1,5 @@
-// Package statebackend keeps the states of the keys of a filter that runs in this process: in a file, or in
-// a compacted topic of Kafka. A run goes on with the states of the run before.
+// Package statebackend stores the states of a filter that runs in this process: in a file, or in a compacted topic of Kafka. A run
+// resumes with the states of the previous run.
 package statebackend
 
 import (
@@ -17,26 +17,32 @@ import (
 	"hafvf/internal/account"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/direct"
+	"hafvf/transforms"
 )
 
-// Config says which states are kept.
+// Config is the configuration of a job's filter and of its stored states.
 type Config struct {
-	// Filter is the configuration of the filter that the states are of. States of another one are an
-	// error, which wraps a *statestore.MismatchError and names the setting.
+	// Filter is the configuration of the filter. States of another configuration are an error, which wraps a
+	// *statestore.MismatchError and names the setting. A filter of the job with another configuration fails the job: use Filter.
 	Filter keyed.Config
-	// Migrate has states carried over that were written under another configuration, as far as they
-	// mean the same, see keyed.Migrator.
+	// Migrate converts states that were written under another configuration, as far as their parts mean the same: see
+	// keyed.Migrator.
 	Migrate bool
-	// Leave has states left out, with Migrate, of which nothing means the same. Otherwise they are an
-	// error.
+	// Leave, with Migrate, drops states of which no part can be converted. Without it they are an error.
 	Leave bool
-	// Check, if set, is told of the states of a topic what becomes of them. Its error is that of OpenTopic, which
-	// has taken nothing over then.
+	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic returns the
+	// error, and nothing is migrated.
 	Check func(statestore.Migrated) error
-	Log   *slog.Logger // default: none
+	// Log is the log of the job. Default: slog.Default().
+	Log *slog.Logger
 }
 
-func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.New(slog.DiscardHandler)) }
+// Filter adds the job's filter to its pipeline: transforms.FilterParsed with the configuration c.Filter.
+func Filter[T any](s beam.Scope, c Config, observe func(T) (string, keyed.Observation, error), col beam.PCollection, options ...transforms.Option) transforms.FilterOutput {
+	return transforms.FilterParsed(s, c.Filter, observe, col, options...)
+}
+
+func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 
 func (c Config) migration() statestore.Policy {
 	switch {
@@ -48,7 +54,7 @@ func (c Config) migration() statestore.Policy {
 	return statestore.Refuse
 }
 
-// written returns the function that makes what is stored of the state of a key.
+// written returns a function that returns the stored form of a key's state.
 func (c Config) written() func(key string, state []byte) statestore.State {
 	settings := c.Filter.Settings()
 	return func(key string, state []byte) statestore.State {
@@ -57,51 +63,48 @@ func (c Config) written() func(key string, state []byte) statestore.State {
 	}
 }
 
-// expiry returns the function that says when the key of a state expires. It panics if the
-// configuration is impossible.
+// expiry returns a function that returns the time at which the key of a state expires. It panics if the configuration is invalid.
 func (c Config) expiry() func(state []byte) time.Time {
 	est, err := keyed.NewEstimator(c.Filter)
 	if err != nil {
-		panic("store: " + err.Error())
+		panic("statebackend: " + err.Error())
 	}
 	return est.Expiry
 }
 
-// Execute runs a pipeline with an account. follow goes on beside the pipeline until its context
-// ends. It may call suspend when the run rests: that ends the pipeline, without an error. If nothing moves
-// any more, the log says where.
+// Execute runs a pipeline with an account. follow runs next to the pipeline until its context ends. It may call suspend while the
+// run is idle: that ends the pipeline without an error. If the pipeline stalls, the log names the step.
 func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, log *slog.Logger, follow func(ctx context.Context, suspend func())) error {
 	running, cancel := context.WithCancelCause(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { follow(running, func() { cancel(errSuspended) }) })
-	beside.Go(func() { watch(running, run, log) })
+	var followers sync.WaitGroup
+	followers.Go(func() { follow(running, func() { cancel(errSuspended) }) })
+	followers.Go(func() { watch(running, run, log) })
 	_, err := direct.Execute(run.In(running), p)
 	if context.Cause(running) == errSuspended {
 		err = nil
 	}
 	cancel(nil)
-	beside.Wait()
+	followers.Wait()
 	return err
 }
 
-// stallLogAfter is for how long nothing moves before the log says so, and stallLogEvery is when it says so once more.
-// Tests have less.
+// stallLogAfter is the time without progress after which watch warns, and stallLogEvery the time until it warns of the same step
+// again. Tests set less.
 var stallLogAfter, stallLogEvery = 30 * time.Second, time.Hour
 
-// watch warns of what does not move until ctx ends. What an output waits for, that says itself.
+// watch warns of steps without progress until ctx ends. It does not warn while an output waits: the output logs that itself.
 func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 	tick := time.NewTicker(stallLogAfter / 10)
 	defer tick.Stop()
-	var logged reminder.Reminder
-	var of string
+	logged := map[string]*reminder.Reminder{} // by step
 	due := func(step string, since time.Time) bool {
 		if step == "" || time.Since(since) < stallLogAfter {
 			return false
 		}
-		if step != of {
-			of, logged = step, reminder.Reminder{}
+		if logged[step] == nil {
+			logged[step] = &reminder.Reminder{}
 		}
-		return logged.Due(stallLogEvery)
+		return logged[step].Due(stallLogEvery)
 	}
 	for {
 		select {
@@ -113,15 +116,11 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 		if runner == nil || run.Waits() {
 			continue
 		}
-		step, since := runner.Stalled()
-		if due(step, since) {
-			log.Warn("nothing moves: records wait at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
-		}
-		if step != "" {
-			continue
+		if step, since := runner.Stalled(); due(step, since) {
+			log.Warn("pipeline stalled: records are waiting at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
 		}
 		if step, since, records := run.Buffering(); due(step, since) {
-			log.Warn("records wait, and are not committed: a step keeps back what came of them", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
+			log.Warn("records are not committed: a step still buffers their results", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
 		}
 	}
 }

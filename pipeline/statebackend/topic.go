@@ -14,36 +14,37 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Topic has the states of a run in memory, and writes them to the changelog of a ledger, together
-// with the offsets that the run has read and dealt with.
+// A Topic holds the states of a run in memory. It writes them to the changelog of a ledger, together with the offsets of the records
+// that the run has processed.
 type Topic struct {
 	*kafkaio.Ledger
 	Memory *statestore.Memory
-	// Migrated says what has become of the states that were read.
+	// Migrated counts the states that were read, by the result of their migration.
 	Migrated statestore.Migrated
 	run      *account.Run
 	log      *slog.Logger
 }
 
-// OpenTopic opens the ledger of to, whose functions for states it sets, and takes over the states of
-// the run before; in a run of the past it only says what would become of them.
-func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
+// OpenTopic opens a ledger and resumes the states of the previous run. It sets the functions of ledger for states. With
+// ledger.History it only checks the states.
+func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
 	t := &Topic{Memory: statestore.NewMemory(), log: cfg.log()}
 	written, unsealer := cfg.written(), &statestore.Unsealer{}
-	to.Migrate, to.Log = cfg.Migrate, cfg.log()
-	to.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
-	to.Unseal = unsealer.Unseal
-	to.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
+	ledger.Migrate, ledger.Log = cfg.Migrate, cfg.log()
+	ledger.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
+	ledger.Unseal = unsealer.Unseal
+	ledger.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
 		t.Memory = statestore.NewMemory()
-		if !to.History {
+		if !ledger.History {
 			t.Memory.Expect(keys, bytes)
 		}
-		return t.migrate(to, unsealer.Open, found, cfg)
+		return t.migrate(ledger, unsealer.Open, found, cfg)
 	}
 	var err error
-	if t.Ledger, err = kafkaio.OpenLedger(ctx, to); err != nil {
+	if t.Ledger, err = kafkaio.OpenLedger(ctx, ledger); err != nil {
 		return nil, err
 	}
+	t.Memory.Settings = new(cfg.Filter.AllSettings())
 	t.run = account.From(t.Ledger.In(ctx))
 	account.WithValue(t.run, "", t.Memory)
 	t.Ledger.Take(func(key string, state []byte) bool {
@@ -56,20 +57,19 @@ func OpenTopic(ctx context.Context, to kafkaio.LedgerConfig, cfg Config) (*Topic
 	return t, nil
 }
 
-// migrate opens what a changelog holds for a run of this configuration, and puts the states of keys
-// into the memory. It returns the last offset of each partition that the states include. The
-// error says that states belong to another configuration. Those that cannot be read have errors of
-// their own. Those that are left out are deleted.
-func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte) statestore.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included map[string]int64, err error) {
-	var at *kafkaio.StoredState
-	topic := to.Changelog
-	kept := false
+// migrate migrates the states of a changelog to the configuration, and puts the states of keys into the memory. It returns the last
+// offset of each partition that the states include. It marks states that cannot be read with an error, and states that are dropped
+// as deleted. It returns an error if states belong to another configuration and cfg does not migrate them.
+func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []byte) statestore.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included map[string]int64, err error) {
+	var stored *kafkaio.StoredState
+	topic := ledger.Changelog
+	retained := false
 	opened := func(yield func(statestore.State) bool) {
-		for at = range found {
-			kept = false
-			more := yield(open(at.Key, at.Bytes))
-			if !kept {
-				at.Bytes, at.Replaced, at.Taken = nil, true, true
+		for stored = range found {
+			retained = false
+			more := yield(open(stored.Key, stored.Bytes))
+			if !retained {
+				stored.Bytes, stored.Replaced, stored.Taken = nil, true, true
 			}
 			if !more {
 				return
@@ -77,11 +77,11 @@ func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte)
 		}
 	}
 	a, err := statestore.Migrate(cfg.Filter, opened, cfg.migration(), "the changelog "+topic, func(s statestore.State, changed bool) {
-		kept = true
-		at.Bytes, at.Replaced, at.Err = s.Bytes, changed, s.Err
-		if s.Err == nil && !statestore.Reserved(s.Key) && !to.History {
+		retained = true
+		stored.Bytes, stored.Replaced, stored.Err = s.Bytes, changed, s.Err
+		if s.Err == nil && !statestore.Reserved(s.Key) && !ledger.History {
 			t.Memory.Restore(s.Key, s.Bytes)
-			at.Taken = true
+			stored.Taken = true
 		}
 	})
 	if mismatch := new(statestore.MismatchError); errors.As(err, &mismatch) {
@@ -97,23 +97,22 @@ func (t *Topic) migrate(to kafkaio.LedgerConfig, open func(key string, b []byte)
 	}
 	t.Migrated = a
 	a.ResetDamaged(topic, cfg.log())
-	if cfg.Migrate && to.Learned == nil && !to.History {
-		cfg.log().Info("states are carried over to this config", "topic", topic, "states", a.String())
+	if cfg.Migrate && ledger.Learned == nil && !ledger.History {
+		cfg.log().Info("migrated the states to this config", "topic", topic, "states", a.String())
 	}
 	return a.Included, nil
 }
 
-// Execute runs a pipeline until its source ends, or until stop is closed: then what was read is dealt with
-// and committed, and the next run goes on there. The next records are read when all that was read before is
-// dealt with: no step works, and no element waits but at the source. A step may put out none, one or several
-// elements of one, and a collection may have several readers, or none. A sink has to store what it takes
-// before the end of a bundle, as kafkaio.Write does.
+// Execute runs a pipeline until its source ends, or until stop is closed. Then it processes the records that were read, and commits;
+// the next run resumes there. The source reads the next records after all earlier ones are processed: no step is working, and no
+// element is waiting except at the source. A step may emit any number of elements for each input, and a collection may have any number
+// of readers. A sink has to store its elements before the end of a bundle, as kafkaio.Write does.
 //
-// States and offsets are committed when, besides, no step keeps anything back that a restart would lose. A
-// GroupByKey does while a window goes on, and so does a stateful function of yours as long as some state of it
-// is not cleared, or forgotten with its window. So a run that is killed loses nothing, and repeats what came
-// since the last commit, with the same values. If the windows of a stream overlap without end, nothing is
-// committed before that ends: use Flink there. The log warns if nothing moves for 30 s while records wait.
+// States and offsets are committed while no step buffers results that a restart would lose. A GroupByKey buffers results until its
+// window ends, and your own stateful function until each of its states is cleared, or dropped with its window. So a run that is
+// killed loses nothing, and repeats the records since the last commit with the same values. If the windows of a stream overlap
+// without a gap, or in the global window, nothing is committed before the source ends: use Flink there. The log warns if the pipeline
+// stalls for 30 s, or if a step buffers results until the end of the source and nothing was committed for 30 s.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
 	err = Execute(ctx, t.run, p, t.log, func(ctx context.Context, suspend func()) {
 		select {

@@ -26,8 +26,8 @@ func init() {
 	register.Iter1[int]()
 }
 
-// An endlessFn hands one element over, and reads on.
-type endlessFn struct{}
+// An endlessFn emits one element, or one for each call if it is busy, and does not end.
+type endlessFn struct{ Busy bool }
 
 func (*endlessFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
 	return offsetrange.Restriction{End: 1 << 40}
@@ -40,11 +40,11 @@ func (*endlessFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
 	return sdf.NewLockRTracker(offsetrange.NewTracker(r))
 }
 
-func (*endlessFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(string, int)) (sdf.ProcessContinuation, error) {
-	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	rt.TryClaim(at)
+func (fn *endlessFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(string, int)) (sdf.ProcessContinuation, error) {
+	start := rt.GetRestriction().(offsetrange.Restriction).Start
+	rt.TryClaim(start)
 	n := 0
-	if at == 0 {
+	if start == 0 || fn.Busy {
 		emit("k", 1)
 		n = 1
 	}
@@ -100,7 +100,7 @@ func TestNothingMoves(t *testing.T) {
 		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
 	time.Sleep(3 * stallLogAfter)
-	if log.says("nothing moves") {
+	if log.says("pipeline stalled") {
 		t.Error("the log says it while an output waits")
 	}
 	patient()
@@ -115,4 +115,23 @@ func TestNothingMoves(t *testing.T) {
 			t.Errorf("%q: not once %s", text, once)
 		}
 	}
+}
+
+// A grouping in the global window of a source without an end keeps everything back. The log says so, also while records arrive.
+func TestGroupingOfAnEndlessSource(t *testing.T) {
+	defer func(former time.Duration) { stallLogAfter = former }(stallLogAfter)
+	stallLogAfter = 300 * time.Millisecond
+	run := account.Open(account.StateKeeper{})
+	defer run.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var log syncLog
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("all"), beam.ParDo(s, &endlessFn{Busy: true}, beam.Impulse(s))))
+	ended := make(chan error)
+	go func() {
+		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
+	}()
+	expect.Soon(t, "a warning", func() bool { return log.says("a step still buffers their results\" step=all/CoGBK") })
+	cancel()
+	<-ended
 }

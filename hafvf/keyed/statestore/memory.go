@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strconv"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/table"
 )
 
 // A Memory holds the states of all keys of a run in one process, in cells. So there is one copy of
 // a state. Different goroutines may use different cells.
 type Memory struct {
+	// Settings, if not nil, are the settings of the job's states. A filter with other settings fails.
+	Settings *keyed.AllSettings
 	// Reserved are the states of reserved keys, as the run has found them or as they were put last.
 	Reserved map[string][]byte
 
