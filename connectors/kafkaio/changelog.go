@@ -26,73 +26,71 @@ import (
 
 // A changelog is a compacted topic with these keys:
 //
-//	""             the head in partition 0, a mark in each other partition
-//	"\x00"         the bottom of a partition, its first record
-//	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
-//	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
-//	outputKeyPrefix id what Ledger.StoreValue holds, in partition 0
-//	paceKey log    the pace of a partition that is read, in partition 0
-//	stepKey id     a step of the watermark after what is settled, in partition 0, see made
-//	key            the state of any other key, or its part 0
+//	""                 the head in partition 0, a mark in each other partition
+//	"\x00"             the bottom of a partition, its first record
+//	"\x00" i key       part i of a state that does not fit into one record; i is a uvarint
+//	"\x00\x00" key     the state of a key that begins with a zero byte, or its part 0
+//	outputKeyPrefix id a value of Ledger.StoreValue, in partition 0
+//	paceKey log        the pace of a partition of the source, in partition 0
+//	stepKey id         a watermark step that is not settled, in partition 0; see pendingStep
+//	key                the state of any other key, or its part 0
 //
-// Every commit has a number, and writes the head with it. A commit that writes to a partition
-// renews the mark of the partition, and the head has the numbers that all marks have. So
-// a partition that was emptied or is older than the others shows. A partition without its
-// bottom has lost its beginning. The states of keys go to the partitions that the head counts;
-// those that were added to the topic later stay empty.
+// Every commit has a number, which it writes to the head. A commit that writes to a partition also updates the
+// partition's mark, and the head contains the numbers of all marks. Thus check detects a partition that was emptied or
+// is older than the others. A partition without its bottom has lost its first records. The head also determines the
+// number of partitions for states; partitions that are added to the topic later stay empty.
 const (
 	headKey         = ""
 	bottomKey       = "\x00"
-	outputKeyPrefix = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
+	outputKeyPrefix = "\x00\xff\xff\xff\xff\x7f" // larger than the number of any part
 	paceKey         = "\x00\xff\xff\xff\xff\x7e" // likewise
 	stepKey         = "\x00\xff\xff\xff\xff\x7d" // likewise
-	partsHeader     = "parts"                    // how many parts a state has, at part 0, if there are several
+	partsHeader     = "parts"                    // number of parts of a state that has several, in the record of part 0
 
-	// recordOverhead is more than a record has beside key and value, in bytes.
+	// recordOverhead is an upper bound of a record's size without key and value, in bytes.
 	recordOverhead = 512
 )
 
-// portionBytes bounds a transaction of states that need not be stored together. Tests change
-// it.
+// portionBytes limits a transaction of states that need not be stored together. Tests change it.
 var portionBytes = 64 << 20
 
 // A changelogHead is the record that identifies a changelog.
 type changelogHead struct {
-	// ID is at first the id of the changelog's topic, so that two runs that start at once
-	// agree on it. It is random if the topic has no id or the states were discarded.
+	// ID is initially the id of the changelog's topic, so that two runs that start at once choose the same. It is
+	// random if the topic has no id or the states were discarded.
 	ID string `json:"id"`
 	// Commit is the number of the last commit.
 	Commit int64 `json:"commit"`
-	// Marks are the numbers of the last commits that wrote to each partition.
+	// Marks are the numbers of the last commit to each partition.
 	Marks []int64 `json:"marks"`
-	// Topics are the ids of the topics that were read into the states, by name.
+	// Topics are the ids, by name, of the topics whose records are in the states.
 	Topics map[string]string `json:"topics,omitempty"`
 	// Run is the run that started last, the owner of the changelog.
 	Run *identity `json:"run,omitempty"`
-	// Ended says that Run has ended, and was not killed.
+	// Ended reports that Run has ended and was not killed.
 	Ended bool `json:"ended,omitempty"`
-	// Use is what the changelog is used for.
+	// Use is the purpose of the changelog.
 	Use changelogUse `json:"use"`
-	// Stored says that states have been stored. If there are none now, their keys were forgotten.
+	// Stored reports that states have been stored. They may have been deleted since.
 	Stored bool `json:"stored,omitempty"`
-	// Watermark is that of the last step that is settled, in Unix milliseconds; 0 before the first. See stepper.
+	// Watermark is the last settled one in Unix milliseconds; 0 before the first step. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
-	// Beyond says that the states and offsets have records that were read after that step.
+	// Beyond reports that the states and offsets include records that were handed over after that step.
 	Beyond bool `json:"beyond,omitempty"`
-	// Until are the offsets before which the run stays until the next commit, by partition, of those
-	// in which it may go farther than lead.
+	// Until limits how far the run may read before the next commit: the offset after the last record, by partition. It
+	// contains only partitions in which the run may pass its last commit by more than lead.
 	Until map[string]int64 `json:"until,omitempty"`
-	// Unfinished says what has to be stored before the states are complete.
+	// Unfinished is the operation that must finish before the states are complete, or empty.
 	Unfinished string `json:"unfinished,omitempty"`
 }
 
-// The values of head.Unfinished.
+// Values of changelogHead.Unfinished.
 const (
-	discarding = "discarding" // the states before a run that begins anew
-	beginning  = "beginning"  // LedgerConfig.First
+	discarding = "discarding" // deleting the old states, with BeginAnew
+	beginning  = "beginning"  // storing LedgerConfig.First
 )
 
-// A changelogUse is what a run reads and writes beside the changelog.
+// A changelogUse is what a run reads and writes in addition to the changelog.
 type changelogUse struct {
 	Group   string            `json:"group,omitempty"`
 	Topics  []string          `json:"topics,omitempty"`  // sorted
@@ -103,7 +101,7 @@ func (l *Ledger) use() changelogUse {
 	return changelogUse{l.cfg.Group, slices.Sorted(slices.Values(l.cfg.Topics)), l.cfg.Outputs}
 }
 
-// differences are those between two uses, in words.
+// differences describes the differences between two uses.
 func (u changelogUse) differences(o changelogUse) (all []string) {
 	differ := func(what, was, is string) {
 		if was != is {
@@ -126,14 +124,14 @@ type commitRecord struct {
 	Commit int64 `json:"commit"`
 }
 
-// byKey is the partition of a key, that of the Java client.
+// keyPartitioner chooses the partition of a key as the Java client does.
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 func partitionFor(key []byte, partitions int) int32 {
 	return int32(byKey.Partition(&kgo.Record{Key: key}, partitions))
 }
 
-// partKey is the key of a part of a state in the changelog.
+// partKey returns the changelog key of a part of a state. key must not be empty.
 func partKey(key string, part int) []byte {
 	if part == 0 && key[0] != 0 {
 		return []byte(key)
@@ -141,7 +139,7 @@ func partKey(key string, part int) []byte {
 	return append(binary.AppendUvarint([]byte{0}, uint64(part)), key...)
 }
 
-// ofPart is the inverse of partKey. It reports false for a key that partKey does not make.
+// parsePartKey is the inverse of partKey. It reports false if partKey does not return b for any key.
 func ofPart(b string) (key string, part int, ok bool) {
 	if b == "" || b == bottomKey {
 		return "", 0, false
@@ -159,35 +157,34 @@ func ofPart(b string) (key string, part int, ok bool) {
 // An entry is a record for a changelog.
 type entry struct {
 	partition  int32
-	key, value []byte // a value of nil deletes the key
-	parts      int    // of a state, at its part 0
+	key, value []byte // a nil value deletes the key
+	parts      int    // number of parts of a state, in its part 0
 }
 
-// A keyPosition is the place of a key in a changelog.
+// A keyPosition is the partition and key of a record in a changelog.
 type keyPosition struct {
 	partition int32
-	key       string // as in the record
+	key       string // changelog key, see partKey
 }
 
-// changelogContents are what a changelog holds.
+// changelogContents are the contents of a changelog.
 type changelogContents struct {
 	partitions int // of the topic
 	head       changelogHead
-	headAt     lastValue                    // its record; nil bytes: there is none
+	headAt     lastValue                    // record of the head; bytes is nil if there is none
 	marks      map[int32][]byte             // by partition
-	bottoms    map[int32]bool               // partitions that have one
+	bottoms    map[int32]bool               // partitions that have a bottom
 	states     lastValues                   // by key
-	parts      map[string]int               // of states that have several
-	own        map[string]map[string][]byte // last values of the changelog itself, by what their keys begin with and the rest
-	strays     map[keyPosition]bool         // records where their keys do not belong
-	broken     map[string]lastValue         // states of which parts are missing
+	parts      map[string]int               // number of parts of each state that has several
+	own        map[string]map[string][]byte // last values of paceKey, stepKey and outputKeyPrefix, by prefix and rest of the key
+	strays     map[keyPosition]bool         // records in partitions to which their keys do not belong
+	broken     map[string]lastValue         // states with missing parts
 }
 
 // An unsealing is LedgerConfig.Unseal.
 type unsealing func(to []byte, key string, stored []byte) []byte
 
-// readStored reads a changelog, and takes the seals off the states in it; without unseal they stay
-// as they are stored.
+// readStored reads a changelog and unseals the states in it. If unseal is nil, the states stay as stored.
 func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*changelogContents, error) {
 	if unseal == nil {
 		unseal = func(to []byte, _ string, stored []byte) []byte { return append(to, stored...) }
@@ -221,7 +218,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	return s, nil
 }
 
-// takeOwn takes a record of the changelog itself. It reports false for one of a state.
+// takeOwn stores a record of the changelog itself. It reports false if the record belongs to a state.
 func (s *changelogContents) takeOwn(r Record) bool {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
@@ -245,15 +242,15 @@ func (s *changelogContents) takeOwn(r Record) bool {
 	return true
 }
 
-// A stateLoader adds the states of a part of the keys, in one goroutine.
+// A stateLoader adds the states of a subset of the keys, in one goroutine.
 type stateLoader struct {
 	states          *lastValues
 	unseal          unsealing
 	strays          map[keyPosition]bool
-	value, unsealed []byte // of the last record
+	value, unsealed []byte // buffers for one record
 }
 
-// add adds a record of a state. The states have the keys of their records until join.
+// add adds a record of a state, under the key of the record. join replaces that by the key of the state.
 func (a *stateLoader) add(r Record) {
 	p, key := int32(r.Partition), string(r.Key)
 	was, known := a.states.get(key)
@@ -271,7 +268,7 @@ func (a *stateLoader) add(r Record) {
 				v.parts = int32(n)
 			}
 		}
-		if key[0] != 0 && v.parts <= 1 { // else join has the key and the whole state
+		if key[0] != 0 && v.parts <= 1 { // otherwise join unseals the whole state under its own key
 			a.unsealed = a.unseal(a.unsealed[:0], key, r.Value)
 			v.bytes = a.unsealed
 		}
@@ -280,11 +277,11 @@ func (a *stateLoader) add(r Record) {
 	}
 }
 
-// join reads the head, and makes states of their parts.
+// join decodes the head, and joins the parts of states.
 func (s *changelogContents) join(unseal unsealing) {
-	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
+	json.Unmarshal(s.headAt.bytes, &s.head) // check refuses a head that cannot be decoded
 	parts := map[string]map[int][]byte{}
-	plain := map[string]lastValue{} // of keys whose records have others
+	plain := map[string]lastValue{} // states whose records have another key
 	var rewritten, several []string
 	var mu sync.Mutex
 	parallel.Do(table.NumShards, runtime.GOMAXPROCS(0), func(_, shard int) {
@@ -343,7 +340,7 @@ func (s *changelogContents) join(unseal unsealing) {
 	}
 }
 
-// check reports what is wrong with a changelog that has states or a head.
+// check returns an error if a changelog with states or a head is damaged or incomplete.
 func (s *changelogContents) check(topic string) error {
 	const copied = "a changelog that is copied keeps the partitions of its records; restore the topic, or begin anew"
 	n := len(s.head.Marks)
@@ -382,7 +379,7 @@ func (s *changelogContents) check(topic string) error {
 	return nil
 }
 
-// places are those of all records of states.
+// recordPositions returns the positions of all records of states and own values.
 func (s *changelogContents) places() []keyPosition {
 	all := slices.Collect(maps.Keys(s.strays))
 	for prefix, values := range s.own {
@@ -401,16 +398,16 @@ func (s *changelogContents) places() []keyPosition {
 	return all
 }
 
-// commitEntries makes those of one commit to a changelog, and notes which partitions they go to.
+// commitEntries puts the entries of one commit, and tracks the partitions that it writes to.
 type commitEntries struct {
 	head  *changelogHead
-	parts map[string]int // of states that have several, as they are stored
-	most  int            // bytes of a batch
+	parts map[string]int // number of stored parts of each state that has several
+	most  int            // maximum batch size
 	wrote map[int32]bool
 	put   func(entry)
 }
 
-// state puts the entries of a key's state, in parts if it is large; those of nil delete it.
+// putState puts the entries of a key's state, in parts if it is large. A nil value deletes the state.
 func (e *commitEntries) state(key string, value []byte) {
 	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
@@ -435,7 +432,7 @@ func (e *commitEntries) state(key string, value []byte) {
 	}
 }
 
-// own puts an entry of the changelog itself; nil deletes it.
+// putOwn puts an entry of the changelog itself. A nil value deletes it.
 func (e *commitEntries) own(key string, value []byte) {
 	e.wrote[0] = true
 	e.put(entry{key: []byte(key), value: value})
@@ -457,8 +454,8 @@ func (e *commitEntries) end() {
 	e.put(entry{key: []byte(headKey), value: []byte(jsontext.Of(e.head))})
 }
 
-// ReadStates returns what a changelog holds, by positions. It changes nothing, and a run may
-// go on meanwhile.
+// ReadStates returns the states of a changelog, ordered by position. It changes nothing, and a run may continue
+// meanwhile.
 func (client *Client) ReadStates(ctx context.Context, changelog string, log *slog.Logger) ([]StoredState, error) {
 	s, err := readStored(ctx, client, changelog, nil, log)
 	if err != nil {
@@ -467,7 +464,7 @@ func (client *Client) ReadStates(ctx context.Context, changelog string, log *slo
 	return inOrder(changelog, &s.states), nil
 }
 
-// inOrder are states by their positions.
+// byPosition drains states into a slice that is ordered by position.
 func inOrder(changelog string, states *lastValues) []StoredState {
 	all := make([]StoredState, 0, states.Len())
 	for key, b := range states.Drain() {
@@ -492,8 +489,7 @@ func (v lastValue) position(topic string) Position {
 	return Position{topic, int(v.partition), v.offset}
 }
 
-// lastValues are those of the keys of a topic, in the form that lastValueOf reads. They may be
-// millions.
+// lastValues holds the last values of a topic by key, encoded by appendLastValue. There may be millions.
 type lastValues struct{ table.Shards }
 
 func (s *lastValues) get(key string) (v lastValue, ok bool) {
@@ -523,8 +519,9 @@ func lastValueOf(b []byte) lastValue {
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
-// ReadOn calls do with the records of a topic from offsets on, up to its present end, those of a partition in their order.
-// Offsets are by Position.Log. A partition that has none, or that ends before it, is read from its beginning.
+// ReadOn calls do with the records of a topic up to its current end. Records of a partition keep their order. from
+// holds start offsets by Position.Log. A partition without a start offset, or whose end is before it, is read from its
+// beginning.
 func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]int64, log *slog.Logger, do func([]Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
@@ -541,7 +538,7 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 	}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits
-	limits.Record = math.MaxInt // a state may be larger
+	limits.Record = math.MaxInt // a state may exceed MaxRecord
 	c := newConsumer(ctx, client, src, rest, limits, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
@@ -563,7 +560,7 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 	return nil
 }
 
-// refuseUse refuses a changelog that a run of another config wrote.
+// refuseUse returns an error if a run with another config wrote the changelog, unless Migrate is set.
 func (l *Ledger) refuseUse() error {
 	differ := l.head.Use.differences(l.use())
 	if len(differ) == 0 || l.cfg.Migrate {
@@ -577,7 +574,7 @@ func (l *Ledger) refuseUse() error {
 		l.cfg.Changelog, of, strings.Join(differ, ", "))
 }
 
-// refuseUnfinished refuses states that a run before has not stored completely.
+// refuseUnfinished returns an error if an earlier run has not stored its states completely.
 func (l *Ledger) refuseUnfinished() error {
 	switch l.head.Unfinished {
 	case discarding:

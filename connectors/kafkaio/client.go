@@ -27,31 +27,29 @@ import (
 	"hafvf/internal/message"
 )
 
-// answerTime is the limit of a Client's method.
+// answerTime is the time limit of a Client's method.
 const answerTime = 10 * time.Second
 
-// A Client asks the brokers of a cluster about topics and groups. It connects to a
-// broker, and logs in, when it first needs it, and keeps the connection. Records do
-// not come this way: each partition that is read and each Writer has connections of
-// its own. The methods may be called by several goroutines, and take about 10 s at
-// most.
+// A Client asks the brokers of a cluster about topics and groups. When a request needs a broker, it connects, logs in
+// and keeps the connection. Records use other connections: one per partition that is read, and those of each Writer.
+// The methods are safe for concurrent use and take about 10 s at most.
 type Client struct {
 	cluster Cluster
 
 	mu    sync.Mutex
-	named string                 // the address of anyBroker, as of the last time
+	named string                 // last address of anyBroker
 	links map[string]*pooledLink // by address
 
 	ends ends
 }
 
-// pooledLink is a link that a client keeps, for one request at a time.
+// A pooledLink is a link that a client keeps, for one request at a time.
 type pooledLink struct {
-	turn chan struct{} // holds the token of the request under way
-	link *link         // nil while there is none
+	turn chan struct{} // contains a token while a request is in progress
+	link *link         // nil if not connected
 }
 
-// lock waits for the turn of a request, or for the end of its context.
+// lock waits until no other request is in progress, or returns the cause of ctx when it ends.
 func (h *pooledLink) lock(ctx context.Context) error {
 	select {
 	case h.turn <- struct{}{}:
@@ -68,8 +66,7 @@ func NewClient(c Cluster) *Client {
 	return &Client{cluster: c, links: map[string]*pooledLink{}}
 }
 
-// Close closes the connections, when requests that are under way have ended. A later
-// request makes new ones.
+// Close closes the connections after the requests in progress. A later request opens new ones.
 func (c *Client) Close() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.links))
@@ -83,10 +80,10 @@ func (c *Client) Close() {
 	}
 }
 
-// anyBroker stands for the address of the broker that answers first, which is asked what every broker knows.
+// anyBroker stands for the first broker that answers. It is used for requests that every broker can answer.
 const anyBroker = ""
 
-// at is the link with a broker, connected or not.
+// linkTo returns the link of a broker, connected or not.
 func (c *Client) at(addr string) *pooledLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,8 +93,7 @@ func (c *Client) at(addr string) *pooledLink {
 	return c.links[addr]
 }
 
-// connect makes the connection of h, which the caller has locked, where there is none,
-// and reports whether it has done so.
+// connect connects pooled, which the caller has locked, unless it is connected. fresh is true if it was not.
 func (c *Client) connect(ctx context.Context, h *pooledLink, addr string) (fresh bool, err error) {
 	if h.link != nil {
 		return false, nil
@@ -118,7 +114,7 @@ func (c *Client) connect(ctx context.Context, h *pooledLink, addr string) (fresh
 	return true, nil
 }
 
-// drop closes the connection of h, which the caller has locked.
+// drop closes the connection of pooled, which the caller has locked.
 func (c *Client) drop(h *pooledLink) {
 	h.link.Close()
 	c.mu.Lock()
@@ -129,8 +125,8 @@ func (c *Client) drop(h *pooledLink) {
 	h.link = nil
 }
 
-// asked sends the request that is made for a link to the broker at addr. A connection
-// that was lost while nobody used it is made anew.
+// roundTrip sends a request to the broker at addr and returns the answer. request makes the request for a link. If a
+// kept connection is lost, roundTrip connects again once.
 func asked[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
 	h := c.at(addr)
 	if err := h.lock(ctx); err != nil {
@@ -153,13 +149,12 @@ func asked[R protocol.Message](ctx context.Context, c *Client, addr string, requ
 	}
 }
 
-// sent is asked for a request that is the same for every link.
+// send is roundTrip for a request that is the same for every link.
 func sent[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
 	return asked[R](ctx, c, addr, func(*link) protocol.Message { return request })
 }
 
-// metadata asks for the cluster's brokers and for topics: none if the list is empty,
-// all if it is nil.
+// metadata asks for the cluster's brokers and for topics: no topics if the list is empty, all topics if it is nil.
 func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
 	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
 	if err != nil {
@@ -168,13 +163,12 @@ func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataR
 	return answer.Response.(*kmsg.MetadataResponse), nil
 }
 
-// advertised is the address that a broker has other brokers tell.
+// advertised returns the address of a broker that other brokers report (advertised.listeners).
 func advertised(b kmsg.MetadataResponseBroker) string {
 	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 }
 
-// sendsOn is the error for a broker that cannot be reached where another has sent the
-// client.
+// advertisedError returns the error for a broker that cannot be reached at the address that another broker reported.
 func (c *Client) sendsOn(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
@@ -184,9 +178,8 @@ func (c *Client) sendsOn(ctx context.Context, b kmsg.MetadataResponseBroker, err
 	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.named, b.NodeID, err)
 }
 
-// Check connects to a broker, logs in, and then does so with every broker that this
-// one names. The error is a sentence that says which broker, what is wrong and what to
-// do.
+// Check connects to a broker and logs in, and then to every broker that this one reports. The error is a sentence with
+// the broker, the cause and the remedy.
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -211,8 +204,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Partitions returns how many partitions each topic has. The error for topics
-// that do not exist names them, with those that were probably meant.
+// Partitions returns the number of partitions of each topic. The error for topics that do not exist lists them and
+// suggests similar names.
 func (c *Client) Partitions(ctx context.Context, topics []string) (map[string]int, error) {
 	described, err := c.describe(ctx, topics)
 	if err != nil {
@@ -225,19 +218,18 @@ func (c *Client) Partitions(ctx context.Context, topics []string) (map[string]in
 	return counts, nil
 }
 
-// A topic is what a broker says of one.
+// A topic is a broker's description of a topic.
 type topic struct {
 	partitions int
-	// id is another one where a topic is deleted and one of its name created. It is
-	// written as Kafka's tools do, and empty where brokers are older than 2.8.
+	// id changes if a topic is deleted and created again with the same name. It has the format of Kafka's tools, and
+	// is empty with brokers older than 2.8.
 	id string
-	// epochs are those of the partitions' leaders, which begin anew with a topic;
-	// none where brokers are older than 2.1.
+	// epochs are the epochs of the partitions' leaders, which restart with a new topic; nil with brokers older than
+	// 2.1.
 	epochs map[int]int32
 }
 
-// describe asks for topics, by name. The error for those that do not exist is
-// unknownTopics.
+// describe returns the topics by name. If some do not exist, the error is an *unknownTopicsError.
 func (c *Client) describe(ctx context.Context, topics []string) (map[string]topic, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -274,7 +266,7 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 	return described, nil
 }
 
-// nameOf is the topic's name, which an answer to a question by names has.
+// nameOf returns the topic's name, which is set in answers to requests by name.
 func nameOf(t kmsg.MetadataResponseTopic) string {
 	if t.Topic == nil {
 		return ""
@@ -282,7 +274,7 @@ func nameOf(t kmsg.MetadataResponseTopic) string {
 	return *t.Topic
 }
 
-// idOf is that of topic.id.
+// idOf returns topic.id.
 func idOf(t kmsg.MetadataResponseTopic) string {
 	if t.TopicID == [16]byte{} {
 		return ""
@@ -290,7 +282,7 @@ func idOf(t kmsg.MetadataResponseTopic) string {
 	return base64.RawURLEncoding.EncodeToString(t.TopicID[:])
 }
 
-// topics are the names of all topics, as far as they can be had.
+// topics returns the names of all topics, or nil after an error.
 func (c *Client) topics(ctx context.Context) []string {
 	md, err := c.metadata(ctx, nil)
 	if err != nil {
@@ -322,10 +314,9 @@ func (e *unknownTopicsError) Error() string {
 	return "topics " + strings.Join(s, ", ") + " do not exist: create them, or correct their names"
 }
 
-// Create creates a topic. Where there is one of that name it leaves it as it
-// is, and returns false. With partitions ≤ 0 their number is the broker's
-// default, as the number of replicas always is; config are the topic's own
-// settings, as cleanup.policy. It returns when the topic can be written to.
+// Create creates a topic, and returns when the topic can be written to. If the topic exists, Create leaves it
+// unchanged and returns false. With partitions ≤ 0, the broker's default is used; the number of replicas is always the
+// broker's default. config holds settings of the topic, such as cleanup.policy.
 func (c *Client) Create(ctx context.Context, topic string, partitions int, config map[string]string) (created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -334,7 +325,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		return false, err
 	}
 	if kafka.Error(md.Topics[0].ErrorCode) == 0 {
-		return false, nil // without asking for the right to create
+		return false, nil // needs no permission to create
 	}
 	controller := anyBroker
 	if i := slices.IndexFunc(md.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == md.ControllerID }); i >= 0 {
@@ -383,9 +374,8 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	return true, nil
 }
 
-// config returns settings of a topic, as cleanup.policy, its own or those it
-// takes from the broker; all of them if no names are given. A name that the
-// broker does not know is missing in the map.
+// config returns settings of a topic, such as cleanup.policy, including those that it inherits from the broker.
+// Without names it returns all settings. The map lacks names that the broker does not know.
 func (c *Client) config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -413,8 +403,7 @@ func (c *Client) config(ctx context.Context, topic string, names ...string) (map
 	return values, nil
 }
 
-// brokerError is what a broker says of an error, or else what is said of the error in
-// general.
+// brokerError returns an error with the broker's message or, if the broker sent none, the standard text of the code.
 func brokerError(code kafka.Error, message string) error {
 	if message == "" {
 		return code
@@ -422,15 +411,14 @@ func brokerError(code kafka.Error, message string) error {
 	return fmt.Errorf("%s: %s", code.Title(), message)
 }
 
-// Times that are none, in questions for offsets.
+// Special values of the timestamp in requests for offsets.
 const (
 	atFirst, atEnd = -2, -1
 )
 
-// offsets are those of partitions at a time in Unix milliseconds, by Position.Log: of
-// the first record at or after it, −1 where there is none. atFirst is the first record
-// that is left, and atEnd what follows the last one, with committed the last that is
-// in no open transaction.
+// offsets returns offsets of partitions, by Position.Log. timestamp is in Unix milliseconds; the result is the offset
+// of the first record at or after it, or −1 if there is none. With atFirst, it is the offset of the first record that
+// is left. With atEnd, it is the offset after the last record or, with committed, before the first open transaction.
 func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (all map[string]int64, err error) {
 	err = requests(answerTime).Do(ctx, func(ctx context.Context) (err error) {
 		all, err = c.askOffsets(ctx, partitions, at, committed)
@@ -489,7 +477,7 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 	return all, nil
 }
 
-// coordinator is the broker that keeps a group's offsets.
+// coordinator returns the address of the broker that stores a group's offsets.
 func (c *Client) coordinator(ctx context.Context, group string) (addr string, err error) {
 	res, err := sent[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
 	if err == nil && res.ErrorCode != 0 {
@@ -501,7 +489,7 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 	return net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port))), nil
 }
 
-// committed are the group's offsets by partition, of those that it has one of.
+// committed returns the group's offsets by partition. Partitions without an offset are missing in the map.
 func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]partitionProgress, err error) {
 	defer func() {
 		if err != nil {
@@ -548,7 +536,7 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 	return all, err
 }
 
-// commit commits offsets, by Position.Log, for a group that nobody is a member of.
+// commit commits offsets, by Position.Log, for a group without members.
 func (c *Client) commit(ctx context.Context, group string, offsets map[string]partitionProgress) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -580,8 +568,8 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]pa
 	return err
 }
 
-// dialLeader connects to the leader of a partition, over a connection for the caller
-// alone. Where an id is given, the topic has to have it.
+// dialLeader opens a new connection to the leader of a partition. It fails if the topic's ID differs from id; an empty
+// id is not checked.
 func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

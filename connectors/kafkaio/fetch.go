@@ -17,39 +17,36 @@ import (
 )
 
 const (
-	// MaxRecord is how many bytes key, value and headers of a record may have
-	// together. A larger one is read past, see Record.Oversized: what is made of
-	// a record has to fit into a record again, of which brokers take a megabyte
-	// by default.
+	// MaxRecord is the maximum size of key, value and headers of a record together, in bytes. A larger record is
+	// truncated, see Record.Oversized: the results of a record must fit into a record again, and the default limit of
+	// brokers is a megabyte.
 	MaxRecord = 256 << 10
 
-	fetchWait = 500 * time.Millisecond // of the broker, for something to come
-	// fetchTimeout is how long a fetch may take before the connection counts as
-	// lost.
+	fetchWait = 500 * time.Millisecond // how long the broker waits for new records
+	// fetchTimeout is the time limit of a fetch. After it, the connection counts as lost.
 	fetchTimeout = 20 * time.Second
 
-	// maxPending is how long a partition may be unreadable for a reason that goes
-	// away by itself only if brokers have yet to learn of a change: an unknown topic, an offset
-	// beyond the end, damaged records.
+	// staleTimeout is how long a partition may be unreadable because of errors that go away only if brokers have yet
+	// to learn of a change: an unknown topic, an offset after the end, damaged records.
 	maxPending = 30 * time.Second
 )
 
-// readLimits are those of a source's records. A fetch may be about 8 MiB when
-// decompressed; the limit of one batch only keeps a forged one from taking all memory.
+// readLimits are the limits for a source's records. A fetch may have about 8 MiB when decompressed. The limit of one
+// batch only prevents a forged batch from using all memory.
 var readLimits = recordbatch.Limits{Record: MaxRecord, Fetch: 8 << 20, Batch: 1 << 30}
 
-// A batch is what one fetch brought of a partition.
+// A batch holds the records that one fetch returned from a partition.
 type batch struct {
 	records []Record
 	bytes   int
-	next    int64     // the offset after it: offsets may be missing in between
-	deleted int64     // at most how many records before it were deleted before they were read
-	at      time.Time // when it came
-	live    bool      // its records were waited for
-	err     error     // why the partition cannot be read; then there is no more
+	next    int64     // the offset after the batch: offsets in between may be missing
+	deleted int64     // maximum number of records before the batch that were deleted before they were read
+	at      time.Time // time of arrival
+	live    bool      // the fetcher waited for the records
+	err     error     // why the partition cannot be read; no batch follows
 }
 
-// cut returns what is before an offset, and the rest.
+// cut splits the batch into the records before offset, and the rest.
 func (b batch) cut(at int64) (batch, *batch) {
 	i, _ := slices.BinarySearchFunc(b.records, at, func(r Record, at int64) int { return cmp.Compare(r.Offset, at) })
 	rest := b
@@ -58,28 +55,27 @@ func (b batch) cut(at int64) (batch, *batch) {
 	return b, &rest
 }
 
-// A fetcher reads a partition ahead, one batch beyond the one that waits, if the budget of
-// its reader has room for it.
+// A fetcher reads a partition ahead: one batch in addition to the waiting one, if its reader's budget allows.
 type fetcher struct {
 	client   *Client
 	at       Position // of the next fetch
-	topic    string   // its id, see span.ID
-	end      int64    // negative: without
+	topic    string   // its ID, see span.ID
+	end      int64    // negative for no end
 	limits   recordbatch.Limits
-	reading  Reading // nil: records stay as they are
+	reading  Reading // nil: records stay unchanged
 	pending  time.Duration
 	log      *slog.Logger
-	conn     *link // with the leader; nil while there is none
+	conn     *link // connection to the leader; nil if there is none
 	ahead    *budgetShare
 	batches  chan batch
-	arrived  chan<- struct{}           // a token when there is a batch, shared by all partitions
-	high     atomic.Int64              // the offset after the partition's last record, as last seen; negative before
-	drained  atomic.Pointer[time.Time] // when the last fetch began that found nothing more; nil: none has
-	answered time.Time                 // when the last fetch ended
+	arrived  chan<- struct{}           // receives a token for each batch; shared by all partitions
+	high     atomic.Int64              // last known offset after the partition's last record; negative before the first fetch
+	drained  atomic.Pointer[time.Time] // start of the last fetch that found nothing more; nil if there was none
+	answered time.Time                 // time of the last fetch's answer
 }
 
-// run fetches until ctx ends or the span does. What a broker's absence or a new
-// leader breaks is retried for ever: a consumer outlives its brokers.
+// run fetches until ctx ends or the end is reached. Errors from absent brokers or a new leader are retried for ever,
+// so that a consumer survives its brokers.
 func (f *fetcher) run(ctx context.Context) {
 	defer f.hangUp()
 	for ctx.Err() == nil && (f.end < 0 || f.at.Offset < f.end) {
@@ -180,7 +176,7 @@ func leaderOf(md *kmsg.MetadataResponse, at Position) (leader kmsg.MetadataRespo
 	return leader, staleMetadataError{errors.New("it does not exist any more")}
 }
 
-// fetch reads what follows the fetcher's offset; nothing where nothing came.
+// fetch reads the records from the fetcher's position on. The batch is empty if there are none.
 func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	if conn.fetch < fetchVersion {
 		return batch{}, permanentError{errors.New("its broker is older than Kafka 2.1")}
@@ -199,7 +195,7 @@ func (f *fetcher) fetch(ctx context.Context, conn *link) (batch, error) {
 	now, high := time.Now(), f.high.Load()
 	live := high >= 0 && f.at.Offset >= high && start.Sub(f.answered) < idle
 	f.answered = now
-	f.high.Store(end) // before it waits: what has come holds the watermark back
+	f.high.Store(end) // before claim waits: the new records hold the watermark back
 	if f.at.Offset >= end {
 		f.drained.Store(&start)
 	}
@@ -236,9 +232,9 @@ func (f *fetcher) decode(in recordbatch.Fetch) (b batch, err error) {
 	return b, nil
 }
 
-// outOfRange goes on at the first record that is still there where retention has
-// overtaken the source, and says how many are gone. An offset beyond the end is
-// another topic's, unless the leader has yet to learn of a change.
+// outOfRange returns an empty batch up to the first record that is left, if retention has deleted the next records,
+// and logs how many are lost. An offset after the end means that the topic was replaced, unless the leader has yet to
+// learn of a change.
 func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 	partition, log := map[string][]int{f.at.Topic: {f.at.Partition}}, f.at.Log()
 	firsts, err := f.client.offsets(ctx, partition, atFirst, false)

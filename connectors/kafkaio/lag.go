@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// endsFresh is how long an answer about the ends of partitions serves.
+	// endsFresh is how long a broker's answer about end offsets is used.
 	endsFresh = time.Second
 	// endsTime is how long Lag waits for brokers.
 	endsTime = 2 * time.Second
 )
 
-// ends are where partitions end, as brokers have said last.
+// ends caches the end offsets of partitions.
 type ends struct {
 	mu       sync.Mutex
 	at       map[string]int64 // by partition
@@ -22,8 +22,8 @@ type ends struct {
 	answered time.Time
 }
 
-// lag is how far the ends of the partitions are ahead of progress. If brokers do not answer
-// within endsTime, their last answer counts, of that age.
+// lag returns the number of records after progress in each partition. If the brokers do not answer within endsTime, it
+// uses their last answer; age is the age of the answer.
 func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress) (records map[string]int64, age time.Duration) {
 	records = map[string]int64{}
 	if len(progress) == 0 {
@@ -53,12 +53,12 @@ func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress)
 	return records, time.Since(e.answered)
 }
 
-// progresses holds the progress of consumers without a ledger, as of their last call:
-// []partitionProgress by *consumer.
+// progresses holds the progress of consumers without a ledger after their last call: []partitionProgress by *consumer.
 var progresses sync.Map
 
-// Lag is the number of records per partition that were not handed over yet, and the age of what brokers have
-// said of the partitions' ends. Without a ledger, a nil one, it is that of the sources of this process.
+// Lag returns the number of records per partition that were not handed over yet. age is the age of the brokers' last
+// answer about the ends of the partitions. With a nil ledger, Lag covers the sources of this process that have no
+// ledger.
 func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	if l != nil {
 		l.mu.Lock()
@@ -75,9 +75,9 @@ func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	return records, age
 }
 
-// latestProgress is the progress of sources of this process without a ledger, by consumer and
-// partition. A reader that left this process keeps its consumer for a while: of a partition
-// the one that has come farthest counts.
+// latestProgress returns the progress of this process's sources without a ledger, by consumer and partition. The
+// consumer of a reader that moved to another process lives on for a while, so two consumers may have the same
+// partition. The one that has read further counts.
 func latestProgress() map[*consumer]map[string]partitionProgress {
 	all, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
 	progresses.Range(func(key, v any) bool {
@@ -98,15 +98,14 @@ func latestProgress() map[*consumer]map[string]partitionProgress {
 	return all
 }
 
-// EventLag is how far the times of a partition's records are behind the clock when the records
-// arrive.
+// EventLag measures how far event times are behind the clock when the records of a partition arrive.
 type EventLag struct {
-	Usual time.Duration // at most this for 99 % of the records of late; 0 if it is not known
-	Most  time.Duration // of all records since the start, without history
+	Usual time.Duration // 99 % of the recent records have at most this lag; 0 if it is unknown
+	Most  time.Duration // maximum over all records since the start, except records older than 24 h
 }
 
-// EventLags are those of the partitions of a source with a clock, by Position.Log. Without a ledger, a nil one,
-// they are those of the sources of this process.
+// EventLags returns the lags of partitions by Position.Log, for sources with a Clock. With a nil ledger, it covers the
+// sources of this process that have no ledger.
 func (l *Ledger) EventLags() map[string]EventLag {
 	progress := map[string]partitionProgress{}
 	if l != nil {
@@ -127,10 +126,10 @@ func (l *Ledger) EventLags() map[string]EventLag {
 	return all
 }
 
-// logTime is account.StateKeeper.LogTime: by the records that were worked on.
+// logTime implements account.StateKeeper.LogTime for the records that are processed.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
 	if at, ok := parsePosition(log, 0); !ok || l.topics[at.Topic].partitions <= at.Partition {
-		return time.Time{}, false // it is not read any more
+		return time.Time{}, false // the source no longer reads the partition
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,14 +10,15 @@ import (
 	"hafvf/internal/jsontext"
 )
 
-// workedOn notes how far the partitions have come, now that nothing is in flight.
+// setProcessed records the positions of the partitions when nothing is in flight.
 func (l *Ledger) workedOn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.Copy(l.worked, l.handed)
 }
 
-// setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
+// setCommittable records states and positions when nothing is in flight and no step buffers results. start is the time
+// since which something was in flight, zero if nothing was.
 func (l *Ledger) setCommittable(states map[string]account.EncodedState, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +43,7 @@ func (l *Ledger) setCommittable(states map[string]account.EncodedState, since ti
 	maps.Copy(l.reached, l.handed)
 }
 
-// commitAlways commits every commitEvery until the ledger is closed.
+// commitLoop commits every commitEvery, and on request, until the ledger is closed.
 func (l *Ledger) commitAlways() {
 	defer close(l.done)
 	tick := time.NewTicker(commitEvery)
@@ -63,16 +64,15 @@ func (l *Ledger) commitAlways() {
 	}
 }
 
-// commitAtOnce commits what setCommittable has noted. Without a changelog nothing has it, and what is committed at the
-// end alone is committed then.
+// commitNow commits what setCommittable has recorded. It does nothing without a changelog, or with AtEnd.
 func (l *Ledger) commitAtOnce() error {
 	if l.owner == nil || l.cfg.AtEnd {
 		return nil
 	}
-	return l.order(context.Background(), commitOrder{}) // which ends when the ledger is closed
+	return l.order(context.Background(), commitOrder{}) // ends when the ledger is closed
 }
 
-// commitNow commits, and reports whether there may be a next time.
+// tryCommit commits, and reports whether later commits are possible.
 func (l *Ledger) commitNow(o commitOrder) bool {
 	err := l.commit(l.commits, o)
 	if o.done != nil {
@@ -87,25 +87,25 @@ func (l *Ledger) commitNow(o commitOrder) bool {
 	return false
 }
 
-// A commitment is what one commit stores.
+// A commitment is the content of one commit.
 type commitment struct {
-	states, values  map[string][]byte // of values, those of StoreValue
+	states, values  map[string][]byte // values are those of StoreValue
 	offsets         map[string]partitionProgress
 	step            *pendingStep // nil for none
-	oldSteps        []string     // to be deleted
-	watermark       int64        // for the head, as beyond
+	oldSteps        []string     // to delete
+	watermark       int64        // for the head, like beyond
 	beyond          bool
-	renews          bool  // all offsets are committed
-	writes          bool  // to the changelog in any case
-	watermarkBefore int64 // of the ledger
+	renews          bool  // commits all offsets, changed or not
+	writes          bool  // writes to the changelog even without changes
+	watermarkBefore int64 // of the ledger, for restoreUncommitted
 }
 
 func (c *commitment) empty() bool {
 	return len(c.states) == 0 && len(c.values) == 0 && len(c.offsets) == 0 && len(c.oldSteps) == 0 && !c.writes
 }
 
-// commit stores the states that are ready and the offsets, after the outputs, with what an order
-// says. It fails if another run has taken over.
+// commit stores, after the outputs, the states that are ready, the offsets, and the changes that req asks for. It
+// fails if another run has become the owner.
 func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 	if l.cfg.History {
 		return nil
@@ -149,7 +149,7 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 	return nil
 }
 
-// gather takes what is to be committed with an order.
+// gather collects the content of the next commit, with the changes that req asks for.
 func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
 	return c
 }
 
-// takeBack takes back what was not committed. What came since holds.
+// restoreUncommitted makes the content of a failed commit pending again. Newer values win.
 func (l *Ledger) takeBack(c *commitment, o commitOrder) {
 	maps.Copy(c.states, l.ready)
 	maps.Copy(c.values, l.pendingValues)
@@ -179,10 +179,10 @@ func (l *Ledger) takeBack(c *commitment, o commitOrder) {
 	}
 }
 
-// store writes to the changelog and the group. What the head says of states and offsets is stored with these:
-// a head that was changed before would go into the changelog when the run ends, if this fails. Without a
-// changelog nothing refuses a run that another one has replaced: it moves offsets, which repeats records, and
-// has no states to spoil.
+// store writes the commitment to the changelog and the group. If this fails, store resets the fields of the head that
+// describe states and offsets: they must not reach the changelog when the run ends. Without a changelog, nothing
+// fences a run that another run has replaced. Such a run moves offsets, which repeats records, but it has no states to
+// damage.
 func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err error) {
 	defer func(was changelogHead) {
 		if err != nil {
@@ -232,9 +232,8 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 	}, notes)
 }
 
-// offsets are the offsets to commit: all records before them are dealt with. Without a
-// changelog, no offset is beyond a record that waits. Those that are committed already are
-// left out, unless all are asked for.
+// offsets returns the offsets to commit: the results of all records before them are stored. Without a changelog, no
+// offset is after a record that is still waiting. Unchanged offsets are left out unless unchanged is set.
 func (l *Ledger) offsets(all bool) map[string]partitionProgress {
 	changed := maps.Clone(l.reached)
 	if l.owner == nil {

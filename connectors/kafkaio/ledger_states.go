@@ -13,30 +13,29 @@ import (
 	"time"
 )
 
-// A StoredState is what a changelog holds of a key.
+// A StoredState is the state of a key in a changelog.
 type StoredState struct {
 	Position
 	Key   string
 	Bytes []byte
 	// Err is set by LedgerConfig.Open if the state cannot be read. Restore returns it.
 	Err error
-	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
-	// state goes there with the first commit.
+	// Replaced is set by LedgerConfig.Open if it has replaced Bytes by a new state. The first commit stores the new
+	// state.
 	Replaced bool
-	// Taken is set by LedgerConfig.Open if it has taken the state over, or left it out. Restore does
-	// not return it.
+	// Taken is set by LedgerConfig.Open if it keeps the state itself, or drops it. Restore does not return the state.
 	Taken bool
 }
 
-// hadStates reports whether the changelog has states, or had some whose keys were forgotten.
+// hadStates reports whether the changelog contains states, or contained states that were deleted.
 func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
 
-// gives reports whether the run begins with the states that it is given.
+// usesFirst reports whether the run starts from LedgerConfig.First.
 func (l *Ledger) gives() bool {
 	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
-// read reads the states, and checks them and the offsets.
+// read reads the states, and checks states and offsets.
 func (l *Ledger) read(ctx context.Context) error {
 	l.ends = nil
 	if l.cfg.Changelog != "" {
@@ -56,14 +55,14 @@ func (l *Ledger) read(ctx context.Context) error {
 	return nil
 }
 
-// beginWith makes states, by key, those that the run begins with. With a changelog they
-// go there, so that a restart has also those of keys that this run has not met.
+// startFrom makes the run start from states, by key. With a changelog, the first commit stores them, so that after a
+// restart keys that have not occurred yet also have theirs.
 func (l *Ledger) beginWith(states map[string][]byte) {
 	if l.owner != nil {
 		l.carried = maps.Clone(states)
 		for key := range l.restored.All() {
 			if _, ok := states[key]; !ok {
-				l.carried[key] = nil // of a run that was given other states
+				l.carried[key] = nil // of an earlier run with other states
 			}
 		}
 	}
@@ -74,8 +73,7 @@ func (l *Ledger) beginWith(states map[string][]byte) {
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
 
-// openChangelog creates the changelog where it does not exist. It returns the largest
-// batch that the topic takes, in bytes.
+// openChangelog creates the changelog if it does not exist. It returns the maximum batch size of the topic in bytes.
 func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	topic := l.cfg.Changelog
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
@@ -97,10 +95,10 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	return l.largestBatch(ctx)
 }
 
-// The settings of a changelog's topic.
+// Settings of a changelog's topic.
 const cleanupPolicy, largestBatch = "cleanup.policy", "max.message.bytes"
 
-// largestBatch returns the largest batch that the changelog takes, in bytes.
+// largestBatch returns the maximum batch size of the changelog in bytes.
 func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 	config, err := l.cfg.Client.config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
 	if err != nil {
@@ -110,7 +108,7 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, is)
 	}
 	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
-		batch = batchBytes // a broker that does not say
+		batch = batchBytes // the broker does not report the setting
 	}
 	return min(max(batch, leastBatch), changelogBytes), nil
 }
@@ -210,8 +208,8 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	return l.checkIncluded(ctx, included)
 }
 
-// claimChangelog writes the head of the changelog, which says whose it is now. A run that begins
-// anew also deletes the states. With gives the run begins with the states that it is given.
+// claimChangelog writes the head of the changelog, which names this run as the owner. With BeginAnew it also deletes
+// the states. usesFirst is the result of l.usesFirst.
 func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	was := l.head.ID
 	if err := l.newHead(ctx); err != nil {
@@ -245,8 +243,7 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	return nil
 }
 
-// discard deletes the states, in transactions of bounded size. The last one makes next what is
-// unfinished.
+// discard deletes the old records, in transactions of bounded size. The last transaction sets head.Unfinished to next.
 func (l *Ledger) discard(ctx context.Context, next string) error {
 	for len(l.places) > 0 {
 		n, size := 0, 0
@@ -271,7 +268,7 @@ func (l *Ledger) discard(ctx context.Context, next string) error {
 	return nil
 }
 
-// carry stores states that need not be stored together, in transactions of bounded size.
+// storeInPortions stores states in several transactions of bounded size.
 func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 	portion, size := map[string][]byte{}, 0
 	for key, state := range states {
@@ -290,8 +287,8 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 	return l.commitOwned(ctx, l.entries(portion), nil)
 }
 
-// Restore returns the state that a key had when the ledger was opened, or nil. The error is
-// StoredState.Err. A second call for the key returns nil.
+// Restore returns the state that a key had when the ledger was opened, or nil. The error is StoredState.Err. A second
+// call for the key returns nil.
 func (l *Ledger) Restore(key string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,8 +305,8 @@ func (l *Ledger) Restore(key string) ([]byte, error) {
 	return b, nil
 }
 
-// Take hands over the states that Restore would return, without those that cannot be read. A state
-// is valid during the call. The ledger keeps those that take refuses.
+// Take passes the states that Restore would return to take, except unreadable ones. A state is valid during the call.
+// The ledger keeps the states for which take returns false.
 func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,8 +322,8 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 // Durable reports whether there is a changelog, which StoreValue needs.
 func (l *Ledger) Durable() bool { return l.owner != nil }
 
-// StoreValue has the changelog hold a value under an id from the next commit on, until it is called
-// with nil. It does nothing without a changelog.
+// StoreValue stores value under id in the changelog with the next commit. A nil value deletes the stored one. Without
+// a changelog, StoreValue does nothing.
 func (l *Ledger) StoreValue(id string, value []byte) {
 	if l.owner == nil {
 		return
@@ -334,17 +331,17 @@ func (l *Ledger) StoreValue(id string, value []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, pending := l.pendingValues[id]; value == nil && pending && !l.storedIDs[id] {
-		delete(l.pendingValues, id) // nobody has to know
+		delete(l.pendingValues, id) // never stored
 		return
 	}
 	l.pendingValues[id] = value
 }
 
-// StoredValues is what the changelog held of StoreValue when the run began, by id.
+// StoredValues returns the values of StoreValue, by id, that the changelog had when the run started.
 func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
 
-// entries puts those of states, by key, and of deletions, which are nil. Each is made
-// when it is written: all at once would take as much memory again.
+// entries returns a function that puts the entries of states, by key; nil deletes a state. It makes one entry at a
+// time, because all of them would double the memory.
 func (l *Ledger) entries(states map[string][]byte) func(*commitEntries) {
 	return func(e *commitEntries) {
 		for key, state := range states {
