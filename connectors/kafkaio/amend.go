@@ -40,12 +40,12 @@ func (client *Client) AmendStates(ctx context.Context, changelog string, log *sl
 		}
 		if err := l.refuseRunning(); err != nil {
 			// The end of a run becomes visible a moment after the run.
-			if time.Since(begun) < answerTime && l.moves(ctx, before) {
+			if time.Since(begun) < answerTime && l.otherOwnerActive(ctx, before) {
 				continue
 			}
 			return err
 		}
-		if changed, err = change(inOrder(changelog, &s.states)); err != nil || len(changed) == 0 {
+		if changed, err = change(byPosition(changelog, &s.states)); err != nil || len(changed) == 0 {
 			return err
 		}
 		if l.owner == nil {
@@ -60,7 +60,7 @@ func (client *Client) AmendStates(ctx context.Context, changelog string, log *sl
 			if !maps.Equal(before, now) {
 				continue // a run may have started meanwhile: do not end it either
 			}
-			if l.owner, err = own(ctx, client.cluster, changelog, "", int32(batch)); err != nil {
+			if l.owner, err = takeOwnership(ctx, client.cluster, changelog, "", int32(batch)); err != nil {
 				return err
 			}
 		}
@@ -81,11 +81,11 @@ func (l *Ledger) refuseRunning() error {
 	if l.head.Ended {
 		return nil
 	}
-	of := "a run"
+	owner := "a run"
 	if l.head.Run != nil {
-		of = l.head.Run.String()
+		owner = l.head.Run.String()
 	}
-	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start it once more and stop it, so that it says in the changelog that it has ended", l.cfg.Changelog, of)
+	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start it once more and stop it, so that it says in the changelog that it has ended", l.cfg.Changelog, owner)
 }
 
 // A run tries for endTime to record its end in the changelog. A failed run tries for failedTime, because its brokers

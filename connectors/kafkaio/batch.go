@@ -37,13 +37,13 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 
 func batchForm(c *compact.Codec, b *Batch) {
 	compact.List(c, &b.Records, 8, func(r *Record) { recordForm(c, r) })
-	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
+	compact.List(c, &b.Times, 1, func(t *int64) { compact.Signed(c, t) })
 }
 
 func recordForm(c *compact.Codec, r *Record) {
 	// bytes encodes null and empty differently.
-	bytes := func(all ...*[]byte) {
-		for _, p := range all {
+	bytes := func(fields ...*[]byte) {
+		for _, p := range fields {
 			null, none := *p == nil, false
 			if c.Bits(&null, &none, &none); !null {
 				compact.Texts(c, p)

@@ -16,7 +16,7 @@ const (
 	arrivingBytes = 16 << 20
 	// minFetch and maxFetch bound the compressed size that one fetch asks for. A broker sends at least one batch,
 	// however large.
-	leastFetch, mostFetch = 64 << 10, 1 << 20
+	minFetch, maxFetch = 64 << 10, 1 << 20
 )
 
 // processBudget is shared by all readers of the process.
@@ -36,7 +36,7 @@ type budget struct {
 
 // A claim is a request for bytes that waits to be granted.
 type claim struct {
-	of      *budgetShare
+	share   *budgetShare
 	bytes   int
 	granted chan struct{} // closed when the claim is granted or its reader ends
 }
@@ -52,17 +52,17 @@ type budgetShare struct {
 
 // fetchBytes returns the size to ask for in a fetch of one partition. It divides arrivingBytes by the number of
 // partitions, because all answers may arrive at the same time.
-func (a *budgetShare) fetchBytes() int {
-	return min(max(arrivingBytes/max(int(a.partitions.Load()), 1), leastFetch), mostFetch)
+func (s *budgetShare) fetchBytes() int {
+	return min(max(arrivingBytes/max(int(s.partitions.Load()), 1), minFetch), maxFetch)
 }
 
 // claim takes n bytes from the budget, and waits until they are available. It reports false if ctx ends first.
-func (a *budgetShare) claim(ctx context.Context, n int) bool {
-	c := &claim{a, n, make(chan struct{})}
-	a.mu.Lock()
-	a.waiting = append(a.waiting, c)
-	a.grant()
-	a.mu.Unlock()
+func (s *budgetShare) claim(ctx context.Context, n int) bool {
+	c := &claim{s, n, make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	s.grant()
+	s.mu.Unlock()
 	select {
 	case <-c.granted:
 		return true
@@ -72,24 +72,24 @@ func (a *budgetShare) claim(ctx context.Context, n int) bool {
 }
 
 // add changes the bytes that the reader holds by n.
-func (a *budgetShare) add(n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended {
+func (s *budgetShare) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
 		return
 	}
-	a.bytes += n
-	a.used += n
-	a.grant()
+	s.bytes += n
+	s.used += n
+	s.grant()
 }
 
 // end returns all bytes of the reader to the budget.
-func (a *budgetShare) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.used -= a.bytes
-	a.bytes, a.ended = 0, true
-	a.grant()
+func (s *budgetShare) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used -= s.bytes
+	s.bytes, s.ended = 0, true
+	s.grant()
 }
 
 // grant grants the waiting claims that fit. The caller holds b.mu.
@@ -98,11 +98,11 @@ func (b *budget) grant() {
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *claim) bool {
 		full = full || b.used+c.bytes > b.bytes
 		switch {
-		case c.of.ended:
-		case full && c.of.bytes > 0:
+		case c.share.ended:
+		case full && c.share.bytes > 0:
 			return false
 		default:
-			c.of.bytes += c.bytes
+			c.share.bytes += c.bytes
 			b.used += c.bytes
 		}
 		close(c.granted)

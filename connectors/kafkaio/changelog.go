@@ -102,10 +102,10 @@ func (l *Ledger) use() changelogUse {
 }
 
 // differences describes the differences between two uses.
-func (u changelogUse) differences(o changelogUse) (all []string) {
-	differ := func(what, was, is string) {
-		if was != is {
-			all = append(all, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(was, "none"), cmp.Or(is, "none")))
+func (u changelogUse) differences(o changelogUse) (result []string) {
+	differ := func(what, old, current string) {
+		if old != current {
+			result = append(result, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(old, "none"), cmp.Or(current, "none")))
 		}
 	}
 	differ("group", u.Group, o.Group)
@@ -116,7 +116,7 @@ func (u changelogUse) differences(o changelogUse) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		differ(name, u.Outputs[name], o.Outputs[name])
 	}
-	return all
+	return result
 }
 
 // A commitRecord is the record of a partition's last commit.
@@ -125,10 +125,10 @@ type commitRecord struct {
 }
 
 // keyPartitioner chooses the partition of a key as the Java client does.
-var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+var keyPartitioner = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 func partitionFor(key []byte, partitions int) int32 {
-	return int32(byKey.Partition(&kgo.Record{Key: key}, partitions))
+	return int32(keyPartitioner.Partition(&kgo.Record{Key: key}, partitions))
 }
 
 // partKey returns the changelog key of a part of a state. key must not be empty.
@@ -140,7 +140,7 @@ func partKey(key string, part int) []byte {
 }
 
 // parsePartKey is the inverse of partKey. It reports false if partKey does not return b for any key.
-func ofPart(b string) (key string, part int, ok bool) {
+func parsePartKey(b string) (key string, part int, ok bool) {
 	if b == "" || b == bottomKey {
 		return "", 0, false
 	}
@@ -176,24 +176,24 @@ type changelogContents struct {
 	bottoms    map[int32]bool               // partitions that have a bottom
 	states     lastValues                   // by key
 	parts      map[string]int               // number of parts of each state that has several
-	own        map[string]map[string][]byte // last values of paceKey, stepKey and outputKeyPrefix, by prefix and rest of the key
+	ownValues  map[string]map[string][]byte // last values of paceKey, stepKey and outputKeyPrefix, by prefix and rest of the key
 	strays     map[keyPosition]bool         // records in partitions to which their keys do not belong
 	broken     map[string]lastValue         // states with missing parts
 }
 
 // An unsealing is LedgerConfig.Unseal.
-type unsealing func(to []byte, key string, stored []byte) []byte
+type unsealing func(dst []byte, key string, stored []byte) []byte
 
 // readStored reads a changelog and unseals the states in it. If unseal is nil, the states stay as stored.
 func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*changelogContents, error) {
 	if unseal == nil {
-		unseal = func(to []byte, _ string, stored []byte) []byte { return append(to, stored...) }
+		unseal = func(dst []byte, _ string, stored []byte) []byte { return append(dst, stored...) }
 	}
 	topics, err := client.describe(ctx, []string{topic})
 	if err != nil {
 		return nil, err
 	}
-	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, own: map[string]map[string][]byte{outputKeyPrefix: {}, paceKey: {}, stepKey: {}}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
+	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, ownValues: map[string]map[string][]byte{outputKeyPrefix: {}, paceKey: {}, stepKey: {}}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
 	adders := make([]stateLoader, runtime.GOMAXPROCS(0))
 	for i := range adders {
 		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
@@ -230,9 +230,9 @@ func (s *changelogContents) takeOwn(r Record) bool {
 		s.bottoms[p] = r.Value != nil
 	default:
 		for _, prefix := range [...]string{outputKeyPrefix, paceKey, stepKey} {
-			if id, is := strings.CutPrefix(key, prefix); is && p == 0 {
-				if s.own[prefix][id] = bytes.Clone(r.Value); r.Value == nil {
-					delete(s.own[prefix], id)
+			if id, ok := strings.CutPrefix(key, prefix); ok && p == 0 {
+				if s.ownValues[prefix][id] = bytes.Clone(r.Value); r.Value == nil {
+					delete(s.ownValues[prefix], id)
 				}
 				return true
 			}
@@ -253,8 +253,8 @@ type stateLoader struct {
 // add adds a record of a state, under the key of the record. join replaces that by the key of the state.
 func (a *stateLoader) add(r Record) {
 	p, key := int32(r.Partition), string(r.Key)
-	was, known := a.states.get(key)
-	switch elsewhere := known && was.partition != p; {
+	prev, known := a.states.get(key)
+	switch elsewhere := known && prev.partition != p; {
 	case elsewhere && r.Value != nil:
 		a.strays[keyPosition{p, key}] = true
 	case elsewhere:
@@ -286,8 +286,8 @@ func (s *changelogContents) join(unseal unsealing) {
 	var mu sync.Mutex
 	parallel.Do(table.NumShards, runtime.GOMAXPROCS(0), func(_, shard int) {
 		for raw, b := range s.states.In(shard) {
-			v := lastValueOf(b)
-			key, part, ok := ofPart(raw)
+			v := decodeLastValue(b)
+			key, part, ok := parsePartKey(raw)
 			n := len(s.head.Marks)
 			stray := !ok || n > 0 && partitionFor([]byte(key), n) != v.partition
 			if !stray && raw == key && v.parts <= 1 {
@@ -353,25 +353,25 @@ func (s *changelogContents) check(topic string) error {
 		return fmt.Errorf("the changelog %s has %d partitions, and its states are in %d: %s", topic, s.partitions, n, copied)
 	}
 	for p, number := range s.head.Marks {
-		at := Position{Topic: topic, Partition: p}.Log()
+		partition := Position{Topic: topic, Partition: p}.Log()
 		var m commitRecord
 		if p == 0 {
 			m.Commit = s.head.Commit
 			number = s.head.Commit
 		} else if b := s.marks[int32(p)]; b != nil {
 			if err := json.Unmarshal(b, &m); err != nil {
-				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", at, err)
+				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", partition, err)
 			}
 		}
 		switch {
 		case !s.bottoms[int32(p)]:
-			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or begin anew", at)
+			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or begin anew", partition)
 		case m.Commit != number:
-			return fmt.Errorf("the partition %s of the changelog has the commit %d, and by the head its last one is %d: the partitions are not of one time, as after a backup that restored a part of them; restore the topic, or begin anew", at, m.Commit, number)
+			return fmt.Errorf("the partition %s of the changelog has the commit %d, and by the head its last one is %d: the partitions are not of one time, as after a backup that restored a part of them; restore the topic, or begin anew", partition, m.Commit, number)
 		}
 	}
-	for at := range s.strays {
-		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, at.key, at.partition, copied)
+	for stray := range s.strays {
+		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, stray.key, stray.partition, copied)
 	}
 	for key, v := range s.broken {
 		return fmt.Errorf("the changelog %s has not all parts of the state of the key %q, at %s; restore the topic, or begin anew", topic, key, v.position(topic))
@@ -380,39 +380,39 @@ func (s *changelogContents) check(topic string) error {
 }
 
 // recordPositions returns the positions of all records of states and own values.
-func (s *changelogContents) places() []keyPosition {
-	all := slices.Collect(maps.Keys(s.strays))
-	for prefix, values := range s.own {
+func (s *changelogContents) recordPositions() []keyPosition {
+	list := slices.Collect(maps.Keys(s.strays))
+	for prefix, values := range s.ownValues {
 		for id := range values {
-			all = append(all, keyPosition{0, prefix + id})
+			list = append(list, keyPosition{0, prefix + id})
 		}
 	}
 	for key, b := range s.states.All() {
-		v := lastValueOf(b)
+		v := decodeLastValue(b)
 		for i := range max(1, s.parts[key], int(v.parts)) {
-			if at := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[at] {
-				all = append(all, at)
+			if position := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[position] {
+				list = append(list, position)
 			}
 		}
 	}
-	return all
+	return list
 }
 
 // commitEntries puts the entries of one commit, and tracks the partitions that it writes to.
 type commitEntries struct {
-	head  *changelogHead
-	parts map[string]int // number of stored parts of each state that has several
-	most  int            // maximum batch size
-	wrote map[int32]bool
-	put   func(entry)
+	head     *changelogHead
+	parts    map[string]int // number of stored parts of each state that has several
+	maxBatch int            // maximum batch size
+	wrote    map[int32]bool
+	put      func(entry)
 }
 
 // putState puts the entries of a key's state, in parts if it is large. A nil value deletes the state.
-func (e *commitEntries) state(key string, value []byte) {
+func (e *commitEntries) putState(key string, value []byte) {
 	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
-	was, n := e.parts[key], 0
-	room := max(1, e.most-len(key)-recordOverhead)
+	oldParts, n := e.parts[key], 0
+	room := max(1, e.maxBatch-len(key)-recordOverhead)
 	if value != nil {
 		e.head.Stored = true
 		n = max(1, (len(value)+room-1)/room)
@@ -427,13 +427,13 @@ func (e *commitEntries) state(key string, value []byte) {
 		}
 		e.put(part)
 	}
-	for i := n; i < max(was, 1); i++ {
+	for i := n; i < max(oldParts, 1); i++ {
 		e.put(entry{partition: p, key: partKey(key, i)})
 	}
 }
 
 // putOwn puts an entry of the changelog itself. A nil value deletes it.
-func (e *commitEntries) own(key string, value []byte) {
+func (e *commitEntries) putOwn(key string, value []byte) {
 	e.wrote[0] = true
 	e.put(entry{key: []byte(key), value: value})
 }
@@ -461,20 +461,20 @@ func (client *Client) ReadStates(ctx context.Context, changelog string, log *slo
 	if err != nil {
 		return nil, err
 	}
-	return inOrder(changelog, &s.states), nil
+	return byPosition(changelog, &s.states), nil
 }
 
 // byPosition drains states into a slice that is ordered by position.
-func inOrder(changelog string, states *lastValues) []StoredState {
-	all := make([]StoredState, 0, states.Len())
+func byPosition(changelog string, states *lastValues) []StoredState {
+	list := make([]StoredState, 0, states.Len())
 	for key, b := range states.Drain() {
-		s := lastValueOf(b)
-		all = append(all, StoredState{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
+		s := decodeLastValue(b)
+		list = append(list, StoredState{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
 	}
-	slices.SortFunc(all, func(a, b StoredState) int {
+	slices.SortFunc(list, func(a, b StoredState) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
-	return all
+	return list
 }
 
 // A lastValue is the last value of a key in a topic, with its position.
@@ -497,19 +497,19 @@ func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	if b == nil {
 		return v, false
 	}
-	return lastValueOf(b), true
+	return decodeLastValue(b), true
 }
 
 func (s *lastValues) put(key string, v lastValue) { s.Put(key, appendLastValue(nil, v)) }
 
-func appendLastValue(to []byte, v lastValue) []byte {
-	to = binary.AppendUvarint(to, uint64(v.partition))
-	to = binary.AppendUvarint(to, uint64(v.offset))
-	to = binary.AppendUvarint(to, uint64(v.parts))
-	return append(to, v.bytes...)
+func appendLastValue(dst []byte, v lastValue) []byte {
+	dst = binary.AppendUvarint(dst, uint64(v.partition))
+	dst = binary.AppendUvarint(dst, uint64(v.offset))
+	dst = binary.AppendUvarint(dst, uint64(v.parts))
+	return append(dst, v.bytes...)
 }
 
-func lastValueOf(b []byte) lastValue {
+func decodeLastValue(b []byte) lastValue {
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
 		b = b[size:]
@@ -554,7 +554,7 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 		if b.err != nil {
 			return b.err
 		}
-		t.TryClaim(taken{partition: i, before: b.next})
+		t.TryClaim(claimRecords{partition: i, before: b.next})
 		do(b.records)
 	}
 	return nil
@@ -562,16 +562,16 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 
 // refuseUse returns an error if a run with another config wrote the changelog, unless Migrate is set.
 func (l *Ledger) refuseUse() error {
-	differ := l.head.Use.differences(l.use())
-	if len(differ) == 0 || l.cfg.Migrate {
+	differences := l.head.Use.differences(l.use())
+	if len(differences) == 0 || l.cfg.Migrate {
 		return nil
 	}
-	of := "a run of another config"
+	owner := "a run of another config"
 	if l.head.Run != nil {
-		of = l.head.Run.String()
+		owner = l.head.Run.String()
 	}
 	return fmt.Errorf("the changelog %s is that of %s, and this config is another: %s; two configs on one changelog would take each other's states and records for their own; name another changelog, or, if the config was changed on purpose, go on with --migrate",
-		l.cfg.Changelog, of, strings.Join(differ, ", "))
+		l.cfg.Changelog, owner, strings.Join(differences, ", "))
 }
 
 // refuseUnfinished returns an error if an earlier run has not stored its states completely.

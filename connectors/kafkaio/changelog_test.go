@@ -29,7 +29,7 @@ func TestPartKeys(t *testing.T) {
 		}
 		key, part := draw("")
 		b := partKey(key, part)
-		if k, p, ok := ofPart(string(b)); k != key || p != part || !ok {
+		if k, p, ok := parsePartKey(string(b)); k != key || p != part || !ok {
 			t.Fatalf("%q, %d is %q, which is %q, %d", key, part, b, k, p)
 		}
 		if k, p := draw("2"); (k != key || p != part) && bytes.Equal(partKey(k, p), b) {
@@ -37,7 +37,7 @@ func TestPartKeys(t *testing.T) {
 		}
 	})
 	for _, b := range []string{headKey, bottomKey, "\x00\x80", "\x00\x01"} {
-		if key, part, ok := ofPart(b); ok {
+		if key, part, ok := parsePartKey(b); ok {
 			t.Errorf("%q is part %d of %q", b, part, key)
 		}
 	}
@@ -120,7 +120,7 @@ func TestChangelogCopied(t *testing.T) {
 			return string(r.Key) != headKey || p != 2
 		}, 2, "has 2 partitions, and its states are in 3"},
 		{"mixed", now, func(r *kgo.Record) bool {
-			if _, _, ok := ofPart(string(r.Key)); ok {
+			if _, _, ok := parsePartKey(string(r.Key)); ok {
 				r.Partition = (r.Partition + 1) % 3
 			}
 			return true
@@ -251,7 +251,7 @@ func TestLargeStates(t *testing.T) {
 		left[string(r.Key)] = r.Value != nil
 	}
 	maps.DeleteFunc(left, func(key string, there bool) bool {
-		_, _, ok := ofPart(key)
+		_, _, ok := parsePartKey(key)
 		return !ok || !there
 	})
 	if len(left) > 0 {
@@ -351,14 +351,14 @@ func TestPortions(t *testing.T) {
 				ctx := crash(n)
 				r, err := beginIn(ctx, t, c, test.config)
 				if err == nil {
-					err = r.commit(ctx, commitOrder{})
+					err = r.commit(ctx, commitRequest{})
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Fatalf("the crash is %v", err)
 				}
 				crash(1000)
 				// Else the run below waits for the end of the transaction.
-				o, err := own(context30(t), c, "states", "g", batchBytes)
+				o, err := takeOwnership(context30(t), c, "states", "g", batchBytes)
 				expect.OK(t, err)
 				o.close()
 				_, err = begin(t, c, nil)

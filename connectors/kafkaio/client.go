@@ -31,14 +31,14 @@ import (
 const answerTime = 10 * time.Second
 
 // A Client asks the brokers of a cluster about topics and groups. When a request needs a broker, it connects, logs in
-// and keeps the connection. Records use other connections: one per partition that is read, and those of each Writer.
+// and keeps the connection. Records use other connections: one per partition that is read, and others per Writer.
 // The methods are safe for concurrent use and take about 10 s at most.
 type Client struct {
 	cluster Cluster
 
-	mu    sync.Mutex
-	named string                 // last address of anyBroker
-	links map[string]*pooledLink // by address
+	mu            sync.Mutex
+	bootstrapAddr string                 // last address of anyBroker
+	links         map[string]*pooledLink // by address
 
 	ends ends
 }
@@ -50,16 +50,16 @@ type pooledLink struct {
 }
 
 // lock waits until no other request is in progress, or returns the cause of ctx when it ends.
-func (h *pooledLink) lock(ctx context.Context) error {
+func (p *pooledLink) lock(ctx context.Context) error {
 	select {
-	case h.turn <- struct{}{}:
+	case p.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (h *pooledLink) unlock() { <-h.turn }
+func (p *pooledLink) unlock() { <-p.turn }
 
 // NewClient returns a client that has not connected yet.
 func NewClient(c Cluster) *Client {
@@ -69,14 +69,14 @@ func NewClient(c Cluster) *Client {
 // Close closes the connections after the requests in progress. A later request opens new ones.
 func (c *Client) Close() {
 	c.mu.Lock()
-	all := slices.Collect(maps.Values(c.links))
+	links := slices.Collect(maps.Values(c.links))
 	c.mu.Unlock()
-	for _, h := range all {
-		h.turn <- struct{}{}
-		if h.link != nil {
-			c.drop(h)
+	for _, pooled := range links {
+		pooled.turn <- struct{}{}
+		if pooled.link != nil {
+			c.drop(pooled)
 		}
-		h.unlock()
+		pooled.unlock()
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Client) Close() {
 const anyBroker = ""
 
 // linkTo returns the link of a broker, connected or not.
-func (c *Client) at(addr string) *pooledLink {
+func (c *Client) linkTo(addr string) *pooledLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.links[addr] == nil {
@@ -94,55 +94,55 @@ func (c *Client) at(addr string) *pooledLink {
 }
 
 // connect connects pooled, which the caller has locked, unless it is connected. fresh is true if it was not.
-func (c *Client) connect(ctx context.Context, h *pooledLink, addr string) (fresh bool, err error) {
-	if h.link != nil {
+func (c *Client) connect(ctx context.Context, pooled *pooledLink, addr string) (fresh bool, err error) {
+	if pooled.link != nil {
 		return false, nil
 	}
 	if addr != anyBroker {
-		h.link, err = c.cluster.connect(ctx, addr)
+		pooled.link, err = c.cluster.connect(ctx, addr)
 		return true, err
 	}
-	if h.link, err = c.cluster.bootstrap(ctx); err != nil {
+	if pooled.link, err = c.cluster.bootstrap(ctx); err != nil {
 		return true, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.named = h.link.addr
-	if c.links[h.link.addr] == nil {
-		c.links[h.link.addr] = h
+	c.bootstrapAddr = pooled.link.addr
+	if c.links[pooled.link.addr] == nil {
+		c.links[pooled.link.addr] = pooled
 	}
 	return true, nil
 }
 
 // drop closes the connection of pooled, which the caller has locked.
-func (c *Client) drop(h *pooledLink) {
-	h.link.Close()
+func (c *Client) drop(pooled *pooledLink) {
+	pooled.link.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.links[h.link.addr] == h {
-		delete(c.links, h.link.addr)
+	if c.links[pooled.link.addr] == pooled {
+		delete(c.links, pooled.link.addr)
 	}
-	h.link = nil
+	pooled.link = nil
 }
 
 // roundTrip sends a request to the broker at addr and returns the answer. request makes the request for a link. If a
 // kept connection is lost, roundTrip connects again once.
-func asked[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
-	h := c.at(addr)
-	if err := h.lock(ctx); err != nil {
+func roundTrip[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
+	pooled := c.linkTo(addr)
+	if err := pooled.lock(ctx); err != nil {
 		return r, err
 	}
-	defer h.unlock()
+	defer pooled.unlock()
 	for {
-		fresh, err := c.connect(ctx, h, addr)
+		fresh, err := c.connect(ctx, pooled, addr)
 		if err != nil {
 			return r, err
 		}
-		if r, err = ask[R](ctx, h.link, request(h.link)); err == nil {
+		if r, err = ask[R](ctx, pooled.link, request(pooled.link)); err == nil {
 			return r, nil
 		}
-		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", h.link.addr, err)
-		c.drop(h)
+		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", pooled.link.addr, err)
+		c.drop(pooled)
 		if fresh || ctx.Err() != nil {
 			return r, unavailableError{err}
 		}
@@ -150,13 +150,13 @@ func asked[R protocol.Message](ctx context.Context, c *Client, addr string, requ
 }
 
 // send is roundTrip for a request that is the same for every link.
-func sent[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
-	return asked[R](ctx, c, addr, func(*link) protocol.Message { return request })
+func send[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
+	return roundTrip[R](ctx, c, addr, func(*link) protocol.Message { return request })
 }
 
 // metadata asks for the cluster's brokers and for topics: no topics if the list is empty, all topics if it is nil.
 func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
-	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
+	answer, err := roundTrip[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +169,13 @@ func advertised(b kmsg.MetadataResponseBroker) string {
 }
 
 // advertisedError returns the error for a broker that cannot be reached at the address that another broker reported.
-func (c *Client) sendsOn(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
+func (c *Client) advertisedError(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.named, b.NodeID, err)
+	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.bootstrapAddr, b.NodeID, err)
 }
 
 // Check connects to a broker and logs in, and then to every broker that this one reports. The error is a sentence with
@@ -190,13 +190,13 @@ func (c *Client) Check(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, b := range md.Brokers {
 		g.Go(func() error {
-			h := c.at(advertised(b))
-			if err := h.lock(gctx); err != nil {
+			pooled := c.linkTo(advertised(b))
+			if err := pooled.lock(gctx); err != nil {
 				return err
 			}
-			defer h.unlock()
-			if _, err := c.connect(gctx, h, advertised(b)); err != nil {
-				return c.sendsOn(gctx, b, err)
+			defer pooled.unlock()
+			if _, err := c.connect(gctx, pooled, advertised(b)); err != nil {
+				return c.advertisedError(gctx, b, err)
 			}
 			return nil
 		})
@@ -251,14 +251,14 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 		case code != 0 && code != kafka.LeaderNotAvailable:
 			return nil, fmt.Errorf("a broker says of topic %q: %w", name, code)
 		}
-		of := topic{partitions: len(t.Partitions), id: idOf(t)}
+		desc := topic{partitions: len(t.Partitions), id: idOf(t)}
 		if md.Version >= epochsVersion {
-			of.epochs = make(map[int]int32, len(t.Partitions))
+			desc.epochs = make(map[int]int32, len(t.Partitions))
 			for _, p := range t.Partitions {
-				of.epochs[int(p.Partition)] = p.LeaderEpoch
+				desc.epochs[int(p.Partition)] = p.LeaderEpoch
 			}
 		}
-		described[name] = of
+		described[name] = desc
 	}
 	if len(missing) > 0 {
 		return nil, &unknownTopicsError{missing, c.topics(ctx)}
@@ -338,7 +338,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	for _, k := range slices.Sorted(maps.Keys(config)) {
 		req.Configs = append(req.Configs, createtopics.RequestConfig{Name: k, Value: config[k]})
 	}
-	res, err := sent[*createtopics.Response](ctx, c, controller, &createtopics.Request{
+	res, err := send[*createtopics.Response](ctx, c, controller, &createtopics.Request{
 		Topics:    []createtopics.RequestTopic{req},
 		TimeoutMs: int32(answerTime.Milliseconds() / 2),
 	})
@@ -357,7 +357,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		}
 	}
 	// Brokers learn of a new topic one after the other, and of its leaders last.
-	err = requests(forEver).Do(ctx, func(ctx context.Context) error {
+	err = requests(noLimit).Do(ctx, func(ctx context.Context) error {
 		md, err := c.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -379,7 +379,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 func (c *Client) config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	res, err := sent[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
+	res, err := send[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
 		{ResourceType: int8(kafka.ResourceTypeTopic), ResourceName: topic, ConfigNames: names},
 	}})
 	if err != nil {
@@ -419,19 +419,19 @@ const (
 // offsets returns offsets of partitions, by Position.Log. timestamp is in Unix milliseconds; the result is the offset
 // of the first record at or after it, or −1 if there is none. With atFirst, it is the offset of the first record that
 // is left. With atEnd, it is the offset after the last record or, with committed, before the first open transaction.
-func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (all map[string]int64, err error) {
+func (c *Client) offsets(ctx context.Context, partitions map[string][]int, timestamp int64, committed bool) (result map[string]int64, err error) {
 	err = requests(answerTime).Do(ctx, func(ctx context.Context) (err error) {
-		all, err = c.askOffsets(ctx, partitions, at, committed)
+		result, err = c.askOffsets(ctx, partitions, timestamp, committed)
 		return err
 	}, func(err error) bool {
 		// The brokers name the leader of a new topic before the leader knows of it.
 		return errors.Is(err, kafka.NotLeaderForPartition) || errors.Is(err, kafka.LeaderNotAvailable)
 	})
-	return all, err
+	return result, err
 }
 
 // askOffsets is one attempt of offsets.
-func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (map[string]int64, error) {
+func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, timestamp int64, committed bool) (map[string]int64, error) {
 	md, err := c.metadata(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
 		return nil, err
@@ -439,19 +439,19 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 	byLeader := map[string]map[string][]listoffsets.RequestPartition{}
 	for topic, list := range partitions {
 		for _, p := range list {
-			at, where := listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: at}, Position{Topic: topic, Partition: p}
-			leader, err := leaderOf(md, where)
+			req, position := listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: timestamp}, Position{Topic: topic, Partition: p}
+			leader, err := leaderOf(md, position)
 			if err != nil {
-				return nil, fmt.Errorf("the offsets of %s cannot be read: %w", where.Log(), err)
+				return nil, fmt.Errorf("the offsets of %s cannot be read: %w", position.Log(), err)
 			}
 			addr := advertised(leader)
 			if byLeader[addr] == nil {
 				byLeader[addr] = map[string][]listoffsets.RequestPartition{}
 			}
-			byLeader[addr][topic] = append(byLeader[addr][topic], at)
+			byLeader[addr][topic] = append(byLeader[addr][topic], req)
 		}
 	}
-	all := map[string]int64{}
+	result := map[string]int64{}
 	for addr, topics := range byLeader {
 		req := &listoffsets.Request{ReplicaID: -1}
 		if committed {
@@ -460,7 +460,7 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 		for topic, list := range topics {
 			req.Topics = append(req.Topics, listoffsets.RequestTopic{Topic: topic, Partitions: list})
 		}
-		res, err := sent[*listoffsets.Response](ctx, c, addr, req)
+		res, err := send[*listoffsets.Response](ctx, c, addr, req)
 		if err != nil {
 			return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(slices.Sorted(maps.Keys(topics)), ", "), err)
 		}
@@ -470,16 +470,16 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 				if p.ErrorCode != 0 {
 					return nil, fmt.Errorf("the offsets of %s cannot be read: %w", log, kafka.Error(p.ErrorCode))
 				}
-				all[log] = p.Offset
+				result[log] = p.Offset
 			}
 		}
 	}
-	return all, nil
+	return result, nil
 }
 
 // coordinator returns the address of the broker that stores a group's offsets.
 func (c *Client) coordinator(ctx context.Context, group string) (addr string, err error) {
-	res, err := sent[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
+	res, err := send[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
 	if err == nil && res.ErrorCode != 0 {
 		err = kafka.Error(res.ErrorCode)
 	}
@@ -490,7 +490,7 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 }
 
 // committed returns the group's offsets by partition. Partitions without an offset are missing in the map.
-func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]partitionProgress, err error) {
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (result map[string]partitionProgress, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
@@ -510,15 +510,15 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 		}
 		req.Topics = append(req.Topics, t)
 	}
-	res, err := sent[*offsetfetch.Response](ctx, c, addr, req)
+	res, err := send[*offsetfetch.Response](ctx, c, addr, req)
 	if err != nil {
 		return nil, err
 	}
-	all = map[string]partitionProgress{}
+	result = map[string]partitionProgress{}
 	switch code := kafka.Error(res.ErrorCode); code {
 	case 0:
 	case kafka.GroupIdNotFound:
-		return all, nil
+		return result, nil
 	default:
 		return nil, code
 	}
@@ -528,12 +528,12 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 				err = errors.Join(err, kafka.Error(p.ErrorCode))
 			}
 			if p.CommittedOffset >= 0 {
-				at := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
-				all[at.Log()] = partitionProgress{Position: at, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
+				position := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
+				result[position.Log()] = partitionProgress{Position: position, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
 			}
 		}
 	}
-	return all, err
+	return result, err
 }
 
 // commit commits offsets, by Position.Log, for a group without members.
@@ -554,7 +554,7 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]pa
 	for topic, list := range topics {
 		req.Topics = append(req.Topics, offsetcommit.RequestTopic{Name: topic, Partitions: list})
 	}
-	res, err := sent[*offsetcommit.Response](ctx, c, addr, req)
+	res, err := send[*offsetcommit.Response](ctx, c, addr, req)
 	if err != nil {
 		return err
 	}
@@ -570,25 +570,25 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]pa
 
 // dialLeader opens a new connection to the leader of a partition. It fails if the topic's ID differs from id; an empty
 // id is not checked.
-func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link, error) {
+func (c *Client) dialLeader(ctx context.Context, position Position, id string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	md, err := c.metadata(ctx, []string{at.Topic})
+	md, err := c.metadata(ctx, []string{position.Topic})
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range md.Topics {
-		if err := anotherTopic(at.Topic, id, idOf(t)); err != nil {
+		if err := replacedTopicError(position.Topic, id, idOf(t)); err != nil {
 			return nil, err
 		}
 	}
-	leader, err := leaderOf(md, at)
+	leader, err := leaderOf(md, position)
 	if err != nil {
 		return nil, err
 	}
 	l, err := c.cluster.connect(ctx, advertised(leader))
 	if err != nil {
-		return nil, c.sendsOn(ctx, leader, err)
+		return nil, c.advertisedError(ctx, leader, err)
 	}
 	return l, nil
 }

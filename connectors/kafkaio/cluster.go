@@ -30,7 +30,7 @@ func (c Cluster) user() string {
 
 // addresses returns the brokers, each with a port.
 func (c Cluster) addresses() ([]string, error) {
-	var all []string
+	var addrs []string
 	for _, b := range c.Brokers {
 		host, port, err := net.SplitHostPort(b)
 		if err != nil {
@@ -40,10 +40,10 @@ func (c Cluster) addresses() ([]string, error) {
 		if err != nil || n < 1 || n > 65535 || host == "" || strings.ContainsAny(b, "/, ") {
 			return nil, fmt.Errorf("broker %q is not of the form host:port", b)
 		}
-		all = append(all, net.JoinHostPort(host, port))
+		addrs = append(addrs, net.JoinHostPort(host, port))
 	}
-	if len(all) == 0 {
+	if len(addrs) == 0 {
 		return nil, errors.New("no broker is given: name one or more as host:port")
 	}
-	return all, nil
+	return addrs, nil
 }

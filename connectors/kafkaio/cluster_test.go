@@ -389,7 +389,7 @@ func TestNewPassword(t *testing.T) {
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}
 
 	w, r := newWriter(t, c, "out"), startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
-	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
+	o := expect.Get(takeOwnership(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	in := newWriter(t, c, "in")
 	for i := range 3 {

@@ -93,7 +93,7 @@ func TestUnreadable(t *testing.T) {
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone"},
 	} {
-		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, end: -1, pending: 50 * time.Millisecond, log: quiet, ahead: &budgetShare{budget: processBudget}, batches: make(chan batch, 1)}
+		f := &fetcher{client: asks(t, c), position: test.at, topic: test.topic, end: -1, staleTimeout: 50 * time.Millisecond, log: quiet, ahead: &budgetShare{budget: processBudget}, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
@@ -110,14 +110,14 @@ func TestUnreadable(t *testing.T) {
 // TestDoubts: only an unbroken run of doubts counts, not the outage before it.
 func TestDoubts(t *testing.T) {
 	o := outage{Reminder: reminder.Reminder{Since: time.Now().Add(-time.Hour)}}
-	if d := o.doubted(staleMetadataError{errors.New("x")}); d > time.Minute {
+	if d := o.staleFor(staleMetadataError{errors.New("x")}); d > time.Minute {
 		t.Errorf("at the first doubt it has been doubted for %s", d)
 	}
-	o.doubts = time.Now().Add(-time.Hour)
-	if d := o.doubted(fmt.Errorf("y: %w", staleMetadataError{errors.New("x")})); d < time.Hour {
+	o.staleSince = time.Now().Add(-time.Hour)
+	if d := o.staleFor(fmt.Errorf("y: %w", staleMetadataError{errors.New("x")})); d < time.Hour {
 		t.Errorf("a doubt of an hour is one of %s", d)
 	}
-	if o.doubted(errors.New("the broker is away")); o.doubted(staleMetadataError{errors.New("x")}) > time.Minute {
+	if o.staleFor(errors.New("the broker is away")); o.staleFor(staleMetadataError{errors.New("x")}) > time.Minute {
 		t.Error("another error does not end a run of doubts")
 	}
 }
@@ -182,7 +182,7 @@ func TestWatermark(t *testing.T) {
 				at := before(s.drained)
 				f.drained.Store(&at)
 			}
-			c.parts = append(c.parts, &partitionReader{fetcher: f, next: s.next, quiet: before(s.quiet), reach: timeReach{Latest: max(0, before(s.latest).UnixMilli())}})
+			c.parts = append(c.parts, &partitionReader{fetcher: f, next: s.next, lastTaken: before(s.quiet), reach: timeReach{Latest: max(0, before(s.latest).UnixMilli())}})
 		}
 		want := test.want
 		if want.Equal(min) && c.watermark(now).Equal(min) {

@@ -17,8 +17,8 @@ const (
 	loginPause = 2 * time.Second
 )
 
-// A dialer opens all connections of this package: links, and those of the transport of kafka-go and of franz-go. It
-// reads passwords and certificates again for each connection, because they may change while a client lives.
+// A dialer opens all connections of this package: links, and the connections of kafka-go's transport and of franz-go.
+// It reads passwords and certificates again for each connection, because they may change while a client lives.
 type dialer struct {
 	cluster Cluster
 	brokers []string // addresses of the Cluster's brokers, each with a port

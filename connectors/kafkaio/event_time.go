@@ -22,7 +22,7 @@ type pace struct {
 // for none.
 type timeReach struct {
 	Latest  int64  `json:"latest,omitempty"`
-	Of      uint64 `json:"of,omitempty"`     // hash of the key with the latest time; 0 for a null key
+	KeyHash uint64 `json:"of,omitempty"`     // hash of the key with the latest time; 0 for a null key
 	Others  int64  `json:"others,omitempty"` // latest time of all other keys, or of a record whose time is known to be right
 	Lag     int64  `json:"lag,omitempty"`    // recent maximum of the delay of event times behind the topic's timestamps, in milliseconds
 	LogTime int64  `json:"passed,omitempty"` // see logTime
@@ -33,7 +33,7 @@ const lagForgetting = 1024
 
 // observe adds a record with its event time t. A time later than the topic's timestamp or than arrived is limited to
 // these. A time at most a day before the topic's timestamp is known to be right, because two clocks confirm it.
-func (r *timeReach) observe(rec *Record, t, came time.Time) {
+func (r *timeReach) observe(rec *Record, t, arrived time.Time) {
 	lag := rec.Time.Sub(t)
 	right := lag > 0 && lag <= eventlag.History
 	if r.Latest == 0 {
@@ -45,24 +45,24 @@ func (r *timeReach) observe(rec *Record, t, came time.Time) {
 	if lag < 0 && rec.Time.UnixMilli() > 0 {
 		t = rec.Time
 	}
-	if came.Before(t) {
-		t = came
+	if arrived.Before(t) {
+		t = arrived
 	}
 	r.add(rec.Key, t.UnixMilli(), right)
 }
 
 // add adds the time of a record. right means that the time is known to be right.
 func (r *timeReach) add(key []byte, ms int64, right bool) {
-	of := uint64(0)
+	hash := uint64(0)
 	if key != nil {
 		h := fnv.New64a()
 		h.Write(key)
-		of = h.Sum64() | 1
+		hash = h.Sum64() | 1
 	}
-	another := of == 0 || of != r.Of
+	another := hash == 0 || hash != r.KeyHash
 	switch {
 	case ms > r.Latest && another:
-		r.Latest, r.Of, r.Others = ms, of, r.Latest
+		r.Latest, r.KeyHash, r.Others = ms, hash, r.Latest
 	case ms > r.Latest:
 		r.Latest = ms
 	case another:

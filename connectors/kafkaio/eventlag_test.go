@@ -31,7 +31,7 @@ func TestReach(t *testing.T) {
 		if at := base.Add(time.Duration(step.at) * time.Hour); step.at >= 0 {
 			r.Value = []byte(at.Format(time.RFC3339))
 		}
-		got := c.stamp(p, batch{at: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
+		got := c.stamp(p, batch{arrived: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
 		want := time.Time{}
 		if step.passed > 0 {
 			want = base.Add(time.Duration(step.passed) * time.Hour)
@@ -44,11 +44,11 @@ func TestReach(t *testing.T) {
 		t.Errorf("the latest time is %v, want that of the topic's timestamp", got)
 	}
 	r := Record{Key: []byte("e"), Value: []byte(now.Add(-time.Hour).Format(time.RFC3339)), Time: now}
-	if c.stamp(p, batch{at: now, records: []Record{r}}); !p.reach.logTime(false).Equal(now.Add(-time.Hour)) || !p.reach.logTime(true).Equal(now.Add(-2*time.Hour)) {
+	if c.stamp(p, batch{arrived: now, records: []Record{r}}); !p.reach.logTime(false).Equal(now.Add(-time.Hour)) || !p.reach.logTime(true).Equal(now.Add(-2*time.Hour)) {
 		t.Errorf("after a record of the present, which comes an hour late, the log has passed %v, with lags %v", p.reach.logTime(false), p.reach.logTime(true))
 	}
 	for range 20 * lagForgetting {
-		c.stamp(p, batch{at: now, records: []Record{{Key: []byte("e"), Value: r.Value, Time: now.Add(-time.Hour)}}})
+		c.stamp(p, batch{arrived: now, records: []Record{{Key: []byte("e"), Value: r.Value, Time: now.Add(-time.Hour)}}})
 	}
 	if got := p.reach.logTime(true); now.Add(-time.Hour).Sub(got) > 2*lagForgetting*time.Millisecond {
 		t.Errorf("after many that come at once it has passed %v with lags", got)
@@ -82,7 +82,7 @@ func TestLagOfABacklog(t *testing.T) {
 		times[offset] = t
 		return Record{Position: Position{Offset: offset}, Time: t.Add(lag)}
 	}
-	c.stamp(p, batch{at: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
+	c.stamp(p, batch{arrived: at, records: []Record{stamped(0, base, 0), {Position: Position{Offset: 1}, Time: base}}})
 	expect.Same(t, time.Duration(0), p.lag.Usual, "lag of equal times")
 	expect.Same(t, eventlag.Unknown, c.lagOf(p), "without any")
 	other, ahead := &partitionReader{}, &partitionReader{}
@@ -92,7 +92,7 @@ func TestLagOfABacklog(t *testing.T) {
 	other.lag.Add(base, []time.Duration{time.Minute})
 	c.parts = []*partitionReader{p, other, ahead}
 	expect.Same(t, other.lag.Usual, c.lagOf(p), "with that of others")
-	c.stamp(p, batch{at: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
+	c.stamp(p, batch{arrived: at, records: []Record{stamped(2, base, time.Minute), stamped(3, at.Add(time.Hour), 0)}})
 	if got := p.lag.Usual; got < time.Minute || got > 63*time.Second {
 		t.Errorf("timestamps show a lag of %v", got)
 	}

@@ -28,33 +28,33 @@ type DecodeInfo struct {
 }
 
 // A registry holds factories by name. A factory makes an F from a setting.
-type makers[F any] struct {
-	what string
-	of   sync.Map // name to func(setting string) F
+type registry[F any] struct {
+	kind      string
+	factories sync.Map // name to func(setting string) F
 }
 
-func (m *makers[F]) register(name string, of func(setting string) F) {
-	if _, taken := m.of.LoadOrStore(name, of); taken {
-		panic("kafkaio: " + m.what + " " + name + " exists already")
+func (r *registry[F]) register(name string, factory func(setting string) F) {
+	if _, exists := r.factories.LoadOrStore(name, factory); exists {
+		panic("kafkaio: " + r.kind + " " + name + " exists already")
 	}
 }
 
 // make calls the factory of name. It returns the zero F if name is empty, and panics if name is not registered.
-func (m *makers[F]) make(name, setting string) (made F) {
+func (r *registry[F]) make(name, setting string) (result F) {
 	if name == "" {
-		return made
+		return result
 	}
-	of, ok := m.of.Load(name)
+	factory, ok := r.factories.Load(name)
 	if !ok {
-		panic(fmt.Sprintf("kafkaio: no %s %q is registered", m.what, name))
+		panic(fmt.Sprintf("kafkaio: no %s %q is registered", r.kind, name))
 	}
-	return of.(func(string) F)(setting)
+	return factory.(func(string) F)(setting)
 }
 
 var (
-	readings = makers[Reading]{what: "form"}
-	writings = makers[Writing]{what: "form"}
-	clocks   = makers[Clock]{what: "clock"}
+	readings = registry[Reading]{kind: "form"}
+	writings = registry[Writing]{kind: "form"}
+	clocks   = registry[Clock]{kind: "clock"}
 )
 
 // RegisterForm registers the factories of a Form under name. They are called with Form.Setting. Call RegisterForm in

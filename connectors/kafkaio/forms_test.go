@@ -49,7 +49,7 @@ func TestReadingGrows(t *testing.T) {
 func TestWritingChanges(t *testing.T) {
 	chunk := connectors.Chunk(append(connectors.Chunk(nil).Begin([]byte("k"), "id"), "line\n"...))
 	for setting, want := range map[string]string{"<": "<line", "": ""} {
-		got, err := messagesOf(t.Context(), nil, chunk, Form{"test", setting}.writing(), quiet)
+		got, err := appendMessages(t.Context(), nil, chunk, Form{"test", setting}.writing(), quiet)
 		if (err == nil) != (want != "") || err == nil && (string(got[0].Value) != want || got[0].ID != "id") {
 			t.Errorf("%q: %+v, %v", setting, got, err)
 		}

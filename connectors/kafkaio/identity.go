@@ -60,7 +60,7 @@ func (l *Ledger) groupOffsets(ctx context.Context, partitions map[string][]int) 
 
 // checkChangelog returns an error if the changelog does not belong to the group's offsets: it is missing, empty,
 // older, or another one. exists reports whether the changelog exists.
-func (l *Ledger) lost(exists bool) error {
+func (l *Ledger) checkChangelog(exists bool) error {
 	for _, log := range slices.Sorted(maps.Keys(l.opening)) {
 		n := readNote(l.opening[log].metadata)
 		states := l.hadStates()
@@ -93,30 +93,30 @@ func (l *Ledger) lost(exists bool) error {
 // the changelog was written.
 func (l *Ledger) checkTopics(ctx context.Context) error {
 	for name, t := range l.topics {
-		if err := anotherTopic(name, l.head.Topics[name], t.id); err != nil {
+		if err := replacedTopicError(name, l.head.Topics[name], t.id); err != nil {
 			return err
 		}
 	}
 	for _, log := range slices.Sorted(maps.Keys(l.opening)) {
-		at := l.opening[log]
-		n, t := readNote(at.metadata), l.topics[at.Topic]
+		p := l.opening[log]
+		n, t := readNote(p.metadata), l.topics[p.Topic]
 		if t.id != "" && n.Topic != "" {
-			if err := anotherTopic(at.Topic, n.Topic, t.id); err != nil {
+			if err := replacedTopicError(p.Topic, n.Topic, t.id); err != nil {
 				return err
 			}
 			continue
 		}
 		// Without ids, a new topic is detected by an end before the offset, or by leader epochs that restart.
-		if t.epochs != nil && t.epochs[at.Partition] < n.Epoch {
+		if t.epochs != nil && t.epochs[p.Partition] < n.Epoch {
 			return &ResumeError{fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone",
-				at.Topic, log, n.Epoch, t.epochs[at.Partition])}
+				p.Topic, log, n.Epoch, t.epochs[p.Partition])}
 		}
 		end, err := l.end(ctx, log)
 		if err != nil {
 			return err
 		}
-		if at.Offset > end {
-			return fmt.Errorf("%s cannot be read at offset %d: %w", log, at.Offset, beyond(end))
+		if p.Offset > end {
+			return fmt.Errorf("%s cannot be read at offset %d: %w", log, p.Offset, beyondEndError(end))
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func (l *Ledger) checkIncluded(ctx context.Context, included map[string]int64) e
 			return err
 		}
 		if p.Offset >= end {
-			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyond(end))
+			return fmt.Errorf("states in the changelog %s include the record %s: %w", l.cfg.Changelog, p, beyondEndError(end))
 		}
 	}
 	return nil
@@ -162,11 +162,11 @@ func (l *Ledger) newHead(ctx context.Context) error {
 		id = rand.Text()
 	}
 	if id == "" {
-		own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
+		topics, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 		if err != nil {
 			return err
 		}
-		id = cmp.Or(own[l.cfg.Changelog].id, rand.Text())
+		id = cmp.Or(topics[l.cfg.Changelog].id, rand.Text())
 	}
 	if id != l.head.ID {
 		l.head = changelogHead{ID: id, Commit: l.head.Commit, Marks: make([]int64, l.partitions)}
@@ -188,7 +188,7 @@ func (l *Ledger) newHead(ctx context.Context) error {
 func (l *Ledger) commitOwned(ctx context.Context, do func(*commitEntries), offsets map[string]partitionProgress) error {
 	l.head.Commit++
 	err := l.owner.commit(ctx, func(put func(entry)) {
-		e := &commitEntries{head: &l.head, parts: l.parts, most: int(l.owner.batch), wrote: map[int32]bool{}, put: put}
+		e := &commitEntries{head: &l.head, parts: l.parts, maxBatch: int(l.owner.batch), wrote: map[int32]bool{}, put: put}
 		do(e)
 		e.end()
 	}, offsets)
@@ -238,7 +238,7 @@ var errStillOwned = errors.New("the head names this run")
 func (l *Ledger) checkGroup(ctx context.Context) error {
 	partitions := partitionsOf(l.topics)
 	l.mu.Lock()
-	for _, p := range l.handed {
+	for _, p := range l.handedOver {
 		if !slices.Contains(partitions[p.Topic], p.Partition) {
 			partitions[p.Topic] = append(partitions[p.Topic], p.Partition)
 		}
@@ -256,26 +256,26 @@ func (l *Ledger) checkGroup(ctx context.Context) error {
 	defer l.mu.Unlock()
 	for _, log := range slices.Sorted(maps.Keys(now)) {
 		// An offset may appear a moment after its transaction, so current may still equal opening.
-		is, was := now[log], l.opening[log]
-		n := readNote(is.metadata)
-		ours, written := l.stored[log]
+		current, opening := now[log], l.opening[log]
+		n := readNote(current.metadata)
+		ours, written := l.committed[log]
 		switch {
 		case n.Run == l.run.Run:
-		case !written && n.Run != "" && n.Run == readNote(was.metadata).Run:
-		case is == was:
+		case !written && n.Run != "" && n.Run == readNote(opening.metadata).Run:
+		case current == opening:
 		case n.Run != "":
 			return fmt.Errorf("another run commits the offsets of group %s: %s; the two would overwrite each other's states and offsets: stop one of them, or give them different groups and changelogs",
 				l.cfg.Group, n.identity)
 		default:
 			from := "none"
 			if _, known := l.opening[log]; known || written {
-				from = fmt.Sprint(was.Offset)
+				from = fmt.Sprint(opening.Offset)
 			}
 			if written {
 				from = fmt.Sprint(ours.Offset)
 			}
 			return fmt.Errorf("another consumer, without a run id, moved the offset of group %s in %s from %s to %d: stop it, or give it another group",
-				l.cfg.Group, log, from, is.Offset)
+				l.cfg.Group, log, from, current.Offset)
 		}
 	}
 	return nil
@@ -285,7 +285,7 @@ func (l *Ledger) checkGroup(ctx context.Context) error {
 func (l *Ledger) persist(ctx context.Context, done string, do func(context.Context) error) error {
 	var trouble outage
 	err := requests(deliveryTime).Do(ctx, do, func(err error) bool {
-		if members(err) || refused(err) {
+		if hasMembers(err) || refused(err) {
 			return false
 		}
 		trouble.warn(l.cfg.Log, err, "offsets cannot be "+done, "group", l.cfg.Group)
@@ -294,13 +294,13 @@ func (l *Ledger) persist(ctx context.Context, done string, do func(context.Conte
 	switch {
 	case err == nil:
 		return nil
-	case members(err):
+	case hasMembers(err):
 		return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
 	}
 	return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
 }
 
 // hasMembers reports whether err means that the group has members. Then only members may commit offsets.
-func members(err error) bool {
+func hasMembers(err error) bool {
 	return errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.IllegalGeneration) || errors.Is(err, kafka.RebalanceInProgress)
 }

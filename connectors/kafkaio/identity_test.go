@@ -85,7 +85,7 @@ func (r run) to(offset int64) error {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
-	return r.commit(context30(r.t), commitOrder{})
+	return r.commit(context30(r.t), commitRequest{})
 }
 
 func (r run) must(offset int64) {
@@ -111,7 +111,7 @@ func TestBeyondStep(t *testing.T) {
 	}
 	r := begun(t, c, nil)
 	r.must(6)
-	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 1000}))
+	expect.OK(t, r.commit(context30(t), commitRequest{watermark: 1000}))
 	r.account.Advance(time.UnixMilli(1000), false)
 	beyond(r, false)
 	expect.OK(t, r.Close(context30(t), true))
@@ -122,9 +122,9 @@ func TestBeyondStep(t *testing.T) {
 	expect.OK(t, r.Close(context30(t), true))
 	r = begun(t, c, nil)
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), commitOrder{until: 8, log: "in-0"}))
+	expect.OK(t, r.commit(context30(t), commitRequest{until: 8, log: "in-0"}))
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 2000}))
+	expect.OK(t, r.commit(context30(t), commitRequest{watermark: 2000}))
 	if _, _, h := kept(t, c); h.Beyond {
 		t.Error("a step is not beyond itself")
 	}
@@ -137,7 +137,7 @@ func TestFailedStep(t *testing.T) {
 	r := begun(t, c, nil)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.commit(cancelled, commitOrder{watermark: 1000}); err == nil {
+	if err := r.commit(cancelled, commitRequest{watermark: 1000}); err == nil {
 		t.Error("a commit of a cancelled run does not fail")
 	}
 	expect.OK(t, r.Close(context30(t), true))
@@ -161,7 +161,7 @@ func TestPast(t *testing.T) {
 	if there != 4 || deleted != 2 || err != nil {
 		t.Errorf("%d offsets, %d deleted, %v", there, deleted, err)
 	}
-	expect.OK(t, past.commit(context30(t), commitOrder{watermark: 1000}))
+	expect.OK(t, past.commit(context30(t), commitRequest{watermark: 1000}))
 	expect.OK(t, past.Close(context30(t), true))
 	if s, o, after := kept(t, c); s != state || o != offset || after.Commit != h.Commit {
 		t.Errorf("after it %q at %d in the commit %d, was %q at %d in %d", s, o, after.Commit, state, offset, h.Commit)

@@ -62,7 +62,7 @@ func TestKafkaSecured(t *testing.T) {
 	expect.OK(t, newWriter(t, c, "out").Write(context30(t), msgs))
 	expect.Same(t, len(msgs), len(b.Consume(t, "out")), "messages written")
 	for range 2 { // the second takes over
-		o := expect.Get(own(context30(t), c, "out", "g", batchBytes))(t)
+		o := expect.Get(takeOwnership(context30(t), c, "out", "g", batchBytes))(t)
 		defer o.close()
 		expect.OK(t, o.commit(context30(t), puts(entry{key: msgs[0].Key, value: msgs[0].Value}), map[string]partitionProgress{"out-0": noted("out-0", 1)}))
 	}
@@ -106,7 +106,7 @@ func TestKafka(t *testing.T) {
 			return map[string]partitionProgress{"owned-0": noted("owned-0", offset)}
 		}
 		begin := func() *owner {
-			o := expect.Get(own(context30(t), c, "owned", "g", batchBytes))(t)
+			o := expect.Get(takeOwnership(context30(t), c, "owned", "g", batchBytes))(t)
 			t.Cleanup(o.close)
 			return o
 		}

@@ -17,7 +17,7 @@ const (
 // ends caches the end offsets of partitions.
 type ends struct {
 	mu       sync.Mutex
-	at       map[string]int64 // by partition
+	offsets  map[string]int64 // by partition
 	asked    time.Time
 	answered time.Time
 }
@@ -43,12 +43,12 @@ func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress)
 		within, cancel := context.WithTimeout(ctx, endsTime)
 		defer cancel()
 		if now, err := c.offsets(within, partitions, atEnd, false); err == nil {
-			e.at, e.answered = now, time.Now()
+			e.offsets, e.answered = now, time.Now()
 		}
 		e.asked = time.Now()
 	}
 	for log, p := range progress {
-		records[log] = max(0, p.High-p.Offset, e.at[log]-p.Offset)
+		records[log] = max(0, p.High-p.Offset, e.offsets[log]-p.Offset)
 	}
 	return records, time.Since(e.answered)
 }
@@ -62,9 +62,9 @@ var progresses sync.Map
 func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	if l != nil {
 		l.mu.Lock()
-		handed := maps.Clone(l.handed)
+		handedOver := maps.Clone(l.handedOver)
 		l.mu.Unlock()
-		return l.cfg.Client.lag(l.ctx, handed)
+		return l.cfg.Client.lag(l.ctx, handedOver)
 	}
 	records = map[string]int64{}
 	for c, progress := range latestProgress() {
@@ -79,23 +79,23 @@ func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 // consumer of a reader that moved to another process lives on for a while, so two consumers may have the same
 // partition. The one that has read further counts.
 func latestProgress() map[*consumer]map[string]partitionProgress {
-	all, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
+	byConsumer, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
 	progresses.Range(func(key, v any) bool {
 		c := key.(*consumer)
-		all[c] = map[string]partitionProgress{}
+		byConsumer[c] = map[string]partitionProgress{}
 		for _, p := range v.([]partitionProgress) {
 			log := p.Log()
-			if was := reader[log]; was != nil {
-				if p.Offset <= all[was][log].Offset {
+			if prev := reader[log]; prev != nil {
+				if p.Offset <= byConsumer[prev][log].Offset {
 					continue
 				}
-				delete(all[was], log)
+				delete(byConsumer[prev], log)
 			}
-			reader[log], all[c][log] = c, p
+			reader[log], byConsumer[c][log] = c, p
 		}
 		return true
 	})
-	return all
+	return byConsumer
 }
 
 // EventLag measures how far event times are behind the clock when the records of a partition arrive.
@@ -111,27 +111,27 @@ func (l *Ledger) EventLags() map[string]EventLag {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		progress = l.handed
+		progress = l.handedOver
 	} else {
 		for _, some := range latestProgress() {
 			maps.Copy(progress, some)
 		}
 	}
-	all := map[string]EventLag{}
+	lags := map[string]EventLag{}
 	for log, p := range progress {
 		if p.Lag.Usual > 0 {
-			all[log] = p.Lag
+			lags[log] = p.Lag
 		}
 	}
-	return all
+	return lags
 }
 
 // logTime implements account.StateKeeper.LogTime for the records that are processed.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
-	if at, ok := parsePosition(log, 0); !ok || l.topics[at.Topic].partitions <= at.Partition {
+	if position, ok := parsePosition(log, 0); !ok || l.topics[position.Topic].partitions <= position.Partition {
 		return time.Time{}, false // the source no longer reads the partition
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.worked[log].Reach.logTime(l.cfg.Lags), true
+	return l.processed[log].Reach.logTime(l.cfg.Lags), true
 }

@@ -32,36 +32,36 @@ type Ledger struct {
 	ends    map[string]int64             // ends of the partitions when the run started; nil until they are needed
 
 	// About the changelog. Only the goroutine that commits changes them.
-	head       changelogHead
-	partitions int               // of the changelog's topic
-	keys       int               // number of keys with states when the changelog was read
-	places     []keyPosition     // positions of all records to delete, with BeginAnew
-	parts      map[string]int    // number of parts of each state that has several, by key
-	carried    map[string][]byte // states that the first commit stores in portions, by key; nil deletes
+	head          changelogHead
+	partitions    int               // of the changelog's topic
+	keys          int               // number of keys with states when the changelog was read
+	oldRecords    []keyPosition     // positions of all records to delete, with BeginAnew
+	parts         map[string]int    // number of parts of each state that has several, by key
+	initialStates map[string][]byte // states that the first commit stores in portions, by key; nil deletes
 
-	mu                sync.Mutex
-	stopped           bool
-	restored          lastValues
-	damaged           map[string]error             // StoredState.Err by key
-	ready             map[string][]byte            // states to commit, by key
-	pendingValues     map[string][]byte            // values of StoreValue to commit, by id
-	restoredValues    map[string][]byte            // values of StoreValue in the changelog when the run started
-	storedIDs         map[string]bool              // ids of StoreValue that the changelog contains
-	waiting           map[string][]account.Offset  // observations that are in no output yet, by key
-	handed            map[string]partitionProgress // by partition
-	reached           map[string]partitionProgress // offsets to commit, by partition
-	beyond            bool                         // records were handed over after the last step
-	committableBeyond bool                         // some of these records are in the states to commit
-	worked            map[string]partitionProgress // position up to which all records are processed; at the start, from the changelog
-	watermark         int64                        // of the last settled step, in Unix milliseconds
-	dirty             bool                         // a handover or a step has happened since the last settled moment
-	made              []pendingStep                // steps that are not settled
-	oldSteps          []string                     // ids of settled steps to delete from the changelog
-	stored            map[string]partitionProgress // positions that this run has committed
-	renewed           time.Time                    // time of the last commit of all offsets
-	final             time.Time                    // watermark at the end of the history; zero until then
-	err               error                        // error of a commit; ends the run
-	errReported       bool                         // err was returned to the source
+	mu                    sync.Mutex
+	stopped               bool
+	restored              lastValues
+	damaged               map[string]error             // StoredState.Err by key
+	ready                 map[string][]byte            // states to commit, by key
+	pendingValues         map[string][]byte            // values of StoreValue to commit, by id
+	restoredValues        map[string][]byte            // values of StoreValue in the changelog when the run started
+	storedIDs             map[string]bool              // ids of StoreValue that the changelog contains
+	waiting               map[string][]account.Offset  // observations that are in no output yet, by key
+	handedOver            map[string]partitionProgress // by partition
+	committable           map[string]partitionProgress // offsets to commit, by partition
+	beyondStep            bool                         // records were handed over after the last step
+	committableBeyondStep bool                         // some of these records are in the states to commit
+	processed             map[string]partitionProgress // position up to which all records are processed; at the start, from the changelog
+	watermark             int64                        // of the last settled step, in Unix milliseconds
+	dirty                 bool                         // a handover or a step has happened since the last settled moment
+	pendingSteps          []pendingStep                // steps that are not settled
+	oldSteps              []string                     // ids of settled steps to delete from the changelog
+	committed             map[string]partitionProgress // positions that this run has committed
+	renewed               time.Time                    // time of the last commit of all offsets
+	finalWatermark        time.Time                    // watermark at the end of the history; zero until then
+	err                   error                        // error of a commit; ends the run
+	errReported           bool                         // err was returned to the source
 
 	ctx         context.Context // context of the consumers
 	cancel      context.CancelFunc
@@ -89,12 +89,12 @@ type LedgerConfig struct {
 	Seal func(key string, state []byte) []byte
 	// Unseal, if set, appends to its first argument what Open needs of a stored state, in fewer bytes: the states of
 	// all keys wait for Open. Several goroutines call it concurrently.
-	Unseal func(to []byte, key string, stored []byte) []byte
+	Unseal func(dst []byte, key string, stored []byte) []byte
 	// Open, if set, opens the stored states in place, in any order, before anything is written. A state is valid until
 	// the next one. keys and bytes estimate their number and total size. Open returns the offset of the last record of
 	// each partition, by Position.Log, that the states include. OpenLedger returns its error. If another run commits
 	// meanwhile, Open is called again.
-	Open func(all iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
+	Open func(states iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
 	// First holds the states, by key, from which a run starts if there is no changelog, if the changelog has
 	// never had states, or with BeginAnew.
 	First map[string][]byte
@@ -102,7 +102,7 @@ type LedgerConfig struct {
 	// group's offsets. Open sees the states of the changelog, but the run starts without states and stores nothing.
 	// Unless Drain is set, the source does not end there; see CaughtUp.
 	History bool
-	// Learned holds states, by key, that replace those of the changelog. They come from a run with History. LearnedTo
+	// Learned holds states, by key, that replace the states of the changelog. They come from a run with History. LearnedTo
 	// holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets differ from
 	// LearnedTo.
 	Learned   map[string][]byte
@@ -141,7 +141,7 @@ const (
 	// changelogBytes is the maximum batch size of a changelog, and the max.message.bytes of a new one.
 	changelogBytes = 16 << 20
 	// minBatch is the minimum batch limit that franz-go accepts, in bytes.
-	leastBatch = 512
+	minBatch = 512
 )
 
 // ledgerOf returns the ledger of the run to which a node's context belongs, or nil.
@@ -155,31 +155,32 @@ func ledgerOf(ctx context.Context) *Ledger { return account.Value[*Ledger](accou
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Offset{},
-		handed: map[string]partitionProgress{}, reached: map[string]partitionProgress{}, worked: map[string]partitionProgress{}, stored: map[string]partitionProgress{},
-		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan commitOrder)},
+		handedOver: map[string]partitionProgress{}, committable: map[string]partitionProgress{}, processed: map[string]partitionProgress{}, committed: map[string]partitionProgress{},
+		done: make(chan struct{}), stepper: stepper{previousUntil: map[string]int64{}, allowedUntil: map[string]int64{}, requests: make(chan commitRequest)},
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, Commit: l.commitAtOnce, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
+	l.account = account.Open(account.StateKeeper{Idle: l.setProcessed, Committed: l.setCommittable, Commit: l.commitNow, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
 	account.WithValue(l.account, "", l)
 	l.watermark = l.head.Watermark
-	maps.Copy(l.stepper.allows, l.head.Until)
+	maps.Copy(l.stepper.allowedUntil, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
-		l.stepper.at = time.UnixMilli(ms)
+		l.stepper.watermark = time.UnixMilli(ms)
 	}
-	if !l.stepper.at.IsZero() && !cfg.History {
-		l.account.Advance(l.stepper.at, l.head.Beyond)
-		l.beyond, l.committableBeyond = l.head.Beyond, l.head.Beyond
+	if !l.stepper.watermark.IsZero() && !cfg.History {
+		l.account.Advance(l.stepper.watermark, l.head.Beyond)
+		l.beyondStep, l.committableBeyondStep = l.head.Beyond, l.head.Beyond
 	}
-	go l.commitAlways()
+	go l.commitLoop()
 	return l, nil
 }
 
 // begin reads and checks offsets and states, and then becomes the owner of the changelog. The checks come first, so
-// that a run that cannot start does not end a running one. What the running one commits in between is read again.
+// that a run that cannot start does not end a running one. If the running one commits in between, its
+// commit is read again.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
 		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
@@ -210,7 +211,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if l.cfg.History {
-		l.restored, l.damaged, l.carried = lastValues{}, nil, nil
+		l.restored, l.damaged, l.initialStates = lastValues{}, nil, nil
 		return nil
 	}
 	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
@@ -221,22 +222,22 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 	} else {
 		l.start = maps.Clone(l.opening)
 	}
-	for log, at := range l.start {
-		if readNote(at.metadata).Run == "" && (at.Offset > 0 || at.metadata != "") {
-			at.pace = l.worked[log].pace // the offset was set by hand: the changelog has the pace of the partition
-			l.start[log] = at
+	for log, p := range l.start {
+		if readNote(p.metadata).Run == "" && (p.Offset > 0 || p.metadata != "") {
+			p.pace = l.processed[log].pace // the offset was set by hand: the changelog has the pace of the partition
+			l.start[log] = p
 		}
 	}
-	maps.Copy(l.reached, l.start)
-	l.worked = maps.Clone(l.reached)
-	gives := l.gives()
+	maps.Copy(l.committable, l.start)
+	l.processed = maps.Clone(l.committable)
+	usesFirst := l.usesFirst()
 	if l.owner != nil {
-		if err := l.claimChangelog(ctx, gives); err != nil {
+		if err := l.claimChangelog(ctx, usesFirst); err != nil {
 			return err
 		}
 	}
-	if gives {
-		l.beginWith(l.cfg.First)
+	if usesFirst {
+		l.startFrom(l.cfg.First)
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
 			return err
 		}
 		if err := l.read(ctx); err != nil {
-			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.moves(ctx, before) {
+			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.otherOwnerActive(ctx, before) {
 				if err := l.readOffsets(ctx); err != nil {
 					return err
 				}
@@ -261,18 +262,18 @@ func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
 		if l.cfg.Changelog == "" || l.cfg.History || l.owner != nil {
 			return nil
 		}
-		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
+		if l.owner, err = takeOwnership(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
 			return err
 		}
 		after, err := l.changelogEnds(ctx, true)
 		if err != nil {
 			return err
 		}
-		was := l.opening
+		prevOpening := l.opening
 		if err := l.readOffsets(ctx); err != nil {
 			return err
 		}
-		if maps.Equal(before, after) && maps.Equal(was, l.opening) {
+		if maps.Equal(before, after) && maps.Equal(prevOpening, l.opening) {
 			return nil
 		}
 	}
@@ -289,7 +290,7 @@ func (l *Ledger) readOffsets(ctx context.Context) error {
 // otherOwnerActive reports whether another run is committing, and pauses briefly if it is. ends are the results of
 // changelogEnds before the changelog was read. During a commit, brokers may show the offsets before the states, and
 // one partition before another.
-func (l *Ledger) moves(ctx context.Context, ends map[string]int64) bool {
+func (l *Ledger) otherOwnerActive(ctx context.Context, ends map[string]int64) bool {
 	open, err := l.changelogEnds(ctx, false)
 	if err != nil || maps.Equal(ends, open) {
 		return false
@@ -308,16 +309,16 @@ func (l *Ledger) changelogEnds(ctx context.Context, committed bool) (map[string]
 	if l.cfg.Changelog == "" {
 		return nil, nil
 	}
-	own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
+	topics, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 	if err != nil {
 		return nil, err
 	}
-	return l.cfg.Client.offsets(ctx, partitionsOf(own), atEnd, committed)
+	return l.cfg.Client.offsets(ctx, partitionsOf(topics), atEnd, committed)
 }
 
-func (l *Ledger) stage(name string, since time.Time) {
+func (l *Ledger) stage(name string, start time.Time) {
 	if l.cfg.Stage != nil {
-		l.cfg.Stage(name, time.Since(since))
+		l.cfg.Stage(name, time.Since(start))
 	}
 }
 
@@ -325,7 +326,7 @@ var errSuspends = errors.New("the run is being suspended")
 
 // handOver hands over n records. progress are the positions after them, and start is the time at which the first of
 // them was taken. If the run is being suspended, handOver blocks until ctx ends.
-func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n int, since time.Time) error {
+func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n int, start time.Time) error {
 	if l == nil {
 		return nil
 	}
@@ -340,11 +341,11 @@ func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n i
 			if l.stopped && l.Suspends() {
 				return errSuspends
 			}
-			l.stage("read", since)
+			l.stage("read", start)
 		}
-		l.beyond, l.dirty = l.beyond || n > 0, l.dirty || n > 0
+		l.beyondStep, l.dirty = l.beyondStep || n > 0, l.dirty || n > 0
 		for _, p := range progress {
-			l.handed[p.Log()] = p
+			l.handedOver[p.Log()] = p
 		}
 		return nil
 	})
@@ -399,7 +400,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	}
 	l.mu.Unlock()
 	if well && err == nil {
-		err = l.commit(l.commits, commitOrder{})
+		err = l.commit(l.commits, commitRequest{})
 	}
 	if l.owner != nil {
 		l.markEnded(l.commits, well)

@@ -31,7 +31,7 @@ type StoredState struct {
 func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
 
 // usesFirst reports whether the run starts from LedgerConfig.First.
-func (l *Ledger) gives() bool {
+func (l *Ledger) usesFirst() bool {
 	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
@@ -57,18 +57,18 @@ func (l *Ledger) read(ctx context.Context) error {
 
 // startFrom makes the run start from states, by key. With a changelog, the first commit stores them, so that after a
 // restart keys that have not occurred yet also have theirs.
-func (l *Ledger) beginWith(states map[string][]byte) {
+func (l *Ledger) startFrom(states map[string][]byte) {
 	if l.owner != nil {
-		l.carried = maps.Clone(states)
+		l.initialStates = maps.Clone(states)
 		for key := range l.restored.All() {
 			if _, ok := states[key]; !ok {
-				l.carried[key] = nil // of an earlier run with other states
+				l.initialStates[key] = nil // of an earlier run with other states
 			}
 		}
 	}
 	l.restored = lastValues{}
-	for key, b := range states {
-		l.restored.put(key, lastValue{bytes: b})
+	for key, state := range states {
+		l.restored.put(key, lastValue{bytes: state})
 	}
 	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
 }
@@ -79,7 +79,7 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopicsError)) {
 		if !l.cfg.BeginAnew {
-			if err := l.lost(false); err != nil {
+			if err := l.checkChangelog(false); err != nil {
 				return 0, err
 			}
 		}
@@ -104,13 +104,13 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if is := config[cleanupPolicy]; is != "compact" {
-		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, is)
+	if policy := config[cleanupPolicy]; policy != "compact" {
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, policy)
 	}
 	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
 		batch = batchBytes // the broker does not report the setting
 	}
-	return min(max(batch, leastBatch), changelogBytes), nil
+	return min(max(batch, minBatch), changelogBytes), nil
 }
 
 // restore reads the changelog.
@@ -123,27 +123,27 @@ func (l *Ledger) restore(ctx context.Context) error {
 	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
 	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
 	if l.cfg.BeginAnew {
-		l.places = s.places()
+		l.oldRecords = s.recordPositions()
 		return nil
 	}
-	l.restoredValues = s.own[outputKeyPrefix]
+	l.restoredValues = s.ownValues[outputKeyPrefix]
 	for id := range l.restoredValues {
 		l.storedIDs[id] = true
 	}
-	for log, value := range s.own[paceKey] {
+	for log, value := range s.ownValues[paceKey] {
 		var p pace
 		err := json.Unmarshal(value, &p)
-		at, ok := parsePosition(log, 0)
+		position, ok := parsePosition(log, 0)
 		if err == nil && !ok {
 			err = errors.New("that is no partition")
 		}
 		if err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
 		}
-		l.worked[log] = partitionProgress{Position: at, pace: p}
+		l.processed[log] = partitionProgress{Position: position, pace: p}
 	}
 	l.stepper.repeat = nil
-	steps := s.own[stepKey]
+	steps := s.ownValues[stepKey]
 	for _, id := range slices.Sorted(maps.Keys(steps)) {
 		m := pendingStep{id: id}
 		if err := json.Unmarshal(steps[id], &m); err != nil {
@@ -162,7 +162,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 
 // checkStates opens and checks the restored states.
 func (l *Ledger) checkStates(ctx context.Context) error {
-	if err := l.lost(true); err != nil {
+	if err := l.checkChangelog(true); err != nil {
 		return err
 	}
 	if l.head.ID != "" {
@@ -173,14 +173,14 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if len(l.opening) > 0 && !l.hadStates() {
 		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
-	if l.cfg.Open == nil || l.gives() {
+	if l.cfg.Open == nil || l.usesFirst() {
 		return nil
 	}
 	var opened lastValues
-	l.carried, l.damaged = map[string][]byte{}, map[string]error{}
+	l.initialStates, l.damaged = map[string][]byte{}, map[string]error{}
 	included, err := l.cfg.Open(func(yield func(*StoredState) bool) {
 		for key, b := range l.restored.Drain() {
-			v := lastValueOf(b)
+			v := decodeLastValue(b)
 			s := StoredState{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
 			more := yield(&s)
 			switch v.bytes = s.Bytes; {
@@ -190,7 +190,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 				opened.put(key, v)
 			}
 			if s.Replaced {
-				l.carried[key] = bytes.Clone(s.Bytes)
+				l.initialStates[key] = bytes.Clone(s.Bytes)
 			}
 			if !more {
 				return
@@ -201,7 +201,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		return err
 	}
 	for key, b := range l.cfg.Learned {
-		l.carried[key] = b
+		l.initialStates[key] = b
 		opened.put(key, lastValue{bytes: b})
 	}
 	l.restored = opened
@@ -210,13 +210,13 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 
 // claimChangelog writes the head of the changelog, which names this run as the owner. With BeginAnew it also deletes
 // the states. usesFirst is the result of l.usesFirst.
-func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
-	was := l.head.ID
+func (l *Ledger) claimChangelog(ctx context.Context, usesFirst bool) error {
+	prevID := l.head.ID
 	if err := l.newHead(ctx); err != nil {
 		return err
 	}
-	next, discards := "", len(l.places) > 0
-	if gives {
+	next, discards := "", len(l.oldRecords) > 0
+	if usesFirst {
 		next = beginning
 	}
 	if l.head.Unfinished = next; discards {
@@ -224,7 +224,7 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	}
 	err := l.commitOwned(ctx, func(e *commitEntries) {
 		for p := range len(l.head.Marks) {
-			if l.head.ID == was {
+			if l.head.ID == prevID {
 				break
 			}
 			e.wrote[int32(p)] = true
@@ -245,20 +245,20 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 
 // discard deletes the old records, in transactions of bounded size. The last transaction sets head.Unfinished to next.
 func (l *Ledger) discard(ctx context.Context, next string) error {
-	for len(l.places) > 0 {
+	for len(l.oldRecords) > 0 {
 		n, size := 0, 0
-		for n < len(l.places) && size < portionBytes {
-			size += len(l.places[n].key) + recordOverhead
+		for n < len(l.oldRecords) && size < portionBytes {
+			size += len(l.oldRecords[n].key) + recordOverhead
 			n++
 		}
-		portion := l.places[:n]
-		if l.places = l.places[n:]; len(l.places) == 0 {
+		portion := l.oldRecords[:n]
+		if l.oldRecords = l.oldRecords[n:]; len(l.oldRecords) == 0 {
 			l.head.Unfinished = next
 		}
 		err := l.commitOwned(ctx, func(e *commitEntries) {
-			for _, at := range portion {
-				e.wrote[at.partition] = true
-				e.put(entry{partition: at.partition, key: []byte(at.key)})
+			for _, position := range portion {
+				e.wrote[position.partition] = true
+				e.put(entry{partition: position.partition, key: []byte(position.key)})
 			}
 		}, nil)
 		if err != nil {
@@ -269,7 +269,7 @@ func (l *Ledger) discard(ctx context.Context, next string) error {
 }
 
 // storeInPortions stores states in several transactions of bounded size.
-func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
+func (l *Ledger) storeInPortions(ctx context.Context, states map[string][]byte) error {
 	portion, size := map[string][]byte{}, 0
 	for key, state := range states {
 		portion[key] = state
@@ -310,13 +310,13 @@ func (l *Ledger) Restore(key string) ([]byte, error) {
 func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var kept lastValues
+	var remaining lastValues
 	for key, b := range l.restored.Drain() {
-		if v := lastValueOf(b); !take(key, v.bytes) {
-			kept.put(key, v)
+		if v := decodeLastValue(b); !take(key, v.bytes) {
+			remaining.put(key, v)
 		}
 	}
-	l.restored = kept
+	l.restored = remaining
 }
 
 // Durable reports whether there is a changelog, which StoreValue needs.
@@ -348,7 +348,7 @@ func (l *Ledger) entries(states map[string][]byte) func(*commitEntries) {
 			if state != nil && l.cfg.Seal != nil {
 				state = l.cfg.Seal(key, state)
 			}
-			e.state(key, state)
+			e.putState(key, state)
 		}
 	}
 }

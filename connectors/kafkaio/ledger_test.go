@@ -63,7 +63,7 @@ func TestQuietMoments(t *testing.T) {
 	ctx := context30(t)
 	check := func(when string, offset int64) {
 		t.Helper()
-		expect.OK(t, l.commit(ctx, commitOrder{}))
+		expect.OK(t, l.commit(ctx, commitRequest{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -122,7 +122,7 @@ func TestQuietDays(t *testing.T) {
 	commits := func(when string, offset int64) {
 		t.Helper()
 		forget()
-		expect.OK(t, l.commit(t.Context(), commitOrder{}))
+		expect.OK(t, l.commit(t.Context(), commitRequest{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -154,7 +154,7 @@ func TestOwnerCommits(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
+	o := expect.Get(takeOwnership(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	for range 3 {
 		expect.OK(t, o.commit(context30(t), puts(entry{key: []byte("k"), value: []byte("1")}), nil))
@@ -172,11 +172,11 @@ func TestOwnerCommits(t *testing.T) {
 	at := owner{client: client, changelog: "states"}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := at.shown(soon); !errors.Is(err, context.DeadlineExceeded) {
+	if err := at.awaitPartitions(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the partitions are known before the records of the topic are handed over: %v", err)
 	}
 	close(released)
-	expect.OK(t, at.shown(context30(t)))
+	expect.OK(t, at.awaitPartitions(context30(t)))
 }
 
 // TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as
@@ -229,7 +229,7 @@ func TestSync(t *testing.T) {
 	full := errors.New("no space left on the disk")
 	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
 	expect.OK(t, l.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
-	if err := l.commit(context30(t), commitOrder{}); !errors.Is(err, full) {
+	if err := l.commit(context30(t), commitRequest{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	if got := offsetsOf(t, c, "g"); len(got) > 0 {

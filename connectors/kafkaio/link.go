@@ -61,11 +61,11 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 	if len(errs) == 1 {
 		return nil, errs[0]
 	}
-	var all []string
+	var texts []string
 	for _, err := range errs {
-		all = append(all, err.Error())
+		texts = append(texts, err.Error())
 	}
-	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
+	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(texts, "; "))
 	if errors.As(errors.Join(errs...), new(unavailableError)) {
 		err = unavailableError{err}
 	}
@@ -303,15 +303,15 @@ func (c Cluster) alertError(addr string, alert error) error {
 
 // greetingError returns the error for the first request over a connection.
 func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time, err error) error {
-	not, foreign := errors.AsType[*protocolError](err)
+	answer, foreign := errors.AsType[*protocolError](err)
 	remote, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
-	case foreign && not.tls():
+	case foreign && answer.tls():
 		return fmt.Errorf("broker %s speaks TLS at this port: set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS", addr)
 	case foreign:
-		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, not.first)
+		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, answer.first)
 	case c.TLS != nil && remote != nil && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err) // with TLS 1.3, a refused certificate is only reported now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
@@ -338,14 +338,14 @@ type checkGreeting struct {
 }
 
 // maxGreeting is an upper bound of the answer to the first request, in bytes.
-const mostGreeting = 1 << 20
+const maxGreeting = 1 << 20
 
 func (g *checkGreeting) Read(b []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
-	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
+	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > maxGreeting {
 		g.err = &protocolError{bytes.Clone(first)}
 		return 0, g.err
 	}

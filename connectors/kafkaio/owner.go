@@ -33,7 +33,7 @@ type owner struct {
 // writes of its owner. The first commit can contain the states of all keys.
 const transactionTime = 10 * time.Minute
 
-// Limits of what is in flight to the brokers. The limit of records is needed because each takes as much extra memory
+// Limits of the records in flight to the brokers. Their number is limited too, because each takes as much extra memory
 // as a small state.
 const (
 	bufferedBytes   = 4 * changelogBytes
@@ -49,7 +49,7 @@ func transactionalID(changelog string) string { return "hafvf-" + changelog }
 
 // takeOwnership makes this process the owner of a changelog. Transactions of the previous owner that are not committed
 // are aborted. batch is the maximum batch size of the topic in bytes.
-func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
+func takeOwnership(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
 	d, err := c.dialer()
 	if err != nil {
 		return nil, err
@@ -122,17 +122,17 @@ func (d dialer) anyone(ctx context.Context) bool {
 // commit stores the changelog entries that putAll puts, and the offsets of the group by Position.Log: all of them or
 // none. putAll must put at least one entry. The error wraps errChangelogTaken if the process is no longer the owner.
 // After an error, later calls return the same error.
-func (o *owner) commit(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
+func (o *owner) commit(ctx context.Context, putAll func(put func(entry)), offsets map[string]partitionProgress) error {
 	if o.err == nil {
-		o.err = o.transact(ctx, all, offsets)
+		o.err = o.transact(ctx, putAll, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
+func (o *owner) transact(ctx context.Context, putAll func(put func(entry)), offsets map[string]partitionProgress) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
-		err = o.write(ctx, all)
+		err = o.write(ctx, putAll)
 	}
 	if err == nil && o.group != "" && len(offsets) > 0 {
 		err = o.addOffsets(ctx, offsets)
@@ -151,7 +151,7 @@ func (o *owner) transact(ctx context.Context, all func(put func(entry)), offsets
 	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
 }
 
-func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
+func (o *owner) write(ctx context.Context, putAll func(put func(entry))) error {
 	var mu sync.Mutex
 	var first error
 	stored := func(r *kgo.Record, err error) {
@@ -161,7 +161,7 @@ func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
 			first = fmt.Errorf("a record with the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
 		}
 	}
-	all(func(e entry) {
+	putAll(func(e entry) {
 		r := &kgo.Record{Key: e.key, Value: e.value, Partition: e.partition}
 		if e.parts > 0 {
 			r.Headers = []kgo.RecordHeader{{Key: partsHeader, Value: strconv.AppendInt(nil, int64(e.parts), 10)}}
@@ -173,7 +173,7 @@ func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
 	err = cmp.Or(first, err)
 	mu.Unlock()
 	if err == nil {
-		err = o.shown(ctx)
+		err = o.awaitPartitions(ctx)
 	}
 	return err
 }
@@ -181,7 +181,7 @@ func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
 // awaitPartitions waits until franz-go knows the partitions of the changelog. For a new topic, version 1.22.2 stores
 // them only after it has sent the records that waited for them. If EndTransaction is called in between, it considers
 // the transaction empty: it ends nothing and returns no error.
-func (o *owner) shown(ctx context.Context) error {
+func (o *owner) awaitPartitions(ctx context.Context) error {
 	errYet := errors.New("the partitions of the changelog are not known")
 	return retry.Policy{First: time.Millisecond, Last: firstPause, Budget: deliveryTime}.Do(ctx, func(context.Context) error {
 		if leader, _, _ := o.client.PartitionLeader(o.changelog, 0); leader < 0 {
@@ -210,10 +210,10 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]partitionProg
 		return err
 	}
 	topics := map[string][]kmsg.TxnOffsetCommitRequestTopicPartition{}
-	for _, at := range offsets {
+	for _, progress := range offsets {
 		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset, p.Metadata = int32(at.Partition), at.Offset, kmsg.StringPtr(at.metadata)
-		topics[at.Topic] = append(topics[at.Topic], p)
+		p.Partition, p.Offset, p.Metadata = int32(progress.Partition), progress.Offset, kmsg.StringPtr(progress.metadata)
+		topics[progress.Topic] = append(topics[progress.Topic], p)
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = transactionalID(o.changelog), id, epoch, o.group

@@ -55,13 +55,13 @@ func (r restriction) clone() restriction {
 // The claims of a tracker.
 type (
 	// claimRecords claims a partition's records before the offset.
-	taken struct {
+	claimRecords struct {
 		partition int // index into restriction.Partitions
 		before    int64
 		pace      pace
 	}
-	found []span   // adds partitions, claims no records
-	over  struct{} // claims the rest without reading it
+	claimPartitions []span   // adds partitions, claims no records
+	claimRest       struct{} // claims the rest without reading it
 )
 
 // A tracker tracks a restriction. A split gives away everything that is unclaimed, or nothing: two readers of one
@@ -77,7 +77,7 @@ func (t *tracker) TryClaim(claim any) bool {
 		return false
 	}
 	switch c := claim.(type) {
-	case taken:
+	case claimRecords:
 		s := &t.rest.Partitions[c.partition]
 		if c.before < s.Offset {
 			t.err = fmt.Errorf("kafkaio: claimed %s up to %d after %d", s.Log(), c.before, s.Offset)
@@ -85,9 +85,9 @@ func (t *tracker) TryClaim(claim any) bool {
 		}
 		s.Offset = c.before
 		s.setPace(c.pace)
-	case found:
+	case claimPartitions:
 		t.rest.Partitions = append(t.rest.Partitions, c...)
-	case over:
+	case claimRest:
 		t.rest.Over = true
 	}
 	return true

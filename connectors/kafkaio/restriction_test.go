@@ -47,7 +47,7 @@ func TestTracker(t *testing.T) {
 				if s.End >= 0 {
 					before = min(before, s.End)
 				}
-				if ok := tr.TryClaim(taken{partition: i, before: before}); ok == over1 {
+				if ok := tr.TryClaim(claimRecords{partition: i, before: before}); ok == over1 {
 					t.Fatalf("a claim is granted: %v", ok)
 				} else if ok {
 					s.Offset = before
@@ -57,13 +57,13 @@ func TestTracker(t *testing.T) {
 					continue
 				}
 				s := span{Position: Position{"in", len(want.Partitions), 0}, End: -1}
-				if ok := tr.TryClaim(found{s}); ok == over1 {
+				if ok := tr.TryClaim(claimPartitions{s}); ok == over1 {
 					t.Fatalf("a found partition is taken: %v", ok)
 				} else if ok {
 					want.Partitions = append(want.Partitions, s)
 				}
 			case "over":
-				if ok := tr.TryClaim(over{}); ok == over1 {
+				if ok := tr.TryClaim(claimRest{}); ok == over1 {
 					t.Fatalf("the end is claimed: %v", ok)
 				} else if ok {
 					want.Over = true
@@ -110,7 +110,7 @@ func TestTracker(t *testing.T) {
 
 func TestTrackerBackwards(t *testing.T) {
 	tr := &tracker{rest: restriction{Partitions: []span{{Position: Position{"in", 0, 5}, End: -1}}}}
-	if tr.TryClaim(taken{partition: 0, before: 4}) || tr.GetError() == nil {
+	if tr.TryClaim(claimRecords{partition: 0, before: 4}) || tr.GetError() == nil {
 		t.Error("what was taken can be taken again")
 	}
 }

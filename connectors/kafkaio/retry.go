@@ -23,13 +23,13 @@ const (
 	// coordinator.
 	startTimeout = 30 * time.Second
 	// noLimit is the budget of a request that is retried until its context ends.
-	forEver = 0
+	noLimit = 0
 
 	// firstPause and lastPause equal retry.backoff.ms and retry.backoff.max.ms of the Java client.
 	firstPause, lastPause = 100 * time.Millisecond, time.Second
 
 	// warnInterval is the time between warnings about the same outage.
-	reminders = 30 * time.Second
+	warnInterval = 30 * time.Second
 )
 
 // requests returns the retry policy of all requests in this package.
@@ -43,7 +43,7 @@ func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, d
 	var trouble outage
 	return requests(budget).Do(ctx, do, func(err error) bool {
 		// kafka-go reports one unreachable broker of several as Unknown.
-		if !passes(err) && !errors.Is(err, kafka.Unknown) {
+		if !retryable(err) && !errors.Is(err, kafka.Unknown) {
 			return false
 		}
 		trouble.warn(log, err, "Kafka cannot be asked")
@@ -54,25 +54,26 @@ func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, d
 // An outage is a sequence of errors of one request.
 type outage struct {
 	reminder.Reminder
-	doubts time.Time // time of the first of the latest errors, if all of them may come from stale metadata; else zero
+	staleSince time.Time // time of the first of the latest errors, if all of them may come from stale metadata; else zero
 }
 
 // staleFor returns for how long all errors, including err, may come from stale metadata.
-func (o *outage) doubted(err error) time.Duration {
+func (o *outage) staleFor(err error) time.Duration {
 	switch {
 	case !errors.As(err, new(staleMetadataError)) && !errors.Is(err, kafka.UnknownTopicOrPartition):
-		o.doubts = time.Time{}
+		o.staleSince = time.Time{}
 		return 0
-	case o.doubts.IsZero():
-		o.doubts = time.Now()
+	case o.staleSince.IsZero():
+		o.staleSince = time.Now()
 	}
-	return time.Since(o.doubts)
+	return time.Since(o.staleSince)
 }
 
-// warn logs the first error and then a reminder every warnInterval. what is the message, and attrs are attributes.
-func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
-	if o.Due(reminders) {
-		log.Warn(what+": trying again", append(where, "for", o.Lasts().Round(time.Second).String(), "error", err)...)
+// warn logs the first error and then a reminder every warnInterval. The message is what, with
+// the attributes attrs.
+func (o *outage) warn(log *slog.Logger, err error, what string, attrs ...any) {
+	if o.Due(warnInterval) {
+		log.Warn(what+": trying again", append(attrs, "for", o.Lasts().Round(time.Second).String(), "error", err)...)
 	}
 }
 
@@ -80,17 +81,17 @@ func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
 // starting.
 type unavailableError struct{ error }
 
-func (a unavailableError) Unwrap() error { return a.error }
+func (e unavailableError) Unwrap() error { return e.error }
 
 // A staleMetadataError goes away by itself if brokers have yet to learn of a change. Otherwise it is permanent.
 type staleMetadataError struct{ error }
 
-func (d staleMetadataError) Unwrap() error { return d.error }
+func (e staleMetadataError) Unwrap() error { return e.error }
 
 // A permanentError does not go away by retrying.
 type permanentError struct{ error }
 
-func (p permanentError) Unwrap() error { return p.error }
+func (e permanentError) Unwrap() error { return e.error }
 
 // refused reports whether a broker has refused this client for good.
 func refused(err error) bool {
@@ -108,7 +109,7 @@ func isUnknown(err error) bool {
 }
 
 // retryable reports whether another attempt may succeed after err.
-func passes(err error) bool {
+func retryable(err error) bool {
 	var (
 		code    kafka.Error
 		network net.Error

@@ -13,7 +13,7 @@ import (
 func TestAskPatientlyFails(t *testing.T) {
 	final := errors.New("final")
 	answers := []error{kafka.Unknown, final, nil}
-	err := askPatiently(t.Context(), forEver, slog.New(slog.DiscardHandler), func(context.Context) (err error) {
+	err := askPatiently(t.Context(), noLimit, slog.New(slog.DiscardHandler), func(context.Context) (err error) {
 		err, answers = answers[0], answers[1:]
 		return err
 	})

@@ -1508,8 +1508,8 @@ func (w *world) checkAlerts() {
 	client := NewClient(h.cluster())
 	defer client.Close()
 	s, err := readStored(context.Background(), client, simStates, nil, quiet)
-	if err != nil || len(s.own[outputKeyPrefix]) > 0 {
-		w.violation("at the end the changelog holds %d alerts: %v", len(s.own[outputKeyPrefix]), err)
+	if err != nil || len(s.ownValues[outputKeyPrefix]) > 0 {
+		w.violation("at the end the changelog holds %d alerts: %v", len(s.ownValues[outputKeyPrefix]), err)
 	}
 }
 

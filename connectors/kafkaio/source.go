@@ -79,7 +79,7 @@ type Clock func(Record) (time.Time, bool)
 // RegisterClock registers newClock under name. It is called with Source.ClockSetting. Call RegisterClock in an init
 // function, so that workers that run the same program register the clock too. It panics if the name is already
 // registered.
-func RegisterClock(name string, of func(setting string) Clock) { clocks.register(name, of) }
+func RegisterClock(name string, newClock func(setting string) Clock) { clocks.register(name, newClock) }
 
 func (src Source) clock() Clock {
 	if src.Clock == "" {
@@ -93,7 +93,7 @@ const (
 	bundleRecords = 1 << 14
 	bundleBytes   = 16 << 20
 	// defaultPoll is the default of Source.Poll.
-	breath = 100 * time.Millisecond
+	defaultPoll = 100 * time.Millisecond
 )
 
 // Read reads src and returns a PCollection<Record>, in the order of the offsets within each partition, with the
@@ -135,10 +135,10 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restr
 
 // deal returns the partitions of one of several readers.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
-	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded, Past: ledger.isPast()}
+	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded, Past: ledger.isHistory()}
 	spans, err := src.spans(ctx, ledger)
 	if ledger == nil {
-		err = ofRunner(err)
+		err = withRunnerHint(err)
 	}
 	for _, s := range spans {
 		if s.Partition%readers == reader {
@@ -160,17 +160,17 @@ func (fn *readFn) TruncateRestriction(rt *sdf.LockRTracker, _ []byte) restrictio
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
-	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.MS), emit)
+	ended, watermark, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.MS), emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
-	w.MS = max(w.MS, at.UnixMilli())
+	w.MS = max(w.MS, watermark.UnixMilli())
 	return sdf.ResumeProcessingIn(0), nil
 }
 
 // call emits a bundle from the consumer of the restriction's reader. current is the watermark so far. It reports
 // whether the source has ended and, if not, the next watermark.
-func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, at mtime.Time, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
+func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, current mtime.Time, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
@@ -178,25 +178,25 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 	if err == nil && !stepped {
 		// The watermark follows the clock while a partition pauses. Records that arrive later must not be late for a
 		// window because of that.
-		ended, err = c.read(ctx, ledger, rt, func(t beam.EventTime, b Batch) { emit(max(t, at), b) })
+		ended, err = c.read(ctx, ledger, rt, func(t beam.EventTime, b Batch) { emit(max(t, current), b) })
 	}
 	if err != nil || ended {
 		c.close()
 		if ledger == nil {
-			err = ofRunner(err)
+			err = withRunnerHint(err)
 		}
 		return ended, watermark, err
 	}
 	if ledger == nil {
 		progresses.Store(c, c.progress())
 	}
-	if ledger.steps() {
-		watermark = ledger.stepper.at
+	if ledger.stepsWatermark() {
+		watermark = ledger.stepper.watermark
 	} else {
 		watermark = c.watermark(time.Now())
 	}
 	if rest.Past && !slices.ContainsFunc(c.parts, func(p *partitionReader) bool { return !p.done() }) {
-		ledger.reach(watermark)
+		ledger.setFinalWatermark(watermark)
 	}
 	c.put(name)
 	return false, watermark, nil
@@ -206,8 +206,8 @@ func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.
 // ended.
 func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Batch)) (ended bool, err error) {
 	n, size := 0, 0
-	var since time.Time
-	pause := time.After(cmp.Or(c.src.Poll, breath))
+	var start time.Time
+	pause := time.After(cmp.Or(c.src.Poll, defaultPoll))
 	var stopped <-chan struct{}
 	if ledger != nil {
 		stopped = ledger.account.Stopped()
@@ -216,12 +216,12 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 		select { // checked first: a source that is never idle would not reach the select below
 		case <-stopped:
 			if !ledger.Suspends() {
-				rt.TryClaim(over{})
+				rt.TryClaim(claimRest{})
 			} else if n == 0 {
 				<-pause // wait until the run is cancelled
 			}
-			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
-		case found := <-c.known:
+			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, start)
+		case found := <-c.discoveries:
 			if found.err != nil {
 				return false, found.err
 			}
@@ -237,20 +237,20 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 				return false, b.err
 			}
 			p := c.parts[i]
-			if err := ledger.allow(ctx, Position{p.at.Topic, p.at.Partition, b.next}); err != nil {
+			if err := ledger.allow(ctx, Position{p.position.Topic, p.position.Partition, b.next}); err != nil {
 				return false, err
 			}
 			out := c.stamp(p, b)
-			if !rt.TryClaim(taken{i, b.next, p.pace()}) {
+			if !rt.TryClaim(claimRecords{i, b.next, p.pace()}) {
 				break // the runner has deferred the rest; the next call opens a new consumer
 			}
 			if n == 0 {
-				since = time.Now()
+				start = time.Now()
 			}
 			if b.deleted > 0 {
-				account.From(ctx).Deleted(p.at.Topic, b.deleted)
+				account.From(ctx).Deleted(p.position.Topic, b.deleted)
 			}
-			p.next, p.quiet = b.next, time.Now()
+			p.next, p.lastTaken = b.next, time.Now()
 			if len(out.Times) > 0 {
 				emit(beam.EventTime(slices.Min(out.Times)), out)
 			}
@@ -282,14 +282,14 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 		}
 		break
 	}
-	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
+	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, start)
 }
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
 // spans returns all partitions with start and end. It waits for absent brokers as long as a Writer does. With a
 // ledger, the committed offsets are those that the ledger has read.
-func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
+func (src Source) spans(ctx context.Context, ledger *Ledger) (list []span, err error) {
 	client := NewClient(src.Cluster)
 	if ledger != nil {
 		client = ledger.cfg.Client
@@ -297,10 +297,10 @@ func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err er
 		defer client.Close()
 	}
 	err = askPatiently(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
-		all, err = src.findSpans(ctx, client, ledger)
+		list, err = src.findSpans(ctx, client, ledger)
 		return err
 	})
-	return all, err
+	return list, err
 }
 
 func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger) ([]span, error) {
@@ -330,7 +330,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 	if err != nil {
 		return nil, err
 	}
-	var all []span
+	var list []span
 	for _, topic := range src.Topics {
 		id := topics[topic].id
 		if ledger != nil {
@@ -342,7 +342,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:
-				if !ledger.isPast() {
+				if !ledger.isHistory() {
 					s.Offset = ends[log]
 				}
 			case AtOffset:
@@ -352,31 +352,31 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 					s.Offset = ends[log]
 				}
 			case Committed:
-				if at, ok := starts[log]; ok {
-					s.Offset = at.Offset
-					s.setPace(at.pace)
+				if progress, ok := starts[log]; ok {
+					s.Offset = progress.Offset
+					s.setPace(progress.pace)
 				}
 			}
-			if ledger.isPast() {
+			if ledger.isHistory() {
 				s.End = max(s.Offset, ledger.opening[log].Offset)
 			} else if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyondEndError(s.End))
 				}
 			}
-			all = append(all, s)
+			list = append(list, s)
 		}
 	}
-	return all, nil
+	return list, nil
 }
 
 // partitionsOf returns the partition numbers of each topic.
 func partitionsOf(topics map[string]topic) map[string][]int {
-	all := map[string][]int{}
+	byTopic := map[string][]int{}
 	for name, t := range topics {
 		for p := range t.partitions {
-			all[name] = append(all[name], p)
+			byTopic[name] = append(byTopic[name], p)
 		}
 	}
-	return all
+	return byTopic
 }

@@ -334,7 +334,7 @@ func TestAddedWhileSplit(t *testing.T) {
 	name := t.Name() + "/0"
 	v, _ := consumers.Load(name)
 	before := v.(*consumer)
-	before.known <- discovered{spans: []span{{Position: Position{"in", 2, 0}, End: -1}}}
+	before.discoveries <- discovered{spans: []span{{Position: Position{"in", 2, 0}, End: -1}}}
 	rt := r.fn.CreateTracker(r.rests[0])
 	if _, rest, err := rt.TrySplit(0); rest == nil || err != nil {
 		t.Fatalf("a split leaves %v, %v", rest, err)

@@ -31,70 +31,70 @@ const lead = 1 << 15
 // A stepper is the part of a ledger that makes the steps. Its fields belong to the source. The goroutine that commits
 // only receives requests.
 type stepper struct {
-	at     time.Time        // of the last step; zero before the first
-	resent bool             // the stored watermark was emitted
-	done   bool             // the last step was processed
-	when   time.Time        // time at which the last step was made
-	until  map[string]int64 // by partition, the offset before which the previous run may have read
-	allows map[string]int64 // by partition, an offset that a commit allows beyond lead
-	repeat []pendingStep    // steps of the previous run that this run has to repeat
-	orders chan commitOrder
+	watermark     time.Time        // of the last step; zero before the first
+	resent        bool             // the stored watermark was emitted
+	done          bool             // the last step was processed
+	steppedAt     time.Time        // time at which the last step was made
+	previousUntil map[string]int64 // by partition, the offset before which the previous run may have read
+	allowedUntil  map[string]int64 // by partition, an offset that a commit allows beyond lead
+	repeat        []pendingStep    // steps of the previous run that this run has to repeat
+	requests      chan commitRequest
 }
 
 // A pendingStep is a step that was made before the records before it were settled.
 type pendingStep struct {
 	Watermark int64            `json:"watermark"` // in Unix milliseconds
-	At        map[string]int64 `json:"at"`        // of the partitions, by Position.Log
+	Offsets   map[string]int64 `json:"at"`        // of the partitions, by Position.Log
 
 	id string // its ID in the changelog
 }
 
 // reached reports whether the partitions have reached the offsets of the step.
-func (m pendingStep) reached(progress []partitionProgress) bool {
-	return !slices.ContainsFunc(progress, func(p partitionProgress) bool { return p.Offset < m.At[p.Log()] })
+func (step pendingStep) reached(progress []partitionProgress) bool {
+	return !slices.ContainsFunc(progress, func(p partitionProgress) bool { return p.Offset < step.Offsets[p.Log()] })
 }
 
 // addPendingStep records a step that is not settled. The caller holds l.mu.
-func (l *Ledger) makes(m pendingStep) {
-	l.made, l.beyond = append(l.made, m), false
+func (l *Ledger) addPendingStep(step pendingStep) {
+	l.pendingSteps, l.beyondStep = append(l.pendingSteps, step), false
 }
 
 // A commitRequest asks for an immediate commit with additional content.
-type commitOrder struct {
+type commitRequest struct {
 	watermark int64            // in Unix milliseconds; 0 for no step
-	at        map[string]int64 // offsets of the step, by partition
+	offsets   map[string]int64 // offsets of the step, by partition
 	log       string
 	until     int64 // new changelogHead.Until of log; 0 for no change
 	done      chan error
 }
 
-func (o commitOrder) empty() bool { return o.watermark == 0 && o.until == 0 }
+func (req commitRequest) empty() bool { return req.watermark == 0 && req.until == 0 }
 
 // stepsWatermark reports whether the watermark moves in steps.
-func (l *Ledger) steps() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
+func (l *Ledger) stepsWatermark() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
 
 // step makes the next step if one is due. The source calls it before its consumer takes records. If step reports true,
 // the source takes nothing and emits stepper.watermark.
 func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error) {
-	if !l.steps() {
+	if !l.stepsWatermark() {
 		return false, nil
 	}
 	s := &l.stepper
 	if !s.resent {
-		if s.resent = true; !s.at.IsZero() {
+		if s.resent = true; !s.watermark.IsZero() {
 			return true, nil
 		}
 	}
 	if !s.done {
-		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.HasTimerBy(s.at) }); !s.done {
+		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.HasTimerBy(s.watermark) }); !s.done {
 			return false, err
 		}
 	}
 	progress := c.progress()
-	repeats := l.repeats(progress)
+	mayRepeat := l.mayRepeat(progress)
 	if c.until = nil; len(s.repeat) > 0 {
 		next := s.repeat[0]
-		if c.until = next.At; !next.reached(progress) {
+		if c.until = next.Offsets; !next.reached(progress) {
 			return false, nil
 		}
 		if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
@@ -103,42 +103,42 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		s.repeat, c.until = s.repeat[1:], nil
 		l.mu.Lock()
 		l.dirty = true
-		l.makes(next)
+		l.addPendingStep(next)
 		l.mu.Unlock()
-		return l.steppedTo(time.UnixMilli(next.Watermark)), nil
+		return l.recordStep(time.UnixMilli(next.Watermark)), nil
 	}
-	to := c.watermark(time.Now()).Truncate(time.Millisecond) // watermarks and timers are in milliseconds
-	if repeats || !to.After(s.at) || !l.account.HasTimerBy(to) || time.Since(s.when) < commitEvery {
+	target := c.watermark(time.Now()).Truncate(time.Millisecond) // watermarks and timers are in milliseconds
+	if mayRepeat || !target.After(s.watermark) || !l.account.HasTimerBy(target) || time.Since(s.steppedAt) < commitEvery {
 		return false, nil
 	}
 	if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
 		return false, err
 	}
-	o := commitOrder{watermark: to.UnixMilli(), at: map[string]int64{}}
+	req := commitRequest{watermark: target.UnixMilli(), offsets: map[string]int64{}}
 	for _, p := range progress {
-		o.at[p.Log()] = p.Offset
+		req.offsets[p.Log()] = p.Offset
 	}
-	if err := l.order(ctx, o); err != nil {
+	if err := l.requestCommit(ctx, req); err != nil {
 		return false, err
 	}
-	return l.steppedTo(to), nil
+	return l.recordStep(target), nil
 }
 
 // recordStep records a step, after which the source emits its watermark. It returns true.
-func (l *Ledger) steppedTo(to time.Time) bool {
+func (l *Ledger) recordStep(watermark time.Time) bool {
 	s := &l.stepper
-	s.at, s.when, s.done = to, time.Now(), false
-	l.account.Advance(to, false)
+	s.watermark, s.steppedAt, s.done = watermark, time.Now(), false
+	l.account.Advance(watermark, false)
 	return true
 }
 
 // waitIdle waits until condition is true and nothing is in flight. It reports false if the run ends or stops first.
-func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) {
+func (l *Ledger) waitIdle(ctx context.Context, condition func() bool) (bool, error) {
 	var pause <-chan time.Time
 	for idle := l.account.Idle(); ; {
 		select {
 		case <-idle:
-			if holds() && l.idle() {
+			if condition() && l.idle() {
 				return true, nil
 			}
 			idle, pause = nil, time.After(time.Millisecond)
@@ -155,55 +155,55 @@ func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) 
 }
 
 // mayRepeat reports whether the previous run may have read further than this one.
-func (l *Ledger) repeats(progress []partitionProgress) (repeats bool) {
+func (l *Ledger) mayRepeat(progress []partitionProgress) (mayRepeat bool) {
 	for _, p := range progress {
-		until, known := l.stepper.until[p.Log()]
+		until, known := l.stepper.previousUntil[p.Log()]
 		if !known {
-			until = max(p.Offset+lead, l.stepper.allows[p.Log()])
-			l.stepper.until[p.Log()] = until
+			until = max(p.Offset+lead, l.stepper.allowedUntil[p.Log()])
+			l.stepper.previousUntil[p.Log()] = until
 		}
-		repeats = repeats || p.Offset < until && (p.High < 0 || p.Offset < p.High)
+		mayRepeat = mayRepeat || p.Offset < until && (p.High < 0 || p.Offset < p.High)
 	}
-	return repeats
+	return mayRepeat
 }
 
 // allow is called before records of a partition are taken. next is the position after them. If next is too far after
 // the last commit, allow first commits a new limit.
-func (l *Ledger) allow(ctx context.Context, at Position) error {
-	if !l.steps() {
+func (l *Ledger) allow(ctx context.Context, next Position) error {
+	if !l.stepsWatermark() {
 		return nil
 	}
-	log, s := at.Log(), &l.stepper
+	log, s := next.Log(), &l.stepper
 	l.mu.Lock()
-	last, stored := l.stored[log]
+	last, stored := l.committed[log]
 	l.mu.Unlock()
-	from := last.Offset
+	base := last.Offset
 	if !stored {
-		from = s.until[log] - lead // at least the offset where this run started
+		base = s.previousUntil[log] - lead // at least the offset where this run started
 	}
-	if at.Offset <= max(from+lead, s.allows[log]) {
+	if next.Offset <= max(base+lead, s.allowedUntil[log]) {
 		return nil
 	}
-	until := at.Offset + lead // additional room, to avoid a commit for each batch
-	if err := l.order(ctx, commitOrder{log: log, until: until}); err != nil {
+	until := next.Offset + lead // additional room, to avoid a commit for each batch
+	if err := l.requestCommit(ctx, commitRequest{log: log, until: until}); err != nil {
 		return err
 	}
-	s.allows[log] = until
+	s.allowedUntil[log] = until
 	return nil
 }
 
 // requestCommit makes the committing goroutine commit now, and returns its error.
-func (l *Ledger) order(ctx context.Context, o commitOrder) error {
-	o.done = make(chan error, 1)
+func (l *Ledger) requestCommit(ctx context.Context, req commitRequest) error {
+	req.done = make(chan error, 1)
 	select {
-	case l.stepper.orders <- o:
+	case l.stepper.requests <- req:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
 		return l.reportError(errClosed)
 	}
 	select {
-	case err := <-o.done:
+	case err := <-req.done:
 		return l.reportError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)

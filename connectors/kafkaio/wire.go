@@ -36,9 +36,9 @@ func (r rawRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if _, err := io.ReadFull(rw, size[:]); err != nil {
 		return nil, err
 	}
-	const most = 1 << 30
+	const maxBytes = 1 << 30
 	n := binary.BigEndian.Uint32(size[:])
-	if n > most {
+	if n > maxBytes {
 		return nil, fmt.Errorf("an answer has %d bytes, more than any that Kafka gives", n)
 	}
 	answer := kbin.Reader{Src: make([]byte, n)}
@@ -62,7 +62,7 @@ const (
 	epochsVersion = 7
 	// maxMetadataVersion is the maximum version of the metadata request that is used. From version 10 on it contains
 	// the ids of topics: Kafka 2.8.
-	mostVersion = 12
+	maxMetadataVersion = 12
 	// fetchVersion came with Kafka 2.1. In older versions of the request, brokers refuse to send records that are
 	// compressed with zstd.
 	fetchVersion = 10
@@ -72,7 +72,7 @@ const (
 // nil.
 func (l *link) metadataRequest(topics []string) rawRequest {
 	req := kmsg.NewPtrMetadataRequest()
-	if req.Version = min(l.metadata, mostVersion); topics != nil {
+	if req.Version = min(l.metadata, maxMetadataVersion); topics != nil {
 		req.Topics = make([]kmsg.MetadataRequestTopic, len(topics))
 	}
 	for i := range topics {
@@ -88,12 +88,12 @@ func (l *link) metadataRequest(topics []string) rawRequest {
 // the end of the batch and fetches it again for ever. If a batch has lost all its records, it parses the following
 // bytes as records and panics. It returns the markers of transactions and the records of aborted ones, and ignores
 // timestamps that the broker sets.
-func fetchRequest(at Position, bytes int) rawRequest {
+func fetchRequest(position Position, bytes int) rawRequest {
 	const readCommitted = 1
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(at.Partition), at.Offset, int32(bytes)
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(position.Partition), position.Offset, int32(bytes)
 	t := kmsg.NewFetchRequestTopic()
-	t.Topic, t.Partitions = at.Topic, []kmsg.FetchRequestTopicPartition{p}
+	t.Topic, t.Partitions = position.Topic, []kmsg.FetchRequestTopicPartition{p}
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.IsolationLevel, req.Topics = fetchVersion, readCommitted, []kmsg.FetchRequestTopic{t}
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(fetchWait.Milliseconds()), 1, int32(bytes)
@@ -102,7 +102,7 @@ func fetchRequest(at Position, bytes int) rawRequest {
 
 // parseFetchAnswer returns the offset after the partition's last record, and the batches. The last batch may be
 // incomplete.
-func fetched(answer rawAnswer) (high int64, in recordbatch.Fetch, err error) {
+func parseFetchAnswer(answer rawAnswer) (high int64, in recordbatch.Fetch, err error) {
 	res := answer.Response.(*kmsg.FetchResponse)
 	switch {
 	case res.ErrorCode != 0:

@@ -41,7 +41,7 @@ func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
 
 // WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
 func (sink Sink) WriteChunk(ctx context.Context, c connectors.Chunk, log *slog.Logger) error {
-	messages, err := messagesOf(ctx, nil, c, sink.Form.writing(), log)
+	messages, err := appendMessages(ctx, nil, c, sink.Form.writing(), log)
 	if err != nil {
 		return err
 	}
@@ -53,20 +53,20 @@ func (sink Sink) WriteChunk(ctx context.Context, c connectors.Chunk, log *slog.L
 }
 
 // appendMessages appends the lines of a chunk to dst as messages, converted by write unless it is nil.
-func messagesOf(ctx context.Context, to []Message, c connectors.Chunk, write Writing, log *slog.Logger) ([]Message, error) {
+func appendMessages(ctx context.Context, dst []Message, c connectors.Chunk, write Writing, log *slog.Logger) ([]Message, error) {
 	for line, err := range c.Lines() {
 		if err != nil {
-			return to, err
+			return dst, err
 		}
 		value := line.Text[:len(line.Text)-1]
 		if write != nil {
 			if value, err = write(ctx, log, value); err != nil {
-				return to, err
+				return dst, err
 			}
 		}
-		to = append(to, Message{Key: line.Key, ID: line.ID, Value: value})
+		dst = append(dst, Message{Key: line.Key, ID: line.ID, Value: value})
 	}
-	return to, nil
+	return dst, nil
 }
 
 // writeBytes is the size at which a bundle writes the gathered messages.
@@ -112,7 +112,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	var err error
 	within, end := account.From(ctx).WithStopTimeout(ctx) // the Form may wait for a registry
 	defer end()
-	fn.waiting, err = messagesOf(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
+	fn.waiting, err = appendMessages(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
 	switch {
 	case errors.Is(err, account.ErrStopped):
 		return fmt.Errorf("topic %q: %w, and the schema registry does not answer: not all of the last %s are written, and none after them", fn.Sink.Topic, err, message.Count(len(fn.waiting)+1, "record", "records"))

@@ -255,7 +255,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 				final = fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
 				return false
 			}
-		case !passes(err):
+		case !retryable(err):
 			final = w.final(err)
 			return false
 		default:
@@ -266,7 +266,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	})
 	switch {
 	case err == nil:
-		w.well()
+		w.recovered()
 		return nil
 	case ctx.Err() != nil:
 		return err
@@ -298,7 +298,7 @@ func (w *Writer) warn(what string, err error) {
 }
 
 // recovered logs that attempts succeed again, if a failure was logged.
-func (w *Writer) well() {
+func (w *Writer) recovered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.warned {

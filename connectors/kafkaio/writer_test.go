@@ -373,6 +373,6 @@ func TestPasses(t *testing.T) {
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false},
 		{errors.New("something else"), false},
 	} {
-		expect.Same(t, test.want, passes(bare(test.err)), test.err)
+		expect.Same(t, test.want, retryable(bare(test.err)), test.err)
 	}
 }

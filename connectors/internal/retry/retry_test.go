@@ -15,7 +15,7 @@ var (
 
 func again(err error) bool { return !errors.Is(err, errFinal) }
 
-// asks is an error of a server that asks for a pause.
+// asks is the error of a server that asks for a pause.
 type asks time.Duration
 
 func (a asks) Error() string             { return "asks" }

@@ -19,19 +19,19 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A made is a batch to encode by kmsg, which is another implementation than ours.
-type made struct {
+// An encodedBatch is a batch to encode by kmsg, an independent implementation.
+type encodedBatch struct {
 	kmsg.RecordBatch
 	codec   compress.Compression
 	unframe bool // snappy without the framing of Java's library
 	records []kmsg.Record
 }
 
-func (m made) bytes(t testing.TB) []byte {
+func (m encodedBatch) bytes(t testing.TB) []byte {
 	t.Helper()
 	var plain []byte
 	for _, r := range m.records {
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // less the length 0 itself
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // minus the byte of the length itself, which is 0
 		plain = r.AppendTo(plain)
 	}
 	b := m.RecordBatch
@@ -54,7 +54,7 @@ func (m made) bytes(t testing.TB) []byte {
 	return seal(b.AppendTo(nil))
 }
 
-// seal sets the checksums of all whole batches.
+// seal sets the checksums of all complete batches.
 func seal(data []byte) []byte {
 	big := binary.BigEndian
 	for rest := data; len(rest) >= headerLength; {
@@ -70,8 +70,8 @@ func seal(data []byte) []byte {
 
 const start = 1_700_000_000_000 // Unix milliseconds
 
-// some are three records at the offsets 0, 2 and 5 of a batch.
-func some() []kmsg.Record {
+// threeRecords returns records at the offsets 0, 2 and 5 of a batch.
+func threeRecords() []kmsg.Record {
 	return []kmsg.Record{
 		{Key: []byte("k"), Value: []byte("one")},
 		{OffsetDelta: 2, TimestampDelta64: -7, Value: []byte{}, Headers: []kmsg.Header{{Key: "h", Value: []byte("v")}, {Key: ""}}},
@@ -79,11 +79,11 @@ func some() []kmsg.Record {
 	}
 }
 
-func batchAt(base int64) made {
-	return made{RecordBatch: kmsg.RecordBatch{FirstOffset: base, LastOffsetDelta: 5, FirstTimestamp: start, MaxTimestamp: start + 9, ProducerID: -1}, records: some()}
+func batchAt(base int64) encodedBatch {
+	return encodedBatch{RecordBatch: kmsg.RecordBatch{FirstOffset: base, LastOffsetDelta: 5, FirstTimestamp: start, MaxTimestamp: start + 9, ProducerID: -1}, records: threeRecords()}
 }
 
-// wanted are the records of batchAt.
+// wanted returns the decoded records of batchAt.
 func wanted(base int64) []Record {
 	at := func(ms int64) time.Time { return time.UnixMilli(start + ms).UTC() }
 	return []Record{
@@ -93,7 +93,7 @@ func wanted(base int64) []Record {
 	}
 }
 
-// wide are limits that no test reaches unawares.
+// wide are limits that no test reaches by accident.
 var wide = Limits{Record: 1 << 20, Fetch: 1 << 20, Batch: 8 << 20}
 
 func decode(f Fetch, l Limits) (records []Record, next int64, err error) {
@@ -120,7 +120,7 @@ func TestDecode(t *testing.T) {
 	later := batchAt(22).bytes(t)
 	aborted := all(part.bytes(t), marker.bytes(t), later)
 	aborted.Aborted = []Aborted{{Producer: 9, First: 99}, {Producer: 4, First: 10}}
-	again := made{RecordBatch: part.RecordBatch, records: some()}
+	again := encodedBatch{RecordBatch: part.RecordBatch, records: threeRecords()}
 	again.FirstOffset = 22
 	afterwards := all(part.bytes(t), marker.bytes(t), again.bytes(t))
 	afterwards.Aborted = aborted.Aborted[1:]
@@ -157,7 +157,7 @@ func TestDecode(t *testing.T) {
 }
 
 func TestCodecs(t *testing.T) {
-	check := func(name string, m made) {
+	check := func(name string, m encodedBatch) {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := decode(all(m.bytes(t)), wide)
 			expect.OK(t, err)
@@ -201,7 +201,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	damage := func(at int, b byte) []byte { // after which the checksum is right
+	damage := func(at int, b byte) []byte { // with correct checksums
 		data := batchAt(10).bytes(t)
 		data[at] = b
 		return seal(data)
@@ -302,8 +302,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		})
 		runtime.ReadMemStats(&after)
-		// A header of two bytes becomes one of forty, in a slice that doubles. Decoders
-		// keep buffers of several MiB.
+		// A header of two bytes becomes one of forty, in a slice that doubles. Decoders keep buffers of several MiB.
 		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+100*limits.Batch*(1+len(batches)/headerLength)); got > most {
 			t.Errorf("%d bytes were allocated for %d", got, len(batches))
 		}
