@@ -85,7 +85,7 @@ func (l *Ledger) refuseRunning() error {
 	if l.head.Run != nil {
 		owner = l.head.Run.String()
 	}
-	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start it once more and stop it, so that it says in the changelog that it has ended", l.cfg.Changelog, owner)
+	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start and stop it once more, so that it records its end in the changelog", l.cfg.Changelog, owner)
 }
 
 // A run tries for endTime to record its end in the changelog. A failed run tries for failedTime, because its brokers
@@ -113,6 +113,6 @@ func (l *Ledger) markEnded(ctx context.Context, well bool) {
 	defer cancel()
 	l.head.Ended = true
 	if err := l.commitOwned(ctx, func(*commitEntries) {}, nil); err != nil {
-		l.cfg.Log.Warn("the changelog does not say that this run has ended: its states cannot be changed by hand before another run has ended", "changelog", l.cfg.Changelog, "error", err)
+		l.cfg.Log.Warn("the end of this run could not be recorded in the changelog: its states can be changed by hand after another run has ended", "changelog", l.cfg.Changelog, "error", err)
 	}
 }

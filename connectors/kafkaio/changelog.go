@@ -342,13 +342,13 @@ func (s *changelogContents) join(unseal unsealing) {
 
 // check returns an error if a changelog with states or a head is damaged or incomplete.
 func (s *changelogContents) check(topic string) error {
-	const copied = "a changelog that is copied keeps the partitions of its records; restore the topic, or begin anew"
+	const copied = "a copy of a changelog must keep the partitions of its records; restore the topic, or discard the states with --begin-anew"
 	n := len(s.head.Marks)
 	switch {
 	case s.headAt.bytes != nil && !json.Valid(s.headAt.bytes):
-		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or begin anew", s.headAt.position(topic))
+		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or discard the states with --begin-anew", s.headAt.position(topic))
 	case s.head.ID == "" || n == 0:
-		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or begin anew", topic)
+		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or discard the states with --begin-anew", topic)
 	case s.partitions < n:
 		return fmt.Errorf("the changelog %s has %d partitions, and its states are in %d: %s", topic, s.partitions, n, copied)
 	}
@@ -360,21 +360,21 @@ func (s *changelogContents) check(topic string) error {
 			number = s.head.Commit
 		} else if b := s.marks[int32(p)]; b != nil {
 			if err := json.Unmarshal(b, &m); err != nil {
-				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", partition, err)
+				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or discard the states with --begin-anew", partition, err)
 			}
 		}
 		switch {
 		case !s.bottoms[int32(p)]:
-			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or begin anew", partition)
+			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or discard the states with --begin-anew", partition)
 		case m.Commit != number:
-			return fmt.Errorf("the partition %s of the changelog has the commit %d, and by the head its last one is %d: the partitions are not of one time, as after a backup that restored a part of them; restore the topic, or begin anew", partition, m.Commit, number)
+			return fmt.Errorf("the partition %s of the changelog has the commit %d, but the head expects %d: the partitions are from different times, as after a backup was restored in part; restore the topic, or discard the states with --begin-anew", partition, m.Commit, number)
 		}
 	}
 	for stray := range s.strays {
 		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, stray.key, stray.partition, copied)
 	}
 	for key, v := range s.broken {
-		return fmt.Errorf("the changelog %s has not all parts of the state of the key %q, at %s; restore the topic, or begin anew", topic, key, v.position(topic))
+		return fmt.Errorf("the changelog %s lacks parts of the state of the key %q, at %s; restore the topic, or discard the states with --begin-anew", topic, key, v.position(topic))
 	}
 	return nil
 }
@@ -570,7 +570,7 @@ func (l *Ledger) refuseUse() error {
 	if l.head.Run != nil {
 		owner = l.head.Run.String()
 	}
-	return fmt.Errorf("the changelog %s is that of %s, and this config is another: %s; two configs on one changelog would take each other's states and records for their own; name another changelog, or, if the config was changed on purpose, go on with --migrate",
+	return fmt.Errorf("the changelog %s belongs to %s, and this config differs: %s; two configs on one changelog would use each other's states; name another changelog or, if the config was changed on purpose, continue with --migrate",
 		l.cfg.Changelog, owner, strings.Join(differences, ", "))
 }
 
@@ -578,10 +578,10 @@ func (l *Ledger) refuseUse() error {
 func (l *Ledger) refuseUnfinished() error {
 	switch l.head.Unfinished {
 	case discarding:
-		return &ResumeError{errors.New("a run that began anew ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": begin anew once more")}
+		return &ResumeError{errors.New("a run with --begin-anew ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": start again with --begin-anew")}
 	case beginning:
 		if len(l.cfg.First) == 0 {
-			return &ResumeError{errors.New("a run ended before it had stored all states that it was given in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or begin anew")}
+			return &ResumeError{errors.New("a run ended before it had stored all given states in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or discard the states with --begin-anew")}
 		}
 	}
 	return nil

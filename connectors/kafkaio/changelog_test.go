@@ -109,7 +109,7 @@ func TestChangelogCopied(t *testing.T) {
 	}{
 		{"as it is", now, whole, 3, ""},
 		{"to more partitions", now, whole, 4, ""},
-		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 3, and that of the offsets has the number 5)"},
+		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 3, but the offsets belong to number 5)"},
 		{"without partition 0", now, without(0), 3, "has no head"},
 		{"without partition 1", now, without(1), 3, "the partition states-1 of the changelog has lost its first records"},
 		{"without partition 2", now, without(2), 3, "the partition states-2 of the changelog has lost its first records"},
@@ -139,7 +139,7 @@ func TestChangelogCopied(t *testing.T) {
 				return
 			}
 			_, err := begin(t, c, nil)
-			cannotResume(t, err, test.want, "begin anew")
+			cannotResume(t, err, test.want, "--begin-anew")
 			begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
 			_, err = begin(t, c, nil)
 			cannotResume(t, err, "the changelog states has the id ")
@@ -157,7 +157,7 @@ func TestChangelogCopied(t *testing.T) {
 		restore(t, c, old, func(r *kgo.Record) bool { return r.Partition == 1 })
 		restore(t, c, now, without(1))
 		_, err := begin(t, c, nil)
-		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, and by the head its last one is 5")
+		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, but the head expects 5")
 	})
 	t.Run("deleted from the front", func(t *testing.T) {
 		_, c := filled(t)
@@ -198,7 +198,7 @@ func TestChangelogOfAnotherConfig(t *testing.T) {
 		{with("g", nil, "in"), "alerts was a webhook and is none, sink was kafka out and is none"},
 	} {
 		_, err := begin(t, c, other.config)
-		refuses(t, err, "the changelog states is that of run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
+		refuses(t, err, "the changelog states belongs to run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
 	}
 	begun(t, c, with("g", out, "in")).Close(context30(t), true)
 	b := begun(t, c, func(cfg *LedgerConfig) {
@@ -332,7 +332,7 @@ func TestPortions(t *testing.T) {
 		after  string // what a run says that does without, after a crash
 		want   map[string][]byte
 	}{
-		{"given", false, giving, "a run ended before it had stored all states that it was given in the changelog states", given("old")},
+		{"given", false, giving, "a run ended before it had stored all given states in the changelog states", given("old")},
 		{"replaced", true, migrating, "", given("new")},
 		{"discarded", true, anew, "has the id ", map[string][]byte{}},
 	} {

@@ -175,7 +175,7 @@ func (c *Client) advertisedError(ctx context.Context, b kmsg.MetadataResponseBro
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.bootstrapAddr, b.NodeID, err)
+	return fmt.Errorf("broker %s answers, but the address that it reports for node %d (advertised.listeners) cannot be used: %w", c.bootstrapAddr, b.NodeID, err)
 }
 
 // Check connects to a broker and logs in, and then to every broker that this one reports. The error is a sentence with
@@ -245,11 +245,11 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 		case code == kafka.UnknownTopicOrPartition:
 			missing = append(missing, name)
 		case code == kafka.InvalidTopic:
-			return nil, fmt.Errorf("%q cannot be a topic's name: that has letters, digits, '.', '_' and '-', at most 249 of them", name)
+			return nil, fmt.Errorf("%q is not a topic name: use at most 249 letters, digits, '.', '_' and '-'", name)
 		case code == kafka.TopicAuthorizationFailed:
-			return nil, fmt.Errorf("%s may not see topic %q: allow it the operation Describe on it", c.cluster.user(), name)
+			return nil, fmt.Errorf("%s may not see topic %q: allow the operation Describe on it", c.cluster.user(), name)
 		case code != 0 && code != kafka.LeaderNotAvailable:
-			return nil, fmt.Errorf("a broker says of topic %q: %w", name, code)
+			return nil, fmt.Errorf("a broker reports an error for topic %q: %w", name, code)
 		}
 		desc := topic{partitions: len(t.Partitions), id: idOf(t)}
 		if md.Version >= epochsVersion {

@@ -140,10 +140,10 @@ func TestCheck(t *testing.T) {
 		{"wrong password, PLAIN", guarded, nil, login("PLAIN", "WRONG"), `broker ADDR refuses the login of user "ann" by PLAIN: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"wrong password, SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"no login", guarded, nil, nil, `broker ADDR hangs up on a client that has not logged in: set sasl, or use a port that asks for no login`},
-		{"web server", web, nil, nil, `ADDR is no Kafka broker: its answer begins with "HTTP"`},
-		{"advertised", advertising, nil, nil, `broker ADDR answers, but sends clients on to an address that cannot be used (in advertised.listeners of node 0): broker GONE refuses the connection: …`},
+		{"web server", web, nil, nil, `ADDR is not a Kafka broker: its answer begins with "HTTP"`},
+		{"advertised", advertising, nil, nil, `broker ADDR answers, but the address that it reports for node 0 (advertised.listeners) cannot be used: broker GONE refuses the connection: …`},
 		{"second of two", Cluster{Brokers: []string{gone, plain.Brokers[0]}}, nil, nil, ""},
-		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is no Kafka broker: its answer begins with "HTTP"`},
+		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is not a Kafka broker: its answer begins with "HTTP"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if strings.HasPrefix(test.name, "wrong password") {
@@ -304,10 +304,10 @@ func TestTopicsForbidden(t *testing.T) {
 		err  error
 		want string
 	}{
-		{partitions, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{partitions, `user "ann" may not see topic "hidden": allow the operation Describe on it`},
 		{create, `user "ann" may not create topic "new": create it yourself, or allow the operation Create on it`},
 		{config, `user "ann" may not read the settings of topic "seen": allow the operation DescribeConfigs on it`},
-		{writer, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{writer, `user "ann" may not see topic "hidden": allow the operation Describe on it`},
 		{write, `user "ann" may not write to topic "seen": allow the operation Write on it`},
 	} {
 		says(t, test.err, test.want)
@@ -329,7 +329,7 @@ func TestClusterRefused(t *testing.T) {
 		{Cluster{Brokers: []string{"a:1,b:2"}}, `broker "a:1,b:2" is not of the form host:port`},
 		{Cluster{Brokers: []string{"a:0"}}, `broker "a:0" is not of the form host:port`},
 		{Cluster{Brokers: []string{""}}, `broker "" is not of the form host:port`},
-		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is unknown: use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
 		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "PLAIN", Password: Secret{Env: "FULL"}}}, "sasl.username is missing"},
 		{Cluster{Brokers: brokers, SASL: login(Secret{})}, "sasl.password: a secret has no place: name an environment variable (env) or a file (file)"},
 		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "FULL", File: "x"})}, "sasl.password: give one of env and file"},

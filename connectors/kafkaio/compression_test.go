@@ -46,7 +46,7 @@ func TestCompression(t *testing.T) {
 
 func TestUnknownCompression(t *testing.T) {
 	_, err := openWriter(Sink{Cluster: Cluster{Brokers: []string{"b:1"}}, Topic: "out", Compression: "brotli"}, quiet)
-	says(t, err, `compression "brotli" of topic "out" is unknown: give one of none, gzip, snappy, lz4, zstd`)
+	says(t, err, `compression "brotli" of topic "out" is unknown: use one of none, gzip, snappy, lz4, zstd`)
 }
 
 // BenchmarkCompression encodes batches of a megabyte of estimates. MB/s are of bytes

@@ -91,7 +91,7 @@ func TestUnreadable(t *testing.T) {
 		{Position{"in", 0, 7}, "", "in-0 cannot be read at offset 7: its end is 3: records were lost, or the topic was deleted and created again"},
 		{Position{"gone", 0, 0}, "", "gone-0 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
-		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone"},
+		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states belong to the deleted records"},
 	} {
 		f := &fetcher{client: asks(t, c), position: test.at, topic: test.topic, end: -1, staleTimeout: 50 * time.Millisecond, log: quiet, ahead: &budgetShare{budget: processBudget}, batches: make(chan batch, 1)}
 		f.run(context30(t))

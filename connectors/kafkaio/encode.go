@@ -33,7 +33,7 @@ var codecs = []compress.Codec{nil, &gzip.Codec{Level: 1}, new(snappy.Codec), new
 func (s Sink) codec() (compress.Codec, error) {
 	i := slices.Index(Compressions, cmp.Or(s.Compression, DefaultCompression))
 	if i < 0 {
-		return nil, fmt.Errorf("compression %q of topic %q is unknown: give one of %s", s.Compression, s.Topic, strings.Join(Compressions, ", "))
+		return nil, fmt.Errorf("compression %q of topic %q is unknown: use one of %s", s.Compression, s.Topic, strings.Join(Compressions, ", "))
 	}
 	return codecs[i], nil
 }

@@ -247,7 +247,7 @@ func (f *fetcher) outOfRange(ctx context.Context) (batch, error) {
 	case err != nil:
 		return batch{}, err
 	case f.position.Offset < first:
-		f.log.Warn("records were deleted before they were read: reading on at the first that is left",
+		f.log.Warn("records were deleted before they were read: continuing at the first remaining record",
 			"partition", f.position.Log(), "at", f.position.Offset, "first", first, "lost", first-f.position.Offset)
 		if f.end >= 0 {
 			first = min(first, f.end)

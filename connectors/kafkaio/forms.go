@@ -35,7 +35,7 @@ type registry[F any] struct {
 
 func (r *registry[F]) register(name string, factory func(setting string) F) {
 	if _, exists := r.factories.LoadOrStore(name, factory); exists {
-		panic("kafkaio: " + r.kind + " " + name + " exists already")
+		panic("kafkaio: " + r.kind + " " + name + " is already registered")
 	}
 }
 

@@ -77,13 +77,13 @@ func (l *Ledger) checkChangelog(exists bool) error {
 		case n.Run == "":
 			what = "has no states"
 		case l.head.ID != n.Changelog:
-			what = fmt.Sprintf("has the id %s, and that of the offsets has the id %s", l.head.ID, n.Changelog)
+			what = fmt.Sprintf("has the id %s, but the offsets belong to the id %s", l.head.ID, n.Changelog)
 		case n.Commit > l.head.Commit:
-			what = fmt.Sprintf("is older than the offsets (its last commit has the number %d, and that of the offsets has the number %d)", l.head.Commit, n.Commit)
+			what = fmt.Sprintf("is older than the offsets (its last commit has the number %d, but the offsets belong to number %d)", l.head.Commit, n.Commit)
 		default:
 			continue
 		}
-		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that kept states (%s is at %d): if keys start without states there, every later estimate would differ; restore the topic, name the right one, or begin anew",
+		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that stored states (%s is at %d): without these states, every later estimate would differ; restore the topic, name the right one, or discard the states with --begin-anew",
 			l.cfg.Changelog, what, l.cfg.Group, log, l.opening[log].Offset)}
 	}
 	return nil
@@ -108,7 +108,7 @@ func (l *Ledger) checkTopics(ctx context.Context) error {
 		}
 		// Without ids, a new topic is detected by an end before the offset, or by leader epochs that restart.
 		if t.epochs != nil && t.epochs[p.Partition] < n.Epoch {
-			return &ResumeError{fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states are of the records that are gone",
+			return &ResumeError{fmt.Errorf("topic %q was deleted and created again (the leader of %s had the epoch %d and has %d): offsets and states belong to the deleted records",
 				p.Topic, log, n.Epoch, t.epochs[p.Partition])}
 		}
 		end, err := l.end(ctx, log)
@@ -197,11 +197,11 @@ func (l *Ledger) commitOwned(ctx context.Context, do func(*commitEntries), offse
 	}
 	switch other, unknown := l.successor(ctx); {
 	case unknown != nil:
-		return fmt.Errorf("another run has taken the changelog %s over, and which one cannot be read (%w): stop one of them, or give them different groups and changelogs", l.cfg.Changelog, unknown)
+		return fmt.Errorf("another run has taken over the changelog %s, and its identity cannot be read (%w): stop one of them, or give them different groups and changelogs", l.cfg.Changelog, unknown)
 	case other == nil:
-		return fmt.Errorf("the brokers gave a commit to the changelog %s up, as it took this process more than %s: start it again, it goes on where it was: %w", l.cfg.Changelog, transactionTime, err)
+		return fmt.Errorf("the brokers aborted a commit to the changelog %s that took this process longer than %s: start it again, and it resumes: %w", l.cfg.Changelog, transactionTime, err)
 	default:
-		return fmt.Errorf("another run has taken the changelog %s over: %s; what this one writes is refused: stop one of them, or give them different groups and changelogs", l.cfg.Changelog, other)
+		return fmt.Errorf("another run has taken over the changelog %s: %s; the brokers refuse the writes of this one: stop one of them, or give them different groups and changelogs", l.cfg.Changelog, other)
 	}
 }
 
@@ -295,7 +295,7 @@ func (l *Ledger) persist(ctx context.Context, done string, do func(context.Conte
 	case err == nil:
 		return nil
 	case hasMembers(err):
-		return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; take a group of its own: %w", l.cfg.Group, done, err)
+		return fmt.Errorf("the offsets of group %s cannot be %s: other consumers are members of it; use a separate group: %w", l.cfg.Group, done, err)
 	}
 	return fmt.Errorf("the offsets of group %s cannot be %s: %w", l.cfg.Group, done, err)
 }

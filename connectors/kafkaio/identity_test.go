@@ -177,7 +177,7 @@ func TestPast(t *testing.T) {
 			}
 		}
 	}
-	if _, err := begin(t, c, learned(5)); err == nil || !strings.Contains(err.Error(), "another run of group g has committed offsets while this one learned") {
+	if _, err := begin(t, c, learned(5)); err == nil || !strings.Contains(err.Error(), "another run of group g committed offsets while this one learned") {
 		t.Errorf("with other offsets: %v", err)
 	}
 	expect.OK(t, begun(t, c, learned(6)).Close(context30(t), true))
@@ -231,7 +231,7 @@ func TestOtherRuns(t *testing.T) {
 	}
 	host, _ := os.Hostname()
 	names := func(r run) []string {
-		return []string{"another run has taken the changelog states over: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
+		return []string{"another run has taken over the changelog states: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
 	}
 	keeps := func(t *testing.T, c Cluster, want int64) {
 		t.Helper()
@@ -391,7 +391,7 @@ func TestChangelogLost(t *testing.T) {
 					r.must(6)
 					return
 				}
-				cannotResume(t, err, test.want, "every later estimate would differ", "or begin anew")
+				cannotResume(t, err, test.want, "every later estimate would differ", "with --begin-anew")
 			}
 			r := begun(t, c, func(cfg *LedgerConfig) {
 				if cfg.BeginAnew = true; test.config != nil {
@@ -414,7 +414,7 @@ func TestForeignPace(t *testing.T) {
 	ran(t, c, nil, 5)
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Partition: 0, Key: []byte(paceKey + "nowhere"), Value: []byte("{}")})
 	_, err := begin(t, c, nil)
-	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: that is no partition")
+	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: this is not a partition")
 	r := begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
 	r.must(2)
 	expect.OK(t, r.Close(context30(t), true))
@@ -492,10 +492,10 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 	for _, ledger := range []bool{true, false} {
 		k, c := fed(t, 9)
 		var l *Ledger
-		want := "are of the records that are gone; start the job without the savepoint"
+		want := "belong to the deleted records; start the job without the savepoint"
 		if ledger {
 			l = openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g"})
-			want = "are of the records that are gone"
+			want = "belong to the deleted records"
 		}
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) == 9 })

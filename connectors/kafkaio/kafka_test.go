@@ -43,7 +43,7 @@ func TestKafkaSecured(t *testing.T) {
 		return asks(t, Cluster{Brokers: []string{b.Addr()}, TLS: tls, SASL: sasl}).Check(context30(t))
 	}
 	expect.OK(t, check(all, right))
-	ours, theirs := "broker "+b.Addr()+" ", ": set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS"
+	ours, theirs := "broker "+b.Addr()+" ", ": set tls (it may be empty if a well-known authority has signed the certificate), or use the port without TLS"
 	checkRefusals(t, []refusal{
 		{"wrong password", check(all, login("SCRAM-SHA-512", "WRONG")), ours + `refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"other mechanism", check(all, login("PLAIN", "RIGHT")), ours + "does not offer PLAIN, but SCRAM-SHA-512: set sasl.mechanism to one of these"},

@@ -215,10 +215,10 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		return nil
 	}
 	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
-		return fmt.Errorf("another run of group %s has committed offsets while this one learned from the past: nothing of it is kept; stop that run, and start this one again", l.cfg.Group)
+		return fmt.Errorf("another run of group %s committed offsets while this one learned from the history: the result is discarded; stop that run, and start this one again", l.cfg.Group)
 	}
 	if l.cfg.BeginAnew {
-		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.opening))
+		l.cfg.Log.Warn("--begin-anew: ignoring the offsets of the group", "group", l.cfg.Group, "partitions", len(l.opening))
 	} else {
 		l.start = maps.Clone(l.opening)
 	}
@@ -386,7 +386,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 		defer func() {
 			over()
 			if silent := <-answers; silent != nil && err != nil {
-				err = fmt.Errorf("the run was stopped, and what it did since the last commit is not committed: the next one repeats it: %w", silent)
+				err = fmt.Errorf("the run was stopped, and its work since the last commit is not committed: the next run repeats it: %w", silent)
 			}
 		}()
 	} else {

@@ -70,7 +70,7 @@ func (l *Ledger) startFrom(states map[string][]byte) {
 	for key, state := range states {
 		l.restored.put(key, lastValue{bytes: state})
 	}
-	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
+	l.cfg.Log.Info("keys start from the given states", "keys", len(states))
 }
 
 // openChangelog creates the changelog if it does not exist. It returns the maximum batch size of the topic in bytes.
@@ -105,7 +105,7 @@ func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 		return 0, err
 	}
 	if policy := config[cleanupPolicy]; policy != "compact" {
-		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, policy)
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; set it to compact", l.cfg.Changelog, policy)
 	}
 	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
 		batch = batchBytes // the broker does not report the setting
@@ -135,7 +135,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 		err := json.Unmarshal(value, &p)
 		position, ok := parsePosition(log, 0)
 		if err == nil && !ok {
-			err = errors.New("that is no partition")
+			err = errors.New("this is not a partition")
 		}
 		if err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
@@ -171,7 +171,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		}
 	}
 	if len(l.opening) > 0 && !l.hadStates() {
-		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
+		l.cfg.Log.Info("the previous run stored no states: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
 	if l.cfg.Open == nil || l.usesFirst() {
 		return nil
@@ -237,7 +237,7 @@ func (l *Ledger) claimChangelog(ctx context.Context, usesFirst bool) error {
 	if err := l.discard(ctx, next); err != nil {
 		return err
 	}
-	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", l.keys)
+	l.cfg.Log.Warn("--begin-anew: discarded the states of the changelog", "topic", l.cfg.Changelog, "keys", l.keys)
 	l.restored = lastValues{}
 	clear(l.parts)
 	return nil

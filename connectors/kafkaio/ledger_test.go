@@ -209,7 +209,7 @@ func TestChangelogPolicy(t *testing.T) {
 		name := "states-" + strings.ReplaceAll(policy, ",", "-")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, name, 1, map[string]string{"cleanup.policy": policy})
 		_, err := OpenLedger(context30(t), LedgerConfig{Client: asks(t, c), Changelog: name, Log: quiet})
-		says(t, err, fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy))
+		says(t, err, fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; set it to compact", name, policy))
 	}
 }
 
@@ -251,7 +251,7 @@ func TestGroupWithMembers(t *testing.T) {
 		_, err = r.call(context30(t))
 		l.Rest()
 	}
-	const want = "the offsets of group g cannot be committed: other consumers are members of it; take a group of its own"
+	const want = "the offsets of group g cannot be committed: other consumers are members of it; use a separate group"
 	if !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v\nwant %s", err, want)
 	}
@@ -351,7 +351,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 			go func() { closed <- l.Close(context.Background(), true) }()
 			select {
 			case err := <-closed:
-				expect.Error(t, err, "what it did since the last commit is not committed: the next one repeats it: ")
+				expect.Error(t, err, "its work since the last commit is not committed: the next run repeats it: ")
 			case <-time.After(time.Minute):
 				t.Error("it waits on")
 			}

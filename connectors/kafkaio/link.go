@@ -83,7 +83,7 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 		if c.SASL == nil && hungUp(err) {
 			return nil, unavailableError{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
 		}
-		return nil, unavailableError{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
+		return nil, unavailableError{fmt.Errorf("broker %s accepts the connection, but does not describe the cluster: %w", addr, err)}
 	}
 	return l, nil
 }
@@ -216,7 +216,7 @@ func (c Cluster) login(ctx context.Context, l *link) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("broker %s and %s do not come to a login by %s: %w", l.addr, c.user(), m.Name(), err)
+		return fmt.Errorf("broker %s and %s could not complete a login by %s: %w", l.addr, c.user(), m.Name(), err)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func dialError(ctx context.Context, addr string, start time.Time, err error) err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return unavailableError{fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)}
+		return unavailableError{fmt.Errorf("broker %s cannot be found: the name %s is unknown here; correct it, or add it to the DNS", addr, host)}
 	case errors.As(err, &dns):
 		return unavailableError{fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)}
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -278,7 +278,7 @@ func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err
 		// A broker reads the greeting as the size of a request, and may wait for the rest of it.
 		return unavailableError{fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))}
 	}
-	return fmt.Errorf("broker %s and this client do not come to speak TLS: %w", addr, err)
+	return fmt.Errorf("broker %s and this client could not complete the TLS handshake: %w", addr, err)
 }
 
 func issuer(e x509.UnknownAuthorityError) string {
@@ -309,9 +309,9 @@ func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case foreign && answer.tls():
-		return fmt.Errorf("broker %s speaks TLS at this port: set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS", addr)
+		return fmt.Errorf("broker %s speaks TLS at this port: set tls (it may be empty if a well-known authority has signed the certificate), or use the port without TLS", addr)
 	case foreign:
-		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, answer.first)
+		return fmt.Errorf("%s is not a Kafka broker: its answer begins with %q", addr, answer.first)
 	case c.TLS != nil && remote != nil && remote.Op == "remote error":
 		return c.alertError(addr, remote.Err) // with TLS 1.3, a refused certificate is only reported now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):

@@ -42,7 +42,7 @@ const (
 
 // errChangelogTaken is the error for a transaction that the brokers refuse because the changelog has another owner, or
 // because it was open for longer than transactionTime.
-var errChangelogTaken = errors.New("the brokers do not take this process for the owner of the changelog")
+var errChangelogTaken = errors.New("the brokers do not accept this process as the owner of the changelog")
 
 // transactionalID returns the id by which brokers know the owner of a changelog.
 func transactionalID(changelog string) string { return "hafvf-" + changelog }
@@ -158,7 +158,7 @@ func (o *owner) write(ctx context.Context, putAll func(put func(entry))) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if first = cmp.Or(first, err); errors.Is(err, kerr.MessageTooLarge) {
-			first = fmt.Errorf("a record with the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
+			first = fmt.Errorf("a record with the key %q has %d bytes: increase max.message.bytes of the topic: %w", r.Key, len(r.Value), err)
 		}
 	}
 	putAll(func(e entry) {

@@ -19,7 +19,7 @@ func replacedTopicError(name, oldID, newID string) error {
 	if oldID == "" || newID == "" || oldID == newID {
 		return nil
 	}
-	return permanentError{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone", name, oldID, newID)}}
+	return permanentError{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states belong to the deleted records", name, oldID, newID)}}
 }
 
 // beyondEndError returns the error for an offset after the end of a partition.
@@ -30,7 +30,7 @@ func beyondEndError(end int64) error {
 // withRunnerHint adds to a ResumeError of a source without a ledger how to start without the stored offsets.
 func withRunnerHint(err error) error {
 	if errors.As(err, new(*ResumeError)) {
-		return fmt.Errorf("%w; start the job without the savepoint or checkpoint, which reads from where the source starts, with keys that start without states", err)
+		return fmt.Errorf("%w; start the job without the savepoint or checkpoint: it then reads from the configured start, and keys start without states", err)
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, d
 		if !retryable(err) && !errors.Is(err, kafka.Unknown) {
 			return false
 		}
-		trouble.warn(log, err, "Kafka cannot be asked")
+		trouble.warn(log, err, "Kafka does not answer")
 		return true
 	})
 }

@@ -37,7 +37,7 @@ func (s *SASL) mechanism() (m sasl.Mechanism, password string, err error) {
 	const plainName = "PLAIN"
 	known := []string{plainName, scram.SHA256.Name(), scram.SHA512.Name()}
 	if !slices.Contains(known, s.Mechanism) {
-		return nil, "", fmt.Errorf("sasl.mechanism %q is not known: it is one of %s", s.Mechanism, strings.Join(known, ", "))
+		return nil, "", fmt.Errorf("sasl.mechanism %q is unknown: use one of %s", s.Mechanism, strings.Join(known, ", "))
 	}
 	if s.Username == "" {
 		return nil, "", errors.New("sasl.username is missing")

@@ -108,7 +108,7 @@ func parseFetchAnswer(answer rawAnswer) (high int64, in recordbatch.Fetch, err e
 	case res.ErrorCode != 0:
 		return 0, in, kafka.Error(res.ErrorCode)
 	case len(res.Topics) != 1:
-		return 0, in, fmt.Errorf("a fetch of a topic brought %d", len(res.Topics))
+		return 0, in, fmt.Errorf("a fetch of one topic returned %d", len(res.Topics))
 	case len(res.Topics[0].Partitions) != 1:
 		return 0, in, io.ErrUnexpectedEOF
 	}

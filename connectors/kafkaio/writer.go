@@ -203,7 +203,7 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 		return w.deliver(ctx, p, batch[half:])
 	}
 	m := batch[0]
-	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: set max.message.bytes of the topic to more",
+	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: increase max.message.bytes of the topic",
 		w.sink.Topic, m.ID, m.Key, len(m.Value))
 }
 
@@ -252,7 +252,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 		case isUnknown(err):
 			unknown = cmp.Or(unknown, time.Now())
 			if time.Since(unknown) > w.grace {
-				final = fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+				final = fmt.Errorf("topic %q does not exist, or was deleted: create it (%w)", w.sink.Topic, err)
 				return false
 			}
 		case !retryable(err):

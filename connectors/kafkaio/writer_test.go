@@ -288,7 +288,7 @@ func TestWriteRefused(t *testing.T) {
 		{"too long", kfake.Fault{Keys: produce, Err: kerr.NotEnoughReplicas, Count: -1},
 			`topic "out", partition 0: Kafka did not take the messages within 3s: [19] Not Enough Replicas: …`, 0},
 		{"unknown too long", kfake.Fault{Keys: produce, Err: kerr.UnknownTopicOrPartition, Count: -1},
-			`topic "out" does not exist, or no longer: create it ([3] Unknown Topic Or Partition: …)`, 0},
+			`topic "out" does not exist, or was deleted: create it ([3] Unknown Topic Or Partition: …)`, 0},
 		{"for good", kfake.Fault{Keys: produce, Err: kerr.InvalidRecord, Count: -1},
 			`topic "out" does not take messages: [87] Invalid Record: this record has failed …`, 1},
 		{"policy", kfake.Fault{Keys: produce, Err: kerr.PolicyViolation, Count: -1},
@@ -327,7 +327,7 @@ func TestWriteRefused(t *testing.T) {
 	w.grace = 50 * time.Millisecond
 	expect.OK(t, w.Write(ctx, numbered(1, nil)))
 	expect.OK(t, k.DeleteTopic("gone"))
-	says(t, w.Write(ctx, numbered(1, nil)), `topic "gone" does not exist, or no longer: create it (…)`)
+	says(t, w.Write(ctx, numbered(1, nil)), `topic "gone" does not exist, or was deleted: create it (…)`)
 }
 
 func TestTooLarge(t *testing.T) {
@@ -348,7 +348,7 @@ func TestTooLarge(t *testing.T) {
 	large := Message{Key: []byte("k"), ID: "in-0-17", Value: make([]byte, 30_000)}
 	rng.Read(large.Value)
 	err := w.Write(context30(t), append(msgs[:5:5], large))
-	says(t, err, `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`)
+	says(t, err, `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: increase max.message.bytes of the topic`)
 }
 
 func TestPasses(t *testing.T) {

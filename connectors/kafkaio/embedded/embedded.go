@@ -24,7 +24,7 @@ func Start(address string, topics ...string) (broker string, stop func(), err er
 		_, port, err := net.SplitHostPort(address)
 		n, bad := strconv.Atoi(port)
 		if err != nil || bad != nil {
-			return "", nil, fmt.Errorf("an embedded broker cannot listen at %s: give 127.0.0.1:port", address)
+			return "", nil, fmt.Errorf("an embedded broker cannot listen at %s: use 127.0.0.1:port", address)
 		}
 		options = append(options, kfake.Ports(n))
 	}

@@ -30,7 +30,7 @@ func inflate(codec uint16, data []byte, limit int) ([]byte, error) {
 	case compress.Gzip, compress.Lz4:
 		out, err = drain(c.Codec().NewReader(bytes.NewReader(data)), 4*len(data), limit)
 	default:
-		return nil, &Unsupported{fmt.Sprintf("their compression has the number %d, which is not known", codec)}
+		return nil, &Unsupported{fmt.Sprintf("their compression has the unknown number %d", codec)}
 	}
 	if errors.Is(err, errTooLarge) {
 		return nil, &Unsupported{fmt.Sprintf("decompressed they have more than %d bytes", limit)}

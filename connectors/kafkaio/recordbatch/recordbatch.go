@@ -112,7 +112,7 @@ func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 		rest = rest[length:]
 		switch {
 		case len(data) > 16 && data[16] < 2:
-			return next, &Unsupported{fmt.Sprintf("the records at offset %d have the format before Kafka 0.11, which is not read", base)}
+			return next, &Unsupported{fmt.Sprintf("the records at offset %d have the format before Kafka 0.11, which is not supported", base)}
 		case len(data) < headerLength || data[16] != 2:
 			return next, fmt.Errorf("the records at offset %d have a format that is not known", base)
 		case crc32.Checksum(data[21:], castagnoli) != big.Uint32(data[17:]):
@@ -147,7 +147,7 @@ func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 		}
 	}
 	if next == f.From && len(f.Batches) > 0 {
-		return next, fmt.Errorf("%d bytes came, but no record at or after offset %d", len(f.Batches), f.From)
+		return next, fmt.Errorf("%d bytes arrived, but no record at or after offset %d", len(f.Batches), f.From)
 	}
 	return next, nil
 }

@@ -224,16 +224,16 @@ func TestRefused(t *testing.T) {
 		want        string
 		unsupported bool
 	}{
-		{"format before 0.11", all(old), "the records at offset 10 have the format before Kafka 0.11, which is not read", true},
+		{"format before 0.11", all(old), "the records at offset 10 have the format before Kafka 0.11, which is not supported", true},
 		{"unknown format", all(damage(16, 3)), "the records at offset 10 have a format that is not known", false},
 		{"checksum", all(spoilt), "the records at offset 10 are damaged: their checksum is wrong", false},
-		{"unknown codec", all(damage(22, 5)), "the records at offset 10 are damaged: their compression has the number 5, which is not known", true},
+		{"unknown codec", all(damage(22, 5)), "the records at offset 10 are damaged: their compression has the unknown number 5", true},
 		{"fewer records than it says", all(many.bytes(t)), "the records at offset 10 are damaged: unexpected EOF", false},
 		{"an offset twice", all(unordered.bytes(t)), "the records at offset 10 are damaged: the offset 10 is not between 10 and 16", false},
 		{"an offset beyond the end", all(beyond.bytes(t)), "the records at offset 10 are damaged: the offset 16 is not between 12 and 16", false},
 		{"a batch twice", all(batchAt(10).bytes(t), batchAt(10).bytes(t)), "the records at offset 10 are damaged: their offsets do not ascend", false},
 		{"no next offset", all(end.bytes(t)), "the records at offset 9223372036854775802 are damaged: their offsets do not ascend", false},
-		{"nothing new", far, "92 bytes came, but no record at or after offset 16", false},
+		{"nothing new", far, "92 bytes arrived, but no record at or after offset 16", false},
 	} {
 		_, _, err := decode(c.in, wide)
 		if err == nil || err.Error() != c.want || errors.As(err, new(*Unsupported)) != c.unsupported {
