@@ -342,13 +342,13 @@ func (s *changelogContents) join(unseal unsealing) {
 
 // check returns an error if a changelog with states or a head is damaged or incomplete.
 func (s *changelogContents) check(topic string) error {
-	const copied = "a copy of a changelog must keep the partitions of its records; restore the topic, or discard the states with --begin-anew"
+	const copied = "a copy of a changelog must keep the partitions of its records; restore the topic, or discard the states"
 	n := len(s.head.Marks)
 	switch {
 	case s.headAt.bytes != nil && !json.Valid(s.headAt.bytes):
-		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or discard the states with --begin-anew", s.headAt.position(topic))
+		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or discard the states", s.headAt.position(topic))
 	case s.head.ID == "" || n == 0:
-		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or discard the states with --begin-anew", topic)
+		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or discard the states", topic)
 	case s.partitions < n:
 		return fmt.Errorf("the changelog %s has %d partitions, and its states are in %d: %s", topic, s.partitions, n, copied)
 	}
@@ -360,21 +360,21 @@ func (s *changelogContents) check(topic string) error {
 			number = s.head.Commit
 		} else if b := s.marks[int32(p)]; b != nil {
 			if err := json.Unmarshal(b, &m); err != nil {
-				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or discard the states with --begin-anew", partition, err)
+				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or discard the states", partition, err)
 			}
 		}
 		switch {
 		case !s.bottoms[int32(p)]:
-			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or discard the states with --begin-anew", partition)
+			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or discard the states", partition)
 		case m.Commit != number:
-			return fmt.Errorf("the partition %s of the changelog has the commit %d, but the head expects %d: the partitions are from different times, as after a backup was restored in part; restore the topic, or discard the states with --begin-anew", partition, m.Commit, number)
+			return fmt.Errorf("the partition %s of the changelog has the commit %d, but the head expects %d: the partitions are from different times, as after a backup was restored in part; restore the topic, or discard the states", partition, m.Commit, number)
 		}
 	}
 	for stray := range s.strays {
 		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, stray.key, stray.partition, copied)
 	}
 	for key, v := range s.broken {
-		return fmt.Errorf("the changelog %s lacks parts of the state of the key %q, at %s; restore the topic, or discard the states with --begin-anew", topic, key, v.position(topic))
+		return fmt.Errorf("the changelog %s lacks parts of the state of the key %q, at %s; restore the topic, or discard the states", topic, key, v.position(topic))
 	}
 	return nil
 }
@@ -578,10 +578,10 @@ func (l *Ledger) refuseUse() error {
 func (l *Ledger) refuseUnfinished() error {
 	switch l.head.Unfinished {
 	case discarding:
-		return &ResumeError{errors.New("a run with --begin-anew ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": start again with --begin-anew")}
+		return &ResumeError{errors.New("a run ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": discard them again")}
 	case beginning:
 		if len(l.cfg.First) == 0 {
-			return &ResumeError{errors.New("a run ended before it had stored all given states in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or discard the states with --begin-anew")}
+			return &ResumeError{errors.New("a run ended before it had stored all given states in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or discard the states")}
 		}
 	}
 	return nil

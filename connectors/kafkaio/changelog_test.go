@@ -139,7 +139,7 @@ func TestChangelogCopied(t *testing.T) {
 				return
 			}
 			_, err := begin(t, c, nil)
-			cannotResume(t, err, test.want, "--begin-anew")
+			cannotResume(t, err, test.want, "or discard the states")
 			begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
 			_, err = begin(t, c, nil)
 			cannotResume(t, err, "the changelog states has the id ")

@@ -83,7 +83,7 @@ func (l *Ledger) checkChangelog(exists bool) error {
 		default:
 			continue
 		}
-		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that stored states (%s is at %d): without these states, every later estimate would differ; restore the topic, name the right one, or discard the states with --begin-anew",
+		return &ResumeError{fmt.Errorf("the changelog %s %s, and group %s has offsets of a run that stored states (%s is at %d): without these states, every later estimate would differ; restore the topic, name the right one, or discard the states",
 			l.cfg.Changelog, what, l.cfg.Group, log, l.opening[log].Offset)}
 	}
 	return nil

@@ -391,7 +391,7 @@ func TestChangelogLost(t *testing.T) {
 					r.must(6)
 					return
 				}
-				cannotResume(t, err, test.want, "every later estimate would differ", "with --begin-anew")
+				cannotResume(t, err, test.want, "every later estimate would differ", "or discard the states")
 			}
 			r := begun(t, c, func(cfg *LedgerConfig) {
 				if cfg.BeginAnew = true; test.config != nil {
