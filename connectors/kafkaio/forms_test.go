@@ -30,7 +30,7 @@ func init() {
 	})
 }
 
-// What a form makes of records counts towards what their reader holds.
+// If a Form makes records larger, the growth counts towards the reader's budget.
 func TestReadingGrows(t *testing.T) {
 	f := &fetcher{reading: Form{"test", "0123456789"}.Reading(), ahead: &budgetShare{budget: &budget{bytes: 1000}}, log: quiet}
 	b := batch{records: []Record{{Value: []byte("a")}, {Value: []byte("b")}}, bytes: 2}

@@ -95,7 +95,7 @@ type commitment struct {
 	oldSteps        []string     // to delete
 	watermark       int64        // for the head, like beyond
 	beyond          bool
-	allOffsets             bool  // commits all offsets, changed or not
+	allOffsets      bool  // commits all offsets, changed or not
 	writes          bool  // writes to the changelog even without changes
 	watermarkBefore int64 // of the ledger, for restoreUncommitted
 }

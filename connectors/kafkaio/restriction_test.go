@@ -26,8 +26,8 @@ func anyRestriction(t *rapid.T) restriction {
 	return r
 }
 
-// TestTracker claims, finds partitions and splits at any moment: what was claimed
-// and what is left make up the whole, and nothing is claimed after a split.
+// TestTracker claims records, adds partitions and splits at random. The claimed part and the residual make up the
+// whole, and nothing can be claimed after a split.
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := anyRestriction(t)
@@ -115,7 +115,7 @@ func TestTrackerBackwards(t *testing.T) {
 	}
 }
 
-// recode encodes and decodes as a runner does.
+// recode encodes and decodes v as a runner does.
 func recode[T any](t expect.T, v T) T {
 	enc, dec := beam.NewElementEncoder(reflect.TypeFor[T]()), beam.NewElementDecoder(reflect.TypeFor[T]())
 	var b bytes.Buffer
@@ -134,8 +134,8 @@ func TestCoders(t *testing.T) {
 	for i, r := range []Record{
 		{},
 		{Position: Position{"in", 3, 1 << 40}, Time: base, Key: []byte{}, Value: []byte("\x00\xff"), Headers: []Header{{Key: "a"}, {Key: "b", Value: []byte{}}}, Oversized: 7},
-		{Time: time.UnixMilli(1 << 55).UTC()}, // microseconds, as if they were milliseconds
-		{Time: time.UnixMilli(-1).UTC()},      // none
+		{Time: time.UnixMilli(1 << 55).UTC()}, // microseconds, read as milliseconds
+		{Time: time.UnixMilli(-1).UTC()},      // means no timestamp
 	} {
 		if i == 0 {
 			r.Time = time.UnixMilli(0).UTC()

@@ -9,7 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// What is asked patiently fails with the first error that does not pass.
+// askPatiently returns the first error that is not retryable.
 func TestAskPatientlyFails(t *testing.T) {
 	final := errors.New("final")
 	answers := []error{kafka.Unknown, final, nil}
