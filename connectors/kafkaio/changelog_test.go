@@ -256,7 +256,7 @@ func TestLargeStates(t *testing.T) {
 		return !ok || !there
 	})
 	if len(left) > 0 {
-		t.Errorf("%d records of no state are left", len(left))
+		t.Errorf("%d records of deleted states are left", len(left))
 	}
 }
 
@@ -307,7 +307,7 @@ func TestAllStatesDeleted(t *testing.T) {
 	expect.OK(t, a.Close(context30(t), true))
 	commitAs(t, c, "g", Position{"in", 0, 3})
 	if r := startRun(t, c, giving); r.start["in-0"].Offset != 3 || len(r.Restored()) > 0 {
-		t.Errorf("it begins at %v with %d states", r.start, len(r.Restored()))
+		t.Errorf("the run starts at %v with %d states", r.start, len(r.Restored()))
 	}
 }
 

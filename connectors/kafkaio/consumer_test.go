@@ -110,14 +110,14 @@ func TestFetcherPermanentError(t *testing.T) {
 func TestOutageStaleFor(t *testing.T) {
 	o := outage{Reminder: reminder.Reminder{Since: time.Now().Add(-time.Hour)}}
 	if d := o.staleFor(staleMetadataError{errors.New("x")}); d > time.Minute {
-		t.Errorf("at the first doubt it has been doubted for %s", d)
+		t.Errorf("after the first error from stale metadata: %s", d)
 	}
 	o.staleSince = time.Now().Add(-time.Hour)
 	if d := o.staleFor(fmt.Errorf("y: %w", staleMetadataError{errors.New("x")})); d < time.Hour {
-		t.Errorf("a doubt of an hour is one of %s", d)
+		t.Errorf("after an hour of stale metadata: %s", d)
 	}
 	if o.staleFor(errors.New("the broker is away")); o.staleFor(staleMetadataError{errors.New("x")}) > time.Minute {
-		t.Error("another error does not end a run of doubts")
+		t.Error("another error does not reset staleFor")
 	}
 }
 
@@ -137,10 +137,10 @@ func TestLease(t *testing.T) {
 	select {
 	case <-other.ctx.Done():
 	case <-context30(t).Done():
-		t.Error("a consumer is kept for ever")
+		t.Error("the consumer is not closed")
 	}
 	if _, ok := consumers.Load("lease"); ok {
-		t.Error("a consumer that has ended is kept")
+		t.Error("a closed consumer is still registered")
 	}
 }
 

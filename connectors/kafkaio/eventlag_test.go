@@ -13,8 +13,8 @@ import (
 // nothing.
 func TestTimeReach(t *testing.T) {
 	c := &consumer{src: Source{Clock: "test"}, clock: func(r Record) (time.Time, bool) {
-		hours, err := time.Parse(time.RFC3339, string(r.Value))
-		return hours, err == nil
+		eventTime, err := time.Parse(time.RFC3339, string(r.Value))
+		return eventTime, err == nil
 	}}
 	p := &partitionReader{fetcher: &fetcher{}}
 	now := base.Add(1000 * time.Hour)
@@ -28,8 +28,8 @@ func TestTimeReach(t *testing.T) {
 		{"d", 2000, 0}, {"b", 41, 900},
 	} {
 		r := Record{Key: []byte(step.key), Value: []byte("none"), Time: now}
-		if hours := base.Add(time.Duration(step.hours) * time.Hour); step.hours >= 0 {
-			r.Value = []byte(hours.Format(time.RFC3339))
+		if eventTime := base.Add(time.Duration(step.hours) * time.Hour); step.hours >= 0 {
+			r.Value = []byte(eventTime.Format(time.RFC3339))
 		}
 		got := c.stamp(p, batch{arrived: now.Add(time.Second), records: []Record{r}}).Records[0].LogTime
 		want := time.Time{}
@@ -55,8 +55,8 @@ func TestTimeReach(t *testing.T) {
 	}
 	one := timeReach{}
 	for i := range 3 {
-		hours := base.Add(time.Duration(i) * time.Hour)
-		one.observe(&Record{Key: []byte("a"), Time: hours}, hours, now)
+		eventTime := base.Add(time.Duration(i) * time.Hour)
+		one.observe(&Record{Key: []byte("a"), Time: eventTime}, eventTime, now)
 	}
 	if got, want := one.logTime(true), base.Add(2*time.Hour-eventlag.Unknown); !one.logTime(false).IsZero() || got.Before(want) || got.After(want.Add(eventlag.Unknown/100)) {
 		t.Errorf("of one key %v, with lags %v, want %v", one.logTime(false), got, want)

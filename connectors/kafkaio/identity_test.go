@@ -125,7 +125,7 @@ func TestBeyondStep(t *testing.T) {
 	beyond(r, true)
 	expect.OK(t, r.commit(context30(t), commitRequest{watermark: 2000}))
 	if _, _, h := stored(t, c); h.Beyond {
-		t.Error("a step is not beyond itself")
+		t.Error("the head reports records after a new step")
 	}
 	expect.OK(t, r.Close(context30(t), true))
 }
@@ -154,7 +154,7 @@ func TestHistory(t *testing.T) {
 	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 2)
 	past := startRun(t, c, func(cfg *LedgerConfig) { cfg.History = true })
 	if b, err := past.Restore("k"); b != nil || err != nil {
-		t.Errorf("it begins with %q, %v", b, err)
+		t.Errorf("the run starts with %q, %v", b, err)
 	}
 	available, deleted, err := past.HistoryLen(t.Context())
 	if available != 4 || deleted != 2 || err != nil {
@@ -217,7 +217,7 @@ func cannotResume(t testing.TB, err error, want ...string) {
 	t.Helper()
 	refuses(t, err, want...)
 	if !errors.As(err, new(*ResumeError)) {
-		t.Errorf("%v is no ResumeError", err)
+		t.Errorf("%v is not a ResumeError", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestOtherRuns(t *testing.T) {
 	keeps := func(t *testing.T, c Cluster, want int64) {
 		t.Helper()
 		if state, offset, _ := stored(t, c); state != fmt.Sprint(want) || offset != want {
-			t.Errorf("state %s and offset %d are kept", state, offset)
+			t.Errorf("state %s and offset %d are stored", state, offset)
 		}
 		if got := startRun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].Offset != want {
 			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
@@ -396,7 +396,7 @@ func TestChangelogLost(t *testing.T) {
 				}
 			})
 			if len(r.start) > 0 || len(r.Restored()) > 0 {
-				t.Errorf("anew it begins at %v with %d states", r.start, len(r.Restored()))
+				t.Errorf("with BeginAnew the run starts at %v with %d states", r.start, len(r.Restored()))
 			}
 			r.mustCommit(2)
 			expect.OK(t, r.Close(context30(t), true))

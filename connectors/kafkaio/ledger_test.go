@@ -98,7 +98,7 @@ func TestCommitWhenSettled(t *testing.T) {
 	expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
 	hand(1, 8)
 	if l.account.Busy() <= 0 {
-		t.Error("with a record in flight it is not busy")
+		t.Error("the account is not busy with a record in flight")
 	}
 	expect.OK(t, l.Close(ctx, true))
 	expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
@@ -288,7 +288,7 @@ func TestInFlight(t *testing.T) {
 		}
 		cancel()
 		if err := <-held; err != context.Canceled {
-			t.Errorf("the call that was held ended with %v", err)
+			t.Errorf("the waiting call ended with %v", err)
 		}
 		// One fetch may bring more than the limit of a bundle.
 		if n := len(r.got) - first; n > 2*max(bundleRecords, first) {
@@ -310,7 +310,7 @@ func TestInFlight(t *testing.T) {
 			}
 			l.Rest()
 			if stopped && more {
-				t.Fatal("it goes on, as there is always something to read")
+				t.Fatal("the source continues after Stop")
 			}
 			if !stopped && len(r.got) > 0 {
 				stopped = true
@@ -318,7 +318,7 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 		if len(r.got) == 200_000 {
-			t.Error("it has stopped at the end")
+			t.Error("the source has stopped only at the end")
 		}
 	})
 }
@@ -351,7 +351,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 			case err := <-closed:
 				expect.Error(t, err, "its work since the last commit is not committed: the next run repeats it: ")
 			case <-time.After(time.Minute):
-				t.Error("it waits on")
+				t.Error("Close does not return")
 			}
 		})
 	}

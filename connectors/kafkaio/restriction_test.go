@@ -103,7 +103,7 @@ func TestTracker(t *testing.T) {
 			t.Fatalf("what is left (-want +got):\n%s", d)
 		}
 		if tr.IsBounded() != first.Bounded {
-			t.Fatal("a tracker does not know whether it is bounded")
+			t.Fatal("IsBounded is wrong")
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestTracker(t *testing.T) {
 func TestTrackerBackwards(t *testing.T) {
 	tr := &tracker{rest: restriction{Partitions: []span{{Position: Position{"in", 0, 5}, End: -1}}}}
 	if tr.TryClaim(claimRecords{partition: 0, before: 4}) || tr.GetError() == nil {
-		t.Error("what was taken can be taken again")
+		t.Error("records can be claimed twice")
 	}
 }
 
