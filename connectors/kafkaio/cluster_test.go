@@ -95,12 +95,12 @@ func TestCheck(t *testing.T) {
 		kfake.Superuser("PLAIN", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-256", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"))
 	both := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"), kfake.TLS(server(t, certs)))
 	plain := one(t)
-	gone := closedPort(t)
+	closed := closedPort(t)
 	var listens string
 	advertising := one(t, kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		ln, err := net.Listen(network, address)
 		listens = ln.Addr().String()
-		return elsewhere{ln, gone}, err
+		return elsewhere{ln, closed}, err
 	}))
 	advertising.Brokers = []string{listens}
 
@@ -124,7 +124,7 @@ func TestCheck(t *testing.T) {
 		{"SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "RIGHT"), ""},
 		{"SCRAM over TLS", both, &TLS{CA: certs.CA}, login("SCRAM-SHA-512", "RIGHT"), ""},
 
-		{"refused", Cluster{Brokers: []string{gone}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
+		{"refused", Cluster{Brokers: []string{closed}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
 		{"no such name", Cluster{Brokers: []string{"broker.invalid"}}, nil, nil, `broker broker.invalid:9092 cannot be found: …`},
 		{"no TLS here", plain, &TLS{CA: certs.CA}, nil, `broker ADDR accepts a connection, but did not answer to TLS within …: this is probably a port without TLS; leave out tls, or use the port that has it`},
 		{"no TLS here, strict", strict, &TLS{CA: certs.CA}, nil, `broker ADDR does not speak TLS at this port: leave out tls, or use the port that does`},
@@ -142,8 +142,8 @@ func TestCheck(t *testing.T) {
 		{"no login", guarded, nil, nil, `broker ADDR hangs up on a client that has not logged in: set sasl, or use a port that asks for no login`},
 		{"web server", web, nil, nil, `ADDR is not a Kafka broker: its answer begins with "HTTP"`},
 		{"advertised", advertising, nil, nil, `broker ADDR answers, but the address that it reports for node 0 (advertised.listeners) cannot be used: broker GONE refuses the connection: …`},
-		{"second of two", Cluster{Brokers: []string{gone, plain.Brokers[0]}}, nil, nil, ""},
-		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is not a Kafka broker: its answer begins with "HTTP"`},
+		{"second of two", Cluster{Brokers: []string{closed, plain.Brokers[0]}}, nil, nil, ""},
+		{"none of two", Cluster{Brokers: []string{closed, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is not a Kafka broker: its answer begins with "HTTP"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if strings.HasPrefix(test.name, "wrong password") {
@@ -164,7 +164,7 @@ func TestCheck(t *testing.T) {
 			if err := openClient(t, c).Check(within()); err != nil {
 				got = err.Error()
 			}
-			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", gone, "WEB", web.Brokers[0]).Replace(test.want)
+			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", closed, "WEB", web.Brokers[0]).Replace(test.want)
 			if !like(got, want) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}

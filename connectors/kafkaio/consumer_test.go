@@ -195,8 +195,8 @@ func TestWatermark(t *testing.T) {
 func init() {
 	RegisterClock("test", func(layout string) Clock {
 		return func(r Record) (time.Time, bool) {
-			at, err := time.Parse(layout, string(r.Value))
-			return at, err == nil
+			t, err := time.Parse(layout, string(r.Value))
+			return t, err == nil
 		}
 	})
 }

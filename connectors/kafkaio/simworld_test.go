@@ -1474,8 +1474,8 @@ func (w *world) outlive(p *process) {
 // time.
 func (w *world) settle(p *process) {
 	const every, learning = 30 * time.Second, time.Minute
-	for since := time.Duration(0); since < simDelay+simDelay/20+learning+2*time.Minute; since += every {
-		w.produce(8, int(since/every), noClock, since > simDelay+simDelay/20+learning)
+	for elapsed := time.Duration(0); elapsed < simDelay+simDelay/20+learning+2*time.Minute; elapsed += every {
+		w.produce(8, int(elapsed/every), noClock, elapsed > simDelay+simDelay/20+learning)
 		time.Sleep(every)
 	}
 	if !w.deals(p, time.Minute) {

@@ -230,21 +230,21 @@ func TestStart(t *testing.T) {
 	m.Produce(t, ticking("in", 3, 1)...)
 	commitAs(t, c, "whole", Position{"in", 0, 3}, Position{"in", 1, 5}, Position{"in", 2, 0}, Position{"in", 3, 0})
 	commitAs(t, c, "part", Position{"in", 0, 9})
-	all := slices.Concat(stretch("in", 0, 0, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))
+	everything := slices.Concat(stretch("in", 0, 0, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))
 	for _, test := range []struct {
 		name  string
 		start Start
 		group string
 		want  []Position
 	}{
-		{name: "earliest", start: Start{At: Earliest}, want: all},
+		{name: "earliest", start: Start{At: Earliest}, want: everything},
 		{name: "latest", start: Start{At: Latest}},
 		{name: "committed", start: Start{At: Committed}, group: "whole", want: slices.Concat(stretch("in", 0, 3, 10), stretch("in", 3, 0, 1))},
 		{name: "partly committed", start: Start{At: Committed}, group: "part", want: slices.Concat(stretch("in", 0, 9, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))},
-		{name: "not committed", start: Start{At: Committed}, group: "new", want: all},
+		{name: "not committed", start: Start{At: Committed}, group: "new", want: everything},
 		{name: "offset", start: Start{At: AtOffset, Offset: 4}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
 		{name: "time", start: Start{At: AtTime, Time: base.Add(3500 * time.Millisecond)}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
-		{name: "time of the first", start: Start{At: AtTime, Time: base}, want: all},
+		{name: "time of the first", start: Start{At: AtTime, Time: base}, want: everything},
 		{name: "time past the end", start: Start{At: AtTime, Time: base.Add(time.Hour)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -310,8 +310,8 @@ func TestOversized(t *testing.T) {
 				&kgo.Record{Topic: "in", Key: []byte("k"), Value: bytes.Repeat([]byte("v"), size), Headers: []kgo.RecordHeader{{Key: "h"}}},
 				&kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("after")})
 			large := seen{1, size, 1, 0}
-			if all := size + 2; all > MaxRecord {
-				large = seen{1, recordbatch.Kept, 0, all}
+			if total := size + 2; total > MaxRecord {
+				large = seen{1, recordbatch.Kept, 0, total}
 			}
 			want = append(want, seen{1, 6, 0, 0}, large, seen{1, 5, 0, 0})
 		}
