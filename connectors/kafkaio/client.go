@@ -315,8 +315,8 @@ func (e *unknownTopicsError) Error() string {
 }
 
 // Create creates a topic, and returns when the topic can be written to. If the topic exists, Create leaves it
-// unchanged and returns false. With partitions ≤ 0, the broker's default is used; the number of replicas is always the
-// broker's default. config holds settings of the topic, such as cleanup.policy.
+// unchanged and returns false. With partitions ≤ 0, the broker's default is used. The number of replicas is always
+// the broker's default. config holds settings of the topic, such as cleanup.policy.
 func (c *Client) Create(ctx context.Context, topic string, partitions int, config map[string]string) (created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

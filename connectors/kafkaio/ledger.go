@@ -102,9 +102,9 @@ type LedgerConfig struct {
 	// group's offsets. Open sees the states of the changelog, but the run starts without states and stores nothing.
 	// Unless Drain is set, the source does not end there; see CaughtUp.
 	History bool
-	// Learned holds states, by key, that replace the states of the changelog. They come from a run with History. LearnedTo
-	// holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets differ from
-	// LearnedTo.
+	// Learned holds states, by key, that replace the states of the changelog. They come from a run with History.
+	// LearnedTo holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets differ
+	// from LearnedTo.
 	Learned   map[string][]byte
 	LearnedTo map[string]int64
 	// AtEnd makes the ledger commit only when the run ends, because the outputs are stored only then.
@@ -179,8 +179,8 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 }
 
 // begin reads and checks offsets and states, and then becomes the owner of the changelog. The checks come first, so
-// that a run that cannot start does not end a running one. If the running one commits in between, its
-// commit is read again.
+// that a run that cannot start does not end a running one. If the running one commits in between, begin reads both
+// again.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
 		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
@@ -410,7 +410,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 }
 
 // awaitAnswers watches a run that was stopped. If no broker has answered for account.StopTimeout, it stops the commits
-// and returns the reason. It returns nil when ctx ends. So a commit may take long while the brokers answer.
+// and returns the reason. It returns nil when ctx ends. A slow commit continues as long as brokers answer.
 func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
 	const every = 500 * time.Millisecond
 	for last := time.Now(); l.account.IsStopped(); {

@@ -55,8 +55,8 @@ func (l *Ledger) read(ctx context.Context) error {
 	return nil
 }
 
-// startFrom makes the run start from states, by key. With a changelog, the first commit stores them, so that after a
-// restart keys that have not occurred yet also have theirs.
+// startFrom makes the run start from states, by key. With a changelog, the first commit stores all of them, so that a
+// restart also has the states of keys without new records.
 func (l *Ledger) startFrom(states map[string][]byte) {
 	if l.owner != nil {
 		l.initialStates = maps.Clone(states)

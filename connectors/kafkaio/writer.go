@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic one after the other, and after a
-	// restart of all topics.
+	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic one after the other. After a start,
+	// they learn of all topics in this way.
 	topicGrace = 10 * time.Second
 	// requestTime is the limit of one attempt. The broker stops waiting for replicas after half of it.
 	requestTime = 30 * time.Second
