@@ -221,7 +221,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	forget := func(patterns ...string) (Forgotten, error) {
 		return ForgetKeys(t.Context(), compose(t, text), patterns, quiet)
 	}
-	if _, err := forget("k1"); err == nil || !strings.Contains(err.Error(), "the changelog states is in use: run ") || !strings.Contains(err.Error(), "has not ended; stop it first, ") || !strings.Contains(err.Error(), "if it was killed, start it once more and stop it") {
+	if _, err := forget("k1"); err == nil || !strings.Contains(err.Error(), "the changelog states is in use: run ") || !strings.Contains(err.Error(), "has not ended; stop it first, ") || !strings.Contains(err.Error(), "if it was killed, start and stop it once more") {
 		t.Error(err)
 	}
 	b.put(t, lines[1000:2000]...)

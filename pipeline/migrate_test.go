@@ -94,7 +94,7 @@ func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
 	other := strings.Replace(text, "topic: out", "topic: estimates", 1)
 	err := execute(t, other, quiet)
-	expect.Error(t, err, "this config is another: sink was kafka out and is kafka estimates;")
+	expect.Error(t, err, "this config differs: sink was kafka out and is kafka estimates;")
 	if err := execute(t, text, quiet); err != nil {
 		t.Errorf("the same sink: %v", err)
 	}

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// AmendStates changes states in a changelog between two runs. change is given what the changelog holds,
-// by positions, and returns what is to be stored instead, by key; nil deletes the state of a key.
-// All of it is stored in one transaction, or nothing. The group's offsets stay.
+// AmendStates changes states in a changelog between two runs. It calls change with the states of the changelog,
+// ordered by position. change returns the new states by key; nil deletes the state of a key. All changes are stored in
+// one transaction, or none. The group's offsets do not change.
 //
-// AmendStates refuses a changelog whose run has not ended, and does not disturb that run: to own the
-// changelog, as whoever writes to it has to, would end it. A run that was killed could not say
-// that it has ended.
+// AmendStates fails if the last run has not recorded its end in the changelog: becoming the owner, which writing
+// requires, would end that run. A run that was killed has not recorded its end.
 func (client *Client) AmendStates(ctx context.Context, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
 	l := &Ledger{cfg: LedgerConfig{Client: client, Changelog: changelog, Log: log}, run: newIdentity()}
 	defer func() {
@@ -40,13 +39,13 @@ func (client *Client) AmendStates(ctx context.Context, changelog string, log *sl
 			return err
 		}
 		if err := l.refuseRunning(); err != nil {
-			// That a run has ended shows a moment after the run.
-			if time.Since(begun) < answerTime && l.moves(ctx, before) {
+			// The end of a run becomes visible a moment after the run.
+			if time.Since(begun) < answerTime && l.otherOwnerActive(ctx, before) {
 				continue
 			}
 			return err
 		}
-		if changed, err = change(inOrder(changelog, &s.states)); err != nil || len(changed) == 0 {
+		if changed, err = change(byPosition(changelog, &s.states)); err != nil || len(changed) == 0 {
 			return err
 		}
 		if l.owner == nil {
@@ -59,9 +58,9 @@ func (client *Client) AmendStates(ctx context.Context, changelog string, log *sl
 				return err
 			}
 			if !maps.Equal(before, now) {
-				continue // a run that has started since is not to be disturbed either
+				continue // a run may have started meanwhile: do not end it either
 			}
-			if l.owner, err = own(ctx, client.cluster, changelog, "", int32(batch)); err != nil {
+			if l.owner, err = takeOwnership(ctx, client.cluster, changelog, "", int32(batch)); err != nil {
 				return err
 			}
 		}
@@ -70,50 +69,50 @@ func (client *Client) AmendStates(ctx context.Context, changelog string, log *sl
 			return err
 		}
 		if maps.Equal(before, after) {
-			break // else a run has come meanwhile, or an open transaction was aborted
+			break // otherwise a run has started meanwhile, or an open transaction was aborted
 		}
 	}
-	l.head.Run = &l.run // and it has ended when this is stored
+	l.head.Run = &l.run // head.Ended stays true: no run continues after this commit
 	return l.commitOwned(ctx, l.entries(changed), nil)
 }
 
-// refuseRunning refuses a changelog whose run has not ended.
+// refuseRunning returns an error if the last run has not recorded its end.
 func (l *Ledger) refuseRunning() error {
 	if l.head.Ended {
 		return nil
 	}
-	of := "a run"
+	owner := "a run"
 	if l.head.Run != nil {
-		of = l.head.Run.String()
+		owner = l.head.Run.String()
 	}
-	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start it once more and stop it, so that it says in the changelog that it has ended", l.cfg.Changelog, of)
+	return fmt.Errorf("the changelog %s is in use: %s has not ended; stop it first, and start it again afterwards; if it was killed, start and stop it once more, so that it records its end in the changelog", l.cfg.Changelog, owner)
 }
 
-// endTime is how long a run tries to say in the changelog that it has ended, and failedTime is that
-// of one that has failed, whose brokers may be away; stuckTime if it was stopped, too.
+// A run tries for endTime to record its end in the changelog. A failed run tries for failedTime, because its brokers
+// may be away. A failed run that was also stopped tries for stuckTime.
 const (
 	endTime    = 30 * time.Second
 	failedTime = 5 * time.Second
 	stuckTime  = time.Second
 )
 
-// markEnded says in the changelog that the run has ended, unless a commit has failed: then another
-// run may own the changelog.
+// markEnded records in the changelog that the run has ended. If a commit has failed, it does nothing: another run may
+// own the changelog.
 func (l *Ledger) markEnded(ctx context.Context, well bool) {
 	if l.owner == nil || l.owner.err != nil || l.head.Ended {
 		return
 	}
 	within := endTime
 	if !well {
-		ctx, within = context.WithoutCancel(ctx), failedTime // it may have failed by being cancelled
+		ctx, within = context.WithoutCancel(ctx), failedTime // a cancelled ctx may be the reason of the failure
 		if l.account.IsStopped() {
-			within = stuckTime // an output has been waited for before
+			within = stuckTime // Stop has already waited for an output
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	l.head.Ended = true
 	if err := l.commitOwned(ctx, func(*commitEntries) {}, nil); err != nil {
-		l.cfg.Log.Warn("the changelog does not say that this run has ended: its states cannot be changed by hand before another run has ended", "changelog", l.cfg.Changelog, "error", err)
+		l.cfg.Log.Warn("the end of this run could not be recorded in the changelog: its states can be changed by hand after another run has ended", "changelog", l.cfg.Changelog, "error", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// amend forgets k, and does more before.
+// amend deletes the states of all keys. It calls more, if set, before it returns the changes.
 func amend(t *testing.T, c Cluster, more func()) error {
 	t.Helper()
-	return asks(t, c).AmendStates(context30(t), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
+	return openClient(t, c).AmendStates(context30(t), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
 		if more != nil {
 			more()
 		}
@@ -24,37 +24,37 @@ func amend(t *testing.T, c Cluster, more func()) error {
 	})
 }
 
-// TestAmend: states are changed between two runs alone. A run that goes on, and one that starts
-// meanwhile, commits as if nobody had asked.
+// TestAmend: states can only be changed between two runs. AmendStates does not disturb a run that is active, or that
+// starts meanwhile.
 func TestAmend(t *testing.T) {
-	_, c := fed(t, 50)
-	a := begun(t, c, nil)
-	a.must(5)
+	_, c := withRecords(t, 50)
+	a := startRun(t, c, nil)
+	a.mustCommit(5)
 	refuses(t, amend(t, c, nil), "the changelog states is in use: "+a.run.String()+" has not ended")
-	a.must(6)
+	a.mustCommit(6)
 	expect.OK(t, a.Close(context30(t), true))
 
 	var b run
-	err := amend(t, c, func() { b = begun(t, c, nil) })
+	err := amend(t, c, func() { b = startRun(t, c, nil) })
 	refuses(t, err, "the changelog states is in use: "+b.run.String()+" has not ended")
-	b.must(7)
-	b.Close(context30(t), false) // a run that fails says it as well
-	if state, offset, h := kept(t, c); state != "7" || offset != 7 || !h.Ended {
+	b.mustCommit(7)
+	b.Close(context30(t), false) // a failed run records its end too
+	if state, offset, h := stored(t, c); state != "7" || offset != 7 || !h.Ended {
 		t.Errorf("state %s, offset %d, head %+v", state, offset, h)
 	}
 
 	no := errors.New("no")
-	if err := asks(t, c).AmendStates(context30(t), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
+	if err := openClient(t, c).AmendStates(context30(t), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
 		t.Error(err)
 	}
 	expect.OK(t, amend(t, c, nil))
-	if state, offset, h := kept(t, c); state != "" || offset != 7 || !h.Ended || h.Run.Run == b.run.Run {
+	if state, offset, h := stored(t, c); state != "" || offset != 7 || !h.Ended || h.Run.Run == b.run.Run {
 		t.Errorf("state %s, offset %d, head %+v", state, offset, h)
 	}
-	d := begun(t, c, nil)
+	d := startRun(t, c, nil)
 	if got := slices.Collect(maps.Keys(d.Restored())); len(got) != 0 || d.start["in-0"].Offset != 7 {
 		t.Errorf("%v are restored, at %v", got, d.start)
 	}
-	d.must(8)
+	d.mustCommit(8)
 	d.Close(context30(t), true)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	// Within a stage nothing is encoded but samples, of which the runner takes the size.
+	// Within a stage, only the samples from which the runner estimates sizes are encoded.
 	beam.RegisterCoder(reflect.TypeFor[Batch](),
 		func(b Batch) []byte { return compact.Encode(nil, b, batchForm) },
 		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, batchForm); return out, err })
@@ -20,13 +20,13 @@ func init() {
 	dofn.Register(func(f *recordsFn) any { return f.ProcessElement })
 }
 
-// A Batch holds records of a partition, in the order of their offsets.
+// A Batch holds records of one partition, in the order of their offsets.
 type Batch struct {
 	Records []Record
-	Times   []int64 // of the records, by the source's clock, as a beam.EventTime each
+	Times   []int64 // event time of each record as a beam.EventTime, by the source's clock
 }
 
-// recordsFn emits the records of batches, each at its time.
+// recordsFn emits the records of batches, each with its event time.
 type recordsFn struct{}
 
 func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) {
@@ -37,13 +37,13 @@ func (fn *recordsFn) ProcessElement(b Batch, emit func(beam.EventTime, Record)) 
 
 func batchForm(c *compact.Codec, b *Batch) {
 	compact.List(c, &b.Records, 8, func(r *Record) { recordForm(c, r) })
-	compact.List(c, &b.Times, 1, func(at *int64) { compact.Signed(c, at) })
+	compact.List(c, &b.Times, 1, func(t *int64) { compact.Signed(c, t) })
 }
 
 func recordForm(c *compact.Codec, r *Record) {
-	// bytes tells null from empty.
-	bytes := func(all ...*[]byte) {
-		for _, p := range all {
+	// bytes encodes null and empty differently.
+	bytes := func(fields ...*[]byte) {
+		for _, p := range fields {
 			null, none := *p == nil, false
 			if c.Bits(&null, &none, &none); !null {
 				compact.Texts(c, p)

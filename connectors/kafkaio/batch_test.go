@@ -15,8 +15,7 @@ var someBatch = Batch{
 	[]int64{1_800_000_000_000, -5},
 }
 
-// A batch that crosses stages is the same, null and empty told apart, and an
-// incomplete one is an error.
+// A decoded batch equals the encoded one, with null and empty distinguished. An incomplete encoding is an error.
 func TestBatchCoder(t *testing.T) {
 	expect.Form(t, batchForm, someBatch)
 }

@@ -8,25 +8,24 @@ import (
 	"unsafe"
 )
 
-// What the readers of a process hold ahead of their calls, in bytes.
+// Limits of the memory for records that are read ahead, in bytes.
 const (
-	// aheadBytes are of records that nobody has taken yet.
+	// aheadBytes limits the decoded records that no consumer has taken yet, over all readers of the process.
 	aheadBytes = 32 << 20
-	// arrivingBytes are of one reader's answers that are not decoded yet.
+	// arrivingBytes limits the answers of one reader that are not decoded yet.
 	arrivingBytes = 16 << 20
-	// leastFetch and mostFetch bound what one fetch asks for, compressed. A broker
-	// answers with one batch at least, however large.
-	leastFetch, mostFetch = 64 << 10, 1 << 20
+	// minFetch and maxFetch bound the compressed size that one fetch asks for. A broker sends at least one batch,
+	// however large.
+	minFetch, maxFetch = 64 << 10, 1 << 20
 )
 
 // processBudget is shared by all readers of the process.
 var processBudget = &budget{bytes: aheadBytes}
 
-// A budget bounds the records that readers hold. A fetcher asks for as much as it may
-// decode at once, and gives back what it did not need. Claims are granted in the order
-// in which they came: no partition is left behind. A reader that holds nothing is granted
-// its claim at once, whatever the others hold. Thus every reader goes on, and all
-// together may hold one claim per reader more.
+// A budget bounds the records that readers hold. A fetcher claims as many bytes as it may decode at once, and returns
+// what it did not need. Claims are granted in the order of arrival, so that no partition starves. A reader that holds
+// nothing gets its claim at once, whatever the others hold. So every reader makes progress, and all readers together
+// exceed the budget by at most one claim per reader.
 type budget struct {
 	bytes int
 
@@ -35,35 +34,35 @@ type budget struct {
 	waiting []*claim
 }
 
-// A claim is one that waits.
+// A claim is a request for bytes that waits to be granted.
 type claim struct {
-	of      *budgetShare
+	share   *budgetShare
 	bytes   int
-	granted chan struct{} // closed when it is granted, or its reader ends
+	granted chan struct{} // closed when the claim is granted or its reader ends
 }
 
-// budgetShare is what one reader holds of a budget.
+// A budgetShare is the part of a budget that one reader holds.
 type budgetShare struct {
 	*budget
-	partitions atomic.Int32 // that are fetched
+	partitions atomic.Int32 // number of partitions that are fetched
 
-	bytes int // under the budget's lock, as is ended
+	bytes int // bytes held; protected by the budget's lock, like ended
 	ended bool
 }
 
-// fetchBytes is what a fetch of one partition asks for: the answers of all partitions may
-// come at the same time.
-func (a *budgetShare) fetchBytes() int {
-	return min(max(arrivingBytes/max(int(a.partitions.Load()), 1), leastFetch), mostFetch)
+// fetchBytes returns the size to ask for in a fetch of one partition. It divides arrivingBytes by the number of
+// partitions, because all answers may arrive at the same time.
+func (s *budgetShare) fetchBytes() int {
+	return min(max(arrivingBytes/max(int(s.partitions.Load()), 1), minFetch), maxFetch)
 }
 
-// claim takes n bytes as soon as they are there. It reports false if ctx ends first.
-func (a *budgetShare) claim(ctx context.Context, n int) bool {
-	c := &claim{a, n, make(chan struct{})}
-	a.mu.Lock()
-	a.waiting = append(a.waiting, c)
-	a.grant()
-	a.mu.Unlock()
+// claim takes n bytes from the budget, and waits until they are available. It reports false if ctx ends first.
+func (s *budgetShare) claim(ctx context.Context, n int) bool {
+	c := &claim{s, n, make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	s.grant()
+	s.mu.Unlock()
 	select {
 	case <-c.granted:
 		return true
@@ -72,38 +71,38 @@ func (a *budgetShare) claim(ctx context.Context, n int) bool {
 	}
 }
 
-// add changes what the reader holds by n bytes.
-func (a *budgetShare) add(n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended {
+// add changes the bytes that the reader holds by n.
+func (s *budgetShare) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
 		return
 	}
-	a.bytes += n
-	a.used += n
-	a.grant()
+	s.bytes += n
+	s.used += n
+	s.grant()
 }
 
-// end gives back all that the reader holds.
-func (a *budgetShare) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.used -= a.bytes
-	a.bytes, a.ended = 0, true
-	a.grant()
+// end returns all bytes of the reader to the budget.
+func (s *budgetShare) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used -= s.bytes
+	s.bytes, s.ended = 0, true
+	s.grant()
 }
 
-// grant grants what can be granted.
+// grant grants the waiting claims that fit. The caller holds b.mu.
 func (b *budget) grant() {
 	full := false
 	b.waiting = slices.DeleteFunc(b.waiting, func(c *claim) bool {
 		full = full || b.used+c.bytes > b.bytes
 		switch {
-		case c.of.ended:
-		case full && c.of.bytes > 0:
+		case c.share.ended:
+		case full && c.share.bytes > 0:
 			return false
 		default:
-			c.of.bytes += c.bytes
+			c.share.bytes += c.bytes
 			b.used += c.bytes
 		}
 		close(c.granted)
@@ -111,5 +110,5 @@ func (b *budget) grant() {
 	})
 }
 
-// memory is about what the records of a batch take in memory.
+// memory estimates the memory of the batch's records in bytes.
 func (b batch) memory() int { return b.bytes + cap(b.records)*int(unsafe.Sizeof(Record{})) }

@@ -14,8 +14,8 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// TestBudget: sixty partitions, whose records take next to nothing on the wire and ten times
-// the budget in memory, share it, and all are read to their ends.
+// TestBudget: sixty partitions share a budget, and all are read to their ends. Their records are tiny when compressed,
+// and take ten times the budget in memory.
 func TestBudget(t *testing.T) {
 	const partitions, each, value = 60, 8, 50_000
 	limits := recordbatch.Limits{Record: 1 << 20, Fetch: 2 * value, Batch: 1 << 20}
@@ -31,8 +31,8 @@ func TestBudget(t *testing.T) {
 		rest.Partitions = append(rest.Partitions, span{Position: Position{"in", int(n), 0}, End: each})
 	}
 	p.Produce(t, records...)
-	cons := reads(t, asks(t, c), rest, limits, b)
-	most := 0
+	cons := newBudgetConsumer(t, openClient(t, c), rest, limits, b)
+	maxHeld := 0
 	for done := 0; done < partitions*each; {
 		select {
 		case <-cons.arrived:
@@ -45,20 +45,20 @@ func TestBudget(t *testing.T) {
 			}
 			done += len(batch.records)
 			b.mu.Lock()
-			most = max(most, b.used+batch.memory())
+			maxHeld = max(maxHeld, b.used+batch.memory())
 			b.mu.Unlock()
 		}
 	}
-	if most > b.bytes*3/2 { // a batch can be larger than was asked for by its last record
-		t.Errorf("%d bytes were held at once, with a budget of %d", most, b.bytes)
+	if maxHeld > b.bytes*3/2 { // the last record of a batch can make it larger than the fetch asked for
+		t.Errorf("%d bytes were held at once, with a budget of %d", maxHeld, b.bytes)
 	}
 	if b.used != 0 || len(b.waiting) != 0 {
 		t.Errorf("at the end %d bytes are held, %d claims wait", b.used, len(b.waiting))
 	}
 }
 
-// reads returns a consumer with a budget of its own.
-func reads(t *testing.T, client *Client, rest restriction, limits recordbatch.Limits, b *budget) *consumer {
+// newBudgetConsumer returns a consumer with its own budget.
+func newBudgetConsumer(t *testing.T, client *Client, rest restriction, limits recordbatch.Limits, b *budget) *consumer {
 	t.Helper()
 	spans := rest.Partitions
 	rest.Partitions = nil
@@ -69,8 +69,8 @@ func reads(t *testing.T, client *Client, rest restriction, limits recordbatch.Li
 	return cons
 }
 
-// TestBudgetOrder: claims are granted in their order, except that a reader without
-// anything does not wait for others, and one that ends gives back what it held.
+// TestBudgetOrder: claims are granted in their order. But a reader that holds nothing does not wait for others, and a
+// reader that ends returns what it held.
 func TestBudgetOrder(t *testing.T) {
 	b := &budget{bytes: 10}
 	one, other := &budgetShare{budget: b}, &budgetShare{budget: b}
@@ -80,12 +80,12 @@ func TestBudgetOrder(t *testing.T) {
 	var granted []string
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	// A context that has ended leaves the claim where it stands.
+	// A context that has ended leaves the claim in the queue.
 	for _, c := range []struct {
-		of *budgetShare
-		n  int
+		share *budgetShare
+		n     int
 	}{{one, 5}, {other, 1}, {one, 1}} {
-		c.of.claim(ended, c.n)
+		c.share.claim(ended, c.n)
 	}
 	claims := slices.Clone(b.waiting)
 	see := func() []string {
@@ -102,7 +102,7 @@ func TestBudgetOrder(t *testing.T) {
 	if len(claims) != 3 {
 		t.Fatalf("%d claims wait", len(claims))
 	}
-	one.add(-7) // 9 of 10 are held, and the first in the row wants 5
+	one.add(-7) // 9 of 10 are held, and the first in the queue wants 5
 	if got := see(); len(got) > 0 {
 		t.Errorf("%v were granted", got)
 	}

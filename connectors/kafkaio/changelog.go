@@ -26,73 +26,71 @@ import (
 
 // A changelog is a compacted topic with these keys:
 //
-//	""             the head in partition 0, a mark in each other partition
-//	"\x00"         the bottom of a partition, its first record
-//	"\x00" i key   the part i of a state that does not fit into one record; i is a uvarint
-//	"\x00\x00" key the state of a key that begins with a zero byte, or its part 0
-//	outputKeyPrefix id what Ledger.StoreValue holds, in partition 0
-//	paceKey log    the pace of a partition that is read, in partition 0
-//	stepKey id     a step of the watermark after what is settled, in partition 0, see made
-//	key            the state of any other key, or its part 0
+//	""                 the head in partition 0, a mark in each other partition
+//	"\x00"             the bottom of a partition, its first record
+//	"\x00" i key       part i of a state that does not fit into one record; i is a uvarint
+//	"\x00\x00" key     the state of a key that begins with a zero byte, or its part 0
+//	outputKeyPrefix id a value of Ledger.StoreValue, in partition 0
+//	paceKey log        the pace of a partition of the source, in partition 0
+//	stepKey id         a watermark step that is not settled, in partition 0; see pendingStep
+//	key                the state of any other key, or its part 0
 //
-// Every commit has a number, and writes the head with it. A commit that writes to a partition
-// renews the mark of the partition, and the head has the numbers that all marks have. So
-// a partition that was emptied or is older than the others shows. A partition without its
-// bottom has lost its beginning. The states of keys go to the partitions that the head counts;
-// those that were added to the topic later stay empty.
+// Every commit has a number, which it writes to the head. A commit that writes to a partition also updates the
+// partition's mark, and the head contains the numbers of all marks. Thus check detects a partition that was emptied or
+// is older than the others. A partition without its bottom has lost its first records. The head also determines the
+// number of partitions for states; partitions that are added to the topic later stay empty.
 const (
 	headKey         = ""
 	bottomKey       = "\x00"
-	outputKeyPrefix = "\x00\xff\xff\xff\xff\x7f" // no part has so large a number
+	outputKeyPrefix = "\x00\xff\xff\xff\xff\x7f" // larger than the number of any part
 	paceKey         = "\x00\xff\xff\xff\xff\x7e" // likewise
 	stepKey         = "\x00\xff\xff\xff\xff\x7d" // likewise
-	partsHeader     = "parts"                    // how many parts a state has, at part 0, if there are several
+	partsHeader     = "parts"                    // number of parts of a state that has several, in the record of part 0
 
-	// recordOverhead is more than a record has beside key and value, in bytes.
+	// recordOverhead is an upper bound of a record's size without key and value, in bytes.
 	recordOverhead = 512
 )
 
-// portionBytes bounds a transaction of states that need not be stored together. Tests change
-// it.
+// portionBytes limits a transaction of states that need not be stored together. Tests change it.
 var portionBytes = 64 << 20
 
 // A changelogHead is the record that identifies a changelog.
 type changelogHead struct {
-	// ID is at first the id of the changelog's topic, so that two runs that start at once
-	// agree on it. It is random if the topic has no id or the states were discarded.
+	// ID is initially the id of the changelog's topic, so that two runs that start at once choose the same. It is
+	// random if the topic has no id or the states were discarded.
 	ID string `json:"id"`
 	// Commit is the number of the last commit.
 	Commit int64 `json:"commit"`
-	// Marks are the numbers of the last commits that wrote to each partition.
+	// Marks are the numbers of the last commit to each partition.
 	Marks []int64 `json:"marks"`
-	// Topics are the ids of the topics that were read into the states, by name.
+	// Topics are the ids, by name, of the topics whose records are in the states.
 	Topics map[string]string `json:"topics,omitempty"`
 	// Run is the run that started last, the owner of the changelog.
 	Run *identity `json:"run,omitempty"`
-	// Ended says that Run has ended, and was not killed.
+	// Ended reports that Run has ended and was not killed.
 	Ended bool `json:"ended,omitempty"`
-	// Use is what the changelog is used for.
+	// Use is the purpose of the changelog.
 	Use changelogUse `json:"use"`
-	// Stored says that states have been stored. If there are none now, their keys were forgotten.
+	// Stored reports that states have been stored. They may have been deleted since.
 	Stored bool `json:"stored,omitempty"`
-	// Watermark is that of the last step that is settled, in Unix milliseconds; 0 before the first. See stepper.
+	// Watermark is the last settled one in Unix milliseconds; 0 before the first step. See stepper.
 	Watermark int64 `json:"watermark,omitempty"`
-	// Beyond says that the states and offsets have records that were read after that step.
+	// Beyond reports that the states and offsets include records that were handed over after that step.
 	Beyond bool `json:"beyond,omitempty"`
-	// Until are the offsets before which the run stays until the next commit, by partition, of those
-	// in which it may go farther than lead.
+	// Until limits how far the run may read before the next commit: the offset after the last record, by partition. It
+	// contains only partitions in which the run may pass its last commit by more than lead.
 	Until map[string]int64 `json:"until,omitempty"`
-	// Unfinished says what has to be stored before the states are complete.
+	// Unfinished is the operation that must finish before the states are complete, or empty.
 	Unfinished string `json:"unfinished,omitempty"`
 }
 
-// The values of head.Unfinished.
+// Values of changelogHead.Unfinished.
 const (
-	discarding = "discarding" // the states before a run that begins anew
-	beginning  = "beginning"  // LedgerConfig.First
+	discarding = "discarding" // deleting the old states, with BeginAnew
+	beginning  = "beginning"  // storing LedgerConfig.First
 )
 
-// A changelogUse is what a run reads and writes beside the changelog.
+// A changelogUse is what a run reads and writes in addition to the changelog.
 type changelogUse struct {
 	Group   string            `json:"group,omitempty"`
 	Topics  []string          `json:"topics,omitempty"`  // sorted
@@ -103,11 +101,11 @@ func (l *Ledger) use() changelogUse {
 	return changelogUse{l.cfg.Group, slices.Sorted(slices.Values(l.cfg.Topics)), l.cfg.Outputs}
 }
 
-// differences are those between two uses, in words.
-func (u changelogUse) differences(o changelogUse) (all []string) {
-	differ := func(what, was, is string) {
-		if was != is {
-			all = append(all, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(was, "none"), cmp.Or(is, "none")))
+// differences describes the differences between two uses.
+func (u changelogUse) differences(o changelogUse) (result []string) {
+	differ := func(what, old, current string) {
+		if old != current {
+			result = append(result, fmt.Sprintf("%s was %s and is %s", what, cmp.Or(old, "none"), cmp.Or(current, "none")))
 		}
 	}
 	differ("group", u.Group, o.Group)
@@ -118,7 +116,7 @@ func (u changelogUse) differences(o changelogUse) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		differ(name, u.Outputs[name], o.Outputs[name])
 	}
-	return all
+	return result
 }
 
 // A commitRecord is the record of a partition's last commit.
@@ -126,14 +124,14 @@ type commitRecord struct {
 	Commit int64 `json:"commit"`
 }
 
-// byKey is the partition of a key, that of the Java client.
-var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+// keyPartitioner chooses the partition of a key as the Java client does.
+var keyPartitioner = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 func partitionFor(key []byte, partitions int) int32 {
-	return int32(byKey.Partition(&kgo.Record{Key: key}, partitions))
+	return int32(keyPartitioner.Partition(&kgo.Record{Key: key}, partitions))
 }
 
-// partKey is the key of a part of a state in the changelog.
+// partKey returns the changelog key of a part of a state. key must not be empty.
 func partKey(key string, part int) []byte {
 	if part == 0 && key[0] != 0 {
 		return []byte(key)
@@ -141,8 +139,8 @@ func partKey(key string, part int) []byte {
 	return append(binary.AppendUvarint([]byte{0}, uint64(part)), key...)
 }
 
-// ofPart is the inverse of partKey. It reports false for a key that partKey does not make.
-func ofPart(b string) (key string, part int, ok bool) {
+// parsePartKey is the inverse of partKey. It reports false if partKey does not return b for any key.
+func parsePartKey(b string) (key string, part int, ok bool) {
 	if b == "" || b == bottomKey {
 		return "", 0, false
 	}
@@ -159,44 +157,43 @@ func ofPart(b string) (key string, part int, ok bool) {
 // An entry is a record for a changelog.
 type entry struct {
 	partition  int32
-	key, value []byte // a value of nil deletes the key
-	parts      int    // of a state, at its part 0
+	key, value []byte // a nil value deletes the key
+	parts      int    // number of parts of a state, in its part 0
 }
 
-// A keyPosition is the place of a key in a changelog.
+// A keyPosition is the partition and key of a record in a changelog.
 type keyPosition struct {
 	partition int32
-	key       string // as in the record
+	key       string // changelog key, see partKey
 }
 
-// changelogContents are what a changelog holds.
+// changelogContents are the contents of a changelog.
 type changelogContents struct {
 	partitions int // of the topic
 	head       changelogHead
-	headAt     lastValue                    // its record; nil bytes: there is none
+	headAt     lastValue                    // record of the head; bytes is nil if there is none
 	marks      map[int32][]byte             // by partition
-	bottoms    map[int32]bool               // partitions that have one
+	bottoms    map[int32]bool               // partitions that have a bottom
 	states     lastValues                   // by key
-	parts      map[string]int               // of states that have several
-	own        map[string]map[string][]byte // last values of the changelog itself, by what their keys begin with and the rest
-	strays     map[keyPosition]bool         // records where their keys do not belong
-	broken     map[string]lastValue         // states of which parts are missing
+	parts      map[string]int               // number of parts of each state that has several
+	ownValues  map[string]map[string][]byte // last values of paceKey, stepKey and outputKeyPrefix, by prefix and rest of the key
+	strays     map[keyPosition]bool         // records in partitions to which their keys do not belong
+	broken     map[string]lastValue         // states with missing parts
 }
 
 // An unsealing is LedgerConfig.Unseal.
-type unsealing func(to []byte, key string, stored []byte) []byte
+type unsealing func(dst []byte, key string, stored []byte) []byte
 
-// readStored reads a changelog, and takes the seals off the states in it; without unseal they stay
-// as they are stored.
+// readStored reads a changelog and unseals the states in it. If unseal is nil, the states stay as stored.
 func readStored(ctx context.Context, client *Client, topic string, unseal unsealing, log *slog.Logger) (*changelogContents, error) {
 	if unseal == nil {
-		unseal = func(to []byte, _ string, stored []byte) []byte { return append(to, stored...) }
+		unseal = func(dst []byte, _ string, stored []byte) []byte { return append(dst, stored...) }
 	}
 	topics, err := client.describe(ctx, []string{topic})
 	if err != nil {
 		return nil, err
 	}
-	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, own: map[string]map[string][]byte{outputKeyPrefix: {}, paceKey: {}, stepKey: {}}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
+	s := &changelogContents{partitions: topics[topic].partitions, marks: map[int32][]byte{}, bottoms: map[int32]bool{}, parts: map[string]int{}, ownValues: map[string]map[string][]byte{outputKeyPrefix: {}, paceKey: {}, stepKey: {}}, strays: map[keyPosition]bool{}, broken: map[string]lastValue{}}
 	adders := make([]stateLoader, runtime.GOMAXPROCS(0))
 	for i := range adders {
 		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
@@ -221,7 +218,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	return s, nil
 }
 
-// takeOwn takes a record of the changelog itself. It reports false for one of a state.
+// takeOwn stores a record of the changelog itself. It reports false if the record belongs to a state.
 func (s *changelogContents) takeOwn(r Record) bool {
 	p := int32(r.Partition)
 	switch key := string(r.Key); {
@@ -233,9 +230,9 @@ func (s *changelogContents) takeOwn(r Record) bool {
 		s.bottoms[p] = r.Value != nil
 	default:
 		for _, prefix := range [...]string{outputKeyPrefix, paceKey, stepKey} {
-			if id, is := strings.CutPrefix(key, prefix); is && p == 0 {
-				if s.own[prefix][id] = bytes.Clone(r.Value); r.Value == nil {
-					delete(s.own[prefix], id)
+			if id, ok := strings.CutPrefix(key, prefix); ok && p == 0 {
+				if s.ownValues[prefix][id] = bytes.Clone(r.Value); r.Value == nil {
+					delete(s.ownValues[prefix], id)
 				}
 				return true
 			}
@@ -245,19 +242,19 @@ func (s *changelogContents) takeOwn(r Record) bool {
 	return true
 }
 
-// A stateLoader adds the states of a part of the keys, in one goroutine.
+// A stateLoader adds the states of a subset of the keys, in one goroutine.
 type stateLoader struct {
 	states          *lastValues
 	unseal          unsealing
 	strays          map[keyPosition]bool
-	value, unsealed []byte // of the last record
+	value, unsealed []byte // buffers for one record
 }
 
-// add adds a record of a state. The states have the keys of their records until join.
+// add adds a record of a state, under the key of the record. join replaces that by the key of the state.
 func (a *stateLoader) add(r Record) {
 	p, key := int32(r.Partition), string(r.Key)
-	was, known := a.states.get(key)
-	switch elsewhere := known && was.partition != p; {
+	prev, known := a.states.get(key)
+	switch elsewhere := known && prev.partition != p; {
 	case elsewhere && r.Value != nil:
 		a.strays[keyPosition{p, key}] = true
 	case elsewhere:
@@ -271,7 +268,7 @@ func (a *stateLoader) add(r Record) {
 				v.parts = int32(n)
 			}
 		}
-		if key[0] != 0 && v.parts <= 1 { // else join has the key and the whole state
+		if key[0] != 0 && v.parts <= 1 { // otherwise join unseals the whole state under its own key
 			a.unsealed = a.unseal(a.unsealed[:0], key, r.Value)
 			v.bytes = a.unsealed
 		}
@@ -280,17 +277,17 @@ func (a *stateLoader) add(r Record) {
 	}
 }
 
-// join reads the head, and makes states of their parts.
+// join decodes the head, and joins the parts of states.
 func (s *changelogContents) join(unseal unsealing) {
-	json.Unmarshal(s.headAt.bytes, &s.head) // a head that cannot be read is refused by check
+	json.Unmarshal(s.headAt.bytes, &s.head) // check refuses a head that cannot be decoded
 	parts := map[string]map[int][]byte{}
-	plain := map[string]lastValue{} // of keys whose records have others
+	plain := map[string]lastValue{} // states whose records have another key
 	var rewritten, several []string
 	var mu sync.Mutex
 	parallel.Do(table.NumShards, runtime.GOMAXPROCS(0), func(_, shard int) {
 		for raw, b := range s.states.In(shard) {
-			v := lastValueOf(b)
-			key, part, ok := ofPart(raw)
+			v := decodeLastValue(b)
+			key, part, ok := parsePartKey(raw)
 			n := len(s.head.Marks)
 			stray := !ok || n > 0 && partitionFor([]byte(key), n) != v.partition
 			if !stray && raw == key && v.parts <= 1 {
@@ -343,79 +340,79 @@ func (s *changelogContents) join(unseal unsealing) {
 	}
 }
 
-// check reports what is wrong with a changelog that has states or a head.
+// check returns an error if a changelog with states or a head is damaged or incomplete.
 func (s *changelogContents) check(topic string) error {
-	const copied = "a changelog that is copied keeps the partitions of its records; restore the topic, or begin anew"
+	const copied = "a copy of a changelog must keep the partitions of its records; restore the topic, or discard the states"
 	n := len(s.head.Marks)
 	switch {
 	case s.headAt.bytes != nil && !json.Valid(s.headAt.bytes):
-		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or begin anew", s.headAt.position(topic))
+		return fmt.Errorf("the head of the changelog, at %s, the record with the empty key, is damaged; restore the topic, or discard the states", s.headAt.position(topic))
 	case s.head.ID == "" || n == 0:
-		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or begin anew", topic)
+		return fmt.Errorf("the changelog %s has no head, the record with the empty key in partition 0: another version of this program wrote it, or another program, or the partition was emptied; name another topic, restore this one, or discard the states", topic)
 	case s.partitions < n:
 		return fmt.Errorf("the changelog %s has %d partitions, and its states are in %d: %s", topic, s.partitions, n, copied)
 	}
 	for p, number := range s.head.Marks {
-		at := Position{Topic: topic, Partition: p}.Log()
+		partition := Position{Topic: topic, Partition: p}.Log()
 		var m commitRecord
 		if p == 0 {
 			m.Commit = s.head.Commit
 			number = s.head.Commit
 		} else if b := s.marks[int32(p)]; b != nil {
 			if err := json.Unmarshal(b, &m); err != nil {
-				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or begin anew", at, err)
+				return fmt.Errorf("the mark of %s, the record with the empty key, is damaged: %w; restore the topic, or discard the states", partition, err)
 			}
 		}
 		switch {
 		case !s.bottoms[int32(p)]:
-			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or begin anew", at)
+			return fmt.Errorf("the partition %s of the changelog has lost its first records, and with them the states of keys: restore the topic, or discard the states", partition)
 		case m.Commit != number:
-			return fmt.Errorf("the partition %s of the changelog has the commit %d, and by the head its last one is %d: the partitions are not of one time, as after a backup that restored a part of them; restore the topic, or begin anew", at, m.Commit, number)
+			return fmt.Errorf("the partition %s of the changelog has the commit %d, but the head expects %d: the partitions are from different times, as after a backup was restored in part; restore the topic, or discard the states", partition, m.Commit, number)
 		}
 	}
-	for at := range s.strays {
-		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, at.key, at.partition, copied)
+	for stray := range s.strays {
+		return fmt.Errorf("the changelog %s has the key %q in partition %d, where it does not belong: %s", topic, stray.key, stray.partition, copied)
 	}
 	for key, v := range s.broken {
-		return fmt.Errorf("the changelog %s has not all parts of the state of the key %q, at %s; restore the topic, or begin anew", topic, key, v.position(topic))
+		return fmt.Errorf("the changelog %s lacks parts of the state of the key %q, at %s; restore the topic, or discard the states", topic, key, v.position(topic))
 	}
 	return nil
 }
 
-// places are those of all records of states.
-func (s *changelogContents) places() []keyPosition {
-	all := slices.Collect(maps.Keys(s.strays))
-	for prefix, values := range s.own {
+// recordPositions returns the positions of all records of states and own values.
+func (s *changelogContents) recordPositions() []keyPosition {
+	list := slices.Collect(maps.Keys(s.strays))
+	for prefix, values := range s.ownValues {
 		for id := range values {
-			all = append(all, keyPosition{0, prefix + id})
+			list = append(list, keyPosition{0, prefix + id})
 		}
 	}
 	for key, b := range s.states.All() {
-		v := lastValueOf(b)
+		v := decodeLastValue(b)
 		for i := range max(1, s.parts[key], int(v.parts)) {
-			if at := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[at] {
-				all = append(all, at)
+			if position := (keyPosition{v.partition, string(partKey(key, i))}); !s.strays[position] {
+				list = append(list, position)
 			}
 		}
 	}
-	return all
+	return list
 }
 
-// commitEntries makes those of one commit to a changelog, and notes which partitions they go to.
+// commitEntries puts the entries of one commit, and tracks the partitions that it writes to.
 type commitEntries struct {
-	head  *changelogHead
-	parts map[string]int // of states that have several, as they are stored
-	most  int            // bytes of a batch
-	wrote map[int32]bool
-	put   func(entry)
+	head     *changelogHead
+	parts    map[string]int // number of stored parts of each state that has several
+	maxBatch int            // maximum batch size
+	wrote    map[int32]bool
+	put      func(entry)
 }
 
-// state puts the entries of a key's state, in parts if it is large; those of nil delete it.
-func (e *commitEntries) state(key string, value []byte) {
+// putState puts the entries of a key's state, in parts if it is large. A nil value deletes the state.
+func (e *commitEntries) putState(key string, value []byte) {
 	p := partitionFor([]byte(key), len(e.head.Marks))
 	e.wrote[p] = true
-	was, n := e.parts[key], 0
-	room := max(1, e.most-len(key)-recordOverhead)
+	oldParts, n := e.parts[key], 0
+	room := max(1, e.maxBatch-len(key)-recordOverhead)
 	if value != nil {
 		e.head.Stored = true
 		n = max(1, (len(value)+room-1)/room)
@@ -430,13 +427,13 @@ func (e *commitEntries) state(key string, value []byte) {
 		}
 		e.put(part)
 	}
-	for i := n; i < max(was, 1); i++ {
+	for i := n; i < max(oldParts, 1); i++ {
 		e.put(entry{partition: p, key: partKey(key, i)})
 	}
 }
 
-// own puts an entry of the changelog itself; nil deletes it.
-func (e *commitEntries) own(key string, value []byte) {
+// putOwn puts an entry of the changelog itself. A nil value deletes it.
+func (e *commitEntries) putOwn(key string, value []byte) {
 	e.wrote[0] = true
 	e.put(entry{key: []byte(key), value: value})
 }
@@ -457,27 +454,27 @@ func (e *commitEntries) end() {
 	e.put(entry{key: []byte(headKey), value: []byte(jsontext.Of(e.head))})
 }
 
-// ReadStates returns what a changelog holds, by positions. It changes nothing, and a run may
-// go on meanwhile.
+// ReadStates returns the states of a changelog, ordered by position. It changes nothing, and a run may continue
+// meanwhile.
 func (client *Client) ReadStates(ctx context.Context, changelog string, log *slog.Logger) ([]StoredState, error) {
 	s, err := readStored(ctx, client, changelog, nil, log)
 	if err != nil {
 		return nil, err
 	}
-	return inOrder(changelog, &s.states), nil
+	return byPosition(changelog, &s.states), nil
 }
 
-// inOrder are states by their positions.
-func inOrder(changelog string, states *lastValues) []StoredState {
-	all := make([]StoredState, 0, states.Len())
+// byPosition drains states into a slice that is ordered by position.
+func byPosition(changelog string, states *lastValues) []StoredState {
+	list := make([]StoredState, 0, states.Len())
 	for key, b := range states.Drain() {
-		s := lastValueOf(b)
-		all = append(all, StoredState{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
+		s := decodeLastValue(b)
+		list = append(list, StoredState{Position: s.position(changelog), Key: key, Bytes: bytes.Clone(s.bytes)})
 	}
-	slices.SortFunc(all, func(a, b StoredState) int {
+	slices.SortFunc(list, func(a, b StoredState) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
-	return all
+	return list
 }
 
 // A lastValue is the last value of a key in a topic, with its position.
@@ -492,8 +489,7 @@ func (v lastValue) position(topic string) Position {
 	return Position{topic, int(v.partition), v.offset}
 }
 
-// lastValues are those of the keys of a topic, in the form that lastValueOf reads. They may be
-// millions.
+// lastValues holds the last values of a topic by key, encoded by appendLastValue. There may be millions.
 type lastValues struct{ table.Shards }
 
 func (s *lastValues) get(key string) (v lastValue, ok bool) {
@@ -501,19 +497,19 @@ func (s *lastValues) get(key string) (v lastValue, ok bool) {
 	if b == nil {
 		return v, false
 	}
-	return lastValueOf(b), true
+	return decodeLastValue(b), true
 }
 
 func (s *lastValues) put(key string, v lastValue) { s.Put(key, appendLastValue(nil, v)) }
 
-func appendLastValue(to []byte, v lastValue) []byte {
-	to = binary.AppendUvarint(to, uint64(v.partition))
-	to = binary.AppendUvarint(to, uint64(v.offset))
-	to = binary.AppendUvarint(to, uint64(v.parts))
-	return append(to, v.bytes...)
+func appendLastValue(dst []byte, v lastValue) []byte {
+	dst = binary.AppendUvarint(dst, uint64(v.partition))
+	dst = binary.AppendUvarint(dst, uint64(v.offset))
+	dst = binary.AppendUvarint(dst, uint64(v.parts))
+	return append(dst, v.bytes...)
 }
 
-func lastValueOf(b []byte) lastValue {
+func decodeLastValue(b []byte) lastValue {
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
 		b = b[size:]
@@ -523,8 +519,9 @@ func lastValueOf(b []byte) lastValue {
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
-// ReadOn calls do with the records of a topic from offsets on, up to its present end, those of a partition in their order.
-// Offsets are by Position.Log. A partition that has none, or that ends before it, is read from its beginning.
+// ReadOn calls do with the records of a topic up to its current end. Records of a partition keep their order. from
+// holds start offsets by Position.Log. A partition without a start offset, or whose end is before it, is read from its
+// beginning.
 func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]int64, log *slog.Logger, do func([]Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
@@ -541,7 +538,7 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 	}
 	rest := restriction{Readers: 1, Partitions: spans, Bounded: true}
 	limits := readLimits
-	limits.Record = math.MaxInt // a state may be larger
+	limits.Record = math.MaxInt // a state may exceed MaxRecord
 	c := newConsumer(ctx, client, src, rest, limits, log)
 	defer c.close()
 	for t := (&tracker{rest: rest}); !t.IsDone(); {
@@ -557,34 +554,34 @@ func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]
 		if b.err != nil {
 			return b.err
 		}
-		t.TryClaim(taken{partition: i, before: b.next})
+		t.TryClaim(claimRecords{partition: i, before: b.next})
 		do(b.records)
 	}
 	return nil
 }
 
-// refuseUse refuses a changelog that a run of another config wrote.
+// refuseUse returns an error if a run with another config wrote the changelog, unless Migrate is set.
 func (l *Ledger) refuseUse() error {
-	differ := l.head.Use.differences(l.use())
-	if len(differ) == 0 || l.cfg.Migrate {
+	differences := l.head.Use.differences(l.use())
+	if len(differences) == 0 || l.cfg.Migrate {
 		return nil
 	}
-	of := "a run of another config"
+	owner := "a run of another config"
 	if l.head.Run != nil {
-		of = l.head.Run.String()
+		owner = l.head.Run.String()
 	}
-	return fmt.Errorf("the changelog %s is that of %s, and this config is another: %s; two configs on one changelog would take each other's states and records for their own; name another changelog, or, if the config was changed on purpose, go on with --migrate",
-		l.cfg.Changelog, of, strings.Join(differ, ", "))
+	return fmt.Errorf("the changelog %s belongs to %s, and this config differs: %s; two configs on one changelog would use each other's states; name another changelog or, if the config was changed on purpose, continue with --migrate",
+		l.cfg.Changelog, owner, strings.Join(differences, ", "))
 }
 
-// refuseUnfinished refuses states that a run before has not stored completely.
+// refuseUnfinished returns an error if an earlier run has not stored its states completely.
 func (l *Ledger) refuseUnfinished() error {
 	switch l.head.Unfinished {
 	case discarding:
-		return &ResumeError{errors.New("a run that began anew ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": begin anew once more")}
+		return &ResumeError{errors.New("a run ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": discard them again")}
 	case beginning:
 		if len(l.cfg.First) == 0 {
-			return &ResumeError{errors.New("a run ended before it had stored all states that it was given in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or begin anew")}
+			return &ResumeError{errors.New("a run ended before it had stored all given states in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or discard the states")}
 		}
 	}
 	return nil

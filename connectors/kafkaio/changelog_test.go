@@ -20,16 +20,16 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// TestPartKeys: the keys of parts are told apart, and name their state.
+// TestPartKeys: the keys of parts are unique, and determine key and part.
 func TestPartKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		some := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 128, 'a'}), 1, 4)
+		keyBytes := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 2, 128, 'a'}), 1, 4)
 		draw := func(n string) (string, int) {
-			return string(some.Draw(t, "key"+n)), rapid.SampledFrom([]int{0, 1, 2, 127, 128, 300}).Draw(t, "part"+n)
+			return string(keyBytes.Draw(t, "key"+n)), rapid.SampledFrom([]int{0, 1, 2, 127, 128, 300}).Draw(t, "part"+n)
 		}
 		key, part := draw("")
 		b := partKey(key, part)
-		if k, p, ok := ofPart(string(b)); k != key || p != part || !ok {
+		if k, p, ok := parsePartKey(string(b)); k != key || p != part || !ok {
 			t.Fatalf("%q, %d is %q, which is %q, %d", key, part, b, k, p)
 		}
 		if k, p := draw("2"); (k != key || p != part) && bytes.Equal(partKey(k, p), b) {
@@ -37,20 +37,20 @@ func TestPartKeys(t *testing.T) {
 		}
 	})
 	for _, b := range []string{headKey, bottomKey, "\x00\x80", "\x00\x01"} {
-		if key, part, ok := ofPart(b); ok {
+		if key, part, ok := parsePartKey(b); ok {
 			t.Errorf("%q is part %d of %q", b, part, key)
 		}
 	}
 }
 
-// filled is a cluster with a changelog of 3 partitions, in which a run has left the states of
-// 20 keys, and the group's offset 5.
+// filled returns a cluster with a changelog of 3 partitions, in which a run has stored the states of k and 20 other
+// keys at offset 5.
 func filled(t *testing.T) (*kfake.Cluster, Cluster) {
 	t.Helper()
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	changelogOf(t, c, 3)
 	manual(c).Produce(t, ticking("in", 0, 9)...)
-	stepped(t, c, nil, 5)
+	commitStates(t, c, nil, 5)
 	return k, c
 }
 
@@ -59,21 +59,22 @@ func changelogOf(t *testing.T, c Cluster, partitions int) {
 	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", partitions, map[string]string{"cleanup.policy": "compact"})
 }
 
-// stepped is a run that makes the state of k and of 20 other keys that of the offset.
-func stepped(t *testing.T, c Cluster, more func(*LedgerConfig), offset int64) {
+// commitStates starts a run, commits the group's offset, stores it as the state of k and of 20 other keys, and ends
+// the run.
+func commitStates(t *testing.T, c Cluster, more func(*LedgerConfig), offset int64) {
 	t.Helper()
-	r := begun(t, c, more)
+	r := startRun(t, c, more)
 	for i := range 20 {
 		r.Rest(State{Key: fmt.Sprint("k", i), Bytes: fmt.Append(nil, offset)})
 	}
-	r.must(offset)
+	r.mustCommit(offset)
 	expect.OK(t, r.Close(context30(t), true))
 }
 
-// restoredAll checks that all 21 states are those of the offset.
-func restoredAll(t *testing.T, c Cluster, offset int64) {
+// checkAllRestored checks that all 21 states and the group's offset equal offset.
+func checkAllRestored(t *testing.T, c Cluster, offset int64) {
 	t.Helper()
-	r := begun(t, c, nil)
+	r := startRun(t, c, nil)
 	want := map[string][]byte{"k": fmt.Append(nil, offset)}
 	for i := range 20 {
 		want[fmt.Sprint("k", i)] = fmt.Append(nil, offset)
@@ -84,18 +85,18 @@ func restoredAll(t *testing.T, c Cluster, offset int64) {
 	r.Close(context30(t), false)
 }
 
-// copies are the records of the changelog, by partition.
-func copies(t *testing.T, c Cluster) []*kgo.Record {
+// changelogRecords returns the records of the changelog, by partition.
+func changelogRecords(t *testing.T, c Cluster) []*kgo.Record {
 	t.Helper()
-	var all []*kgo.Record
+	var list []*kgo.Record
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
-		all = append(all, &kgo.Record{Topic: "states", Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		list = append(list, &kgo.Record{Topic: "states", Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
 	}
-	return all
+	return list
 }
 
-// TestChangelogCopied: a changelog that was restored goes on if it is whole and as new as the
-// offsets, and is refused otherwise.
+// TestChangelogCopied: a run resumes from a restored changelog if that is complete and as new as the offsets.
+// Otherwise it is refused.
 func TestChangelogCopied(t *testing.T) {
 	const backup, now = 0, 1
 	without := func(p int32) func(*kgo.Record) bool { return func(r *kgo.Record) bool { return r.Partition != p } }
@@ -105,11 +106,11 @@ func TestChangelogCopied(t *testing.T) {
 		from       int
 		keeps      func(*kgo.Record) bool
 		partitions int
-		want       string // "" where it goes on
+		want       string // empty if a run resumes
 	}{
 		{"as it is", now, whole, 3, ""},
 		{"to more partitions", now, whole, 4, ""},
-		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 3, and that of the offsets has the number 5)"},
+		{"a backup", backup, whole, 3, "is older than the offsets (its last commit has the number 3, but the offsets belong to number 5)"},
 		{"without partition 0", now, without(0), 3, "has no head"},
 		{"without partition 1", now, without(1), 3, "the partition states-1 of the changelog has lost its first records"},
 		{"without partition 2", now, without(2), 3, "the partition states-2 of the changelog has lost its first records"},
@@ -120,7 +121,7 @@ func TestChangelogCopied(t *testing.T) {
 			return string(r.Key) != headKey || p != 2
 		}, 2, "has 2 partitions, and its states are in 3"},
 		{"mixed", now, func(r *kgo.Record) bool {
-			if _, _, ok := ofPart(string(r.Key)); ok {
+			if _, _, ok := parsePartKey(string(r.Key)); ok {
 				r.Partition = (r.Partition + 1) % 3
 			}
 			return true
@@ -128,57 +129,57 @@ func TestChangelogCopied(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			k, c := filled(t)
-			all := [][]*kgo.Record{copies(t, c), nil}
-			stepped(t, c, nil, 7)
-			all[now] = copies(t, c)
+			versions := [][]*kgo.Record{changelogRecords(t, c), nil}
+			commitStates(t, c, nil, 7)
+			versions[now] = changelogRecords(t, c)
 			k.DeleteTopic("states")
 			changelogOf(t, c, test.partitions)
-			restore(t, c, all[test.from], test.keeps)
+			restore(t, c, versions[test.from], test.keeps)
 			if test.want == "" {
-				restoredAll(t, c, 7)
+				checkAllRestored(t, c, 7)
 				return
 			}
-			_, err := begin(t, c, nil)
-			cannotResume(t, err, test.want, "begin anew")
-			begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
-			_, err = begin(t, c, nil)
+			_, err := tryStartRun(t, c, nil)
+			cannotResume(t, err, test.want, "or discard the states")
+			startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
+			_, err = tryStartRun(t, c, nil)
 			cannotResume(t, err, "the changelog states has the id ")
-			stepped(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }, 3)
-			restoredAll(t, c, 3)
+			commitStates(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }, 3)
+			checkAllRestored(t, c, 3)
 		})
 	}
 	t.Run("a partition of a backup", func(t *testing.T) {
 		k, c := filled(t)
-		old := copies(t, c)
-		stepped(t, c, nil, 7)
-		now := copies(t, c)
+		old := changelogRecords(t, c)
+		commitStates(t, c, nil, 7)
+		now := changelogRecords(t, c)
 		k.DeleteTopic("states")
 		changelogOf(t, c, 3)
 		restore(t, c, old, func(r *kgo.Record) bool { return r.Partition == 1 })
 		restore(t, c, now, without(1))
-		_, err := begin(t, c, nil)
-		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, and by the head its last one is 5")
+		_, err := tryStartRun(t, c, nil)
+		cannotResume(t, err, "the partition states-1 of the changelog has the commit 2, but the head expects 5")
 	})
 	t.Run("deleted from the front", func(t *testing.T) {
 		_, c := filled(t)
 		kafkatest.Dial(c.Brokers).DeleteBefore(t, "states", 1, 2)
-		_, err := begin(t, c, nil)
+		_, err := tryStartRun(t, c, nil)
 		cannotResume(t, err, "has lost its first records")
 	})
 }
 
 func restore(t *testing.T, c Cluster, records []*kgo.Record, keeps func(*kgo.Record) bool) {
 	t.Helper()
-	var kept []*kgo.Record
+	var selected []*kgo.Record
 	for _, r := range records {
 		if r := *r; keeps(&r) {
-			kept = append(kept, &r)
+			selected = append(selected, &r)
 		}
 	}
-	manual(c).Produce(t, kept...)
+	manual(c).Produce(t, selected...)
 }
 
-// TestChangelogOfAnotherConfig is refused, and says how the two differ.
+// TestChangelogOfAnotherConfig: a changelog of another config is refused, with the differences.
 func TestChangelogOfAnotherConfig(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.SeedTopics(1, "more"))
 	manual(c).Produce(t, ticking("in", 0, 9)...)
@@ -186,7 +187,7 @@ func TestChangelogOfAnotherConfig(t *testing.T) {
 		return func(cfg *LedgerConfig) { cfg.Group, cfg.Outputs, cfg.Topics = group, outputs, topics }
 	}
 	out := map[string]string{"sink": "kafka out", "alerts": "a webhook"}
-	a := ran(t, c, with("g", out, "in"), 5)
+	a := completedRun(t, c, with("g", out, "in"), 5)
 	for _, other := range []struct {
 		config func(*LedgerConfig)
 		want   string
@@ -197,75 +198,75 @@ func TestChangelogOfAnotherConfig(t *testing.T) {
 		{with("g", map[string]string{"sink": "kafka two", "rejects": "jsonl r"}, "in"), "alerts was a webhook and is none, rejects was none and is jsonl r, sink was kafka out and is kafka two"},
 		{with("g", nil, "in"), "alerts was a webhook and is none, sink was kafka out and is none"},
 	} {
-		_, err := begin(t, c, other.config)
-		refuses(t, err, "the changelog states is that of run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
+		_, err := tryStartRun(t, c, other.config)
+		refuses(t, err, "the changelog states belongs to run "+a.run.Run, other.want+";", "name another changelog", "--migrate")
 	}
-	begun(t, c, with("g", out, "in")).Close(context30(t), true)
-	b := begun(t, c, func(cfg *LedgerConfig) {
+	startRun(t, c, with("g", out, "in")).Close(context30(t), true)
+	b := startRun(t, c, func(cfg *LedgerConfig) {
 		with("g", out, "more", "in")(cfg)
 		cfg.Migrate = true
 	})
-	b.must(6)
+	b.mustCommit(6)
 	b.Close(context30(t), true)
-	begun(t, c, with("g", out, "in", "more"))
+	startRun(t, c, with("g", out, "in", "more"))
 }
 
-// TestLargeStates: a state that does not fit into a record is stored in several, of which
-// none stays behind.
+// TestLargeStates: a state that does not fit into one record is stored in several parts, and replaced or deleted with
+// all its parts.
 func TestLargeStates(t *testing.T) {
-	const most = 4096
+	const maxBatch = 4096
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, map[string]string{"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(most)})
+	kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, map[string]string{"cleanup.policy": "compact", "max.message.bytes": fmt.Sprint(maxBatch)})
 	want := map[string][]byte{}
 	put := func(r run, key string, size int) {
 		want[key] = bytes.Repeat([]byte{byte(size), 'x'}, size/2)
 		r.Rest(State{Key: key, Bytes: want[key]})
 	}
-	sizes := []int{10, 5 * most, most, 40, 3 * most, 70 * most, 0, 2 * most}
+	sizes := []int{10, 5 * maxBatch, maxBatch, 40, 3 * maxBatch, 70 * maxBatch, 0, 2 * maxBatch}
 	for i, size := range sizes {
-		r := begun(t, c, nil)
+		r := startRun(t, c, nil)
 		put(r, "k", size)
 		put(r, "\x00k", sizes[len(sizes)-1-i])
 		expect.OK(t, r.Close(context30(t), true))
-		next := begun(t, c, nil)
+		next := startRun(t, c, nil)
 		if got := next.Restored(); !maps.EqualFunc(want, got, bytes.Equal) {
 			t.Fatalf("after %v: %d states, k of %d bytes, the other of %d", sizes[:i+1], len(got), len(got["k"]), len(got["\x00k"]))
 		}
-		stored, err := asks(t, c).ReadStates(context30(t), "states", quiet)
+		stored, err := openClient(t, c).ReadStates(context30(t), "states", quiet)
 		if err != nil || len(stored) != 2 || !bytes.Equal(stored[0].Bytes, want[stored[0].Key]) {
 			t.Fatalf("%d stored, %v", len(stored), err)
 		}
-		for _, want := range [][]byte{want["k"], nil} { // once
+		for _, want := range [][]byte{want["k"], nil} { // a second call returns nil
 			if got, err := next.Restore("k"); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("k is restored with %d bytes, %v", len(got), err)
 			}
 		}
 		next.Close(context30(t), false)
 	}
-	put(begun(t, c, nil), "k", 10)
-	a := begun(t, c, nil)
-	a.Rest(State{Key: "k"}, State{Key: "\x00k"}) // deleted
+	put(startRun(t, c, nil), "k", 10)
+	a := startRun(t, c, nil)
+	a.Rest(State{Key: "k"}, State{Key: "\x00k"}) // deletes them
 	expect.OK(t, a.Close(context30(t), true))
 	left := map[string]bool{}
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		left[string(r.Key)] = r.Value != nil
 	}
 	maps.DeleteFunc(left, func(key string, there bool) bool {
-		_, _, ok := ofPart(key)
+		_, _, ok := parsePartKey(key)
 		return !ok || !there
 	})
 	if len(left) > 0 {
-		t.Errorf("%d records of no state are left", len(left))
+		t.Errorf("%d records of deleted states are left", len(left))
 	}
 }
 
-// portions has transactions of portions take few states, for a test. crash returns a context
-// that ends at the n-th commit from then on, which the broker then leaves open.
-func portions(t *testing.T, k *kfake.Cluster) (crash func(n int) context.Context, commits *int) {
+// smallPortions limits the transactions of portions to few states. crash returns a context that ends at the n-th
+// commit after the call; the broker does not end that transaction. commits counts the commits.
+func smallPortions(t *testing.T, k *kfake.Cluster) (crash func(n int) context.Context, commits *int) {
 	t.Helper()
-	was := portionBytes
+	prev := portionBytes
 	portionBytes = 5 * (recordOverhead + 10)
-	t.Cleanup(func() { portionBytes = was })
+	t.Cleanup(func() { portionBytes = prev })
 	commits = new(int)
 	var left int
 	var end context.CancelFunc
@@ -288,34 +289,34 @@ func portions(t *testing.T, k *kfake.Cluster) (crash func(n int) context.Context
 }
 
 func given(text string) map[string][]byte {
-	all := map[string][]byte{}
+	states := map[string][]byte{}
 	for i := range 100 {
-		all[fmt.Sprint("k", i)] = []byte(text)
+		states[fmt.Sprint("k", i)] = []byte(text)
 	}
-	return all
+	return states
 }
 
-// TestAllForgotten: a changelog whose keys were all forgotten has not lost its states, and the
-// states that a run was given at first do not come back.
-func TestAllForgotten(t *testing.T) {
-	_, c := fed(t, 9)
+// TestAllStatesDeleted: a changelog whose states were all deleted counts as having had states, and a new run does not
+// start from LedgerConfig.First.
+func TestAllStatesDeleted(t *testing.T) {
+	_, c := withRecords(t, 9)
 	giving := func(cfg *LedgerConfig) { cfg.First = map[string][]byte{"k": []byte("old")} }
-	a := begun(t, c, giving)
-	a.must(5)
+	a := startRun(t, c, giving)
+	a.mustCommit(5)
 	a.Rest(State{Key: "k"})
 	expect.OK(t, a.Close(context30(t), true))
 	commitAs(t, c, "g", Position{"in", 0, 3})
-	if r := begun(t, c, giving); r.start["in-0"].Offset != 3 || len(r.Restored()) > 0 {
-		t.Errorf("it begins at %v with %d states", r.start, len(r.Restored()))
+	if r := startRun(t, c, giving); r.start["in-0"].Offset != 3 || len(r.Restored()) > 0 {
+		t.Errorf("the run starts at %v with %d states", r.start, len(r.Restored()))
 	}
 }
 
-// TestPortions: states that a run begins with, and those that it replaces or discards, are
-// stored in several transactions. What a crash leaves of them is never taken for all.
-func TestPortions(t *testing.T) {
+// TestStatesInPortions: the states of First, replaced and discarded states are stored in several transactions. After a
+// crash, a part of them is never mistaken for all.
+func TestStatesInPortions(t *testing.T) {
 	migrating := func(cfg *LedgerConfig) {
-		cfg.Open = func(all iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
-			for s := range all {
+		cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
+			for s := range states {
 				if string(s.Bytes) == "old" {
 					s.Bytes, s.Replaced = []byte("new"), true
 				}
@@ -327,12 +328,12 @@ func TestPortions(t *testing.T) {
 	anew := func(cfg *LedgerConfig) { cfg.BeginAnew = true }
 	for _, test := range []struct {
 		name   string
-		begun  bool // with the states given before
+		begun  bool // after a run with the given states
 		config func(*LedgerConfig)
-		after  string // what a run says that does without, after a crash
+		after  string // error of a run without test.config after a crash
 		want   map[string][]byte
 	}{
-		{"given", false, giving, "a run ended before it had stored all states that it was given in the changelog states", given("old")},
+		{"given", false, giving, "a run ended before it had stored all given states in the changelog states", given("old")},
 		{"replaced", true, migrating, "", given("new")},
 		{"discarded", true, anew, "has the id ", map[string][]byte{}},
 	} {
@@ -341,27 +342,27 @@ func TestPortions(t *testing.T) {
 			changelogOf(t, c, 2)
 			manual(c).Produce(t, ticking("in", 0, 9)...)
 			if test.begun {
-				a := begun(t, c, giving)
+				a := startRun(t, c, giving)
 				a.Rest(State{Key: "k0", Bytes: []byte("old")})
 				expect.OK(t, a.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 1}, High: 9}}, 0, base))
 				expect.OK(t, a.Close(context30(t), true))
 			}
-			crash, commits := portions(t, k)
+			crash, commits := smallPortions(t, k)
 			for n := 1; n < 5; n++ {
 				ctx := crash(n)
-				r, err := beginIn(ctx, t, c, test.config)
+				r, err := tryStartRunIn(ctx, t, c, test.config)
 				if err == nil {
-					err = r.commit(ctx, commitOrder{})
+					err = r.commit(ctx, commitRequest{})
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Fatalf("the crash is %v", err)
 				}
 				crash(1000)
-				// Else the run below waits for the end of the transaction.
-				o, err := own(context30(t), c, "states", "g", batchBytes)
+				// Otherwise the run below waits for the end of the transaction.
+				o, err := takeOwnership(context30(t), c, "states", "g", batchBytes)
 				expect.OK(t, err)
 				o.close()
-				_, err = begin(t, c, nil)
+				_, err = tryStartRun(t, c, nil)
 				if test.after != "" {
 					cannotResume(t, err, test.after)
 				} else if err != nil {
@@ -369,12 +370,12 @@ func TestPortions(t *testing.T) {
 				}
 			}
 			*commits = 0
-			r := begun(t, c, test.config)
+			r := startRun(t, c, test.config)
 			expect.OK(t, r.Close(context30(t), true))
 			if *commits < 4 {
 				t.Errorf("all in %d transactions", *commits)
 			}
-			stored, err := asks(t, c).ReadStates(context30(t), "states", quiet)
+			stored, err := openClient(t, c).ReadStates(context30(t), "states", quiet)
 			got := map[string][]byte{}
 			for _, s := range stored {
 				got[s.Key] = s.Bytes

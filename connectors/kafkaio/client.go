@@ -27,67 +27,64 @@ import (
 	"hafvf/internal/message"
 )
 
-// answerTime is the limit of a Client's method.
+// answerTime is the time limit of a Client's method.
 const answerTime = 10 * time.Second
 
-// A Client asks the brokers of a cluster about topics and groups. It connects to a
-// broker, and logs in, when it first needs it, and keeps the connection. Records do
-// not come this way: each partition that is read and each Writer has connections of
-// its own. The methods may be called by several goroutines, and take about 10 s at
-// most.
+// A Client asks the brokers of a cluster about topics and groups. When a request needs a broker, it connects, logs in
+// and keeps the connection. Records use other connections: one per partition that is read, and others per Writer.
+// The methods are safe for concurrent use and take about 10 s at most.
 type Client struct {
 	cluster Cluster
 
-	mu    sync.Mutex
-	named string                 // the address of anyBroker, as of the last time
-	links map[string]*pooledLink // by address
+	mu            sync.Mutex
+	bootstrapAddr string                 // last address of anyBroker
+	links         map[string]*pooledLink // by address
 
 	ends ends
 }
 
-// pooledLink is a link that a client keeps, for one request at a time.
+// A pooledLink is a link that a client keeps, for one request at a time.
 type pooledLink struct {
-	turn chan struct{} // holds the token of the request under way
-	link *link         // nil while there is none
+	turn chan struct{} // contains a token while a request is in progress
+	link *link         // nil if not connected
 }
 
-// lock waits for the turn of a request, or for the end of its context.
-func (h *pooledLink) lock(ctx context.Context) error {
+// lock waits until no other request is in progress, or returns the cause of ctx when it ends.
+func (p *pooledLink) lock(ctx context.Context) error {
 	select {
-	case h.turn <- struct{}{}:
+	case p.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (h *pooledLink) unlock() { <-h.turn }
+func (p *pooledLink) unlock() { <-p.turn }
 
 // NewClient returns a client that has not connected yet.
 func NewClient(c Cluster) *Client {
 	return &Client{cluster: c, links: map[string]*pooledLink{}}
 }
 
-// Close closes the connections, when requests that are under way have ended. A later
-// request makes new ones.
+// Close closes the connections after the requests in progress. A later request opens new ones.
 func (c *Client) Close() {
 	c.mu.Lock()
-	all := slices.Collect(maps.Values(c.links))
+	links := slices.Collect(maps.Values(c.links))
 	c.mu.Unlock()
-	for _, h := range all {
-		h.turn <- struct{}{}
-		if h.link != nil {
-			c.drop(h)
+	for _, pooled := range links {
+		pooled.turn <- struct{}{}
+		if pooled.link != nil {
+			c.drop(pooled)
 		}
-		h.unlock()
+		pooled.unlock()
 	}
 }
 
-// anyBroker stands for the address of the broker that answers first, which is asked what every broker knows.
+// anyBroker stands for the first broker that answers. It is used for requests that every broker can answer.
 const anyBroker = ""
 
-// at is the link with a broker, connected or not.
-func (c *Client) at(addr string) *pooledLink {
+// linkTo returns the link of a broker, connected or not.
+func (c *Client) linkTo(addr string) *pooledLink {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.links[addr] == nil {
@@ -96,97 +93,93 @@ func (c *Client) at(addr string) *pooledLink {
 	return c.links[addr]
 }
 
-// connect makes the connection of h, which the caller has locked, where there is none,
-// and reports whether it has done so.
-func (c *Client) connect(ctx context.Context, h *pooledLink, addr string) (fresh bool, err error) {
-	if h.link != nil {
+// connect connects pooled, which the caller has locked, unless it is connected. fresh is true if it was not.
+func (c *Client) connect(ctx context.Context, pooled *pooledLink, addr string) (fresh bool, err error) {
+	if pooled.link != nil {
 		return false, nil
 	}
 	if addr != anyBroker {
-		h.link, err = c.cluster.connect(ctx, addr)
+		pooled.link, err = c.cluster.connect(ctx, addr)
 		return true, err
 	}
-	if h.link, err = c.cluster.bootstrap(ctx); err != nil {
+	if pooled.link, err = c.cluster.bootstrap(ctx); err != nil {
 		return true, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.named = h.link.addr
-	if c.links[h.link.addr] == nil {
-		c.links[h.link.addr] = h
+	c.bootstrapAddr = pooled.link.addr
+	if c.links[pooled.link.addr] == nil {
+		c.links[pooled.link.addr] = pooled
 	}
 	return true, nil
 }
 
-// drop closes the connection of h, which the caller has locked.
-func (c *Client) drop(h *pooledLink) {
-	h.link.Close()
+// drop closes the connection of pooled, which the caller has locked.
+func (c *Client) drop(pooled *pooledLink) {
+	pooled.link.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.links[h.link.addr] == h {
-		delete(c.links, h.link.addr)
+	if c.links[pooled.link.addr] == pooled {
+		delete(c.links, pooled.link.addr)
 	}
-	h.link = nil
+	pooled.link = nil
 }
 
-// asked sends the request that is made for a link to the broker at addr. A connection
-// that was lost while nobody used it is made anew.
-func asked[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
-	h := c.at(addr)
-	if err := h.lock(ctx); err != nil {
+// roundTrip sends a request to the broker at addr and returns the answer. request makes the request for a link. If a
+// kept connection is lost, roundTrip connects again once.
+func roundTrip[R protocol.Message](ctx context.Context, c *Client, addr string, request func(*link) protocol.Message) (r R, err error) {
+	pooled := c.linkTo(addr)
+	if err := pooled.lock(ctx); err != nil {
 		return r, err
 	}
-	defer h.unlock()
+	defer pooled.unlock()
 	for {
-		fresh, err := c.connect(ctx, h, addr)
+		fresh, err := c.connect(ctx, pooled, addr)
 		if err != nil {
 			return r, err
 		}
-		if r, err = ask[R](ctx, h.link, request(h.link)); err == nil {
+		if r, err = ask[R](ctx, pooled.link, request(pooled.link)); err == nil {
 			return r, nil
 		}
-		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", h.link.addr, err)
-		c.drop(h)
+		err = fmt.Errorf("broker %s accepts the connection, but does not answer: %w", pooled.link.addr, err)
+		c.drop(pooled)
 		if fresh || ctx.Err() != nil {
 			return r, unavailableError{err}
 		}
 	}
 }
 
-// sent is asked for a request that is the same for every link.
-func sent[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
-	return asked[R](ctx, c, addr, func(*link) protocol.Message { return request })
+// send is roundTrip for a request that is the same for every link.
+func send[R protocol.Message](ctx context.Context, c *Client, addr string, request protocol.Message) (R, error) {
+	return roundTrip[R](ctx, c, addr, func(*link) protocol.Message { return request })
 }
 
-// metadata asks for the cluster's brokers and for topics: none if the list is empty,
-// all if it is nil.
+// metadata asks for the cluster's brokers and for topics: no topics if the list is empty, all topics if it is nil.
 func (c *Client) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
-	answer, err := asked[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
+	answer, err := roundTrip[rawAnswer](ctx, c, anyBroker, func(l *link) protocol.Message { return l.metadataRequest(topics) })
 	if err != nil {
 		return nil, err
 	}
 	return answer.Response.(*kmsg.MetadataResponse), nil
 }
 
-// advertised is the address that a broker has other brokers tell.
+// advertised returns the address of a broker that other brokers report (advertised.listeners).
 func advertised(b kmsg.MetadataResponseBroker) string {
 	return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 }
 
-// sendsOn is the error for a broker that cannot be reached where another has sent the
-// client.
-func (c *Client) sendsOn(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
+// advertisedError returns the error for a broker that cannot be reached at the address that another broker reported.
+func (c *Client) advertisedError(ctx context.Context, b kmsg.MetadataResponseBroker, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Errorf("broker %s answers, but sends clients on to an address that cannot be used (in advertised.listeners of node %d): %w", c.named, b.NodeID, err)
+	return fmt.Errorf("broker %s answers, but the address that it reports for node %d (advertised.listeners) cannot be used: %w", c.bootstrapAddr, b.NodeID, err)
 }
 
-// Check connects to a broker, logs in, and then does so with every broker that this
-// one names. The error is a sentence that says which broker, what is wrong and what to
-// do.
+// Check connects to a broker and logs in, and then to every broker that this one reports. The error is a sentence with
+// the broker, the cause and the remedy.
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -197,13 +190,13 @@ func (c *Client) Check(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, b := range md.Brokers {
 		g.Go(func() error {
-			h := c.at(advertised(b))
-			if err := h.lock(gctx); err != nil {
+			pooled := c.linkTo(advertised(b))
+			if err := pooled.lock(gctx); err != nil {
 				return err
 			}
-			defer h.unlock()
-			if _, err := c.connect(gctx, h, advertised(b)); err != nil {
-				return c.sendsOn(gctx, b, err)
+			defer pooled.unlock()
+			if _, err := c.connect(gctx, pooled, advertised(b)); err != nil {
+				return c.advertisedError(gctx, b, err)
 			}
 			return nil
 		})
@@ -211,8 +204,8 @@ func (c *Client) Check(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Partitions returns how many partitions each topic has. The error for topics
-// that do not exist names them, with those that were probably meant.
+// Partitions returns the number of partitions of each topic. The error for topics that do not exist lists them and
+// suggests similar names.
 func (c *Client) Partitions(ctx context.Context, topics []string) (map[string]int, error) {
 	described, err := c.describe(ctx, topics)
 	if err != nil {
@@ -225,19 +218,18 @@ func (c *Client) Partitions(ctx context.Context, topics []string) (map[string]in
 	return counts, nil
 }
 
-// A topic is what a broker says of one.
+// A topic is a broker's description of a topic.
 type topic struct {
 	partitions int
-	// id is another one where a topic is deleted and one of its name created. It is
-	// written as Kafka's tools do, and empty where brokers are older than 2.8.
+	// id changes if a topic is deleted and created again with the same name. It has the format of Kafka's tools, and
+	// is empty with brokers older than 2.8.
 	id string
-	// epochs are those of the partitions' leaders, which begin anew with a topic;
-	// none where brokers are older than 2.1.
+	// epochs are the epochs of the partitions' leaders, which restart with a new topic; nil with brokers older than
+	// 2.1.
 	epochs map[int]int32
 }
 
-// describe asks for topics, by name. The error for those that do not exist is
-// unknownTopics.
+// describe returns the topics by name. If some do not exist, the error is an *unknownTopicsError.
 func (c *Client) describe(ctx context.Context, topics []string) (map[string]topic, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -253,20 +245,20 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 		case code == kafka.UnknownTopicOrPartition:
 			missing = append(missing, name)
 		case code == kafka.InvalidTopic:
-			return nil, fmt.Errorf("%q cannot be a topic's name: that has letters, digits, '.', '_' and '-', at most 249 of them", name)
+			return nil, fmt.Errorf("%q is not a topic name: use at most 249 letters, digits, '.', '_' and '-'", name)
 		case code == kafka.TopicAuthorizationFailed:
-			return nil, fmt.Errorf("%s may not see topic %q: allow it the operation Describe on it", c.cluster.user(), name)
+			return nil, fmt.Errorf("%s may not see topic %q: allow the operation Describe on it", c.cluster.user(), name)
 		case code != 0 && code != kafka.LeaderNotAvailable:
-			return nil, fmt.Errorf("a broker says of topic %q: %w", name, code)
+			return nil, fmt.Errorf("a broker reports an error for topic %q: %w", name, code)
 		}
-		of := topic{partitions: len(t.Partitions), id: idOf(t)}
+		desc := topic{partitions: len(t.Partitions), id: idOf(t)}
 		if md.Version >= epochsVersion {
-			of.epochs = make(map[int]int32, len(t.Partitions))
+			desc.epochs = make(map[int]int32, len(t.Partitions))
 			for _, p := range t.Partitions {
-				of.epochs[int(p.Partition)] = p.LeaderEpoch
+				desc.epochs[int(p.Partition)] = p.LeaderEpoch
 			}
 		}
-		described[name] = of
+		described[name] = desc
 	}
 	if len(missing) > 0 {
 		return nil, &unknownTopicsError{missing, c.topics(ctx)}
@@ -274,7 +266,7 @@ func (c *Client) describe(ctx context.Context, topics []string) (map[string]topi
 	return described, nil
 }
 
-// nameOf is the topic's name, which an answer to a question by names has.
+// nameOf returns the topic's name, which is set in answers to requests by name.
 func nameOf(t kmsg.MetadataResponseTopic) string {
 	if t.Topic == nil {
 		return ""
@@ -282,7 +274,7 @@ func nameOf(t kmsg.MetadataResponseTopic) string {
 	return *t.Topic
 }
 
-// idOf is that of topic.id.
+// idOf returns topic.id.
 func idOf(t kmsg.MetadataResponseTopic) string {
 	if t.TopicID == [16]byte{} {
 		return ""
@@ -290,7 +282,7 @@ func idOf(t kmsg.MetadataResponseTopic) string {
 	return base64.RawURLEncoding.EncodeToString(t.TopicID[:])
 }
 
-// topics are the names of all topics, as far as they can be had.
+// topics returns the names of all topics, or nil after an error.
 func (c *Client) topics(ctx context.Context) []string {
 	md, err := c.metadata(ctx, nil)
 	if err != nil {
@@ -322,10 +314,9 @@ func (e *unknownTopicsError) Error() string {
 	return "topics " + strings.Join(s, ", ") + " do not exist: create them, or correct their names"
 }
 
-// Create creates a topic. Where there is one of that name it leaves it as it
-// is, and returns false. With partitions ≤ 0 their number is the broker's
-// default, as the number of replicas always is; config are the topic's own
-// settings, as cleanup.policy. It returns when the topic can be written to.
+// Create creates a topic, and returns when the topic can be written to. If the topic exists, Create leaves it
+// unchanged and returns false. With partitions ≤ 0, the broker's default is used. The number of replicas is always
+// the broker's default. config holds settings of the topic, such as cleanup.policy.
 func (c *Client) Create(ctx context.Context, topic string, partitions int, config map[string]string) (created bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -334,7 +325,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		return false, err
 	}
 	if kafka.Error(md.Topics[0].ErrorCode) == 0 {
-		return false, nil // without asking for the right to create
+		return false, nil // needs no permission to create
 	}
 	controller := anyBroker
 	if i := slices.IndexFunc(md.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == md.ControllerID }); i >= 0 {
@@ -347,7 +338,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	for _, k := range slices.Sorted(maps.Keys(config)) {
 		req.Configs = append(req.Configs, createtopics.RequestConfig{Name: k, Value: config[k]})
 	}
-	res, err := sent[*createtopics.Response](ctx, c, controller, &createtopics.Request{
+	res, err := send[*createtopics.Response](ctx, c, controller, &createtopics.Request{
 		Topics:    []createtopics.RequestTopic{req},
 		TimeoutMs: int32(answerTime.Milliseconds() / 2),
 	})
@@ -366,7 +357,7 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 		}
 	}
 	// Brokers learn of a new topic one after the other, and of its leaders last.
-	err = requests(forEver).Do(ctx, func(ctx context.Context) error {
+	err = requests(noLimit).Do(ctx, func(ctx context.Context) error {
 		md, err := c.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -383,13 +374,12 @@ func (c *Client) Create(ctx context.Context, topic string, partitions int, confi
 	return true, nil
 }
 
-// config returns settings of a topic, as cleanup.policy, its own or those it
-// takes from the broker; all of them if no names are given. A name that the
-// broker does not know is missing in the map.
+// config returns settings of a topic, such as cleanup.policy, including those that it inherits from the broker.
+// Without names it returns all settings. The map lacks names that the broker does not know.
 func (c *Client) config(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	res, err := sent[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
+	res, err := send[*describeconfigs.Response](ctx, c, anyBroker, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{
 		{ResourceType: int8(kafka.ResourceTypeTopic), ResourceName: topic, ConfigNames: names},
 	}})
 	if err != nil {
@@ -413,8 +403,7 @@ func (c *Client) config(ctx context.Context, topic string, names ...string) (map
 	return values, nil
 }
 
-// brokerError is what a broker says of an error, or else what is said of the error in
-// general.
+// brokerError returns an error with the broker's message or, if the broker sent none, the standard text of the code.
 func brokerError(code kafka.Error, message string) error {
 	if message == "" {
 		return code
@@ -422,28 +411,27 @@ func brokerError(code kafka.Error, message string) error {
 	return fmt.Errorf("%s: %s", code.Title(), message)
 }
 
-// Times that are none, in questions for offsets.
+// Special values of the timestamp in requests for offsets.
 const (
 	atFirst, atEnd = -2, -1
 )
 
-// offsets are those of partitions at a time in Unix milliseconds, by Position.Log: of
-// the first record at or after it, −1 where there is none. atFirst is the first record
-// that is left, and atEnd what follows the last one, with committed the last that is
-// in no open transaction.
-func (c *Client) offsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (all map[string]int64, err error) {
+// offsets returns offsets of partitions, by Position.Log. timestamp is in Unix milliseconds; the result is the offset
+// of the first record at or after it, or −1 if there is none. With atFirst, it is the offset of the first record that
+// is left. With atEnd, it is the offset after the last record or, with committed, before the first open transaction.
+func (c *Client) offsets(ctx context.Context, partitions map[string][]int, timestamp int64, committed bool) (result map[string]int64, err error) {
 	err = requests(answerTime).Do(ctx, func(ctx context.Context) (err error) {
-		all, err = c.askOffsets(ctx, partitions, at, committed)
+		result, err = c.askOffsets(ctx, partitions, timestamp, committed)
 		return err
 	}, func(err error) bool {
 		// The brokers name the leader of a new topic before the leader knows of it.
 		return errors.Is(err, kafka.NotLeaderForPartition) || errors.Is(err, kafka.LeaderNotAvailable)
 	})
-	return all, err
+	return result, err
 }
 
 // askOffsets is one attempt of offsets.
-func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at int64, committed bool) (map[string]int64, error) {
+func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, timestamp int64, committed bool) (map[string]int64, error) {
 	md, err := c.metadata(ctx, slices.Collect(maps.Keys(partitions)))
 	if err != nil {
 		return nil, err
@@ -451,19 +439,19 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 	byLeader := map[string]map[string][]listoffsets.RequestPartition{}
 	for topic, list := range partitions {
 		for _, p := range list {
-			at, where := listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: at}, Position{Topic: topic, Partition: p}
-			leader, err := leaderOf(md, where)
+			req, position := listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: timestamp}, Position{Topic: topic, Partition: p}
+			leader, err := leaderOf(md, position)
 			if err != nil {
-				return nil, fmt.Errorf("the offsets of %s cannot be read: %w", where.Log(), err)
+				return nil, fmt.Errorf("the offsets of %s cannot be read: %w", position.Log(), err)
 			}
 			addr := advertised(leader)
 			if byLeader[addr] == nil {
 				byLeader[addr] = map[string][]listoffsets.RequestPartition{}
 			}
-			byLeader[addr][topic] = append(byLeader[addr][topic], at)
+			byLeader[addr][topic] = append(byLeader[addr][topic], req)
 		}
 	}
-	all := map[string]int64{}
+	result := map[string]int64{}
 	for addr, topics := range byLeader {
 		req := &listoffsets.Request{ReplicaID: -1}
 		if committed {
@@ -472,7 +460,7 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 		for topic, list := range topics {
 			req.Topics = append(req.Topics, listoffsets.RequestTopic{Topic: topic, Partitions: list})
 		}
-		res, err := sent[*listoffsets.Response](ctx, c, addr, req)
+		res, err := send[*listoffsets.Response](ctx, c, addr, req)
 		if err != nil {
 			return nil, fmt.Errorf("the offsets of %s cannot be read: %w", strings.Join(slices.Sorted(maps.Keys(topics)), ", "), err)
 		}
@@ -482,16 +470,16 @@ func (c *Client) askOffsets(ctx context.Context, partitions map[string][]int, at
 				if p.ErrorCode != 0 {
 					return nil, fmt.Errorf("the offsets of %s cannot be read: %w", log, kafka.Error(p.ErrorCode))
 				}
-				all[log] = p.Offset
+				result[log] = p.Offset
 			}
 		}
 	}
-	return all, nil
+	return result, nil
 }
 
-// coordinator is the broker that keeps a group's offsets.
+// coordinator returns the address of the broker that stores a group's offsets.
 func (c *Client) coordinator(ctx context.Context, group string) (addr string, err error) {
-	res, err := sent[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
+	res, err := send[*findcoordinator.Response](ctx, c, anyBroker, &findcoordinator.Request{Key: group})
 	if err == nil && res.ErrorCode != 0 {
 		err = kafka.Error(res.ErrorCode)
 	}
@@ -501,8 +489,8 @@ func (c *Client) coordinator(ctx context.Context, group string) (addr string, er
 	return net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port))), nil
 }
 
-// committed are the group's offsets by partition, of those that it has one of.
-func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (all map[string]partitionProgress, err error) {
+// committed returns the group's offsets by partition. Partitions without an offset are missing in the map.
+func (c *Client) committed(ctx context.Context, group string, partitions map[string][]int) (result map[string]partitionProgress, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("the offsets of group %s cannot be read: %w", group, err)
@@ -522,15 +510,15 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 		}
 		req.Topics = append(req.Topics, t)
 	}
-	res, err := sent[*offsetfetch.Response](ctx, c, addr, req)
+	res, err := send[*offsetfetch.Response](ctx, c, addr, req)
 	if err != nil {
 		return nil, err
 	}
-	all = map[string]partitionProgress{}
+	result = map[string]partitionProgress{}
 	switch code := kafka.Error(res.ErrorCode); code {
 	case 0:
 	case kafka.GroupIdNotFound:
-		return all, nil
+		return result, nil
 	default:
 		return nil, code
 	}
@@ -540,15 +528,15 @@ func (c *Client) committed(ctx context.Context, group string, partitions map[str
 				err = errors.Join(err, kafka.Error(p.ErrorCode))
 			}
 			if p.CommittedOffset >= 0 {
-				at := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
-				all[at.Log()] = partitionProgress{Position: at, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
+				position := Position{t.Name, int(p.PartitionIndex), p.CommittedOffset}
+				result[position.Log()] = partitionProgress{Position: position, pace: readNote(p.Metadata).pace, metadata: p.Metadata}
 			}
 		}
 	}
-	return all, err
+	return result, err
 }
 
-// commit commits offsets, by Position.Log, for a group that nobody is a member of.
+// commit commits offsets, by Position.Log, for a group without members.
 func (c *Client) commit(ctx context.Context, group string, offsets map[string]partitionProgress) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -566,7 +554,7 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]pa
 	for topic, list := range topics {
 		req.Topics = append(req.Topics, offsetcommit.RequestTopic{Name: topic, Partitions: list})
 	}
-	res, err := sent[*offsetcommit.Response](ctx, c, addr, req)
+	res, err := send[*offsetcommit.Response](ctx, c, addr, req)
 	if err != nil {
 		return err
 	}
@@ -580,27 +568,27 @@ func (c *Client) commit(ctx context.Context, group string, offsets map[string]pa
 	return err
 }
 
-// dialLeader connects to the leader of a partition, over a connection for the caller
-// alone. Where an id is given, the topic has to have it.
-func (c *Client) dialLeader(ctx context.Context, at Position, id string) (*link, error) {
+// dialLeader opens a new connection to the leader of a partition. It fails if the topic's ID differs from id; an empty
+// id is not checked.
+func (c *Client) dialLeader(ctx context.Context, position Position, id string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	md, err := c.metadata(ctx, []string{at.Topic})
+	md, err := c.metadata(ctx, []string{position.Topic})
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range md.Topics {
-		if err := anotherTopic(at.Topic, id, idOf(t)); err != nil {
+		if err := replacedTopicError(position.Topic, id, idOf(t)); err != nil {
 			return nil, err
 		}
 	}
-	leader, err := leaderOf(md, at)
+	leader, err := leaderOf(md, position)
 	if err != nil {
 		return nil, err
 	}
 	l, err := c.cluster.connect(ctx, advertised(leader))
 	if err != nil {
-		return nil, c.sendsOn(ctx, leader, err)
+		return nil, c.advertisedError(ctx, leader, err)
 	}
 	return l, nil
 }

@@ -9,15 +9,14 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// asks returns a client that is closed when the test ends.
-func asks(t testing.TB, c Cluster) *Client {
+// openClient returns a client that is closed when the test ends.
+func openClient(t testing.TB, c Cluster) *Client {
 	client := NewClient(c)
 	t.Cleanup(client.Close)
 	return client
 }
 
-// TestOneConnection: a start asks all its questions over one connection with each
-// broker, and a broker that has hung up is connected to again.
+// TestOneConnection: a client uses one connection per broker for all requests, and connects again after Close.
 func TestOneConnection(t *testing.T) {
 	k, c := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(6, "in", "out"))
 	greetings := 0
@@ -26,7 +25,7 @@ func TestOneConnection(t *testing.T) {
 		greetings++
 		return nil, nil, false
 	})
-	client := asks(t, c)
+	client := openClient(t, c)
 	start := func() {
 		t.Helper()
 		ctx := context30(t)
@@ -38,12 +37,12 @@ func TestOneConnection(t *testing.T) {
 		expect.Get(client.config(ctx, "out", "cleanup.policy"))(t)
 		partitions := partitionsOf(topics)
 		expect.Get(client.committed(ctx, "g", partitions))(t)
-		expect.OK(t, client.commit(ctx, "g", map[string]partitionProgress{"in-3": noted("in-3", 0)}))
-		for _, at := range []int64{atFirst, atEnd, 0} {
-			expect.Get(client.offsets(ctx, partitions, at, true))(t)
+		expect.OK(t, client.commit(ctx, "g", map[string]partitionProgress{"in-3": committedBy("in-3", 0)}))
+		for _, timestamp := range []int64{atFirst, atEnd, 0} {
+			expect.Get(client.offsets(ctx, partitions, timestamp, true))(t)
 		}
 		found := expect.Get(client.committed(ctx, "g", partitions))(t)
-		if len(found) != 1 || found["in-3"] != noted("in-3", 0) {
+		if len(found) != 1 || found["in-3"] != committedBy("in-3", 0) {
 			t.Errorf("committed is %v", found)
 		}
 	}
@@ -54,8 +53,8 @@ func TestOneConnection(t *testing.T) {
 	expect.Same(t, 6, greetings, "connections after a restart")
 }
 
-// noted is an offset that somebody has committed.
-func noted(log string, offset int64) partitionProgress {
+// committedBy returns an offset as another program has committed it.
+func committedBy(log string, offset int64) partitionProgress {
 	p, _ := parsePosition(log, offset)
 	return partitionProgress{Position: p, metadata: "note"}
 }

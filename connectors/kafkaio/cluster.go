@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// A Cluster says how to reach Kafka. It is plain data that workers receive as JSON. It
-// holds no secrets, only their places. Errors write its fields in small letters: tls.ca is
-// TLS.CA.
+// A Cluster describes how to reach Kafka. It is plain data that is sent to workers as JSON. It holds the places of
+// secrets instead of the secrets. Errors write its fields in lower case: tls.ca is TLS.CA.
 type Cluster struct {
-	// Brokers are some brokers of the cluster, host:port. The default port is 9092. They
-	// name all brokers, by their advertised.listeners, which must be reachable too.
+	// Brokers are the addresses of some brokers, host:port. The default port is 9092. These brokers return the
+	// addresses of all brokers (advertised.listeners), which must be reachable too.
 	Brokers []string
 	// TLS is nil for a port without encryption.
 	TLS *TLS
@@ -21,7 +20,7 @@ type Cluster struct {
 	SASL *SASL
 }
 
-// user names who is logged in, for messages.
+// user returns the name of the user for messages.
 func (c Cluster) user() string {
 	if c.SASL != nil {
 		return fmt.Sprintf("user %q", c.SASL.Username)
@@ -29,9 +28,9 @@ func (c Cluster) user() string {
 	return "this client"
 }
 
-// addresses are the brokers, each with a port.
+// addresses returns the brokers, each with a port.
 func (c Cluster) addresses() ([]string, error) {
-	var all []string
+	var addrs []string
 	for _, b := range c.Brokers {
 		host, port, err := net.SplitHostPort(b)
 		if err != nil {
@@ -41,10 +40,10 @@ func (c Cluster) addresses() ([]string, error) {
 		if err != nil || n < 1 || n > 65535 || host == "" || strings.ContainsAny(b, "/, ") {
 			return nil, fmt.Errorf("broker %q is not of the form host:port", b)
 		}
-		all = append(all, net.JoinHostPort(host, port))
+		addrs = append(addrs, net.JoinHostPort(host, port))
 	}
-	if len(all) == 0 {
+	if len(addrs) == 0 {
 		return nil, errors.New("no broker is given: name one or more as host:port")
 	}
-	return all, nil
+	return addrs, nil
 }

@@ -31,16 +31,16 @@ func writeFile(t testing.TB, text string) string {
 	return name
 }
 
-// puts puts an entry into a commit.
+// puts returns a function that puts one entry, for owner.commit.
 func puts(e entry) func(put func(entry)) { return func(put func(entry)) { put(e) } }
 
-// server is the TLS of a broker at 127.0.0.1.
+// server returns the TLS config of a broker at 127.0.0.1.
 func server(t testing.TB, c kafkatest.Certificates) *tls.Config {
 	pair := expect.Get(tls.LoadX509KeyPair(c.ServerCert, c.ServerKey))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
-// serve answers each connection to a loopback port by f.
+// serve listens on a loopback port and calls f for each connection.
 func serve(t testing.TB, f func(net.Conn)) Cluster {
 	ln := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { ln.Close() })
@@ -59,8 +59,8 @@ func serve(t testing.TB, f func(net.Conn)) Cluster {
 	return Cluster{Brokers: []string{ln.Addr().String()}}
 }
 
-// nobody is the address of a port at which nothing listens.
-func nobody(t testing.TB) string {
+// closedPort returns an address at which nothing listens.
+func closedPort(t testing.TB) string {
 	ln := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ln.Close()
 	return ln.Addr().String()
@@ -77,10 +77,10 @@ func TestCheck(t *testing.T) {
 	misnamed := one(t, kfake.TLS(server(t, certs)), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 		return net.Listen(network, "127.0.0.2:0")
 	}))
-	mutual := func(most uint16) Cluster {
+	mutual := func(maxVersion uint16) Cluster {
 		config := server(t, certs)
 		ca := expect.Get(os.ReadFile(certs.CA))(t)
-		config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, x509.NewCertPool(), most
+		config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, x509.NewCertPool(), maxVersion
 		config.ClientCAs.AppendCertsFromPEM(ca)
 		return one(t, kfake.TLS(config))
 	}
@@ -95,17 +95,17 @@ func TestCheck(t *testing.T) {
 		kfake.Superuser("PLAIN", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-256", "ann", "secret&sound"), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"))
 	both := one(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "ann", "secret&sound"), kfake.TLS(server(t, certs)))
 	plain := one(t)
-	gone := nobody(t)
+	closed := closedPort(t)
 	var listens string
 	advertising := one(t, kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		ln, err := net.Listen(network, address)
 		listens = ln.Addr().String()
-		return elsewhere{ln, gone}, err
+		return elsewhere{ln, closed}, err
 	}))
 	advertising.Brokers = []string{listens}
 
 	web := serve(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); io.Copy(io.Discard, c) })
-	// A Kafka broker hangs up on a request that claims to have hundreds of megabytes.
+	// A Kafka broker closes the connection if a request claims a size of hundreds of megabytes.
 	strict := serve(t, func(c net.Conn) { bufio.NewReader(c).Peek(4) })
 
 	for _, test := range []struct {
@@ -113,7 +113,7 @@ func TestCheck(t *testing.T) {
 		cluster Cluster
 		tls     *TLS
 		sasl    *SASL
-		want    string // "" where all is well
+		want    string // empty for success
 	}{
 		{"plain", plain, nil, nil, ""},
 		{"TLS", overTLS, &TLS{CA: certs.CA}, nil, ""},
@@ -124,7 +124,7 @@ func TestCheck(t *testing.T) {
 		{"SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "RIGHT"), ""},
 		{"SCRAM over TLS", both, &TLS{CA: certs.CA}, login("SCRAM-SHA-512", "RIGHT"), ""},
 
-		{"refused", Cluster{Brokers: []string{gone}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
+		{"refused", Cluster{Brokers: []string{closed}}, nil, nil, `broker ADDR refuses the connection: nothing listens there; check host and port, and that Kafka is running`},
 		{"no such name", Cluster{Brokers: []string{"broker.invalid"}}, nil, nil, `broker broker.invalid:9092 cannot be found: …`},
 		{"no TLS here", plain, &TLS{CA: certs.CA}, nil, `broker ADDR accepts a connection, but did not answer to TLS within …: this is probably a port without TLS; leave out tls, or use the port that has it`},
 		{"no TLS here, strict", strict, &TLS{CA: certs.CA}, nil, `broker ADDR does not speak TLS at this port: leave out tls, or use the port that does`},
@@ -140,10 +140,10 @@ func TestCheck(t *testing.T) {
 		{"wrong password, PLAIN", guarded, nil, login("PLAIN", "WRONG"), `broker ADDR refuses the login of user "ann" by PLAIN: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"wrong password, SCRAM-SHA-512", guarded, nil, login("SCRAM-SHA-512", "WRONG"), `broker ADDR refuses the login of user "ann" by SCRAM-SHA-512: the name or the password (in the environment variable WRONG) is wrong, or the user is not set up for this mechanism`},
 		{"no login", guarded, nil, nil, `broker ADDR hangs up on a client that has not logged in: set sasl, or use a port that asks for no login`},
-		{"web server", web, nil, nil, `ADDR is no Kafka broker: its answer begins with "HTTP"`},
-		{"advertised", advertising, nil, nil, `broker ADDR answers, but sends clients on to an address that cannot be used (in advertised.listeners of node 0): broker GONE refuses the connection: …`},
-		{"second of two", Cluster{Brokers: []string{gone, plain.Brokers[0]}}, nil, nil, ""},
-		{"none of two", Cluster{Brokers: []string{gone, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is no Kafka broker: its answer begins with "HTTP"`},
+		{"web server", web, nil, nil, `ADDR is not a Kafka broker: its answer begins with "HTTP"`},
+		{"advertised", advertising, nil, nil, `broker ADDR answers, but the address that it reports for node 0 (advertised.listeners) cannot be used: broker GONE refuses the connection: …`},
+		{"second of two", Cluster{Brokers: []string{closed, plain.Brokers[0]}}, nil, nil, ""},
+		{"none of two", Cluster{Brokers: []string{closed, web.Brokers[0]}}, nil, nil, `none of the 2 brokers can be used: broker GONE refuses the connection: …; WEB is not a Kafka broker: its answer begins with "HTTP"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if strings.HasPrefix(test.name, "wrong password") {
@@ -161,25 +161,25 @@ func TestCheck(t *testing.T) {
 				return ctx
 			}
 			got := ""
-			if err := asks(t, c).Check(within()); err != nil {
+			if err := openClient(t, c).Check(within()); err != nil {
 				got = err.Error()
 			}
-			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", gone, "WEB", web.Brokers[0]).Replace(test.want)
+			want := strings.NewReplacer("ADDR", c.Brokers[0], "GONE", closed, "WEB", web.Brokers[0]).Replace(test.want)
 			if !like(got, want) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if strings.Contains(got, "secret&") {
 				t.Errorf("the password is in %q", got)
 			}
-			// Whoever asks something gets the same answer.
-			if _, err := asks(t, c).Partitions(within(), nil); test.want != "" && test.name != "advertised" {
+			// All requests return the same error.
+			if _, err := openClient(t, c).Partitions(within(), nil); test.want != "" && test.name != "advertised" {
 				says(t, err, want, "Partitions")
 			}
 		})
 	}
 }
 
-// says fails the test if err is not the wanted sentence, where each "…" stands for anything.
+// says fails the test unless err is the sentence want, in which each "…" matches any text.
 func says(t testing.TB, err error, want string, what ...any) {
 	t.Helper()
 	if err == nil || !like(err.Error(), want) {
@@ -187,7 +187,7 @@ func says(t testing.TB, err error, want string, what ...any) {
 	}
 }
 
-// like reports whether got is want, where each "…" stands for anything.
+// like reports whether got matches want, in which each "…" matches any text.
 func like(got, want string) bool {
 	parts := strings.Split(want, "…")
 	if len(parts) == 1 {
@@ -202,7 +202,7 @@ func like(got, want string) bool {
 	return ok && strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// elsewhere listens at another address than it tells.
+// elsewhere is a listener that reports another address.
 type elsewhere struct {
 	net.Listener
 	addr string
@@ -214,10 +214,10 @@ func TestTopics(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(3, "measurements"), kfake.SeedTopics(1, "alerts"), kfake.DefaultNumPartitions(5))
 	ctx := context30(t)
 
-	got, err := asks(t, c).Partitions(ctx, []string{"measurements", "alerts"})
+	got, err := openClient(t, c).Partitions(ctx, []string{"measurements", "alerts"})
 	expect.OK(t, err)
 	expect.Same(t, map[string]int{"measurements": 3, "alerts": 1}, got)
-	if _, err = asks(t, c).Partitions(ctx, nil); err != nil {
+	if _, err = openClient(t, c).Partitions(ctx, nil); err != nil {
 		t.Error(err)
 	}
 	for _, test := range []struct {
@@ -228,7 +228,7 @@ func TestTopics(t *testing.T) {
 		{[]string{"nothing-like-it"}, `topic "nothing-like-it" does not exist: create it, or correct its name`},
 		{[]string{"measurements", "other-topic", "alert"}, `topics "alert" (did you mean "alerts"?), "other-topic" do not exist: create them, or correct their names`},
 	} {
-		_, err := asks(t, c).Partitions(ctx, test.topics)
+		_, err := openClient(t, c).Partitions(ctx, test.topics)
 		says(t, err, test.want, test.topics)
 	}
 
@@ -243,13 +243,13 @@ func TestTopics(t *testing.T) {
 		{"log", 7, nil, false, 2},
 		{"default", 0, nil, true, 5},
 	} {
-		created, err := asks(t, c).Create(ctx, test.topic, test.partitions, test.config)
+		created, err := openClient(t, c).Create(ctx, test.topic, test.partitions, test.config)
 		expect.OK(t, err)
 		expect.Same(t, test.created, created, "Create ", test.topic)
 		if info := k.TopicInfo(test.topic); info == nil {
 			t.Errorf("topic %q does not exist", test.topic)
 		}
-		got := expect.Get(asks(t, c).Partitions(ctx, []string{test.topic}))(t)
+		got := expect.Get(openClient(t, c).Partitions(ctx, []string{test.topic}))(t)
 		expect.Same(t, test.want, got[test.topic], "partitions of ", test.topic)
 	}
 	for _, test := range []struct {
@@ -257,7 +257,7 @@ func TestTopics(t *testing.T) {
 		want string
 	}{
 		{kerr.InvalidConfig, `topic "bad" cannot be created: Invalid Configuration: cleanup.policy cannot be shred`},
-		{kerr.TopicAlreadyExists, ""}, // somebody was quicker
+		{kerr.TopicAlreadyExists, ""}, // another process was faster
 	} {
 		k.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			res := req.ResponseKind().(*kmsg.CreateTopicsResponse)
@@ -265,22 +265,22 @@ func TestTopics(t *testing.T) {
 			res.Topics = []kmsg.CreateTopicsResponseTopic{{Topic: "bad", ErrorCode: test.code.Code, ErrorMessage: &message}}
 			return res, nil, true
 		})
-		created, err := asks(t, c).Create(ctx, "bad", 1, nil)
+		created, err := openClient(t, c).Create(ctx, "bad", 1, nil)
 		if created || (err == nil) != (test.want == "") || err != nil && err.Error() != test.want {
 			t.Errorf("got %v, %v\nwant %s", created, err, test.want)
 		}
 	}
 
-	config, err := asks(t, c).config(ctx, "log", "cleanup.policy", "max.message.bytes")
+	config, err := openClient(t, c).config(ctx, "log", "cleanup.policy", "max.message.bytes")
 	expect.OK(t, err)
 	expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "2000000"}, config)
-	if config, err = asks(t, c).config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
+	if config, err = openClient(t, c).config(ctx, "alerts", "cleanup.policy"); err != nil || config["cleanup.policy"] != "delete" {
 		t.Errorf("got cleanup.policy %q (%v) by default", config["cleanup.policy"], err)
 	}
-	if config, err = asks(t, c).config(ctx, "alerts"); err != nil || len(config) < 3 {
+	if config, err = openClient(t, c).config(ctx, "alerts"); err != nil || len(config) < 3 {
 		t.Errorf("got %d settings (%v) when all were asked for", len(config), err)
 	}
-	_, err = asks(t, c).config(ctx, "alert")
+	_, err = openClient(t, c).config(ctx, "alert")
 	says(t, err, `topic "alert" (did you mean "alerts"?) does not exist: …`)
 }
 
@@ -291,12 +291,12 @@ func TestTopicsForbidden(t *testing.T) {
 			kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "seen", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}))
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
 	ctx := context30(t)
-	if _, err := asks(t, c).Partitions(ctx, []string{"seen"}); err != nil {
+	if _, err := openClient(t, c).Partitions(ctx, []string{"seen"}); err != nil {
 		t.Error(err)
 	}
-	_, partitions := asks(t, c).Partitions(ctx, []string{"hidden"})
-	_, create := asks(t, c).Create(ctx, "new", 1, nil)
-	_, config := asks(t, c).config(ctx, "seen")
+	_, partitions := openClient(t, c).Partitions(ctx, []string{"hidden"})
+	_, create := openClient(t, c).Create(ctx, "new", 1, nil)
+	_, config := openClient(t, c).config(ctx, "seen")
 	_, writer := NewWriter(ctx, Sink{Cluster: c, Topic: "hidden"}, quiet)
 	w := newWriter(t, c, "seen")
 	write := w.Write(ctx, []Message{{Value: []byte("x")}})
@@ -304,10 +304,10 @@ func TestTopicsForbidden(t *testing.T) {
 		err  error
 		want string
 	}{
-		{partitions, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{partitions, `user "ann" may not see topic "hidden": allow the operation Describe on it`},
 		{create, `user "ann" may not create topic "new": create it yourself, or allow the operation Create on it`},
 		{config, `user "ann" may not read the settings of topic "seen": allow the operation DescribeConfigs on it`},
-		{writer, `user "ann" may not see topic "hidden": allow it the operation Describe on it`},
+		{writer, `user "ann" may not see topic "hidden": allow the operation Describe on it`},
 		{write, `user "ann" may not write to topic "seen": allow the operation Write on it`},
 	} {
 		says(t, test.err, test.want)
@@ -329,7 +329,7 @@ func TestClusterRefused(t *testing.T) {
 		{Cluster{Brokers: []string{"a:1,b:2"}}, `broker "a:1,b:2" is not of the form host:port`},
 		{Cluster{Brokers: []string{"a:0"}}, `broker "a:0" is not of the form host:port`},
 		{Cluster{Brokers: []string{""}}, `broker "" is not of the form host:port`},
-		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is not known: it is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
+		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "GSSAPI"}}, `sasl.mechanism "GSSAPI" is unknown: use one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512`},
 		{Cluster{Brokers: brokers, SASL: &SASL{Mechanism: "PLAIN", Password: Secret{Env: "FULL"}}}, "sasl.username is missing"},
 		{Cluster{Brokers: brokers, SASL: login(Secret{})}, "sasl.password: a secret has no place: name an environment variable (env) or a file (file)"},
 		{Cluster{Brokers: brokers, SASL: login(Secret{Env: "FULL", File: "x"})}, "sasl.password: give one of env and file"},
@@ -342,7 +342,7 @@ func TestClusterRefused(t *testing.T) {
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: "x"}}, "tls.cert and tls.key belong together: give both or neither"},
 		{Cluster{Brokers: brokers, TLS: &TLS{Cert: folder + "/none", Key: "x"}}, "tls.cert: " + folder + "/none cannot be read: no such file or directory"},
 	} {
-		says(t, asks(t, test.cluster).Check(context30(t)), test.want)
+		says(t, openClient(t, test.cluster).Check(context30(t)), test.want)
 		_, err := openWriter(Sink{Cluster: test.cluster}, quiet)
 		says(t, err, test.want, "a writer")
 	}
@@ -353,8 +353,8 @@ func TestAddresses(t *testing.T) {
 	expect.Same(t, []string{"a:9092", "b:1", "[::1]:9092", "[::1]:2", "[::1]:9092", "127.0.0.1:9092"}, got)
 }
 
-// TestNewPassword: a reader, a writer and the owner of a changelog go on when the password
-// changes at the broker, and in the file only after the broker has refused the old one.
+// TestNewPassword: a reader, a writer and the owner of a changelog continue when the password changes at the broker,
+// even if the file changes only after the broker has refused the old password.
 func TestNewPassword(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	t.Parallel()
@@ -362,7 +362,7 @@ func TestNewPassword(t *testing.T) {
 	k, c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "ann", "known"), kfake.SeedTopics(1, "in", "out", "states"))
 	var mu sync.Mutex
 	password, cut, logins := 0, false, 0
-	fetches := false // are cut too: the reader goes on fetching while the others work
+	fetches := false // cuts fetches too; otherwise the reader would take the cut of another client
 	k.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
 		mu.Lock()
@@ -389,7 +389,7 @@ func TestNewPassword(t *testing.T) {
 	c.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{File: file}}
 
 	w, r := newWriter(t, c, "out"), startReading(t, Source{Cluster: c, Topics: []string{"in"}}, nil)
-	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
+	o := expect.Get(takeOwnership(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	in := newWriter(t, c, "in")
 	for i := range 3 {

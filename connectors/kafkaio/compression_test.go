@@ -17,17 +17,17 @@ import (
 	layouts "hafvf/pipeline/records"
 )
 
-// A batch is compressed as the sink says, and another client reads it.
+// The codec of a batch is that of Sink.Compression, and another client can read it.
 func TestCompression(t *testing.T) {
 	for _, test := range []struct {
 		compression string
-		codec       byte // of the protocol
+		codec       byte // its number in the protocol
 	}{{"", 4}, {"none", 0}, {"gzip", 1}, {"snappy", 2}, {"lz4", 3}, {"zstd", 4}} {
 		t.Run("compression="+test.compression, func(t *testing.T) {
 			k, c := fake(t, kfake.SeedTopics(1, "out"))
 			codecs := make(chan byte, 1)
 			k.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-				const attributes = 22 // the low byte's place in a batch
+				const attributes = 22 // offset of the low byte in a batch
 				codecs <- req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records[attributes] & 7
 				return nil, nil, false
 			})
@@ -46,11 +46,11 @@ func TestCompression(t *testing.T) {
 
 func TestUnknownCompression(t *testing.T) {
 	_, err := openWriter(Sink{Cluster: Cluster{Brokers: []string{"b:1"}}, Topic: "out", Compression: "brotli"}, quiet)
-	says(t, err, `compression "brotli" of topic "out" is unknown: give one of none, gzip, snappy, lz4, zstd`)
+	says(t, err, `compression "brotli" of topic "out" is unknown: use one of none, gzip, snappy, lz4, zstd`)
 }
 
-// BenchmarkCompression encodes batches of a megabyte of estimates. MB/s are of bytes
-// before compression; ratio is how many of them become one.
+// BenchmarkCompression encodes batches of a megabyte of estimates. MB/s count bytes before compression; ratio is the
+// size before compression divided by the size after it.
 func BenchmarkCompression(b *testing.B) {
 	filter := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	for _, brief := range []bool{true, false} {

@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// idle is how long a partition has no new records before it stops holding the
-	// watermark back.
+	// idle is the time without new records after which a partition no longer holds the watermark back.
 	idle = time.Second
-	// discovery is how often a running source looks for new partitions.
+	// discovery is the time between checks for new partitions.
 	discovery = 5 * time.Second
 	// lease is how long a consumer is kept for its reader's next call.
 	lease = time.Minute
 )
 
-// A consumer reads the partitions of one restriction ahead, in parallel. It outlives a
-// call of its reader.
+// A consumer reads the partitions of one restriction ahead, in parallel. It outlives a call of its reader.
 type consumer struct {
 	src              Source
 	client           *Client
@@ -36,57 +34,57 @@ type consumer struct {
 	clock            Clock
 	reading          Reading
 	ahead            *budgetShare
-	parts            []*partitionReader // as the restriction has them
+	parts            []*partitionReader // in the order of the restriction
 	history          bool               // see LedgerConfig.History
-	historyWatermark time.Time          // the watermark that the run before has come to, if past
-	turn             int                // whose turn it is to be asked first
-	until            map[string]int64   // offsets that are not passed yet, by Position.Log; nil for none
+	historyWatermark time.Time          // with history, the watermark of the previous run
+	nextPart         int                // index into parts at which take starts
+	until            map[string]int64   // offsets at which take stops, by Position.Log; nil for none
 	arrived          chan struct{}
-	known            chan discovered
-	lease            *time.Timer // closes it between two calls
+	discoveries      chan discovered
+	lease            *time.Timer // closes the consumer if no call follows
 	ctx              context.Context
 	close            context.CancelFunc
 }
 
 // discovered holds added partitions, or the error why they cannot be read.
 type discovered struct {
-	spans found
+	spans claimPartitions
 	err   error
 }
 
-// A partitionReader is what the reader has taken of a partition.
+// A partitionReader tracks the records that the reader has taken from a partition.
 type partitionReader struct {
 	*fetcher
-	next  int64     // offset after what was taken
-	rest  *batch    // of the batch before, beyond consumer.until; nil for none
-	quiet time.Time // since when nothing has come
-	lag   eventlag.Lag
-	age   time.Duration // see pace.Age
-	reach timeReach
+	next      int64     // offset after the last taken record
+	rest      *batch    // rest of the last batch, from consumer.until on; nil for none
+	lastTaken time.Time // time at which a batch was last taken, at first the start
+	lag       eventlag.Lag
+	age       time.Duration // see pace.Age
+	reach     timeReach
 }
 
-// done reports whether all of the partition was taken.
+// done reports whether the partition was read to its end.
 func (p *partitionReader) done() bool { return p.end >= 0 && p.next >= p.end }
 
 func (p *partitionReader) pace() pace { return pace{p.lag.Usual, p.age, p.reach} }
 
-// newConsumer opens a consumer, which ends with ctx. client asks the brokers.
+// newConsumer returns a consumer that ends with ctx. It uses client for requests to brokers.
 func newConsumer(ctx context.Context, client *Client, src Source, rest restriction, limits recordbatch.Limits, log *slog.Logger) *consumer {
-	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &budgetShare{budget: processBudget}, arrived: make(chan struct{}, 1), known: make(chan discovered, 1)}
+	c := &consumer{src: src, client: client, limits: limits, log: log, clock: src.clock(), reading: src.Form.Reading(), ahead: &budgetShare{budget: processBudget}, arrived: make(chan struct{}, 1), discoveries: make(chan discovered, 1)}
 	c.ctx, c.close = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() { progresses.Delete(c); c.ahead.end() })
-	at := make([]string, len(rest.Partitions))
+	positions := make([]string, len(rest.Partitions))
 	for i, s := range rest.Partitions {
-		at[i] = s.Position.String()
+		positions[i] = s.Position.String()
 	}
-	log.Info("reading", "reader", rest.Reader, "at", strings.Join(at, " "))
+	log.Info("reading", "reader", rest.Reader, "at", strings.Join(positions, " "))
 	c.add(rest.Partitions)
 	if !rest.Bounded && !rest.Past {
-		have := map[string]topic{}
+		known := map[string]topic{}
 		for _, s := range rest.Partitions {
-			have[s.Topic] = topic{partitions: max(have[s.Topic].partitions, s.Partition+1), id: s.ID}
+			known[s.Topic] = topic{partitions: max(known[s.Topic].partitions, s.Partition+1), id: s.ID}
 		}
-		go c.discover(have, rest.Reader, rest.Readers)
+		go c.discover(known, rest.Reader, rest.Readers)
 	}
 	return c
 }
@@ -94,11 +92,11 @@ func newConsumer(ctx context.Context, client *Client, src Source, rest restricti
 func (c *consumer) add(spans []span) {
 	c.ahead.partitions.Add(int32(len(spans)))
 	for _, s := range spans {
-		f := &fetcher{client: c.client, at: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, pending: maxPending, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
+		f := &fetcher{client: c.client, position: s.Position, topic: s.ID, end: s.End, limits: c.limits, reading: c.reading, staleTimeout: staleTimeout, log: c.log, ahead: c.ahead, batches: make(chan batch, 1), arrived: c.arrived}
 		f.high.Store(-1)
-		p := &partitionReader{fetcher: f, next: s.Offset, quiet: time.Now(), age: s.Age, reach: s.Reach}
+		p := &partitionReader{fetcher: f, next: s.Offset, lastTaken: time.Now(), age: s.Age, reach: s.Reach}
 		if s.Lag > 0 {
-			p.lag.Add(p.quiet, []time.Duration{s.Lag})
+			p.lag.Add(p.lastTaken, []time.Duration{s.Lag})
 		}
 		c.parts = append(c.parts, p)
 		if !s.done() {
@@ -107,15 +105,15 @@ func (c *consumer) add(spans []span) {
 	}
 }
 
-// at reports whether the consumer is where the restriction says.
-func (c *consumer) at(rest restriction) bool {
+// isAt reports whether the consumer's positions are equal to the offsets of the restriction.
+func (c *consumer) isAt(rest restriction) bool {
 	return slices.EqualFunc(c.parts, rest.Partitions, func(p *partitionReader, s span) bool { return p.next == s.Offset })
 }
 
-// discover looks for partitions that were added to the topics. They are read from the
-// beginning, because all their records are new. It also notices a topic that was replaced
-// so quickly that no fetcher has lost its connection.
-func (c *consumer) discover(have map[string]topic, reader, readers int) {
+// discover looks for partitions that were added to the topics. They are read from their beginning, because all their
+// records are new. It also detects a topic that was replaced too quickly for any fetcher to lose its connection. known
+// holds the partitions so far.
+func (c *consumer) discover(known map[string]topic, reader, readers int) {
 	tick := time.NewTicker(discovery)
 	defer tick.Stop()
 	for {
@@ -124,26 +122,26 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 		case <-c.ctx.Done():
 			return
 		}
-		now, err := c.client.describe(c.ctx, c.src.Topics)
+		topics, err := c.client.describe(c.ctx, c.src.Topics)
 		if err != nil {
-			continue // the fetchers tell what is wrong with the cluster
+			continue // the fetchers report errors of the cluster
 		}
 		var more discovered
 		for _, name := range c.src.Topics {
-			was, is := have[name], now[name]
-			more.err = cmp.Or(more.err, anotherTopic(name, was.id, is.id))
-			for p := was.partitions; p < is.partitions; p++ {
+			old, current := known[name], topics[name]
+			more.err = cmp.Or(more.err, replacedTopicError(name, old.id, current.id))
+			for p := old.partitions; p < current.partitions; p++ {
 				if p%readers == reader {
-					more.spans = append(more.spans, span{Position: Position{name, p, 0}, End: -1, ID: is.id})
+					more.spans = append(more.spans, span{Position: Position{name, p, 0}, End: -1, ID: current.id})
 				}
 			}
-			have[name] = topic{partitions: max(was.partitions, is.partitions), id: cmp.Or(was.id, is.id)}
+			known[name] = topic{partitions: max(old.partitions, current.partitions), id: cmp.Or(old.id, current.id)}
 		}
 		if len(more.spans) == 0 && more.err == nil {
 			continue
 		}
 		select {
-		case c.known <- more:
+		case c.discoveries <- more:
 			notify(c.arrived)
 		case <-c.ctx.Done():
 			return
@@ -151,15 +149,14 @@ func (c *consumer) discover(have map[string]topic, reader, readers int) {
 	}
 }
 
-// take returns the next batch of any partition and the partition's index, −1 if no batch
-// is there.
+// take returns the next batch of any partition and the partition's index, or −1 if no batch is available.
 func (c *consumer) take() (int, batch) {
 	for range c.parts {
-		i := c.turn % len(c.parts)
-		c.turn = i + 1
+		i := c.nextPart % len(c.parts)
+		c.nextPart = i + 1
 		p, until := c.parts[i], int64(math.MaxInt64)
 		if c.until != nil {
-			until = c.until[Position{Topic: p.at.Topic, Partition: p.at.Partition}.Log()] // the fetcher moves its offset
+			until = c.until[Position{Topic: p.position.Topic, Partition: p.position.Partition}.Log()] // the fetcher changes the offset of p.position
 		}
 		if p.next >= until {
 			continue
@@ -183,12 +180,11 @@ func (c *consumer) take() (int, batch) {
 	return -1, batch{}
 }
 
-// stamp returns the batch with the times of its records. It notes what they say of the
-// partition: the times that it has reached, and the lag. The lag of a record that was waited for is
-// that of its arrival. A record of a backlog has been in the topic for as long as nobody knows; its
-// lag is that of the topic's timestamp, unless both times are the same.
+// stamp returns the batch with the event times of its records. It updates the partition's latest times and its lag.
+// For a record that the fetcher waited for, the lag ends at its arrival. The arrival of a record in a backlog is
+// unknown: its lag ends at the topic's timestamp, unless that equals the event time.
 //
-// A record without a time that can be read says nothing.
+// A record without a readable time changes neither.
 func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 	out := Batch{b.records, make([]int64, len(b.records))}
 	var lags []time.Duration
@@ -207,13 +203,13 @@ func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 		}
 		arrived, known := r.Time, r.Time.UnixMilli() > 0 && r.Time.UnixMilli() != t.UnixMilli()
 		if b.live {
-			arrived, known = b.at, true
+			arrived, known = b.arrived, true
 		}
 		if known && c.src.Clock != "" {
 			lags = append(lags, arrived.Sub(t))
 		}
 		latest := p.reach.Latest
-		p.reach.observe(r, t, b.at)
+		p.reach.observe(r, t, b.arrived)
 		if p.reach.Latest == latest {
 			continue
 		}
@@ -221,24 +217,23 @@ func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 			p.age = max(0, arrived.Sub(t))
 		}
 	}
-	p.lag.Add(b.at, lags)
+	p.lag.Add(b.arrived, lags)
 	return out
 }
 
-// watermark is the time before which no more records are expected: the least over the
-// partitions. A partition counts with its latest record time, less the disorder. One that has
-// had no new records for a while counts with the time at which that was last seen, less its
-// usual lag. In no case is a partition nearer to the clock than its usual lag, which is at
-// least the disorder: a time that is ahead of the others does not take the watermark past them.
-// A partition that cannot be read does not advance. In the past, the latest record time of all and what
-// the run before has passed stand for the clock.
+// watermark returns the time before which no more records are expected, the minimum over the partitions. Usually, a
+// partition counts with its latest record time less Disorder. A partition that has been empty for longer than idle
+// counts with the time of the last check less its usual lag. No partition is closer to the clock than its usual lag,
+// which is at least Disorder: so a time ahead of the others does not push the watermark past them. A partition that
+// cannot be read does not advance. For a replay of the history, the clock is replaced by the latest record time of all
+// partitions and the watermark of the previous run.
 func (c *consumer) watermark(now time.Time) time.Time {
-	least := now.Add(-c.src.Disorder)
+	earliest := now.Add(-c.src.Disorder)
 	if c.history {
-		least = c.historyWatermark
+		earliest = c.historyWatermark
 		for _, p := range c.parts {
-			if at := p.reach.latest().Add(-c.src.Disorder); p.reach.Latest != 0 && at.After(least) {
-				least = at
+			if t := p.reach.latest().Add(-c.src.Disorder); p.reach.Latest != 0 && t.After(earliest) {
+				earliest = t
 			}
 		}
 	}
@@ -247,26 +242,26 @@ func (c *consumer) watermark(now time.Time) time.Time {
 			continue
 		}
 		high, drained := p.high.Load(), p.drained.Load()
-		at := now.Add(-c.lagOf(p))
+		t := now.Add(-c.lagOf(p))
 		switch {
-		case high >= 0 && p.next >= high && drained != nil && drained.Sub(p.quiet) > idle:
-			at = drained.Add(-c.lagOf(p))
+		case high >= 0 && p.next >= high && drained != nil && drained.Sub(p.lastTaken) > idle:
+			t = drained.Add(-c.lagOf(p))
 		case p.reach.Latest == 0:
 			return time.UnixMilli(mtime.MinTimestamp.Milliseconds())
-		case p.reach.latest().Add(-c.src.Disorder).Before(at):
-			at = p.reach.latest().Add(-c.src.Disorder)
+		case p.reach.latest().Add(-c.src.Disorder).Before(t):
+			t = p.reach.latest().Add(-c.src.Disorder)
 		}
-		if at.Before(least) {
-			least = at
+		if t.Before(earliest) {
+			earliest = t
 		}
 	}
-	return least
+	return earliest
 }
 
-// lagOf is the usual lag of a partition, at least the disorder and the lag of its latest record: a
-// topic of the past that pauses stays in the past. If no usual lag is known, that of the other
-// partitions counts, unless it is that of times ahead of the clock: these say nothing of other
-// records.
+// lagOf returns the usual lag of a partition, at least Disorder and the lag of its latest record: so the watermark of
+// an old topic that pauses does not jump to the present. If the partition's usual lag is unknown, lagOf uses the
+// maximum of the other partitions. It ignores those with times ahead of the clock, which do not predict the lag of
+// other records.
 func (c *consumer) lagOf(p *partitionReader) time.Duration {
 	usual := p.lag.Usual
 	if usual == 0 {
@@ -278,28 +273,28 @@ func (c *consumer) lagOf(p *partitionReader) time.Duration {
 	}
 	switch {
 	case c.src.Clock == "":
-		usual = 0 // nobody has said what the time of a record is
+		usual = 0 // without a Clock, record timestamps may mean anything
 	case usual == 0:
 		usual = eventlag.Unknown
 	}
 	return max(usual, c.src.Disorder, p.age)
 }
 
-var consumers sync.Map // of *consumer by reader, between two calls
+var consumers sync.Map // *consumer by reader, between two calls
 
-// resume returns the consumer of a reader if it is where rest says. Otherwise, as after a
+// resume returns the consumer of a reader if its positions are the offsets of rest. Otherwise, for example after a
 // restart, it returns a new one.
 func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer {
 	if v, ok := consumers.LoadAndDelete(name); ok {
 		c := v.(*consumer)
-		if c.lease.Stop() && c.at(rest) {
+		if c.lease.Stop() && c.isAt(rest) {
 			return c
 		}
 		c.close()
 	}
 	if ledger != nil {
 		c := newConsumer(ledger.ctx, ledger.cfg.Client, src, rest, readLimits, ledger.cfg.Log)
-		c.history, c.historyWatermark = rest.Past, ledger.stepper.at
+		c.history, c.historyWatermark = rest.Past, ledger.stepper.watermark
 		return c
 	}
 	client := NewClient(src.Cluster)
@@ -308,8 +303,8 @@ func resume(name string, src Source, rest restriction, ledger *Ledger) *consumer
 	return c
 }
 
-// put keeps the consumer for the reader's next call. It expires, because that call may go
-// to another worker or never come.
+// put keeps the consumer for the reader's next call. It expires after lease, because that call may go to another
+// worker or never come.
 func (c *consumer) put(name string) {
 	c.lease = time.AfterFunc(lease, func() {
 		consumers.CompareAndDelete(name, c)
@@ -320,11 +315,11 @@ func (c *consumer) put(name string) {
 	}
 }
 
-// progress returns how far each partition was taken.
+// progress returns the position in each partition after the last taken record.
 func (c *consumer) progress() []partitionProgress {
-	all := make([]partitionProgress, len(c.parts))
+	list := make([]partitionProgress, len(c.parts))
 	for i, p := range c.parts {
-		all[i] = partitionProgress{Position: Position{p.at.Topic, p.at.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.Usual, p.lag.Most}, pace: p.pace()}
+		list[i] = partitionProgress{Position: Position{p.position.Topic, p.position.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.Usual, p.lag.Most}, pace: p.pace()}
 	}
-	return all
+	return list
 }

@@ -40,7 +40,7 @@ func TestAddedPartitions(t *testing.T) {
 	expect.Same(t, want, positions(r.got))
 }
 
-// TestRestart: another worker goes on with what is left.
+// TestRestart: another worker continues with the residual restriction.
 func TestRestart(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	manual(c).Produce(t, slices.Concat(ticking("in", 0, 1000), ticking("in", 1, 1000))...)
@@ -56,12 +56,11 @@ func TestRestart(t *testing.T) {
 }
 
 func lags() map[string]int64 {
-	all, _ := (*Ledger)(nil).Lag()
-	return all
+	records, _ := (*Ledger)(nil).Lag()
+	return records
 }
 
-// TestLag: without a ledger the lag is known between the calls, for as long as
-// there is a consumer.
+// TestLag: without a ledger, the lag is available between calls while the consumer exists.
 func TestLag(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "lagging"))
 	const n = 20_000
@@ -79,21 +78,21 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what does not go away by itself ends the source, in words.
-func TestUnreadable(t *testing.T) {
-	_, c := fed(t, 3)
+// TestFetcherPermanentError: errors that do not go away end the source, with an explanation.
+func TestFetcherPermanentError(t *testing.T) {
+	_, c := withRecords(t, 3)
 	id := described(t, c, "in").id
 	for _, test := range []struct {
-		at    Position
-		topic string
-		want  string
+		position Position
+		topic    string
+		want     string
 	}{
 		{Position{"in", 0, 7}, "", "in-0 cannot be read at offset 7: its end is 3: records were lost, or the topic was deleted and created again"},
 		{Position{"gone", 0, 0}, "", "gone-0 cannot be read at offset 0: it does not exist any more"},
 		{Position{"in", 4, 0}, "", "in-4 cannot be read at offset 0: it does not exist any more"},
-		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states are of the records that are gone"},
+		{Position{"in", 0, 0}, "another", `in-0 cannot be read at offset 0: topic "in" was deleted and created again (its id was another and is ` + id + "): offsets and states belong to the deleted records"},
 	} {
-		f := &fetcher{client: asks(t, c), at: test.at, topic: test.topic, end: -1, pending: 50 * time.Millisecond, log: quiet, ahead: &budgetShare{budget: processBudget}, batches: make(chan batch, 1)}
+		f := &fetcher{client: openClient(t, c), position: test.position, topic: test.topic, end: -1, staleTimeout: 50 * time.Millisecond, log: quiet, ahead: &budgetShare{budget: processBudget}, batches: make(chan batch, 1)}
 		f.run(context30(t))
 		select {
 		case b := <-f.batches:
@@ -107,27 +106,26 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestDoubts: only an unbroken run of doubts counts, not the outage before it.
-func TestDoubts(t *testing.T) {
+// TestOutageStaleFor: only consecutive errors from stale metadata count, not earlier errors of the outage.
+func TestOutageStaleFor(t *testing.T) {
 	o := outage{Reminder: reminder.Reminder{Since: time.Now().Add(-time.Hour)}}
-	if d := o.doubted(staleMetadataError{errors.New("x")}); d > time.Minute {
-		t.Errorf("at the first doubt it has been doubted for %s", d)
+	if d := o.staleFor(staleMetadataError{errors.New("x")}); d > time.Minute {
+		t.Errorf("after the first error from stale metadata: %s", d)
 	}
-	o.doubts = time.Now().Add(-time.Hour)
-	if d := o.doubted(fmt.Errorf("y: %w", staleMetadataError{errors.New("x")})); d < time.Hour {
-		t.Errorf("a doubt of an hour is one of %s", d)
+	o.staleSince = time.Now().Add(-time.Hour)
+	if d := o.staleFor(fmt.Errorf("y: %w", staleMetadataError{errors.New("x")})); d < time.Hour {
+		t.Errorf("after an hour of stale metadata: %s", d)
 	}
-	if o.doubted(errors.New("the broker is away")); o.doubted(staleMetadataError{errors.New("x")}) > time.Minute {
-		t.Error("another error does not end a run of doubts")
+	if o.staleFor(errors.New("the broker is away")); o.staleFor(staleMetadataError{errors.New("x")}) > time.Minute {
+		t.Error("another error does not reset staleFor")
 	}
 }
 
-// TestLease: a consumer that no call comes for ends; one of two that are put is
-// closed.
+// TestLease: a consumer without further calls is closed. If two consumers are put under one name, the first is closed.
 func TestLease(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	newOne := func() *consumer {
-		return newConsumer(context30(t), asks(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position: Position{"in", 0, 0}, End: -1}}}, recordbatch.Limits{}, quiet)
+		return newConsumer(context30(t), openClient(t, c), Source{Cluster: c, Topics: []string{"in"}}, restriction{Readers: 1, Partitions: []span{{Position: Position{"in", 0, 0}, End: -1}}}, recordbatch.Limits{}, quiet)
 	}
 	one, other := newOne(), newOne()
 	one.put("lease")
@@ -139,18 +137,18 @@ func TestLease(t *testing.T) {
 	select {
 	case <-other.ctx.Done():
 	case <-context30(t).Done():
-		t.Error("a consumer is kept for ever")
+		t.Error("the consumer is not closed")
 	}
 	if _, ok := consumers.Load("lease"); ok {
-		t.Error("a consumer that has ended is kept")
+		t.Error("a closed consumer is still registered")
 	}
 }
 
 func TestWatermark(t *testing.T) {
 	now := base.Add(time.Hour)
 	type state struct {
-		next, high, end        int64
-		latest, quiet, drained time.Duration // before now; 0: never
+		next, high, end            int64
+		latest, lastTaken, drained time.Duration // before now; 0 for never
 	}
 	min := time.UnixMilli(mtime.MinTimestamp.Milliseconds())
 	for _, test := range []struct {
@@ -169,20 +167,20 @@ func TestWatermark(t *testing.T) {
 		{"from the future", []state{{5, 10, -1, -time.Hour, time.Second, 0}}, base.Add(59 * time.Minute)},
 	} {
 		c := &consumer{src: Source{Disorder: time.Minute}}
-		before := func(d time.Duration) (at time.Time) {
+		before := func(d time.Duration) (t time.Time) {
 			if d != 0 {
-				at = now.Add(-d)
+				t = now.Add(-d)
 			}
-			return at
+			return t
 		}
 		for _, s := range test.parts {
 			f := &fetcher{end: s.end}
 			f.high.Store(s.high)
 			if s.drained != 0 {
-				at := before(s.drained)
-				f.drained.Store(&at)
+				t := before(s.drained)
+				f.drained.Store(&t)
 			}
-			c.parts = append(c.parts, &partitionReader{fetcher: f, next: s.next, quiet: before(s.quiet), reach: timeReach{Latest: max(0, before(s.latest).UnixMilli())}})
+			c.parts = append(c.parts, &partitionReader{fetcher: f, next: s.next, lastTaken: before(s.lastTaken), reach: timeReach{Latest: max(0, before(s.latest).UnixMilli())}})
 		}
 		want := test.want
 		if want.Equal(min) && c.watermark(now).Equal(min) {
@@ -197,19 +195,19 @@ func TestWatermark(t *testing.T) {
 func init() {
 	RegisterClock("test", func(layout string) Clock {
 		return func(r Record) (time.Time, bool) {
-			at, err := time.Parse(layout, string(r.Value))
-			return at, err == nil
+			t, err := time.Parse(layout, string(r.Value))
+			return t, err == nil
 		}
 	})
 }
 
-// TestDeletedRecords are counted by topic when they are passed over, once.
+// TestDeletedRecords: records that were deleted before they were read are counted once, by topic.
 func TestDeletedRecords(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	manual(c).Produce(t, append(ticking("in", 0, 9), ticking("in", 1, 9)...)...)
 	commitAs(t, c, "g", Position{"in", 0, 2}, Position{"in", 1, 7})
 	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 5)
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", AtEnd: true})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}}, l)
 	r.until(func() bool {
 		l.Rest()

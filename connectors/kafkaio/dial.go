@@ -11,22 +11,20 @@ import (
 const (
 	// clientID is the name under which brokers log this program and apply quotas.
 	clientID = "hafvf"
-	// dialTime is the limit of a connection with its login.
+	// dialTime is the limit for a connection with its login.
 	dialTime = 5 * time.Second
-	// loginPause is the longest time between two logins, if a broker refuses the first.
+	// loginPause is the maximum time between two logins if a broker refuses the first.
 	loginPause = 2 * time.Second
 )
 
-// A dialer opens all connections of this package: those of links, of kafka-go's transport
-// and of franz-go. Clients outlive passwords and certificates, so these are read again for
-// each connection.
+// A dialer opens all connections of this package: links, and the connections of kafka-go's transport and of franz-go.
+// It reads passwords and certificates again for each connection, because they may change while a client lives.
 type dialer struct {
 	cluster Cluster
-	brokers []string // of the Cluster, each with a port
+	brokers []string // addresses of the Cluster's brokers, each with a port
 }
 
-// dialer returns the cluster's dialer. It reads the files that the cluster names, to see that
-// they can be used.
+// dialer returns the cluster's dialer. It reads the files that the cluster names, to check that they are valid.
 func (c Cluster) dialer() (d dialer, err error) {
 	d.cluster = c
 	if d.brokers, err = c.addresses(); err != nil {
@@ -39,15 +37,15 @@ func (c Cluster) dialer() (d dialer, err error) {
 	return d, err
 }
 
-// dialTCP opens every connection of this package. The simulation replaces it.
+// dialTCP opens the TCP connection of every link and client. The simulation replaces it.
 var dialTCP = (&net.Dialer{Timeout: dialTime}).DialContext
 
-// A handshakeError is the error of a TLS handshake.
+// A handshakeError wraps the error of a TLS handshake.
 type handshakeError struct{ error }
 
 func (e handshakeError) Unwrap() error { return e.error }
 
-// open connects to the broker at addr, with a TLS handshake, within dialTime.
+// open connects to the broker at addr within dialTime, with a TLS handshake if the cluster has TLS.
 func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -69,8 +67,8 @@ func (d dialer) open(ctx context.Context, network, addr string) (net.Conn, error
 	return secure, nil
 }
 
-// dial is open for clients of other packages: if the cluster asks for a login, the broker
-// has accepted it. By themselves these clients would end at the first refusal.
+// dial is open for the clients of kafka-go and franz-go. If the cluster has SASL, dial also logs in, because these
+// clients would fail at the first refused login.
 func (d dialer) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	if d.cluster.SASL == nil {
 		return d.open(ctx, network, addr)
@@ -97,9 +95,8 @@ func (d dialer) dial(ctx context.Context, network, addr string) (conn net.Conn, 
 	return conn, nil
 }
 
-// twice calls connect, and again if a broker refuses the login: as soon as the password that
-// can be read is another one, or after loginPause. A password may change at the brokers
-// first.
+// twice calls connect, and calls it once more if a broker refuses the login. It waits until another password can be
+// read, at most loginPause: the brokers may learn of a new password before this client does.
 func twice(ctx context.Context, connect func(context.Context) error) error {
 	try := func() error {
 		ctx, cancel := context.WithTimeout(ctx, dialTime)

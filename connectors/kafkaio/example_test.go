@@ -25,7 +25,7 @@ func show(r kafkaio.Record) {
 // showPair prints the key and the value of a record.
 func showPair(r kafkaio.Record) { fmt.Printf("%s=%s\n", r.Key, r.Value) }
 
-// toMessage makes a message of a word: the word is its key, and its length the value.
+// toMessage returns the message of a word: its key is the word, and its value the length.
 func toMessage(word string) (key, value []byte) {
 	return []byte(word), fmt.Append(nil, len(word))
 }
@@ -43,7 +43,7 @@ func init() {
 	register.Function1x2(toMessage)
 }
 
-// A pipeline that reads a topic up to the end that it has when the pipeline starts.
+// A pipeline reads a topic up to the end that the topic has when the pipeline starts.
 func ExampleRead() {
 	ctx := context.Background()
 	broker, stop, err := embedded.Start("", "greetings")
@@ -84,7 +84,7 @@ func ExampleRead() {
 	// offset 1: en=goodbye
 }
 
-// A pipeline that writes a topic. A second one reads what is in it then.
+// A pipeline writes to a topic. A second pipeline reads the messages.
 func ExampleWrite() {
 	ctx := context.Background()
 	broker, stop, err := embedded.Start("", "lengths")

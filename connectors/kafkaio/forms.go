@@ -7,72 +7,71 @@ import (
 	"sync"
 )
 
-// A Reading turns records of a fetch into JSON, in place, from the form that they have in
-// the topic. It sets the DecodeInfo of those that it cannot turn. An error ends the source. It
-// waits for what it needs, and returns the cause of ctx if that ends first. Goroutines of
-// several partitions call it at once.
+// A Reading converts the records of a fetch to JSON, in place. It sets the DecodeInfo of records that it cannot
+// convert. An error ends the source. If ctx ends while a Reading waits, for example for a registry, it returns the
+// cause of ctx. Goroutines of several partitions call a Reading concurrently.
 type Reading func(ctx context.Context, log *slog.Logger, records []Record) error
 
-// A Writing returns the value of the message that a line of JSON becomes. It waits as a
-// Reading does. One goroutine at a time calls it.
+// A Writing converts a line of JSON to the value of a message. If ctx ends while it waits, it returns the cause of
+// ctx. Calls are not concurrent.
 type Writing func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, error)
 
-// A Form names a registered Reading or Writing, and the text that it is made of. It travels
-// to workers. The zero Form leaves records and lines as they are.
+// A Form selects a registered Reading and Writing by Name. Setting is the argument of their factories. Forms are sent
+// to workers. The zero Form leaves records and lines unchanged.
 type Form struct{ Name, Setting string }
 
-// A DecodeInfo is what a Reading says of a record beside its key and value.
+// A DecodeInfo is what a Reading reports about a record, in addition to its key and value.
 type DecodeInfo struct {
-	Reason    string // why the value is still what came, empty if it is JSON
-	KeyReason string // why the key cannot be used, empty if it can
-	KeyFields []byte // of a key with fields: these, as a JSON object
+	Reason    string // why the value could not be converted; empty if it is JSON
+	KeyReason string // why the key cannot be used; empty if it can
+	KeyFields []byte // fields of the key as a JSON object; nil for a key without fields
 }
 
-// A makers holds what makes an F of a setting, by name.
-type makers[F any] struct {
-	what string
-	of   sync.Map // of func(setting string) F
+// A registry holds factories by name. A factory makes an F from a setting.
+type registry[F any] struct {
+	kind      string
+	factories sync.Map // name to func(setting string) F
 }
 
-func (m *makers[F]) register(name string, of func(setting string) F) {
-	if _, taken := m.of.LoadOrStore(name, of); taken {
-		panic("kafkaio: " + m.what + " " + name + " exists already")
+func (r *registry[F]) register(name string, factory func(setting string) F) {
+	if _, exists := r.factories.LoadOrStore(name, factory); exists {
+		panic("kafkaio: " + r.kind + " " + name + " is already registered")
 	}
 }
 
-// make makes an F; the zero one without a name.
-func (m *makers[F]) make(name, setting string) (made F) {
+// make calls the factory of name. It returns the zero F if name is empty, and panics if name is not registered.
+func (r *registry[F]) make(name, setting string) (result F) {
 	if name == "" {
-		return made
+		return result
 	}
-	of, ok := m.of.Load(name)
+	factory, ok := r.factories.Load(name)
 	if !ok {
-		panic(fmt.Sprintf("kafkaio: no %s %q is registered", m.what, name))
+		panic(fmt.Sprintf("kafkaio: no %s %q is registered", r.kind, name))
 	}
-	return of.(func(string) F)(setting)
+	return factory.(func(string) F)(setting)
 }
 
 var (
-	readings = makers[Reading]{what: "form"}
-	writings = makers[Writing]{what: "form"}
-	clocks   = makers[Clock]{what: "clock"}
+	readings = registry[Reading]{kind: "form"}
+	writings = registry[Writing]{kind: "form"}
+	clocks   = registry[Clock]{kind: "clock"}
 )
 
-// RegisterForm registers under a name what makes a Reading of Form.Setting, and a Writing. Call it in an
-// init function, so that workers that run the same program know it too. It panics if the
-// name is taken.
+// RegisterForm registers the factories of a Form under name. They are called with Form.Setting. Call RegisterForm in
+// an init function, so that workers that run the same program register the Form too. It panics if the name is already
+// registered.
 func RegisterForm(name string, reading func(setting string) Reading, writing func(setting string) Writing) {
 	readings.register(name, reading)
 	writings.register(name, writing)
 }
 
-// Reading is nil for the zero Form.
+// Reading returns the form's Reading, or nil for the zero Form.
 func (f Form) Reading() Reading { return readings.make(f.Name, f.Setting) }
 
-// writing is nil for the zero Form.
+// writing returns the form's Writing, or nil for the zero Form.
 func (f Form) writing() Writing { return writings.make(f.Name, f.Setting) }
 
-// read has the fetcher's records read, and counts what they have grown by.
+// read applies the fetcher's Reading to the records of b, and adds their growth to the sizes of b and of the budget.
 func (f *fetcher) read(ctx context.Context, b *batch) error {
 	if f.reading == nil || len(b.records) == 0 {
 		return nil
@@ -87,7 +86,7 @@ func (f *fetcher) read(ctx context.Context, b *batch) error {
 	if err := f.reading(ctx, f.log, b.records); err != nil {
 		return err
 	}
-	if more := size() - before; more > 0 { // what came is still held by the keys
+	if more := size() - before; more > 0 { // the keys still hold the original memory, so a shrunk batch frees none
 		b.bytes += more
 		f.ahead.add(more)
 	}

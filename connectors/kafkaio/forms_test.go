@@ -30,7 +30,7 @@ func init() {
 	})
 }
 
-// What a form makes of records counts towards what their reader holds.
+// If a Form makes records larger, the growth counts towards the reader's budget.
 func TestReadingGrows(t *testing.T) {
 	f := &fetcher{reading: Form{"test", "0123456789"}.Reading(), ahead: &budgetShare{budget: &budget{bytes: 1000}}, log: quiet}
 	b := batch{records: []Record{{Value: []byte("a")}, {Value: []byte("b")}}, bytes: 2}
@@ -49,7 +49,7 @@ func TestReadingGrows(t *testing.T) {
 func TestWritingChanges(t *testing.T) {
 	chunk := connectors.Chunk(append(connectors.Chunk(nil).Begin([]byte("k"), "id"), "line\n"...))
 	for setting, want := range map[string]string{"<": "<line", "": ""} {
-		got, err := messagesOf(t.Context(), nil, chunk, Form{"test", setting}.writing(), quiet)
+		got, err := appendMessages(t.Context(), nil, chunk, Form{"test", setting}.writing(), quiet)
 		if (err == nil) != (want != "") || err == nil && (string(got[0].Value) != want || got[0].ID != "id") {
 			t.Errorf("%q: %+v, %v", setting, got, err)
 		}

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// isPast reports whether the run is one of the past; not without a ledger.
-func (l *Ledger) isPast() bool { return l != nil && l.cfg.History }
+// isHistory reports whether the run replays the history; false without a ledger.
+func (l *Ledger) isHistory() bool { return l != nil && l.cfg.History }
 
-// findChangelog has a run of the past have nothing to read if there is no changelog.
+// findChangelog clears the changelog and the offsets if the changelog does not exist, so that the run has nothing to
+// replay.
 func (l *Ledger) findChangelog(ctx context.Context) error {
 	_, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 	if errors.As(err, new(*unknownTopicsError)) {
@@ -19,50 +20,50 @@ func (l *Ledger) findChangelog(ctx context.Context) error {
 	return err
 }
 
-// OpeningOffsets are the offsets that the group had when the ledger was opened, by partition.
+// OpeningOffsets returns the offsets, by partition, that the group had when the ledger was opened.
 func (l *Ledger) OpeningOffsets() map[string]int64 {
-	at := make(map[string]int64, len(l.opening))
+	offsets := make(map[string]int64, len(l.opening))
 	for log, c := range l.opening {
-		at[log] = c.Offset
+		offsets[log] = c.Offset
 	}
-	return at
+	return offsets
 }
 
-// HistoryLen is how many offsets there are before OpeningOffsets in the topics, and how many were deleted before
-// these.
-func (l *Ledger) HistoryLen(ctx context.Context) (there, deleted int64, err error) {
+// HistoryLen returns the number of offsets before OpeningOffsets that are still in the topics, and the number that
+// were deleted.
+func (l *Ledger) HistoryLen(ctx context.Context) (available, deleted int64, err error) {
 	firsts, err := l.cfg.Client.offsets(ctx, partitionsOf(l.topics), atFirst, true)
 	if err != nil {
 		return 0, 0, err
 	}
 	for log, end := range l.OpeningOffsets() {
 		first := min(firsts[log], end)
-		there += end - first
+		available += end - first
 		deleted += first
 	}
-	return there, deleted, nil
+	return available, deleted, nil
 }
 
-// reach notes that all of the past was taken, and the watermark there.
-func (l *Ledger) reach(watermark time.Time) {
+// setFinalWatermark records that the whole history was taken, and the watermark at its end.
+func (l *Ledger) setFinalWatermark(watermark time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.final = watermark
+	l.finalWatermark = watermark
 }
 
-// CaughtUp reports whether the run, one of the past, has read all of it and dealt with it.
+// CaughtUp reports whether a run with LedgerConfig.History has read and processed the whole history.
 func (l *Ledger) CaughtUp() bool {
-	if !l.isPast() {
+	if !l.isHistory() {
 		return false
 	}
 	l.mu.Lock()
-	at := l.final
+	watermark := l.finalWatermark
 	l.mu.Unlock()
-	return !at.IsZero() && l.idle() && !l.account.HasTimerBy(at)
+	return !watermark.IsZero() && l.idle() && !l.account.HasTimerBy(watermark)
 }
 
-// LearnedStates are the last states, by key, that settled in a run of the past. Those of filters are in the memory of
-// the process instead.
+// LearnedStates returns the last settled states, by key, of a run with LedgerConfig.History. The states of filters are
+// not included: they are in the memory of the process.
 func (l *Ledger) LearnedStates() map[string][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

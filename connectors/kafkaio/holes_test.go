@@ -17,9 +17,8 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// TestHoles reads what a real broker has left of topics: offsets are missing in
-// them in all ways in which they can be.
-func TestHoles(t *testing.T) {
+// TestMissingOffsets reads topics of a real broker in which offsets are missing for all possible reasons.
+func TestMissingOffsets(t *testing.T) {
 	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.Config{Properties: map[string]string{
 		"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.initial.task.delay.ms": "100",
@@ -37,18 +36,18 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 	}{
 		{"zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.DisableIdempotentWrite()}},
 		{"plain", []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.DisableIdempotentWrite()}},
-		// The last batch of an idempotent producer stays when it is emptied.
+		// The broker keeps the last batch of an idempotent producer when it removes its records.
 		{"idempotent zstd", []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression())}},
 		{"idempotent plain", []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // the broker's cleaner is waited for
+			t.Parallel() // waiting for the broker's cleaner
 			topic := strings.ReplaceAll(test.name, " ", "-")
 			b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact", "segment.ms": "100",
 				"min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "0", "delete.retention.ms": "0"})
 			p := kafkatest.Dial(c.Brokers, append(test.opts, kgo.ProducerBatchMaxBytes(8<<20))...)
-			// A batch of which the tail goes, one of which all goes, a batch that does not
-			// fit into a fetch after another, and then the head of a batch.
+			// Compaction removes the tail of the first batch and all of the second. The third does not fit into a
+			// fetch after another batch. Of the fourth, compaction removes the head.
 			sent := func(keys ...string) {
 				var records []*kgo.Record
 				for _, k := range keys {
@@ -69,8 +68,8 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 			sent("d")
 			_, end := b.Offsets(t, topic)
 			want := map[string]bool{"a": true, "b": true, "b2": true, "big": true, "e": true, "c": true, "f": true, "d": true}
-			// Of each key one record stays. A segment is cleaned when a later record has
-			// begun another: what comes from here on is none of the test's.
+			// One record of each key remains. The broker cleans a segment after a later record has started a new
+			// segment. The test ignores the records from here on.
 			var offsets []Position
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(110 * time.Millisecond) { // segment.ms
 				keys := map[string]bool{}
@@ -95,19 +94,19 @@ func compacted(t *testing.T, b *kafkatest.Broker, c Cluster) {
 					checkStretch(t, c, topic, from, to, offsets)
 				}
 			}
-			all := slices.DeleteFunc(positions(readAll(t, Source{Cluster: c, Topics: []string{topic}})), func(p Position) bool { return p.Offset >= end[0] })
-			expect.Same(t, offsets, all)
+			got := slices.DeleteFunc(positions(readAll(t, Source{Cluster: c, Topics: []string{topic}})), func(p Position) bool { return p.Offset >= end[0] })
+			expect.Same(t, offsets, got)
 		})
 	}
 }
 
-// checkStretch reads a stretch of a partition that ends anywhere.
-func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []Position) {
+// checkStretch reads the offsets from from to to, wherever these are in batches.
+func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, list []Position) {
 	t.Helper()
 	rest := restriction{Readers: 1, Bounded: true, Partitions: []span{{Position: Position{topic, 0, from}, End: to}}}
 	got, next := drain(t, c, rest, quiet)
 	var want []Position
-	for _, p := range all {
+	for _, p := range list {
 		if p.Offset >= from && p.Offset < to {
 			want = append(want, p)
 		}
@@ -121,7 +120,7 @@ func checkStretch(t *testing.T, c Cluster, topic string, from, to int64, all []P
 func drain(t testing.TB, c Cluster, rest restriction, log *slog.Logger) (got []Record, next int64) {
 	t.Helper()
 	ctx := context30(t)
-	cons := newConsumer(ctx, asks(t, c), Source{Cluster: c}, rest, readLimits, log)
+	cons := newConsumer(ctx, openClient(t, c), Source{Cluster: c}, rest, readLimits, log)
 	defer cons.close()
 	next = rest.Partitions[0].Offset
 	for end := rest.Partitions[0].End; next < end; {
@@ -142,7 +141,7 @@ func drain(t testing.TB, c Cluster, rest restriction, log *slog.Logger) (got []R
 	return got, next
 }
 
-// transactions are delivered if they were committed, and their markers never.
+// transactions checks that records of committed transactions are read, and that their markers are not.
 func transactions(t *testing.T, c Cluster) {
 	dial := kafkatest.Dial(c.Brokers)
 	dial.CreateTopic(t, "tx", 1, nil)
@@ -183,7 +182,7 @@ func transactions(t *testing.T, c Cluster) {
 		}
 		expect.Same(t, want, got)
 	}
-	arrive("a", "b") // and c when the transaction before it has ended
+	arrive("a", "b") // c follows when the earlier transaction has ended
 	begin(one)
 	send(one, "d")
 	end(other, kgo.TryAbort)
@@ -192,22 +191,22 @@ func transactions(t *testing.T, c Cluster) {
 	begin(other)
 	send(other, "nor this")
 	end(other, kgo.TryAbort)
-	// What looks like a marker is a record.
+	// A record that looks like a marker.
 	dial.Produce(t, &kgo.Record{Topic: "tx", Key: []byte{0, 0, 0, 1}, Value: []byte{0, 0, 0, 0, 0, 0}})
 	arrive("a", "b", "c", "d", "\x00\x00\x00\x00\x00\x00")
-	// From every offset, in the midst of the transactions, too.
-	var at []Position
+	// Start at every offset, also within the transactions.
+	var list []Position
 	for _, r := range readAll(t, Source{Cluster: c, Topics: []string{"tx"}}) {
-		at = append(at, r.Position)
+		list = append(list, r.Position)
 	}
 	_, last := dial.Offsets(t, "tx")
 	for from := range last[0] + 1 {
-		checkStretch(t, c, "tx", from, last[0], at)
+		checkStretch(t, c, "tx", from, last[0], list)
 	}
 }
 
-// deleted: records that retention takes before they are read are lost, which the
-// log says, and reading goes on.
+// deleted checks that the source continues after records that retention has deleted, and that the log reports them as
+// lost.
 func deleted(t *testing.T, c Cluster) {
 	kafkatest.Dial(c.Brokers).CreateTopic(t, "del", 1, nil)
 	m := manual(c)

@@ -24,35 +24,34 @@ import (
 
 func described(t testing.TB, c Cluster, name string) topic {
 	t.Helper()
-	topics := expect.Get(asks(t, c).describe(context30(t), []string{name}))(t)
+	topics := expect.Get(openClient(t, c).describe(context30(t), []string{name}))(t)
 	return topics[name]
 }
 
-// A run is a ledger of the topic in, as one process has it, that commits when it is
-// told to.
+// A run is a ledger of the topic in, as in one process. It commits only when the test asks for it.
 type run struct {
 	*Ledger
 	t testing.TB
 }
 
-// Restored are the states that the run began with and has not taken.
+// Restored returns the states that the run restored and that were not taken.
 func (r run) Restored() map[string][]byte {
-	all := map[string][]byte{}
+	states := map[string][]byte{}
 	r.Take(func(key string, state []byte) bool {
-		all[key] = bytes.Clone(state)
+		states[key] = bytes.Clone(state)
 		return false
 	})
-	return all
+	return states
 }
 
-func begin(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
+func tryStartRun(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
-	return beginIn(context30(t), t, c, more)
+	return tryStartRunIn(context30(t), t, c, more)
 }
 
-func beginIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
+func tryStartRunIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
-	cfg := LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
+	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
 	if more != nil {
 		more(&cfg)
 	}
@@ -63,45 +62,45 @@ func beginIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConf
 	return run{l, t}, err
 }
 
-func begun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
+func startRun(t testing.TB, c Cluster, more func(*LedgerConfig)) run {
 	t.Helper()
-	r := expect.Get(begin(t, c, more))(t)
+	r := expect.Get(tryStartRun(t, c, more))(t)
 	return r
 }
 
-// ran is a run that has worked in all records before the offset, and has ended.
-func ran(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
+// completedRun starts a run, processes all records before offset, and ends the run.
+func completedRun(t testing.TB, c Cluster, more func(*LedgerConfig), offset int64) run {
 	t.Helper()
-	r := begun(t, c, more)
-	r.must(offset)
+	r := startRun(t, c, more)
+	r.mustCommit(offset)
 	expect.OK(t, r.Close(context30(t), true))
 	return r
 }
 
-// to works in all records before the offset and commits.
-func (r run) to(offset int64) error {
+// commitUpTo processes all records before offset and commits.
+func (r run) commitUpTo(offset int64) error {
 	r.t.Helper()
 	if err := r.handOver(context30(r.t), []partitionProgress{{Position: Position{"in", 0, offset}, High: offset}}, 1, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Rest(State{Key: "k", Bytes: fmt.Append(nil, offset)})
-	return r.commit(context30(r.t), commitOrder{})
+	return r.commit(context30(r.t), commitRequest{})
 }
 
-func (r run) must(offset int64) {
+func (r run) mustCommit(offset int64) {
 	r.t.Helper()
-	if err := r.to(offset); err != nil {
+	if err := r.commitUpTo(offset); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// A commit says whether records were read after the last step. A run that resumes has to know: what the
-// step has passed fires with the step, or waits for the next one.
+// A commit stores whether records were handed over after the last step. A run that resumes needs this: timers before
+// the step fire with it, or wait for the next step.
 func TestBeyondStep(t *testing.T) {
 	_, c := filled(t)
 	beyond := func(r run, want bool) {
 		t.Helper()
-		if _, _, h := kept(t, c); h.Beyond != want {
+		if _, _, h := stored(t, c); h.Beyond != want {
 			t.Errorf("the commit says that records were read after the step: %v", h.Beyond)
 		}
 		now := time.UnixMilli(1000)
@@ -109,91 +108,91 @@ func TestBeyondStep(t *testing.T) {
 			t.Errorf("a timer waits for the next step: %v", waits)
 		}
 	}
-	r := begun(t, c, nil)
-	r.must(6)
-	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 1000}))
+	r := startRun(t, c, nil)
+	r.mustCommit(6)
+	expect.OK(t, r.commit(context30(t), commitRequest{watermark: 1000}))
 	r.account.Advance(time.UnixMilli(1000), false)
 	beyond(r, false)
 	expect.OK(t, r.Close(context30(t), true))
-	r = begun(t, c, nil)
+	r = startRun(t, c, nil)
 	beyond(r, false)
-	r.must(7)
+	r.mustCommit(7)
 	beyond(r, true)
 	expect.OK(t, r.Close(context30(t), true))
-	r = begun(t, c, nil)
+	r = startRun(t, c, nil)
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), commitOrder{until: 8, log: "in-0"}))
+	expect.OK(t, r.commit(context30(t), commitRequest{until: 8, log: "in-0"}))
 	beyond(r, true)
-	expect.OK(t, r.commit(context30(t), commitOrder{watermark: 2000}))
-	if _, _, h := kept(t, c); h.Beyond {
-		t.Error("a step is not beyond itself")
+	expect.OK(t, r.commit(context30(t), commitRequest{watermark: 2000}))
+	if _, _, h := stored(t, c); h.Beyond {
+		t.Error("the head reports records after a new step")
 	}
 	expect.OK(t, r.Close(context30(t), true))
 }
 
-// A step whose commit has failed is not in the changelog, although the run writes there that it has ended.
+// A step whose commit has failed is not in the changelog, even though the run then records its end there.
 func TestFailedStep(t *testing.T) {
 	_, c := filled(t)
-	r := begun(t, c, nil)
+	r := startRun(t, c, nil)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.commit(cancelled, commitOrder{watermark: 1000}); err == nil {
+	if err := r.commit(cancelled, commitRequest{watermark: 1000}); err == nil {
 		t.Error("a commit of a cancelled run does not fail")
 	}
 	expect.OK(t, r.Close(context30(t), true))
-	if _, _, h := kept(t, c); h.Watermark != 0 || !h.Ended {
+	if _, _, h := stored(t, c); h.Watermark != 0 || !h.Ended {
 		t.Errorf("the head has the watermark %d, and ended is %v", h.Watermark, h.Ended)
 	}
 }
 
-// A run of the past begins without states, reads up to the group's offsets, and stores nothing. What was
-// learned takes the place of the states that it names, unless the group has gone on meanwhile.
-func TestPast(t *testing.T) {
+// A run with History starts without states, reads up to the group's offsets, and stores nothing. Learned states
+// replace the states of the same keys, unless the group's offsets have changed.
+func TestHistory(t *testing.T) {
 	_, c := filled(t)
-	ran(t, c, nil, 6)
-	state, offset, h := kept(t, c)
+	completedRun(t, c, nil, 6)
+	state, offset, h := stored(t, c)
 	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 2)
-	past := begun(t, c, func(cfg *LedgerConfig) { cfg.History = true })
+	past := startRun(t, c, func(cfg *LedgerConfig) { cfg.History = true })
 	if b, err := past.Restore("k"); b != nil || err != nil {
-		t.Errorf("it begins with %q, %v", b, err)
+		t.Errorf("the run starts with %q, %v", b, err)
 	}
-	there, deleted, err := past.HistoryLen(t.Context())
-	if there != 4 || deleted != 2 || err != nil {
-		t.Errorf("%d offsets, %d deleted, %v", there, deleted, err)
+	available, deleted, err := past.HistoryLen(t.Context())
+	if available != 4 || deleted != 2 || err != nil {
+		t.Errorf("%d offsets, %d deleted, %v", available, deleted, err)
 	}
-	expect.OK(t, past.commit(context30(t), commitOrder{watermark: 1000}))
+	expect.OK(t, past.commit(context30(t), commitRequest{watermark: 1000}))
 	expect.OK(t, past.Close(context30(t), true))
-	if s, o, after := kept(t, c); s != state || o != offset || after.Commit != h.Commit {
+	if s, o, after := stored(t, c); s != state || o != offset || after.Commit != h.Commit {
 		t.Errorf("after it %q at %d in the commit %d, was %q at %d in %d", s, o, after.Commit, state, offset, h.Commit)
 	}
-	learned := func(to int64) func(cfg *LedgerConfig) {
+	learned := func(offset int64) func(cfg *LedgerConfig) {
 		return func(cfg *LedgerConfig) {
-			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": to}
-			cfg.Open = func(all iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
-				for s := range all {
+			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": offset}
+			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
+				for s := range states {
 					s.Taken = true
 				}
 				return nil, nil
 			}
 		}
 	}
-	if _, err := begin(t, c, learned(5)); err == nil || !strings.Contains(err.Error(), "another run of group g has committed offsets while this one learned") {
+	if _, err := tryStartRun(t, c, learned(5)); err == nil || !strings.Contains(err.Error(), "another run of group g committed offsets while this one learned") {
 		t.Errorf("with other offsets: %v", err)
 	}
-	expect.OK(t, begun(t, c, learned(6)).Close(context30(t), true))
-	if s, o, _ := kept(t, c); s != "learned" || o != 6 {
+	expect.OK(t, startRun(t, c, learned(6)).Close(context30(t), true))
+	if s, o, _ := stored(t, c); s != "learned" || o != 6 {
 		t.Errorf("%q at %d is in the changelog", s, o)
 	}
 }
 
-// kept are the state of k in the changelog, the group's offset, and the head.
-func kept(t testing.TB, c Cluster) (state string, offset int64, h changelogHead) {
+// stored returns the state of k in the changelog, the group's offset, and the head.
+func stored(t testing.TB, c Cluster) (state string, offset int64, h changelogHead) {
 	t.Helper()
 	for _, r := range kafkatest.Dial(c.Brokers).Consume(t, "states") {
 		switch {
 		case string(r.Key) == "k":
 			if state = ""; r.Value == nil {
-				continue // discarded
+				continue // deleted
 			}
 			state = string(r.Value)
 		case string(r.Key) == headKey && r.Partition == 0:
@@ -213,77 +212,76 @@ func refuses(t testing.TB, err error, want ...string) {
 	}
 }
 
-// cannotResume is refuses for an error that is a ResumeError.
+// cannotResume is refuses for a ResumeError.
 func cannotResume(t testing.TB, err error, want ...string) {
 	t.Helper()
 	refuses(t, err, want...)
 	if !errors.As(err, new(*ResumeError)) {
-		t.Errorf("%v is no ResumeError", err)
+		t.Errorf("%v is not a ResumeError", err)
 	}
 }
 
-// TestOtherRuns: of two runs of one changelog the later one goes on, and what is kept is
-// its own.
+// TestOtherRuns: if two runs use one changelog, the later one continues, and only its states are stored.
 func TestOtherRuns(t *testing.T) {
 	two := func(t *testing.T) Cluster {
-		_, c := fed(t, 50)
+		_, c := withRecords(t, 50)
 		return c
 	}
 	host, _ := os.Hostname()
 	names := func(r run) []string {
-		return []string{"another run has taken the changelog states over: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
+		return []string{"another run has taken over the changelog states: run " + r.run.Run, fmt.Sprintf("(host %s, process %d, since ", host, os.Getpid()), "stop one of them"}
 	}
 	keeps := func(t *testing.T, c Cluster, want int64) {
 		t.Helper()
-		if state, offset, _ := kept(t, c); state != fmt.Sprint(want) || offset != want {
-			t.Errorf("state %s and offset %d are kept", state, offset)
+		if state, offset, _ := stored(t, c); state != fmt.Sprint(want) || offset != want {
+			t.Errorf("state %s and offset %d are stored", state, offset)
 		}
-		if got := begun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].Offset != want {
+		if got := startRun(t, c, nil); string(got.Restored()["k"]) != fmt.Sprint(want) || got.start["in-0"].Offset != want {
 			t.Errorf("%s is restored, at %v", got.Restored()["k"], got.start)
 		}
 	}
 	t.Run("before the other commits", func(t *testing.T) {
 		c := two(t)
-		a := begun(t, c, nil)
-		a.must(5)
-		b := begun(t, c, nil)
-		refuses(t, a.to(6), names(b)...)
+		a := startRun(t, c, nil)
+		a.mustCommit(5)
+		b := startRun(t, c, nil)
+		refuses(t, a.commitUpTo(6), names(b)...)
 		refuses(t, a.Close(context30(t), true), names(b)...)
-		b.must(9)
+		b.mustCommit(9)
 		keeps(t, c, 9)
 	})
 	t.Run("without a group", func(t *testing.T) {
 		c := two(t)
 		alone := func(cfg *LedgerConfig) { cfg.Group = "" }
-		a := begun(t, c, alone)
-		a.must(5)
-		b := begun(t, c, alone)
-		refuses(t, a.to(6), names(b)...)
-		b.must(7)
+		a := startRun(t, c, alone)
+		a.mustCommit(5)
+		b := startRun(t, c, alone)
+		refuses(t, a.commitUpTo(6), names(b)...)
+		b.mustCommit(7)
 	})
 	t.Run("that cannot start", func(t *testing.T) {
 		c := two(t)
-		a := begun(t, c, nil)
-		a.must(5)
-		_, err := begin(t, c, func(cfg *LedgerConfig) {
+		a := startRun(t, c, nil)
+		a.mustCommit(5)
+		_, err := tryStartRun(t, c, func(cfg *LedgerConfig) {
 			cfg.Open = func(_ iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				return nil, errors.New("another config")
 			}
 		})
 		refuses(t, err, "another config")
-		a.must(6)
+		a.mustCommit(6)
 	})
 	t.Run("that commits meanwhile", func(t *testing.T) {
 		c := two(t)
-		a := begun(t, c, nil)
-		a.must(5)
+		a := startRun(t, c, nil)
+		a.mustCommit(5)
 		checks := 0
-		b := begun(t, c, func(cfg *LedgerConfig) {
+		b := startRun(t, c, func(cfg *LedgerConfig) {
 			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				for range states {
 				}
 				if checks++; checks == 1 {
-					a.must(8)
+					a.mustCommit(8)
 				}
 				return nil, nil
 			}
@@ -294,55 +292,55 @@ func TestOtherRuns(t *testing.T) {
 	})
 	t.Run("without an id", func(t *testing.T) {
 		c := two(t)
-		ran(t, c, nil, 2)
+		completedRun(t, c, nil, 2)
 		commitAs(t, c, "g", Position{"in", 0, 2})
-		a := begun(t, c, nil) // from offsets that were set by hand
+		a := startRun(t, c, nil) // starts from offsets that were set by hand
 		commitAs(t, c, "g", Position{"in", 0, 4})
-		refuses(t, a.to(5), "another consumer, without a run id, moved the offset of group g in in-0 from 2 to 4: stop it")
-		b := begun(t, c, nil)
-		b.must(5)
+		refuses(t, a.commitUpTo(5), "another consumer, without a run id, moved the offset of group g in in-0 from 2 to 4: stop it")
+		b := startRun(t, c, nil)
+		b.mustCommit(5)
 		commitAs(t, c, "g", Position{"in", 0, 1})
-		refuses(t, b.to(6), "moved the offset of group g in in-0 from 5 to 1")
+		refuses(t, b.commitUpTo(6), "moved the offset of group g in in-0 from 5 to 1")
 	})
 	t.Run("the first offset", func(t *testing.T) {
 		c := two(t)
-		a := begun(t, c, nil)
+		a := startRun(t, c, nil)
 		commitAs(t, c, "g", Position{"in", 0, 4})
-		refuses(t, a.to(5), "moved the offset of group g in in-0 from none to 4")
+		refuses(t, a.commitUpTo(5), "moved the offset of group g in in-0 from none to 4")
 	})
 }
 
-// TestHead: what is written of the changelog, and when.
+// TestHead checks the contents of the changelog's head.
 func TestHead(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.SeedTopics(1, "more"))
-	a := begun(t, c, nil)
-	if _, _, h := kept(t, c); h.ID != described(t, c, "states").id || !cmp.Equal(h.Topics, map[string]string{"in": described(t, c, "in").id}) {
+	a := startRun(t, c, nil)
+	if _, _, h := stored(t, c); h.ID != described(t, c, "states").id || !cmp.Equal(h.Topics, map[string]string{"in": described(t, c, "in").id}) {
 		t.Errorf("the head %+v before any state", h)
 	}
 	manual(c).Produce(t, ticking("in", 0, 9)...)
-	a.must(5)
-	_, _, was := kept(t, c)
+	a.mustCommit(5)
+	_, _, prev := stored(t, c)
 	expect.OK(t, a.Close(context30(t), true))
-	b := begun(t, c, func(cfg *LedgerConfig) { cfg.Topics, cfg.Migrate = []string{"more", "in"}, true })
+	b := startRun(t, c, func(cfg *LedgerConfig) { cfg.Topics, cfg.Migrate = []string{"more", "in"}, true })
 	if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
 		t.Errorf("%d states are restored", len(got))
 	}
-	if _, _, h := kept(t, c); h.ID != was.ID || len(h.Topics) != 2 {
+	if _, _, h := stored(t, c); h.ID != prev.ID || len(h.Topics) != 2 {
 		t.Errorf("with another topic the head is %+v", h)
 	}
-	b.must(6)
+	b.mustCommit(6)
 	n := readNote(b.foundNow(t)["in-0"].metadata)
-	if want := (note{b.run, described(t, c, "in").id, 0, was.ID, b.head.Commit, pace{}}); n != want {
+	if want := (note{b.run, described(t, c, "in").id, 0, prev.ID, b.head.Commit, pace{}}); n != want {
 		t.Errorf("the offset's metadata is %+v instead of %+v", n, want)
 	}
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
-	_, err := begin(t, c, nil)
+	_, err := tryStartRun(t, c, nil)
 	refuses(t, err, "the head of the changelog, at states-", "is damaged")
-	begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
-	// Without a group the run is in the head.
+	startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	// Without a group, the run is in the head.
 	alone := func(cfg *LedgerConfig) { cfg.Group, cfg.Migrate = "", true }
-	d := begun(t, c, alone)
-	if _, _, h := kept(t, c); h.Run == nil || *h.Run != d.run {
+	d := startRun(t, c, alone)
+	if _, _, h := stored(t, c); h.Run == nil || *h.Run != d.run {
 		t.Errorf("without a group the head is %+v", h)
 	}
 }
@@ -353,15 +351,14 @@ func (r run) foundNow(t testing.TB) map[string]partitionProgress {
 	return found
 }
 
-// TestChangelogLost: offsets without the states that go with them are refused, and
-// what is wrong stays as it is until the user decides.
+// TestChangelogLost: offsets are refused if their states are missing. Nothing changes until the user decides.
 func TestChangelogLost(t *testing.T) {
 	compact := map[string]string{"cleanup.policy": "compact"}
 	for _, test := range []struct {
 		name   string
 		lose   func(t *testing.T, k *kfake.Cluster, c Cluster)
 		config func(*LedgerConfig)
-		want   string // "" where it is none
+		want   string // empty if the run starts
 	}{
 		{name: "as it was", lose: func(*testing.T, *kfake.Cluster, Cluster) {}},
 		{name: "deleted", want: "the changelog states does not exist", lose: func(t *testing.T, k *kfake.Cluster, c Cluster) { k.DeleteTopic("states") }},
@@ -370,70 +367,69 @@ func TestChangelogLost(t *testing.T) {
 			kafkatest.Dial(c.Brokers).CreateTopic(t, "states", 2, compact)
 		}},
 		{name: "another", want: "the changelog other has the id ", config: func(cfg *LedgerConfig) { cfg.Changelog = "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
-			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }).must(3)
+			startRun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }).mustCommit(3)
 		}},
 		{name: "offsets of another consumer", want: "the changelog other has no states", config: func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
-			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" })
+			startRun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" })
 			commitAs(t, c, "h", Position{"in", 0, 3})
 		}},
 		{name: "none was kept", config: func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "other" }, lose: func(t *testing.T, k *kfake.Cluster, c Cluster) {
-			begun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "" }).must(3)
+			startRun(t, c, func(cfg *LedgerConfig) { cfg.Group, cfg.Changelog = "h", "" }).mustCommit(3)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			k, c := fed(t, 9)
-			ran(t, c, nil, 5)
+			k, c := withRecords(t, 9)
+			completedRun(t, c, nil, 5)
 			test.lose(t, k, c)
-			for range 2 { // the first attempt leaves nothing that the second would take for a changelog
-				r, err := begin(t, c, test.config)
+			for range 2 { // the first attempt must not leave anything that the second accepts as a changelog
+				r, err := tryStartRun(t, c, test.config)
 				if test.want == "" {
 					expect.OK(t, err)
-					r.must(6)
+					r.mustCommit(6)
 					return
 				}
-				cannotResume(t, err, test.want, "every later estimate would differ", "or begin anew")
+				cannotResume(t, err, test.want, "every later estimate would differ", "or discard the states")
 			}
-			r := begun(t, c, func(cfg *LedgerConfig) {
+			r := startRun(t, c, func(cfg *LedgerConfig) {
 				if cfg.BeginAnew = true; test.config != nil {
 					test.config(cfg)
 				}
 			})
 			if len(r.start) > 0 || len(r.Restored()) > 0 {
-				t.Errorf("anew it begins at %v with %d states", r.start, len(r.Restored()))
+				t.Errorf("with BeginAnew the run starts at %v with %d states", r.start, len(r.Restored()))
 			}
-			r.must(2)
+			r.mustCommit(2)
 			expect.OK(t, r.Close(context30(t), true))
-			expect.Same(t, "2", string(begun(t, c, test.config).Restored()["k"]), "restored by the run after that")
+			expect.Same(t, "2", string(startRun(t, c, test.config).Restored()["k"]), "restored by the run after that")
 		})
 	}
 }
 
-// TestForeignPace: a record that no run has written is refused, and a run that begins anew deletes it.
+// TestForeignPace: an invalid record in the changelog is refused, and deleted with BeginAnew.
 func TestForeignPace(t *testing.T) {
-	_, c := fed(t, 9)
-	ran(t, c, nil, 5)
+	_, c := withRecords(t, 9)
+	completedRun(t, c, nil, 5)
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Partition: 0, Key: []byte(paceKey + "nowhere"), Value: []byte("{}")})
-	_, err := begin(t, c, nil)
-	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: that is no partition")
-	r := begun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
-	r.must(2)
+	_, err := tryStartRun(t, c, nil)
+	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: this is not a partition")
+	r := startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	r.mustCommit(2)
 	expect.OK(t, r.Close(context30(t), true))
-	begun(t, c, nil).must(3)
+	startRun(t, c, nil).mustCommit(3)
 }
 
-// TestTopicMadeAgain: records of a topic that took another's place are not taken for
-// those that were worked in.
-func TestTopicMadeAgain(t *testing.T) {
+// TestTopicRecreated: records of a topic that was created again are not mistaken for those that were processed.
+func TestTopicRecreated(t *testing.T) {
 	const again = `topic "in" was deleted and created again`
 	group := func(cfg *LedgerConfig) { cfg.Changelog = "" }
 	changelog := func(cfg *LedgerConfig) { cfg.Group = "" }
 	for _, test := range []struct {
 		name    string
 		options []kfake.Opt
-		records int // of the new topic; 5 were committed of the old
+		records int // of the new topic; 5 were committed of the old one
 		config  func(*LedgerConfig)
 		prepare func(t *testing.T, k *kfake.Cluster)
-		late    bool // a run commits its offsets after the deletion, which takes the group's away
+		late    bool // the offsets are committed after the deletion of the topic, which deletes the group's offsets
 		want    string
 	}{
 		{name: "by id", records: 9, want: again},
@@ -463,39 +459,39 @@ func TestTopicMadeAgain(t *testing.T) {
 				test.prepare(t, k)
 			}
 			manual(c).Produce(t, ticking("in", 0, 9)...)
-			ran(t, c, test.config, 5)
-			b := begun(t, c, test.config) // nothing has happened
+			completedRun(t, c, test.config, 5)
+			b := startRun(t, c, test.config) // accepted before the deletion
 			b.Close(context30(t), true)
 			found := b.foundNow(t)
 			k.DeleteTopic("in")
 			kafkatest.Dial(c.Brokers).CreateTopic(t, "in", 1, nil)
 			manual(c).Produce(t, ticking("in", 0, test.records)...)
 			if test.late {
-				expect.OK(t, asks(t, c).commit(context30(t), "g", found))
+				expect.OK(t, openClient(t, c).commit(context30(t), "g", found))
 			}
-			_, err := begin(t, c, test.config)
+			_, err := tryStartRun(t, c, test.config)
 			cannotResume(t, err, test.want)
-			r := begun(t, c, func(cfg *LedgerConfig) {
+			r := startRun(t, c, func(cfg *LedgerConfig) {
 				if cfg.BeginAnew = true; test.config != nil {
 					test.config(cfg)
 				}
 			})
-			r.must(2)
+			r.mustCommit(2)
 			r.Close(context30(t), true)
-			begun(t, c, test.config).must(3)
+			startRun(t, c, test.config).mustCommit(3)
 		})
 	}
 }
 
-// TestTopicMadeAgainMeanwhile: the source ends in words, on whatever runner.
-func TestTopicMadeAgainMeanwhile(t *testing.T) {
+// TestTopicRecreatedWhileReading: the source ends with an explanation, with and without a ledger.
+func TestTopicRecreatedWhileReading(t *testing.T) {
 	for _, ledger := range []bool{true, false} {
-		k, c := fed(t, 9)
+		k, c := withRecords(t, 9)
 		var l *Ledger
-		want := "are of the records that are gone; start the job without the savepoint"
+		want := "belong to the deleted records; start the job without the savepoint"
 		if ledger {
-			l = openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g"})
-			want = "are of the records that are gone"
+			l = openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g"})
+			want = "belong to the deleted records"
 		}
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) == 9 })
@@ -516,7 +512,7 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 		if len(r.got) != 9 {
 			t.Errorf("%d records of the new topic were read as the old one's", len(r.got)-9)
 		}
-		// A restriction of a savepoint is refused, too; one without an id goes on.
+		// The restriction of a savepoint is refused too.
 		r.abandon()
 		if _, err = r.call(context30(t)); err == nil {
 			for ctx := context30(t); err == nil; {
@@ -527,8 +523,8 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSpanOfASavepoint: what was written before spans had ids is read.
-func TestSpanOfASavepoint(t *testing.T) {
+// TestSpanWithoutID: a restriction that was stored before spans had ids can be read.
+func TestSpanWithoutID(t *testing.T) {
 	var r restriction
 	expect.OK(t, json.Unmarshal([]byte(`{"Reader":0,"Readers":1,"Partitions":[{"Topic":"in","Partition":2,"Offset":7,"End":-1}],"Bounded":false,"Over":false}`), &r))
 	expect.Same(t, []span{{Position: Position{"in", 2, 7}, End: -1}}, r.Partitions)
@@ -537,13 +533,12 @@ func TestSpanOfASavepoint(t *testing.T) {
 	}
 }
 
-// TestUnreadableState: a state that Open says cannot be read is the error of its key alone, and
-// stays where it is.
+// TestUnreadableState: if Open sets the error of a state, only its key fails, and the stored state stays unchanged.
 func TestUnreadableState(t *testing.T) {
-	_, c := fed(t, 9)
-	a := begun(t, c, nil)
+	_, c := withRecords(t, 9)
+	a := startRun(t, c, nil)
 	a.Rest(State{Key: "bad", Bytes: []byte("?")})
-	a.must(5)
+	a.mustCommit(5)
 	a.Close(context30(t), true)
 	bad := errors.New("bad")
 	checking := func(cfg *LedgerConfig) {
@@ -557,7 +552,7 @@ func TestUnreadableState(t *testing.T) {
 		}
 	}
 	for range 2 {
-		b := begun(t, c, checking)
+		b := startRun(t, c, checking)
 		if got := b.Restored(); len(got) != 1 || string(got["k"]) != "5" {
 			t.Errorf("%d states are restored", len(got))
 		}

@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// endsFresh is how long an answer about the ends of partitions serves.
+	// endsFresh is how long a broker's answer about end offsets is used.
 	endsFresh = time.Second
 	// endsTime is how long Lag waits for brokers.
 	endsTime = 2 * time.Second
 )
 
-// ends are where partitions end, as brokers have said last.
+// ends caches the end offsets of partitions.
 type ends struct {
 	mu       sync.Mutex
-	at       map[string]int64 // by partition
+	offsets  map[string]int64 // by partition
 	asked    time.Time
 	answered time.Time
 }
 
-// lag is how far the ends of the partitions are ahead of progress. If brokers do not answer
-// within endsTime, their last answer counts, of that age.
+// lag returns the number of records after progress in each partition. If the brokers do not answer within endsTime, it
+// uses their last answer; age is the age of the answer.
 func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress) (records map[string]int64, age time.Duration) {
 	records = map[string]int64{}
 	if len(progress) == 0 {
@@ -43,28 +43,28 @@ func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress)
 		within, cancel := context.WithTimeout(ctx, endsTime)
 		defer cancel()
 		if now, err := c.offsets(within, partitions, atEnd, false); err == nil {
-			e.at, e.answered = now, time.Now()
+			e.offsets, e.answered = now, time.Now()
 		}
 		e.asked = time.Now()
 	}
 	for log, p := range progress {
-		records[log] = max(0, p.High-p.Offset, e.at[log]-p.Offset)
+		records[log] = max(0, p.High-p.Offset, e.offsets[log]-p.Offset)
 	}
 	return records, time.Since(e.answered)
 }
 
-// progresses holds the progress of consumers without a ledger, as of their last call:
-// []partitionProgress by *consumer.
+// progresses holds the progress of consumers without a ledger after their last call: []partitionProgress by *consumer.
 var progresses sync.Map
 
-// Lag is the number of records per partition that were not handed over yet, and the age of what brokers have
-// said of the partitions' ends. Without a ledger, a nil one, it is that of the sources of this process.
+// Lag returns the number of records per partition that were not handed over yet. age is the age of the brokers' last
+// answer about the ends of the partitions. With a nil ledger, Lag covers the sources of this process that have no
+// ledger.
 func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	if l != nil {
 		l.mu.Lock()
-		handed := maps.Clone(l.handed)
+		handedOver := maps.Clone(l.handedOver)
 		l.mu.Unlock()
-		return l.cfg.Client.lag(l.ctx, handed)
+		return l.cfg.Client.lag(l.ctx, handedOver)
 	}
 	records = map[string]int64{}
 	for c, progress := range latestProgress() {
@@ -75,64 +75,63 @@ func (l *Ledger) Lag() (records map[string]int64, age time.Duration) {
 	return records, age
 }
 
-// latestProgress is the progress of sources of this process without a ledger, by consumer and
-// partition. A reader that left this process keeps its consumer for a while: of a partition
-// the one that has come farthest counts.
+// latestProgress returns the progress of this process's sources without a ledger, by consumer and partition. The
+// consumer of a reader that moved to another process lives on for a while, so two consumers may have the same
+// partition. The one that has read further counts.
 func latestProgress() map[*consumer]map[string]partitionProgress {
-	all, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
+	byConsumer, reader := map[*consumer]map[string]partitionProgress{}, map[string]*consumer{}
 	progresses.Range(func(key, v any) bool {
 		c := key.(*consumer)
-		all[c] = map[string]partitionProgress{}
+		byConsumer[c] = map[string]partitionProgress{}
 		for _, p := range v.([]partitionProgress) {
 			log := p.Log()
-			if was := reader[log]; was != nil {
-				if p.Offset <= all[was][log].Offset {
+			if prev := reader[log]; prev != nil {
+				if p.Offset <= byConsumer[prev][log].Offset {
 					continue
 				}
-				delete(all[was], log)
+				delete(byConsumer[prev], log)
 			}
-			reader[log], all[c][log] = c, p
+			reader[log], byConsumer[c][log] = c, p
 		}
 		return true
 	})
-	return all
+	return byConsumer
 }
 
-// EventLag is how far the times of a partition's records are behind the clock when the records
-// arrive.
+// EventLag measures how far event times are behind the clock when the records of a partition arrive.
 type EventLag struct {
-	Usual time.Duration // at most this for 99 % of the records of late; 0 if it is not known
-	Most  time.Duration // of all records since the start, without history
+	Usual time.Duration // 99 % of the recent records have at most this lag; 0 if it is unknown
+	Most  time.Duration // maximum over all records since the start, except records older than 24 h
 }
 
-// EventLags are those of the partitions of a source with a clock, by Position.Log. Without a ledger, a nil one,
-// they are those of the sources of this process.
+// EventLags returns the lags of partitions by Position.Log, for sources with a Clock. With a nil ledger, it covers the
+// sources of this process that have no ledger.
 func (l *Ledger) EventLags() map[string]EventLag {
 	progress := map[string]partitionProgress{}
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		progress = l.handed
+		progress = l.handedOver
 	} else {
 		for _, some := range latestProgress() {
 			maps.Copy(progress, some)
 		}
 	}
-	all := map[string]EventLag{}
+	lags := map[string]EventLag{}
 	for log, p := range progress {
 		if p.Lag.Usual > 0 {
-			all[log] = p.Lag
+			lags[log] = p.Lag
 		}
 	}
-	return all
+	return lags
 }
 
-// logTime is account.StateKeeper.LogTime: by the records that were worked on.
+// logTime implements account.StateKeeper.LogTime for the records that are processed.
 func (l *Ledger) logTime(log string) (time.Time, bool) {
-	if at, ok := parsePosition(log, 0); !ok || l.topics[at.Topic].partitions <= at.Partition {
-		return time.Time{}, false // it is not read any more
+	if position, ok := parsePosition(log, 0); !ok || l.topics[position.Topic].partitions <= position.Partition {
+		return time.Time{}, false // the source no longer reads the partition
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.worked[log].Reach.logTime(l.cfg.Lags), true
+	return l.processed[log].Reach.logTime(l.cfg.Lags), true
 }

@@ -13,181 +13,174 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Ledger commits the progress of a run in one process, for a runner that keeps no
-// state over a restart. It knows how far the source has read, and the state of each key. When
-// the runner rests, and no step keeps anything back, every record that was handed over is in a
-// state, and its outputs are stored. The ledger then commits the states to the changelog and
-// the group's offsets, in one transaction. A run that resumes from there repeats some outputs,
-// with the same ids, and loses none.
+// A Ledger commits the progress of a run in one process, for a runner that keeps no state over a restart. It tracks
+// the offsets that the source has read and the state of each key. When the runner is idle and no step buffers results,
+// every record that was handed over is part of a state, and its outputs are stored. The ledger then commits the states
+// to the changelog and the group's offsets, in one transaction. A run that resumes from this commit repeats some
+// outputs, with the same ids, and loses none.
 type Ledger struct {
 	cfg     LedgerConfig
 	account *account.Run
 	owner   *owner // of the changelog; nil without one
 	stepper stepper
 
-	// Set when the run begins.
+	// Set when the run starts.
 	run     identity
 	topics  map[string]topic
-	opening map[string]partitionProgress // that the group had committed, by partition
-	start   map[string]partitionProgress // where the source starts: there, unless the run begins anew
-	ends    map[string]int64             // of the partitions when it began; nil before they were asked for
+	opening map[string]partitionProgress // offsets that the group had committed, by partition
+	start   map[string]partitionProgress // where the source starts, by partition: opening, or empty with BeginAnew
+	ends    map[string]int64             // ends of the partitions when the run started; nil until they are needed
 
-	// Of the changelog. They change in the goroutine that commits alone.
-	head       changelogHead
-	partitions int               // of its topic
-	keys       int               // that had states when it was read
-	places     []keyPosition     // of its records, if the run begins anew
-	parts      map[string]int    // of states that have several
-	carried    map[string][]byte // states that the first commit stores in portions, by key
+	// About the changelog. Only the goroutine that commits changes them.
+	head          changelogHead
+	partitions    int               // of the changelog's topic
+	keys          int               // number of keys with states when the changelog was read
+	oldRecords    []keyPosition     // positions of all records to delete, with BeginAnew
+	parts         map[string]int    // number of parts of each state that has several, by key
+	initialStates map[string][]byte // states that the first commit stores in portions, by key; nil deletes
 
-	mu                sync.Mutex
-	stopped           bool
-	restored          lastValues
-	damaged           map[string]error             // by key, StoredState.Err
-	ready             map[string][]byte            // states to be committed, by key
-	pendingValues     map[string][]byte            // of StoreValue, to be committed
-	restoredValues    map[string][]byte            // that the changelog held at the beginning
-	storedIDs         map[string]bool              // ids that the changelog has
-	waiting           map[string][]account.Offset  // by key, observations that are in no output yet
-	handed            map[string]partitionProgress // by partition
-	reached           map[string]partitionProgress // to be committed
-	beyond            bool                         // records were handed over after the last step
-	committableBeyond bool                         // and are in what is to be committed
-	worked            map[string]partitionProgress // up to which all was worked on; before, what the changelog has of them
-	watermark         int64                        // of the last step that is settled, in Unix milliseconds
-	dirty             bool                         // something was handed over, or a step was made, since something was settled
-	made              []pendingStep                // steps since then
-	oldSteps          []string                     // ids of those before, which the changelog still has
-	stored            map[string]partitionProgress // that was committed here
-	renewed           time.Time                    // when all offsets were committed last
-	final             time.Time                    // the watermark at the end of the past; zero before it
-	err               error                        // of a commit; ends the run
-	errReported       bool                         // of it, the source
+	mu                    sync.Mutex
+	stopped               bool
+	restored              lastValues
+	damaged               map[string]error             // StoredState.Err by key
+	ready                 map[string][]byte            // states to commit, by key
+	pendingValues         map[string][]byte            // values of StoreValue to commit, by id
+	restoredValues        map[string][]byte            // values of StoreValue in the changelog when the run started
+	storedIDs             map[string]bool              // ids of StoreValue that the changelog contains
+	waiting               map[string][]account.Offset  // observations that are in no output yet, by key
+	handedOver            map[string]partitionProgress // by partition
+	committable           map[string]partitionProgress // offsets to commit, by partition
+	beyondStep            bool                         // records were handed over after the last step
+	committableBeyondStep bool                         // some of these records are in the states to commit
+	processed             map[string]partitionProgress // position up to which all records are processed; at the start, from the changelog
+	watermark             int64                        // of the last settled step, in Unix milliseconds
+	dirty                 bool                         // a handover or a step has happened since the last settled moment
+	pendingSteps          []pendingStep                // steps that are not settled
+	oldSteps              []string                     // ids of settled steps to delete from the changelog
+	committed             map[string]partitionProgress // positions that this run has committed
+	renewed               time.Time                    // time of the last commit of all offsets
+	finalWatermark        time.Time                    // watermark at the end of the history; zero until then
+	err                   error                        // error of a commit; ends the run
+	errReported           bool                         // err was returned to the source
 
-	ctx         context.Context // of the consumers
+	ctx         context.Context // context of the consumers
 	cancel      context.CancelFunc
-	commits     context.Context // ends later than ctx, as a commit that is cancelled cannot be repeated
+	commits     context.Context // context of commits; ends later than ctx, because a cancelled commit cannot be repeated
 	stopCommits context.CancelFunc
 	done        chan struct{}
 }
 
-// A LedgerConfig says what a ledger commits, and where.
+// A LedgerConfig configures what a ledger commits, and where.
 type LedgerConfig struct {
-	Client *Client  // of the topics' cluster; the caller closes it
-	Topics []string // that the source reads
-	Group  string   // that offsets are committed of; empty: none
-	// Changelog is the compacted topic of the states; empty: none. It is created
-	// where it does not exist.
+	Client *Client  // cluster of the topics; the caller closes it
+	Topics []string // topics of the source
+	Group  string   // group whose offsets are committed; empty for none
+	// Changelog is the compacted topic of the states, empty for none. It is created if it does not exist.
 	Changelog string
-	// Outputs describe what the run writes beside the changelog, by what they are called. The
-	// head of the changelog has them, with group and topics, and a run that differs is
-	// refused.
+	// Outputs describes the outputs of the run except the changelog, by name. The head of the changelog stores it with
+	// group and topics. A run with other values is refused, see Migrate.
 	Outputs map[string]string
 	// Migrate accepts a changelog of a run with another group, other topics or outputs.
 	Migrate bool
 	// BeginAnew discards the states of the changelog and ignores the group's offsets.
 	BeginAnew bool
-	// Seal, if set, returns what is stored for the state of a key. It is called when the state
-	// is written: all sealed states at once would take as much memory again.
+	// Seal, if set, converts the state of a key to its stored form. It is called for one state at a time as they are
+	// written, because all sealed states would double the memory.
 	Seal func(key string, state []byte) []byte
-	// Unseal, if set, appends what Open is to get of a stored state, in fewer bytes: the states of
-	// all keys wait for Open. It is called by several goroutines.
-	Unseal func(to []byte, key string, stored []byte) []byte
-	// Open, if set, opens the stored states in place, one after the other in any order, before
-	// anything is written. A state is valid until the next one. Open returns the offset of
-	// the last record of each partition, by Position.Log, that the states include. OpenLedger returns its error. If another run commits
-	// meanwhile, Open is called again. There are about so many keys with so many bytes in all.
-	Open func(all iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
-	// First are the states, by key, to begin with where the changelog has never had any, or there
-	// is none.
+	// Unseal, if set, appends to its first argument what Open needs of a stored state, in fewer bytes: the states of
+	// all keys wait for Open. Several goroutines call it concurrently.
+	Unseal func(dst []byte, key string, stored []byte) []byte
+	// Open, if set, opens the stored states in place, in any order, before anything is written. A state is valid until
+	// the next one. keys and bytes estimate their number and total size. Open returns the offset of the last record of
+	// each partition, by Position.Log, that the states include. OpenLedger returns its error. If another run commits
+	// meanwhile, Open is called again.
+	Open func(states iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
+	// First holds the states, by key, from which a run starts if there is no changelog, if the changelog has
+	// never had states, or with BeginAnew.
 	First map[string][]byte
-	// History makes the run one over what the group has read, from the beginning of the topics up to the
-	// offsets that it found. Open sees the states of the changelog, and the run begins without any. It
-	// stores nothing. Unless Drain is set, its source does not end there, see CaughtUp.
+	// History makes the run replay the history of the group: the records from the beginning of the topics up to the
+	// group's offsets. Open sees the states of the changelog, but the run starts without states and stores nothing.
+	// Unless Drain is set, the source does not end there; see CaughtUp.
 	History bool
-	// Learned are states, by key, that replace those of the changelog, and LearnedTo are the group's
-	// offsets up to which they hold, see History. A ledger that finds other offsets is refused.
+	// Learned holds states, by key, that replace the states of the changelog. They come from a run with History.
+	// LearnedTo holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets differ
+	// from LearnedTo.
 	Learned   map[string][]byte
 	LearnedTo map[string]int64
-	// AtEnd commits only when the run ends, because its outputs are stored only then.
+	// AtEnd makes the ledger commit only when the run ends, because the outputs are stored only then.
 	AtEnd bool
-	// Lags is that of the source.
+	// Lags equals Source.Lags.
 	Lags bool
-	// Drain makes Stop end the source even if positions are committed. It is for runners
-	// that hold records outside of any state.
+	// Drain makes Stop end the source even if positions are committed. It is for runners that hold records outside of
+	// states.
 	Drain bool
 	Log   *slog.Logger
-	// Sync, if set, is called before each commit to fsync outputs that are not in
-	// Kafka.
+	// Sync, if set, is called before each commit to fsync outputs that are not in Kafka.
 	Sync func() error
-	// Stage, if set, is told how long each stage of a group of records took: "read"
-	// (gathering them and waiting for the group before), "process" (until all outputs
-	// were stored) and "commit".
+	// Stage, if set, is called with the duration of each stage of a group of records: "read" (gathering the records
+	// and waiting for the previous group), "process" (until all outputs are stored) and "commit".
 	Stage func(name string, took time.Duration)
 }
 
-// partitionProgress is how far a partition was read.
+// A partitionProgress is the position in a partition up to which records were read.
 type partitionProgress struct {
 	Position       // of the next record
-	High     int64 // the offset after the last record there is; not of what is committed
+	High     int64 // offset after the partition's last record; not set for committed offsets
 	Lag      EventLag
 	pace
-	metadata string // of what is committed: what the one who did so has said of it, see note
+	metadata string // metadata of the committed offset, written by whoever committed it; see note
 }
 
 const (
 	// commitEvery is the time between commits.
 	commitEvery = time.Second
-	// renewEvery is the time between commits of all offsets, also those that stay. Brokers
-	// forget the offset of a partition that nobody commits, and the owner of a changelog that
-	// nobody writes to, by default after seven days (offsets.retention.minutes,
+	// renewEvery is the time between commits of all offsets, including unchanged ones. By default, brokers forget a
+	// partition's offset, and the owner of a changelog, seven days after the last write (offsets.retention.minutes,
 	// transactional.id.expiration.ms).
 	renewEvery = 24 * time.Hour
-	// changelogBytes is the largest state that a changelog takes.
+	// changelogBytes is the maximum batch size of a changelog, and the max.message.bytes of a new one.
 	changelogBytes = 16 << 20
-	// leastBatch is the smallest limit of batches that franz-go accepts.
-	leastBatch = 512
+	// minBatch is the minimum batch limit that franz-go accepts, in bytes.
+	minBatch = 512
 )
 
-// ledgerOf returns the ledger of the run that a node's context belongs to, nil if there is
-// none.
+// ledgerOf returns the ledger of the run to which a node's context belongs, or nil.
 func ledgerOf(ctx context.Context) *Ledger { return account.Value[*Ledger](account.From(ctx), "") }
 
-// OpenLedger opens a ledger. It reads the group's offsets first and the states second, so
-// that the states are at least as new even if another run commits in between. The source
-// starts at these offsets.
+// OpenLedger opens a ledger. It reads the group's offsets before the states, so that the states are at least as new as
+// the offsets even if another run commits in between. The source starts at these offsets.
 //
-// OpenLedger returns a ResumeError if the changelog does not belong to the offsets, or if a
-// topic was deleted and created again since.
+// OpenLedger returns a ResumeError if the changelog does not belong to the offsets, or if a topic was deleted and
+// created again.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, run: newIdentity(), ready: map[string][]byte{}, pendingValues: map[string][]byte{}, storedIDs: map[string]bool{}, waiting: map[string][]account.Offset{},
-		handed: map[string]partitionProgress{}, reached: map[string]partitionProgress{}, worked: map[string]partitionProgress{}, stored: map[string]partitionProgress{},
-		done: make(chan struct{}), stepper: stepper{until: map[string]int64{}, allows: map[string]int64{}, orders: make(chan commitOrder)},
+		handedOver: map[string]partitionProgress{}, committable: map[string]partitionProgress{}, processed: map[string]partitionProgress{}, committed: map[string]partitionProgress{},
+		done: make(chan struct{}), stepper: stepper{previousUntil: map[string]int64{}, allowedUntil: map[string]int64{}, requests: make(chan commitRequest)},
 	}
 	if err := l.begin(ctx); err != nil {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.commits, l.stopCommits = context.WithCancel(context.WithoutCancel(ctx))
-	l.account = account.Open(account.StateKeeper{Idle: l.workedOn, Committed: l.setCommittable, Commit: l.commitAtOnce, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
+	l.account = account.Open(account.StateKeeper{Idle: l.setProcessed, Committed: l.setCommittable, Commit: l.commitNow, InMemory: cfg.History, Restore: l.Restore, LogTime: l.logTime, Suspends: l.Suspends()})
 	account.WithValue(l.account, "", l)
 	l.watermark = l.head.Watermark
-	maps.Copy(l.stepper.allows, l.head.Until)
+	maps.Copy(l.stepper.allowedUntil, l.head.Until)
 	if ms := l.head.Watermark; ms != 0 {
-		l.stepper.at = time.UnixMilli(ms)
+		l.stepper.watermark = time.UnixMilli(ms)
 	}
-	if !l.stepper.at.IsZero() && !cfg.History {
-		l.account.Advance(l.stepper.at, l.head.Beyond)
-		l.beyond, l.committableBeyond = l.head.Beyond, l.head.Beyond
+	if !l.stepper.watermark.IsZero() && !cfg.History {
+		l.account.Advance(l.stepper.watermark, l.head.Beyond)
+		l.beyondStep, l.committableBeyondStep = l.head.Beyond, l.head.Beyond
 	}
-	go l.commitAlways()
+	go l.commitLoop()
 	return l, nil
 }
 
-// begin reads and checks offsets and states, and takes the changelog over. It checks
-// before it takes over, so that a run that cannot start does not end the one that goes on.
-// What that one commits in between is read again.
+// begin reads and checks offsets and states, and then becomes the owner of the changelog. The checks come first, so
+// that a run that cannot start does not end a running one. If the running one commits in between, begin reads both
+// again.
 func (l *Ledger) begin(ctx context.Context) (err error) {
 	if len(l.cfg.Topics) > 0 {
 		if l.topics, err = l.cfg.Client.describe(ctx, l.cfg.Topics); err != nil {
@@ -218,39 +211,39 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if l.cfg.History {
-		l.restored, l.damaged, l.carried = lastValues{}, nil, nil
+		l.restored, l.damaged, l.initialStates = lastValues{}, nil, nil
 		return nil
 	}
 	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
-		return fmt.Errorf("another run of group %s has committed offsets while this one learned from the past: nothing of it is kept; stop that run, and start this one again", l.cfg.Group)
+		return fmt.Errorf("another run of group %s committed offsets while this one learned from the history: the result is discarded; stop that run, and start this one again", l.cfg.Group)
 	}
 	if l.cfg.BeginAnew {
-		l.cfg.Log.Warn("beginning anew: the group's offsets are not looked at", "group", l.cfg.Group, "partitions", len(l.opening))
+		l.cfg.Log.Warn("--begin-anew: ignoring the offsets of the group", "group", l.cfg.Group, "partitions", len(l.opening))
 	} else {
 		l.start = maps.Clone(l.opening)
 	}
-	for log, at := range l.start {
-		if readNote(at.metadata).Run == "" && (at.Offset > 0 || at.metadata != "") {
-			at.pace = l.worked[log].pace // the offset was set by hand, and the changelog knows how far the times had come
-			l.start[log] = at
+	for log, p := range l.start {
+		if readNote(p.metadata).Run == "" && (p.Offset > 0 || p.metadata != "") {
+			p.pace = l.processed[log].pace // the offset was set by hand: the changelog has the pace of the partition
+			l.start[log] = p
 		}
 	}
-	maps.Copy(l.reached, l.start)
-	l.worked = maps.Clone(l.reached)
-	gives := l.gives()
+	maps.Copy(l.committable, l.start)
+	l.processed = maps.Clone(l.committable)
+	usesFirst := l.usesFirst()
 	if l.owner != nil {
-		if err := l.claimChangelog(ctx, gives); err != nil {
+		if err := l.claimChangelog(ctx, usesFirst); err != nil {
 			return err
 		}
 	}
-	if gives {
-		l.beginWith(l.cfg.First)
+	if usesFirst {
+		l.startFrom(l.cfg.First)
 	}
 	return nil
 }
 
-// readAndOwn reads the states until they belong to the offsets, and takes the changelog over: what another run
-// commits meanwhile is read again.
+// readAndOwn becomes the owner of the changelog. It reads the states until they belong to the offsets, and reads both
+// again if another run commits meanwhile. batch is the maximum batch size of the changelog in bytes.
 func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
 	for begun := time.Now(); ; {
 		before, err := l.changelogEnds(ctx, true)
@@ -258,7 +251,7 @@ func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
 			return err
 		}
 		if err := l.read(ctx); err != nil {
-			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.moves(ctx, before) {
+			if l.owner == nil && errors.As(err, new(*ResumeError)) && time.Since(begun) < answerTime && l.otherOwnerActive(ctx, before) {
 				if err := l.readOffsets(ctx); err != nil {
 					return err
 				}
@@ -269,24 +262,24 @@ func (l *Ledger) readAndOwn(ctx context.Context, batch int) error {
 		if l.cfg.Changelog == "" || l.cfg.History || l.owner != nil {
 			return nil
 		}
-		if l.owner, err = own(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
+		if l.owner, err = takeOwnership(ctx, l.cfg.Client.cluster, l.cfg.Changelog, l.cfg.Group, int32(batch)); err != nil {
 			return err
 		}
 		after, err := l.changelogEnds(ctx, true)
 		if err != nil {
 			return err
 		}
-		was := l.opening
+		prevOpening := l.opening
 		if err := l.readOffsets(ctx); err != nil {
 			return err
 		}
-		if maps.Equal(before, after) && maps.Equal(was, l.opening) {
+		if maps.Equal(before, after) && maps.Equal(prevOpening, l.opening) {
 			return nil
 		}
 	}
 }
 
-// readOffsets reads the group's offsets.
+// readOffsets reads the group's offsets into l.opening.
 func (l *Ledger) readOffsets(ctx context.Context) error {
 	return askPatiently(ctx, startTimeout, l.cfg.Log, func(ctx context.Context) (err error) {
 		l.opening, err = l.groupOffsets(ctx, partitionsOf(l.topics))
@@ -294,10 +287,10 @@ func (l *Ledger) readOffsets(ctx context.Context) error {
 	})
 }
 
-// moves reports whether another run commits, and waits a moment if it does. Of a commit that
-// is under way, brokers may show the offsets before the states, and one partition before
-// another. ends are what changelogEnds returned before the changelog was read.
-func (l *Ledger) moves(ctx context.Context, ends map[string]int64) bool {
+// otherOwnerActive reports whether another run is committing, and pauses briefly if it is. ends are the results of
+// changelogEnds before the changelog was read. During a commit, brokers may show the offsets before the states, and
+// one partition before another.
+func (l *Ledger) otherOwnerActive(ctx context.Context, ends map[string]int64) bool {
 	open, err := l.changelogEnds(ctx, false)
 	if err != nil || maps.Equal(ends, open) {
 		return false
@@ -310,30 +303,30 @@ func (l *Ledger) moves(ctx context.Context, ends map[string]int64) bool {
 	}
 }
 
-// changelogEnds are the ends of the changelog's partitions, with committed those without an
-// open transaction.
+// changelogEnds returns the end offsets of the changelog's partitions. With committed, an end is the offset before the
+// first open transaction.
 func (l *Ledger) changelogEnds(ctx context.Context, committed bool) (map[string]int64, error) {
 	if l.cfg.Changelog == "" {
 		return nil, nil
 	}
-	own, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
+	topics, err := l.cfg.Client.describe(ctx, []string{l.cfg.Changelog})
 	if err != nil {
 		return nil, err
 	}
-	return l.cfg.Client.offsets(ctx, partitionsOf(own), atEnd, committed)
+	return l.cfg.Client.offsets(ctx, partitionsOf(topics), atEnd, committed)
 }
 
-func (l *Ledger) stage(name string, since time.Time) {
+func (l *Ledger) stage(name string, start time.Time) {
 	if l.cfg.Stage != nil {
-		l.cfg.Stage(name, time.Since(since))
+		l.cfg.Stage(name, time.Since(start))
 	}
 }
 
 var errSuspends = errors.New("the run is being suspended")
 
-// handOver hands over n records, after which the partitions are where progress says.
-// The first of them was taken at since. A run that is being suspended takes no more.
-func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n int, since time.Time) error {
+// handOver hands over n records. progress are the positions after them, and start is the time at which the first of
+// them was taken. If the run is being suspended, handOver blocks until ctx ends.
+func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n int, start time.Time) error {
 	if l == nil {
 		return nil
 	}
@@ -348,11 +341,11 @@ func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n i
 			if l.stopped && l.Suspends() {
 				return errSuspends
 			}
-			l.stage("read", since)
+			l.stage("read", start)
 		}
-		l.beyond, l.dirty = l.beyond || n > 0, l.dirty || n > 0
+		l.beyondStep, l.dirty = l.beyondStep || n > 0, l.dirty || n > 0
 		for _, p := range progress {
-			l.handed[p.Log()] = p
+			l.handedOver[p.Log()] = p
 		}
 		return nil
 	})
@@ -363,9 +356,8 @@ func (l *Ledger) handOver(ctx context.Context, progress []partitionProgress, n i
 	return err
 }
 
-// Stop makes the source stop reading. If positions are committed, the source suspends:
-// it does not end, because an end of input would release waiting observations early. The
-// caller cancels the run when nothing is in flight. Otherwise the source ends.
+// Stop makes the source stop reading. If positions are committed, the source is suspended instead of ended, because
+// the end of the input would release waiting observations early. The caller cancels the run when nothing is in flight.
 func (l *Ledger) Stop() {
 	l.mu.Lock()
 	l.stopped = true
@@ -378,12 +370,11 @@ func (l *Ledger) Suspends() bool {
 	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.Drain
 }
 
-// In returns a context for the runner, by which source and sinks find the ledger.
+// In returns a context for the runner, in which source and sinks find the ledger.
 func (l *Ledger) In(ctx context.Context) context.Context { return l.account.In(ctx) }
 
-// Close closes the ledger. If the run went well, it commits for the last time. An
-// earlier commit error that has already ended the source is returned again only if the
-// run went well.
+// Close closes the ledger. If well, the run succeeded, and Close commits for the last time. Close returns the error of
+// an earlier commit, but only if well is true or the source has not returned that error already.
 func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	l.cancel()
 	defer l.stopCommits()
@@ -395,7 +386,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 		defer func() {
 			over()
 			if silent := <-answers; silent != nil && err != nil {
-				err = fmt.Errorf("the run was stopped, and what it did since the last commit is not committed: the next one repeats it: %w", silent)
+				err = fmt.Errorf("the run was stopped, and its work since the last commit is not committed: the next run repeats it: %w", silent)
 			}
 		}()
 	} else {
@@ -409,7 +400,7 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	}
 	l.mu.Unlock()
 	if well && err == nil {
-		err = l.commit(l.commits, commitOrder{})
+		err = l.commit(l.commits, commitRequest{})
 	}
 	if l.owner != nil {
 		l.markEnded(l.commits, well)
@@ -418,9 +409,8 @@ func (l *Ledger) Close(ctx context.Context, well bool) (err error) {
 	return err
 }
 
-// awaitAnswers stops the commits of a run that was stopped, and returns why, once no broker has
-// answered for account.StopTimeout. It returns nil when ctx ends. A commit may take long, but not
-// without answers.
+// awaitAnswers watches a run that was stopped. If no broker has answered for account.StopTimeout, it stops the commits
+// and returns the reason. It returns nil when ctx ends. A slow commit continues as long as brokers answer.
 func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
 	const every = 500 * time.Millisecond
 	for last := time.Now(); l.account.IsStopped(); {
@@ -445,7 +435,7 @@ func (l *Ledger) awaitAnswers(ctx context.Context) (why error) {
 	return nil
 }
 
-// The methods below also serve a source without a ledger.
+// The methods below accept a nil ledger, for a source without one.
 
 func (l *Ledger) idle() bool {
 	if l == nil {

@@ -10,19 +10,20 @@ import (
 	"hafvf/internal/jsontext"
 )
 
-// workedOn notes how far the partitions have come, now that nothing is in flight.
-func (l *Ledger) workedOn() {
+// setProcessed records the positions of the partitions when nothing is in flight.
+func (l *Ledger) setProcessed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.Copy(l.worked, l.handed)
+	maps.Copy(l.processed, l.handedOver)
 }
 
-// setCommittable notes what holds now that nothing is in flight, and no step keeps anything back.
-func (l *Ledger) setCommittable(states map[string]account.EncodedState, since time.Time) {
+// setCommittable records states and positions when nothing is in flight and no step buffers results. start is the time
+// since which something was in flight, zero if nothing was.
+func (l *Ledger) setCommittable(states map[string]account.EncodedState, start time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !since.IsZero() {
-		l.stage("process", since)
+	if !start.IsZero() {
+		l.stage("process", start)
 	}
 	for key, s := range states {
 		if len(s.Waiting) > 0 {
@@ -34,27 +35,27 @@ func (l *Ledger) setCommittable(states map[string]account.EncodedState, since ti
 			l.ready[key] = s.State
 		}
 	}
-	l.committableBeyond, l.dirty = l.beyond, false
-	for _, m := range l.made {
-		l.watermark, l.oldSteps = m.Watermark, append(l.oldSteps, m.id)
+	l.committableBeyondStep, l.dirty = l.beyondStep, false
+	for _, step := range l.pendingSteps {
+		l.watermark, l.oldSteps = step.Watermark, append(l.oldSteps, step.id)
 	}
-	l.made = nil
-	maps.Copy(l.reached, l.handed)
+	l.pendingSteps = nil
+	maps.Copy(l.committable, l.handedOver)
 }
 
-// commitAlways commits every commitEvery until the ledger is closed.
-func (l *Ledger) commitAlways() {
+// commitLoop commits every commitEvery, and on request, until the ledger is closed.
+func (l *Ledger) commitLoop() {
 	defer close(l.done)
 	tick := time.NewTicker(commitEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if !l.cfg.AtEnd && !l.commitNow(commitOrder{}) {
+			if !l.cfg.AtEnd && !l.tryCommit(commitRequest{}) {
 				return
 			}
-		case o := <-l.stepper.orders:
-			if !l.commitNow(o) {
+		case req := <-l.stepper.requests:
+			if !l.tryCommit(req) {
 				return
 			}
 		case <-l.ctx.Done():
@@ -63,20 +64,19 @@ func (l *Ledger) commitAlways() {
 	}
 }
 
-// commitAtOnce commits what setCommittable has noted. Without a changelog nothing has it, and what is committed at the
-// end alone is committed then.
-func (l *Ledger) commitAtOnce() error {
+// commitNow commits what setCommittable has recorded. It does nothing without a changelog, or with AtEnd.
+func (l *Ledger) commitNow() error {
 	if l.owner == nil || l.cfg.AtEnd {
 		return nil
 	}
-	return l.order(context.Background(), commitOrder{}) // which ends when the ledger is closed
+	return l.requestCommit(context.Background(), commitRequest{}) // ends when the ledger is closed
 }
 
-// commitNow commits, and reports whether there may be a next time.
-func (l *Ledger) commitNow(o commitOrder) bool {
-	err := l.commit(l.commits, o)
-	if o.done != nil {
-		o.done <- err
+// tryCommit commits, and reports whether later commits are possible.
+func (l *Ledger) tryCommit(req commitRequest) bool {
+	err := l.commit(l.commits, req)
+	if req.done != nil {
+		req.done <- err
 	}
 	if err == nil || l.commits.Err() != nil {
 		return true
@@ -87,31 +87,31 @@ func (l *Ledger) commitNow(o commitOrder) bool {
 	return false
 }
 
-// A commitment is what one commit stores.
+// A commitment is the content of one commit.
 type commitment struct {
-	states, values  map[string][]byte // of values, those of StoreValue
+	states, values  map[string][]byte // values of StoreValue are in values
 	offsets         map[string]partitionProgress
 	step            *pendingStep // nil for none
-	oldSteps        []string     // to be deleted
-	watermark       int64        // for the head, as beyond
+	oldSteps        []string     // to delete
+	watermark       int64        // for the head, like beyond
 	beyond          bool
-	renews          bool  // all offsets are committed
-	writes          bool  // to the changelog in any case
-	watermarkBefore int64 // of the ledger
+	allOffsets      bool  // commits all offsets, changed or not
+	writes          bool  // writes to the changelog even without changes
+	watermarkBefore int64 // of the ledger, for restoreUncommitted
 }
 
 func (c *commitment) empty() bool {
 	return len(c.states) == 0 && len(c.values) == 0 && len(c.offsets) == 0 && len(c.oldSteps) == 0 && !c.writes
 }
 
-// commit stores the states that are ready and the offsets, after the outputs, with what an order
-// says. It fails if another run has taken over.
-func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
+// commit stores, after the outputs, the states that are ready, the offsets, and the changes that req asks for. It
+// fails if another run has become the owner.
+func (l *Ledger) commit(ctx context.Context, req commitRequest) error {
 	if l.cfg.History {
 		return nil
 	}
 	start := time.Now()
-	c := l.gather(o, start)
+	c := l.gather(req, start)
 	if c.empty() {
 		return nil
 	}
@@ -120,21 +120,21 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 	if err == nil && l.cfg.Sync != nil {
 		err = l.cfg.Sync()
 	}
-	if err == nil && len(l.carried) > 0 {
+	if err == nil && len(l.initialStates) > 0 {
 		for key := range c.states {
-			delete(l.carried, key)
+			delete(l.initialStates, key)
 		}
-		if err = l.carry(ctx, l.carried); err == nil {
-			l.carried, l.head.Unfinished = nil, ""
+		if err = l.storeInPortions(ctx, l.initialStates); err == nil {
+			l.initialStates, l.head.Unfinished = nil, ""
 		}
 	}
 	if err == nil {
-		err = l.store(ctx, c, o)
+		err = l.store(ctx, c, req)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		l.takeBack(c, o)
+		l.restoreUncommitted(c, req)
 		return err
 	}
 	for id, value := range c.values {
@@ -142,60 +142,60 @@ func (l *Ledger) commit(ctx context.Context, o commitOrder) error {
 			delete(l.storedIDs, id)
 		}
 	}
-	maps.Copy(l.stored, c.offsets)
-	if c.renews {
+	maps.Copy(l.committed, c.offsets)
+	if c.allOffsets {
 		l.renewed = start
 	}
 	return nil
 }
 
-// gather takes what is to be committed with an order.
-func (l *Ledger) gather(o commitOrder, now time.Time) *commitment {
+// gather collects the content of the next commit, with the changes that req asks for.
+func (l *Ledger) gather(req commitRequest, now time.Time) *commitment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := &commitment{states: l.ready, values: l.pendingValues, watermarkBefore: l.watermark, renews: now.Sub(l.renewed) >= renewEvery}
+	c := &commitment{states: l.ready, values: l.pendingValues, watermarkBefore: l.watermark, allOffsets: now.Sub(l.renewed) >= renewEvery}
 	l.ready, l.pendingValues = map[string][]byte{}, map[string][]byte{}
 	switch {
-	case o.watermark == 0:
+	case req.watermark == 0:
 	case l.dirty:
-		c.step = &pendingStep{Watermark: o.watermark, At: o.at, id: fmt.Sprintf("%016x", l.head.Commit+1)}
-		l.makes(*c.step)
+		c.step = &pendingStep{Watermark: req.watermark, Offsets: req.offsets, id: fmt.Sprintf("%016x", l.head.Commit+1)}
+		l.addPendingStep(*c.step)
 	default:
-		l.watermark, l.beyond, l.committableBeyond, l.dirty = o.watermark, false, false, true
+		l.watermark, l.beyondStep, l.committableBeyondStep, l.dirty = req.watermark, false, false, true
 	}
-	c.watermark, c.beyond = l.watermark, l.committableBeyond
+	c.watermark, c.beyond = l.watermark, l.committableBeyondStep
 	c.oldSteps, l.oldSteps = l.oldSteps, nil
-	c.offsets, c.writes = l.offsets(c.renews), (c.renews || !o.empty()) && l.owner != nil
+	c.offsets, c.writes = l.offsets(c.allOffsets), (c.allOffsets || !req.empty()) && l.owner != nil
 	return c
 }
 
-// takeBack takes back what was not committed. What came since holds.
-func (l *Ledger) takeBack(c *commitment, o commitOrder) {
+// restoreUncommitted makes the content of a failed commit pending again. Newer values win.
+func (l *Ledger) restoreUncommitted(c *commitment, req commitRequest) {
 	maps.Copy(c.states, l.ready)
 	maps.Copy(c.values, l.pendingValues)
 	l.ready, l.pendingValues, l.oldSteps = c.states, c.values, append(c.oldSteps, l.oldSteps...)
-	if o.watermark != 0 && c.step == nil {
+	if req.watermark != 0 && c.step == nil {
 		l.watermark = c.watermarkBefore
 	}
 }
 
-// store writes to the changelog and the group. What the head says of states and offsets is stored with these:
-// a head that was changed before would go into the changelog when the run ends, if this fails. Without a
-// changelog nothing refuses a run that another one has replaced: it moves offsets, which repeats records, and
-// has no states to spoil.
-func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err error) {
-	defer func(was changelogHead) {
+// store writes the commitment to the changelog and the group. If this fails, store resets the fields of the head that
+// describe states and offsets: they must not reach the changelog when the run ends. Without a changelog, nothing
+// fences a run that another run has replaced. Such a run moves offsets, which repeats records, but it has no states to
+// damage.
+func (l *Ledger) store(ctx context.Context, c *commitment, req commitRequest) (err error) {
+	defer func(prev changelogHead) {
 		if err != nil {
-			l.head.Watermark, l.head.Beyond, l.head.Until = was.Watermark, was.Beyond, was.Until
+			l.head.Watermark, l.head.Beyond, l.head.Until = prev.Watermark, prev.Beyond, prev.Until
 		}
 	}(l.head)
 	l.head.Watermark, l.head.Beyond, l.head.Until = c.watermark, c.beyond, maps.Clone(l.head.Until)
 	maps.DeleteFunc(l.head.Until, func(log string, until int64) bool { return c.offsets[log].Offset >= until })
-	if o.until != 0 {
+	if req.until != 0 {
 		if l.head.Until == nil {
 			l.head.Until = map[string]int64{}
 		}
-		l.head.Until[o.log] = o.until
+		l.head.Until[req.log] = req.until
 	}
 	notes := map[string]partitionProgress{}
 	if l.cfg.Group != "" {
@@ -217,26 +217,25 @@ func (l *Ledger) store(ctx context.Context, c *commitment, o commitOrder) (err e
 	}
 	return l.commitOwned(ctx, func(e *commitEntries) {
 		for id, value := range c.values {
-			e.own(outputKeyPrefix+id, value)
+			e.putOwn(outputKeyPrefix+id, value)
 		}
 		for log, p := range c.offsets {
-			e.own(paceKey+log, []byte(jsontext.Of(p.pace)))
+			e.putOwn(paceKey+log, []byte(jsontext.Of(p.pace)))
 		}
 		for _, id := range c.oldSteps {
-			e.own(stepKey+id, nil)
+			e.putOwn(stepKey+id, nil)
 		}
 		if c.step != nil {
-			e.own(stepKey+c.step.id, []byte(jsontext.Of(c.step)))
+			e.putOwn(stepKey+c.step.id, []byte(jsontext.Of(c.step)))
 		}
 		l.entries(c.states)(e)
 	}, notes)
 }
 
-// offsets are the offsets to commit: all records before them are dealt with. Without a
-// changelog, no offset is beyond a record that waits. Those that are committed already are
-// left out, unless all are asked for.
-func (l *Ledger) offsets(all bool) map[string]partitionProgress {
-	changed := maps.Clone(l.reached)
+// offsets returns the offsets to commit: the results of all records before them are stored. Without a changelog, no
+// offset is after a record that is still waiting. Unchanged offsets are left out unless unchanged is set.
+func (l *Ledger) offsets(unchanged bool) map[string]partitionProgress {
+	changed := maps.Clone(l.committable)
 	if l.owner == nil {
 		for _, offsets := range l.waiting {
 			for _, w := range offsets {
@@ -247,10 +246,10 @@ func (l *Ledger) offsets(all bool) map[string]partitionProgress {
 			}
 		}
 	}
-	if !all {
+	if !unchanged {
 		maps.DeleteFunc(changed, func(log string, p partitionProgress) bool {
-			at, ok := l.stored[log]
-			return ok && at.Offset == p.Offset
+			prev, ok := l.committed[log]
+			return ok && prev.Offset == p.Offset
 		})
 	}
 	return changed

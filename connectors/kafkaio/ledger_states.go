@@ -13,30 +13,29 @@ import (
 	"time"
 )
 
-// A StoredState is what a changelog holds of a key.
+// A StoredState is the state of a key in a changelog.
 type StoredState struct {
 	Position
 	Key   string
 	Bytes []byte
 	// Err is set by LedgerConfig.Open if the state cannot be read. Restore returns it.
 	Err error
-	// Replaced is set by LedgerConfig.Open if the changelog is to hold another state. The
-	// state goes there with the first commit.
+	// Replaced is set by LedgerConfig.Open if it has replaced Bytes by a new state. The first commit stores the new
+	// state.
 	Replaced bool
-	// Taken is set by LedgerConfig.Open if it has taken the state over, or left it out. Restore does
-	// not return it.
+	// Taken is set by LedgerConfig.Open if it keeps the state itself, or drops it. Restore does not return the state.
 	Taken bool
 }
 
-// hadStates reports whether the changelog has states, or had some whose keys were forgotten.
+// hadStates reports whether the changelog contains states, or contained states that were deleted.
 func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
 
-// gives reports whether the run begins with the states that it is given.
-func (l *Ledger) gives() bool {
+// usesFirst reports whether the run starts from LedgerConfig.First.
+func (l *Ledger) usesFirst() bool {
 	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
 }
 
-// read reads the states, and checks them and the offsets.
+// read reads the states, and checks states and offsets.
 func (l *Ledger) read(ctx context.Context) error {
 	l.ends = nil
 	if l.cfg.Changelog != "" {
@@ -56,32 +55,31 @@ func (l *Ledger) read(ctx context.Context) error {
 	return nil
 }
 
-// beginWith makes states, by key, those that the run begins with. With a changelog they
-// go there, so that a restart has also those of keys that this run has not met.
-func (l *Ledger) beginWith(states map[string][]byte) {
+// startFrom makes the run start from states, by key. With a changelog, the first commit stores all of them, so that a
+// restart also has the states of keys without new records.
+func (l *Ledger) startFrom(states map[string][]byte) {
 	if l.owner != nil {
-		l.carried = maps.Clone(states)
+		l.initialStates = maps.Clone(states)
 		for key := range l.restored.All() {
 			if _, ok := states[key]; !ok {
-				l.carried[key] = nil // of a run that was given other states
+				l.initialStates[key] = nil // of an earlier run with other states
 			}
 		}
 	}
 	l.restored = lastValues{}
-	for key, b := range states {
-		l.restored.put(key, lastValue{bytes: b})
+	for key, state := range states {
+		l.restored.put(key, lastValue{bytes: state})
 	}
-	l.cfg.Log.Info("keys begin with given states", "keys", len(states))
+	l.cfg.Log.Info("keys start from the given states", "keys", len(states))
 }
 
-// openChangelog creates the changelog where it does not exist. It returns the largest
-// batch that the topic takes, in bytes.
+// openChangelog creates the changelog if it does not exist. It returns the maximum batch size of the topic in bytes.
 func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	topic := l.cfg.Changelog
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopicsError)) {
 		if !l.cfg.BeginAnew {
-			if err := l.lost(false); err != nil {
+			if err := l.checkChangelog(false); err != nil {
 				return 0, err
 			}
 		}
@@ -97,22 +95,22 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	return l.largestBatch(ctx)
 }
 
-// The settings of a changelog's topic.
+// Settings of a changelog's topic.
 const cleanupPolicy, largestBatch = "cleanup.policy", "max.message.bytes"
 
-// largestBatch returns the largest batch that the changelog takes, in bytes.
+// largestBatch returns the maximum batch size of the changelog in bytes.
 func (l *Ledger) largestBatch(ctx context.Context) (batch int, err error) {
 	config, err := l.cfg.Client.config(ctx, l.cfg.Changelog, cleanupPolicy, largestBatch)
 	if err != nil {
 		return 0, err
 	}
-	if is := config[cleanupPolicy]; is != "compact" {
-		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", l.cfg.Changelog, is)
+	if policy := config[cleanupPolicy]; policy != "compact" {
+		return 0, fmt.Errorf("the changelog %s has cleanup.policy %q: states would be lost; set it to compact", l.cfg.Changelog, policy)
 	}
 	if batch, err = strconv.Atoi(config[largestBatch]); err != nil {
-		batch = batchBytes // a broker that does not say
+		batch = batchBytes // the broker does not report the setting
 	}
-	return min(max(batch, leastBatch), changelogBytes), nil
+	return min(max(batch, minBatch), changelogBytes), nil
 }
 
 // restore reads the changelog.
@@ -125,27 +123,27 @@ func (l *Ledger) restore(ctx context.Context) error {
 	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
 	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
 	if l.cfg.BeginAnew {
-		l.places = s.places()
+		l.oldRecords = s.recordPositions()
 		return nil
 	}
-	l.restoredValues = s.own[outputKeyPrefix]
+	l.restoredValues = s.ownValues[outputKeyPrefix]
 	for id := range l.restoredValues {
 		l.storedIDs[id] = true
 	}
-	for log, value := range s.own[paceKey] {
+	for log, value := range s.ownValues[paceKey] {
 		var p pace
 		err := json.Unmarshal(value, &p)
-		at, ok := parsePosition(log, 0)
+		position, ok := parsePosition(log, 0)
 		if err == nil && !ok {
-			err = errors.New("that is no partition")
+			err = errors.New("this is not a partition")
 		}
 		if err != nil {
 			return &ResumeError{fmt.Errorf("the changelog %s: the pace of %s cannot be read: %w", topic, log, err)}
 		}
-		l.worked[log] = partitionProgress{Position: at, pace: p}
+		l.processed[log] = partitionProgress{Position: position, pace: p}
 	}
 	l.stepper.repeat = nil
-	steps := s.own[stepKey]
+	steps := s.ownValues[stepKey]
 	for _, id := range slices.Sorted(maps.Keys(steps)) {
 		m := pendingStep{id: id}
 		if err := json.Unmarshal(steps[id], &m); err != nil {
@@ -164,7 +162,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 
 // checkStates opens and checks the restored states.
 func (l *Ledger) checkStates(ctx context.Context) error {
-	if err := l.lost(true); err != nil {
+	if err := l.checkChangelog(true); err != nil {
 		return err
 	}
 	if l.head.ID != "" {
@@ -173,16 +171,16 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		}
 	}
 	if len(l.opening) > 0 && !l.hadStates() {
-		l.cfg.Log.Info("the run before kept no state: keys start without states at the group's offsets", "group", l.cfg.Group)
+		l.cfg.Log.Info("the previous run stored no states: keys start without states at the group's offsets", "group", l.cfg.Group)
 	}
-	if l.cfg.Open == nil || l.gives() {
+	if l.cfg.Open == nil || l.usesFirst() {
 		return nil
 	}
 	var opened lastValues
-	l.carried, l.damaged = map[string][]byte{}, map[string]error{}
+	l.initialStates, l.damaged = map[string][]byte{}, map[string]error{}
 	included, err := l.cfg.Open(func(yield func(*StoredState) bool) {
 		for key, b := range l.restored.Drain() {
-			v := lastValueOf(b)
+			v := decodeLastValue(b)
 			s := StoredState{Position: v.position(l.cfg.Changelog), Key: key, Bytes: v.bytes}
 			more := yield(&s)
 			switch v.bytes = s.Bytes; {
@@ -192,7 +190,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 				opened.put(key, v)
 			}
 			if s.Replaced {
-				l.carried[key] = bytes.Clone(s.Bytes)
+				l.initialStates[key] = bytes.Clone(s.Bytes)
 			}
 			if !more {
 				return
@@ -203,22 +201,22 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 		return err
 	}
 	for key, b := range l.cfg.Learned {
-		l.carried[key] = b
+		l.initialStates[key] = b
 		opened.put(key, lastValue{bytes: b})
 	}
 	l.restored = opened
 	return l.checkIncluded(ctx, included)
 }
 
-// claimChangelog writes the head of the changelog, which says whose it is now. A run that begins
-// anew also deletes the states. With gives the run begins with the states that it is given.
-func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
-	was := l.head.ID
+// claimChangelog writes the head of the changelog, which names this run as the owner. With BeginAnew it also deletes
+// the states. usesFirst is the result of l.usesFirst.
+func (l *Ledger) claimChangelog(ctx context.Context, usesFirst bool) error {
+	prevID := l.head.ID
 	if err := l.newHead(ctx); err != nil {
 		return err
 	}
-	next, discards := "", len(l.places) > 0
-	if gives {
+	next, discards := "", len(l.oldRecords) > 0
+	if usesFirst {
 		next = beginning
 	}
 	if l.head.Unfinished = next; discards {
@@ -226,7 +224,7 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	}
 	err := l.commitOwned(ctx, func(e *commitEntries) {
 		for p := range len(l.head.Marks) {
-			if l.head.ID == was {
+			if l.head.ID == prevID {
 				break
 			}
 			e.wrote[int32(p)] = true
@@ -239,29 +237,28 @@ func (l *Ledger) claimChangelog(ctx context.Context, gives bool) error {
 	if err := l.discard(ctx, next); err != nil {
 		return err
 	}
-	l.cfg.Log.Warn("beginning anew: states were discarded", "topic", l.cfg.Changelog, "keys", l.keys)
+	l.cfg.Log.Warn("--begin-anew: discarded the states of the changelog", "topic", l.cfg.Changelog, "keys", l.keys)
 	l.restored = lastValues{}
 	clear(l.parts)
 	return nil
 }
 
-// discard deletes the states, in transactions of bounded size. The last one makes next what is
-// unfinished.
+// discard deletes the old records, in transactions of bounded size. The last transaction sets head.Unfinished to next.
 func (l *Ledger) discard(ctx context.Context, next string) error {
-	for len(l.places) > 0 {
+	for len(l.oldRecords) > 0 {
 		n, size := 0, 0
-		for n < len(l.places) && size < portionBytes {
-			size += len(l.places[n].key) + recordOverhead
+		for n < len(l.oldRecords) && size < portionBytes {
+			size += len(l.oldRecords[n].key) + recordOverhead
 			n++
 		}
-		portion := l.places[:n]
-		if l.places = l.places[n:]; len(l.places) == 0 {
+		portion := l.oldRecords[:n]
+		if l.oldRecords = l.oldRecords[n:]; len(l.oldRecords) == 0 {
 			l.head.Unfinished = next
 		}
 		err := l.commitOwned(ctx, func(e *commitEntries) {
-			for _, at := range portion {
-				e.wrote[at.partition] = true
-				e.put(entry{partition: at.partition, key: []byte(at.key)})
+			for _, position := range portion {
+				e.wrote[position.partition] = true
+				e.put(entry{partition: position.partition, key: []byte(position.key)})
 			}
 		}, nil)
 		if err != nil {
@@ -271,8 +268,8 @@ func (l *Ledger) discard(ctx context.Context, next string) error {
 	return nil
 }
 
-// carry stores states that need not be stored together, in transactions of bounded size.
-func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
+// storeInPortions stores states in several transactions of bounded size.
+func (l *Ledger) storeInPortions(ctx context.Context, states map[string][]byte) error {
 	portion, size := map[string][]byte{}, 0
 	for key, state := range states {
 		portion[key] = state
@@ -290,8 +287,8 @@ func (l *Ledger) carry(ctx context.Context, states map[string][]byte) error {
 	return l.commitOwned(ctx, l.entries(portion), nil)
 }
 
-// Restore returns the state that a key had when the ledger was opened, or nil. The error is
-// StoredState.Err. A second call for the key returns nil.
+// Restore returns the state that a key had when the ledger was opened, or nil. The error is StoredState.Err. A second
+// call for the key returns nil.
 func (l *Ledger) Restore(key string) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,25 +305,25 @@ func (l *Ledger) Restore(key string) ([]byte, error) {
 	return b, nil
 }
 
-// Take hands over the states that Restore would return, without those that cannot be read. A state
-// is valid during the call. The ledger keeps those that take refuses.
+// Take passes the states that Restore would return to take, except unreadable ones. A state is valid during the call.
+// The ledger keeps the states for which take returns false.
 func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var kept lastValues
+	var remaining lastValues
 	for key, b := range l.restored.Drain() {
-		if v := lastValueOf(b); !take(key, v.bytes) {
-			kept.put(key, v)
+		if v := decodeLastValue(b); !take(key, v.bytes) {
+			remaining.put(key, v)
 		}
 	}
-	l.restored = kept
+	l.restored = remaining
 }
 
 // Durable reports whether there is a changelog, which StoreValue needs.
 func (l *Ledger) Durable() bool { return l.owner != nil }
 
-// StoreValue has the changelog hold a value under an id from the next commit on, until it is called
-// with nil. It does nothing without a changelog.
+// StoreValue stores value under id in the changelog with the next commit. A nil value deletes the stored one. Without
+// a changelog, StoreValue does nothing.
 func (l *Ledger) StoreValue(id string, value []byte) {
 	if l.owner == nil {
 		return
@@ -334,24 +331,24 @@ func (l *Ledger) StoreValue(id string, value []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, pending := l.pendingValues[id]; value == nil && pending && !l.storedIDs[id] {
-		delete(l.pendingValues, id) // nobody has to know
+		delete(l.pendingValues, id) // never stored
 		return
 	}
 	l.pendingValues[id] = value
 }
 
-// StoredValues is what the changelog held of StoreValue when the run began, by id.
+// StoredValues returns the values of StoreValue, by id, that the changelog had when the run started.
 func (l *Ledger) StoredValues() map[string][]byte { return l.restoredValues }
 
-// entries puts those of states, by key, and of deletions, which are nil. Each is made
-// when it is written: all at once would take as much memory again.
+// entries returns a function that puts the entries of states, by key; nil deletes a state. It makes one entry at a
+// time, because all of them would double the memory.
 func (l *Ledger) entries(states map[string][]byte) func(*commitEntries) {
 	return func(e *commitEntries) {
 		for key, state := range states {
 			if state != nil && l.cfg.Seal != nil {
 				state = l.cfg.Seal(key, state)
 			}
-			e.state(key, state)
+			e.putState(key, state)
 		}
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// A State is the state of a key, with the records in it that have no output yet.
+// A State is the state of a key, with the positions of its records that have no output yet.
 type State struct {
 	Key     string
 	Bytes   []byte
 	Waiting []Position
 }
 
-// Report does what nodes do: it reports states, which hold once nothing is in flight.
+// Report reports states, as nodes do. They are settled once nothing is in flight.
 func (l *Ledger) Report(states ...State) {
 	var r account.Report
 	for _, s := range states {
@@ -38,7 +38,7 @@ func (l *Ledger) Report(states ...State) {
 	l.account.Report(r)
 }
 
-// Rest reports states, and then does what a runner does when all is worked on.
+// Rest reports states, and then reports an idle runner.
 func (l *Ledger) Rest(states ...State) {
 	l.Report(states...)
 	l.account.SetIdle("", false, time.Time{})
@@ -55,15 +55,15 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 	return l
 }
 
-// TestQuietMoments: with records in flight no offset is committed, nor one of a record that waits,
-// as nothing else keeps it.
-func TestQuietMoments(t *testing.T) {
+// TestCommitWhenSettled: no offset is committed while records are in flight. Without a changelog, no offset after a
+// waiting record is committed, because its state is not stored.
+func TestCommitWhenSettled(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true}) // commits when it is told
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", AtEnd: true}) // commits only when the test asks for it
 	ctx := context30(t)
 	check := func(when string, offset int64) {
 		t.Helper()
-		expect.OK(t, l.commit(ctx, commitOrder{}))
+		expect.OK(t, l.commit(ctx, commitRequest{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -84,7 +84,7 @@ func TestQuietMoments(t *testing.T) {
 	l.Rest()
 	check("with nothing in flight", 4)
 	hand(2, 6)
-	l.Report(State{Key: "a", Waiting: []Position{{"in", 0, 5}}}) // one of the records makes no output yet
+	l.Report(State{Key: "a", Waiting: []Position{{"in", 0, 5}}}) // one of the records has no output yet
 	check("in flight again", 4)
 	l.Rest()
 	check("with one that waits", 5)
@@ -98,15 +98,15 @@ func TestQuietMoments(t *testing.T) {
 	expect.Same(t, map[string]int64{"in-0": 93}, lags, "lag")
 	hand(1, 8)
 	if l.account.Busy() <= 0 {
-		t.Error("with a record in flight it is not busy")
+		t.Error("the account is not busy with a record in flight")
 	}
 	expect.OK(t, l.Close(ctx, true))
 	expect.Same(t, map[string]int64{"in-0": 7}, offsetsOf(t, c, "g"), "at the end, offsets")
 }
 
-// TestQuietDays: what stays the same is committed once a day and at the start of a run, so
-// that the brokers do not forget it.
-func TestQuietDays(t *testing.T) {
+// TestRenewOffsets: unchanged offsets are committed once a day and at the start of a run, so that the brokers do not
+// forget them.
+func TestRenewOffsets(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	forget := func() {
 		t.Helper()
@@ -117,12 +117,12 @@ func TestQuietDays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg := LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true} // commits when it is told
+	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true} // commits only when the test asks for it
 	l := openLedger(t, cfg)
 	commits := func(when string, offset int64) {
 		t.Helper()
 		forget()
-		expect.OK(t, l.commit(t.Context(), commitOrder{}))
+		expect.OK(t, l.commit(t.Context(), commitRequest{}))
 		want := map[string]int64{}
 		if offset >= 0 {
 			want["in-0"] = offset
@@ -141,20 +141,20 @@ func TestQuietDays(t *testing.T) {
 	commits("on that day", -1)
 }
 
-// TestOwnerCommits: each transaction of an owner ends, the first one too. The records of a new topic
-// can be stored before franz-go knows its partitions: on a busy machine it took 1 to 10 of 1,000
-// first transactions for empty, and said that they were committed.
+// TestOwnerCommits: each transaction of an owner ends, including the first. The records of a new topic can be stored
+// before franz-go knows its partitions. On a busy machine, it then considered 1 to 10 of 1,000 first transactions
+// empty, and reported them as committed.
 func TestOwnerCommits(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "states"))
 	ends := 0
 	k.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
-		if r, is := r.(*kmsg.EndTxnRequest); is && r.Commit {
+		if r, ok := r.(*kmsg.EndTxnRequest); ok && r.Commit {
 			ends++
 		}
 		return nil, nil, false
 	})
-	o := expect.Get(own(context30(t), c, "states", "", batchBytes))(t)
+	o := expect.Get(takeOwnership(context30(t), c, "states", "", batchBytes))(t)
 	defer o.close()
 	for range 3 {
 		expect.OK(t, o.commit(context30(t), puts(entry{key: []byte("k"), value: []byte("1")}), nil))
@@ -169,25 +169,25 @@ func TestOwnerCommits(t *testing.T) {
 	defer client.Close()
 	client.Produce(t.Context(), &kgo.Record{Topic: "states"}, nil)
 	<-entered
-	at := owner{client: client, changelog: "states"}
+	starting := owner{client: client, changelog: "states"}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := at.shown(soon); !errors.Is(err, context.DeadlineExceeded) {
+	if err := starting.awaitPartitions(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the partitions are known before the records of the topic are handed over: %v", err)
 	}
 	close(released)
-	expect.OK(t, at.shown(context30(t)))
+	expect.OK(t, starting.awaitPartitions(context30(t)))
 }
 
-// TestLagOfAStuckRun: the lag grows with the topic while a run takes nothing up, and stays as
-// last known while brokers do not answer.
+// TestLagOfAStuckRun: the lag grows with the topic while a run processes nothing, and keeps its last known value while
+// brokers do not answer.
 func TestLagOfAStuckRun(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, AtEnd: true})
 	expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()))
 	check := func(when string, want int64) time.Duration {
 		t.Helper()
-		l.cfg.Client.ends.asked = time.Time{} // long ago
+		l.cfg.Client.ends.asked = time.Time{} // outdated
 		lags, age := l.Lag()
 		expect.Same(t, map[string]int64{"in-0": want}, lags, when)
 		return age
@@ -208,28 +208,27 @@ func TestChangelogPolicy(t *testing.T) {
 	for _, policy := range []string{"delete", "compact,delete"} {
 		name := "states-" + strings.ReplaceAll(policy, ",", "-")
 		kafkatest.Dial(c.Brokers).CreateTopic(t, name, 1, map[string]string{"cleanup.policy": policy})
-		_, err := OpenLedger(context30(t), LedgerConfig{Client: asks(t, c), Changelog: name, Log: quiet})
-		says(t, err, fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; it has to be compact", name, policy))
+		_, err := OpenLedger(context30(t), LedgerConfig{Client: openClient(t, c), Changelog: name, Log: quiet})
+		says(t, err, fmt.Sprintf("the changelog %s has cleanup.policy %q: states would be lost; set it to compact", name, policy))
 	}
 }
 
-// TestLeadersOfANewChangelog: a run that creates its changelog waits until the leaders know of
-// it.
+// TestLeadersOfANewChangelog: a run that creates its changelog waits until the leaders know it.
 func TestLeadersOfANewChangelog(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 3})
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true})
 	l.Rest(State{Key: "k", Bytes: []byte("1")})
 	expect.OK(t, l.Close(context30(t), true))
 }
 
-// TestSync: no offset is committed of records whose outputs are not on the disk.
+// TestSync: no offset is committed if Sync fails, because the outputs may not be on the disk.
 func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
 	expect.OK(t, l.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
-	if err := l.commit(context30(t), commitOrder{}); !errors.Is(err, full) {
+	if err := l.commit(context30(t), commitRequest{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	if got := offsetsOf(t, c, "g"); len(got) > 0 {
@@ -237,7 +236,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestGroupWithMembers: the source ends, with words.
+// TestGroupWithMembers: the source ends with an explanation.
 func TestGroupWithMembers(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit())
@@ -245,13 +244,13 @@ func TestGroupWithMembers(t *testing.T) {
 	defer cl.Close()
 	manual(c).Produce(t, ticking("in", 0, 1)...)
 	expect.OK(t, cl.PollFetches(context30(t)).Err())
-	l := openLedger(t, LedgerConfig{Client: asks(t, c), Group: "g"})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g"})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 	for err == nil {
 		_, err = r.call(context30(t))
 		l.Rest()
 	}
-	const want = "the offsets of group g cannot be committed: other consumers are members of it; take a group of its own"
+	const want = "the offsets of group g cannot be committed: other consumers are members of it; use a separate group"
 	if !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v\nwant %s", err, want)
 	}
@@ -260,8 +259,7 @@ func TestGroupWithMembers(t *testing.T) {
 	}
 }
 
-// TestInFlight: a source that is read without end hands over one bundle while
-// another is worked on, and stops when it is told to.
+// TestInFlight: an unbounded source hands over one bundle while another is processed, and stops after Stop.
 func TestInFlight(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(2, "in"))
 	m := manual(c)
@@ -269,7 +267,7 @@ func TestInFlight(t *testing.T) {
 		m.Produce(t, ticking("in", 0, 5000)...)
 	}
 	t.Run("two bundles", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Client: asks(t, c), AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: openClient(t, c), AtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) > 0 })
 		first := len(r.got)
@@ -290,9 +288,9 @@ func TestInFlight(t *testing.T) {
 		}
 		cancel()
 		if err := <-held; err != context.Canceled {
-			t.Errorf("the call that was held ended with %v", err)
+			t.Errorf("the waiting call ended with %v", err)
 		}
-		// One fetch may bring more than a bundle should have.
+		// One fetch may bring more than the limit of a bundle.
 		if n := len(r.got) - first; n > 2*max(bundleRecords, first) {
 			t.Errorf("%d records were read while %d were in flight", n, first)
 		}
@@ -302,7 +300,7 @@ func TestInFlight(t *testing.T) {
 		}
 	})
 	t.Run("stop", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Client: asks(t, c), AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: openClient(t, c), AtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		stopped := false
 		for more := true; more; {
@@ -312,7 +310,7 @@ func TestInFlight(t *testing.T) {
 			}
 			l.Rest()
 			if stopped && more {
-				t.Fatal("it goes on, as there is always something to read")
+				t.Fatal("the source continues after Stop")
 			}
 			if !stopped && len(r.got) > 0 {
 				stopped = true
@@ -320,20 +318,20 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 		if len(r.got) == 200_000 {
-			t.Error("it has stopped at the end")
+			t.Error("the source has stopped only at the end")
 		}
 	})
 }
 
-// TestCloseWithoutKafka: a run that was stopped waits for its last commit as long as brokers answer,
-// and says what is not committed.
+// TestCloseWithoutKafka: a stopped run waits for its last commit as long as brokers answer, and otherwise reports that
+// work is not committed.
 func TestCloseWithoutKafka(t *testing.T) {
 	expect.Waits(t, "the pauses between requests")
 	for name, changelog := range map[string]string{"changelog": "states", "group": "", "silent changelog": "states", "silent group": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, c := fake(t, kfake.SeedTopics(1, "in"))
-			l := openLedger(t, LedgerConfig{Client: asks(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
+			l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
 			expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()))
 			l.Rest()
 			if strings.HasPrefix(name, "silent") {
@@ -351,9 +349,9 @@ func TestCloseWithoutKafka(t *testing.T) {
 			go func() { closed <- l.Close(context.Background(), true) }()
 			select {
 			case err := <-closed:
-				expect.Error(t, err, "what it did since the last commit is not committed: the next one repeats it: ")
+				expect.Error(t, err, "its work since the last commit is not committed: the next run repeats it: ")
 			case <-time.After(time.Minute):
-				t.Error("it waits on")
+				t.Error("Close does not return")
 			}
 		})
 	}

@@ -22,13 +22,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 )
 
-// A link is a connection to one broker. kafka-go's Client does not do here: it answers
-// from a cache, and reports a wrong password, a wrong port and a missing login alike as
-// "unexpected EOF".
+// A link is a connection to one broker. kafka-go's Client is not used here: it answers from a cache, and reports a
+// wrong password, a wrong port and a missing login all as "unexpected EOF".
 type link struct {
 	*protocol.Conn
 	addr            string
-	metadata, fetch int16 // the newest versions of these requests that the broker knows
+	metadata, fetch int16 // newest versions of these requests that the broker knows
 }
 
 // bootstrap connects to the first broker that can be used.
@@ -52,7 +51,7 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 			return nil, context.Cause(ctx)
 		}
 		if errors.As(err, new(*loginError)) {
-			return nil, err // as every broker would, until the account is locked
+			return nil, err // every broker would refuse it, until the account is locked
 		}
 		errs = append(errs, err)
 		if ctx.Err() != nil {
@@ -62,18 +61,18 @@ func (c Cluster) bootstrap(ctx context.Context) (*link, error) {
 	if len(errs) == 1 {
 		return nil, errs[0]
 	}
-	var all []string
+	var texts []string
 	for _, err := range errs {
-		all = append(all, err.Error())
+		texts = append(texts, err.Error())
 	}
-	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(all, "; "))
+	err = fmt.Errorf("none of the %d brokers can be used: %s", len(addrs), strings.Join(texts, "; "))
 	if errors.As(errors.Join(errs...), new(unavailableError)) {
 		err = unavailableError{err}
 	}
 	return nil, err
 }
 
-// open connects to a broker that knows its cluster.
+// open connects to a broker, and checks that it knows its cluster.
 func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 	l, err := c.connect(ctx, addr)
 	if err != nil {
@@ -84,7 +83,7 @@ func (c Cluster) open(ctx context.Context, addr string) (*link, error) {
 		if c.SASL == nil && hungUp(err) {
 			return nil, unavailableError{fmt.Errorf("broker %s hangs up on a client that has not logged in: set sasl, or use a port that asks for no login", addr)}
 		}
-		return nil, unavailableError{fmt.Errorf("broker %s accepts the connection, but says nothing of the cluster: %w", addr, err)}
+		return nil, unavailableError{fmt.Errorf("broker %s accepts the connection, but does not describe the cluster: %w", addr, err)}
 	}
 	return l, nil
 }
@@ -105,23 +104,22 @@ func ask[R protocol.Message](ctx context.Context, l *link, req protocol.Message)
 	return res.(R), nil
 }
 
-// A loginError says that a broker refused the login.
+// A loginError means that a broker refused the login.
 type loginError struct {
 	text     string
 	sasl     *SASL
-	password string // that was refused
+	password string // the refused password
 }
 
 func (e *loginError) Error() string { return e.text }
 
-// outdated reports whether another password can be read than the one that was refused.
+// outdated reports whether the password has changed since the login was refused.
 func (e *loginError) outdated() bool {
 	_, password, err := e.sasl.mechanism()
 	return err == nil && password != e.password
 }
 
-// connect opens a connection, with TLS handshake and login. Its errors name the broker and
-// say what to do.
+// connect opens a connection, with TLS handshake and login. Its errors name the broker and the remedy.
 func (c Cluster) connect(ctx context.Context, addr string) (l *link, err error) {
 	err = twice(ctx, func(ctx context.Context) error {
 		l, err = c.connectOnce(ctx, addr)
@@ -162,7 +160,7 @@ func newLink(conn net.Conn, addr string) *link {
 	return &link{Conn: protocol.NewConn(&checkGreeting{Conn: conn}, clientID), addr: addr}
 }
 
-// greet sends the first request: which versions of requests the broker knows.
+// greet sends the first request, which asks for the versions of requests that the broker knows.
 func (l *link) greet(ctx context.Context) error {
 	versions, err := ask[*apiversions.Response](ctx, l, new(apiversions.Request))
 	if err != nil {
@@ -172,7 +170,7 @@ func (l *link) greet(ctx context.Context) error {
 	for _, k := range versions.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
 		known[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
-		switch key { // of which kafka-go does not go up to the newest
+		switch key { // these two are not limited to kafka-go's versions
 		case protocol.Metadata:
 			l.metadata = k.MaxVersion
 		case protocol.Fetch:
@@ -183,8 +181,7 @@ func (l *link) greet(ctx context.Context) error {
 	return nil
 }
 
-// login logs in, by the password as it is now. If the broker refuses, the error is a
-// loginError.
+// login logs in with the current password. If the broker refuses, the error is a *loginError.
 func (c Cluster) login(ctx context.Context, l *link) error {
 	m, password, err := c.SASL.mechanism()
 	if err != nil {
@@ -206,25 +203,25 @@ func (c Cluster) login(ctx context.Context, l *link) error {
 	for done := false; err == nil && !done; {
 		var res *saslauthenticate.Response
 		res, err = ask[*saslauthenticate.Response](ctx, l, &saslauthenticate.Request{AuthBytes: out})
-		// Old brokers say no by hanging up.
+		// Old brokers refuse a login by closing the connection.
 		if err == nil && kafka.Error(res.ErrorCode) == kafka.SASLAuthenticationFailed || hungUp(err) {
 			return &loginError{sasl: c.SASL, password: password, text: fmt.Sprintf("broker %s refuses the login of %s by %s: the name or the password (in %s) is wrong, or the user is not set up for this mechanism",
 				l.addr, c.user(), m.Name(), c.SASL.Password.Where())}
 		}
 		if err == nil && res.ErrorCode != 0 {
-			err = kafka.Error(res.ErrorCode) // its message may repeat what was sent
+			err = kafka.Error(res.ErrorCode) // without the broker's message, which may quote secrets
 		}
 		if err == nil {
 			done, out, err = session.Next(ctx, res.AuthBytes)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("broker %s and %s do not come to a login by %s: %w", l.addr, c.user(), m.Name(), err)
+		return fmt.Errorf("broker %s and %s could not complete a login by %s: %w", l.addr, c.user(), m.Name(), err)
 	}
 	return nil
 }
 
-// waited says for how long, for messages.
+// waited formats the time since start for messages.
 func waited(start time.Time) string {
 	return cmp.Or(time.Since(start).Round(100*time.Millisecond), 100*time.Millisecond).String()
 }
@@ -237,7 +234,7 @@ func dialError(ctx context.Context, addr string, start time.Time, err error) err
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return unavailableError{fmt.Errorf("broker %s cannot be found: nothing is known here by the name %s; correct it, or enter it into the DNS", addr, host)}
+		return unavailableError{fmt.Errorf("broker %s cannot be found: the name %s is unknown here; correct it, or add it to the DNS", addr, host)}
 	case errors.As(err, &dns):
 		return unavailableError{fmt.Errorf("broker %s cannot be found: looking up %s failed (%s)", addr, host, dns.Err)}
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -278,10 +275,10 @@ func (c Cluster) tlsError(ctx context.Context, addr string, start time.Time, err
 		}
 		return err
 	case ctx.Err() != nil:
-		// A broker takes the greeting for the size of a request, and may wait for the rest of it.
+		// A broker reads the greeting as the size of a request, and may wait for the rest of it.
 		return unavailableError{fmt.Errorf("broker %s accepts a connection, but did not answer to TLS within %s: this is probably a port without TLS; leave out tls, or use the port that has it", addr, waited(start))}
 	}
-	return fmt.Errorf("broker %s and this client do not come to speak TLS: %w", addr, err)
+	return fmt.Errorf("broker %s and this client could not complete the TLS handshake: %w", addr, err)
 }
 
 func issuer(e x509.UnknownAuthorityError) string {
@@ -291,10 +288,10 @@ func issuer(e x509.UnknownAuthorityError) string {
 	return fmt.Sprintf(" (%q)", e.Cert.Issuer.CommonName)
 }
 
-// alertError is for a TLS handshake that the broker broke off.
+// alertError returns the error for a TLS handshake that the broker has aborted.
 func (c Cluster) alertError(addr string, alert error) error {
 	text := strings.TrimPrefix(alert.Error(), "tls: ")
-	certificate := strings.Contains(text, "certificate") || text == "handshake failure" // as TLS 1.2 may have it
+	certificate := strings.Contains(text, "certificate") || text == "handshake failure" // TLS 1.2 may report it so
 	switch {
 	case certificate && c.TLS.Cert == "":
 		return fmt.Errorf("broker %s probably asks for a client certificate: set tls.cert and tls.key (it says: %s)", addr, text)
@@ -304,19 +301,19 @@ func (c Cluster) alertError(addr string, alert error) error {
 	return fmt.Errorf("broker %s breaks off the TLS handshake: %s", addr, text)
 }
 
-// greetingError is for the first request over a connection.
+// greetingError returns the error for the first request over a connection.
 func (c Cluster) greetingError(ctx context.Context, addr string, start time.Time, err error) error {
-	not, foreign := errors.AsType[*protocolError](err)
+	answer, foreign := errors.AsType[*protocolError](err)
 	remote, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return context.Cause(ctx)
-	case foreign && not.tls():
-		return fmt.Errorf("broker %s speaks TLS at this port: set tls (an empty one will do if a well-known authority has signed its certificate), or use the port without TLS", addr)
+	case foreign && answer.tls():
+		return fmt.Errorf("broker %s speaks TLS at this port: set tls (it may be empty if a well-known authority has signed the certificate), or use the port without TLS", addr)
 	case foreign:
-		return fmt.Errorf("%s is no Kafka broker: its answer begins with %q", addr, not.first)
+		return fmt.Errorf("%s is not a Kafka broker: its answer begins with %q", addr, answer.first)
 	case c.TLS != nil && remote != nil && remote.Op == "remote error":
-		return c.alertError(addr, remote.Err) // with TLS 1.3 a refused certificate shows only now
+		return c.alertError(addr, remote.Err) // with TLS 1.3, a refused certificate is only reported now
 	case c.TLS != nil && c.TLS.Cert == "" && hungUp(err):
 		return unavailableError{fmt.Errorf("broker %s hangs up after the TLS handshake: if it asks for a client certificate, set tls.cert and tls.key", addr)}
 	case c.TLS == nil && hungUp(err):
@@ -332,23 +329,23 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// checkGreeting checks the first bytes of the answer. kafka-go would take those of another
-// protocol for the size of an answer, and allocate as much.
+// checkGreeting checks the first bytes of the answer. kafka-go would read the bytes of another protocol as the size of
+// an answer, and allocate it.
 type checkGreeting struct {
 	net.Conn
 	seen bool
 	err  error
 }
 
-// mostGreeting is more than the answer to the first request can be, in bytes.
-const mostGreeting = 1 << 20
+// maxGreeting is an upper bound of the answer to the first request, in bytes.
+const maxGreeting = 1 << 20
 
 func (g *checkGreeting) Read(b []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
-	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > mostGreeting {
+	if first := b[:min(n, 4)]; !g.seen && len(first) == 4 && binary.BigEndian.Uint32(first) > maxGreeting {
 		g.err = &protocolError{bytes.Clone(first)}
 		return 0, g.err
 	}

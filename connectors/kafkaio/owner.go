@@ -18,49 +18,48 @@ import (
 	"hafvf/connectors/internal/retry"
 )
 
-// An owner writes to a changelog and commits the offsets that belong to it, both in one
-// transaction. The changelog has one owner at a time: when another process becomes it, the
-// brokers refuse the transactions of this one. It writes by franz-go, because kafka-go
-// cannot write in a transaction.
+// An owner writes to a changelog and commits the offsets that belong to it, both in one transaction. The changelog has
+// one owner at a time: when another process becomes the owner, the brokers refuse the transactions of this one. An
+// owner uses franz-go, because kafka-go has no fenced transactions.
 type owner struct {
 	client    *kgo.Client
 	changelog string
-	group     string // empty: there are no offsets
-	batch     int32  // the largest that the topic takes, in bytes
-	err       error  // of the transaction that failed; none follows it
+	group     string // empty if no offsets are committed
+	batch     int32  // maximum batch size of the topic in bytes
+	err       error  // error of the failed transaction; none follows it
 }
 
-// transactionTime is how long a transaction may be open. The broker aborts it then, and
-// refuses what its owner writes later. A first commit can have the states of all keys.
+// transactionTime is the maximum duration of a transaction. After that time, the broker aborts it and refuses later
+// writes of its owner. The first commit can contain the states of all keys.
 const transactionTime = 10 * time.Minute
 
-// What is on the way to the brokers is bounded: by bytes, and by records, each of which takes as much
-// again as a small state.
+// Limits of the records in flight to the brokers. Their number is limited too, because each takes as much extra memory
+// as a small state.
 const (
 	bufferedBytes   = 4 * changelogBytes
 	bufferedRecords = 10_000
 )
 
-// errChangelogTaken is the error for a transaction that the brokers refuse because the changelog
-// has another owner, or because it was open for longer than transactionTime.
-var errChangelogTaken = errors.New("the brokers do not take this process for the owner of the changelog")
+// errChangelogTaken is the error for a transaction that the brokers refuse because the changelog has another owner, or
+// because it was open for longer than transactionTime.
+var errChangelogTaken = errors.New("the brokers do not accept this process as the owner of the changelog")
 
-// transactionalID is the id that brokers know the owner of a changelog by.
+// transactionalID returns the id by which brokers know the owner of a changelog.
 func transactionalID(changelog string) string { return "hafvf-" + changelog }
 
-// own makes this process the owner of a changelog. What the owner before has not
-// committed is aborted. batch is the largest batch that the topic takes, in bytes.
-func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
+// takeOwnership makes this process the owner of a changelog. Transactions of the previous owner that are not committed
+// are aborted. batch is the maximum batch size of the topic in bytes.
+func takeOwnership(ctx context.Context, c Cluster, changelog, group string, batch int32) (*owner, error) {
 	d, err := c.dialer()
 	if err != nil {
 		return nil, err
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(d.brokers...), kgo.ClientID(clientID), kgo.Dialer(d.dialPatiently), kgo.DisableClientMetrics(),
-		// A broker that stops may have accepted the connection. That the cluster can be
-		// talked to in this way is known from the client, which has read the changelog.
+		// A broker that is stopping may have accepted the connection. That this client can talk to the cluster is
+		// already known: it has read the changelog.
 		kgo.AlwaysRetryEOF(),
-		// addOffsets adds the group to a transaction itself, which is the protocol until Kafka 3.9.
+		// addOffsets adds the group to a transaction explicitly, which is the protocol up to Kafka 3.9.
 		kgo.MaxVersions(kversion.V3_9_0()),
 		kgo.TransactionalID(transactionalID(changelog)), kgo.TransactionTimeout(transactionTime),
 		kgo.DefaultProduceTopic(changelog), kgo.ProducerLinger(0), kgo.MaxBufferedBytes(bufferedBytes), kgo.MaxBufferedRecords(bufferedRecords), kgo.ProducerBatchMaxBytes(batch),
@@ -90,10 +89,10 @@ func own(ctx context.Context, c Cluster, changelog, group string, batch int32) (
 		changelog, startTimeout, err)
 }
 
-// dialPatiently is dial for franz-go, of which a request fails as soon as no broker accepts
-// a connection, as while the only one restarts. While the brokers that the Cluster names are
-// all away, it repeats dial for up to deliveryTime. When others are there, it returns the
-// error at once, because franz-go then asks one of them. So it does with a refused login.
+// dialPatiently is dial for franz-go, whose requests fail as soon as no broker accepts a connection, for example while
+// the only broker restarts. While all brokers of the Cluster are away, it repeats dial for up to deliveryTime. If
+// another broker is reachable, it returns the error at once, because franz-go then asks that broker. It also returns a
+// refused login at once.
 func (d dialer) dialPatiently(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 	final := false
 	err = requests(deliveryTime).Do(ctx, func(ctx context.Context) (err error) {
@@ -102,14 +101,14 @@ func (d dialer) dialPatiently(ctx context.Context, network, addr string) (conn n
 		}
 		if final = refused(err); !final && d.anyone(ctx) {
 			final = true
-			conn, err = d.dial(ctx, network, addr) // this one may have come back as well
+			conn, err = d.dial(ctx, network, addr) // this broker may be back too
 		}
 		return err
 	}, func(error) bool { return !final })
 	return conn, err
 }
 
-// anyone reports whether a broker accepts connections.
+// anyone reports whether a broker of the Cluster accepts connections.
 func (d dialer) anyone(ctx context.Context) bool {
 	for _, addr := range d.brokers {
 		if conn, err := dialTCP(ctx, "tcp", addr); err == nil {
@@ -120,21 +119,20 @@ func (d dialer) anyone(ctx context.Context) bool {
 	return false
 }
 
-// commit stores the entries of the changelog that all puts and offsets of the group, by
-// Position.Log: all of them or none. There has to be an entry. The error wraps
-// errChangelogTaken if the process is not the owner any more. After an error, later calls return
-// it again.
-func (o *owner) commit(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
+// commit stores the changelog entries that putAll puts, and the offsets of the group by Position.Log: all of them or
+// none. putAll must put at least one entry. The error wraps errChangelogTaken if the process is no longer the owner.
+// After an error, later calls return the same error.
+func (o *owner) commit(ctx context.Context, putAll func(put func(entry)), offsets map[string]partitionProgress) error {
 	if o.err == nil {
-		o.err = o.transact(ctx, all, offsets)
+		o.err = o.transact(ctx, putAll, offsets)
 	}
 	return o.err
 }
 
-func (o *owner) transact(ctx context.Context, all func(put func(entry)), offsets map[string]partitionProgress) error {
+func (o *owner) transact(ctx context.Context, putAll func(put func(entry)), offsets map[string]partitionProgress) error {
 	err := o.client.BeginTransaction()
 	if err == nil {
-		err = o.write(ctx, all)
+		err = o.write(ctx, putAll)
 	}
 	if err == nil && o.group != "" && len(offsets) > 0 {
 		err = o.addOffsets(ctx, offsets)
@@ -153,17 +151,17 @@ func (o *owner) transact(ctx context.Context, all func(put func(entry)), offsets
 	return fmt.Errorf("states and offsets cannot be committed to the changelog %s: %w", o.changelog, err)
 }
 
-func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
+func (o *owner) write(ctx context.Context, putAll func(put func(entry))) error {
 	var mu sync.Mutex
 	var first error
 	stored := func(r *kgo.Record, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if first = cmp.Or(first, err); errors.Is(err, kerr.MessageTooLarge) {
-			first = fmt.Errorf("a record with the key %q has %d bytes: set max.message.bytes of the topic to more: %w", r.Key, len(r.Value), err)
+			first = fmt.Errorf("a record with the key %q has %d bytes: increase max.message.bytes of the topic: %w", r.Key, len(r.Value), err)
 		}
 	}
-	all(func(e entry) {
+	putAll(func(e entry) {
 		r := &kgo.Record{Key: e.key, Value: e.value, Partition: e.partition}
 		if e.parts > 0 {
 			r.Headers = []kgo.RecordHeader{{Key: partsHeader, Value: strconv.AppendInt(nil, int64(e.parts), 10)}}
@@ -175,15 +173,15 @@ func (o *owner) write(ctx context.Context, all func(put func(entry))) error {
 	err = cmp.Or(first, err)
 	mu.Unlock()
 	if err == nil {
-		err = o.shown(ctx)
+		err = o.awaitPartitions(ctx)
 	}
 	return err
 }
 
-// shown waits until franz-go knows that the changelog has partitions. Of a new topic 1.22.2
-// stores that only after it has handed over the records that waited for it. EndTransaction in
-// between takes the transaction for empty: it ends nothing, and returns no error.
-func (o *owner) shown(ctx context.Context) error {
+// awaitPartitions waits until franz-go knows the partitions of the changelog. For a new topic, version 1.22.2 stores
+// them only after it has sent the records that waited for them. If EndTransaction is called in between, it considers
+// the transaction empty: it ends nothing and returns no error.
+func (o *owner) awaitPartitions(ctx context.Context) error {
 	errYet := errors.New("the partitions of the changelog are not known")
 	return retry.Policy{First: time.Millisecond, Last: firstPause, Budget: deliveryTime}.Do(ctx, func(context.Context) error {
 		if leader, _, _ := o.client.PartitionLeader(o.changelog, 0); leader < 0 {
@@ -212,10 +210,10 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]partitionProg
 		return err
 	}
 	topics := map[string][]kmsg.TxnOffsetCommitRequestTopicPartition{}
-	for _, at := range offsets {
+	for _, progress := range offsets {
 		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset, p.Metadata = int32(at.Partition), at.Offset, kmsg.StringPtr(at.metadata)
-		topics[at.Topic] = append(topics[at.Topic], p)
+		p.Partition, p.Offset, p.Metadata = int32(progress.Partition), progress.Offset, kmsg.StringPtr(progress.metadata)
+		topics[progress.Topic] = append(topics[progress.Topic], p)
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = transactionalID(o.changelog), id, epoch, o.group
@@ -240,7 +238,7 @@ func (o *owner) addOffsets(ctx context.Context, offsets map[string]partitionProg
 	})
 }
 
-// retried repeats do while the brokers ask for it in their answer.
+// retried calls do until it succeeds, or the brokers' answer is not a retriable error.
 func retried(ctx context.Context, do func(context.Context) error) error {
 	return requests(deliveryTime).Do(ctx, do, func(err error) bool {
 		return kerr.IsRetriable(err) || errors.Is(err, kerr.ConcurrentTransactions)

@@ -16,26 +16,24 @@ func init() {
 		func(b []byte) (r restriction, err error) { return r, json.Unmarshal(b, &r) })
 }
 
-// A restriction is what one reader has still to read: every Readers-th partition
-// of all topics, each from its next offset. It holds topic and partition itself,
-// because a tracker never sees the element, and grows when partitions are found.
+// A restriction is the input that one reader still has to read: every Readers-th partition of all topics, each from
+// its next offset. It contains topic and partition, because a tracker never sees the element. It grows when partitions
+// are added.
 type restriction struct {
 	Reader, Readers int
 	Partitions      []span
 	Bounded         bool // every span has an end, and no partition is added
-	Past            bool // every span has an end, at which the reader stays unless it is Bounded
-	Over            bool // nothing more is to be read
+	Past            bool // replay of a history: every span has an end, where the reader waits unless it is Bounded
+	Over            bool // the rest is not read
 }
 
-// A span is the part of a partition that is still to be read, from its offset up
-// to End, or without an end where that is negative.
+// A span is the part of a partition from its offset up to End, or without an end if End is negative.
 type span struct {
 	Position
 	End int64
-	// ID is the topic's, as a topic has it; a topic of the same name and another id
-	// is not read on. It is not checked where it is empty.
+	// ID is the ID of the topic. A topic with the same name and another ID is an error. An empty ID is not checked.
 	ID string `json:",omitempty"`
-	// Lag, Age and Reach are the pace of the records, as far as they were read. See setPace.
+	// Lag, Age and Reach are the pace of the records before the offset.
 	Lag   time.Duration `json:",omitempty"`
 	Age   time.Duration `json:",omitempty"`
 	Reach timeReach     `json:",omitzero"`
@@ -54,20 +52,20 @@ func (r restriction) clone() restriction {
 	return r
 }
 
-// The claims that a tracker knows.
+// The claims of a tracker.
 type (
-	// taken claims a partition's records before the offset.
-	taken struct {
-		partition int // index into the restriction's
+	// claimRecords claims a partition's records before the offset.
+	claimRecords struct {
+		partition int // index into restriction.Partitions
 		before    int64
 		pace      pace
 	}
-	found []span   // claims nothing: adds partitions
-	over  struct{} // claims the rest, unread
+	claimPartitions []span   // adds partitions, claims no records
+	claimRest       struct{} // claims the rest without reading it
 )
 
-// A tracker tracks a restriction. It splits off all that is unclaimed or
-// nothing: two readers of one partition would read it in no order.
+// A tracker tracks a restriction. A split gives away everything that is unclaimed, or nothing: two readers of one
+// partition would emit its records out of order.
 type tracker struct {
 	rest         restriction
 	err          error
@@ -79,7 +77,7 @@ func (t *tracker) TryClaim(claim any) bool {
 		return false
 	}
 	switch c := claim.(type) {
-	case taken:
+	case claimRecords:
 		s := &t.rest.Partitions[c.partition]
 		if c.before < s.Offset {
 			t.err = fmt.Errorf("kafkaio: claimed %s up to %d after %d", s.Log(), c.before, s.Offset)
@@ -87,9 +85,9 @@ func (t *tracker) TryClaim(claim any) bool {
 		}
 		s.Offset = c.before
 		s.setPace(c.pace)
-	case found:
+	case claimPartitions:
 		t.rest.Partitions = append(t.rest.Partitions, c...)
-	case over:
+	case claimRest:
 		t.rest.Over = true
 	}
 	return true
@@ -108,8 +106,7 @@ func (t *tracker) TrySplit(fraction float64) (primary, residual any, err error) 
 	return done, rest, nil
 }
 
-// GetProgress is all or nothing: how far off the end of a partition is, nobody
-// knows.
+// GetProgress reports everything or nothing, because the distance to the end of a partition is unknown.
 func (t *tracker) GetProgress() (done, remaining float64) {
 	if t.IsDone() {
 		return 1, 0

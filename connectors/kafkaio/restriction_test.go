@@ -26,8 +26,8 @@ func anyRestriction(t *rapid.T) restriction {
 	return r
 }
 
-// TestTracker claims, finds partitions and splits at any moment: what was claimed
-// and what is left make up the whole, and nothing is claimed after a split.
+// TestTracker claims records, adds partitions and splits at random. The claimed part and the residual make up the
+// whole, and nothing can be claimed after a split.
 func TestTracker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := anyRestriction(t)
@@ -47,7 +47,7 @@ func TestTracker(t *testing.T) {
 				if s.End >= 0 {
 					before = min(before, s.End)
 				}
-				if ok := tr.TryClaim(taken{partition: i, before: before}); ok == over1 {
+				if ok := tr.TryClaim(claimRecords{partition: i, before: before}); ok == over1 {
 					t.Fatalf("a claim is granted: %v", ok)
 				} else if ok {
 					s.Offset = before
@@ -57,13 +57,13 @@ func TestTracker(t *testing.T) {
 					continue
 				}
 				s := span{Position: Position{"in", len(want.Partitions), 0}, End: -1}
-				if ok := tr.TryClaim(found{s}); ok == over1 {
+				if ok := tr.TryClaim(claimPartitions{s}); ok == over1 {
 					t.Fatalf("a found partition is taken: %v", ok)
 				} else if ok {
 					want.Partitions = append(want.Partitions, s)
 				}
 			case "over":
-				if ok := tr.TryClaim(over{}); ok == over1 {
+				if ok := tr.TryClaim(claimRest{}); ok == over1 {
 					t.Fatalf("the end is claimed: %v", ok)
 				} else if ok {
 					want.Over = true
@@ -103,19 +103,19 @@ func TestTracker(t *testing.T) {
 			t.Fatalf("what is left (-want +got):\n%s", d)
 		}
 		if tr.IsBounded() != first.Bounded {
-			t.Fatal("a tracker does not know whether it is bounded")
+			t.Fatal("IsBounded is wrong")
 		}
 	})
 }
 
 func TestTrackerBackwards(t *testing.T) {
 	tr := &tracker{rest: restriction{Partitions: []span{{Position: Position{"in", 0, 5}, End: -1}}}}
-	if tr.TryClaim(taken{partition: 0, before: 4}) || tr.GetError() == nil {
-		t.Error("what was taken can be taken again")
+	if tr.TryClaim(claimRecords{partition: 0, before: 4}) || tr.GetError() == nil {
+		t.Error("records can be claimed twice")
 	}
 }
 
-// recode encodes and decodes as a runner does.
+// recode encodes and decodes v as a runner does.
 func recode[T any](t expect.T, v T) T {
 	enc, dec := beam.NewElementEncoder(reflect.TypeFor[T]()), beam.NewElementDecoder(reflect.TypeFor[T]())
 	var b bytes.Buffer
@@ -134,8 +134,8 @@ func TestCoders(t *testing.T) {
 	for i, r := range []Record{
 		{},
 		{Position: Position{"in", 3, 1 << 40}, Time: base, Key: []byte{}, Value: []byte("\x00\xff"), Headers: []Header{{Key: "a"}, {Key: "b", Value: []byte{}}}, Oversized: 7},
-		{Time: time.UnixMilli(1 << 55).UTC()}, // microseconds, as if they were milliseconds
-		{Time: time.UnixMilli(-1).UTC()},      // none
+		{Time: time.UnixMilli(1 << 55).UTC()}, // microseconds, read as milliseconds
+		{Time: time.UnixMilli(-1).UTC()},      // means no timestamp
 	} {
 		if i == 0 {
 			r.Time = time.UnixMilli(0).UTC()

@@ -5,34 +5,32 @@ import (
 	"fmt"
 )
 
-// A ResumeError says why a run cannot go on from the offsets and states that are stored:
-// the changelog does not belong to the offsets, or the records are gone, because a topic
-// was deleted and created again or because brokers have lost them. A ledger with BeginAnew
-// discards what is stored. A source without a ledger has its offsets from the runner, and
-// its error says so.
+// A ResumeError is the reason why a run cannot resume from the stored offsets and states: the changelog does not
+// belong to the offsets, or records are gone because a topic was deleted and created again or because brokers have
+// lost them. A ledger with BeginAnew discards them. A source without a ledger gets its offsets from the
+// runner; its error explains how to reset them.
 type ResumeError struct{ Err error }
 
 func (e *ResumeError) Error() string { return e.Err.Error() }
 func (e *ResumeError) Unwrap() error { return e.Err }
 
-// anotherTopic is the error where a topic has another id than it had; nil where one of
-// the two is not known.
-func anotherTopic(name, was, is string) error {
-	if was == "" || is == "" || was == is {
+// replacedTopicError returns an error if the ID of a topic has changed. It returns nil if one of the IDs is unknown.
+func replacedTopicError(name, oldID, newID string) error {
+	if oldID == "" || newID == "" || oldID == newID {
 		return nil
 	}
-	return permanentError{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states are of the records that are gone", name, was, is)}}
+	return permanentError{&ResumeError{fmt.Errorf("topic %q was deleted and created again (its id was %s and is %s): offsets and states belong to the deleted records", name, oldID, newID)}}
 }
 
-// beyond is the error for an offset after the end.
-func beyond(end int64) error {
+// beyondEndError returns the error for an offset after the end of a partition.
+func beyondEndError(end int64) error {
 	return &ResumeError{fmt.Errorf("its end is %d: records were lost, or the topic was deleted and created again", end)}
 }
 
-// ofRunner is the error of a source without a ledger. It adds how to begin anew.
-func ofRunner(err error) error {
+// withRunnerHint adds to a ResumeError of a source without a ledger how to start without the stored offsets.
+func withRunnerHint(err error) error {
 	if errors.As(err, new(*ResumeError)) {
-		return fmt.Errorf("%w; start the job without the savepoint or checkpoint, which reads from where the source starts, with keys that start without states", err)
+		return fmt.Errorf("%w; start the job without the savepoint or checkpoint: it then reads from the configured start, and keys start without states", err)
 	}
 	return err
 }

@@ -16,84 +16,84 @@ import (
 )
 
 const (
-	// deliveryTime is how long a request that stores something is repeated, like
-	// delivery.timeout.ms of the Java client.
-	deliveryTime = 2 * time.Minute
-	// startTimeout is how long a starting run repeats a request. A new cluster has to
-	// create a group's coordinator first.
-	startTimeout = 30 * time.Second
-	// forEver is the budget of a request that is repeated until its context ends.
-	forEver = 0
-
-	// firstPause and lastPause are retry.backoff.ms and retry.backoff.max.ms of the Java
+	// deliveryTime is how long a request that stores something is retried, like delivery.timeout.ms of the Java
 	// client.
+	deliveryTime = 2 * time.Minute
+	// startTimeout is how long a request is retried at the start of a run. A new cluster must first create a group's
+	// coordinator.
+	startTimeout = 30 * time.Second
+	// noLimit is the budget of a request that is retried until its context ends.
+	noLimit = 0
+
+	// firstPause and lastPause equal retry.backoff.ms and retry.backoff.max.ms of the Java client.
 	firstPause, lastPause = 100 * time.Millisecond, time.Second
 
-	// reminders are how far apart the warnings are of what lasts.
-	reminders = 30 * time.Second
+	// warnInterval is the time between warnings about the same outage.
+	warnInterval = 30 * time.Second
 )
 
-// requests is the policy by which all requests of this package are repeated.
+// requests returns the retry policy of all requests in this package.
 func requests(budget time.Duration) retry.Policy {
 	return retry.Policy{First: firstPause, Last: lastPause, Budget: budget}
 }
 
-// askPatiently repeats do until it succeeds, fails for good, or the budget is spent. A cluster
-// that is starting needs a while to answer.
+// askPatiently calls do until it succeeds, fails for good, or has spent the budget. A cluster that is starting needs a
+// while to answer.
 func askPatiently(ctx context.Context, budget time.Duration, log *slog.Logger, do func(context.Context) error) error {
 	var trouble outage
 	return requests(budget).Do(ctx, do, func(err error) bool {
 		// kafka-go reports one unreachable broker of several as Unknown.
-		if !passes(err) && !errors.Is(err, kafka.Unknown) {
+		if !retryable(err) && !errors.Is(err, kafka.Unknown) {
 			return false
 		}
-		trouble.warn(log, err, "Kafka cannot be asked")
+		trouble.warn(log, err, "Kafka does not answer")
 		return true
 	})
 }
 
-// An outage is a run of errors of one request.
+// An outage is a sequence of errors of one request.
 type outage struct {
 	reminder.Reminder
-	doubts time.Time // of the first of the last, all of which are doubts
+	staleSince time.Time // time of the first of the latest errors, if all of them may come from stale metadata; else zero
 }
 
-// doubted is for how long all errors have been doubts, err too.
-func (o *outage) doubted(err error) time.Duration {
+// staleFor returns for how long all errors, including err, may come from stale metadata.
+func (o *outage) staleFor(err error) time.Duration {
 	switch {
 	case !errors.As(err, new(staleMetadataError)) && !errors.Is(err, kafka.UnknownTopicOrPartition):
-		o.doubts = time.Time{}
+		o.staleSince = time.Time{}
 		return 0
-	case o.doubts.IsZero():
-		o.doubts = time.Now()
+	case o.staleSince.IsZero():
+		o.staleSince = time.Now()
 	}
-	return time.Since(o.doubts)
+	return time.Since(o.staleSince)
 }
 
-// warn warns of the first error and of what lasts: what is the matter, and where.
-func (o *outage) warn(log *slog.Logger, err error, what string, where ...any) {
-	if o.Due(reminders) {
-		log.Warn(what+": trying again", append(where, "for", o.Lasts().Round(time.Second).String(), "error", err)...)
+// warn logs the first error and then a reminder every warnInterval. The message is what, with
+// the attributes attrs.
+func (o *outage) warn(log *slog.Logger, err error, what string, attrs ...any) {
+	if o.Due(warnInterval) {
+		log.Warn(what+": trying again", append(attrs, "for", o.Lasts().Round(time.Second).String(), "error", err)...)
 	}
 }
 
-// An unavailableError is the error for a broker that cannot be used now but may be usable later,
-// because it may be starting.
+// An unavailableError is the error for a broker that cannot be used now but may be usable later, because it may be
+// starting.
 type unavailableError struct{ error }
 
-func (a unavailableError) Unwrap() error { return a.error }
+func (e unavailableError) Unwrap() error { return e.error }
 
-// staleMetadataError is an error that goes away by itself only if brokers have yet to learn of a change.
+// A staleMetadataError goes away by itself if brokers have yet to learn of a change. Otherwise it is permanent.
 type staleMetadataError struct{ error }
 
-func (d staleMetadataError) Unwrap() error { return d.error }
+func (e staleMetadataError) Unwrap() error { return e.error }
 
-// permanentError is an error that no retry mends.
+// A permanentError does not go away by retrying.
 type permanentError struct{ error }
 
-func (p permanentError) Unwrap() error { return p.error }
+func (e permanentError) Unwrap() error { return e.error }
 
-// refused reports whether a broker has refused us for good.
+// refused reports whether a broker has refused this client for good.
 func refused(err error) bool {
 	for _, e := range []error{kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism} {
 		if errors.Is(err, e) {
@@ -103,13 +103,13 @@ func refused(err error) bool {
 	return errors.As(err, new(*loginError))
 }
 
-// isUnknown reports whether err says that there is no such topic or partition.
+// isUnknown reports whether the topic or partition does not exist, according to err.
 func isUnknown(err error) bool {
 	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
 }
 
-// passes reports whether an attempt may succeed after it failed with err.
-func passes(err error) bool {
+// retryable reports whether another attempt may succeed after err.
+func retryable(err error) bool {
 	var (
 		code    kafka.Error
 		network net.Error

@@ -9,11 +9,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// What is asked patiently fails with the first error that does not pass.
+// askPatiently returns the first error that is not retryable.
 func TestAskPatientlyFails(t *testing.T) {
 	final := errors.New("final")
 	answers := []error{kafka.Unknown, final, nil}
-	err := askPatiently(t.Context(), forEver, slog.New(slog.DiscardHandler), func(context.Context) (err error) {
+	err := askPatiently(t.Context(), noLimit, slog.New(slog.DiscardHandler), func(context.Context) (err error) {
 		err, answers = answers[0], answers[1:]
 		return err
 	})

@@ -14,23 +14,22 @@ import (
 	"hafvf/internal/tlsfiles"
 )
 
-// TLS says whom to trust and as whom to appear. The versions are 1.2 and above; a broker's
-// certificate must be for the host name by which it is reached.
+// TLS configures which certificates to trust and which to present. It uses TLS 1.2 or newer. A broker's certificate
+// must be for the host name of its address.
 type TLS = tlsfiles.TLS
 
 // SASL is a login.
 type SASL struct {
-	// Mechanism is PLAIN (for TLS only: the password is sent as it is),
-	// SCRAM-SHA-256 or SCRAM-SHA-512.
+	// Mechanism is PLAIN (only with TLS, because the password is sent in clear text), SCRAM-SHA-256 or SCRAM-SHA-512.
 	Mechanism string
 	Username  string
 	Password  Secret
 }
 
-// Secret is where a password stands.
+// Secret is the place of a password.
 type Secret = secret.Secret
 
-// mechanism reads the password, which it returns too. It is nil without a login.
+// mechanism reads the password, and returns the mechanism and the password. The mechanism is nil without a login.
 func (s *SASL) mechanism() (m sasl.Mechanism, password string, err error) {
 	if s == nil {
 		return nil, "", nil
@@ -38,7 +37,7 @@ func (s *SASL) mechanism() (m sasl.Mechanism, password string, err error) {
 	const plainName = "PLAIN"
 	known := []string{plainName, scram.SHA256.Name(), scram.SHA512.Name()}
 	if !slices.Contains(known, s.Mechanism) {
-		return nil, "", fmt.Errorf("sasl.mechanism %q is not known: it is one of %s", s.Mechanism, strings.Join(known, ", "))
+		return nil, "", fmt.Errorf("sasl.mechanism %q is unknown: use one of %s", s.Mechanism, strings.Join(known, ", "))
 	}
 	if s.Username == "" {
 		return nil, "", errors.New("sasl.username is missing")
@@ -55,7 +54,7 @@ func (s *SASL) mechanism() (m sasl.Mechanism, password string, err error) {
 	}
 	m, err = scram.Mechanism(algorithm, s.Username, password)
 	if err != nil {
-		// The library's error might quote what it refused.
+		// The library's error might quote the rejected text.
 		return nil, "", fmt.Errorf("sasl.username, or the password in %s, has characters that %s forbids", s.Password.Where(), s.Mechanism)
 	}
 	return m, password, nil

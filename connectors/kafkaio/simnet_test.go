@@ -16,10 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The network of the simulation: each process has a host of its own, through which all its
-// requests pass. A host can lose, delay and hold back requests and answers, and die.
+// The network of the simulation: all requests of a process pass through its own host. A host can lose, delay and hold
+// requests and answers, and die.
 
-var hosts sync.Map // of *host by name
+var hosts sync.Map // *host by name
 
 func init() {
 	real := dialTCP
@@ -29,14 +29,14 @@ func init() {
 			return h.(*host).dial(ctx, port)
 		}
 		if strings.HasSuffix(name, hostSuffix) {
-			return nil, errRefused // of a host that has died
+			return nil, errRefused // the host has died
 		}
 		return real(ctx, network, addr)
 	}
 }
 
-// virtualHost is what kfake calls its brokers on a virtual network. A process knows them by
-// its host's name, which has as many bytes, so that a dial shows whose it is.
+// virtualHost is the name that kfake gives its brokers on a virtual network. Processes see the name of their host
+// instead, so that a dial shows which process it comes from. Both names have the same number of bytes.
 const virtualHost = "localhost"
 
 // hostSuffix ends the names of hosts.
@@ -48,15 +48,14 @@ var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("c
 type host struct {
 	name    string
 	brokers *kfake.VirtualNetwork
-	// request sees each request before it is sent, and may change it in place; answer
-	// changes answers.
+	// request sees each request before it is sent, and may change it in place. answer changes answers.
 	request, answer func(key kmsg.Key, frame []byte) []byte
 	died            func()
 
 	mu    sync.Mutex
 	dead  bool
-	held  chan struct{} // closed when requests and answers pass again; nil while they pass
-	away  bool          // nothing can be dialled
+	held  chan struct{} // closed by release; nil while requests and answers pass
+	away  bool          // all dials are refused
 	conns map[net.Conn]bool
 	traps []*trap
 }
@@ -64,7 +63,7 @@ type host struct {
 // A trap waits for a request.
 type trap struct {
 	key   kmsg.Key // anyRequest for all
-	nth   int      // of the requests with the key from now on, from 1
+	nth   int      // counts the requests with the key from now on, starting at 1
 	fault fault
 	delay time.Duration
 }
@@ -77,10 +76,10 @@ type fault int
 const (
 	untouched fault = iota
 	loseRequest
-	loseAnswer // of a request that was applied
+	loseAnswer // the request is applied
 	delayRequest
 	dieBefore
-	dieAfter // it was applied
+	dieAfter // the request is applied
 	faults
 )
 
@@ -95,8 +94,8 @@ func (h *host) set(t trap) {
 	h.traps = append(h.traps, &t)
 }
 
-// meets returns the fault of the request that is at hand.
-func (h *host) meets(key kmsg.Key) (fault, time.Duration) {
+// fault returns the fault and the delay for the current request.
+func (h *host) fault(key kmsg.Key) (fault, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.traps {
@@ -110,8 +109,7 @@ func (h *host) meets(key kmsg.Key) (fault, time.Duration) {
 	return untouched, 0
 }
 
-// hold holds requests and answers back, as a process does that is stopped, or a network
-// that is parted, until release.
+// hold holds requests and answers until release, like a stopped process or a network partition.
 func (h *host) hold() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +129,7 @@ func (h *host) release() {
 	h.traps = nil
 }
 
-// refuse closes the connections and refuses others until release.
+// refuse closes the connections and refuses new ones until release.
 func (h *host) refuse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,23 +139,23 @@ func (h *host) refuse() {
 	}
 }
 
-// die closes the connections for good: no request and no answer passes any more.
+// die closes the connections for good: no more requests or answers pass.
 func (h *host) die() {
 	h.mu.Lock()
-	was := h.dead
+	prev := h.dead
 	h.dead = true
 	for c := range h.conns {
 		c.Close()
 	}
 	h.mu.Unlock()
 	h.release()
-	if !was {
+	if !prev {
 		hosts.Delete(h.name)
 		h.died()
 	}
 }
 
-// wait returns when requests pass. It reports whether the host lives.
+// wait waits until requests pass. It reports whether the host is alive.
 func (h *host) wait() bool {
 	for {
 		h.mu.Lock()
@@ -201,7 +199,7 @@ func (h *host) dial(ctx context.Context, port string) (net.Conn, error) {
 	return socket{client}, nil
 }
 
-// A socket fails as one of TCP does when its peer is gone: franz-go writes again after that.
+// A socket returns the same error as a TCP connection whose peer is gone, after which franz-go retries the write.
 type socket struct{ net.Conn }
 
 func (s socket) Write(b []byte) (int, error) {
@@ -212,11 +210,11 @@ func (s socket) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A cable is a connection of a host with a broker.
+// A cable is a connection from a host to a broker.
 type cable struct {
 	*host
 	client, broker net.Conn
-	passed         chan passed // in the order in which the broker answers
+	passed         chan passed // in the order of the broker's answers
 }
 
 type passed struct {
@@ -241,7 +239,7 @@ func (c *cable) requests() {
 			return
 		}
 		key := kmsg.Key(binary.BigEndian.Uint16(frame[4:]))
-		f, delay := c.meets(key)
+		f, delay := c.fault(key)
 		switch f {
 		case delayRequest:
 			time.Sleep(delay)
@@ -286,7 +284,7 @@ func (c *cable) answers() {
 	}
 }
 
-// readFrame reads a request or an answer, with its size before it.
+// readFrame reads a request or an answer, including its size.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

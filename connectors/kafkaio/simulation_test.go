@@ -15,16 +15,16 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 60, "the least number of schedules that TestSimulation runs")
-	forTime   = flag.Duration("for", 0, "how long TestSimulation goes on to draw schedules")
-	firstSeed = flag.Int("first-seed", 1, "the seed of TestSimulation's first batch of schedules")
+	schedules = flag.Int("schedules", 60, "minimum number of schedules that TestSimulation runs")
+	forTime   = flag.Duration("for", 0, "how long TestSimulation draws schedules")
+	firstSeed = flag.Int("first-seed", 1, "seed of TestSimulation's first batch of schedules")
 	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")
 )
 
-// outlasting is longer than a transaction may be open.
+// outlasting is longer than the maximum duration of a transaction.
 const outlasting = transactionTime + 5*time.Minute
 
-// drawn draws schedules. They begin with a process, half of them with records before it.
+// drawn generates schedules. They start with a process; in half of them, records come first.
 var drawn = func() *rapid.Generator[schedule] {
 	pause := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 300 * time.Millisecond, time.Second, 1100 * time.Millisecond, 3 * time.Second, 10 * time.Second})
 	expires := rapid.SampledFrom([]time.Duration{simExpire + time.Millisecond, simExpire + time.Second, simExpire + 3*time.Second})
@@ -67,7 +67,7 @@ var drawn = func() *rapid.Generator[schedule] {
 			s = append(schedule{{Op: gather}}, s...)
 		}
 		s = append(s, rapid.SliceOfN(one, 0, 14).Draw(t, "steps")...)
-		// A run has to be refused after these, and nothing more is to be seen.
+		// After these ops a run must be refused, so they come last.
 		if last := rapid.SampledFrom([]op{feed, feed, feed, feed, feed, feed, recreate, lose, rollback, halve}).Draw(t, "last"); last != feed {
 			s = append(s, step{Op: last, A: rapid.IntRange(4, 5).Draw(t, "A")})
 		}
@@ -75,22 +75,22 @@ var drawn = func() *rapid.Generator[schedule] {
 	})
 }()
 
-// TestSimulation checks the claim on schedules that rapid draws, and shrinks where one
-// contradicts it. Each batch has a seed:
+// TestSimulation checks the claim on schedules that rapid draws. If a schedule contradicts it, rapid shrinks the
+// schedule. Each batch has a seed:
 //
 //	go test ./connectors/kafkaio -run '^TestSimulation$' -for 1h -timeout 2h
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	const batch = 50
 	set := func(name, value string) {
-		was := flag.Lookup(name).Value.String()
+		prev := flag.Lookup(name).Value.String()
 		expect.OK(t, flag.Set(name, value))
-		t.Cleanup(func() { flag.Set(name, was) })
+		t.Cleanup(func() { flag.Set(name, prev) })
 	}
 	set("rapid.checks", fmt.Sprint(batch))
 	set("rapid.nofailfile", "true")
 	begin, n := time.Now(), 0
-	var dropped, returned, again int // schedules, see lives
+	var dropped, returned, again int // numbers of schedules, see lives
 	count := func(n *int, did bool) {
 		if did {
 			*n++
@@ -118,8 +118,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationFinds: each bug shows in the schedule that was found with it, and does not
-// show without the bug.
+// TestSimulationFinds: for each bug, there is a schedule that fails with the bug and succeeds without it.
 func TestSimulationFinds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -130,24 +129,24 @@ func TestSimulationFinds(t *testing.T) {
 		// The process dies when the broker has the offsets of its first commit.
 		{offsetsFirst, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 0}, {trapped, 3, 0, 4, 0, 3 * time.Second}},
 			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
-		// The process dies before it ends its first transaction. The next one does not
-		// abort it, and its own states are behind it.
+		// The process dies before it ends its first transaction. The next process does not abort that transaction, so
+		// its own states stay invisible after it.
 		{noFence, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 0}, {trapped, 4, 0, 3, 0, 3 * time.Second}},
 			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
 		{blindToTopic, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {recreate, 5, 0, 0, 0, 0}},
-			"is none that a run without faults has had"},
+			"does not occur without faults"},
 		{blindToStates, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {lose, 0, 0, 0, 0, 0}},
 			"the offset of in-0 is 7, and the state of key30 includes records up to -1, not 0"},
 		// The answer to the first request is lost.
 		{impatientFirst, schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 9, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 20 * time.Second}},
-			"a run ends, and all that was wrong passes"},
-		// The process dies while a broker does not take the outputs.
+			"a run ended because of transient faults"},
+		// The process dies while a broker does not accept the outputs.
 		{storedTooSoon, schedule{{start, 0, 0, 0, 0, time.Second}, {brokers, 0, 9, 0, 0, 0}, {feed, 10, 0, 0, 0, 1500 * time.Millisecond}, {kill, 0, 0, 0, 0, 0}},
 			`has the output ""`},
 		{learnsRepeats, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {reset, 0, 5, 0, 0, 0}},
-			"is none that a run without faults has had"},
+			"does not occur without faults"},
 		{blindToAge, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {backup, 0, 0, 0, 0, 0}, {feed, 10, 1, 0, 0, 3 * time.Second}, {rollback, 0, 0, 0, 0, 0}},
-			"a start was to be refused, because is older than the offsets"},
+			"a start must be refused with \"is older than the offsets\""},
 		{blindToGaps, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {halve, 1, 0, 0, 0, 0}},
 			"includes records up to -1"},
 		{followsCount, schedule{{feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {widen, 0, 0, 0, 0, 0}, {feed, 10, 1, 0, 0, 0}},
@@ -165,11 +164,11 @@ func TestSimulationFinds(t *testing.T) {
 		{losesReturned, schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {feed, 10, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
 			"the offset of in-0 is 18, and the state of key0 includes records up to 10, not 16"},
 		{clockExpires, schedule{{age, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 10 * time.Second}, {feed, 10, 0, 0, 0, 0}},
-			"and without faults it is"},
-		// The process dies while the windows of the first records are open, and those of the second.
+			"but without faults"},
+		// The process dies while the windows of the first and of the second records are open.
 		{settlesHeld, schedule{{gather, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
 			"is in 0 groups, and late: false"},
-		// The process dies when a window has fired, and others are open.
+		// The process dies when one window has fired and others are open.
 		{forgetsSteps, schedule{{gather, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, 0}, {start, 0, 0, 0, 0, 3 * time.Second}, {feed, 10, 3, 0, 0, 3 * time.Second}, {kill, 0, 0, 0, 0, 0}},
 			"is in 1 groups, and late: true"},
 	} {
@@ -185,24 +184,23 @@ func TestSimulationFinds(t *testing.T) {
 	}
 }
 
-// TestSimulationFound: schedules that have found what was wrong in a process, and find it no
-// more. Such a schedule finds it in one of several runs, as what happens at one instant has
-// no order.
+// TestSimulationFound runs schedules that once found a fault. With the fault, such a schedule may fail in only one of
+// several runs, because events at the same instant have no order.
 func TestSimulationFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		schedule schedule
 		runs     int
 	}{
-		// A broker closes a connection at its first request, of the last commit. franz-go took
-		// that for a wrong login, and the run ended with 1: 29 of 400 times.
+		// A broker closes a connection at its first request, of the last commit. franz-go considered that a wrong
+		// login, and the run ended with exit code 1 in 29 of 400 runs.
 		"the first request": {schedule{{start, 0, 0, 0, 0, time.Second}, {trapped, 4, 2, 0, 100 * time.Millisecond, 0}, {trapped, 4, 1, 0, 15 * time.Second, 0},
 			{feed, 19, 2, 0, 0, 300 * time.Millisecond}, {stop, 1, 0, 0, 0, 1100 * time.Millisecond}, {kill, 1, 0, 0, 0, time.Second}, {feed, 9, 4, 0, 0, 0}}, 12},
-		// All keys have expired when an offset is set by hand. The changelog was taken for one
-		// without states, and the start was refused: always.
+		// All keys have expired when an offset is set by hand. The run concluded that the changelog had never had
+		// states, and was always refused.
 		"nobody is left": {schedule{{start, 0, 0, 0, 0, 0}, {feed, 10, 0, 0, 0, simExpire + 3*time.Second}, {reset, 0, 1, 0, 0, 0}}, 1},
-		// The offset of a partition with times ahead of the clock is set by hand. How far its times had
-		// come was not known any more, and keys did not begin anew that had expired: always.
+		// The offset of a partition with times ahead of the clock is set by hand. The run did not know how far its
+		// times had come, and expired keys were never reset.
 		"a partition's times": {schedule{{start, 0, 0, 0, 0, 10 * time.Second}, {feed, 16, 5, int(aKeys), 0, 3 * time.Second}, {reset, 3, 2, 0, 0, 300 * time.Millisecond}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,8 +213,8 @@ func TestSimulationFound(t *testing.T) {
 	}
 }
 
-// TestSimulationCompacts: what a transaction has written in several batches is no reason to drop the states before
-// it while it is open. With large batches that came up in one of 45 runs.
+// TestSimulationCompacts: while a transaction of several batches is open, compaction must not drop earlier states.
+// With large batches, this happened in one of 45 runs.
 func TestSimulationCompacts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,15 +237,15 @@ func TestSimulationRates(t *testing.T) {
 	if !*rates {
 		t.Skip("a measurement: run it with -rates")
 	}
-	const seeds, most = 10, 400
+	const seeds, maxSchedules = 10, 400
 	for _, b := range []bug{offsetsFirst, noFence, blindToTopic, blindToStates, impatientFirst, storedTooSoon, learnsRepeats, blindToAge, blindToGaps, followsCount, forgetsAlerts, trustsTimes, followsClock, keepsExpired, losesReturned, clockExpires, settlesHeld, forgetsSteps} {
 		var took []int
 		var shortest schedule
 		said := ""
 		for seed := range seeds {
 			n := 1
-			for ; n <= most; n++ {
-				s := drawn.Example(seed*most + n)
+			for ; n <= maxSchedules; n++ {
+				s := drawn.Example(seed*maxSchedules + n)
 				if bad, _ := simulate(t, s, b); len(bad) > 0 {
 					if shortest == nil || len(s) < len(shortest) {
 						shortest, said = s, bad[0]
@@ -258,6 +256,6 @@ func TestSimulationRates(t *testing.T) {
 			took = append(took, n)
 		}
 		slices.Sort(took)
-		t.Logf("%s: it takes %v schedules (%d: not found), the median is %d; the shortest is\n%v\n%s", b, took, most+1, (took[seeds/2-1]+took[seeds/2])/2, shortest, said)
+		t.Logf("%s: found after %v schedules (%d: not found), median %d; the shortest is\n%v\n%s", b, took, maxSchedules+1, (took[seeds/2-1]+took[seeds/2])/2, shortest, said)
 	}
 }

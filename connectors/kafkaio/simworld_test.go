@@ -37,48 +37,43 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The simulation runs source, ledger, owner and writer, unchanged, against a Kafka cluster
-// inside the process (kfake), on a virtual network and a virtual clock (testing/synctest):
-// kafka-go and franz-go get along in one bubble if records are not compressed by zstd, whose
-// decoders are shared between bubbles. An in-memory broker at the ledger's calls would order
-// all that happens, and leave out the clients, the transactions and the retries; here a seed
-// gives a schedule, and what happens at one instant of the virtual clock is ordered by Go's
-// scheduler. The runner alone is another one: a plain loop that holds two bundles at a time and
-// learns and forgets keys by package keyed.
+// The simulation runs source, ledger, owner and writer, unchanged, against a Kafka cluster inside the process (kfake),
+// on a virtual network and a virtual clock (testing/synctest). kafka-go and franz-go work in one bubble if records are
+// not compressed by zstd, whose decoders are shared between bubbles. An in-memory broker behind the ledger's calls
+// would give all events an order, and leave out the clients, the transactions and the retries. Here a seed determines
+// the schedule, and Go's scheduler orders the events at one instant of the virtual clock. Only the runner is replaced:
+// by a plain loop that holds two bundles at a time, and learns and drops keys with package keyed.
 //
-// A clock that jumps is the op hold: the process finds that its clock is ahead by up to the
-// time that a transaction may be open. A clock that is set back changes nothing here. All
-// durations are those of the monotonic clock, and the time of day enters the watermark alone,
-// which never goes back.
+// The op hold simulates a clock that jumps: the process finds its clock ahead by up to the maximum duration of a
+// transaction. A clock that is set back changes nothing here: durations use the monotonic clock, and the time of day
+// only enters the watermark, which never goes back.
 //
-// The clocks of devices are in the records: their times are simDelay before they arrive, and
-// those of some keys and partitions stand wrong for a while, by less or more than simMaxAhead.
-// The watermark goes by these. A key is learned by the right times, as what a wrong one does to
-// its key depends on when the process sees it.
+// The clocks of devices are in the records: their times are simDelay before their arrival. For a while, the times of
+// some keys and partitions are wrong, by less or more than simMaxAhead. The watermark uses these times. A key learns
+// by the right times, because the effect of a wrong time depends on when the process sees it.
 //
-// A key that is silent for simExpire begins anew with its next record. A process also drops it
-// when the watermark and its partition have passed that time: the changelog gets a tombstone. The
-// loop without faults drops nothing. The watermark moves in steps, for which the process waits. In a
-// schedule that begins with the op age, the clock is far ahead of the records.
+// A key that is silent for simExpire is reset by its next record. A process also drops it when the watermark and its
+// partition have passed that time: the changelog gets a tombstone. The loop without faults drops nothing. The
+// watermark moves in steps, for which the process waits. In a schedule that starts with the op age, the clock is far
+// ahead of the records.
 //
-// A step behind the learner drops some outputs, and makes two of others. In a schedule that begins with
-// the op gather, outputs go through a grouping in windows of simWindow too, which drops those that are late.
+// A pipeline step after the learner drops some outputs, and duplicates others. In a schedule that starts with the op
+// gather, outputs also go through a grouping in windows of simWindow, which drops late outputs.
 //
 // The claim is:
-//   - outputs without repeats equal those of a loop without faults, byte for byte, and
-//     repeats are equal;
-//   - no committed offset is beyond what the states include, and a state is missing only if
-//     some process has dropped its key since the last record before that offset;
-//   - no key is dropped before it has expired, and the states of all that have are gone in the end;
-//   - what is restored is a state that the loop without faults has had;
-//   - a run that has begun does not end by faults that pass within passingTime;
-//   - when the faults are over, a run starts and deals with all records, or is refused where
-//     the topic was created again, or the changelog is lost, older than the offsets, or not
-//     whole. Partitions that are added to the changelog, and a copy of it, change nothing;
-//   - a receiver that comes and goes gets every alert, however the runs end;
-//   - each output is in one group, and repeats of the group are equal, or it is late in all runs;
-//   - no watermark passes the clock, and simDelay after the last wrong time, with the learning
-//     of the lag, no record with a right time is behind the watermark.
+//   - outputs without repeats equal those of a loop without faults, byte for byte, and repeats are equal;
+//   - no committed offset is after the records in the states, and a state is missing only if some process has dropped
+//     its key since the last record before that offset;
+//   - no key is dropped before it has expired, and in the end the states of all expired keys are gone;
+//   - each restored state also occurred in the loop without faults;
+//   - a running process does not end because of faults that last at most passingTime;
+//   - after the faults, a run starts and processes all records. It is refused if the topic was created again, or if
+//     the changelog is lost, older than the offsets, or incomplete. Partitions that are added to the changelog, and a
+//     copy of it, change nothing;
+//   - a receiver that is away at times gets every alert, however the runs end;
+//   - each output is in one group, and repeats of the group are equal, or the output is late in all runs;
+//   - no watermark passes the clock. After the last wrong time, simDelay and the learning of the lag, no record with a
+//     right time is behind the watermark.
 
 const (
 	simIn, simOut, simStates, simGroup = "in", "out", "states", "g"
@@ -103,17 +98,17 @@ func init() {
 	})
 }
 
-// A misdate says whose clock is wrong while records are fed, and by how much.
+// A misdate determines whose clock is wrong while records are fed, and by how much.
 type misdate int
 
 const (
 	noClock     misdate = iota
-	aPartitions         // of all keys of a partition, within simMaxAhead
-	aKeys               // of some keys, within simMaxAhead
-	farAhead            // of some keys, beyond simMaxAhead
+	aPartitions         // all keys of a partition, within simMaxAhead
+	aKeys               // some keys, within simMaxAhead
+	farAhead            // some keys, beyond simMaxAhead
 )
 
-// time is the time in a record of a partition and a key that arrives at now.
+// time returns the time in a record of a partition and a key that arrives at now.
 func (m misdate) time(partition, key int, now time.Time, age time.Duration) time.Time {
 	switch {
 	case m == aPartitions && partition == 0, m == aKeys && key/10%2 == 0:
@@ -124,20 +119,20 @@ func (m misdate) time(partition, key int, now time.Time, age time.Duration) time
 	return now.Add(-simDelay - age)
 }
 
-// An op is one thing that happens.
+// An op is one kind of event.
 type op int
 
 const (
-	age      op = iota // makes the records of the topic, which is empty, those of simAge before
-	feed               // appends A records, drawn with the seed B, to the topic; C says whose clock is wrong
-	pulse              // is feed three times, with right clocks and D between, so that keys expire and return
-	start              // starts a process, beside up to one other
+	age      op = iota // moves the records of the topic, if it is empty, back by simAge
+	feed               // appends A records, drawn with the seed B, to the topic; C is the misdate
+	pulse              // feeds three times, with right clocks and D in between, so that keys expire and return
+	start              // starts a process, unless two are running
 	stop               // stops a process, as SIGTERM does
 	kill               // kills a process
-	trapped            // sets a trap for a process: its (B+1)-th request of the kind A from now on meets the fault C, with the delay D
-	hold               // stops a process, or parts its network, for D
+	trapped            // sets a trap for a process: its (B+1)-th request of kind A from now on meets fault C, with delay D
+	hold               // pauses a process, or cuts its network, for D
 	refuse             // keeps a process from reaching any broker, for D
-	brokers            // has brokers answer B+1 requests of the kind A with the passing error C
+	brokers            // makes brokers answer B+1 requests of kind A with the transient error C
 	move               // moves partitions to other leaders
 	grow               // adds a partition to the topic
 	shrink             // compacts the changelog
@@ -147,31 +142,31 @@ const (
 	lose               // kills all processes and deletes the changelog
 	widen              // adds a partition to the changelog
 	backup             // copies the changelog
-	rollback           // kills all processes and puts the copy of the changelog in its place
-	halve              // kills all processes and leaves one partition of the changelog empty: A says which
-	copied             // kills all processes and puts a copy of the changelog as it is in its place
+	rollback           // kills all processes and replaces the changelog by the backup
+	halve              // kills all processes and empties partition A of the changelog
+	copied             // kills all processes and replaces the changelog by a copy of itself
 	flip               // takes the receiver of alerts away, or brings it back
-	gather             // has outputs go through a grouping too, before any process starts
+	gather             // sends outputs through a grouping too; only before any process starts
 )
 
 func (o op) String() string {
 	return [...]string{"age", "feed", "pulse", "start", "stop", "kill", "trapped", "hold", "refuse", "brokers", "move", "grow", "compact", "look", "reset", "recreate", "lose", "widen", "backup", "rollback", "halve", "copied", "flip", "gather"}[o]
 }
 
-// A step is an op, and the time until the next.
+// A step is an op, and the time until the next one.
 type step struct {
 	Op      op
 	A, B, C int
-	D       time.Duration // of the op
+	D       time.Duration // duration for the op
 	Then    time.Duration
 }
 
-// String is the step as Go writes it.
+// String returns the step as a Go literal.
 func (s step) String() string {
 	return fmt.Sprintf("{%s, %d, %d, %d, %d, %d}", s.Op, s.A, s.B, s.C, s.D, s.Then)
 }
 
-// A schedule is what happens, one step after the other.
+// A schedule is a sequence of steps.
 type schedule []step
 
 func (s schedule) String() string {
@@ -182,13 +177,13 @@ func (s schedule) String() string {
 	return "{" + strings.TrimSuffix(b.String(), ", ") + "}"
 }
 
-// trappable are the kinds of requests that traps wait for. Those of a commit come first.
+// trappable are the kinds of requests for traps, those of a commit first.
 var trappable = []kmsg.Key{
 	kmsg.Produce, kmsg.AddPartitionsToTxn, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn,
 	kmsg.InitProducerID, kmsg.OffsetFetch, kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata, kmsg.FindCoordinator, anyRequest,
 }
 
-// passing are errors of brokers that pass, by the request.
+// passing are transient errors of brokers, by request.
 var passing = []struct {
 	fault kfake.Fault
 	errs  []*kerr.Error
@@ -203,7 +198,7 @@ var passing = []struct {
 	{kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true}, []*kerr.Error{kerr.ConcurrentTransactions, kerr.CoordinatorLoadInProgress}},
 }
 
-// A bug is put into the processes of a simulation, to see it found. The empty one is none.
+// A bug is added to the processes of a simulation, to check that the simulation finds it. Empty means no bug.
 type bug string
 
 const (
@@ -233,31 +228,31 @@ type world struct {
 	cluster *kfake.Cluster
 	admin   *kgo.Client
 	bug     bug
-	all     sync.WaitGroup // of the processes
+	running sync.WaitGroup // counts the goroutines
 
 	processes []*process
 	faults    []*kfake.FaultHandle
 	produced  [][]int                     // by partition, the key of each record
-	truth     *learner                    // without faults
+	truth     *learner                    // learns without faults
 	outputs   map[string]string           // of truth, by id
 	states    map[string]map[int64]string // of truth, by key and offset
-	topics    [][16]byte                  // the ids that the topic has had
-	refusal   string                      // what a start has to say, if it must be refused
+	topics    [][16]byte                  // ids of the topic, one per creation
+	refusal   string                      // if not empty, a start must fail with this text
 	saved     []*kgo.Record               // a backup of the changelog
-	logs      int32                       // partitions of the changelog, when there is one
-	away      atomic.Bool                 // the receiver of alerts
-	delivered map[string]string           // to it, by id
+	logs      int32                       // partitions of the changelog, once it exists
+	away      atomic.Bool                 // the receiver of alerts is away
+	delivered map[string]string           // alerts that the receiver has, by id
 	astray    bool                        // some times were wrong
-	age       time.Duration               // of all records
+	age       time.Duration               // age of all records
 	reached   []timeReach                 // by partition, of the loop without faults
 	prompt    map[string]bool             // ids of records that must not be behind the watermark
-	dropped   map[string]int64            // by key, the last record that the states included that were dropped
+	dropped   map[string]int64            // by key, the offset of the last record in its last dropped state
 	gathers   bool                        // see gather
 	late      map[string]bool             // ids of records whose windows had fired
-	again     bool                        // a key has been dropped once more
+	again     bool                        // a key was dropped a second time, after new records
 
 	mu  sync.Mutex
-	bad []string // what contradicts the claim
+	bad []string // contradictions to the claim
 }
 
 func (w *world) violation(format string, args ...any) {
@@ -269,9 +264,9 @@ func (w *world) violation(format string, args ...any) {
 // A learner learns records by key, as a node of package transforms does.
 type learner struct {
 	estimator *keyed.Estimator
-	repeats   bool // are learned
+	repeats   bool // repeated records are learned
 	keys      map[string]*keyed.KeyState
-	returned  bool // some key has begun anew
+	returned  bool // some key was reset
 }
 
 func newLearner() *learner {
@@ -282,7 +277,7 @@ func newLearner() *learner {
 	return &learner{estimator: e, keys: map[string]*keyed.KeyState{}}
 }
 
-// open has a key go on with its state; nil is that of a new one.
+// open opens a key with its state, nil for a new key.
 func (n *learner) open(key string, state []byte) (*keyed.KeyState, error) {
 	e, err := n.estimator.Open(key, state)
 	n.keys[key] = &e
@@ -300,7 +295,7 @@ func (n *learner) learn(r Record, age time.Duration) ([]byte, error) {
 		}
 	}
 	o := keyed.Value(r.Time.Add(-simDelay-age), r.String(), float64(binary.BigEndian.Uint64(r.Value)))
-	if r.LogTime.After(o.Time) { // else the time in the record is a wrong one
+	if r.LogTime.After(o.Time) { // otherwise the time in the record is wrong
 		o.LogTime = r.LogTime
 	}
 	if o.Log, o.Seq = r.Log(), r.Offset; n.repeats && o.Seq <= lastIn(n.encode(key)) {
@@ -327,7 +322,7 @@ func (l *learning) Expired()                                 { l.returned = true
 func (*learning) SilenceEnded(keyed.SilenceEvent)            {}
 func (*learning) Rewound(time.Time, *keyed.Observation)      {}
 
-// encode is the state of a key, nil if there is none.
+// encode returns the state of a key, or nil.
 func (n *learner) encode(key string) []byte {
 	e := n.keys[key]
 	if e == nil {
@@ -337,10 +332,10 @@ func (n *learner) encode(key string) []byte {
 	return b
 }
 
-// lastIn is the offset of the last record that a state includes, −1 if there is none.
+// lastIn returns the offset of the last record in a state, or −1.
 func lastIn(state []byte) int64 {
 	last := int64(-1)
-	included, _ := keyed.StateBytes(state).IncludedOffsets() // of a state that cannot be read, prefix says so
+	included, _ := keyed.StateBytes(state).IncludedOffsets() // prefix reports unreadable states
 	for _, p := range included {
 		last = max(last, p.Seq)
 	}
@@ -355,19 +350,18 @@ type process struct {
 	end      context.CancelFunc
 	leave    chan struct{} // closed by stop
 	stopOnce sync.Once
-	over     chan struct{} // closed when it has ended
-	err      error         // with which it ended
+	over     chan struct{} // closed when the process has ended
+	err      error         // the error of run
 	ledger   atomic.Pointer[Ledger]
-	pending  int                  // calls of the source that are not done with
+	pending  int                  // calls of the source that are not processed
 	groups   map[string]*gathered // by name
-	// rival is set when something interferes that ends a process rightly: another process,
-	// or a fault that lasts.
+	// rival is set if another process or a long fault may end this process.
 	rival atomic.Bool
 }
 
 var hostCount atomic.Int64
 
-// newHost is a host of the world's network that lets all pass.
+// newHost returns a host of the world's network that passes everything.
 func (w *world) newHost(died func()) *host {
 	same := func(_ kmsg.Key, frame []byte) []byte { return frame }
 	h := &host{name: fmt.Sprintf("%07d"+hostSuffix, hostCount.Add(1)), brokers: w.net, conns: map[net.Conn]bool{}, died: died, request: same, answer: same}
@@ -392,12 +386,12 @@ func (w *world) startProcess() *process {
 		p.rival.Store(true)
 	}
 	w.processes = append(w.processes, p)
-	w.all.Add(1)
+	w.running.Add(1)
 	go func() {
-		defer w.all.Done()
+		defer w.running.Done()
 		defer close(p.over)
 		if p.err = p.run(); p.err != nil && p.ledger.Load() != nil && !p.dead() && !p.rival.Load() && w.refusal == "" {
-			w.violation("a run ends, and all that was wrong passes: %v", p.err)
+			w.violation("a run ended because of transient faults: %v", p.err)
 		}
 	}()
 	return p
@@ -418,13 +412,13 @@ func (p *process) ended() bool {
 	}
 }
 
-func (w *world) alive() (all []*process) {
+func (w *world) alive() (list []*process) {
 	for _, p := range w.processes {
 		if !p.ended() {
-			all = append(all, p)
+			list = append(list, p)
 		}
 	}
-	return all
+	return list
 }
 
 func (p *process) stop() { p.stopOnce.Do(func() { close(p.leave) }) }
@@ -448,17 +442,17 @@ func (p *process) run() error {
 	g, ctx := errgroup.WithContext(p.ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	groups := make(chan group, 1)
-	begun := make(chan struct{}) // the keys have their timers
+	started := make(chan struct{}) // closed when the keys have their timers
 	g.Go(func() error {
 		select {
-		case <-begun:
+		case <-started:
 			return p.read(ctx, cluster, l, groups)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	})
 	alerts := make(chan alertOf, 10_000)
-	g.Go(func() error { return p.work(ctx, cluster, l, groups, alerts, begun) })
+	g.Go(func() error { return p.work(ctx, cluster, l, groups, alerts, started) })
 	g.Go(func() error { return p.deliver(ctx, l, alerts) })
 	stopped := false
 	select {
@@ -487,7 +481,7 @@ func (p *process) run() error {
 	return err
 }
 
-// A group is what one call of the source has brought, with the watermark before it.
+// A group holds the records of one call of the source, and the watermark before them.
 type group struct {
 	mark    time.Time
 	records []Record
@@ -521,7 +515,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 		case followsClock, clockExpires:
 			watermark = time.Now()
 		}
-		if watermark = time.UnixMilli(watermark.UnixMilli()); watermark.After(mark) { // as runners have it
+		if watermark = time.UnixMilli(watermark.UnixMilli()); watermark.After(mark) { // runners round to milliseconds
 			mark = watermark
 		}
 		if now := time.Now(); mark.After(now) {
@@ -553,7 +547,7 @@ func (p *process) read(ctx context.Context, c Cluster, l *Ledger, groups chan<- 
 	return err
 }
 
-// onTime checks that a record is not behind the watermark, if it must not be.
+// onTime checks that a prompt record is not behind the watermark.
 func (w *world) onTime(id string, t, mark time.Time) {
 	w.mu.Lock()
 	prompt := w.prompt[id]
@@ -563,12 +557,12 @@ func (w *world) onTime(id string, t, mark time.Time) {
 	}
 }
 
-// An alertOf is an alert on its way to the receiver: one output in three raises one.
+// An alertOf is an alert for the receiver. One output in three raises one.
 type alertOf struct{ id, text string }
 
 func alarms(offset int64) bool { return offset%3 == 0 }
 
-// deliver gives the receiver the alerts that earlier runs have left, and those that come.
+// deliver delivers the alerts that earlier runs have left, and new ones.
 func (p *process) deliver(ctx context.Context, l *Ledger, alerts <-chan alertOf) error {
 	waiting := map[string]string{}
 	for id, text := range l.StoredValues() {
@@ -600,21 +594,21 @@ func (p *process) drop(l *Ledger, n *learner, mark time.Time) (dropped []string)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, e := range n.keys {
-		at := e.Expiry()
-		if !at.Before(mark) || p.bug != clockExpires && !p.passed(l, e, at) {
+		expiry := e.Expiry()
+		if !expiry.Before(mark) || p.bug != clockExpires && !p.passed(l, e, expiry) {
 			continue
 		}
 		allowed := time.Duration(0)
-		if p.astray { // the partition has passed the time of the topic's timestamps
+		if p.astray { // the partition has passed the topic's timestamps, which are simDelay later
 			allowed = simDelay
 		}
-		if early := at.Sub(time.Now().Add(-simDelay - p.age)); early >= allowed && p.bug != clockExpires {
+		if early := expiry.Sub(time.Now().Add(-simDelay - p.age)); early >= allowed && p.bug != clockExpires {
 			p.bad = append(p.bad, fmt.Sprintf("the key %s is dropped %v before it has expired", key, early))
 		}
 		last := lastIn(n.encode(key))
-		was, before := p.dropped[key]
-		p.again = p.again || before && last > was
-		p.dropped[key] = max(was, last)
+		prevLast, before := p.dropped[key]
+		p.again = p.again || before && last > prevLast
+		p.dropped[key] = max(prevLast, last)
 		delete(n.keys, key)
 		dropped = append(dropped, key)
 	}
@@ -622,26 +616,26 @@ func (p *process) drop(l *Ledger, n *learner, mark time.Time) (dropped []string)
 }
 
 // passed reports whether the partitions of a key have passed a time.
-func (p *process) passed(l *Ledger, e *keyed.KeyState, at time.Time) bool {
+func (p *process) passed(l *Ledger, e *keyed.KeyState, t time.Time) bool {
 	for _, place := range e.IncludedOffsets() {
-		if passed, _ := l.logTime(place.Log); !passed.After(at) {
+		if passed, _ := l.logTime(place.Log); !passed.After(t) {
 			return false
 		}
 	}
 	return true
 }
 
-// rest tells the account that a group is done with, as a runner does, and when a key has to be looked at:
-// not again before long if it was kept.
+// rest reports to the account that a group is processed, as a runner does, with the next time at which a key may
+// expire. A key that was kept is checked again after simExpire.
 func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	var first time.Time
 	for _, e := range n.keys {
-		at := e.Expiry()
-		if !at.After(mark) {
-			at = mark.Add(simExpire)
+		next := e.Expiry()
+		if !next.After(mark) {
+			next = mark.Add(simExpire)
 		}
-		if at = at.Add(time.Millisecond); first.IsZero() || at.Before(first) {
-			first = at
+		if next = next.Add(time.Millisecond); first.IsZero() || next.Before(first) {
+			first = next
 		}
 	}
 	held := ""
@@ -660,8 +654,8 @@ func (p *process) rest(l *Ledger, n *learner, mark time.Time) {
 	}
 }
 
-// told are the messages of an output, by their ids: none, one or two.
-func told(id, out string) map[string]string {
+// messagesOf returns the messages of an output by their ids: none, one or two.
+func messagesOf(id, out string) map[string]string {
 	switch {
 	case out == "" || out[len(out)-1]%4 == 0:
 		return nil
@@ -671,13 +665,13 @@ func told(id, out string) map[string]string {
 	return map[string]string{id: out}
 }
 
-// A gathered is a group of outputs, of a key in a window.
+// A gathered is a group of the outputs of a key in a window.
 type gathered struct {
-	end time.Time // of the window
+	end time.Time // end of the window
 	ids []string
 }
 
-// gather takes outputs into the groups, unless the watermark has passed their windows. Some are far behind.
+// gather adds an output to its group, unless the watermark has passed the window. Some outputs belong to old windows.
 func (p *process) gather(r Record, mark time.Time) {
 	end := r.Time.Add(-simDelay - p.age - simWindow*time.Duration(r.Offset%4)).Truncate(simWindow).Add(simWindow)
 	if !end.After(mark) {
@@ -704,18 +698,18 @@ func (p *process) passes(mark time.Time) (out []Message) {
 	return out
 }
 
-// mostBehind is how far a record with the right time may be behind a watermark that goes by wrong
-// ones. Such a watermark is up to the end of the last fetch, and a record that the fetch has
-// not brought came after its beginning.
-const mostBehind = simDelay + fetchTimeout
+// maxBehind is the maximum delay of a record with the right time behind a watermark that follows wrong times. Such a
+// watermark is at most the end of the last fetch, and a record that is not in this fetch arrived after the start of
+// the fetch.
+const maxBehind = simDelay + fetchTimeout
 
 // work learns groups and stores their outputs.
-func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan group, alerts chan<- alertOf, begun chan<- struct{}) error {
+func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan group, alerts chan<- alertOf, started chan<- struct{}) error {
 	var writer *Writer
 	var err error
 	n := newLearner()
 	n.repeats = p.bug == learnsRepeats
-	gone := map[string]bool{} // keys that have been dropped
+	dropped := map[string]bool{} // keys that were dropped
 	l.Take(func(key string, state []byte) bool {
 		_, failure := n.open(key, bytes.Clone(state))
 		err = cmp.Or(err, failure)
@@ -725,7 +719,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		return err
 	}
 	p.rest(l, n, time.Time{})
-	close(begun)
+	close(started)
 	for {
 		var g group
 		select {
@@ -747,7 +741,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		}
 		touched := map[string]bool{}
 		for _, key := range p.drop(l, n, g.mark) {
-			touched[key], gone[key] = true, true
+			touched[key], dropped[key] = true, true
 		}
 		report := account.Report{Taken: len(g.records)}
 		for _, r := range g.records {
@@ -757,7 +751,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 			}
 			touched[string(r.Key)] = true
 			if out != nil {
-				for id, text := range told(r.String(), string(out)) {
+				for id, text := range messagesOf(r.String(), string(out)) {
 					outputs = append(outputs, Message{Key: r.Key, ID: id, Value: []byte(text)})
 				}
 				if p.gathers {
@@ -773,7 +767,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 		}
 		for _, key := range slices.Sorted(maps.Keys(touched)) {
 			state := n.encode(key)
-			if p.bug == losesReturned && gone[key] {
+			if p.bug == losesReturned && dropped[key] {
 				state = nil
 			}
 			if state != nil || p.bug != keepsExpired {
@@ -795,7 +789,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	}
 }
 
-// restored checks that states are such as the loop without faults has had.
+// restored checks that the restored states occurred in the loop without faults.
 func (p *process) restored(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 	for s := range states {
 		p.prefix(*s)
@@ -806,20 +800,19 @@ func (p *process) restored(states iter.Seq[*StoredState], _, _ int) (map[string]
 func (w *world) prefix(s StoredState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := lastIn(s.Bytes)
-	if want := w.states[s.Key][at]; want != string(s.Bytes) {
-		w.bad = append(w.bad, fmt.Sprintf("the state of %s at %d is none that a run without faults has had", s.Key, at))
+	last := lastIn(s.Bytes)
+	if want := w.states[s.Key][last]; want != string(s.Bytes) {
+		w.bad = append(w.bad, fmt.Sprintf("the state of %s at %d does not occur without faults", s.Key, last))
 	}
 }
 
-// opened checks that the offsets a process starts at are not beyond what its states
-// include.
+// opened checks that the start offsets of a process are not after the records in its states.
 func (p *process) opened(l *Ledger) {
-	at := map[string]int64{}
+	offsets := map[string]int64{}
 	for log, c := range l.start {
-		at[log] = c.Offset
+		offsets[log] = c.Offset
 	}
-	p.includes(at, (run{Ledger: l}).Restored())
+	p.includes(offsets, (run{Ledger: l}).Restored())
 }
 
 func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
@@ -830,8 +823,8 @@ func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
 		for i := range min(offsets[log], int64(len(keys))) {
 			key := keyName(keys[i])
 			last := lastIn(states[key])
-			if gone, ok := w.dropped[key]; ok && states[key] == nil {
-				last = gone
+			if dropped, ok := w.dropped[key]; ok && states[key] == nil {
+				last = dropped
 			}
 			if last < i {
 				w.bad = append(w.bad, fmt.Sprintf("the offset of %s is %d, and the state of %s includes records up to %d, not %d", log, offsets[log], key, last, i))
@@ -843,7 +836,7 @@ func (w *world) includes(offsets map[string]int64, states map[string][]byte) {
 
 func keyName(k int) string { return fmt.Sprintf("key%d", k) }
 
-// simulate runs a schedule and returns what contradicts the claim, and what keys have done.
+// simulate runs a schedule. It returns contradictions to the claim, and the lives of keys.
 func simulate(t *testing.T, s schedule, b bug) (bad []string, did lives) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, b)
@@ -868,8 +861,8 @@ func simulate(t *testing.T, s schedule, b bug) (bad []string, did lives) {
 	return bad, did
 }
 
-// lives are what keys have done in a schedule: whether some have been dropped, have begun anew, and
-// have been dropped after that.
+// lives reports what happened to keys in a schedule: whether some were dropped, were reset, and were dropped after a
+// reset.
 type lives struct{ dropped, returned, again bool }
 
 func (w *world) failed() bool {
@@ -881,22 +874,22 @@ func (w *world) failed() bool {
 func newWorld(t *testing.T, b bug) *world {
 	w := &world{net: &kfake.VirtualNetwork{}, bug: b, logs: 2, outputs: map[string]string{}, states: map[string]map[int64]string{}, delivered: map[string]string{}, prompt: map[string]bool{}, dropped: map[string]int64{}, late: map[string]bool{}}
 	var err error
-	// Without zstd, which version 7 of Produce brings: kfake's and franz-go's decoders have
-	// finalizers, which close channels of a bubble outside of it.
+	// Without zstd, which starts with version 7 of Produce: the decoders of kfake and franz-go have finalizers, which
+	// close channels of a bubble outside of it.
 	versions := kversion.V3_9_0()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), 6)
-	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // of one group
+	versions.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 7) // one group per request
 	neverCompacts := kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": fmt.Sprint(math.MaxInt32)})
 	w.cluster, err = kfake.NewCluster(neverCompacts, kfake.NumBrokers(2), kfake.MaxVersions(versions), kfake.Ports(9092, 9093), kfake.ListenFn(w.net.Listen), kfake.DefaultNumPartitions(2), kfake.SeedTopics(2, simIn), kfake.SeedTopics(1, simOut))
 	expect.OK(t, err)
-	// An idempotent producer waits for its id behind a lock, which stops the virtual clock.
+	// An idempotent producer waits for its id while it holds a lock, which stops the virtual clock.
 	w.admin, err = kgo.NewClient(kgo.SeedBrokers(virtualHost+":9092"), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite())
 	expect.OK(t, err)
 	w.begin(2)
 	return w
 }
 
-// begin begins the topic.
+// begin starts with a new topic.
 func (w *world) begin(partitions int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -915,19 +908,19 @@ func (w *world) close() {
 	for _, p := range w.processes {
 		p.host.die()
 	}
-	w.all.Wait()
+	w.running.Wait()
 	w.admin.Close()
 	w.cluster.Close()
-	time.Sleep(3 * time.Hour) // what waits in the background gives up
+	time.Sleep(3 * time.Hour) // background retries give up
 }
 
-// pick is a living process, nil if there is none.
+// pick returns a process that is alive, or nil.
 func (w *world) pick(i int) *process {
-	all := w.alive()
-	if len(all) == 0 {
+	list := w.alive()
+	if len(list) == 0 {
 		return nil
 	}
-	return all[i%len(all)]
+	return list[i%len(list)]
 }
 
 func (w *world) do(s step) {
@@ -944,8 +937,8 @@ func (w *world) do(s step) {
 			w.age = simAge
 		}
 	case feed:
-		// Half an hour ahead of the clock would be the present of the topic. If its first times cannot be, nobody
-		// knows that it is of the past.
+		// Half an hour ahead of the clock would be the present of the topic. If the first times are invalid, the
+		// process cannot know that the topic is old.
 		wrong := misdate(s.C)
 		if w.age > 0 && (wrong != farAhead || w.isEmpty()) {
 			wrong = noClock
@@ -1025,13 +1018,13 @@ func (w *world) do(s step) {
 	}
 }
 
-// passingTime is how long a fault may last that no run may end by.
+// passingTime is the maximum duration of a fault that must not end a run.
 const passingTime = 20 * time.Second
 
 func (w *world) after(d time.Duration, do func()) {
-	w.all.Add(1)
+	w.running.Add(1)
 	go func() {
-		defer w.all.Done()
+		defer w.running.Done()
 		time.Sleep(d)
 		do()
 	}()
@@ -1049,39 +1042,38 @@ func (w *world) isEmpty() bool {
 	return !slices.ContainsFunc(w.produced, func(keys []int) bool { return len(keys) > 0 })
 }
 
-// produce appends n records to the topic, which must be on time if they are prompt. Each key
-// has one partition.
+// produce appends n records to the topic. If prompt, they must be on time. Each key has one partition.
 func (w *world) produce(n, seed int, wrong misdate, prompt bool) {
 	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
-	all := make([]saying, n)
-	for i := range all {
+	sayings := make([]saying, n)
+	for i := range sayings {
 		partition := r.IntN(len(w.produced))
-		all[i] = saying{partition, partition + 10*r.IntN(simKeys), r.IntN(20)}
+		sayings[i] = saying{partition, partition + 10*r.IntN(simKeys), r.IntN(20)}
 	}
-	w.append(all, wrong, prompt)
+	w.append(sayings, wrong, prompt)
 }
 
-// A saying is what a key says in its partition.
+// A saying is a record of a key in its partition.
 type saying struct{ partition, key, value int }
 
 // append appends records to the topic.
-func (w *world) append(all []saying, wrong misdate, prompt bool) {
+func (w *world) append(sayings []saying, wrong misdate, prompt bool) {
 	if w.refusal != "" {
 		return
 	}
-	records := make([]*kgo.Record, len(all))
+	records := make([]*kgo.Record, len(sayings))
 	now := time.UnixMilli(time.Now().UnixMilli())
 	w.mu.Lock()
 	w.astray = w.astray || wrong != noClock
 	for i := range records {
-		partition, key := all[i].partition, all[i].key
-		value := binary.BigEndian.AppendUint64(nil, uint64(all[i].value))
+		partition, key := sayings[i].partition, sayings[i].key
+		value := binary.BigEndian.AppendUint64(nil, uint64(sayings[i].value))
 		t := wrong.time(partition, key, now, w.age)
 		value = binary.BigEndian.AppendUint64(value, uint64(t.UnixMilli()))
-		at := Position{simIn, partition, int64(len(w.produced[partition]))}
+		position := Position{simIn, partition, int64(len(w.produced[partition]))}
 		records[i] = &kgo.Record{Topic: simIn, Partition: int32(partition), Key: []byte(keyName(key)), Value: value, Timestamp: now}
 		w.produced[partition] = append(w.produced[partition], key)
-		rec := Record{Position: at, Time: now, Key: records[i].Key, Value: value}
+		rec := Record{Position: position, Time: now, Key: records[i].Key, Value: value}
 		if passed := w.reached[partition].logTime(false); passed.After(t) {
 			rec.LogTime = passed
 		}
@@ -1090,27 +1082,27 @@ func (w *world) append(all []saying, wrong misdate, prompt bool) {
 		if wrong != farAhead || !t.After(now) {
 			w.reached[partition].observe(&rec, t, now)
 		}
-		w.outputs[at.String()] = string(out)
-		w.prompt[at.String()] = prompt
+		w.outputs[position.String()] = string(out)
+		w.prompt[position.String()] = prompt
 		if w.states[keyName(key)] == nil {
 			w.states[keyName(key)] = map[int64]string{}
 		}
-		w.states[keyName(key)][at.Offset] = string(w.truth.encode(keyName(key)))
+		w.states[keyName(key)][position.Offset] = string(w.truth.encode(keyName(key)))
 	}
 	w.mu.Unlock()
 	w.must(w.admin.ProduceSync(context.Background(), records...).FirstErr())
 }
 
-// compact compacts the changelog, unless a transaction is open. kfake takes what may yet be aborted for what holds,
-// and drops the states before it. Kafka leaves all alone that is not before the last stable offset.
+// compact compacts the changelog, unless a transaction is open. kfake treats records of open transactions as valid,
+// and drops the states before them. Kafka does not compact after the last stable offset.
 func (w *world) compact() {
-	synctest.Wait() // no transaction begins meanwhile
+	synctest.Wait() // no transaction starts meanwhile
 	for p := int32(0); ; p++ {
-		switch at := w.cluster.PartitionInfo(simStates, p); {
-		case at == nil:
+		switch info := w.cluster.PartitionInfo(simStates, p); {
+		case info == nil:
 			w.cluster.Compact()
 			return
-		case at.LastStableOffset < at.HighWatermark:
+		case info.LastStableOffset < info.HighWatermark:
 			return
 		}
 	}
@@ -1121,7 +1113,7 @@ func (w *world) killAll() {
 		p.host.die()
 		<-p.over
 	}
-	synctest.Wait() // a commit that was sent is applied before somebody asks what there is
+	synctest.Wait() // a sent commit must be applied before its result is read
 }
 
 func (w *world) grow() {
@@ -1134,7 +1126,7 @@ func (w *world) grow() {
 	w.mu.Unlock()
 }
 
-// addPartition makes a topic one of so many partitions.
+// addPartition sets the number of partitions of a topic.
 func (w *world) addPartition(topic string, count int32) {
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	t := kmsg.NewCreatePartitionsRequestTopic()
@@ -1143,17 +1135,17 @@ func (w *world) addPartition(topic string, count int32) {
 	_, err := req.RequestWith(context.Background(), w.admin)
 	w.must(err)
 	w.admin.ForceMetadataRefresh()
-	time.Sleep(6 * time.Second) // the client of the simulation learns of it
+	time.Sleep(6 * time.Second) // until the client of the simulation knows the partition
 }
 
-// committed are the group's offsets.
+// committed returns the group's offsets.
 func (w *world) committed() map[string]int64 {
-	at, _ := w.offsets()
-	return at
+	offsets, _ := w.offsets()
+	return offsets
 }
 
-// offsets are the group's offsets, with their metadata.
-func (w *world) offsets() (at map[string]int64, notes map[string]string) {
+// offsets returns the group's offsets and their metadata.
+func (w *world) offsets() (offsets map[string]int64, notes map[string]string) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	req.Group = simGroup
 	t := kmsg.NewOffsetFetchRequestTopic()
@@ -1166,13 +1158,13 @@ func (w *world) offsets() (at map[string]int64, notes map[string]string) {
 		res, err := req.RequestWith(context.Background(), w.admin)
 		w.must(err)
 		err = kerr.ErrorForCode(res.ErrorCode)
-		at, notes = map[string]int64{}, map[string]string{}
+		offsets, notes = map[string]int64{}, map[string]string{}
 		for _, t := range res.Topics {
 			for _, p := range t.Partitions {
 				err = cmp.Or(err, kerr.ErrorForCode(p.ErrorCode))
 				if p.Offset >= 0 {
 					log := Position{Topic: t.Topic, Partition: int(p.Partition)}.Log()
-					at[log] = p.Offset
+					offsets[log] = p.Offset
 					if p.Metadata != nil {
 						notes[log] = *p.Metadata
 					}
@@ -1180,9 +1172,9 @@ func (w *world) offsets() (at map[string]int64, notes map[string]string) {
 			}
 		}
 		if err != kerr.CoordinatorLoadInProgress && err != kerr.NotCoordinator {
-			return at, notes // no group is one without offsets
+			return offsets, notes // a group that does not exist has no offsets
 		}
-		time.Sleep(100 * time.Millisecond) // a fault that was meant for a process
+		time.Sleep(100 * time.Millisecond) // the error was a fault for a process
 	}
 }
 
@@ -1196,24 +1188,24 @@ func (w *world) commit(topics []kmsg.OffsetCommitRequestTopic) {
 
 func (w *world) reset(partition, back int) {
 	partition %= len(w.produced)
-	at, ok := w.committed()[Position{Topic: simIn, Partition: partition}.Log()]
-	// A ledger refuses an offset without a note, even of 0, where there are no states yet.
-	if !ok || at == 0 || w.refusal != "" {
+	committed, ok := w.committed()[Position{Topic: simIn, Partition: partition}.Log()]
+	// A ledger without states refuses an offset without a note, even 0.
+	if !ok || committed == 0 || w.refusal != "" {
 		return
 	}
-	// A record whose key has been dropped since would be learned again: no state includes it.
-	to := at
-	for to > max(0, at-int64(back)) && !w.hasDropped(partition, to-1) {
-		to--
+	// A record whose key was dropped later would be learned again, because no state includes it.
+	offset := committed
+	for offset > max(0, committed-int64(back)) && !w.hasDropped(partition, offset-1) {
+		offset--
 	}
 	t := kmsg.NewOffsetCommitRequestTopic()
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
-	t.Topic, p.Partition, p.Offset = simIn, int32(partition), to
+	t.Topic, p.Partition, p.Offset = simIn, int32(partition), offset
 	t.Partitions = append(t.Partitions, p)
 	w.commit([]kmsg.OffsetCommitRequestTopic{t})
 }
 
-// hasDropped reports whether the key of a record has been dropped since the record.
+// hasDropped reports whether the key of a record was dropped after the record.
 func (w *world) hasDropped(partition int, offset int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -1221,7 +1213,7 @@ func (w *world) hasDropped(partition int, offset int64) bool {
 	return dropped && offset <= last
 }
 
-// recreate deletes the topic and creates another one of its name.
+// recreate deletes the topic and creates another one with the same name.
 func (w *world) recreate(n int) {
 	known := len(w.committed()) > 0
 	w.must(w.cluster.DeleteTopic(simIn))
@@ -1230,9 +1222,9 @@ func (w *world) recreate(n int) {
 	w.admin.PurgeTopicsFromClient(simIn)
 	time.Sleep(6 * time.Second)
 	if !known && w.cluster.TopicInfo(simStates) != nil {
-		w.must(w.cluster.DeleteTopic(simStates)) // its head may know the topic
+		w.must(w.cluster.DeleteTopic(simStates)) // its head may contain the topic's ID
 	}
-	if !known { // a run begins anew, and its outputs have the ids of those before
+	if !known { // without offsets a run starts over, and its outputs have the same ids as the earlier ones
 		w.must(w.cluster.DeleteTopic(simOut))
 		w.must(w.cluster.CreateTopic(simOut, 1, nil))
 	}
@@ -1254,22 +1246,22 @@ func (w *world) lose() {
 	case len(w.committed()) > 0:
 		w.refusal = "the changelog states"
 	default:
-		w.gathers = false // nobody knows any more what was late for the groups that are written
+		w.gathers = false // which outputs were late for the written groups is unknown now
 	}
 }
 
-// copy copies the changelog.
-func (w *world) copy() (all []*kgo.Record) {
+// copy returns a copy of the changelog.
+func (w *world) copy() (list []*kgo.Record) {
 	if w.cluster.TopicInfo(simStates) == nil {
 		return nil
 	}
 	for _, r := range w.consume(simStates) {
-		all = append(all, &kgo.Record{Topic: simStates, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		list = append(list, &kgo.Record{Topic: simStates, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: r.Headers})
 	}
-	return all
+	return list
 }
 
-// replace makes the changelog one of these records, at other offsets.
+// replace replaces the contents of the changelog by records, at new offsets.
 func (w *world) replace(records []*kgo.Record) {
 	if w.cluster.TopicInfo(simStates) == nil || w.refusal != "" {
 		return
@@ -1285,7 +1277,7 @@ func (w *world) replace(records []*kgo.Record) {
 	}
 }
 
-// headIn is the last head among records of a changelog.
+// headIn returns the last head in the records of a changelog.
 func headIn(records []*kgo.Record) (h changelogHead) {
 	for _, r := range records {
 		if r.Partition == 0 && string(r.Key) == headKey {
@@ -1296,35 +1288,35 @@ func headIn(records []*kgo.Record) (h changelogHead) {
 	return h
 }
 
-// rollback puts the backup in the place of the changelog.
+// rollback replaces the changelog by the backup.
 func (w *world) rollback() {
 	if w.cluster.TopicInfo(simStates) == nil || len(w.saved) == 0 || w.refusal != "" {
 		return
 	}
-	newest := int64(0) // commit of the offsets
+	newest := int64(0) // newest commit in the metadata of the offsets
 	_, notes := w.offsets()
 	for _, text := range notes {
 		newest = max(newest, readNote(text).Commit)
 	}
 	last := headIn(w.copy()).Commit
 	w.replace(w.saved)
-	switch is := headIn(w.saved).Commit; {
-	case is < newest:
+	switch commit := headIn(w.saved).Commit; {
+	case commit < newest:
 		w.refusal = "is older than the offsets"
-	case is < last: // as in lose
+	case commit < last: // as in lose
 		w.gathers = false
 	}
 }
 
-// halve leaves a partition of the changelog empty.
+// halve empties a partition of the changelog.
 func (w *world) halve(partition int) {
-	all := w.copy()
-	h := headIn(all)
+	records := w.copy()
+	h := headIn(records)
 	if len(h.Marks) == 0 || w.refusal != "" {
 		return
 	}
 	p := int32(partition % len(h.Marks))
-	w.replace(slices.DeleteFunc(all, func(r *kgo.Record) bool {
+	w.replace(slices.DeleteFunc(records, func(r *kgo.Record) bool {
 		control := string(r.Key) == headKey || string(r.Key) == bottomKey
 		return r.Partition == p && !(control && w.bug == blindToGaps)
 	}))
@@ -1356,7 +1348,7 @@ func (w *world) widen() {
 		&kgo.Record{Topic: simStates, Partition: p, Key: []byte(headKey), Value: bottom}, &kgo.Record{Topic: simStates, Key: []byte(headKey), Value: text}).FirstErr())
 }
 
-// mangleRequest and mangleAnswer put bugs in that show in what is sent.
+// mangleRequest and mangleAnswer implement the bugs that change requests and answers.
 func (w *world) mangleRequest(key kmsg.Key, frame []byte) []byte {
 	if w.bug == offsetsFirst && key == kmsg.TxnOffsetCommit {
 		req := kmsg.NewPtrTxnOffsetCommitRequest()
@@ -1395,7 +1387,7 @@ func (w *world) mangleAnswer(key kmsg.Key, frame []byte) []byte {
 	return frame
 }
 
-// finish ends the faults, lets a run deal with all records, and checks the claim.
+// finish ends the faults, lets a run process all records, and checks the claim.
 func (w *world) finish() {
 	for _, f := range w.faults {
 		f.Remove()
@@ -1403,7 +1395,7 @@ func (w *world) finish() {
 	for _, p := range w.processes {
 		p.host.release()
 	}
-	time.Sleep(15 * time.Second) // what was held back is sent
+	time.Sleep(15 * time.Second) // held requests are sent
 	w.check()
 	w.killAll()
 	if w.failed() {
@@ -1420,11 +1412,11 @@ func (w *world) finish() {
 		for _, r := range w.saved {
 			in[r.Partition]++
 		}
-		w.violation("a start was to be refused, because %s: %v; the backup has so many records by partition: %v", w.refusal, p.err, in)
+		w.violation("a start must be refused with %q, got %v; records of the backup by partition: %v", w.refusal, p.err, in)
 		return
 	}
 	if !deals {
-		w.violation("when all is well, a run does not deal with all records: it ended %v, %v", p.ended(), p.err)
+		w.violation("after the faults, a run does not process all records: ended %v, %v", p.ended(), p.err)
 		return
 	}
 	if w.astray {
@@ -1432,28 +1424,28 @@ func (w *world) finish() {
 	}
 	w.check()
 	w.outlive(p)
-	time.Sleep(time.Second) // the receiver gets what has waited
+	time.Sleep(time.Second) // the receiver gets the waiting alerts
 	p.stop()
 	<-p.over
 	if p.err != nil {
-		w.violation("when all is well, a run does not end well: %v", p.err)
+		w.violation("after the faults, a run ends with an error: %v", p.err)
 	}
 	w.checkAlerts()
 	w.check()
 	w.checkOutputs()
 }
 
-// holds is how much longer a commit may take because of a grouping.
-func (w *world) holds() time.Duration {
+// groupingDelay returns the extra time that a commit may take because of the grouping.
+func (w *world) groupingDelay() time.Duration {
 	if w.gathers {
 		return 10 * time.Minute
 	}
 	return 0
 }
 
-// deals waits until all offsets are committed, and reports whether they are before the run ends.
+// deals waits until all offsets are committed, and reports whether this happened before the run ended.
 func (w *world) deals(p *process, within time.Duration) bool {
-	for deadline := time.Now().Add(within + w.holds()); !p.ended() && time.Now().Before(deadline); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(within + w.groupingDelay()); !p.ended() && time.Now().Before(deadline); time.Sleep(time.Second) {
 		if w.refusal == "" && w.dealt() {
 			return true
 		}
@@ -1461,7 +1453,7 @@ func (w *world) deals(p *process, within time.Duration) bool {
 	return false
 }
 
-// outlive waits until all keys have expired, as others go on, and has some return.
+// outlive waits until all keys have expired while others continue, and makes some of them return.
 func (w *world) outlive(p *process) {
 	time.Sleep(2 * simExpire)
 	var others []saying
@@ -1474,10 +1466,10 @@ func (w *world) outlive(p *process) {
 	}
 	w.append(others, noClock, false)
 	expired := func() []StoredState {
-		return slices.DeleteFunc(w.stored(), func(s StoredState) bool { return names[s.Key] })
+		return slices.DeleteFunc(w.storedStates(), func(s StoredState) bool { return names[s.Key] })
 	}
 	left := expired()
-	for deadline := time.Now().Add(simExpire + mostBehind + simDelay + w.holds()); len(left) > 0 && time.Now().Before(deadline); left = expired() {
+	for deadline := time.Now().Add(simExpire + maxBehind + simDelay + w.groupingDelay()); len(left) > 0 && time.Now().Before(deadline); left = expired() {
 		time.Sleep(5 * time.Second)
 	}
 	for _, s := range left {
@@ -1485,24 +1477,24 @@ func (w *world) outlive(p *process) {
 	}
 	w.produce(8, 0, noClock, false)
 	if !w.deals(p, time.Minute) {
-		w.violation("a run does not deal with keys that return: %v", p.err)
+		w.violation("a run does not process keys that return: %v", p.err)
 	}
 }
 
-// settle feeds records with right times. After simDelay, with the 5 % by which a lag is rounded
-// up, they are on time.
+// settle feeds records with right times. After simDelay, plus the 5 % by which a lag is rounded up, they must be on
+// time.
 func (w *world) settle(p *process) {
 	const every, learning = 30 * time.Second, time.Minute
-	for since := time.Duration(0); since < simDelay+simDelay/20+learning+2*time.Minute; since += every {
-		w.produce(8, int(since/every), noClock, since > simDelay+simDelay/20+learning)
+	for elapsed := time.Duration(0); elapsed < simDelay+simDelay/20+learning+2*time.Minute; elapsed += every {
+		w.produce(8, int(elapsed/every), noClock, elapsed > simDelay+simDelay/20+learning)
 		time.Sleep(every)
 	}
 	if !w.deals(p, time.Minute) {
-		w.violation("a run does not deal with the last records")
+		w.violation("a run does not process the last records")
 	}
 }
 
-// checkAlerts checks that the receiver has got all alerts, and that the changelog holds none.
+// checkAlerts checks that the receiver has all alerts, and that the changelog has none.
 func (w *world) checkAlerts() {
 	w.mu.Lock()
 	for p, keys := range w.produced {
@@ -1519,24 +1511,24 @@ func (w *world) checkAlerts() {
 	client := NewClient(h.cluster())
 	defer client.Close()
 	s, err := readStored(context.Background(), client, simStates, nil, quiet)
-	if err != nil || len(s.own[outputKeyPrefix]) > 0 {
-		w.violation("at the end the changelog holds %d alerts: %v", len(s.own[outputKeyPrefix]), err)
+	if err != nil || len(s.ownValues[outputKeyPrefix]) > 0 {
+		w.violation("at the end the changelog holds %d alerts: %v", len(s.ownValues[outputKeyPrefix]), err)
 	}
 }
 
 // dealt reports whether all offsets are committed.
 func (w *world) dealt() bool {
-	at := w.committed()
+	offsets := w.committed()
 	for p, keys := range w.produced {
-		if int(at[Position{Topic: simIn, Partition: p}.Log()]) < len(keys) {
+		if int(offsets[Position{Topic: simIn, Partition: p}.Log()]) < len(keys) {
 			return false
 		}
 	}
 	return true
 }
 
-// consume returns the records of a topic that are in no open or aborted transaction by now.
-func (w *world) consume(topic string) (all []*kgo.Record) {
+// consume returns the records of a topic outside of transactions that are open now or aborted.
+func (w *world) consume(topic string) (records []*kgo.Record) {
 	ends := map[int32]int64{}
 	for p := int32(0); w.cluster.PartitionInfo(topic, p) != nil; p++ {
 		ends[p] = w.cluster.PartitionInfo(topic, p).LastStableOffset
@@ -1545,33 +1537,33 @@ func (w *world) consume(topic string) (all []*kgo.Record) {
 		kgo.FetchMaxWait(time.Second), kgo.MetadataMinAge(time.Second)) // shorter than a poll, so that a poll without records is the end
 	w.must(err)
 	defer c.Close()
-	for begun := time.Now(); ; { // of a changelog more may come for ever
+	for start := time.Now(); ; { // a running process may extend a changelog for ever
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		f := c.PollFetches(ctx)
 		cancel()
-		all = append(all, f.Records()...)
-		if ctx.Err() != nil && f.NumRecords() == 0 || time.Since(begun) > time.Minute {
-			return slices.DeleteFunc(all, func(r *kgo.Record) bool { return r.Offset >= ends[r.Partition] })
+		records = append(records, f.Records()...)
+		if ctx.Err() != nil && f.NumRecords() == 0 || time.Since(start) > time.Minute {
+			return slices.DeleteFunc(records, func(r *kgo.Record) bool { return r.Offset >= ends[r.Partition] })
 		}
 	}
 }
 
-// check checks offsets, which are read first, and states.
+// check checks offsets and states. It reads the offsets first.
 func (w *world) check() {
 	if w.refusal != "" {
 		return
 	}
-	at := w.committed()
+	offsets := w.committed()
 	states := map[string][]byte{}
-	for _, s := range w.stored() {
+	for _, s := range w.storedStates() {
 		w.prefix(s)
 		states[s.Key] = s.Bytes
 	}
-	w.includes(at, states)
+	w.includes(offsets, states)
 }
 
-// stored are the states in the changelog.
-func (w *world) stored() []StoredState {
+// storedStates returns the states in the changelog.
+func (w *world) storedStates() []StoredState {
 	if w.cluster.TopicInfo(simStates) == nil {
 		return nil
 	}
@@ -1579,32 +1571,32 @@ func (w *world) stored() []StoredState {
 	defer h.die()
 	client := NewClient(h.cluster())
 	defer client.Close()
-	all, err := client.ReadStates(context.Background(), simStates, quiet)
+	states, err := client.ReadStates(context.Background(), simStates, quiet)
 	w.must(err)
-	return all
+	return states
 }
 
 func (w *world) checkOutputs() {
 	got, groups, want := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, r := range w.consume(simOut) {
 		id := string(r.Headers[0].Value)
-		of := got
+		target := got
 		if strings.HasPrefix(id, "group ") {
-			if of = groups; !w.gathers {
+			if target = groups; !w.gathers {
 				continue
 			}
 		}
-		if was, ok := of[id]; ok && was != string(r.Value) {
-			w.violation("the record %s has the output %q and another time %q", id, was, r.Value)
+		if prev, ok := target[id]; ok && prev != string(r.Value) {
+			w.violation("the record %s has the output %q and later %q", id, prev, r.Value)
 		}
-		of[id] = string(r.Value)
+		target[id] = string(r.Value)
 	}
 	for id, out := range w.outputs {
-		maps.Copy(want, told(id, out))
+		maps.Copy(want, messagesOf(id, out))
 	}
 	for id, want := range want {
 		if got[id] != want {
-			w.violation("the record %s has the output %q, and without faults it is %q", id, got[id], want)
+			w.violation("the record %s has the output %q, but without faults %q", id, got[id], want)
 		}
 	}
 	if extra := len(got) - len(want); extra > 0 {

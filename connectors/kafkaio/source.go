@@ -25,7 +25,7 @@ func init() {
 	register.Emitter2[beam.EventTime, Record]()
 }
 
-// The values of Start.At.
+// Values of Start.At.
 const (
 	Earliest  = "earliest"
 	Latest    = "latest"
@@ -34,54 +34,52 @@ const (
 	AtTime    = "time"
 )
 
-// Start says where reading begins in partitions that exist when the source starts.
-// Partitions that are added later are read from their beginning.
+// Start is the place where reading starts, in partitions that exist when the source starts. Partitions that are added
+// later are read from their beginning.
 type Start struct {
-	// At is Earliest, Latest, Committed, AtOffset or AtTime. Committed is the offset
-	// that the group has committed, or the beginning of a partition that has none.
+	// At is Earliest, Latest, Committed, AtOffset or AtTime. Committed is the group's committed offset, or the
+	// beginning of a partition without one.
 	At     string
 	Offset int64     // for AtOffset, in every partition
-	Time   time.Time // for AtTime: reading begins with the first record at or after it
+	Time   time.Time // for AtTime: reading starts at the first record at or after Time
 }
 
-// A Source says what to read. It needs Kafka 2.1 or newer. Records of a transaction are
-// read when the transaction is committed, in the order of their offsets; later records
-// wait for them. Records of aborted transactions are skipped.
+// A Source describes what to read. It needs Kafka 2.1 or newer. Records of a transaction are read after its commit, in
+// the order of their offsets; later records wait for it. Records of aborted transactions are skipped.
 type Source struct {
 	Cluster Cluster
 	Topics  []string
-	Group   string // whose offsets Committed starts at
+	Group   string // group of the offsets for Committed
 	Start   Start
-	// Bounded ends the source where the partitions end at its start.
+	// Bounded ends the source at the offsets where the partitions end when it starts.
 	Bounded bool
-	// Disorder is how far a record's time may be behind the latest of its partition. The
-	// watermark lags by as much. The watermark of a partition in which nothing comes follows
-	// the clock by the usual lag of the partition's records, at least Disorder.
+	// Disorder is the maximum delay of a record's time behind the latest time of its partition. The watermark is
+	// Disorder behind the latest time. While a partition receives nothing, its watermark follows the clock at a
+	// distance: the usual lag of the partition's records, at least Disorder.
 	Disorder time.Duration
-	// Lags has Record.LogTime allow for what records of the partition are usually late.
+	// Lags makes Record.LogTime earlier by the usual delay of the partition's records.
 	Lags bool
-	// Clock is the name of a registered Clock, and ClockSetting what it is made with.
-	// Default: the record's timestamp. A time beyond the present holds as the present, and the
-	// usual lag is known of sources with a Clock only.
+	// Clock is the name of a registered Clock, and ClockSetting its setting. The default is the record's timestamp. A
+	// time in the future counts as the present. Only sources with a Clock estimate the usual lag.
 	Clock, ClockSetting string
-	// Form is that of the records in the topics. The Clock sees what it has made of them.
+	// Form is the format of the records in the topics. The Clock gets the converted records.
 	Form Form
-	// Readers are the names of readers that share the partitions. With readers the source
-	// is a stateful function with these names as keys, for runners whose splittable
-	// functions have defects. Default: none, and a splittable function.
+	// Readers are the names of readers that share the partitions. With readers, the source is a stateful function with
+	// these names as keys, for runners with defects in splittable functions. The default is a splittable function
+	// without readers.
 	Readers []string
-	// Poll is how long a call waits for records. Without a ledger, a call also gathers
-	// records for as long. Default 100 ms.
+	// Poll is the time that a call waits for records. Without a ledger, a call also gathers records for this time. The
+	// default is 100 ms.
 	Poll time.Duration
 }
 
-// A Clock returns the event time of a record, and false if it has none.
+// A Clock returns the event time of a record, and false if the record has none.
 type Clock func(Record) (time.Time, bool)
 
-// RegisterClock registers under a name what makes a clock of Source.ClockSetting. Call it
-// in an init function, so that workers that run the same program know it too. It panics if
-// the name is taken.
-func RegisterClock(name string, of func(setting string) Clock) { clocks.register(name, of) }
+// RegisterClock registers newClock under name. It is called with Source.ClockSetting. Call RegisterClock in an init
+// function, so that workers that run the same program register the clock too. It panics if the name is already
+// registered.
+func RegisterClock(name string, newClock func(setting string) Clock) { clocks.register(name, newClock) }
 
 func (src Source) clock() Clock {
 	if src.Clock == "" {
@@ -91,26 +89,25 @@ func (src Source) clock() Clock {
 }
 
 const (
-	// bundleRecords and bundleBytes are how much a source emits in one bundle.
+	// A source emits at most about bundleRecords and bundleBytes in one bundle.
 	bundleRecords = 1 << 14
 	bundleBytes   = 16 << 20
-	// breath is the default of Source.Poll.
-	breath = 100 * time.Millisecond
+	// defaultPoll is the default of Source.Poll.
+	defaultPoll = 100 * time.Millisecond
 )
 
-// Read reads src and returns a PCollection<Record>, in the order of the offsets
-// within each partition, at the records' event times.
+// Read reads src and returns a PCollection<Record>, in the order of the offsets within each partition, with the
+// records' event times.
 //
-// A ledger in this process holds the source back, until what was read before is dealt with, and can stop
-// it. Without one, a call emits the records that came while it polled.
+// With a ledger in this process, the source waits until the previous records are processed, and the ledger can stop
+// it. Without one, a call emits the records that arrived while it polled.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("kafkaio.Read")
 	return beam.ParDo(s, &recordsFn{}, readBatches(s, src))
 }
 
-// ReadBatches is Read without a collection of single records: it returns a
-// PCollection<Batch>, each of what one fetch brought, at the earliest of the times of its
-// records, or at the watermark if that is later.
+// ReadBatches returns a PCollection<Batch> instead of Read's single records. Each batch holds the records of one
+// fetch. Its event time is the earliest time of its records, or the watermark if that is later.
 func ReadBatches(s beam.Scope, src Source) beam.PCollection {
 	return readBatches(s.Scope("kafkaio.Read"), src)
 }
@@ -123,10 +120,10 @@ func readBatches(s beam.Scope, src Source) beam.PCollection {
 	return beam.ParDo(s, &readFn{Source: src, Run: rand.Text()}, begin)
 }
 
-// readFn reads all partitions. A call emits one bundle and defers the rest. Between calls
-// the partitions are read ahead.
+// readFn reads all partitions. A call emits one bundle and defers the rest. Between calls the partitions are read
+// ahead.
 type readFn struct {
-	inorder.Whole[restriction] // see tracker
+	inorder.Whole[restriction] // never split, see tracker
 	inorder.Timed[restriction]
 	Source Source
 	Run    string // names the consumer between calls
@@ -138,10 +135,10 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) (restr
 
 // deal returns the partitions of one of several readers.
 func (src Source) deal(ctx context.Context, ledger *Ledger, reader, readers int) (restriction, error) {
-	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded, Past: ledger.isPast()}
+	rest := restriction{Reader: reader, Readers: readers, Bounded: src.Bounded, Past: ledger.isHistory()}
 	spans, err := src.spans(ctx, ledger)
 	if ledger == nil {
-		err = ofRunner(err)
+		err = withRunnerHint(err)
 	}
 	for _, s := range spans {
 		if s.Partition%readers == reader {
@@ -163,68 +160,68 @@ func (fn *readFn) TruncateRestriction(rt *sdf.LockRTracker, _ []byte) restrictio
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
-	ended, at, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.MS), emit)
+	ended, watermark, err := fn.Source.call(ctx, fn.Run, ledgerOf(ctx), rt, mtime.Time(w.MS), emit)
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
-	w.MS = max(w.MS, at.UnixMilli())
+	w.MS = max(w.MS, watermark.UnixMilli())
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// call emits a bundle by the consumer of the restriction's reader, with at as the watermark so far. It
-// reports whether the source has ended, and otherwise the next watermark.
-func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, at mtime.Time, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
+// call emits a bundle from the consumer of the restriction's reader. current is the watermark so far. It reports
+// whether the source has ended and, if not, the next watermark.
+func (src Source) call(ctx context.Context, run string, ledger *Ledger, rt *sdf.LockRTracker, current mtime.Time, emit func(beam.EventTime, Batch)) (ended bool, watermark time.Time, err error) {
 	rest := rt.GetRestriction().(restriction)
 	name := fmt.Sprint(run, "/", rest.Reader)
 	c := resume(name, src, rest, ledger)
 	stepped, err := ledger.step(ctx, c)
 	if err == nil && !stepped {
-		// The watermark follows the clock where a partition pauses: no record is too late for a window
-		// because of that.
-		ended, err = c.read(ctx, ledger, rt, func(t beam.EventTime, b Batch) { emit(max(t, at), b) })
+		// The watermark follows the clock while a partition pauses. Records that arrive later must not be late for a
+		// window because of that.
+		ended, err = c.read(ctx, ledger, rt, func(t beam.EventTime, b Batch) { emit(max(t, current), b) })
 	}
 	if err != nil || ended {
 		c.close()
 		if ledger == nil {
-			err = ofRunner(err)
+			err = withRunnerHint(err)
 		}
 		return ended, watermark, err
 	}
 	if ledger == nil {
 		progresses.Store(c, c.progress())
 	}
-	if ledger.steps() {
-		watermark = ledger.stepper.at
+	if ledger.stepsWatermark() {
+		watermark = ledger.stepper.watermark
 	} else {
 		watermark = c.watermark(time.Now())
 	}
 	if rest.Past && !slices.ContainsFunc(c.parts, func(p *partitionReader) bool { return !p.done() }) {
-		ledger.reach(watermark)
+		ledger.setFinalWatermark(watermark)
 	}
 	c.put(name)
 	return false, watermark, nil
 }
 
-// read emits a bundle and hands it over when the bundle before is done. It reports
-// whether the source has ended.
+// read emits a bundle, and hands it over when the previous bundle is processed. It reports whether the source has
+// ended.
 func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracker, emit func(beam.EventTime, Batch)) (ended bool, err error) {
 	n, size := 0, 0
-	var since time.Time
-	pause := time.After(cmp.Or(c.src.Poll, breath))
+	var start time.Time
+	pause := time.After(cmp.Or(c.src.Poll, defaultPoll))
 	var stopped <-chan struct{}
 	if ledger != nil {
 		stopped = ledger.account.Stopped()
 	}
 	for n < bundleRecords && size < bundleBytes && !rt.IsDone() {
-		select { // first, as otherwise a source that is never at rest would not come to it
+		select { // checked first: a source that is never idle would not reach the select below
 		case <-stopped:
 			if !ledger.Suspends() {
-				rt.TryClaim(over{})
+				rt.TryClaim(claimRest{})
 			} else if n == 0 {
-				<-pause // until the run is cancelled
+				<-pause // wait until the run is cancelled
 			}
-			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
-		case found := <-c.known:
+			return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, start)
+		case found := <-c.discoveries:
 			if found.err != nil {
 				return false, found.err
 			}
@@ -240,32 +237,32 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 				return false, b.err
 			}
 			p := c.parts[i]
-			if err := ledger.allow(ctx, Position{p.at.Topic, p.at.Partition, b.next}); err != nil {
+			if err := ledger.allow(ctx, Position{p.position.Topic, p.position.Partition, b.next}); err != nil {
 				return false, err
 			}
 			out := c.stamp(p, b)
-			if !rt.TryClaim(taken{i, b.next, p.pace()}) {
-				break // the runner has put the rest off; the next call opens a new consumer
+			if !rt.TryClaim(claimRecords{i, b.next, p.pace()}) {
+				break // the runner has deferred the rest; the next call opens a new consumer
 			}
 			if n == 0 {
-				since = time.Now()
+				start = time.Now()
 			}
 			if b.deleted > 0 {
-				account.From(ctx).Deleted(p.at.Topic, b.deleted)
+				account.From(ctx).Deleted(p.position.Topic, b.deleted)
 			}
-			p.next, p.quiet = b.next, time.Now()
+			p.next, p.lastTaken = b.next, time.Now()
 			if len(out.Times) > 0 {
 				emit(beam.EventTime(slices.Min(out.Times)), out)
 			}
 			n += len(b.records)
 			size += b.bytes
 			if !ledger.idle() {
-				continue // the bundle before it is still worked on
+				continue // the previous bundle is still being processed
 			}
 			break
 		}
-		// Hand over as soon as nothing is in flight. Without a ledger nobody knows when
-		// that is, and a call gathers for a fixed time.
+		// Hand over as soon as nothing is in flight. Without a ledger that moment is unknown, and a call gathers for a
+		// fixed time.
 		var idle <-chan struct{}
 		patience := pause
 		if ledger != nil && n > 0 {
@@ -285,15 +282,14 @@ func (c *consumer) read(ctx context.Context, ledger *Ledger, rt *sdf.LockRTracke
 		}
 		break
 	}
-	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, since)
+	return rt.IsDone(), ledger.handOver(ctx, c.progress(), n, start)
 }
 
 var errClosed = errors.New("the run is over: its ledger is closed")
 
-// spans returns all partitions with their start and end. It waits for absent brokers as
-// long as a Writer does. With a ledger, committed offsets
-// are those that the ledger has read.
-func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err error) {
+// spans returns all partitions with start and end. It waits for absent brokers as long as a Writer does. With a
+// ledger, the committed offsets are those that the ledger has read.
+func (src Source) spans(ctx context.Context, ledger *Ledger) (list []span, err error) {
 	client := NewClient(src.Cluster)
 	if ledger != nil {
 		client = ledger.cfg.Client
@@ -301,10 +297,10 @@ func (src Source) spans(ctx context.Context, ledger *Ledger) (all []span, err er
 		defer client.Close()
 	}
 	err = askPatiently(ctx, deliveryTime, ledger.logger(), func(ctx context.Context) (err error) {
-		all, err = src.findSpans(ctx, client, ledger)
+		list, err = src.findSpans(ctx, client, ledger)
 		return err
 	})
-	return all, err
+	return list, err
 }
 
 func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger) ([]span, error) {
@@ -334,11 +330,11 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 	if err != nil {
 		return nil, err
 	}
-	var all []span
+	var list []span
 	for _, topic := range src.Topics {
 		id := topics[topic].id
 		if ledger != nil {
-			id = cmp.Or(ledger.topics[topic].id, id) // the one whose offsets these are
+			id = cmp.Or(ledger.topics[topic].id, id) // the ID of the topic to which the offsets belong
 		}
 		for p := range topics[topic].partitions {
 			s := span{Position: Position{Topic: topic, Partition: p}, End: -1, ID: id}
@@ -346,7 +342,7 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 			s.Offset = firsts[log]
 			switch src.Start.At {
 			case Latest:
-				if !ledger.isPast() {
+				if !ledger.isHistory() {
 					s.Offset = ends[log]
 				}
 			case AtOffset:
@@ -356,31 +352,31 @@ func (src Source) findSpans(ctx context.Context, client *Client, ledger *Ledger)
 					s.Offset = ends[log]
 				}
 			case Committed:
-				if at, ok := starts[log]; ok {
-					s.Offset = at.Offset
-					s.setPace(at.pace)
+				if progress, ok := starts[log]; ok {
+					s.Offset = progress.Offset
+					s.setPace(progress.pace)
 				}
 			}
-			if ledger.isPast() {
+			if ledger.isHistory() {
 				s.End = max(s.Offset, ledger.opening[log].Offset)
 			} else if src.Bounded {
 				if s.End = ends[log]; src.Start.At == Committed && s.Offset > s.End {
-					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyond(s.End))
+					return nil, fmt.Errorf("%s cannot be read at offset %d: %w", log, s.Offset, beyondEndError(s.End))
 				}
 			}
-			all = append(all, s)
+			list = append(list, s)
 		}
 	}
-	return all, nil
+	return list, nil
 }
 
-// partitionsOf are the partitions of each topic.
+// partitionsOf returns the partition numbers of each topic.
 func partitionsOf(topics map[string]topic) map[string][]int {
-	all := map[string][]int{}
+	byTopic := map[string][]int{}
 	for name, t := range topics {
 		for p := range t.partitions {
-			all[name] = append(all[name], p)
+			byTopic[name] = append(byTopic[name], p)
 		}
 	}
-	return all
+	return byTopic
 }

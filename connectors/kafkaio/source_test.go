@@ -28,8 +28,8 @@ type reading struct {
 	t      testing.TB
 	fn     *readFn
 	ledger *Ledger
-	rests  []restriction // of the readers
-	marks  []int64       // their watermarks
+	rests  []restriction // by reader
+	marks  []int64       // watermarks by reader
 	got    []Record
 	times  []mtime.Time
 }
@@ -56,8 +56,7 @@ func (r *reading) abandon() {
 	}
 }
 
-// call calls every reader that has something left once; it reports whether one
-// has some still.
+// call calls every reader that has input left, once. It reports whether any reader still has some.
 func (r *reading) call(ctx context.Context) (more bool, err error) {
 	if r.ledger != nil {
 		ctx = r.ledger.In(ctx)
@@ -99,7 +98,7 @@ func (r *reading) call(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// until calls until cond holds.
+// until calls the source until cond is true.
 func (r *reading) until(cond func() bool) {
 	r.t.Helper()
 	ctx := context30(r.t)
@@ -134,49 +133,49 @@ func readAll(t testing.TB, src Source) []Record {
 	return startReading(t, src, nil).all()
 }
 
-// positions are the records', sorted by partition; within one they are as they came.
-func positions(records []Record) (all []Position) {
+// positions returns the positions of records, sorted by partition. Within a partition, they keep their order.
+func positions(records []Record) (list []Position) {
 	for _, r := range records {
-		all = append(all, r.Position)
+		list = append(list, r.Position)
 	}
-	slices.SortStableFunc(all, func(a, b Position) int { return strings.Compare(a.Log(), b.Log()) })
-	return all
+	slices.SortStableFunc(list, func(a, b Position) int { return strings.Compare(a.Log(), b.Log()) })
+	return list
 }
 
-// stretch is the positions from an offset up to another.
-func stretch(topic string, partition int, from, to int64) (all []Position) {
+// stretch returns the positions from offset from up to to.
+func stretch(topic string, partition int, from, to int64) (list []Position) {
 	for o := from; o < to; o++ {
-		all = append(all, Position{topic, partition, o})
+		list = append(list, Position{topic, partition, o})
 	}
-	return all
+	return list
 }
 
 func manual(c Cluster) *kafkatest.Client {
 	return kafkatest.Dial(c.Brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 }
 
-// base is the time of the records that ticking makes, one a second.
+// base is the time of the first record of ticking.
 var base = time.UnixMilli(1_700_000_000_000).UTC()
 
-func ticking(topic string, partition int32, n int) (all []*kgo.Record) {
+func ticking(topic string, partition int32, n int) (list []*kgo.Record) {
 	for i := range n {
-		all = append(all, &kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "k%d", i%3), Value: fmt.Append(nil, i), Timestamp: base.Add(time.Duration(i) * time.Second)})
+		list = append(list, &kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "k%d", i%3), Value: fmt.Append(nil, i), Timestamp: base.Add(time.Duration(i) * time.Second)})
 	}
-	return all
+	return list
 }
 
-// fed is a cluster with n such records in the topic in.
-func fed(t testing.TB, n int) (*kfake.Cluster, Cluster) {
+// withRecords returns a cluster with n records of ticking in the topic in.
+func withRecords(t testing.TB, n int) (*kfake.Cluster, Cluster) {
 	t.Helper()
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	manual(c).Produce(t, ticking("in", 0, n)...)
 	return k, c
 }
 
-// request sends a request by another implementation than the one under test.
+// request sends a request with franz-go, which is independent of the code under test.
 func request[R kmsg.Response](t testing.TB, c Cluster, req kmsg.Request) R {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.MaxVersions(kversion.V3_5_0())) // names, not ids
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.MaxVersions(kversion.V3_5_0())) // topics have names instead of ids
 	expect.OK(t, err)
 	defer cl.Close()
 	res, err := cl.Request(context30(t), req)
@@ -184,11 +183,11 @@ func request[R kmsg.Response](t testing.TB, c Cluster, req kmsg.Request) R {
 	return res.(R)
 }
 
-func commitAs(t testing.TB, c Cluster, group string, at ...Position) {
+func commitAs(t testing.TB, c Cluster, group string, positions ...Position) {
 	t.Helper()
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group = group
-	for _, p := range at {
+	for _, p := range positions {
 		topic := kmsg.NewOffsetCommitRequestTopic()
 		topic.Topic = p.Topic
 		partition := kmsg.NewOffsetCommitRequestTopicPartition()
@@ -203,7 +202,7 @@ func commitAs(t testing.TB, c Cluster, group string, at ...Position) {
 	}
 }
 
-// offsetsOf are a group's offsets.
+// offsetsOf returns a group's offsets.
 func offsetsOf(t testing.TB, c Cluster, group string) map[string]int64 {
 	t.Helper()
 	req := kmsg.NewPtrOffsetFetchRequest()
@@ -212,15 +211,15 @@ func offsetsOf(t testing.TB, c Cluster, group string) map[string]int64 {
 	g.Group = group
 	req.Groups = append(req.Groups, g)
 	res := request[*kmsg.OffsetFetchResponse](t, c, req)
-	all := map[string]int64{}
+	offsets := map[string]int64{}
 	for _, g := range res.Groups {
 		for _, topic := range g.Topics {
 			for _, p := range topic.Partitions {
-				all[Position{Topic: topic.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
+				offsets[Position{Topic: topic.Topic, Partition: int(p.Partition)}.Log()] = p.Offset
 			}
 		}
 	}
-	return all
+	return offsets
 }
 
 func TestStart(t *testing.T) {
@@ -231,21 +230,21 @@ func TestStart(t *testing.T) {
 	m.Produce(t, ticking("in", 3, 1)...)
 	commitAs(t, c, "whole", Position{"in", 0, 3}, Position{"in", 1, 5}, Position{"in", 2, 0}, Position{"in", 3, 0})
 	commitAs(t, c, "part", Position{"in", 0, 9})
-	all := slices.Concat(stretch("in", 0, 0, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))
+	everything := slices.Concat(stretch("in", 0, 0, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))
 	for _, test := range []struct {
 		name  string
 		start Start
 		group string
 		want  []Position
 	}{
-		{name: "earliest", start: Start{At: Earliest}, want: all},
+		{name: "earliest", start: Start{At: Earliest}, want: everything},
 		{name: "latest", start: Start{At: Latest}},
 		{name: "committed", start: Start{At: Committed}, group: "whole", want: slices.Concat(stretch("in", 0, 3, 10), stretch("in", 3, 0, 1))},
 		{name: "partly committed", start: Start{At: Committed}, group: "part", want: slices.Concat(stretch("in", 0, 9, 10), stretch("in", 1, 0, 5), stretch("in", 3, 0, 1))},
-		{name: "not committed", start: Start{At: Committed}, group: "new", want: all},
+		{name: "not committed", start: Start{At: Committed}, group: "new", want: everything},
 		{name: "offset", start: Start{At: AtOffset, Offset: 4}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
 		{name: "time", start: Start{At: AtTime, Time: base.Add(3500 * time.Millisecond)}, want: slices.Concat(stretch("in", 0, 4, 10), stretch("in", 1, 4, 5))},
-		{name: "time of the first", start: Start{At: AtTime, Time: base}, want: all},
+		{name: "time of the first", start: Start{At: AtTime, Time: base}, want: everything},
 		{name: "time past the end", start: Start{At: AtTime, Time: base.Add(time.Hour)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -288,9 +287,9 @@ func TestRecords(t *testing.T) {
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Bounded: true}, nil)
 	got := r.all()
 	for i := range got {
-		got[i].LogTime = time.Time{} // see TestReach
+		got[i].LogTime = time.Time{} // see TestTimeReach
 	}
-	if d := cmp.Diff(want, got); d != "" { // which tells nil from empty
+	if d := cmp.Diff(want, got); d != "" { // distinguishes nil and empty
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for i, et := range r.times {
@@ -298,7 +297,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestOversized: their neighbours are whole.
+// TestOversized: records next to oversized ones are unchanged.
 func TestOversized(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": fmt.Sprint(64 << 20)}))
 	type seen struct{ Key, Value, Headers, Oversized int }
@@ -311,8 +310,8 @@ func TestOversized(t *testing.T) {
 				&kgo.Record{Topic: "in", Key: []byte("k"), Value: bytes.Repeat([]byte("v"), size), Headers: []kgo.RecordHeader{{Key: "h"}}},
 				&kgo.Record{Topic: "in", Key: []byte("k"), Value: []byte("after")})
 			large := seen{1, size, 1, 0}
-			if all := size + 2; all > MaxRecord {
-				large = seen{1, recordbatch.Kept, 0, all}
+			if total := size + 2; total > MaxRecord {
+				large = seen{1, recordbatch.Kept, 0, total}
 			}
 			want = append(want, seen{1, 6, 0, 0}, large, seen{1, 5, 0, 0})
 		}
@@ -323,8 +322,8 @@ func TestOversized(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
-// TestAddedWhileSplit: a partition that is found when the rest belongs to another call
-// already is found again by that call.
+// TestAddedWhileSplit: if a partition is found when the rest already belongs to another call, that call finds it
+// again.
 func TestAddedWhileSplit(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	t.Parallel()
@@ -334,14 +333,14 @@ func TestAddedWhileSplit(t *testing.T) {
 	name := t.Name() + "/0"
 	v, _ := consumers.Load(name)
 	before := v.(*consumer)
-	before.known <- discovered{spans: []span{{Position: Position{"in", 2, 0}, End: -1}}}
+	before.discoveries <- discovered{spans: []span{{Position: Position{"in", 2, 0}, End: -1}}}
 	rt := r.fn.CreateTracker(r.rests[0])
 	if _, rest, err := rt.TrySplit(0); rest == nil || err != nil {
 		t.Fatalf("a split leaves %v, %v", rest, err)
 	}
 	ended, _, err := r.fn.Source.call(context30(t), r.fn.Run, nil, rt, mtime.MinTimestamp, nil)
-	if _, kept := consumers.Load(name); !ended || kept || err != nil || before.ctx.Err() == nil {
-		t.Fatalf("after the split: ended %v, kept %v, %v", ended, kept, err)
+	if _, found := consumers.Load(name); !ended || found || err != nil || before.ctx.Err() == nil {
+		t.Fatalf("after the split: ended %v, kept %v, %v", ended, found, err)
 	}
 	m := manual(c)
 	m.AddPartitions(t, "in", 3)

@@ -22,7 +22,7 @@ func init() {
 	register.Emitter2[string, []byte]()
 }
 
-// readersFn emits the names of the readers, each a key.
+// readersFn emits the names of the readers as keys.
 type readersFn struct{ Names []string }
 
 func (fn *readersFn) ProcessElement(_ []byte, emit func(string, []byte)) {
@@ -31,12 +31,10 @@ func (fn *readersFn) ProcessElement(_ []byte, emit func(string, []byte)) {
 	}
 }
 
-// loopFn reads as readFn does, but is a stateful function. Splittable functions leak memory
-// on Beam's Flink runner before 2.76.0: it keeps a part of each residual for ever (fixed by
-// Beam's pull request 39191). The reader's state is the restriction. Each call is a timer,
-// which sets the next one at the watermark: the runner holds the output's watermark back
-// to the time of a timer. The timer fires at once, because the impulse's watermark has
-// passed it.
+// loopFn does the same as readFn, but is a stateful function. Splittable functions leak memory on Beam's Flink runner
+// before 2.76.0, which keeps a part of each residual for ever (fixed by Beam's pull request 39191). The reader's state
+// is the restriction. Each call is a timer, which sets the next timer at the watermark: the runner holds the output's
+// watermark back to the time of a timer. The timer fires at once, because the impulse's watermark has passed it.
 type loopFn struct {
 	Source Source
 	Run    string // names the consumers between calls

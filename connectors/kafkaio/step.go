@@ -7,95 +7,94 @@ import (
 	"time"
 )
 
-// The watermark of a run with a changelog decides what a repeat has to decide alike: which
-// observations no longer wait, that a key is silent, that an interval, an incident or a digest is
-// over. It depends on the clock, and on how far a batch of records reaches. So it moves in steps, and
-// a step is stored before it is used:
+// The watermark of a run with a changelog decides which observations no longer wait, that a key is silent, and that an
+// interval, an incident or a digest has ended. A run that repeats records must decide the same. But the watermark
+// depends on the clock, and on how many records a batch holds. Therefore it moves in steps, and each step is stored
+// before it is used:
 //
-//   - A step is made if a node waits for it, see account.Run.HasTimerBy, and nothing is in flight. A commit
-//     has the watermark beside the states and the offsets. Then the source emits it, and hands nothing
-//     over before the nodes have done what it asks for.
-//   - A run that resumes emits the stored watermark first. It makes no step before it has come as far
-//     as the run before may have come after its last commit: what was written there was written without
-//     a step, and so it is again. That is lead offsets, or what the commit says.
-//   - What a step has done is settled only when nothing is in flight and no step of the pipeline keeps anything
-//     back, as a grouping does. Until then the commit has the last watermark that is settled, and beside it
-//     each step since then with the offsets at which it was made. A run that resumes makes these at the
-//     same offsets, one after the other.
-//   - A timer that records after a step set for a time up to it waits for the next step, see
-//     account.Run.NextStep. The commit says if there were such records.
+//   - A step is made if a node has a timer for it (account.Run.HasTimerBy) and nothing is in flight. A commit stores
+//     the watermark with the states and the offsets. Then the source emits the watermark, and hands over nothing until
+//     the nodes have processed it.
+//   - A run that resumes emits the stored watermark first. It makes no new step until it reaches the offset that the
+//     previous run may have reached after its last commit: those outputs were written without a step, and are repeated
+//     without one. That offset is the committed one plus lead, or the one that the commit names.
+//   - The effects of a step are settled only when nothing is in flight and no step of the pipeline buffers results, as
+//     a grouping does. Until then the commits contain the last settled watermark, and each later step with its
+//     offsets. A run that resumes makes these steps at the same offsets, one after the other.
+//   - If records were handed over after a step, a timer that they set for a time before the step waits for the next
+//     step (account.Run.NextStep). The commit stores whether there were such records.
 
-// lead is how many offsets of a partition a run goes beyond its last commit, unless that says more.
-// Until a run that resumes has come so far, no key expires.
+// lead is the number of offsets by which a run may pass its last commit in a partition, unless the commit allows more.
+// Until a run that resumes has read that far, it makes no new step, and so no key expires.
 const lead = 1 << 15
 
-// A stepper is what a ledger knows of the steps of the watermark. Of its fields the source has all,
-// and the goroutine that commits sees an order.
+// A stepper is the part of a ledger that makes the steps. Its fields belong to the source. The goroutine that commits
+// only receives requests.
 type stepper struct {
-	at     time.Time        // the watermark of the last step, zero before the first
-	resent bool             // the stored one was emitted
-	done   bool             // what the last step asks for was done
-	when   time.Time        // of the last step
-	until  map[string]int64 // by partition, the offset before which the run before may have been
-	allows map[string]int64 // by partition, the offset that a commit allows, if that is more than lead
-	repeat []pendingStep    // steps of the run before that this one has to make
-	orders chan commitOrder
+	watermark     time.Time        // of the last step; zero before the first
+	resent        bool             // the stored watermark was emitted
+	done          bool             // the last step was processed
+	steppedAt     time.Time        // time at which the last step was made
+	previousUntil map[string]int64 // by partition, the offset before which the previous run may have read
+	allowedUntil  map[string]int64 // by partition, an offset that a commit allows beyond lead
+	repeat        []pendingStep    // steps of the previous run that this run has to repeat
+	requests      chan commitRequest
 }
 
-// A pendingStep is a step that was made before what came before it was settled.
+// A pendingStep is a step that was made before the records before it were settled.
 type pendingStep struct {
 	Watermark int64            `json:"watermark"` // in Unix milliseconds
-	At        map[string]int64 `json:"at"`        // the offsets of the partitions, by Position.Log
+	Offsets   map[string]int64 `json:"at"`        // of the partitions, by Position.Log
 
-	id string // in the changelog
+	id string // its ID in the changelog
 }
 
-// reached reports whether the partitions have come to where the step was made.
-func (m pendingStep) reached(progress []partitionProgress) bool {
-	return !slices.ContainsFunc(progress, func(p partitionProgress) bool { return p.Offset < m.At[p.Log()] })
+// reached reports whether the partitions have reached the offsets of the step.
+func (step pendingStep) reached(progress []partitionProgress) bool {
+	return !slices.ContainsFunc(progress, func(p partitionProgress) bool { return p.Offset < step.Offsets[p.Log()] })
 }
 
-// makes notes a step that was made before what came before it was settled. l.mu is locked.
-func (l *Ledger) makes(m pendingStep) {
-	l.made, l.beyond = append(l.made, m), false
+// addPendingStep records a step that is not settled. The caller holds l.mu.
+func (l *Ledger) addPendingStep(step pendingStep) {
+	l.pendingSteps, l.beyondStep = append(l.pendingSteps, step), false
 }
 
-// A commitOrder is a commit at once, which says something new.
-type commitOrder struct {
-	watermark int64            // in Unix milliseconds; 0: as it is
-	at        map[string]int64 // the offsets there, by partition
+// A commitRequest asks for an immediate commit with additional content.
+type commitRequest struct {
+	watermark int64            // in Unix milliseconds; 0 for no step
+	offsets   map[string]int64 // offsets of the step, by partition
 	log       string
-	until     int64 // of log, see head.Until; 0: as it is
+	until     int64 // new changelogHead.Until of log; 0 for no change
 	done      chan error
 }
 
-func (o commitOrder) empty() bool { return o.watermark == 0 && o.until == 0 }
+func (req commitRequest) empty() bool { return req.watermark == 0 && req.until == 0 }
 
-// steps reports whether the watermark moves in steps.
-func (l *Ledger) steps() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
+// stepsWatermark reports whether the watermark moves in steps.
+func (l *Ledger) stepsWatermark() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
 
-// step is called by the source before its consumer takes anything. If it reports true, the source takes
-// nothing, and emits stepper.at.
+// step makes the next step if one is due. The source calls it before its consumer takes records. If step reports true,
+// the source takes nothing and emits stepper.watermark.
 func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error) {
-	if !l.steps() {
+	if !l.stepsWatermark() {
 		return false, nil
 	}
 	s := &l.stepper
 	if !s.resent {
-		if s.resent = true; !s.at.IsZero() {
+		if s.resent = true; !s.watermark.IsZero() {
 			return true, nil
 		}
 	}
 	if !s.done {
-		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.HasTimerBy(s.at) }); !s.done {
+		if s.done, err = l.waitIdle(ctx, func() bool { return !l.account.HasTimerBy(s.watermark) }); !s.done {
 			return false, err
 		}
 	}
 	progress := c.progress()
-	repeats := l.repeats(progress)
+	mayRepeat := l.mayRepeat(progress)
 	if c.until = nil; len(s.repeat) > 0 {
 		next := s.repeat[0]
-		if c.until = next.At; !next.reached(progress) {
+		if c.until = next.Offsets; !next.reached(progress) {
 			return false, nil
 		}
 		if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
@@ -104,43 +103,42 @@ func (l *Ledger) step(ctx context.Context, c *consumer) (stepped bool, err error
 		s.repeat, c.until = s.repeat[1:], nil
 		l.mu.Lock()
 		l.dirty = true
-		l.makes(next)
+		l.addPendingStep(next)
 		l.mu.Unlock()
-		return l.steppedTo(time.UnixMilli(next.Watermark)), nil
+		return l.recordStep(time.UnixMilli(next.Watermark)), nil
 	}
-	to := c.watermark(time.Now()).Truncate(time.Millisecond) // as watermarks and timers are
-	if repeats || !to.After(s.at) || !l.account.HasTimerBy(to) || time.Since(s.when) < commitEvery {
+	target := c.watermark(time.Now()).Truncate(time.Millisecond) // watermarks and timers are in milliseconds
+	if mayRepeat || !target.After(s.watermark) || !l.account.HasTimerBy(target) || time.Since(s.steppedAt) < commitEvery {
 		return false, nil
 	}
 	if committable, err := l.waitIdle(ctx, func() bool { return true }); !committable {
 		return false, err
 	}
-	o := commitOrder{watermark: to.UnixMilli(), at: map[string]int64{}}
+	req := commitRequest{watermark: target.UnixMilli(), offsets: map[string]int64{}}
 	for _, p := range progress {
-		o.at[p.Log()] = p.Offset
+		req.offsets[p.Log()] = p.Offset
 	}
-	if err := l.order(ctx, o); err != nil {
+	if err := l.requestCommit(ctx, req); err != nil {
 		return false, err
 	}
-	return l.steppedTo(to), nil
+	return l.recordStep(target), nil
 }
 
-// steppedTo notes a step that was made, for which the source emits its watermark. It returns true.
-func (l *Ledger) steppedTo(to time.Time) bool {
+// recordStep records a step, after which the source emits its watermark. It returns true.
+func (l *Ledger) recordStep(watermark time.Time) bool {
 	s := &l.stepper
-	s.at, s.when, s.done = to, time.Now(), false
-	l.account.Advance(to, false)
+	s.watermark, s.steppedAt, s.done = watermark, time.Now(), false
+	l.account.Advance(watermark, false)
 	return true
 }
 
-// waitIdle waits until something holds and nothing is in flight. It reports false if the run ends or
-// stops before.
-func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) {
+// waitIdle waits until condition is true and nothing is in flight. It reports false if the run ends or stops first.
+func (l *Ledger) waitIdle(ctx context.Context, condition func() bool) (bool, error) {
 	var pause <-chan time.Time
 	for idle := l.account.Idle(); ; {
 		select {
 		case <-idle:
-			if holds() && l.idle() {
+			if condition() && l.idle() {
 				return true, nil
 			}
 			idle, pause = nil, time.After(time.Millisecond)
@@ -156,63 +154,63 @@ func (l *Ledger) waitIdle(ctx context.Context, holds func() bool) (bool, error) 
 	}
 }
 
-// repeats reports whether the run before may have come farther than this one.
-func (l *Ledger) repeats(progress []partitionProgress) (repeats bool) {
+// mayRepeat reports whether the previous run may have read further than this one.
+func (l *Ledger) mayRepeat(progress []partitionProgress) (mayRepeat bool) {
 	for _, p := range progress {
-		until, known := l.stepper.until[p.Log()]
+		until, known := l.stepper.previousUntil[p.Log()]
 		if !known {
-			until = max(p.Offset+lead, l.stepper.allows[p.Log()])
-			l.stepper.until[p.Log()] = until
+			until = max(p.Offset+lead, l.stepper.allowedUntil[p.Log()])
+			l.stepper.previousUntil[p.Log()] = until
 		}
-		repeats = repeats || p.Offset < until && (p.High < 0 || p.Offset < p.High)
+		mayRepeat = mayRepeat || p.Offset < until && (p.High < 0 || p.Offset < p.High)
 	}
-	return repeats
+	return mayRepeat
 }
 
-// allow is called before records of a partition are taken, with the offset after them. If they are too
-// far from the last commit, another one says so first.
-func (l *Ledger) allow(ctx context.Context, at Position) error {
-	if !l.steps() {
+// allow is called before records of a partition are taken. next is the position after them. If next is too far after
+// the last commit, allow first commits a new limit.
+func (l *Ledger) allow(ctx context.Context, next Position) error {
+	if !l.stepsWatermark() {
 		return nil
 	}
-	log, s := at.Log(), &l.stepper
+	log, s := next.Log(), &l.stepper
 	l.mu.Lock()
-	last, stored := l.stored[log]
+	last, stored := l.committed[log]
 	l.mu.Unlock()
-	from := last.Offset
+	base := last.Offset
 	if !stored {
-		from = s.until[log] - lead // where it began, at least
+		base = s.previousUntil[log] - lead // at least the offset where this run started
 	}
-	if at.Offset <= max(from+lead, s.allows[log]) {
+	if next.Offset <= max(base+lead, s.allowedUntil[log]) {
 		return nil
 	}
-	until := at.Offset + lead // not before each batch
-	if err := l.order(ctx, commitOrder{log: log, until: until}); err != nil {
+	until := next.Offset + lead // additional room, to avoid a commit for each batch
+	if err := l.requestCommit(ctx, commitRequest{log: log, until: until}); err != nil {
 		return err
 	}
-	s.allows[log] = until
+	s.allowedUntil[log] = until
 	return nil
 }
 
-// order has the goroutine that commits do it now.
-func (l *Ledger) order(ctx context.Context, o commitOrder) error {
-	o.done = make(chan error, 1)
+// requestCommit makes the committing goroutine commit now, and returns its error.
+func (l *Ledger) requestCommit(ctx context.Context, req commitRequest) error {
+	req.done = make(chan error, 1)
 	select {
-	case l.stepper.orders <- o:
+	case l.stepper.requests <- req:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.done:
 		return l.reportError(errClosed)
 	}
 	select {
-	case err := <-o.done:
+	case err := <-req.done:
 		return l.reportError(err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// reportError returns the error of a commit, or else err, and notes that the source has it.
+// reportError returns the error of an earlier commit, or else err. It marks the error as returned to the source.
 func (l *Ledger) reportError(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,9 +24,8 @@ func init() {
 	dofn.Register(func(f *writePairFn) any { return f.ProcessElement })
 }
 
-// Write takes a PCollection<KV<[]byte, []byte>> and writes each pair to a topic as the key and the
-// value of a message, at least once. A message of an empty key has no key. The messages of a bundle
-// are stored when the bundle ends.
+// Write takes a PCollection<KV<[]byte, []byte>> and writes each pair to a topic as the key and the value of a message,
+// at least once. An empty key becomes a null key. The messages of a bundle are stored when the bundle ends.
 //
 // The topic must exist. Write waits for absent brokers as Writer.Write does. It panics if col has another type.
 func Write(s beam.Scope, sink Sink, col beam.PCollection) {
@@ -35,8 +34,8 @@ func Write(s beam.Scope, sink Sink, col beam.PCollection) {
 	beam.ParDo0(s, &writePairFn{messageFn{Sink: sink}}, col)
 }
 
-// WriteChunks is Write for a PCollection<[]byte> of connectors.Chunks. Each line, without its line
-// end, is the value of a message, with the id as the header "id".
+// WriteChunks is Write for a PCollection<[]byte> of connectors.Chunks. Each line, without its line end, is the value
+// of a message, with the id in the header "id".
 func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
 	dofn.CheckInput("kafkaio.WriteChunks", col, dofn.Bytes)
 	s = s.Scope("kafkaio.Write")
@@ -45,7 +44,7 @@ func WriteChunks(s beam.Scope, sink Sink, col beam.PCollection) {
 
 // WriteChunk writes the lines of a chunk to a topic, outside of a pipeline.
 func (sink Sink) WriteChunk(ctx context.Context, c connectors.Chunk, log *slog.Logger) error {
-	messages, err := messagesOf(ctx, nil, c, sink.Form.writing(), log)
+	messages, err := appendMessages(ctx, nil, c, sink.Form.writing(), log)
 	if err != nil {
 		return err
 	}
@@ -56,25 +55,24 @@ func (sink Sink) WriteChunk(ctx context.Context, c connectors.Chunk, log *slog.L
 	return errors.Join(w.Write(ctx, messages), w.Close())
 }
 
-// messagesOf appends the lines of a chunk as messages, in the form of the writing if there is
-// one.
-func messagesOf(ctx context.Context, to []Message, c connectors.Chunk, write Writing, log *slog.Logger) ([]Message, error) {
+// appendMessages appends the lines of a chunk to dst as messages, converted by write unless it is nil.
+func appendMessages(ctx context.Context, dst []Message, c connectors.Chunk, write Writing, log *slog.Logger) ([]Message, error) {
 	for line, err := range c.Lines() {
 		if err != nil {
-			return to, err
+			return dst, err
 		}
 		value := line.Text[:len(line.Text)-1]
 		if write != nil {
 			if value, err = write(ctx, log, value); err != nil {
-				return to, err
+				return dst, err
 			}
 		}
-		to = append(to, Message{Key: line.Key, ID: line.ID, Value: value})
+		dst = append(dst, Message{Key: line.Key, ID: line.ID, Value: value})
 	}
-	return to, nil
+	return dst, nil
 }
 
-// writeBytes is how much a bundle gathers before it writes.
+// writeBytes is the size at which a bundle writes the gathered messages.
 const writeBytes = 8 << 20
 
 // A messageFn writes the messages of a bundle.
@@ -90,7 +88,7 @@ type messageFn struct {
 func (fn *messageFn) StartBundle(ctx context.Context) (err error) {
 	fn.waiting, fn.size = nil, 0
 	if fn.writer == nil {
-		// openWriter does not connect: the run has begun, so Write waits for absent brokers.
+		// openWriter does not connect: the run has started, so Write waits for absent brokers.
 		fn.writer, err = openWriter(fn.Sink, ledgerOf(ctx).logger())
 		fn.writing = fn.Sink.Form.writing()
 	}
@@ -101,7 +99,7 @@ func (fn *messageFn) StartBundle(ctx context.Context) (err error) {
 type writePairFn struct{ messageFn }
 
 func (fn *writePairFn) ProcessElement(ctx context.Context, key, value []byte) error {
-	m := Message{Value: slices.Concat([]byte{}, value)} // a runner may use their memory again
+	m := Message{Value: slices.Concat([]byte{}, value)} // a runner may reuse the memory
 	if len(key) > 0 {
 		m.Key = slices.Clone(key)
 	}
@@ -115,9 +113,9 @@ type writeFn struct{ messageFn }
 func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	n := len(fn.waiting)
 	var err error
-	within, end := account.From(ctx).WithStopTimeout(ctx) // the form may ask a registry
+	within, end := account.From(ctx).WithStopTimeout(ctx) // the Form may wait for a registry
 	defer end()
-	fn.waiting, err = messagesOf(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
+	fn.waiting, err = appendMessages(within, fn.waiting, chunk, fn.writing, ledgerOf(ctx).logger())
 	switch {
 	case errors.Is(err, account.ErrStopped):
 		return fmt.Errorf("topic %q: %w, and the schema registry does not answer: not all of the last %s are written, and none after them", fn.Sink.Topic, err, message.Count(len(fn.waiting)+1, "record", "records"))
@@ -127,7 +125,8 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte) error {
 	return fn.added(ctx, n)
 }
 
-// added counts what waits from n on, and writes all if it is much.
+// added adds the sizes of the waiting messages from index n on, and writes all messages if their size reaches
+// writeBytes.
 func (fn *messageFn) added(ctx context.Context, n int) error {
 	for i := range fn.waiting[n:] {
 		fn.size += fn.waiting[n+i].size()

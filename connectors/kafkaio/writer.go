@@ -24,50 +24,47 @@ import (
 )
 
 const (
-	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic, and
-	// after a start of all topics, one after the other.
+	// topicGrace is how long a topic may be unknown. Brokers learn of a new topic one after the other. After a start,
+	// they learn of all topics in this way.
 	topicGrace = 10 * time.Second
-	// requestTime is how long one attempt may take; the broker gives up waiting
-	// for replicas after half of it.
+	// requestTime is the limit of one attempt. The broker stops waiting for replicas after half of it.
 	requestTime = 30 * time.Second
-	// leaderTime is the longest time between two questions for the partitions' leaders.
-	// kafka-go does not ask again when a broker says that it no longer leads.
+	// leaderTime is the maximum time between requests for the partitions' leaders. kafka-go does not refresh them when
+	// a broker answers that it is no longer the leader.
 	leaderTime = 2 * time.Second
-	// warnTime is how much time is between two warnings.
+	// warnTime is the time between two warnings.
 	warnTime = 10 * time.Second
 
-	// batchBytes is how much goes into one request to a partition, before
-	// compression. A topic takes 1,048,588 bytes unless it is set otherwise.
+	// batchBytes is the size of one request to a partition, before compression. The default limit of a topic is
+	// 1,048,588 bytes.
 	batchBytes = 1_000_000
-	// inFlight is the number of partitions that are written at a time. Each has its own
-	// connection.
+	// inFlight is the number of partitions that are written at a time. Each has its own connection.
 	inFlight = 16
 )
 
-// A Message is one to be written.
+// A Message is a message to write.
 type Message struct {
-	// Key chooses the partition, as in the Java client. Messages without a key (nil, not
-	// empty) are spread over the partitions.
+	// Key selects the partition, as in the Java client. Messages without a key (nil, not empty) are spread over the
+	// partitions.
 	Key []byte
-	// ID becomes the header "id". Consumers of the topic recognise repeats by it.
+	// ID becomes the header "id", by which consumers of the topic recognise repeats.
 	ID string
-	// Value nil (not empty) deletes the key from a compacted topic.
+	// Value deletes the key from a compacted topic if it is nil (not empty).
 	Value []byte
 }
 
-// A Sink is a topic.
+// A Sink is a topic to write to.
 type Sink struct {
 	Cluster Cluster
 	Topic   string
-	// Compression of the batches is one of Compressions. Default DefaultCompression.
+	// Compression of the batches is one of Compressions. The default is DefaultCompression.
 	Compression string
-	// Form is that in which WriteChunks and WriteChunk store lines.
+	// Form is the format in which WriteChunks and WriteChunk store lines.
 	Form Form
 }
 
-// A Writer writes to a topic at least once. Within a partition, messages are first stored
-// in the order in which they were given. After a failed attempt some messages may be
-// stored again.
+// A Writer writes to a topic at least once, by kafka-go. Within a partition, the first copies of messages are stored
+// in the order of Write's argument. After a failed attempt, messages may be stored again.
 type Writer struct {
 	sink   Sink
 	codec  compress.Codec
@@ -79,11 +76,11 @@ type Writer struct {
 	grace time.Duration // topicGrace
 
 	mu      sync.Mutex
-	trouble reminder.Reminder // attempts fail
-	warned  bool              // of this trouble
+	trouble reminder.Reminder // attempts are failing
+	warned  bool              // a warning about the current trouble was logged
 }
 
-// NewWriter connects to the topic, which must exist. Its errors say what to do.
+// NewWriter connects to the topic, which must exist. Its errors explain the remedy.
 func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 	w, err := openWriter(s, log)
 	if err != nil {
@@ -97,7 +94,7 @@ func NewWriter(ctx context.Context, s Sink, log *slog.Logger) (*Writer, error) {
 	return w, nil
 }
 
-// openWriter does not connect: the first Write does, as patiently as all others.
+// openWriter returns a Writer that connects with its first Write, as patiently as with later ones.
 func openWriter(s Sink, log *slog.Logger) (*Writer, error) {
 	codec, err := s.codec()
 	if err != nil {
@@ -128,10 +125,9 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Write returns when all in-sync replicas have stored all messages. While brokers are
-// unreachable, elect leaders or lack replicas, it tries again, up to two minutes for each
-// batch, and warns in the log. After an error, any of the messages may have been written,
-// or may still be written: do not change them, and write all of them again before any
+// Write returns when all in-sync replicas have stored all messages. While brokers are unreachable, elect leaders or
+// lack replicas, Write tries again, for up to two minutes per batch, and logs warnings. After an error, any of the
+// messages may have been written, or may still be written: do not change them, and write all of them again before any
 // others. Concurrent calls are not ordered.
 func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 	if len(msgs) == 0 {
@@ -157,7 +153,7 @@ func (w *Writer) Write(ctx context.Context, msgs []Message) error {
 // assign returns the messages of each of n partitions.
 func assign(msgs []Message, n int) [][]*Message {
 	parts := make([][]*Message, n)
-	keyless := rand.IntN(n) // one for all of a call, as few requests are cheaper
+	keyless := rand.IntN(n) // one partition per call, because fewer requests are cheaper
 	for i := range msgs {
 		m := &msgs[i]
 		p := keyless
@@ -169,10 +165,9 @@ func assign(msgs []Message, n int) [][]*Message {
 	return parts
 }
 
-// writePartition has one batch in flight at a time: a later batch must not be stored while
-// an earlier one may still fail. kafka.Writer does not do: it goes on to the next batch
-// after an error that it takes for final, such as a short absence of the leader, and it
-// cannot be cancelled.
+// writePartition has one batch in flight at a time: a later batch must not be stored while an earlier one may still
+// fail. kafka.Writer cannot be used here: it continues with the next batch after errors that it considers permanent,
+// such as a short absence of the leader, and it cannot be cancelled.
 func (w *Writer) writePartition(ctx context.Context, p int, msgs []*Message) error {
 	for len(msgs) > 0 {
 		n, size := 0, 0
@@ -188,9 +183,9 @@ func (w *Writer) writePartition(ctx context.Context, p int, msgs []*Message) err
 	return nil
 }
 
-// size is at least what m takes in a batch before compression, in bytes.
+// size returns an upper bound of the size of m in a batch before compression, in bytes.
 func (m *Message) size() int {
-	const framing = 40 // lengths, offset and time, in variable length, and "id"
+	const framing = 40 // lengths, offset and time as varints, and "id"
 	return len(m.Key) + len(m.ID) + len(m.Value) + framing
 }
 
@@ -200,7 +195,7 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 	case !errors.Is(err, kafka.MessageSizeTooLarge) && !errors.Is(err, kafka.RecordListTooLarge):
 		return err
 	case len(batch) > 1:
-		// A topic may take less than batchBytes.
+		// The topic's limit may be less than batchBytes.
 		half := len(batch) / 2
 		if err := w.deliver(ctx, p, batch[:half]); err != nil {
 			return err
@@ -208,7 +203,7 @@ func (w *Writer) deliver(ctx context.Context, p int, batch []*Message) error {
 		return w.deliver(ctx, p, batch[half:])
 	}
 	m := batch[0]
-	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: set max.message.bytes of the topic to more",
+	return fmt.Errorf("topic %q does not take the message with id %q and key %q, which has %d bytes: increase max.message.bytes of the topic",
 		w.sink.Topic, m.ID, m.Key, len(m.Value))
 }
 
@@ -229,7 +224,7 @@ func (w *Writer) produce(ctx context.Context, p int, batch []*Message) error {
 	return res.Error
 }
 
-// partitions returns how many partitions the topic has.
+// partitions returns the number of partitions of the topic.
 func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 	err = w.patiently(ctx, "its partitions", func(ctx context.Context) error {
 		md, err := w.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{w.sink.Topic}})
@@ -245,9 +240,9 @@ func (w *Writer) partitions(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// patiently repeats do until it succeeds, fails for good, or the policy's time is over.
+// patiently calls do until it succeeds, fails for good, or the policy's budget is spent.
 func (w *Writer) patiently(ctx context.Context, what string, do func(context.Context) error) error {
-	var unknown time.Time // since when the topic is
+	var unknown time.Time // time of the first of the latest errors, if all of them are that the topic is unknown
 	var final, last error
 	within, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
@@ -257,10 +252,10 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 		case isUnknown(err):
 			unknown = cmp.Or(unknown, time.Now())
 			if time.Since(unknown) > w.grace {
-				final = fmt.Errorf("topic %q does not exist, or no longer: create it (%w)", w.sink.Topic, err)
+				final = fmt.Errorf("topic %q does not exist, or was deleted: create it (%w)", w.sink.Topic, err)
 				return false
 			}
-		case !passes(err):
+		case !retryable(err):
 			final = w.final(err)
 			return false
 		default:
@@ -271,7 +266,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	})
 	switch {
 	case err == nil:
-		w.well()
+		w.recovered()
 		return nil
 	case ctx.Err() != nil:
 		return err
@@ -283,7 +278,7 @@ func (w *Writer) patiently(ctx context.Context, what string, do func(context.Con
 	return fmt.Errorf("topic %q, %s: Kafka did not take the messages within %s: %w", w.sink.Topic, what, w.retry.Budget, err)
 }
 
-// final turns an error that no retry mends into a sentence.
+// final returns the message for an error that does not go away by retrying.
 func (w *Writer) final(err error) error {
 	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		return fmt.Errorf("%s may not write to topic %q: allow the operation Write on it", w.sink.Cluster.user(), w.sink.Topic)
@@ -302,8 +297,8 @@ func (w *Writer) warn(what string, err error) {
 	}
 }
 
-// well logs that attempts succeed again, if a failure was logged.
-func (w *Writer) well() {
+// recovered logs that attempts succeed again, if a failure was logged.
+func (w *Writer) recovered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.warned {
@@ -312,8 +307,7 @@ func (w *Writer) well() {
 	w.trouble.Since, w.warned = time.Time{}, false
 }
 
-// bare removes kafka-go's prefix, which misleads: its errors of producing speak of
-// fetching.
+// bare removes kafka-go's misleading prefix: its errors of produce requests mention fetching.
 func bare(err error) error {
 	if p, ok := errors.AsType[*rawproduce.Error](err); ok {
 		return p.Err

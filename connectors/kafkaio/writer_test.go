@@ -37,7 +37,7 @@ func fake(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, Cluster) {
 	return k, Cluster{Brokers: k.ListenAddrs()}
 }
 
-// context30 ends with the test, or after 30 s: nothing here takes that long.
+// context30 returns a context that ends with the test, or after 30 s.
 func context30(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -95,7 +95,7 @@ func TestWriteNothing(t *testing.T) {
 	}
 }
 
-// A key has the partition that franz-go, which does as the Java client, chooses, also in a changelog.
+// Keys have the same partitions as with franz-go, which follows the Java client, also in a changelog.
 func TestPartitionOfKey(t *testing.T) {
 	const n = 17
 	java := kgo.StickyKeyPartitioner(nil).ForTopic("t")
@@ -126,12 +126,11 @@ func TestPartitionWithoutKey(t *testing.T) {
 	expect.Same(t, 3, len(used), "partitions of 200 calls: ", used)
 }
 
-// checkOrder checks that each partition of a topic has the messages of its keys,
-// each for the first time in the order given, and returns how many repeats there
-// are.
+// checkOrder checks that each partition of a topic has the messages of its keys, and that their first copies have the
+// order of msgs. It returns the number of repeats.
 func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats int) {
 	t.Helper()
-	n := expect.Get(asks(t, c).Partitions(context30(t), []string{topic}))(t)
+	n := expect.Get(openClient(t, c).Partitions(context30(t), []string{topic}))(t)
 	var total int
 	got := map[int32][]string{}
 	seen := map[string]bool{}
@@ -153,7 +152,7 @@ func checkOrder(t *testing.T, c Cluster, topic string, msgs []Message) (repeats 
 	return total - len(msgs)
 }
 
-// numbered are n messages with ids 0, 1, … and 97 keys, all of the same value.
+// numbered returns n messages with the ids 0, 1, …, 97 keys, and the same value.
 func numbered(n int, value []byte) []Message {
 	msgs := make([]Message, n)
 	for i := range msgs {
@@ -172,7 +171,7 @@ func TestOrderUnderFaults(t *testing.T) {
 			w := newWriter(t, c, "out")
 			w.retry.First = time.Millisecond
 
-			// Both run on the broker's one goroutine.
+			// Both functions run in the broker's only goroutine.
 			rng := rand.New(rand.NewPCG(seed, 0))
 			refusals := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.LeaderNotAvailable, kerr.KafkaStorageError, nil}
 			var refused atomic.Int64
@@ -193,7 +192,7 @@ func TestOrderUnderFaults(t *testing.T) {
 				res.Topics = []kmsg.ProduceResponseTopic{{Topic: in.Topic, Partitions: []kmsg.ProduceResponseTopicPartition{p}}}
 				return res, nil, true
 			})
-			// These two are stored, whatever the answer says.
+			// These two errors are returned although the messages are stored.
 			some := func(kmsg.Request) bool { return rng.Float64() < 0.2 }
 			stored := k.Fault(
 				kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1, When: some},
@@ -214,7 +213,7 @@ func TestOrderUnderFaults(t *testing.T) {
 	}
 }
 
-// logged keeps log lines.
+// logged is a slog.Handler that keeps log lines.
 type logged struct {
 	slog.Handler
 	mu     sync.Mutex
@@ -288,7 +287,7 @@ func TestWriteRefused(t *testing.T) {
 		{"too long", kfake.Fault{Keys: produce, Err: kerr.NotEnoughReplicas, Count: -1},
 			`topic "out", partition 0: Kafka did not take the messages within 3s: [19] Not Enough Replicas: …`, 0},
 		{"unknown too long", kfake.Fault{Keys: produce, Err: kerr.UnknownTopicOrPartition, Count: -1},
-			`topic "out" does not exist, or no longer: create it ([3] Unknown Topic Or Partition: …)`, 0},
+			`topic "out" does not exist, or was deleted: create it ([3] Unknown Topic Or Partition: …)`, 0},
 		{"for good", kfake.Fault{Keys: produce, Err: kerr.InvalidRecord, Count: -1},
 			`topic "out" does not take messages: [87] Invalid Record: this record has failed …`, 1},
 		{"policy", kfake.Fault{Keys: produce, Err: kerr.PolicyViolation, Count: -1},
@@ -320,14 +319,14 @@ func TestWriteRefused(t *testing.T) {
 
 	_, err := NewWriter(ctx, Sink{Cluster: c, Topic: "uot"}, quiet)
 	says(t, err, `topic "uot" (did you mean "out"?) does not exist: …`)
-	_, err = NewWriter(ctx, Sink{Cluster: Cluster{Brokers: []string{nobody(t)}}, Topic: "out"}, quiet)
+	_, err = NewWriter(ctx, Sink{Cluster: Cluster{Brokers: []string{closedPort(t)}}, Topic: "out"}, quiet)
 	says(t, err, "broker … refuses the connection: …")
 
 	w := newWriter(t, c, "gone")
 	w.grace = 50 * time.Millisecond
 	expect.OK(t, w.Write(ctx, numbered(1, nil)))
 	expect.OK(t, k.DeleteTopic("gone"))
-	says(t, w.Write(ctx, numbered(1, nil)), `topic "gone" does not exist, or no longer: create it (…)`)
+	says(t, w.Write(ctx, numbered(1, nil)), `topic "gone" does not exist, or was deleted: create it (…)`)
 }
 
 func TestTooLarge(t *testing.T) {
@@ -341,31 +340,31 @@ func TestTooLarge(t *testing.T) {
 		rng.Read(m.Value)
 		msgs = append(msgs, m)
 	}
-	// A batch of them all is too large for the topic; none of them is.
+	// All messages together exceed the topic's limit; each of them does not.
 	expect.OK(t, w.Write(context30(t), msgs))
 	checkOrder(t, c, "out", msgs)
 
 	large := Message{Key: []byte("k"), ID: "in-0-17", Value: make([]byte, 30_000)}
 	rng.Read(large.Value)
 	err := w.Write(context30(t), append(msgs[:5:5], large))
-	says(t, err, `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: set max.message.bytes of the topic to more`)
+	says(t, err, `topic "out" does not take the message with id "in-0-17" and key "k", which has 30000 bytes: increase max.message.bytes of the topic`)
 }
 
-func TestPasses(t *testing.T) {
+func TestRetryable(t *testing.T) {
 	timeout, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
-	_, refused := net.Dial("tcp", nobody(t))
+	_, refused := net.Dial("tcp", closedPort(t))
 	for _, test := range []struct {
 		err  error
 		want bool
 	}{
-		{rawproduce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // as kafka-go has it while a leader is elected
+		{rawproduce.NewError(protocol.NewErrNoLeader("t", 1)), true}, // kafka-go returns it while a leader is elected
 		{kafka.NotLeaderForPartition, true},
 		{fmt.Errorf("%w: more", kafka.BrokerNotAvailable), true},
 		{refused, true},
 		{&net.DNSError{IsNotFound: true}, true}, // a container that is being replaced
 		{timeout.Err(), true},
-		{io.ErrUnexpectedEOF, true}, // also of a login that was broken off
+		{io.ErrUnexpectedEOF, true}, // also if a login was interrupted
 		{fmt.Errorf("no: %w", kafka.SASLAuthenticationFailed), false},
 		{kafka.InvalidTopic, false},
 		{kafka.UnsupportedForMessageFormat, false},
@@ -373,6 +372,6 @@ func TestPasses(t *testing.T) {
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false},
 		{errors.New("something else"), false},
 	} {
-		expect.Same(t, test.want, passes(bare(test.err)), test.err)
+		expect.Same(t, test.want, retryable(bare(test.err)), test.err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package eventlag estimates how far the times of records are behind the clock when the records arrive.
+// Package eventlag estimates the lag of records: how far their times are behind the clock when they arrive.
 package eventlag
 
 import (
@@ -8,35 +8,36 @@ import (
 )
 
 const (
-	// share is the share of records whose lag is at most the usual one.
+	// share is the part of the records whose lag is at most Usual.
 	share = .99
-	// A record counts half for the usual lag when so many records have come after it, and so much time has passed.
+	// The weight of a record is halved when both halfRecords have arrived and halfTime has passed.
 	halfRecords = 500
 	halfTime    = time.Hour
-	// History is the age from which a record is part of the past that somebody writes. It says nothing of the lag of others.
+	// History is the minimum lag of records that are loaded from an archive. Such a lag does not predict the lag of
+	// other records.
 	History = 24 * time.Hour
-	// Min is the lag of records whose times are ahead of the clock, or not behind it.
+	// Min is the lag of records whose times equal the clock or are ahead of it.
 	Min = time.Millisecond
-	// Unknown stands for the usual lag while it is not known.
+	// Unknown is used as the usual lag while Lag.Usual is 0.
 	Unknown = 15 * time.Minute
-	// steps is the number of sizes that are told apart between a lag and its double.
+	// steps is the number of sizes between a lag and its double.
 	steps = 16
 )
 
-// A Lag is how far the times of records are behind the clock when the records arrive. The zero Lag knows nothing.
+// A Lag estimates the lag of records. The zero Lag has seen no records.
 type Lag struct {
-	// Usual is the lag that 99 % of the recent records do not exceed, at least Min. It is rounded up by at most 5 %, and never
-	// above Most. 0 means that it is not known.
+	// Usual is the lag that 99 % of the recent records do not exceed, at least Min. It is rounded up by at most 5 %,
+	// and at most Most. 0 means unknown.
 	Usual time.Duration
-	Most  time.Duration // of all records except History
+	Most  time.Duration // maximum over all records with a lag below History
 
 	weights []float64 // of the records, by size
 	total   float64
-	at      time.Time // of the last records
+	last    time.Time // time of the last records
 }
 
-// Add adds the lags of records that arrived together at a time. It ignores lags of History, and modifies lags.
-func (l *Lag) Add(at time.Time, lags []time.Duration) {
+// Add adds the lags of records that arrived together at now. It ignores lags of at least History, and modifies lags.
+func (l *Lag) Add(now time.Time, lags []time.Duration) {
 	lags = slices.DeleteFunc(lags, func(d time.Duration) bool { return d >= History })
 	if len(lags) == 0 {
 		return
@@ -44,10 +45,10 @@ func (l *Lag) Add(at time.Time, lags []time.Duration) {
 	if l.weights == nil {
 		l.weights = make([]float64, sizeOf(History)+1)
 	}
-	kept := math.Max(math.Exp2(-float64(len(lags))/halfRecords), math.Exp2(-at.Sub(l.at).Seconds()/halfTime.Seconds()))
-	l.at, l.total = at, l.total*kept
+	decay := math.Max(math.Exp2(-float64(len(lags))/halfRecords), math.Exp2(-now.Sub(l.last).Seconds()/halfTime.Seconds()))
+	l.last, l.total = now, l.total*decay
 	for i := range l.weights {
-		l.weights[i] *= kept
+		l.weights[i] *= decay
 	}
 	for _, d := range lags {
 		l.weights[sizeOf(d)]++
@@ -63,12 +64,11 @@ func (l *Lag) Add(at time.Time, lags []time.Duration) {
 	}
 }
 
-// sizeOf is the index of a lag's weight: of the lags above 2^((i−1)/16) and up to 2^(i/16)
-// times Min.
+// sizeOf returns the index of a lag's weight. Index i has the lags above 2^((i−1)/16)·Min, up to 2^(i/16)·Min.
 func sizeOf(d time.Duration) int {
 	if d <= Min {
 		return 0
 	}
-	const rounding = 1e-6 // so that a usual lag, as it is stored, keeps its size
+	const rounding = 1e-6 // so that Usual, if it is stored and added again, keeps its size
 	return int(math.Ceil(steps*math.Log2(float64(d)/float64(Min)) - rounding))
 }

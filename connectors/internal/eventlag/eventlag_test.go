@@ -9,8 +9,8 @@ import (
 
 var base = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// The usual lag is what 99 % of the records keep to, rounded up by less than 5 %. One that
-// stands out does not count, nor does history.
+// Usual is the lag that 99 % of the records do not exceed, rounded up by less than 5 %. A single outlier does not
+// count, and lags of at least History do not.
 func TestUsualLag(t *testing.T) {
 	var none Lag
 	none.Add(base, nil)
@@ -48,8 +48,8 @@ func TestUsualLag(t *testing.T) {
 	})
 }
 
-// A lag that is over is forgotten: after a time where many records come, and after a number of
-// records where few do. A pause alone forgets nothing.
+// Old lags are forgotten: after halfTime if many records arrive, and after halfRecords if few do. A pause alone
+// forgets nothing.
 func TestUsualLagForgets(t *testing.T) {
 	was := func() Lag {
 		var l Lag

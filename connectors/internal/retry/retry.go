@@ -1,4 +1,4 @@
-// Package retry repeats requests that have failed. All connectors repeat them in this way.
+// Package retry repeats failed requests, for all connectors.
 package retry
 
 import (
@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// A Policy says when a request is repeated, and for how long. The pauses between attempts
-// double from First to Last. Each is up to half longer by chance, so that many clients do
-// not come back together.
+// A Policy determines how long and how often a request is repeated. The pauses between attempts double from First to
+// Last. A random extra of up to half a pause keeps many clients from retrying at the same time.
 type Policy struct {
 	First, Last time.Duration
-	// Budget is the time from the first attempt within which the last one begins. Zero is
-	// no limit.
+	// Budget is the time, from the start of the first attempt, within which the last attempt starts. Zero means no
+	// limit.
 	Budget time.Duration
 }
 
-// An Asker is an error of a server that asks to be left alone for a while.
+// An Asker is an error of a server that asks for a pause.
 type Asker interface {
 	error
 	RetryAfter() time.Duration
 }
 
-// Do calls attempt until it succeeds. The context of attempt ends with the budget. After
-// each error Do calls again, which reports whether another attempt may help.
+// Do calls attempt until it succeeds. The context of attempt ends with the budget. After each error, Do calls
+// retryable, which reports whether another attempt may help.
 //
-// Do returns the error of an attempt if no other may help or the budget is spent, and the
-// cause of ctx if ctx has ended.
-func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, again func(error) bool) error {
+// If no other attempt may help or the budget is spent, Do returns the error of an attempt. If ctx has ended, it
+// returns the cause of ctx.
+func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, retryable func(error) bool) error {
 	within, start := ctx, time.Now()
 	if p.Budget > 0 {
 		var cancel context.CancelFunc
@@ -46,10 +45,10 @@ func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, aga
 			return context.Cause(ctx)
 		}
 		if last == nil || within.Err() == nil {
-			last = err // an error of the spent budget says less
+			last = err // an error because the budget is spent says less
 		}
 		pause := p.PauseAfter(tries, err)
-		if !again(err) || p.Budget > 0 && time.Since(start)+pause > p.Budget {
+		if !retryable(err) || p.Budget > 0 && time.Since(start)+pause > p.Budget {
 			return last
 		}
 		select {
@@ -60,7 +59,8 @@ func (p Policy) Do(ctx context.Context, attempt func(context.Context) error, aga
 	}
 }
 
-// PauseAfter is a pause after so many attempts, the last of which had that error.
+// PauseAfter returns the pause after tries attempts, where err is the last error. It is at least the pause that
+// an Asker asks for.
 func (p Policy) PauseAfter(tries int, err error) time.Duration {
 	pause := p.Pause(tries)
 	if asker, ok := errors.AsType[Asker](err); ok {
@@ -69,7 +69,7 @@ func (p Policy) PauseAfter(tries int, err error) time.Duration {
 	return pause
 }
 
-// Pause is a pause after so many attempts.
+// Pause returns the pause after tries attempts, with its random extra.
 func (p Policy) Pause(tries int) time.Duration {
 	pause := p.First
 	for ; tries > 1 && pause < p.Last; tries-- {

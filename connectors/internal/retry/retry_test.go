@@ -15,7 +15,7 @@ var (
 
 func again(err error) bool { return !errors.Is(err, errFinal) }
 
-// asks is an error of a server that asks for a pause.
+// asks is the error of a server that asks for a pause.
 type asks time.Duration
 
 func (a asks) Error() string             { return "asks" }
@@ -23,14 +23,14 @@ func (a asks) RetryAfter() time.Duration { return time.Duration(a) }
 
 func TestPauses(t *testing.T) {
 	p := Policy{First: 100 * time.Millisecond, Last: time.Second}
-	for tries, least := range []time.Duration{1: 100, 2: 200, 3: 400, 4: 800, 5: 1000, 6: 1000, 1000: 1000} {
-		if least == 0 {
+	for tries, minPause := range []time.Duration{1: 100, 2: 200, 3: 400, 4: 800, 5: 1000, 6: 1000, 1000: 1000} {
+		if minPause == 0 {
 			continue
 		}
-		least *= time.Millisecond
+		minPause *= time.Millisecond
 		for range 100 {
-			if got := p.Pause(tries); got < least || got > least+least/2 {
-				t.Fatalf("after %d attempts %s, want %s and up to half more", tries, got, least)
+			if got := p.Pause(tries); got < minPause || got > minPause+minPause/2 {
+				t.Fatalf("after %d attempts %s, want %s and up to half more", tries, got, minPause)
 			}
 		}
 	}
@@ -40,10 +40,10 @@ func TestDo(t *testing.T) {
 	p := Policy{First: time.Second, Last: 4 * time.Second, Budget: time.Minute}
 	gone := errors.New("the user has gone")
 	for _, test := range []struct {
-		name        string
-		attempt     func(ctx context.Context, tries int) error
-		want        error
-		least, most time.Duration
+		name             string
+		attempt          func(ctx context.Context, tries int) error
+		want             error
+		minTime, maxTime time.Duration
 	}{
 		{"succeeds", func(context.Context, int) error { return nil }, nil, 0, 0},
 		{"succeeds at last", func(_ context.Context, tries int) error {
@@ -78,8 +78,8 @@ func TestDo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, tries := time.Now(), 0
 				err := p.Do(t.Context(), func(ctx context.Context) error { tries++; return test.attempt(ctx, tries) }, again)
-				if took := time.Since(start); err != test.want || took < test.least || took > test.most {
-					t.Errorf("%v after %s, want %v after %s to %s", err, took, test.want, test.least, test.most)
+				if took := time.Since(start); err != test.want || took < test.minTime || took > test.maxTime {
+					t.Errorf("%v after %s, want %v after %s to %s", err, took, test.want, test.minTime, test.maxTime)
 				}
 			})
 		})

@@ -1,6 +1,5 @@
-// Package embedded runs a Kafka broker inside this process, for examples and try-outs.
-// It links franz-go's kfake, which programs that only read and write topics do not
-// need.
+// Package embedded runs a Kafka broker inside this process, for examples and trials. It links franz-go's kfake, which
+// programs that only read and write topics do not need.
 package embedded
 
 import (
@@ -11,22 +10,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// partitions is how many each topic has.
+// partitions is the number of partitions of each topic.
 const partitions = 4
 
-// Start starts a broker on the loopback interface and creates topics of 4 partitions
-// each. It also creates every other topic that a client asks for. The broker keeps
-// everything in memory and forgets it when stop is called.
+// Start starts a broker on the loopback interface and creates topics with 4 partitions each. The broker also creates
+// every other topic that a client asks for. It keeps everything in memory until stop is called.
 //
-// The broker listens at the port of address, of the form 127.0.0.1:port, or at a free
-// port if address is empty. Start returns the address at which it listens.
+// The broker listens on the port of address, which has the form 127.0.0.1:port, or on a free port if address is empty.
+// Start returns its actual address.
 func Start(address string, topics ...string) (broker string, stop func(), err error) {
 	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(partitions), kfake.AllowAutoTopicCreation(), kfake.SeedTopics(partitions, topics...)}
 	if address != "" {
 		_, port, err := net.SplitHostPort(address)
 		n, bad := strconv.Atoi(port)
 		if err != nil || bad != nil {
-			return "", nil, fmt.Errorf("an embedded broker cannot listen at %s: give 127.0.0.1:port", address)
+			return "", nil, fmt.Errorf("an embedded broker cannot listen at %s: use 127.0.0.1:port", address)
 		}
 		options = append(options, kfake.Ports(n))
 	}

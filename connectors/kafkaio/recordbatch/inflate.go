@@ -15,8 +15,8 @@ import (
 
 // inflate decompresses the records of a batch, at most limit bytes.
 //
-// kafka-go's codecs for snappy and zstd allocate what a length or window in the data
-// claims, however large; these two check it against limit first.
+// kafka-go's codecs for snappy and zstd allocate the length or window that the data claims, however large. unsnap and
+// unzstd check it against limit first.
 func inflate(codec uint16, data []byte, limit int) ([]byte, error) {
 	var out []byte
 	var err error
@@ -30,7 +30,7 @@ func inflate(codec uint16, data []byte, limit int) ([]byte, error) {
 	case compress.Gzip, compress.Lz4:
 		out, err = drain(c.Codec().NewReader(bytes.NewReader(data)), 4*len(data), limit)
 	default:
-		return nil, &Unsupported{fmt.Sprintf("their compression has the number %d, which is not known", codec)}
+		return nil, &Unsupported{fmt.Sprintf("their compression has the unknown number %d", codec)}
 	}
 	if errors.Is(err, errTooLarge) {
 		return nil, &Unsupported{fmt.Sprintf("decompressed they have more than %d bytes", limit)}
@@ -40,7 +40,8 @@ func inflate(codec uint16, data []byte, limit int) ([]byte, error) {
 
 var errTooLarge = errors.New("too large")
 
-// drain reads all and closes r.
+// drain reads r to its end and closes it. guess is the expected size in bytes. The error is errTooLarge if there are
+// more than limit bytes.
 func drain(r io.ReadCloser, guess, limit int) ([]byte, error) {
 	defer r.Close()
 	var out bytes.Buffer
@@ -52,8 +53,8 @@ func drain(r io.ReadCloser, guess, limit int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// xerial begins snappy data in the framing of Java's library. Two version numbers of
-// four bytes follow, and then the blocks, each after its length in four bytes.
+// xerial is the header of snappy data in the framing of Java's library. After it come two version numbers of four
+// bytes, and then the blocks, each after its length in four bytes.
 var xerial = []byte("\x82SNAPPY\x00")
 
 // unsnap decompresses snappy data with or without that framing.
@@ -77,7 +78,7 @@ func unsnap(data []byte, limit int) (out []byte, err error) {
 	return out, nil
 }
 
-// unsnapBlock appends what one block holds to out.
+// unsnapBlock appends the decompressed block to out.
 func unsnapBlock(out, block []byte, limit int) ([]byte, error) {
 	n, err := snappy.DecodedLen(block)
 	if err != nil {
@@ -93,18 +94,18 @@ func unsnapBlock(out, block []byte, limit int) ([]byte, error) {
 	return append(out, plain...), err
 }
 
-var zstdDecoders sync.Map // of *zstd.Decoder by limit, whose DecodeAll may be called concurrently
+var zstdDecoders sync.Map // *zstd.Decoder by limit; DecodeAll is safe for concurrent use
 
 func unzstd(data []byte, limit int) ([]byte, error) {
 	d, ok := zstdDecoders.Load(limit)
 	if !ok {
-		made, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(uint64(limit)))
+		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(uint64(limit)))
 		if err != nil {
 			return nil, err
 		}
-		var taken bool
-		if d, taken = zstdDecoders.LoadOrStore(limit, made); taken {
-			made.Close()
+		var exists bool
+		if d, exists = zstdDecoders.LoadOrStore(limit, decoder); exists {
+			decoder.Close()
 		}
 	}
 	out, err := d.(*zstd.Decoder).DecodeAll(data, make([]byte, 0, min(4*len(data), limit)))

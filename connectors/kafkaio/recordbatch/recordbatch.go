@@ -1,9 +1,8 @@
-// Package recordbatch decodes record batches, the format in which Kafka 0.11 and
-// newer stores records and answers fetches (its documentation calls it version 2).
+// Package recordbatch decodes record batches, the format in which Kafka 0.11 and newer stores records and answers
+// fetches (version 2 in its documentation).
 //
-// Unlike the decoder of segmentio/kafka-go it handles batches that compaction has
-// thinned out or emptied, the markers of transactions, the records of aborted
-// transactions, and timestamps that the broker has set.
+// Unlike the decoder of segmentio/kafka-go it handles batches from which compaction has removed some or all records,
+// the markers of transactions, the records of aborted transactions, and timestamps that the broker has set.
 package recordbatch
 
 import (
@@ -20,18 +19,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// A Fetch is what a broker answered to a fetch of one partition.
+// A Fetch is a broker's answer to a fetch of one partition, and the range of wanted offsets.
 type Fetch struct {
-	// Batches are record batches in the order of their offsets. The last one may be
-	// incomplete; Decode leaves it out.
+	// Batches are record batches in the order of their offsets. Decode skips the last one if it is incomplete.
 	Batches []byte
-	// Aborted are the aborted transactions that the broker listed. Decode leaves out
-	// their records.
+	// Aborted lists the aborted transactions that the broker reported. Decode skips their records.
 	Aborted []Aborted
-	// From is the first offset that is wanted. A broker answers with whole batches, so
-	// that the first one may begin before it.
+	// From is the first wanted offset. The first batch may begin before it, because a broker sends whole batches.
 	From int64
-	// End is the offset after the last one that is wanted; negative for all.
+	// End is the offset after the last wanted one; negative for no limit.
 	End int64
 }
 
@@ -43,22 +39,20 @@ type Aborted struct {
 
 // Limits are numbers of bytes, each positive.
 type Limits struct {
-	// Record is how large key, value and headers of a record may be together. A
-	// larger record comes without its headers, and with at most Kept bytes of its key
-	// and of its value; see Record.Oversized.
+	// Record is the maximum size of key, value and headers of a record together. Decode removes the headers of a
+	// larger record, and truncates its key and its value to Kept bytes each; see Record.Oversized.
 	Record int
-	// Fetch bounds what the records take, Record.Size and Overhead each: Decode stops
-	// after the batch that exceeds it.
+	// Fetch limits the sum of Record.Size and Overhead over the records. Decode stops after the batch that exceeds it.
 	Fetch int
-	// Batch is how large one batch may be after decompression, and how large a window
-	// zstd may use for it. A larger one is an Unsupported error.
+	// Batch is the maximum size of one batch after decompression, and of the window of zstd. A larger batch is an
+	// Unsupported error.
 	Batch int
 }
 
-// Overhead is about how many bytes a record takes in memory beside its Size.
+// Overhead estimates the memory of a record in addition to its Size, in bytes.
 const Overhead = 128
 
-// Kept is how many bytes remain of the key and of the value of an oversized record.
+// Kept is the maximum size of the key and of the value of an oversized record after truncation, in bytes.
 const Kept = 64 << 10
 
 // A Record is one record. Its bytes may share memory with Fetch.Batches.
@@ -68,10 +62,9 @@ type Record struct {
 	Key     []byte    // nil if null
 	Value   []byte    // nil if null
 	Headers []Header
-	// Size is the number of bytes of key, value and headers as they came.
+	// Size is the number of bytes of key, value and headers before truncation.
 	Size int
-	// Oversized reports whether Size is above Limits.Record, so that Decode has
-	// shortened Key and Value.
+	// Oversized reports whether Size is above Limits.Record, so that Decode has truncated Key and Value.
 	Oversized bool
 }
 
@@ -81,8 +74,8 @@ type Header struct {
 	Value []byte // nil if null
 }
 
-// Unsupported is the error for records that this package does not read at all. Other
-// errors mean damage, which a second fetch may not show.
+// Unsupported is the error for records that this package cannot read. Other errors mean damage, which may be absent
+// after a second fetch.
 type Unsupported struct{ text string }
 
 func (u *Unsupported) Error() string { return u.text }
@@ -99,19 +92,17 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Decode calls add for the wanted records, in ascending order of their offsets, and
-// returns the offset to fetch next. That is above From unless Batches is empty. Offsets
-// between the records and before next may have no record.
+// Decode calls add for the wanted records, in ascending order of their offsets, and returns the offset to fetch next.
+// It is above From unless Batches is empty. Offsets before next may have no record.
 //
-// After an error the records that add got are to be discarded. Errors name the offset
-// at which the batch begins.
+// After an error, discard the records that add received. Errors contain the offset at which the batch begins.
 func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 	big := binary.BigEndian
 	begun := slices.SortedFunc(slices.Values(f.Aborted), func(a, b Aborted) int { return cmp.Compare(a.First, b.First) })
 	aborting := map[int64]bool{} // producers that are inside an aborted transaction
 	next = f.From
 	size := 0
-	free := int64(0) // the first offset that no batch has yet
+	free := int64(0) // first offset after the batches so far
 	for rest := f.Batches; len(rest) >= lengthEnd && (f.End < 0 || next < f.End) && size < limits.Fetch; {
 		base, length := int64(big.Uint64(rest)), lengthEnd+int64(big.Uint32(rest[8:]))
 		if length > int64(len(rest)) {
@@ -121,13 +112,13 @@ func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 		rest = rest[length:]
 		switch {
 		case len(data) > 16 && data[16] < 2:
-			return next, &Unsupported{fmt.Sprintf("the records at offset %d have the format before Kafka 0.11, which is not read", base)}
+			return next, &Unsupported{fmt.Sprintf("the records at offset %d have the format before Kafka 0.11, which is not supported", base)}
 		case len(data) < headerLength || data[16] != 2:
 			return next, fmt.Errorf("the records at offset %d have a format that is not known", base)
 		case crc32.Checksum(data[21:], castagnoli) != big.Uint32(data[17:]):
 			return next, fmt.Errorf("the records at offset %d are damaged: their checksum is wrong", base)
 		}
-		span := int64(int32(big.Uint32(data[23:]))) // the last offset, less the base
+		span := int64(int32(big.Uint32(data[23:]))) // last offset minus base
 		if base < free || span < 0 || base > math.MaxInt64-1-span {
 			return next, fmt.Errorf("the records at offset %d are damaged: their offsets do not ascend", base)
 		}
@@ -156,13 +147,12 @@ func (f Fetch) Decode(limits Limits, add func(Record)) (next int64, err error) {
 		}
 	}
 	if next == f.From && len(f.Batches) > 0 {
-		return next, fmt.Errorf("%d bytes came, but no record at or after offset %d", len(f.Batches), f.From)
+		return next, fmt.Errorf("%d bytes arrived, but no record at or after offset %d", len(f.Batches), f.From)
 	}
 	return next, nil
 }
 
-// records calls add for the wanted records of one batch and returns the sum of what
-// they take.
+// records calls add for the wanted records of one batch. It returns the sum of their Size and Overhead.
 func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, err error) {
 	big := binary.BigEndian
 	attributes := big.Uint16(data[21:])
@@ -174,7 +164,7 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 		return 0, err
 	}
 	c := kbin.Reader{Src: data}
-	before := int64(-1) // the offset of the last record, less the base
+	before := int64(-1) // offset of the last record minus base
 	for range count {
 		r := kbin.Reader{Src: c.Span(int(c.Varlong()))}
 		if !c.Ok() {
@@ -206,7 +196,7 @@ func (f Fetch) records(data []byte, limits Limits, add func(Record)) (sum int, e
 		}
 		sum += record.Size + Overhead
 		if record.Size > limits.Record {
-			// The copies let go of the batch, which is large.
+			// The copies release the batch, which is large.
 			record.Oversized, record.Headers = true, nil
 			record.Key = bytes.Clone(record.Key[:min(len(record.Key), Kept)])
 			record.Value = bytes.Clone(record.Value[:min(len(record.Value), Kept)])

@@ -19,19 +19,19 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A made is a batch to encode by kmsg, which is another implementation than ours.
-type made struct {
+// An encodedBatch is a batch to encode by kmsg, an independent implementation.
+type encodedBatch struct {
 	kmsg.RecordBatch
 	codec   compress.Compression
 	unframe bool // snappy without the framing of Java's library
 	records []kmsg.Record
 }
 
-func (m made) bytes(t testing.TB) []byte {
+func (m encodedBatch) bytes(t testing.TB) []byte {
 	t.Helper()
 	var plain []byte
 	for _, r := range m.records {
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // less the length 0 itself
+		r.Length = int32(len(r.AppendTo(nil)) - 1) // minus the byte of the length itself, which is 0
 		plain = r.AppendTo(plain)
 	}
 	b := m.RecordBatch
@@ -54,7 +54,7 @@ func (m made) bytes(t testing.TB) []byte {
 	return seal(b.AppendTo(nil))
 }
 
-// seal sets the checksums of all whole batches.
+// seal sets the checksums of all complete batches.
 func seal(data []byte) []byte {
 	big := binary.BigEndian
 	for rest := data; len(rest) >= headerLength; {
@@ -70,8 +70,8 @@ func seal(data []byte) []byte {
 
 const start = 1_700_000_000_000 // Unix milliseconds
 
-// some are three records at the offsets 0, 2 and 5 of a batch.
-func some() []kmsg.Record {
+// threeRecords returns records at the offsets 0, 2 and 5 of a batch.
+func threeRecords() []kmsg.Record {
 	return []kmsg.Record{
 		{Key: []byte("k"), Value: []byte("one")},
 		{OffsetDelta: 2, TimestampDelta64: -7, Value: []byte{}, Headers: []kmsg.Header{{Key: "h", Value: []byte("v")}, {Key: ""}}},
@@ -79,21 +79,21 @@ func some() []kmsg.Record {
 	}
 }
 
-func batchAt(base int64) made {
-	return made{RecordBatch: kmsg.RecordBatch{FirstOffset: base, LastOffsetDelta: 5, FirstTimestamp: start, MaxTimestamp: start + 9, ProducerID: -1}, records: some()}
+func batchAt(base int64) encodedBatch {
+	return encodedBatch{RecordBatch: kmsg.RecordBatch{FirstOffset: base, LastOffsetDelta: 5, FirstTimestamp: start, MaxTimestamp: start + 9, ProducerID: -1}, records: threeRecords()}
 }
 
-// wanted are the records of batchAt.
+// wanted returns the decoded records of batchAt.
 func wanted(base int64) []Record {
-	at := func(ms int64) time.Time { return time.UnixMilli(start + ms).UTC() }
+	t := func(ms int64) time.Time { return time.UnixMilli(start + ms).UTC() }
 	return []Record{
-		{Offset: base, Time: at(0), Key: []byte("k"), Value: []byte("one"), Size: 4},
-		{Offset: base + 2, Time: at(-7), Value: []byte{}, Headers: []Header{{"h", []byte("v")}, {"", nil}}, Size: 2},
-		{Offset: base + 5, Time: at(9), Key: []byte{}},
+		{Offset: base, Time: t(0), Key: []byte("k"), Value: []byte("one"), Size: 4},
+		{Offset: base + 2, Time: t(-7), Value: []byte{}, Headers: []Header{{"h", []byte("v")}, {"", nil}}, Size: 2},
+		{Offset: base + 5, Time: t(9), Key: []byte{}},
 	}
 }
 
-// wide are limits that no test reaches unawares.
+// wide are limits that no test reaches by accident.
 var wide = Limits{Record: 1 << 20, Fetch: 1 << 20, Batch: 8 << 20}
 
 func decode(f Fetch, l Limits) (records []Record, next int64, err error) {
@@ -101,7 +101,7 @@ func decode(f Fetch, l Limits) (records []Record, next int64, err error) {
 	return records, next, err
 }
 
-func all(batches ...[]byte) Fetch { return Fetch{Batches: bytes.Join(batches, nil), End: -1} }
+func fetchOf(batches ...[]byte) Fetch { return Fetch{Batches: bytes.Join(batches, nil), End: -1} }
 
 func TestDecode(t *testing.T) {
 	one := batchAt(10).bytes(t)
@@ -118,15 +118,15 @@ func TestDecode(t *testing.T) {
 		times[i].Time = time.UnixMilli(start + 9).UTC()
 	}
 	later := batchAt(22).bytes(t)
-	aborted := all(part.bytes(t), marker.bytes(t), later)
+	aborted := fetchOf(part.bytes(t), marker.bytes(t), later)
 	aborted.Aborted = []Aborted{{Producer: 9, First: 99}, {Producer: 4, First: 10}}
-	again := made{RecordBatch: part.RecordBatch, records: some()}
+	again := encodedBatch{RecordBatch: part.RecordBatch, records: threeRecords()}
 	again.FirstOffset = 22
-	afterwards := all(part.bytes(t), marker.bytes(t), again.bytes(t))
+	afterwards := fetchOf(part.bytes(t), marker.bytes(t), again.bytes(t))
 	afterwards.Aborted = aborted.Aborted[1:]
-	middle := all(one, later)
+	middle := fetchOf(one, later)
 	middle.From, middle.End = 11, 15
-	gap := all(one)
+	gap := fetchOf(one)
 	gap.From, gap.End = 11, 12
 	for _, c := range []struct {
 		name string
@@ -135,15 +135,15 @@ func TestDecode(t *testing.T) {
 		next int64
 	}{
 		{"nothing", Fetch{From: 3, End: -1}, nil, 3},
-		{"one", all(one), wanted(10), 16},
-		{"two", all(one, later), append(wanted(10), wanted(22)...), 28},
-		{"incomplete", all(one, later[:len(later)-1]), wanted(10), 16},
-		{"incomplete in the length", all(one, later[:9]), wanted(10), 16},
+		{"one", fetchOf(one), wanted(10), 16},
+		{"two", fetchOf(one, later), append(wanted(10), wanted(22)...), 28},
+		{"incomplete", fetchOf(one, later[:len(later)-1]), wanted(10), 16},
+		{"incomplete in the length", fetchOf(one, later[:9]), wanted(10), 16},
 		{"a stretch", middle, wanted(10)[1:2], 15},
 		{"a stretch without records", gap, nil, 12},
-		{"emptied by compaction", all(emptied.bytes(t)), nil, 16},
-		{"the broker's time", all(appended.bytes(t)), times, 16},
-		{"committed", all(part.bytes(t), marker.bytes(t)), wanted(10), 22},
+		{"emptied by compaction", fetchOf(emptied.bytes(t)), nil, 16},
+		{"the broker's time", fetchOf(appended.bytes(t)), times, 16},
+		{"committed", fetchOf(part.bytes(t), marker.bytes(t)), wanted(10), 22},
 		{"aborted", aborted, wanted(22), 28},
 		{"committed after one that was aborted", afterwards, wanted(22), 28},
 	} {
@@ -157,9 +157,9 @@ func TestDecode(t *testing.T) {
 }
 
 func TestCodecs(t *testing.T) {
-	check := func(name string, m made) {
+	check := func(name string, m encodedBatch) {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := decode(all(m.bytes(t)), wide)
+			got, _, err := decode(fetchOf(m.bytes(t)), wide)
 			expect.OK(t, err)
 			expect.Same(t, wanted(0), got)
 			large := m
@@ -167,7 +167,7 @@ func TestCodecs(t *testing.T) {
 			for limit, fits := range map[int]bool{200_000: true, 100_000: false} {
 				l := wide
 				l.Batch = limit
-				got, _, err := decode(all(large.bytes(t)), l)
+				got, _, err := decode(fetchOf(large.bytes(t)), l)
 				if fits && (err != nil || len(got) != 1 || got[0].Size != 100_000) {
 					t.Errorf("with the limit %d: %v", limit, err)
 				}
@@ -193,7 +193,7 @@ func TestLimits(t *testing.T) {
 	big.records = []kmsg.Record{{Key: bytes.Repeat([]byte("k"), Kept+1), Value: []byte("v"), Headers: []kmsg.Header{{Key: "h"}}}}
 	l := wide
 	l.Record, l.Fetch = Kept, Kept
-	got, next, err := decode(all(big.bytes(t), batchAt(1).bytes(t)), l)
+	got, next, err := decode(fetchOf(big.bytes(t), batchAt(1).bytes(t)), l)
 	want := []Record{{Time: time.UnixMilli(start).UTC(), Key: bytes.Repeat([]byte("k"), Kept), Value: []byte("v"), Size: Kept + 3, Oversized: true}}
 	if d := cmp.Diff(want, got); d != "" || next != 1 || err != nil {
 		t.Errorf("next %d, %v (-want +got):\n%s", next, err, d)
@@ -201,9 +201,9 @@ func TestLimits(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	damage := func(at int, b byte) []byte { // after which the checksum is right
+	damage := func(offset int, b byte) []byte { // with correct checksums
 		data := batchAt(10).bytes(t)
-		data[at] = b
+		data[offset] = b
 		return seal(data)
 	}
 	many := batchAt(10)
@@ -216,7 +216,7 @@ func TestRefused(t *testing.T) {
 	spoilt := batchAt(10).bytes(t)
 	spoilt[len(spoilt)-1]++
 	old := damage(16, 1)
-	far := all(batchAt(10).bytes(t))
+	far := fetchOf(batchAt(10).bytes(t))
 	far.From = 16
 	for _, c := range []struct {
 		name        string
@@ -224,16 +224,16 @@ func TestRefused(t *testing.T) {
 		want        string
 		unsupported bool
 	}{
-		{"format before 0.11", all(old), "the records at offset 10 have the format before Kafka 0.11, which is not read", true},
-		{"unknown format", all(damage(16, 3)), "the records at offset 10 have a format that is not known", false},
-		{"checksum", all(spoilt), "the records at offset 10 are damaged: their checksum is wrong", false},
-		{"unknown codec", all(damage(22, 5)), "the records at offset 10 are damaged: their compression has the number 5, which is not known", true},
-		{"fewer records than it says", all(many.bytes(t)), "the records at offset 10 are damaged: unexpected EOF", false},
-		{"an offset twice", all(unordered.bytes(t)), "the records at offset 10 are damaged: the offset 10 is not between 10 and 16", false},
-		{"an offset beyond the end", all(beyond.bytes(t)), "the records at offset 10 are damaged: the offset 16 is not between 12 and 16", false},
-		{"a batch twice", all(batchAt(10).bytes(t), batchAt(10).bytes(t)), "the records at offset 10 are damaged: their offsets do not ascend", false},
-		{"no next offset", all(end.bytes(t)), "the records at offset 9223372036854775802 are damaged: their offsets do not ascend", false},
-		{"nothing new", far, "92 bytes came, but no record at or after offset 16", false},
+		{"format before 0.11", fetchOf(old), "the records at offset 10 have the format before Kafka 0.11, which is not supported", true},
+		{"unknown format", fetchOf(damage(16, 3)), "the records at offset 10 have a format that is not known", false},
+		{"checksum", fetchOf(spoilt), "the records at offset 10 are damaged: their checksum is wrong", false},
+		{"unknown codec", fetchOf(damage(22, 5)), "the records at offset 10 are damaged: their compression has the unknown number 5", true},
+		{"fewer records than it says", fetchOf(many.bytes(t)), "the records at offset 10 are damaged: unexpected EOF", false},
+		{"an offset twice", fetchOf(unordered.bytes(t)), "the records at offset 10 are damaged: the offset 10 is not between 10 and 16", false},
+		{"an offset beyond the end", fetchOf(beyond.bytes(t)), "the records at offset 10 are damaged: the offset 16 is not between 12 and 16", false},
+		{"a batch twice", fetchOf(batchAt(10).bytes(t), batchAt(10).bytes(t)), "the records at offset 10 are damaged: their offsets do not ascend", false},
+		{"no next offset", fetchOf(end.bytes(t)), "the records at offset 9223372036854775802 are damaged: their offsets do not ascend", false},
+		{"nothing new", far, "92 bytes arrived, but no record at or after offset 16", false},
 	} {
 		_, _, err := decode(c.in, wide)
 		if err == nil || err.Error() != c.want || errors.As(err, new(*Unsupported)) != c.unsupported {
@@ -293,18 +293,17 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("a record came after %d bytes", size)
 			}
 			size += r.Size
-			kept := len(r.Key) + len(r.Value)
+			truncated := len(r.Key) + len(r.Value)
 			for _, h := range r.Headers {
-				kept += len(h.Key) + len(h.Value)
+				truncated += len(h.Key) + len(h.Value)
 			}
-			if r.Oversized != (r.Size > limits.Record) || !r.Oversized && kept != r.Size || kept > r.Size {
-				t.Errorf("a record of %d bytes came with %d of them, oversized: %v", r.Size, kept, r.Oversized)
+			if r.Oversized != (r.Size > limits.Record) || !r.Oversized && truncated != r.Size || truncated > r.Size {
+				t.Errorf("a record of %d bytes came with %d of them, oversized: %v", r.Size, truncated, r.Oversized)
 			}
 		})
 		runtime.ReadMemStats(&after)
-		// A header of two bytes becomes one of forty, in a slice that doubles. Decoders
-		// keep buffers of several MiB.
-		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+100*limits.Batch*(1+len(batches)/headerLength)); got > most {
+		// A header of two bytes becomes one of forty, in a slice that doubles. Decoders keep buffers of several MiB.
+		if got, maxAlloc := after.TotalAlloc-before.TotalAlloc, uint64(32<<20+100*limits.Batch*(1+len(batches)/headerLength)); got > maxAlloc {
 			t.Errorf("%d bytes were allocated for %d", got, len(batches))
 		}
 		if err == nil && (next <= last || next < from || end >= 0 && next > end || next == from && len(batches) > 0) {

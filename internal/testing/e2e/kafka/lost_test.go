@@ -159,6 +159,6 @@ func changelogLost(t *testing.T, b *kafkatest.Broker) {
 	e2e.Same(t, "kept-anew", oneRun(t, b, name, "kept-whole"), got, repeats)
 	d = program.Start(t, nil, "run", cfg)
 	d.Ends(t, 1)
-	says(t, d, "this config is another: sink was kafka kept-anew and is kafka kept-out", "--migrate")
+	says(t, d, "this config differs: sink was kafka kept-anew and is kafka kept-out", "--migrate")
 	program.Start(t, nil, "run", cfg, "--migrate").Ends(t, 0)
 }
