@@ -14,21 +14,21 @@ type FalseMark struct {
 }
 
 const (
-	markedBudgets = 4   // for which a FalseMark acts
-	markedSizes   = 1.5 // up to which an alarm is like the one that is marked
+	falseMarkBudgets   = 4   // for which a FalseMark acts
+	falseMarkSizeRatio = 1.5 // up to which an alarm is like the one that is marked
 )
 
 // SetMarks replaces the false marks, by key, for keys that are opened from now on. None is there at first. For four
 // budgets of the key no alarm of the output and side of a mark is told whose size is at most 1.5 times that of the mark. It
 // costs no budget. It rests and lasts as others do, so that what belongs to it is not told either. Of a key whose
 // observations have no times no mark acts, and none that has no size.
-func (est *Estimator) SetMarks(all map[string][]FalseMark) { est.marks = all }
+func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks }
 
 // markedFalse reports whether the key has a mark of what an alarm at a time of such a shift is like.
-func (t *Track) markedFalse(at time.Time, s shift) bool {
+func (t *Track) markedFalse(alarmTime time.Time, s shift) bool {
 	for _, m := range t.rules.marks {
-		acts := at.After(m.From) && at.Sub(m.From)/markedBudgets < t.stages.decider.paceOf(&t.decisions).Budget
-		if acts && s.output == m.Output && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= markedSizes*math.Abs(m.Size) {
+		active := alarmTime.After(m.From) && alarmTime.Sub(m.From)/falseMarkBudgets < t.stages.decider.paceOf(&t.decisions).Budget
+		if active && s.output == m.Output && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= falseMarkSizeRatio*math.Abs(m.Size) {
 			return true
 		}
 	}

@@ -62,8 +62,8 @@ func (m *Migrator) Fits(key, written string) bool {
 }
 
 // change is that from the settings of the text written to own, whose text is to.
-func (m *Migrator) change(written string, own Settings, to string) (*change, error) {
-	key := [2]string{written, to}
+func (m *Migrator) change(written string, own Settings, ownText string) (*change, error) {
+	key := [2]string{written, ownText}
 	if c := m.changes[key]; c != nil {
 		return c, nil
 	}
@@ -99,10 +99,10 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if err != nil {
 		return nil, carried, err
 	}
-	alike := own
-	alike.Filter.Family, alike.Filter.Scale, alike.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
-	if other := alike.Differ(own, m.cfg.NameKeys); len(other) > 0 {
-		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
+	adapted := own
+	adapted.Filter.Family, adapted.Filter.Scale, adapted.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
+	if differing := adapted.Differ(own, m.cfg.NameKeys); len(differing) > 0 {
+		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(differing))
 	}
 	if c.est == nil {
 		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
@@ -117,8 +117,8 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, carried, fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
-	to := m.est.chains.ofKey(key)
-	if a, b := c.est.chains.ofKey(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+	target := m.est.chains.ofKey(key)
+	if a, b := c.est.chains.ofKey(key).checks.Model(), target.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
 		return nil, carried, fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
 	}
 	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
@@ -155,49 +155,49 @@ func (p MigratedParts) String() string {
 
 // carry returns the track of this estimator that goes on from one of another estimator, of the same
 // family, dimension and scale, and says what was carried over.
-func (est *Estimator) carry(from *Track, samePace bool) (*Track, MigratedParts) {
-	t := est.NewTrack(from.key)
-	c, old := t.stages, from.stages
-	t.n, t.last = from.n, from.last
-	if t.heartbeat != nil && from.heartbeat != nil {
-		t.heartbeat = from.heartbeat
+func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedParts) {
+	t := est.NewTrack(oldTrack.key)
+	target, oldStages := t.stages, oldTrack.stages
+	t.n, t.last = oldTrack.n, oldTrack.last
+	if t.heartbeat != nil && oldTrack.heartbeat != nil {
+		t.heartbeat = oldTrack.heartbeat
 	}
-	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
-	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
-	fits := same(cfg.Season, was.Season)
-	if c.fitted == nil {
-		fits = fits && from.priorSet
-	} else if fits = fits && samePrior && (from.priorSet || cfg.WarmUp == was.WarmUp); fits {
+	cfg, oldCfg := target.cfg.Canonical(), oldStages.cfg.Canonical()
+	samePrior := same(cfg.Prior, oldCfg.Prior) && (target.fitted == nil) == (oldStages.fitted == nil)
+	keepSamples := same(cfg.Season, oldCfg.Season)
+	if target.fitted == nil {
+		keepSamples = keepSamples && oldTrack.priorSet
+	} else if keepSamples = keepSamples && samePrior && (oldTrack.priorSet || cfg.WarmUp == oldCfg.WarmUp); keepSamples {
 		// The prior is the one that the data has set, or is setting.
-		t.priorSet, t.warmUp, t.locationScale = from.priorSet, from.warmUp, from.locationScale
+		t.priorSet, t.warmUp, t.locationScale = oldTrack.priorSet, oldTrack.warmUp, oldTrack.locationScale
 	}
 	var parts MigratedParts
 	var carried hafvf.MigratedState
-	if fits {
-		old.usePrior(from)
-		t.state, carried = c.bank.Carry(old.bank, from.state, samePrior, samePace)
-		t.rhythm = from.rhythm
-		if c.spreads {
-			t.spread = from.spread
+	if keepSamples {
+		oldStages.usePrior(oldTrack)
+		t.state, carried = target.bank.Carry(oldStages.bank, oldTrack.state, samePrior, samePace)
+		t.rhythm = oldTrack.rhythm
+		if target.spreads {
+			t.spread = oldTrack.spread
 		}
 	}
-	parts.add("samples", fits)
+	parts.add("samples", keepSamples)
 	if slices.ContainsFunc(cfg.Members(), func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
 		parts.add("levels", carried.Levels)
 	}
-	if c.bank.Members() > 1 {
+	if target.bank.Members() > 1 {
 		parts.add("shares", carried.Shares)
 	}
-	if c.season != nil {
-		parts.add("season", fits)
+	if target.season != nil {
+		parts.add("season", keepSamples)
 	}
-	if c.bank.Detects() {
+	if target.bank.Detects() {
 		if parts.add("detection", carried.Detection); carried.Detection {
-			t.steps, t.starts = from.steps, from.starts
+			t.steps, t.starts = oldTrack.steps, oldTrack.starts
 		}
-		alarms := old.decider != nil && (from.decisions.standard != nil || len(from.decisions.warmUp) < c.decider.warmUp)
-		if parts.add("alarms", alarms); alarms {
-			t.decisions, t.alerts = from.decisions, from.alerts
+		keepAlarms := oldStages.decider != nil && (oldTrack.decisions.standard != nil || len(oldTrack.decisions.warmUp) < target.decider.warmUp)
+		if parts.add("alarms", keepAlarms); keepAlarms {
+			t.decisions, t.alerts = oldTrack.decisions, oldTrack.alerts
 		}
 	}
 	return t, parts

@@ -219,18 +219,18 @@ func complete(step [][]float64) (xs [][]float64) {
 }
 
 // tried returns a step of the model in which observations without a trial are missing.
-func tried(m expfam.Model, step [][]float64) [][]float64 {
+func withoutEmptyTrials(m expfam.Model, step [][]float64) [][]float64 {
 	counted, ok := m.(expfam.Counted)
 	if !ok {
 		return step
 	}
-	none := func(x []float64) bool { return len(x) == m.Dim() && counted.Trials(x) == 0 }
-	if !slices.ContainsFunc(step, none) {
+	empty := func(x []float64) bool { return len(x) == m.Dim() && counted.Trials(x) == 0 }
+	if !slices.ContainsFunc(step, empty) {
 		return step
 	}
 	step = slices.Clone(step)
 	for i, x := range step {
-		if none(x) {
+		if empty(x) {
 			step[i] = []float64{math.NaN()}
 		}
 	}
@@ -249,16 +249,16 @@ type Memory struct {
 func (m *Memory) reset() { m.floats = m.floats[:0] }
 
 // take returns n floats.
-func (m *Memory) take(n int) []float64 {
+func (m *Memory) alloc(n int) []float64 {
 	if len(m.floats)+n > cap(m.floats) {
 		m.floats = make([]float64, 0, n+2*cap(m.floats)) // those of before are still in use
 	}
-	from := len(m.floats)
-	m.floats = m.floats[:from+n]
-	return m.floats[from : from+n : from+n]
+	start := len(m.floats)
+	m.floats = m.floats[:start+n]
+	return m.floats[start : start+n : start+n]
 }
 
-func (m *Memory) verdict() *Detection {
+func (m *Memory) detectionBuffer() *Detection {
 	if m.detection == nil {
 		m.detection = &Detection{}
 	}
@@ -272,14 +272,14 @@ type vectorCopies struct {
 }
 
 // of returns copies of vectors, each of them behind the numbers before. They are valid until the next call.
-func (c *vectorCopies) of(xs [][]float64, before ...float64) [][]float64 {
+func (c *vectorCopies) copy(xs [][]float64, prefix ...float64) [][]float64 {
 	c.flat, c.rows = c.flat[:0], c.rows[:0]
 	for _, x := range xs {
-		c.flat = append(append(c.flat, before...), x...)
+		c.flat = append(append(c.flat, prefix...), x...)
 	}
 	slice := slicer(c.flat)
 	for _, x := range xs {
-		c.rows = append(c.rows, slice(len(before)+len(x)))
+		c.rows = append(c.rows, slice(len(prefix)+len(x)))
 	}
 	return c.rows
 }

@@ -51,9 +51,9 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.all.Alerts.None && !within(t.stages.all.Alerts.Cooldown, s.last, o.Time))
-	l := &s.lasting
-	l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.None && !within(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
+	lasting := &s.lasting
+	lasting.back, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
 		return nil
 	}
@@ -63,30 +63,30 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 		return out
 	}
 	s.last = o.Time
-	if c.decider.cfg.Lasting && !l.lasts {
-		*l, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, usualBefore{}
+	if c.decider.cfg.Lasting && !lasting.lasts {
+		*lasting, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, preAlarmBaseline{}
 	}
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)
-		c.scale.moments(out.Detection.Usual)
+		c.scale.momentsToData(out.Detection.Usual)
 	}
 	a := &Alert{
 		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
-	a.Message = t.outsideOf(&est.cfg, o)
+	a.Message = t.outOfDomainMessage(&est.cfg, o)
 	out.Alarm = a
 	return out
 }
 
 // expect fills in what the profile of a key expects at a time, on the scale of the filter. What it
 // does not know it leaves as it is.
-func (d *decider) expect(to Moments, s *decisions, at time.Time) {
-	if s.standard == nil || s.timed && at.IsZero() {
+func (d *decider) expect(dst Moments, s *decisions, t time.Time) {
+	if s.standard == nil || s.timed && t.IsZero() {
 		return
 	}
 	clear(d.standard) // whatever comes
-	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, at, d.standard, usual.Evidence{})
-	for i := range to.Mean {
-		to.Mean[i], to.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, t, d.standard, usual.Evidence{})
+	for i := range dst.Mean {
+		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
 	}
 }

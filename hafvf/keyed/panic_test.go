@@ -118,7 +118,7 @@ func TestPanicCostsOneObservation(t *testing.T) {
 							t.Fatalf("step %d: a panic is not told: %+v", i, bad)
 						}
 						panics++
-						tracks[k].refused = 0
+						tracks[k].unlearned = 0
 						if after, _ := tracks[k].AppendBinary(nil); !bytes.Equal(before, after) {
 							t.Fatalf("step %d: the state is another one after a panic", i)
 						}

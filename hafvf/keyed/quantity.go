@@ -9,12 +9,12 @@ import (
 
 // A multiple of a unit is how values from a size on are written: in multiples of by, with a symbol.
 type multiple struct {
-	from, by float64
-	symbol   string
+	minSize, divisor float64
+	symbol           string
 }
 
 // multiplesOf are those of the units that the names of metrics end with. "" is no unit.
-var multiplesOf = map[string][]multiple{
+var multiplesByUnit = map[string][]multiple{
 	"":        {{0, 1, ""}, {1e6, 1e6, " million"}, {1e9, 1e9, " billion"}, {1e12, 1e12, " trillion"}},
 	"bytes":   {{0, 1, " B"}, {1e3, 1e3, " kB"}, {1e6, 1e6, " MB"}, {1e9, 1e9, " GB"}, {1e12, 1e12, " TB"}},
 	"seconds": {{0, 1e-6, " µs"}, {1e-4, 1e-3, " ms"}, {.1, 1, " s"}, {600, 60, " min"}, {7200, 3600, " h"}},
@@ -38,24 +38,24 @@ type unit struct {
 }
 
 // unitNamed is the unit of the values of a name. Given is that of Config.Unit.
-func unitNamed(name, given string) unit {
-	if _, in, found := strings.Cut(name, " ("); found && given == "" && strings.Count(name, "(") == 1 && strings.HasSuffix(in, ")") {
-		given = strings.TrimSuffix(in, ")") // as a spreadsheet has it: pressure (bar)
+func unitNamed(name, configured string) unit {
+	if _, suffix, found := strings.Cut(name, " ("); found && configured == "" && strings.Count(name, "(") == 1 && strings.HasSuffix(suffix, ")") {
+		configured = strings.TrimSuffix(suffix, ")") // as a spreadsheet has it: pressure (bar)
 	}
-	if text, per, rate := strings.Cut(given, "/"); text != "" {
-		return unit{multiples: []multiple{{0, 1, " " + given}}}
+	if text, per, rate := strings.Cut(configured, "/"); text != "" {
+		return unit{multiples: []multiple{{0, 1, " " + configured}}}
 	} else if rate {
-		given = "/" + per
+		configured = "/" + per
 	}
-	if all := unitInName.FindAllStringSubmatch(name, -1); all != nil {
-		return unit{multiplesOf[all[len(all)-1][1]], given}
+	if matches := unitInName.FindAllStringSubmatch(name, -1); matches != nil {
+		return unit{multiplesByUnit[matches[len(matches)-1][1]], configured}
 	}
-	return unit{multiplesOf[""], given}
+	return unit{multiplesByUnit[""], configured}
 }
 
 // A figure is how the values of one sentence are written.
 type figure struct {
-	by       float64
+	divisor  float64
 	symbol   string
 	decimals int
 }
@@ -70,19 +70,19 @@ func (u unit) figure(usual, sd, other float64) figure {
 	}
 	s := u.multiples[0]
 	for _, larger := range u.multiples[1:] {
-		if largest >= larger.from {
+		if largest >= larger.minSize {
 			s = larger
 		}
 	}
-	decimals := digits(largest/s.by, 4)
-	if sd /= s.by; sd > 0 && !math.IsInf(sd, 0) {
+	decimals := digits(largest/s.divisor, 4)
+	if sd /= s.divisor; sd > 0 && !math.IsInf(sd, 0) {
 		n := 1
 		if sd*math.Pow10(digits(sd, 2)) < 19.5 {
 			n = 2
 		}
 		decimals = min(digits(sd, n), decimals+2)
 	}
-	return figure{s.by, s.symbol + u.per, max(0, min(decimals, 12))}
+	return figure{s.divisor, s.symbol + u.per, max(0, min(decimals, 12))}
 }
 
 // digits is the number of decimals with which v has n digits, negative if they end before the point.
@@ -95,7 +95,7 @@ func digits(v float64, n int) int {
 
 // number writes a value without its unit.
 func (f figure) number(v float64) string {
-	v /= f.by
+	v /= f.divisor
 	if a := math.Abs(v); a >= 1e15 || a < 1e-6 && a > 0 && f.decimals > 6 || notFinite(v) {
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	}
@@ -113,8 +113,8 @@ func (f figure) value(v float64) string {
 }
 
 // of is the figure of values that far apart, of which three digits are enough.
-func (f figure) of(distance float64) figure {
-	if distance /= f.by; distance != 0 && !notFinite(distance) {
+func (f figure) forDistance(distance float64) figure {
+	if distance /= f.divisor; distance != 0 && !notFinite(distance) {
 		f.decimals = min(f.decimals, max(0, digits(math.Abs(distance), 3)))
 	}
 	return f
@@ -130,18 +130,18 @@ func (f figure) band(mean, sd float64) string {
 
 // much says by how much a value differs from another one, with the words for more and less: by the
 // factor if the other one, which scatters by sd, is clearly above zero, else by the share or the distance.
-func (f figure) much(v, from, sd float64, more, less string) string {
+func (f figure) difference(v, base, sd float64, more, less string) string {
 	word, scale := more, !strings.HasPrefix(f.symbol, degrees[:3]) // degrees have no zero to count from
-	if v < from {
+	if v < base {
 		word = less
 	}
-	switch r := v / from; {
-	case v == 0 && from > 0 && scale:
+	switch r := v / base; {
+	case v == 0 && base > 0 && scale:
 		return atZero
-	case scale && from > 0 && from >= 2*sd && r >= 1.5:
-		return "×" + figure{by: 1, decimals: 1}.of(10*r).value(r)
-	case !(scale && from > 0 && from >= 3*sd && v > 0) || strings.HasPrefix(f.symbol, " %"):
-		return "is " + strings.Replace(f.of(v-from).value(math.Abs(v-from)), " %", " points", 1) + " " + word
+	case scale && base > 0 && base >= 2*sd && r >= 1.5:
+		return "×" + figure{divisor: 1, decimals: 1}.forDistance(10*r).value(r)
+	case !(scale && base > 0 && base >= 3*sd && v > 0) || strings.HasPrefix(f.symbol, " %"):
+		return "is " + strings.Replace(f.forDistance(v-base).value(math.Abs(v-base)), " %", " points", 1) + " " + word
 	case r < .005:
 		return "is more than 99 % " + word
 	default:

@@ -46,7 +46,7 @@ func TestQuietTimesLeaveNothing(t *testing.T) {
 		with, without := expect.Get(est.Open("a1", nil))(t), expect.Get(est.Open("a1", nil))(t)
 		for i := range 500 {
 			x := float64(rng.IntN(2))
-			quiet := !times.until(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
+			quiet := !times.endAt(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
 			if quiet && cfg.Filter.Family != "bernoulli" {
 				x = 1000
 			}
@@ -97,7 +97,7 @@ func TestSilenceOfQuietTimes(t *testing.T) {
 			t.Errorf("%g minutes since %g: %v, want %v", test.after, test.since, got, at(test.want))
 		}
 	}
-	if got := quiet.between(at(5), at(45)); got != 21*time.Minute {
+	if got := quiet.overlap(at(5), at(45)); got != 21*time.Minute {
 		t.Errorf("quiet for %v", got)
 	}
 	for _, after := range []time.Duration{0, 15 * time.Minute} { // a silence that is told at the next value has the time at which it is one
@@ -159,7 +159,7 @@ func TestQuietTimesInAnyOrder(t *testing.T) {
 		}
 		times := newQuietIndex(all).timesFor("k")
 		from := minute.Draw(t, "at")
-		end, wantEnd := times.until(at(from)), from
+		end, wantEnd := times.endAt(at(from)), from
 		for wantEnd < minutes && quiet[wantEnd] {
 			wantEnd++
 		}
@@ -173,7 +173,7 @@ func TestQuietTimesInAnyOrder(t *testing.T) {
 				want += time.Minute
 			}
 		}
-		if got := times.between(at(from), at(to)); got != want {
+		if got := times.overlap(at(from), at(to)); got != want {
 			t.Fatalf("quiet for %v from minute %d to %d, want %v", got, from, to, want)
 		}
 	})
@@ -191,7 +191,7 @@ func TestManyQuietTimes(t *testing.T) {
 	quiet := newQuietIndex(all).timesFor("k")
 	for i := range n {
 		at := first.Add(time.Duration(i) * time.Minute)
-		if got := quiet.until(at); !got.Equal(end) {
+		if got := quiet.endAt(at); !got.Equal(end) {
 			t.Fatalf("at minute %d: until %v, want %v", i, got, end)
 		}
 		if got := quiet.deadline(at, func(since time.Time) time.Time { return since.Add(time.Hour) }); !got.Equal(end.Add(time.Hour)) {
@@ -213,11 +213,11 @@ func TestWeeklyTimes(t *testing.T) {
 		day := expect.Get(time.Parse(time.DateOnly, test.day))(t)
 		clock := expect.Get(time.ParseDuration(test.clock))(t)
 		quiet := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: day.Weekday(), Clock: clock, Lasts: 2 * time.Hour, Zone: "Europe/Berlin"}}}).timesFor("k")
-		begins := quiet.next(day.Add(-12 * time.Hour))
-		if ends := quiet.until(begins); begins.UTC().Format(time.RFC3339) != test.begins || ends.UTC().Format(time.RFC3339) != test.ends {
+		begins := quiet.nextStart(day.Add(-12 * time.Hour))
+		if ends := quiet.endAt(begins); begins.UTC().Format(time.RFC3339) != test.begins || ends.UTC().Format(time.RFC3339) != test.ends {
 			t.Errorf("%s at %s: from %v to %v, want %s to %s", test.day, test.clock, begins.UTC(), ends.UTC(), test.begins, test.ends)
 		}
-		if !quiet.until(begins.Add(-time.Nanosecond)).IsZero() {
+		if !quiet.endAt(begins.Add(-time.Nanosecond)).IsZero() {
 			t.Errorf("%s: quiet before it begins", test.day)
 		}
 	}
@@ -227,7 +227,7 @@ func TestWeeklyTimes(t *testing.T) {
 func TestEndlessQuietTime(t *testing.T) {
 	from, to := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: time.Sunday, Lasts: 7 * 24 * time.Hour}}, {Match: "*", From: from, To: from.AddDate(250, 0, 0)}}).timesFor("k")
-	expect.Same(t, time.Duration(math.MaxInt64), always.between(from, to))
+	expect.Same(t, time.Duration(math.MaxInt64), always.overlap(from, to))
 }
 
 // What is still different after a quiet time alarms.

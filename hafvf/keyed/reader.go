@@ -22,17 +22,17 @@ type span struct{ first, last time.Time }
 func coderOf(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
 // near are times that are near to the clock.
-func (c *coder) near(all ...*time.Time) { c.TimesNear(c.clock, all...) }
+func (c *coder) near(times ...*time.Time) { c.TimesNear(c.clock, times...) }
 
 // tagged reports whether what stands behind a tag is there. If it is written, the caller knows.
-func (c *coder) tagged(tag byte, there bool) bool {
+func (c *coder) tagged(tag byte, present bool) bool {
 	switch {
 	case !c.Writes:
-		if there = len(c.B) > 0 && c.B[0] == tag; there {
+		if present = len(c.B) > 0 && c.B[0] == tag; present {
 			c.Byte()
 		}
-	case there:
+	case present:
 		c.B = append(c.B, tag)
 	}
-	return there
+	return present
 }

@@ -35,34 +35,34 @@ const (
 func (r Rule) Matches(key string) bool { return domain.Matches(r.Match, key) }
 
 // apply sets the parts of the rule. Those that an earlier rule sets are applied later.
-func (r *Rule) apply(to *hafvf.Config) {
+func (r *Rule) apply(dst *hafvf.Config) {
 	if r.Sets == nil {
-		*to = r.Filter
+		*dst = r.Filter
 		return
 	}
 	for _, part := range r.Sets {
-		switch of := &r.Filter; part {
+		switch src := &r.Filter; part {
 		case PriorPart:
-			to.Prior, to.WarmUp = of.Prior, of.WarmUp
+			dst.Prior, dst.WarmUp = src.Prior, src.WarmUp
 		case BankPart:
-			to.Member, to.Bank, to.Forgetting = of.Member, of.Bank, of.Forgetting
+			dst.Member, dst.Bank, dst.Forgetting = src.Member, src.Bank, src.Forgetting
 		case SeasonPart, ZonePart, HolidaysPart:
-			if of.Season == nil || to.Season == nil {
+			if src.Season == nil || dst.Season == nil {
 				if part == SeasonPart {
-					to.Season = of.Season
+					dst.Season = src.Season
 				}
 				continue
 			}
-			s := *to.Season
+			s := *dst.Season
 			switch part {
 			case SeasonPart:
-				s.Seasons = of.Season.Seasons
+				s.Seasons = src.Season.Seasons
 			case ZonePart:
-				s.Zone = of.Season.Zone
+				s.Zone = src.Season.Zone
 			case HolidaysPart:
-				s.Holidays = of.Season.Holidays
+				s.Holidays = src.Season.Holidays
 			}
-			to.Season = &s
+			dst.Season = &s
 		}
 	}
 }
@@ -70,11 +70,11 @@ func (r *Rule) apply(to *hafvf.Config) {
 // Of returns the configuration of one key, without rules.
 func (c Config) Of(key string) Config {
 	c = c.withDefaults()
-	return c.with(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
+	return c.withRules(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
 }
 
 // with applies rules, given by their positions in rulePatterns, which ascend. c has its defaults.
-func (c Config) with(rules []int) Config {
+func (c Config) withRules(rules []int) Config {
 	alarms := *c.Alarms
 	for _, i := range slices.Backward(rules) { // so that the first rule that sets a part wins
 		if i < len(c.Keys) {
@@ -88,23 +88,23 @@ func (c Config) with(rules []int) Config {
 }
 
 // rulePatterns are the patterns of Keys and of AlertRules.
-func (c *Config) rulePatterns() (all []string) {
+func (c *Config) rulePatterns() (patterns []string) {
 	for _, r := range c.Keys {
-		all = append(all, r.Match)
+		patterns = append(patterns, r.Match)
 	}
 	for _, r := range c.AlertRules {
-		all = append(all, r.Match)
+		patterns = append(patterns, r.Match)
 	}
-	return all
+	return patterns
 }
 
 // Patterns are those of all rules and quiet times.
 func (c *Config) Patterns() []string {
-	all := c.rulePatterns()
+	patterns := c.rulePatterns()
 	for _, q := range c.Quiet {
-		all = append(all, q.Match)
+		patterns = append(patterns, q.Match)
 	}
-	return all
+	return patterns
 }
 
 func checkRules(base hafvf.Config, rules []Rule) error {
@@ -126,20 +126,20 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 // byRules holds what is made of the configurations of keys: one value for all keys that match the same rules.
 type byRules[T any] struct {
 	cfg      Config
-	of       func(Config) (T, error)
+	build    func(Config) (T, error)
 	patterns *domain.Patterns // as of rulePatterns
-	none     T                // of keys that match no rule
+	noRule   T                // of keys that match no rule
 
-	mu  sync.Mutex
-	all map[string]T // by the positions of the rules that match
+	mu     sync.Mutex
+	values map[string]T // by the positions of the rules that match
 }
 
 // newByRules makes the values of keys that match no rule, one rule, or two rules of which the first does not set all that
 // the second sets. It returns an error if one of these values cannot be made. c has its defaults.
-func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error) {
-	b := &byRules[T]{cfg: c, of: of, patterns: domain.NewPatterns(c.rulePatterns()), all: map[string]T{}}
+func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], error) {
+	b := &byRules[T]{cfg: c, build: build, patterns: domain.NewPatterns(c.rulePatterns()), values: map[string]T{}}
 	var err error
-	if b.none, err = b.value(nil); err != nil {
+	if b.noRule, err = b.value(nil); err != nil {
 		return nil, err
 	}
 	for i := range c.Keys {
@@ -163,14 +163,14 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 
 // value makes, or finds, the value of keys that match the rules at the given positions, which ascend.
 func (b *byRules[T]) value(rules []int) (v T, err error) {
-	name := make([]byte, 0, 16)
+	id := make([]byte, 0, 16)
 	for _, i := range rules {
-		name = binary.AppendUvarint(name, uint64(i))
+		id = binary.AppendUvarint(id, uint64(i))
 	}
-	v, known := b.all[string(name)]
+	v, known := b.values[string(id)]
 	if !known {
-		if v, err = b.of(b.cfg.with(rules)); err == nil {
-			b.all[string(name)] = v
+		if v, err = b.build(b.cfg.withRules(rules)); err == nil {
+			b.values[string(id)] = v
 		}
 	}
 	return v, err
@@ -181,7 +181,7 @@ func (b *byRules[T]) ofKey(key string) T {
 	var buffer [8]int
 	rules := b.patterns.Matching(buffer[:0], key)
 	if len(rules) == 0 {
-		return b.none
+		return b.noRule
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

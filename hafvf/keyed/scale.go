@@ -40,13 +40,13 @@ func (sc *scaling) check(filter *hafvf.Filter, o *Observation) error {
 			}
 		}
 	}
-	scaled, _ := sc.to(*o)
+	scaled, _ := sc.toScale(*o)
 	return filter.Check(scaled.X)
 }
 
 // to returns the observation on the scale, and the sum of the log slopes of the values
 // that are not missing.
-func (sc *scaling) to(o Observation) (_ Observation, jacobian float64) {
+func (sc *scaling) toScale(o Observation) (_ Observation, jacobian float64) {
 	if sc == nil {
 		return o, 0
 	}
@@ -76,7 +76,7 @@ func addJacobian(out *hafvf.Outcome, jacobian float64) {
 }
 
 // back takes values on the scale to those of the data, in place.
-func (sc *scaling) back(y ...[]float64) {
+func (sc *scaling) toData(y ...[]float64) {
 	if sc == nil {
 		return
 	}
@@ -88,12 +88,12 @@ func (sc *scaling) back(y ...[]float64) {
 }
 
 // moments takes those of values on the scale to those of the data, in place.
-func (sc *scaling) moments(all ...Moments) {
+func (sc *scaling) momentsToData(list ...Moments) {
 	if sc == nil {
 		return
 	}
-	for _, m := range all {
-		sc.back(m.Mean)
+	for _, m := range list {
+		sc.toData(m.Mean)
 		for i := range m.SD {
 			m.SD[i] *= math.Exp(-sc.LogSlope(m.Mean[i]))
 		}

@@ -34,7 +34,7 @@ type season struct {
 	counts bool // the season is the exposure of counts, in the rows of the bank
 
 	// Of the last step:
-	at       []float64 // s
+	mean     []float64 // s
 	root     float64   // √ω
 	variance float64   // h
 	center   []float64 // m
@@ -42,7 +42,7 @@ type season struct {
 	spread   []float64 // standard deviations of that
 	noise    []float64 // standard deviation of y
 	learned  []float64 // what the rhythm learns of a vector
-	least    []float64 // least standard deviations of what the rhythm learns
+	minSD    []float64 // least standard deviations of what the rhythm learns
 	row      []float64 // of counts: the exposure, and no count
 	copies   vectorCopies
 }
@@ -52,7 +52,7 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 	n := bank.Model().Outputs()
 	se := &season{
 		rhythm: checked(usual.NewRhythm(*cfg.Season, n)), log: cfg.Family == "exponential",
-		at: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), expected: make([]float64, n), spread: make([]float64, n), learned: make([]float64, n), least: make([]float64, n),
+		mean: make([]float64, n), center: make([]float64, n), noise: make([]float64, n), expected: make([]float64, n), spread: make([]float64, n), learned: make([]float64, n), minSD: make([]float64, n),
 	}
 	if cfg.Family == "regression" {
 		se.first = bank.Dim() - 1
@@ -62,8 +62,8 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 		se.row = exposed.Unit()
 	}
 	if se.log || se.counts {
-		for j := range se.least { // of logarithms
-			se.least[j] = leastScale
+		for j := range se.minSD { // of logarithms
+			se.minSD[j] = minSDShare
 		}
 	}
 	return se
@@ -72,8 +72,8 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 // expose sets the exposure of counts to the season at the track's next observation.
 func (se *season) expose(t *Track, o Observation) {
 	if se.counts {
-		se.rhythm.Predict(se.at, t.rhythm, o.Time)
-		se.row[0] = math.Exp(math.Max(-maxFactor, math.Min(se.at[0], maxFactor)))
+		se.rhythm.Predict(se.mean, t.rhythm, o.Time)
+		se.row[0] = math.Exp(math.Max(-maxFactor, math.Min(se.mean[0], maxFactor)))
 	}
 }
 
@@ -83,28 +83,28 @@ const maxFactor = 50.
 // remove returns the vectors of the track's next observation less their season, or counts behind their exposure.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.counts {
-		return se.copies.of(o.X, se.row[0])
+		return se.copies.copy(o.X, se.row[0])
 	}
 	c := t.stages
-	se.variance = se.rhythm.Predict(se.at, t.rhythm, o.Time)
+	se.variance = se.rhythm.Predict(se.mean, t.rhythm, o.Time)
 	se.root = 1 / math.Sqrt(1+se.variance)
 	c.bank.PredictRegime(se.center, se.noise, t.state, elapsed, c.regressors(t.state, o))
 	if !se.log {
-		se.setLeast(t)
+		se.setMinSD(t)
 	}
 	switch {
 	case se.log:
 		se.root, se.variance = 1, 0
-		se.at[0] = math.Max(-maxFactor, math.Min(se.at[0], maxFactor))
+		se.mean[0] = math.Max(-maxFactor, math.Min(se.mean[0], maxFactor))
 	case math.IsNaN(se.center[0]): // a prior of less than one observation predicts no mean
 		se.root = 1
 		clear(se.center)
 	default:
 		se.trust(t, o)
 	}
-	steps := se.copies.of(o.X)
+	steps := se.copies.copy(o.X)
 	for _, y := range steps {
-		for j, s := range se.at {
+		for j, s := range se.mean {
 			v := &y[se.first+j]
 			if se.log {
 				*v *= math.Exp(-s)
@@ -118,7 +118,7 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 
 // agreed is the number of standard deviations between what the bank and the rhythm expect up to
 // which the bank's mean is taken for the center. Beyond twice of it there is none.
-const agreed = 4.
+const maxAgreedSD = 4.
 
 // trust makes the root one if bank and rhythm do not agree on what comes: the center says
 // nothing of x then. An outlier that the bank still believes would otherwise come back to it
@@ -126,11 +126,11 @@ const agreed = 4.
 func (se *season) trust(t *Track, o Observation) {
 	se.rhythm.Expect(se.expected, se.spread, t.rhythm, o.Time)
 	worst := 0.
-	for j, s := range se.at {
-		sd := math.Max(se.spread[j], se.least[j])
+	for j, s := range se.mean {
+		sd := math.Max(se.spread[j], se.minSD[j])
 		worst = math.Max(worst, math.Abs(s+se.center[j]-se.expected[j])/sd)
 	}
-	se.root += (1 - se.root) * math.Max(0, math.Min(worst/agreed-1, 1))
+	se.root += (1 - se.root) * math.Max(0, math.Min(worst/maxAgreedSD-1, 1))
 }
 
 // learn has the track's rhythm learn the observation that remove has had, by what the
@@ -147,16 +147,16 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 		case se.counts:
 			se.learned[0] = math.Log(x[0] + .5)
 		case !se.log:
-			jacobian += float64(len(se.at)) * math.Log(se.root)
+			jacobian += float64(len(se.mean)) * math.Log(se.root)
 		default:
-			jacobian -= se.at[0]
+			jacobian -= se.mean[0]
 			se.learned[0] = math.Log(x[0])
 			if x[0] == 0 {
 				continue // tells nothing of a factor
 			}
 		}
 		se.boundFirst(t)
-		se.rhythm.Learn(t.rhythm, o.Time, se.learned, weight, se.least)
+		se.rhythm.Learn(t.rhythm, o.Time, se.learned, weight, se.minSD)
 	}
 	addJacobian(out, jacobian)
 	if out.Detection.Starts() {
@@ -165,21 +165,21 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 }
 
 const (
-	leastScale = 1e-3 // of the scale of the warm-up, or of the noise: see Rhythm.Learn
+	minSDShare = 1e-3 // of the scale of the warm-up, or of the noise: see Rhythm.Learn
 	firstBound = 10.  // scales from the location of the warm-up that the rhythm learns of it
 )
 
 // setLeast sets the least standard deviations of what the rhythm learns of values that are
 // no logarithms.
-func (se *season) setLeast(t *Track) {
-	for j := range se.least {
+func (se *season) setMinSD(t *Track) {
+	for j := range se.minSD {
 		switch {
 		case t.locationScale != nil:
-			se.least[j] = leastScale * t.locationScale[2*j+1]
+			se.minSD[j] = minSDShare * t.locationScale[2*j+1]
 		case se.noise[j] < math.Inf(1):
-			se.least[j] = leastScale * se.noise[j]
+			se.minSD[j] = minSDShare * se.noise[j]
 		default:
-			se.least[j] = 0
+			se.minSD[j] = 0
 		}
 	}
 }
@@ -198,18 +198,18 @@ func (se *season) boundFirst(t *Track) {
 		default:
 			location, scale = ls[2*j], ls[2*j+1]
 		}
-		far := firstBound * scale
-		se.learned[j] = math.Max(location-far, math.Min(se.learned[j], location+far))
+		limit := firstBound * scale
+		se.learned[j] = math.Max(location-limit, math.Min(se.learned[j], location+limit))
 	}
 }
 
 // predicted puts the season back into the moments of an observation.
-func (se *season) predicted(mean, sd []float64) {
+func (se *season) restorePrediction(mean, sd []float64) {
 	if se.counts {
 		return // they are of that exposure
 	}
-	se.bounds(mean)
-	for i, s := range se.at {
+	se.restoreBounds(mean)
+	for i, s := range se.mean {
 		if se.log {
 			sd[i] *= math.Exp(s)
 		} else {
@@ -219,26 +219,26 @@ func (se *season) predicted(mean, sd []float64) {
 }
 
 // bounds puts the season back into values that an observation may have.
-func (se *season) bounds(y []float64) {
+func (se *season) restoreBounds(y []float64) {
 	if se.counts {
 		return
 	}
 	for i := range y {
 		if se.log {
-			y[i] *= math.Exp(se.at[i])
+			y[i] *= math.Exp(se.mean[i])
 			continue
 		}
-		y[i] = se.at[i] + se.center[i] + (y[i]-se.center[i])/se.root
+		y[i] = se.mean[i] + se.center[i] + (y[i]-se.center[i])/se.root
 	}
 }
 
 // estimated puts the season back into the moments of the likelihood's mean. They have
 // the season's uncertainty too.
-func (se *season) estimated(m Moments) {
+func (se *season) restoreEstimate(m Moments) {
 	if se.counts {
 		return
 	}
-	for i, s := range se.at {
+	for i, s := range se.mean {
 		if se.log {
 			m.Mean[i] *= math.Exp(s)
 			m.SD[i] *= math.Exp(s)

@@ -38,10 +38,10 @@ func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
 
 // leastPeriods is how many periods a session has of a season that can be told from its
 // segments.
-const leastPeriods = 2
+const minPeriods = 2
 
 // A seasonOf is the season of one session.
-type seasonOf struct {
+type fittedSeason struct {
 	*sessionSeason
 	observations []Observation
 	steps        [][][]float64 // the values on their scale
@@ -50,92 +50,92 @@ type seasonOf struct {
 	variance     []float64     // of s, by observation, in units of the noise's
 }
 
-func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *seasonOf {
+func (se *sessionSeason) start(observations []Observation, steps [][][]float64) *fittedSeason {
 	n := len(observations)
-	of := &seasonOf{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.coordinates), variance: make([]float64, n)}
+	fs := &fittedSeason{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.coordinates), variance: make([]float64, n)}
 	cfg := se.cfg
 	cfg.Seasons = nil
 	length := observations[n-1].Time.Sub(observations[0].Time)
 	for _, s := range se.cfg.Seasons {
-		if length >= leastPeriods*s.Period {
+		if length >= minPeriods*s.Period {
 			cfg.Seasons = append(cfg.Seasons, s)
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		of.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // of a part of a config that NewBank has checked
-		of.rhythm.Lasting()
+		fs.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // of a part of a config that NewBank has checked
+		fs.rhythm.Lasting()
 	}
-	return of
+	return fs
 }
 
 // learn learns the season, where weight is the probability that observation i is no
 // accident, and a new segment begins where begins says so.
-func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
-	if of.rhythm == nil {
+func (fs *fittedSeason) learn(weight func(i int) float64, starts func(i int) bool) {
+	if fs.rhythm == nil {
 		return
 	}
-	state := of.rhythm.NewState()
-	value, least := make([]float64, of.coordinates), make([]float64, of.coordinates)
-	for i, o := range of.observations {
-		if begins(i) {
-			of.rhythm.ForgetLevel(state)
+	state := fs.rhythm.NewState()
+	value, minSD := make([]float64, fs.coordinates), make([]float64, fs.coordinates)
+	for i, o := range fs.observations {
+		if starts(i) {
+			fs.rhythm.ForgetLevel(state)
 		}
-		for _, x := range complete(of.steps[i]) {
+		for _, x := range complete(fs.steps[i]) {
 			copy(value, x)
 			switch {
-			case of.counts:
+			case fs.counts:
 				value[0] = math.Log(x[0] + .5)
-			case of.log && x[0] == 0:
+			case fs.log && x[0] == 0:
 				continue // tells nothing of a factor
-			case of.log:
+			case fs.log:
 				value[0] = math.Log(x[0])
 			}
-			of.rhythm.Learn(state, o.Time, value, weight(i), least)
+			fs.rhythm.Learn(state, o.Time, value, weight(i), minSD)
 		}
 	}
 	var last time.Time
-	for i, o := range of.observations {
-		at := of.at(i)
+	for i, o := range fs.observations {
+		mean := fs.meanAt(i)
 		if i > 0 && o.Time.Equal(last) {
-			copy(at, of.at(i-1))
-			of.variance[i] = of.variance[i-1]
+			copy(mean, fs.meanAt(i-1))
+			fs.variance[i] = fs.variance[i-1]
 			continue
 		}
 		last = o.Time
-		of.variance[i] = of.rhythm.Predict(at, state, o.Time)
-		if of.log || of.counts {
-			at[0] = math.Max(-maxFactor, math.Min(at[0], maxFactor))
+		fs.variance[i] = fs.rhythm.Predict(mean, state, o.Time)
+		if fs.log || fs.counts {
+			mean[0] = math.Max(-maxFactor, math.Min(mean[0], maxFactor))
 		}
 	}
 }
 
 // at is the season at observation i.
-func (of *seasonOf) at(i int) []float64 {
-	return of.mean[i*of.coordinates : (i+1)*of.coordinates]
+func (fs *fittedSeason) meanAt(i int) []float64 {
+	return fs.mean[i*fs.coordinates : (i+1)*fs.coordinates]
 }
 
 // removed are the steps less their season; those of counts are rows with their exposure.
-func (of *seasonOf) removed() [][][]float64 {
-	all := make([][][]float64, len(of.steps))
-	for i, step := range of.steps {
-		if of.counts && len(step) == 0 {
+func (fs *fittedSeason) removeAll() [][][]float64 {
+	steps := make([][][]float64, len(fs.steps))
+	for i, step := range fs.steps {
+		if fs.counts && len(step) == 0 {
 			step = [][]float64{{math.NaN()}}
 		}
 		for _, x := range step {
-			all[i] = append(all[i], of.remove(i, x))
+			steps[i] = append(steps[i], fs.remove(i, x))
 		}
 	}
-	return all
+	return steps
 }
 
-func (of *seasonOf) remove(i int, x []float64) []float64 {
-	if of.counts {
-		return []float64{math.Exp(of.at(i)[0]), x[0]}
+func (fs *fittedSeason) remove(i int, x []float64) []float64 {
+	if fs.counts {
+		return []float64{math.Exp(fs.meanAt(i)[0]), x[0]}
 	}
 	y := append([]float64(nil), x...)
-	season := of.at(i)
+	season := fs.meanAt(i)
 	for j := range y { // one for a bare missing value
-		if of.log {
+		if fs.log {
 			y[j] *= math.Exp(-season[j])
 		} else {
 			y[j] -= season[j]
@@ -147,20 +147,20 @@ func (of *seasonOf) remove(i int, x []float64) []float64 {
 // restore puts the season back into the moments of the likelihood's mean at observation i,
 // with its uncertainty where the noise has that standard deviation. The mean of a segment
 // is that of the values less their season.
-func (of *seasonOf) restore(i int, m, segment Moments, noise []float64) {
-	season := of.at(i)
+func (fs *fittedSeason) restore(i int, m, segment Moments, noise []float64) {
+	season := fs.meanAt(i)
 	for j, s := range season[len(season)-len(m.Mean):] { // the target is the last coordinate
 		switch {
-		case of.counts:
+		case fs.counts:
 			r := math.Exp(s)
 			segment.Mean[j] /= r
 			segment.SD[j] /= r
-		case of.log:
+		case fs.log:
 			m.Mean[j] *= math.Exp(s)
 			m.SD[j] *= math.Exp(s)
 		default:
 			m.Mean[j] += s
-			if v := math.Sqrt(of.variance[i]) * noise[j]; v < math.Inf(1) {
+			if v := math.Sqrt(fs.variance[i]) * noise[j]; v < math.Inf(1) {
 				m.SD[j] = math.Hypot(m.SD[j], v)
 			}
 		}

@@ -35,12 +35,12 @@ func (c Config) Settings() func(key string) (Settings, string) {
 		Settings
 		text string
 	}
-	all, _ := newByRules(c, func(of Config) (written, error) {
-		s := c.settingsOf(of.Filter)
+	byKey, _ := newByRules(c, func(keyCfg Config) (written, error) {
+		s := c.settingsOf(keyCfg.Filter)
 		return written{s, s.String()}, nil
 	})
 	return func(key string) (Settings, string) {
-		w := all.ofKey(key)
+		w := byKey.ofKey(key)
 		return w.Settings, w.text
 	}
 }

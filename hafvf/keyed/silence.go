@@ -71,82 +71,82 @@ func newSilenceDetector(c Config) *silenceDetector {
 // arrived notes an observation, and returns the silence that it ends, nil where there was none.
 // Of one that was not told, pays says whether the budget pays it. If not, it is no silence. The observation is of no quiet
 // time, or nothing of what is noted is kept.
-func (l *silenceDetector) arrived(p *heartbeat, quiet *quietTimes, now time.Time, pays func() bool) *Silence {
-	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
+func (d *silenceDetector) arrived(h *heartbeat, quiet *quietTimes, now time.Time, pay func() bool) *Silence {
+	if now.IsZero() || !h.last.IsZero() && !now.After(h.last) {
 		return nil
 	}
-	last, alerted, muted := p.last, p.reported, p.muted
-	p.last, p.reported, p.muted = now, nil, false
+	last, silence, muted := h.last, h.reported, h.muted
+	h.last, h.reported, h.muted = now, nil, false
 	if last.IsZero() {
 		return nil
 	}
-	var ended, deadline time.Time
-	began := last // of the gap
-	if alerted != nil {
-		ended = alerted.Since.Add(alerted.Bound)
-	} else if away := quiet.between(last, now); away > 0 {
-		began, deadline = last.Add(away), l.deadline(p, quiet, last)
+	var exceeded, deadline time.Time
+	gapStart := last // of the gap
+	if silence != nil {
+		exceeded = silence.Since.Add(silence.Bound)
+	} else if quietDur := quiet.overlap(last, now); quietDur > 0 {
+		gapStart, deadline = last.Add(quietDur), d.deadline(h, quiet, last)
 	}
-	usually, beat := l.gaps.Usual(&p.gaps, last)
-	due := l.gaps.Due(&p.gaps, last)
-	if l.after == 0 {
-		ended = l.gaps.Next(&p.gaps, began, now, ended)
-	} else if alerted == nil && now.Sub(began) > l.after {
-		ended = began.Add(l.after)
+	usualGap, isRegular := d.gaps.Usual(&h.gaps, last)
+	due := d.gaps.Due(&h.gaps, last)
+	if d.after == 0 {
+		exceeded = d.gaps.Next(&h.gaps, gapStart, now, exceeded)
+	} else if silence == nil && now.Sub(gapStart) > d.after {
+		exceeded = gapStart.Add(d.after)
 	}
-	if !ended.IsZero() && !deadline.IsZero() {
-		ended = deadline
+	if !exceeded.IsZero() && !deadline.IsZero() {
+		exceeded = deadline
 	}
 	switch {
-	case ended.IsZero() || muted:
+	case exceeded.IsZero() || muted:
 		return nil
-	case alerted != nil:
-		return alerted
-	case l.never || !pays():
+	case silence != nil:
+		return silence
+	case d.never || !pay():
 		return nil
 	}
-	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Regular: beat, Zone: l.zone, Daily: l.after == 0 && ended.Equal(due)}
+	return &Silence{Since: last, Bound: exceeded.Sub(last), Usual: usualGap, Regular: isRegular, Zone: d.zone, Daily: d.after == 0 && exceeded.Equal(due)}
 }
 
 // deadline is when a key becomes silent that has spoken last at that time, zero where it
 // is so already, or no bound is known.
-func (l *silenceDetector) deadline(p *heartbeat, quiet *quietTimes, last time.Time) time.Time {
-	if last.IsZero() || p.reported != nil || l.never {
+func (d *silenceDetector) deadline(h *heartbeat, quiet *quietTimes, last time.Time) time.Time {
+	if last.IsZero() || h.reported != nil || d.never {
 		return time.Time{}
 	}
 	return quiet.deadline(last, func(last time.Time) time.Time {
-		if l.after > 0 {
-			return last.Add(l.after)
+		if d.after > 0 {
+			return last.Add(d.after)
 		}
-		return l.gaps.Deadline(&p.gaps, last)
+		return d.gaps.Deadline(&h.gaps, last)
 	})
 }
 
 // report notes that the key's silence is told, unless the budget does not pay it, and reports
 // whether it is.
-func (l *silenceDetector) report(p *heartbeat, quiet *quietTimes, pays func() bool) bool {
-	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, quiet, p.last).Sub(p.last), Zone: l.zone, Reported: true}
-	p.reported.Usual, p.reported.Regular = l.gaps.Usual(&p.gaps, p.last)
-	p.reported.Daily = l.after == 0 && p.last.Add(p.reported.Bound).Equal(l.gaps.Due(&p.gaps, p.last))
-	p.muted = !pays()
-	return !p.muted
+func (d *silenceDetector) report(h *heartbeat, quiet *quietTimes, pay func() bool) bool {
+	h.reported = &Silence{Since: h.last, Bound: d.deadline(h, quiet, h.last).Sub(h.last), Zone: d.zone, Reported: true}
+	h.reported.Usual, h.reported.Regular = d.gaps.Usual(&h.gaps, h.last)
+	h.reported.Daily = d.after == 0 && h.last.Add(h.reported.Bound).Equal(d.gaps.Due(&h.gaps, h.last))
+	h.muted = !pay()
+	return !h.muted
 }
 
 // rewind forgets the last time, which was wrong.
-func (p *heartbeat) rewind() {
-	gaps := p.gaps
+func (h *heartbeat) rewind() {
+	gaps := h.gaps
 	gaps.Restart()
-	*p = heartbeat{gaps: gaps}
+	*h = heartbeat{gaps: gaps}
 }
 
-func (p *heartbeat) form(c *coder) {
-	alerted, none := p.reported != nil, false
-	c.near(&p.last)
-	if c.Bits(&alerted, &p.muted, &none); alerted {
-		silenceForm(&c.Codec, compact.Ref(&p.reported))
+func (h *heartbeat) form(c *coder) {
+	reported, unused := h.reported != nil, false
+	c.near(&h.last)
+	if c.Bits(&reported, &h.muted, &unused); reported {
+		silenceForm(&c.Codec, compact.Ref(&h.reported))
 	}
-	p.gaps.Form(&c.Codec)
-	c.Check((!alerted || p.reported.Bound >= 0) && (alerted || !p.muted))
+	h.gaps.Form(&c.Codec)
+	c.Check((!reported || h.reported.Bound >= 0) && (reported || !h.muted))
 }
 
 func silenceForm(c *compact.Codec, s *Silence) {
@@ -158,38 +158,38 @@ func silenceForm(c *compact.Codec, s *Silence) {
 
 // silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the
 // date is the next whole millisecond, as timers have it.
-func (s *Silence) silent(key string, n int64, outputs int) AlertEvent {
+func (s *Silence) silentEvent(key string, n int64, outputs int) AlertEvent {
 	passed := s.Since.Add(s.Bound)
 	if s.Bound%time.Millisecond != 0 {
 		passed = passed.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	}
-	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
+	return s.event(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
 }
 
 // Alerts are what is told of a key that is silent: that, and of a silence that has ended what
 // Estimate.Alerts tells.
 func (s *SilenceEvent) Alerts(key string) []AlertEvent {
 	if s.Until.IsZero() {
-		return []AlertEvent{s.silent(key, s.N, s.Outputs)}
+		return []AlertEvent{s.silentEvent(key, s.N, s.Outputs)}
 	}
-	return s.ended(key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs)
+	return s.endedEvents(key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs)
 }
 
 // ended are the alerts of a silence that is over: that there was one, unless that was told while it
 // lasted, and that it is over.
-func (s *Silence) ended(key string, at time.Time, id string, n int64, outputs int) (all []AlertEvent) {
+func (s *Silence) endedEvents(key string, t time.Time, id string, n int64, outputs int) (events []AlertEvent) {
 	if !s.Reported {
-		all = append(all, s.silent(key, n, outputs))
+		events = append(events, s.silentEvent(key, n, outputs))
 	}
-	return append(all, s.alert(RecoveredAlarm, key, at, id, n, outputs))
+	return append(events, s.event(RecoveredAlarm, key, t, id, n, outputs))
 }
 
 // alert is one of a silence. It has no value.
-func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outputs int) AlertEvent {
+func (s *Silence) event(kind, key string, t time.Time, id string, n int64, outputs int) AlertEvent {
 	none, nan := unknown(outputs), math.NaN()
 	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: none}
-	a.Message = s.message(kind, key, at)
-	return AlertEvent{Key: key, Time: at, ID: id, N: n, Predicted: none, Alert: a}
+	a.Message = s.message(kind, key, t)
+	return AlertEvent{Key: key, Time: t, ID: id, N: n, Predicted: none, Alert: a}
 }
 
 func (c *SilenceConfig) validate(order Order) error {

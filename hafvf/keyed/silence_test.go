@@ -70,7 +70,7 @@ func TestSilence(t *testing.T) {
 				t.Errorf("%+v", got[0])
 			}
 			for _, s := range got { // whose bounds have parts of a millisecond, where a rhythm sets them
-				a := s.silent("k", 1, 1)
+				a := s.silentEvent("k", 1, 1)
 				if late := a.Time.Sub(s.Since.Add(s.Bound)); late < 0 || late >= time.Millisecond || a.Time.Nanosecond()%1e6 != 0 || a.ID != "k/"+a.Time.Format(time.RFC3339Nano) {
 					t.Errorf("the alert %s of %v has the time %v", a.ID, s, a.Time)
 				}

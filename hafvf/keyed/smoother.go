@@ -120,14 +120,14 @@ const (
 
 // GapOf is the gap that ends the sessions of a key with these observations, sorted by time, if none is configured:
 // GapSteps median steps between them, and at least LeastGap. The steps of Aggregate are its intervals.
-func (c SmoothConfig) GapOf(all []Observation) time.Duration {
+func (c SmoothConfig) GapOf(observations []Observation) time.Duration {
 	var step time.Duration
 	if c.Aggregate != nil {
 		step = c.Aggregate.Every
 	} else {
-		times := make([]time.Time, len(all))
-		for i := range all {
-			times[i] = all[i].Time
+		times := make([]time.Time, len(observations))
+		for i := range observations {
+			times[i] = observations[i].Time
 		}
 		step = usual.MedianStep(times)
 	}
@@ -213,8 +213,8 @@ type ChangeInterval struct {
 }
 
 // changeIntervalOf is a place of steps, of which the first is observation from.
-func changeIntervalOf(observations []Observation, from int, p expfam.ChangeInterval) ChangeInterval {
-	first, last := from+p.From, from+p.To
+func changeIntervalOf(observations []Observation, start int, p expfam.ChangeInterval) ChangeInterval {
+	first, last := start+p.From, start+p.To
 	return ChangeInterval{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
 
@@ -266,8 +266,8 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	of := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
-	keys, err := newByRules(of, func(of Config) (*smoothing, error) { return newSmoothing(of.Filter, cfg.Odds) })
+	withRules := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
+	keys, err := newByRules(withRules, func(keyCfg Config) (*smoothing, error) { return newSmoothing(keyCfg.Filter, cfg.Odds) })
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +398,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 
 // arrange sorts the observations of a session. By Arrival it numbers them as trials, and by Trials it
 // rejects those whose trial is there already.
-func (sm *Smoother) arrange(key string, observations []Observation) (kept []Observation, rejected []Rejected) {
+func (sm *Smoother) arrange(key string, observations []Observation) (accepted []Observation, rejected []Rejected) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	switch sm.cfg.Order {
 	case Arrival:
@@ -406,15 +406,15 @@ func (sm *Smoother) arrange(key string, observations []Observation) (kept []Obse
 			observations[i].Trial = int64(i + 1)
 		}
 	case Trials:
-		kept = observations[:0]
+		accepted = observations[:0]
 		for _, o := range observations {
-			if n := len(kept); n > 0 && kept[n-1].Trial == o.Trial {
-				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s is there twice: %s has it already", o.Trial, nameOf(key, o.Session), kept[n-1].ID)})
+			if n := len(accepted); n > 0 && accepted[n-1].Trial == o.Trial {
+				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s is there twice: %s has it already", o.Trial, nameOf(key, o.Session), accepted[n-1].ID)})
 				continue
 			}
-			kept = append(kept, o)
+			accepted = append(accepted, o)
 		}
-		return kept, rejected
+		return accepted, rejected
 	}
 	return observations, nil
 }
@@ -452,7 +452,7 @@ func (z *smoothing) renew(odds float64) {
 // A division divides n observations into parts of about the same length.
 type division struct{ n, parts int }
 
-func (c division) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+func (c division) part(i int) (start, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
 
 // partOf is the part that observation i is in.
 func (c division) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
@@ -460,8 +460,8 @@ func (c division) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
 // divide divides the steps.
 func (c division) divide(steps [][][]float64) (parts [][][][]float64) {
 	for i := range c.parts {
-		from, end := c.part(i)
-		parts = append(parts, steps[from:end])
+		start, end := c.part(i)
+		parts = append(parts, steps[start:end])
 	}
 	return parts
 }
@@ -470,8 +470,8 @@ func (c division) divide(steps [][][]float64) (parts [][][][]float64) {
 func (z *smoothing) steps(observations []Observation) [][][]float64 {
 	steps := make([][][]float64, len(observations))
 	for i, o := range observations {
-		scaled, _ := z.scale.to(o)
-		steps[i] = tried(z.model, scaled.X)
+		scaled, _ := z.scale.toScale(o)
+		steps[i] = withoutEmptyTrials(z.model, scaled.X)
 	}
 	return steps
 }
@@ -479,8 +479,8 @@ func (z *smoothing) steps(observations []Observation) [][][]float64 {
 // smoothByPasses smooths by a forward and a backward pass of the filter, each part on its own.
 func (z *smoothing) smoothByPasses(observations []Observation, c division, odds float64, record func(int, Smoothed)) (notConverged int) {
 	for part := range c.parts {
-		from, end := c.part(part)
-		steps := z.steps(observations[from:end])
+		start, end := c.part(part)
+		steps := z.steps(observations[start:end])
 		if z.fits {
 			base := z.model.(expfam.Fitted)
 			z.filter.Use(base.Fit(base.LocationScale(vectors(steps, z.filter.Dim()))))
@@ -488,15 +488,15 @@ func (z *smoothing) smoothByPasses(observations []Observation, c division, odds 
 		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
 		changes := hafvf.Changes(s.Evidence, odds)
-		places := s.ChangeIntervals(changes)
+		changeIntervals := s.ChangeIntervals(changes)
 		for t := range steps {
 			out := z.smoothedByPasses(s, t)
-			z.scale.moments(out.Estimate)
+			z.scale.momentsToData(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
-				changes, places = changes[1:], places[1:]
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, start, changeIntervals[0])
+				changes, changeIntervals = changes[1:], changeIntervals[1:]
 			}
-			record(from+t, out)
+			record(start+t, out)
 		}
 	}
 	return notConverged
@@ -514,11 +514,11 @@ func (z *smoothing) smoothedByPasses(s *hafvf.Posteriors, t int) Smoothed {
 	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
 	m.Posterior(out.Posterior, s.Sample(t))
 	for _, dir := range []struct {
-		to   *Pass
-		from hafvf.PassStep
+		dst  *Pass
+		step hafvf.PassStep
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
-		*dir.to = Pass{dir.from.Weight, dir.from.Memory, slice(levels)}
-		copyLevels(dir.to.Levels, z.filter, dir.from.State)
+		*dir.dst = Pass{dir.step.Weight, dir.step.Memory, slice(levels)}
+		copyLevels(dir.dst.Levels, z.filter, dir.step.State)
 	}
 	return out
 }
@@ -526,27 +526,27 @@ func (z *smoothing) smoothedByPasses(s *hafvf.Posteriors, t int) Smoothed {
 // segments smooths inside of segments, which go on over the cuts between parts.
 func (z *smoothing) segments(observations []Observation, c division, record func(int, Smoothed)) {
 	steps := z.steps(observations)
-	var season *seasonOf
+	var season *fittedSeason
 	if z.season != nil {
-		season = z.season.of(observations, steps)
+		season = z.season.start(observations, steps)
 		season.learn(func(int) float64 { return 1 }, func(int) bool { return false })
-		steps = season.removed()
+		steps = season.removeAll()
 		if season.rhythm != nil {
 			z.use(steps)
 			parts := z.smoother.Segment(c.divide(steps)...)
-			at := func(i int) (*segments.Segmentation, int) {
-				from, _ := c.part(c.partOf(i))
-				return parts[c.partOf(i)], i - from
+			find := func(i int) (*segments.Segmentation, int) {
+				start, _ := c.part(c.partOf(i))
+				return parts[c.partOf(i)], i - start
 			}
-			begins := map[int]bool{}
+			starts := map[int]bool{}
 			for i, g := range parts {
-				from, _ := c.part(i)
+				start, _ := c.part(i)
 				for _, t := range g.Changes() {
-					begins[from+t] = true
+					starts[start+t] = true
 				}
 			}
-			season.learn(func(i int) float64 { g, t := at(i); return 1 - g.Outlier(t) }, func(i int) bool { return begins[i] })
-			steps = season.removed()
+			season.learn(func(i int) float64 { g, t := find(i); return 1 - g.Outlier(t) }, func(i int) bool { return starts[i] })
+			steps = season.removeAll()
 		}
 	}
 	z.use(steps)
@@ -562,11 +562,11 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 	}
 	var before []float64 // mean of the last observation's segment
 	for i, g := range parts {
-		from, _ := c.part(i)
+		start, _ := c.part(i)
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
-		changes, places := g.Changes(), g.Places()
+		changes, changeIntervals := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {
 			for k+1 < len(g.Segments) && g.Segments[k+1].Start <= t {
@@ -577,17 +577,17 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 			if season != nil {
 				noise := make([]float64, 2*len(out.Estimate.Mean))
 				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)
-				season.restore(from+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
+				season.restore(start+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
 			}
-			z.scale.moments(out.Estimate, out.Segment.Estimate)
-			out.Segment.Start = observations[from+g.Segments[k].Start].Point()
+			z.scale.momentsToData(out.Estimate, out.Segment.Estimate)
+			out.Segment.Start = observations[start+g.Segments[k].Start].Point()
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
-				changes, places = changes[1:], places[1:]
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, start, changeIntervals[0])
+				changes, changeIntervals = changes[1:], changeIntervals[1:]
 				out.Segment.Before = before
 			}
 			before = out.Segment.Estimate.Mean
-			record(from+t, out)
+			record(start+t, out)
 		}
 		parts[i] = nil
 	}
@@ -626,11 +626,11 @@ func (sm *Smoother) Revise(key string, observations []Observation, revision int6
 	}
 	before := map[string]Smoothed{}
 	for _, e := range earlier {
-		sm.Smooth(key, e, 0, func(was Smoothed) { before[was.ID] = was })
+		sm.Smooth(key, e, 0, func(old Smoothed) { before[old.ID] = old })
 	}
 	return sm.Smooth(key, observations, revision, func(now Smoothed) {
-		was, known := before[now.ID]
-		now.Changed = !known || now.differs(was)
+		old, known := before[now.ID]
+		now.Changed = !known || now.differs(old)
 		emit(now)
 	})
 }
@@ -638,21 +638,21 @@ func (sm *Smoother) Revise(key string, observations []Observation, revision int6
 // differs reports whether a record says something else than that of the revision before.
 // Evidence from afar changes every number a little: what is below a hundredth of a standard
 // deviation is the same.
-func (s *Smoothed) differs(was Smoothed) bool {
+func (s *Smoothed) differs(old Smoothed) bool {
 	equal := func(x, y []float64) bool {
 		return slices.EqualFunc(x, y, func(a, b float64) bool { return near(a, b, 0) })
 	}
-	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, leastDifference) {
+	if s.N != old.N || !slices.EqualFunc(s.X, old.X, equal) || s.Change != old.Change || !near(s.Outlier, old.Outlier, minDifference) {
 		return true
 	}
-	if s.Segment != nil && s.Segment.Start.Compare(was.Segment.Start) != 0 {
+	if s.Segment != nil && s.Segment.Start.Compare(old.Segment.Start) != 0 {
 		return true
 	}
 	for i, sd := range s.Estimate.SD {
 		if sd != sd { // of a scale that has none
 			sd = math.Abs(s.Estimate.Mean[i])
 		}
-		if !near(s.Estimate.Mean[i], was.Estimate.Mean[i], leastDifference*sd) || !near(s.Estimate.SD[i], was.Estimate.SD[i], leastDifference*sd) {
+		if !near(s.Estimate.Mean[i], old.Estimate.Mean[i], minDifference*sd) || !near(s.Estimate.SD[i], old.Estimate.SD[i], minDifference*sd) {
 			return true
 		}
 	}
@@ -661,9 +661,9 @@ func (s *Smoothed) differs(was Smoothed) bool {
 
 // leastDifference is the difference of probabilities, or of estimates in standard deviations,
 // below which a revision says the same.
-const leastDifference = .01
+const minDifference = .01
 
 // near reports whether two numbers are at most so far apart, or the same infinity or NaN.
-func near(a, b, far float64) bool {
-	return math.Abs(a-b) <= far || a == b || a != a && b != b
+func near(a, b, tolerance float64) bool {
+	return math.Abs(a-b) <= tolerance || a == b || a != a && b != b
 }

@@ -65,7 +65,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 		row = m.Unit()
 	}
 	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, row)
-	c.scale.moments(s.Estimate)
+	c.scale.momentsToData(s.Estimate)
 	s.Weight, s.Memory = f.Weight(member), f.Model().Memory(f.Sample(member))
 	bank.Model().Posterior(s.Posterior, f.Sample(member))
 	s.Levels = make([]float64, 2*f.Levels())

@@ -23,7 +23,7 @@ import (
 // Beliefs and alarms go by the bank alone.
 
 // spreadTimes are cₖ.
-var spreadTimes = [...]float64{1. / 8, 1. / 4, 1. / 2, 1, 2}
+var spreadFactors = [...]float64{1. / 8, 1. / 4, 1. / 2, 1, 2}
 
 const (
 	spreadHazard = .2   // h
@@ -32,20 +32,20 @@ const (
 )
 
 // widths are shares of the bank, and of the normals. They have the precision in which they are stored.
-type widths [1 + len(spreadTimes)]float32
+type widths [1 + len(spreadFactors)]float32
 
 // A spread is how wide predictions of a key are.
 type spread struct {
-	now, long widths // w, π
-	learned   bool
+	current, longRun widths // w, π
+	learned          bool
 }
 
 func newSpread() (s spread) {
-	s.now[0] = 1 - spreadFirst*float32(len(spreadTimes))
-	for k := range spreadTimes {
-		s.now[k+1] = spreadFirst
+	s.current[0] = 1 - spreadFirst*float32(len(spreadFactors))
+	for k := range spreadFactors {
+		s.current[k+1] = spreadFirst
 	}
-	s.long = s.now
+	s.longRun = s.current
 	return s
 }
 
@@ -53,24 +53,24 @@ func newSpread() (s spread) {
 func spreads(cfg hafvf.Config) bool { return cfg.Family == "normal" && cfg.Detect != nil }
 
 // beside are the normals in a prediction.
-func (s *spread) beside(all []hafvf.Normal) []hafvf.Normal {
-	for k, c := range spreadTimes {
-		all = append(all, hafvf.Normal{Times: c, Weight: float64(s.now[k+1])})
+func (s *spread) normals(dst []hafvf.Normal) []hafvf.Normal {
+	for k, c := range spreadFactors {
+		dst = append(dst, hafvf.Normal{Times: c, Weight: float64(s.current[k+1])})
 	}
-	return all
+	return dst
 }
 
 // positive reports whether a standard deviation is that of normals, as Bank.PredictAll asks.
-func positive(sd float64) bool { return sd > 0 && !notFinite(sd) }
+func validSD(sd float64) bool { return sd > 0 && !notFinite(sd) }
 
 // sd is the standard deviation of a prediction, from those of the bank and of the regime.
 func (s *spread) sd(bank, regime float64) float64 {
-	if !positive(regime) {
+	if !validSD(regime) {
 		return bank
 	}
-	sum := float64(s.now[0]) * (bank / regime) * (bank / regime)
-	for k, c := range spreadTimes {
-		sum += float64(s.now[k+1]) * c * c
+	sum := float64(s.current[0]) * (bank / regime) * (bank / regime)
+	for k, c := range spreadFactors {
+		sum += float64(s.current[k+1]) * c * c
 	}
 	return regime * math.Sqrt(sum)
 }
@@ -78,7 +78,7 @@ func (s *spread) sd(bank, regime float64) float64 {
 // learn learns from the values of a step, of which the bank has the log density in units with that log slope, and returns
 // that of the mixture. They have one width.
 func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) float64 {
-	if !positive(regime) {
+	if !validSD(regime) {
 		return logBank
 	}
 	n, squares := 0., 0.
@@ -89,15 +89,15 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 			squares += z * z
 		}
 	}
-	logs := [len(s.now)]float64{logBank}
+	logs := [len(s.current)]float64{logBank}
 	top, norm := logBank, math.Log(2*math.Pi)/2+math.Log(regime)
-	for k, c := range spreadTimes {
+	for k, c := range spreadFactors {
 		logs[k+1] = slope - n*(norm+math.Log(c)) - squares/(2*c*c)
 		top = math.Max(top, logs[k+1])
 	}
 	sum := 0.
 	for k := range logs {
-		logs[k] = float64(s.now[k]) * math.Exp(logs[k]-top)
+		logs[k] = float64(s.current[k]) * math.Exp(logs[k]-top)
 		sum += logs[k]
 	}
 	if !(sum > 0) || notFinite(top) { // as of a mean that is not defined
@@ -105,8 +105,8 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 	}
 	for k := range logs {
 		q := logs[k] / sum
-		s.long[k] += float32(spreadRate * (q - float64(s.long[k])))
-		s.now[k] = float32((1-spreadHazard)*q + spreadHazard*float64(s.long[k]))
+		s.longRun[k] += float32(spreadRate * (q - float64(s.longRun[k])))
+		s.current[k] = float32((1-spreadHazard)*q + spreadHazard*float64(s.longRun[k]))
 	}
 	s.learned = true
 	return top + math.Log(sum)
@@ -114,7 +114,7 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 
 func (s *spread) form(c *compact.Codec) {
 	s.learned = true
-	for _, v := range [...]*widths{&s.now, &s.long} {
+	for _, v := range [...]*widths{&s.current, &s.longRun} {
 		for k := range v {
 			share := float64(v[k])
 			c.Shorts(&share)
@@ -127,7 +127,7 @@ var errSpread = errors.New("state is corrupt: shares of widths")
 
 // valid says why it is not a spread.
 func (s *spread) valid() error {
-	for _, v := range [...]*widths{&s.now, &s.long} {
+	for _, v := range [...]*widths{&s.current, &s.longRun} {
 		sum := 0.
 		for _, share := range v {
 			if !(share >= 0) {

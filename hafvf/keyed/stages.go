@@ -25,7 +25,7 @@ import (
 // One chain serves the keys that match the same rules. What it has learned of a key is in the key's Track.
 type stages struct {
 	cfg         hafvf.Config
-	all         Config              // of the keys, of which cfg is the filter
+	keyCfg      Config              // of the keys, of which cfg is the filter
 	fingerprint compact.Fingerprint // of the settings
 	checks      *hafvf.Filter       // of observations as they come
 	params      int
@@ -33,30 +33,30 @@ type stages struct {
 	row         []float64
 	admits      func(*Observation) error // see CheckOf
 
-	scale    *scaling      // nil if values stay as they are
-	fitted   expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
-	priorOf  *Track        // whose prior the bank has
-	season   *season       // nil without one
-	bound    *bound        // nil if values count as the formulas say
-	bank     *hafvf.Bank
-	decider  *decider         // nil without detection
-	silences *silenceDetector // nil without Config.Silence
-	spreads  bool             // keys have a spread
-	beside   []hafvf.Normal
-	guard    guard
+	scale         *scaling      // nil if values stay as they are
+	fitted        expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
+	priorOf       *Track        // whose prior the bank has
+	season        *season       // nil without one
+	bound         *bound        // nil if values count as the formulas say
+	bank          *hafvf.Bank
+	decider       *decider         // nil without detection
+	silences      *silenceDetector // nil without Config.Silence
+	spreads       bool             // keys have a spread
+	spreadNormals []hafvf.Normal
+	guard         guard
 }
 
 // newStages makes the chain of the keys with that configuration, which has no rules.
-func newStages(all Config) (*stages, error) {
-	cfg := all.Filter
+func newStages(keyCfg Config) (*stages, error) {
+	cfg := keyCfg.Filter
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	if all := cfg.Members(); len(all) > 1 {
-		cfg.Bank = all // also that of the family
+	if members := cfg.Members(); len(members) > 1 {
+		cfg.Bank = members // also that of the family
 	}
-	c := &stages{cfg: cfg, all: all, silences: newSilenceDetector(all), fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
+	c := &stages{cfg: cfg, keyCfg: keyCfg, silences: newSilenceDetector(keyCfg), fingerprint: compact.FingerprintOf(keyCfg.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: keyCfg.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
@@ -72,14 +72,14 @@ func newStages(all Config) (*stages, error) {
 	}
 	c.bound = newBound(cfg, bank)
 	if bank.Detects() {
-		c.decider = newDecider(all, cfg, bank.Model())
+		c.decider = newDecider(keyCfg, cfg, bank.Model())
 	}
 	c.spreads = spreads(cfg)
 	c.admits = func(o *Observation) error {
-		if err := all.timed(o); err != nil {
+		if err := keyCfg.timed(o); err != nil {
 			return err
 		}
-		if all.Aggregate != nil && all.Aggregate.Value.Counts() {
+		if keyCfg.Aggregate != nil && keyCfg.Aggregate.Value.Counts() {
 			return nil
 		}
 		return c.check(o)
@@ -135,22 +135,22 @@ func (c *stages) enter(t *Track, o Observation, unit time.Duration) (elapsed flo
 // predict fills in what the bank predicts of the observation that has entered, without its
 // season, with bounds of that level unless it is 0. It returns the running regime.
 func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
-	to := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
+	prediction := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
 	if c.bank.Detects() {
 		n := c.bank.Model().Outputs()
-		slice := slicer(m.take(4 * n))
+		slice := slicer(m.alloc(4 * n))
 		before = regime{predicted: slice(n), predictive: slice(n)}
-		to.RegimeMean, to.RegimeSD = before.predicted, before.predictive
+		prediction.RegimeMean, prediction.RegimeSD = before.predicted, before.predictive
 		if !t.priorSet || c.season != nil { // what it depends on may change until somebody asks
 			before.estimate = Moments{slice(n), slice(n)}
 			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
 	}
 	if c.spreads && t.priorSet && level != 0 {
-		c.beside = t.spread.beside(c.beside[:0])
-		to.Beside = c.beside
+		c.spreadNormals = t.spread.normals(c.spreadNormals[:0])
+		prediction.Beside = c.spreadNormals
 	}
-	c.bank.PredictAll(&to, t.state, elapsed, row)
+	c.bank.PredictAll(&prediction, t.state, elapsed, row)
 	return before
 }
 
@@ -205,22 +205,22 @@ func (c *stages) restore(out *Estimate, before regime, known bool) {
 	if c.season == nil {
 		return
 	}
-	c.season.predicted(out.Predicted.Mean, out.Predicted.SD)
-	c.season.bounds(out.Lower)
-	c.season.bounds(out.Upper)
+	c.season.restorePrediction(out.Predicted.Mean, out.Predicted.SD)
+	c.season.restoreBounds(out.Lower)
+	c.season.restoreBounds(out.Upper)
 	if known && c.bank.Detects() {
-		c.season.predicted(before.predicted, before.predictive)
-		c.season.estimated(before.estimate)
+		c.season.restorePrediction(before.predicted, before.predictive)
+		c.season.restoreEstimate(before.estimate)
 	}
 }
 
 // leave takes the estimate, decided on, to the scale of the data.
-func (c *stages) leave(out *Estimate, before regime) {
-	c.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
+func (c *stages) toData(out *Estimate, before regime) {
+	c.scale.momentsToData(out.Predicted, out.Estimate, out.Regime, before.estimate)
 	if out.Detection != nil {
-		c.scale.moments(out.Detection.Usual)
+		c.scale.momentsToData(out.Detection.Usual)
 	}
-	c.scale.back(out.Lower, out.Upper)
+	c.scale.toData(out.Lower, out.Upper)
 }
 
 // replay learns the warm-up again under the prior that it has set, and returns the
@@ -243,7 +243,7 @@ func (c *stages) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := c.bank.Model().Outputs()
-	floats := m.take(10*outputs + c.params)
+	floats := m.alloc(10*outputs + c.params)
 	for i := range floats {
 		floats[i] = nan
 	}
@@ -258,7 +258,7 @@ func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds
 	}
 	if c.bank.Detects() {
 		out.Regime = Moments{slice(outputs), slice(outputs)}
-		out.Detection = m.verdict()
+		out.Detection = m.detectionBuffer()
 		*out.Detection = Detection{Score: nan, Threshold: nan, Usual: Moments{slice(outputs), slice(outputs)}}
 	}
 	if bounds {
@@ -308,9 +308,9 @@ func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf
 			b.Model().Posterior(out.Posterior, f.Sample(member))
 		}
 		if c.season != nil {
-			c.season.estimated(out.Estimate)
+			c.season.restoreEstimate(out.Estimate)
 			if b.Detects() {
-				c.season.estimated(out.Regime)
+				c.season.restoreEstimate(out.Regime)
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf
 			out.LearningRate += s.Share * s.Learned / (s.Memory + b.Filter(i).Model().PriorMemory())
 		}
 	}
-	out.Levels = m.take(2 * f.Levels())
+	out.Levels = m.alloc(2 * f.Levels())
 	copyLevels(out.Levels, f, member)
 	if len(c.cfg.Bank) == 0 {
 		return

@@ -38,7 +38,7 @@ type Track struct {
 
 	heartbeat *heartbeat // nil where nobody asks for silence
 
-	refused int // observations in a row that could not be learned
+	unlearned int // observations in a row that could not be learned
 
 	rules keyRules // no part of the state
 }
@@ -165,7 +165,7 @@ func (t *Track) append(c *coder) {
 func (t *Track) form(c *coder) (decided bool) {
 	decided, beats := t.stages.decider != nil, t.heartbeat != nil
 	compact.Unsigned(&c.Codec, &t.n, &t.steps)
-	compact.Unsigned(&c.Codec, &t.refused)
+	compact.Unsigned(&c.Codec, &t.unlearned)
 	c.near(&t.last)
 	c.Bits(&t.priorSet, &decided, &beats)
 	c.Lists(&t.locationScale)
@@ -188,7 +188,7 @@ func (t *Track) form(c *coder) (decided bool) {
 }
 
 // beginning reads what append wrote of the key's track before the state of the bank.
-func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
+func (est *Estimator) decodeHead(key string, r *coder) (*Track, error) {
 	c := est.chains.ofKey(key)
 	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
 	decided := t.form(r)
@@ -215,7 +215,7 @@ func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 }
 
 // withoutTail reads what append wrote after that.
-func (t *Track) withoutTail(r *coder) (err error) {
+func (t *Track) decodeBody(r *coder) (err error) {
 	c := t.stages
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err
