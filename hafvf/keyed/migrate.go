@@ -11,33 +11,33 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Migrator checks whether the states of keys are those of a configuration, and carries
-// them over from other settings. It is not safe for concurrent use.
+// A Migrator checks whether states of keys belong to a configuration, and converts states that were written with
+// other settings. It is not safe for concurrent use.
 type Migrator struct {
 	cfg      Config
 	settings func(key string) (Settings, string)
 	est      *Estimator
-	changes  map[[2]string]*change // by the texts of the settings, those of the state first
+	changes  map[[2]string]*change // by settings texts: of the state, of the configuration
 }
 
-// A change is one of settings.
-type change struct {
+// A change is a difference between the settings of a state and those of the configuration.
+type change struct { // of the state
 	from  Settings
-	names []string   // of the settings that differ
-	est   *Estimator // of the settings before; nil until it is needed
+	names []string   // settings that differ
+	est   *Estimator // estimator of from; nil until it is needed
 }
 
-// NewMigrator makes a migrator to the states of cfg. An error names what is wrong with cfg.
+// NewMigrator returns a Migrator to the configuration cfg. The error names what is wrong with cfg.
 func NewMigrator(cfg Config) (*Migrator, error) {
 	est, err := NewEstimator(cfg)
 	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[[2]string]*change{}}, err
 }
 
-// Check says why b, a state of the key that was written with other settings, cannot go on
-// as it is. The error wraps ErrOtherConfig where the settings are why, and names
-// those that differ. Empty settings say nothing, and are taken for the configuration's:
-// states that are stored without are those of jobs with cells: 0. Check returns the last places that the state includes,
-// as Estimator.CheckState does.
+// Check reports why the state b of the key, which was written with the settings text written, cannot be resumed
+// without Migrate. The error is nil if it can. The error wraps ErrOtherConfig and names the settings that differ,
+// if they are the reason. If written is empty, Check assumes the settings of the configuration: jobs with cells: 0
+// store states without settings. Check returns the last offset of each log that the state includes, as
+// Estimator.CheckState does.
 func (m *Migrator) Check(key string, b []byte, written string) (included []Offset, err error) {
 	included, err = m.est.CheckState(key, b)
 	own, text := m.settings(key)
@@ -49,19 +49,18 @@ func (m *Migrator) Check(key string, b []byte, written string) (included []Offse
 		return included, cmp.Or(err, parseErr)
 	}
 	if err == nil {
-		return included, nil // the text differs, and says the same
+		return included, nil // the texts differ, but mean the same
 	}
 	return included, fmt.Errorf("%w: it was written with other %s", ErrOtherConfig, message.List(c.names))
 }
 
-// Fits reports whether the text of settings is that of the key's, so that a state that was
-// written with them goes on as it is.
+// Fits reports whether the key has the settings text written, so that a state with it can be resumed unchanged.
 func (m *Migrator) Fits(key, written string) bool {
 	_, text := m.settings(key)
 	return written == text
 }
 
-// change is that from the settings of the text written to own, whose text is to.
+// change returns the change from the settings in the text written to own, whose text is ownText.
 func (m *Migrator) change(written string, own Settings, ownText string) (*change, error) {
 	key := [2]string{written, ownText}
 	if c := m.changes[key]; c != nil {
@@ -76,17 +75,16 @@ func (m *Migrator) change(written string, own Settings, ownText string) (*change
 	return c, nil
 }
 
-// Migrate returns the state that a key goes on with, and what of it was carried over. A
-// state that goes on as it is comes back as it is, with no parts. The error wraps
-// ErrOtherConfig where nothing of the state means the same.
+// Migrate returns a state of the key for this configuration, and the parts of b that it carried over. If b fits,
+// Migrate returns b itself, without parts. The error wraps ErrOtherConfig if no part of the state keeps its
+// meaning.
 //
-// The layers of a state are carried over each by itself:
+// Migrate carries over each part by itself:
 //
-//   - the effective samples, unless the season differs, or the prior is to come of the data
-//     now (prior: auto);
-//   - levels, shares of a bank and detection as Bank.Carry says;
-//   - the profile and the debt of the alarms, which see the values and not the filter;
-//   - the number of observations, and those that wait.
+//   - the effective samples, unless the season differs, or the prior now comes from the data (prior: auto);
+//   - levels, shares of a bank and detection, as Bank.Carry describes;
+//   - the profile and the alarm debt, which depend on the values and not on the filter;
+//   - the number of observations, and the waiting observations.
 func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried MigratedParts, err error) {
 	own, text := m.settings(key)
 	if _, err = m.Check(key, b, written); err == nil {
@@ -126,7 +124,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	return e.append(nil), carried, nil
 }
 
-// MigratedParts names the parts of a state that were carried over, and those that begin anew.
+// MigratedParts names the parts of a state that were carried over, and the parts that were reset.
 type MigratedParts struct{ Kept, Reset []string }
 
 func (p *MigratedParts) add(name string, kept bool) {
@@ -137,7 +135,7 @@ func (p *MigratedParts) add(name string, kept bool) {
 	}
 }
 
-// String is empty if there are no parts.
+// String returns the parts as text. It is empty if there are no parts.
 func (p MigratedParts) String() string {
 	var text []string
 	if len(p.Kept) > 0 {
@@ -153,8 +151,9 @@ func (p MigratedParts) String() string {
 	return strings.Join(text, "; ")
 }
 
-// carry returns the track of this estimator that goes on from one of another estimator, of the same
-// family, dimension and scale, and says what was carried over.
+// carry returns a track of this estimator with the state of oldTrack, which belongs to an estimator of the same
+// family, dimension and scale. It also returns which parts it carried over. samePace reports that both have the
+// same time unit.
 func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedParts) {
 	t := est.NewTrack(oldTrack.key)
 	target, oldStages := t.stages, oldTrack.stages
@@ -168,7 +167,7 @@ func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedPar
 	if target.fitted == nil {
 		keepSamples = keepSamples && oldTrack.priorSet
 	} else if keepSamples = keepSamples && samePrior && (oldTrack.priorSet || cfg.WarmUp == oldCfg.WarmUp); keepSamples {
-		// The prior is the one that the data has set, or is setting.
+		// The data have set the prior, or are setting it.
 		t.priorSet, t.warmUp, t.locationScale = oldTrack.priorSet, oldTrack.warmUp, oldTrack.locationScale
 	}
 	var parts MigratedParts

@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/domain"
 )
 
-// OutOfDomain reports whether an observation that CheckOf refuses has all but its numbers, which are
-// outside of what the family of the key has, or its scale. With detection such a one is for
+// OutOfDomain reports whether CheckOf rejects the observation only because of its numbers, which the family of the
+// key or its scale does not allow. It returns false without detection. Pass such an observation to
 // KeyState.OutOfDomain.
 func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	if domain.CheckKey(key) != nil || est.cfg.timed(o) != nil {
@@ -27,11 +27,12 @@ func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	return !slices.ContainsFunc(o.X, func(x []float64) bool { return len(x) != dim && !(len(x) == 1 && math.IsNaN(x[0])) }) && c.check(o) != nil
 }
 
-// OutOfDomain takes an observation that Estimator.OutOfDomain has passed, as it comes: it does not wait, and
-// is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, if the
-// budget does not pay it one whose Detection is Muted, and else nil. There is no alarm while the key is
-// unknown or in its warm-up, where the observation is late or a repeat, in the rest of an alarm, and
-// while one of Outside lasts. It has no size, and no bound of sizes holds for it.
+// OutOfDomain processes an observation for which Estimator.OutOfDomain is true. It does so at once, and does not
+// learn the observation. If the observation raises an alarm, OutOfDomain returns an estimate with the alarm and
+// without numbers. If the budget suppresses the alarm, the estimate has Detection.Muted. Otherwise it returns nil.
+// There is no alarm if the key is new or in its warm-up, if the observation is late or a repeat, during the rest of
+// an alarm, or while an alarm of OutOfDomain lasts. The alarm has no size, so AlertConfig's limits on sizes do not
+// apply.
 func (e *KeyState) OutOfDomain(o *Observation) *Estimate {
 	if e.IsNew() || e.repeats(o) || e.overdue(o) || e.expires(clock.Later(e.released, e.intervals.busy), o.Time) {
 		return nil
@@ -78,13 +79,13 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	return out
 }
 
-// expect fills in what the profile of a key expects at a time, on the scale of the filter. What it
-// does not know it leaves as it is.
+// expect sets dst to the values that the profile of a key expects at time t, on the scale of the filter. It leaves
+// dst unchanged if the profile expects nothing yet.
 func (d *decider) expect(dst Moments, s *decisions, t time.Time) {
 	if s.standard == nil || s.timed && t.IsZero() {
 		return
 	}
-	clear(d.standard) // whatever comes
+	clear(d.standard) // the expected values do not depend on the observed ones
 	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, t, d.standard, usual.Evidence{})
 	for i := range dst.Mean {
 		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])

@@ -12,27 +12,27 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A QuietTime is one of some keys in which nothing is learned or told: a maintenance, say. An observation of a quiet
-// time has an estimate with Quiet, and leaves the state of its key as it is but for the number of observations. The
-// clock of a silence stands still.
+// A QuietTime is a time range in which matching keys neither learn nor raise alarms, for example during
+// maintenance. An observation in it gets an estimate with Quiet, and changes only the number of observations in the
+// state of its key. The time does not count towards a silence.
 type QuietTime struct {
-	Match    string    // as in Rule
-	From, To time.Time // From belongs to it, To does not; zero with Weekly
-	Weekly   *Weekly   // it comes every week
+	Match    string    // a pattern, as in Rule
+	From, To time.Time // the range includes From and excludes To; zero with Weekly
+	Weekly   *Weekly   // if not nil, the range recurs every week
 }
 
-// A Weekly time begins at a time of its zone's clock. If the clock shows that twice, it begins at the first. If the clock
-// leaves it out, the offset before the change counts.
+// A Weekly range starts at a local time of its zone. If that time occurs twice, the range starts at the first. If
+// it is skipped, the offset before the clock change applies.
 type Weekly struct {
 	Day   time.Weekday
-	Clock time.Duration // since midnight, below 24 h
-	Lasts time.Duration // that elapse, above 0 and at most a week
+	Clock time.Duration // local time since midnight, at least 0 and below 24 h
+	Lasts time.Duration // elapsed time, above 0 and at most a week
 	Zone  string        // an IANA name; empty for UTC
 }
 
 const (
 	aWeek    = 7 * 24 * time.Hour
-	maxQuiet = 366 * 24 * time.Hour // a quiet time that is longer has no end that matters
+	maxQuiet = 366 * 24 * time.Hour // the exact end of a longer quiet time does not matter
 
 	quietYear = 52 * aWeek
 )
@@ -59,12 +59,13 @@ func (q *QuietTime) validate() error {
 	return err
 }
 
-// SetQuiet replaces the configured quiet times. It affects keys that are opened later; open Tracks and KeyStates keep theirs.
+// SetQuiet replaces the configured quiet times. It affects keys that are opened later; open Tracks and KeyStates
+// keep theirs.
 func (est *Estimator) SetQuiet(times []QuietTime) { est.quiet = newQuietIndex(times) }
 
-// Learned is about how many observations that the state of a key has learned are of quiet times that are added to those
-// of the estimator. The state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
-// CheckState's.
+// Learned estimates how many observations in the state of a key fall into the added quiet times, and not into those
+// of the estimator. The state stores the time of the last observation and the usual step, but no gaps, so n is
+// approximate. Learned returns the errors of CheckState.
 func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
 	e, err := est.decodeKeyState(key, state)
 	if err != nil || e.n == 0 {
@@ -134,10 +135,10 @@ func (x *quietIndex) timesFor(key string) (q quietTimes) {
 	return q
 }
 
-// A quietSpan is the time from its start, which belongs to it, to its end, which does not.
+// A quietSpan is a time range that includes start and excludes end.
 type quietSpan struct{ start, end time.Time }
 
-// merged sorts spans, and merges those that overlap or adjoin.
+// merged sorts spans, and merges spans that overlap or adjoin.
 func merged(spans []quietSpan) []quietSpan {
 	slices.SortFunc(spans, func(a, b quietSpan) int { return a.start.Compare(b.start) })
 	n := 0
@@ -158,15 +159,15 @@ type quietTimes struct {
 	weekly []quietWeek
 }
 
-// A quietWeek is a quiet time of every week. It remembers its last occurrence.
+// A quietWeek is a weekly quiet time. Its quietSpan is the occurrence that was found last.
 type quietWeek struct {
 	Weekly
 	zone         *time.Location
-	searchedFrom time.Time // the occurrence is the current or the next one from this time on
+	searchedFrom time.Time // time of the last search: the occurrence is also the result from then until its end
 	quietSpan
 }
 
-// around returns the occurrence that contains t, or else the next one.
+// occurrence returns the occurrence that contains t, or else the next one.
 func (q *quietWeek) occurrence(t time.Time) quietSpan {
 	if !q.searchedFrom.IsZero() && !t.Before(q.searchedFrom) && t.Before(q.end) {
 		return q.quietSpan
@@ -185,8 +186,8 @@ func (q *quietWeek) occurrence(t time.Time) quietSpan {
 	}
 }
 
-// around calls f with the span of each list, and with the occurrence of each week, that contains t or is the next one
-// after t, until f returns false.
+// visit calls f with the span of each list, and with the weekly occurrence of each quietWeek, that contains t or
+// else is the next one after t. It stops if f returns false.
 func (q *quietTimes) visit(t time.Time, f func(quietSpan) bool) {
 	for _, spans := range q.spans {
 		i := sort.Search(len(spans), func(i int) bool { return spans[i].end.After(t) })
@@ -201,8 +202,8 @@ func (q *quietTimes) visit(t time.Time, f func(quietSpan) bool) {
 	}
 }
 
-// until returns the end of the quiet time that contains t, and zero if t is in none. If quiet times follow each other for
-// longer than a year, until returns a time beyond that year.
+// endAt returns the end of the quiet time that contains t, or the zero Time if there is none. Quiet times that
+// overlap or adjoin count as one; if together they last longer than a year, endAt returns a time beyond that year.
 func (q *quietTimes) endAt(t time.Time) (end time.Time) {
 	first := t
 	for extended := true; extended && t.Sub(first) < maxQuiet; {
@@ -217,7 +218,8 @@ func (q *quietTimes) endAt(t time.Time) (end time.Time) {
 	return end
 }
 
-// next returns when the next quiet time begins after t, which is in none; zero if none does.
+// nextStart returns the start of the next quiet time after t, or the zero Time if there is none. t must not be
+// quiet.
 func (q *quietTimes) nextStart(t time.Time) (start time.Time) {
 	q.visit(t, func(s quietSpan) bool {
 		start = clock.Earlier(start, s.start)
@@ -226,8 +228,8 @@ func (q *quietTimes) nextStart(t time.Time) (start time.Time) {
 	return start
 }
 
-// between returns how much of the time from one time to another is quiet, at most the maximum of a Duration. Over years
-// with weekly times alone it counts the first 52 weeks, and as much for each other 52 weeks.
+// overlap returns the quiet time from start to end, at most the maximum of a Duration. For years in which only
+// weekly times apply, it counts the first 52 weeks and multiplies.
 func (q *quietTimes) overlap(start, end time.Time) (quiet time.Duration) {
 	for len(q.spans)+len(q.weekly) > 0 && start.Before(end) {
 		if years := (q.spanAfter(start, end).Unix() - start.Unix()) / int64(quietYear/time.Second); years > 1 {
@@ -251,7 +253,7 @@ func (q *quietTimes) overlap(start, end time.Time) (quiet time.Duration) {
 	return quiet
 }
 
-// spanAfter returns the start of the first span that ends after t, at least t and at most to.
+// spanAfter returns the start of the first span that ends after t, but at least t and at most limit.
 func (q *quietTimes) spanAfter(t, limit time.Time) time.Time {
 	spans := quietTimes{spans: q.spans}
 	spans.visit(t, func(s quietSpan) bool {
@@ -261,8 +263,8 @@ func (q *quietTimes) spanAfter(t, limit time.Time) time.Time {
 	return limit
 }
 
-// deadline is when a clock that began at a time is at its deadline, if it stands still in quiet times. by is the deadline
-// of one that began at any time; zero for none.
+// deadline returns the deadline of a clock that starts at start and stops during quiet times. deadlineOf returns
+// the deadline of a clock that never stops, or the zero Time for none.
 func (q *quietTimes) deadline(start time.Time, deadlineOf func(start time.Time) time.Time) time.Time {
 	if len(q.spans)+len(q.weekly) == 0 {
 		return deadlineOf(start)
@@ -281,7 +283,7 @@ func (q *quietTimes) deadline(start time.Time, deadlineOf func(start time.Time) 
 	return time.Time{}
 }
 
-// quietAt reports whether an observation is of a quiet time. That of an interval is if any of the interval is.
+// quietAt reports whether an observation is quiet. An interval is quiet if any part of it is.
 func (est *Estimator) quietAt(quiet *quietTimes, o *Observation) bool {
 	if o.Aggregated {
 		return quiet.overlap(o.Time, est.IntervalEnd(o.Time)) > 0
@@ -289,8 +291,8 @@ func (est *Estimator) quietAt(quiet *quietTimes, o *Observation) bool {
 	return !o.Time.IsZero() && !quiet.endAt(o.Time).IsZero()
 }
 
-// estimateQuietly is the estimate of an observation of a quiet time: that of a missing value, of which the state keeps
-// nothing.
+// estimateQuietly fills in the estimate of an observation in a quiet time. It treats the observation as a missing
+// value, and restores the state afterwards.
 func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, original *Observation) {
 	c := t.stages
 	o := *original

@@ -10,31 +10,32 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A Rule says what of the filter is different for the keys that match a pattern. Each part is that of the first rule that
-// matches the key and sets it, else that of Config.Filter.
+// A Rule overrides parts of the filter for the keys that match a pattern. For each part, the first matching rule
+// that sets it wins; else Config.Filter applies.
 type Rule struct {
-	Match  string // as in path.Match, but * and ? match slashes too; or a pattern of domain.LabelPattern
+	Match  string // as in path.Match, but * and ? also match slashes; or a pattern of domain.LabelPattern
 	Filter hafvf.Config
-	// Sets are the parts of Filter that the rule sets. Default: all that no rule before it has set.
+	// Sets lists the parts of Filter that the rule sets. If it is nil, the rule sets all parts.
 	Sets []FilterPart `json:",omitempty"`
 }
 
-// A FilterPart is what a rule may set of a filter by itself.
+// A FilterPart is a part of a filter that a rule can set separately.
 type FilterPart string
 
 // The parts of a filter.
 const (
 	PriorPart    FilterPart = "prior" // Prior and WarmUp
 	SeasonPart   FilterPart = "season"
-	ZonePart     FilterPart = "zone"     // of the season
-	HolidaysPart FilterPart = "holidays" // of the season, that it does not learn
+	ZonePart     FilterPart = "zone"     // zone of the season
+	HolidaysPart FilterPart = "holidays" // days that the season does not learn
 	BankPart     FilterPart = "bank"     // Member, Bank and Forgetting
 )
 
-// Matches reports whether the rule is for the key.
+// Matches reports whether the rule applies to the key.
 func (r Rule) Matches(key string) bool { return domain.Matches(r.Match, key) }
 
-// apply sets the parts of the rule. Those that an earlier rule sets are applied later.
+// apply copies the parts that the rule sets to dst. Call apply for earlier rules after later ones, so that they
+// win.
 func (r *Rule) apply(dst *hafvf.Config) {
 	if r.Sets == nil {
 		*dst = r.Filter
@@ -73,7 +74,8 @@ func (c Config) Of(key string) Config {
 	return c.withRules(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
 }
 
-// with applies rules, given by their positions in rulePatterns, which ascend. c has its defaults.
+// withRules returns c with the rules applied that have the given positions in rulePatterns, in ascending order. c
+// has its defaults.
 func (c Config) withRules(rules []int) Config {
 	alarms := *c.Alarms
 	for _, i := range slices.Backward(rules) { // so that the first rule that sets a part wins
@@ -87,7 +89,7 @@ func (c Config) withRules(rules []int) Config {
 	return c
 }
 
-// rulePatterns are the patterns of Keys and of AlertRules.
+// rulePatterns returns the patterns of Keys, then those of AlertRules.
 func (c *Config) rulePatterns() (patterns []string) {
 	for _, r := range c.Keys {
 		patterns = append(patterns, r.Match)
@@ -98,7 +100,7 @@ func (c *Config) rulePatterns() (patterns []string) {
 	return patterns
 }
 
-// Patterns are those of all rules and quiet times.
+// Patterns returns the patterns of all rules and quiet times.
 func (c *Config) Patterns() []string {
 	patterns := c.rulePatterns()
 	for _, q := range c.Quiet {
@@ -123,19 +125,21 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// byRules holds what is made of the configurations of keys: one value for all keys that match the same rules.
+// byRules caches a value that depends on the configuration of a key: one value for all keys that match the same
+// rules.
 type byRules[T any] struct {
 	cfg      Config
 	build    func(Config) (T, error)
-	patterns *domain.Patterns // as of rulePatterns
-	noRule   T                // of keys that match no rule
+	patterns *domain.Patterns // of rulePatterns
+	noRule   T                // value for keys that match no rule
 
 	mu     sync.Mutex
-	values map[string]T // by the positions of the rules that match
+	values map[string]T // by the positions of the matching rules, as uvarints
 }
 
-// newByRules makes the values of keys that match no rule, one rule, or two rules of which the first does not set all that
-// the second sets. It returns an error if one of these values cannot be made. c has its defaults.
+// newByRules builds the values for keys that match no rule, one rule, or two rules of which the first does not set
+// all parts of the second. It returns an error if build fails for one of them. Other values are built when needed.
+// c has its defaults.
 func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], error) {
 	b := &byRules[T]{cfg: c, build: build, patterns: domain.NewPatterns(c.rulePatterns()), values: map[string]T{}}
 	var err error
@@ -151,7 +155,7 @@ func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], er
 				break
 			}
 			if first := &c.Keys[j]; first.Sets == nil || slices.Equal(first.Sets, c.Keys[i].Sets) {
-				continue // the first counts for a key of both
+				continue // the second rule has no effect on a key that matches both
 			}
 			if _, err := b.value([]int{j, i}); err != nil {
 				return nil, fmt.Errorf("rule %d of Keys: %w", i, err)
@@ -161,7 +165,8 @@ func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], er
 	return b, nil
 }
 
-// value makes, or finds, the value of keys that match the rules at the given positions, which ascend.
+// value returns the value for keys that match the rules at the given positions, in ascending order. It builds a
+// value that is not cached.
 func (b *byRules[T]) value(rules []int) (v T, err error) {
 	id := make([]byte, 0, 16)
 	for _, i := range rules {
@@ -176,7 +181,7 @@ func (b *byRules[T]) value(rules []int) (v T, err error) {
 	return v, err
 }
 
-// ofKey returns the value of a key.
+// ofKey returns the value of a key. It panics if build fails.
 func (b *byRules[T]) ofKey(key string) T {
 	var buffer [8]int
 	rules := b.patterns.Matching(buffer[:0], key)

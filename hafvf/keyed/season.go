@@ -8,46 +8,45 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// A season takes the season out of the values of a chain's keys before the bank sees
-// them, and puts it back into what the bank says of them. With the season's mean s and
-// variance h at the time of an observation x, in units of the noise's, the bank learns
+// A season subtracts the season from the values of keys before the bank sees them, and adds it to the bank's
+// results. With the season's mean s and variance h at the time of an observation x, in units of the noise variance,
+// the bank learns
 //
 //	y = m + (x − s − m)·√ω,  ω = 1/(1+h)
 //
-// m the mean that the running regime predicts. While the season is unknown it thus
-// sees little of what may be season, and later x − s. Where s + m is far from what the rhythm
-// expects of x, ω is 1. All of s, m and ω depend on the past alone: for each of the vectors of
-// length k
+// where m is the mean that the running regime predicts. While the season is unknown, y thus contains little of what
+// may be season; later y is x − s. If s + m is far from the value that the rhythm expects, ω is 1. All of s, m and
+// ω depend on the past alone, so for each vector of length k
 //
 //	log p(x|past) = log p(y|past) + ½k·log ω
 //
-// Times that are exponential have a factor for a season: it is that of log x, and
+// Exponential times have a factor as their season. s is then the season of log x, and
 //
 //	y = x·e⁻ˢ,  log p(x|past) = log p(y|past) − s
 //
-// Counts have a factor too, which is their exposure: x ~ Poisson(λeˢ). Their season is
-// that of log(x + ½).
+// The season of counts is also a factor, which is their exposure: x ~ Poisson(λeˢ). s is then the season of log(x +
+// ½).
 type season struct {
 	rhythm *usual.Rhythm
-	first  int  // of the coordinates that have a season
-	log    bool // the season is a factor
-	counts bool // the season is the exposure of counts, in the rows of the bank
+	first  int  // first coordinate that has a season
+	log    bool // times: the season is a factor
+	counts bool // counts: the season is their exposure in the rows of the bank
 
-	// Of the last step:
+	// Scratch of the last step:
 	mean     []float64 // s
 	root     float64   // √ω
 	variance float64   // h
 	center   []float64 // m
-	expected []float64 // by the rhythm
-	spread   []float64 // standard deviations of that
+	expected []float64 // mean that the rhythm expects
+	spread   []float64 // standard deviations of expected
 	noise    []float64 // standard deviation of y
-	learned  []float64 // what the rhythm learns of a vector
-	minSD    []float64 // least standard deviations of what the rhythm learns
-	row      []float64 // of counts: the exposure, and no count
+	learned  []float64 // values that the rhythm learns from a vector
+	minSD    []float64 // minimum standard deviations of learned
+	row      []float64 // for counts: a row with the exposure and no count
 	copies   vectorCopies
 }
 
-// newSeason makes the season of a configuration that has one, and its bank.
+// newSeason returns the season of a configuration, which must have one, and its bank.
 func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 	n := bank.Model().Outputs()
 	se := &season{
@@ -62,14 +61,14 @@ func newSeason(cfg hafvf.Config, bank *hafvf.Bank) *season {
 		se.row = exposed.Unit()
 	}
 	if se.log || se.counts {
-		for j := range se.minSD { // of logarithms
+		for j := range se.minSD { // the values are logarithms
 			se.minSD[j] = minSDShare
 		}
 	}
 	return se
 }
 
-// expose sets the exposure of counts to the season at the track's next observation.
+// expose sets the exposure of counts to the season at the time of the track's next observation.
 func (se *season) expose(t *Track, o Observation) {
 	if se.counts {
 		se.rhythm.Predict(se.mean, t.rhythm, o.Time)
@@ -77,10 +76,11 @@ func (se *season) expose(t *Track, o Observation) {
 	}
 }
 
-// maxFactor bounds the logarithm of a season that is a factor.
+// maxFactor bounds the absolute logarithm of a season that is a factor.
 const maxFactor = 50.
 
-// remove returns the vectors of the track's next observation less their season, or counts behind their exposure.
+// remove returns the vectors of the track's next observation without their season. Counts get their exposure in
+// front instead.
 func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	if se.counts {
 		return se.copies.copy(o.X, se.row[0])
@@ -116,13 +116,12 @@ func (se *season) remove(t *Track, o Observation, elapsed float64) [][]float64 {
 	return steps
 }
 
-// agreed is the number of standard deviations between what the bank and the rhythm expect up to
-// which the bank's mean is taken for the center. Beyond twice of it there is none.
+// maxAgreedSD is the distance between the predictions of bank and rhythm, in standard deviations, up to which the
+// bank's mean is used as the center. From twice that distance on, no center is used.
 const maxAgreedSD = 4.
 
-// trust makes the root one if bank and rhythm do not agree on what comes: the center says
-// nothing of x then. An outlier that the bank still believes would otherwise come back to it
-// with each of the values that follow.
+// trust moves root to 1 if bank and rhythm predict different values, because the center then says nothing about x.
+// Otherwise an outlier that the bank still believes in would recur with each of the following values.
 func (se *season) trust(t *Track, o Observation) {
 	se.rhythm.Expect(se.expected, se.spread, t.rhythm, o.Time)
 	worst := 0.
@@ -133,8 +132,8 @@ func (se *season) trust(t *Track, o Observation) {
 	se.root += (1 - se.root) * math.Max(0, math.Min(worst/maxAgreedSD-1, 1))
 }
 
-// learn has the track's rhythm learn the observation that remove has had, by what the
-// bank has made of it, and makes the outcome one of the observation's own values.
+// learn updates the track's rhythm with an observation that remove has processed, weighted by the bank's outcome.
+// It converts the log densities of the outcome to those of the observation's own values.
 func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	weight := 1.
 	if t.stages.bank.Detects() {
@@ -152,7 +151,7 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 			jacobian -= se.mean[0]
 			se.learned[0] = math.Log(x[0])
 			if x[0] == 0 {
-				continue // tells nothing of a factor
+				continue // zero times carry no information about a factor
 			}
 		}
 		se.boundFirst(t)
@@ -165,12 +164,11 @@ func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 }
 
 const (
-	minSDShare = 1e-3 // of the scale of the warm-up, or of the noise: see Rhythm.Learn
-	firstBound = 10.  // scales from the location of the warm-up that the rhythm learns of it
+	minSDShare = 1e-3 // share of the warm-up's scale, or of the noise's: see Rhythm.Learn
+	firstBound = 10.  // maximum distance from the warm-up's location, in scales, that the rhythm learns
 )
 
-// setLeast sets the least standard deviations of what the rhythm learns of values that are
-// no logarithms.
+// setMinSD sets the minimum standard deviations for the rhythm, for values that are not logarithms.
 func (se *season) setMinSD(t *Track) {
 	for j := range se.minSD {
 		switch {
@@ -184,8 +182,8 @@ func (se *season) setMinSD(t *Track) {
 	}
 }
 
-// boundFirst bounds what the rhythm learns of a warm-up that is learned again, as long as it
-// does not know yet how far the values lie from each other.
+// boundFirst bounds the values that the rhythm learns while a warm-up is replayed, because the rhythm does not know
+// the spread of the values yet.
 func (se *season) boundFirst(t *Track) {
 	if len(t.warmUp) == 0 || t.locationScale == nil {
 		return
@@ -203,10 +201,10 @@ func (se *season) boundFirst(t *Track) {
 	}
 }
 
-// predicted puts the season back into the moments of an observation.
+// restorePrediction adds the season to the predicted mean and standard deviation of an observation.
 func (se *season) restorePrediction(mean, sd []float64) {
 	if se.counts {
-		return // they are of that exposure
+		return // the bank's moments already include the exposure
 	}
 	se.restoreBounds(mean)
 	for i, s := range se.mean {
@@ -218,7 +216,7 @@ func (se *season) restorePrediction(mean, sd []float64) {
 	}
 }
 
-// bounds puts the season back into values that an observation may have.
+// restoreBounds adds the season to values on the scale of an observation, such as bounds.
 func (se *season) restoreBounds(y []float64) {
 	if se.counts {
 		return
@@ -232,8 +230,8 @@ func (se *season) restoreBounds(y []float64) {
 	}
 }
 
-// estimated puts the season back into the moments of the likelihood's mean. They have
-// the season's uncertainty too.
+// restoreEstimate adds the season to the moments of the likelihood's mean, and its uncertainty to their standard
+// deviations.
 func (se *season) restoreEstimate(m Moments) {
 	if se.counts {
 		return

@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/message"
 )
 
-// A sentence is the message of an alert: who does what and by how much, when, the value, and what is usual.
+// A sentence is the message of an alert: who does what, when, the value, and the usual value.
 type sentence struct{ who, what, when, value, usual string }
 
 func (s sentence) String() string {
@@ -27,8 +27,8 @@ func (s sentence) String() string {
 	return text + "."
 }
 
-// subject says what an output is of the key, and how its values are written. A value without a name of its
-// own is that of a metric, which the key names or else the configuration.
+// subject returns the name of an output of the key in messages, and the unit of its values. An output without a
+// name of its own is a metric. The metric is named by the key, or else by the configuration.
 func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	outputs, n, name := t.stages.decider.outputs, len(cfg.Values), "x"
 	switch {
@@ -37,10 +37,10 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	case outputs > 1:
 		name = fmt.Sprintf("x[%d]", output)
 	case n > 0:
-		name = cfg.Values[n-1] // the target, behind its regressors
+		name = cfg.Values[n-1] // the target follows its regressors
 	}
 	who = t.key
-	valuePart, unnamed := strings.CutSuffix(" "+name, " value") // also p95 of value
+	valuePart, unnamed := strings.CutSuffix(" "+name, " value") // also of "p95 of value"
 	switch {
 	case t.stages.decider.counted != nil:
 		return who + " " + name, unitNamed("ratio", "")
@@ -54,7 +54,7 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 		who = metric + who
 	case series && own != "":
 		if metric = own; strings.HasPrefix(unitText, "/") && valuePart == "" {
-			unitText = "" // what makes a rate takes the name
+			unitText = "" // the name of the metric belongs to the total, not to the rate
 		}
 	case metric == "":
 		metric = t.key
@@ -67,8 +67,8 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	return who, unitNamed(metric, unitText)
 }
 
-// sentence is the message of the alert of an estimate, which has left the stages. Of a novelty it notes where what it says
-// begins.
+// sentence returns the message of an alert of the estimate e, which has passed toData. For a run of values, it also
+// sets a.Start and a.Delay to the start of the run.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
 	if a.Output < len(t.decisions.lately) {
@@ -141,7 +141,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	return s.String()
 }
 
-// regimes says from what to what the key went, and when.
+// regimes returns the message of a change: the mean before and after it, and its time.
 func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u unit) string {
 	s, sd := sentence{who: who, when: t.when(a, e.Time, "")}, a.Usual.SD[a.Output]
 	before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
@@ -157,7 +157,7 @@ func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u u
 	return s.String()
 }
 
-// missed says that what usually comes in an hour has not come by the time now.
+// missed returns the message of a regular spike or drop that has not come by now.
 func (t *Track) missed(m *usual.Missed, who string, u unit, now time.Time) string {
 	verb, scale := "reaches", t.stages.scale
 	if m.Usual < m.Most {
@@ -170,7 +170,7 @@ func (t *Track) missed(m *usual.Missed, who string, u unit, now time.Time) strin
 	}.String()
 }
 
-// when says since when that is of which an alert tells at the time now, and more of what has come since.
+// when returns the time part of a message: since a.Start, or at now. more follows the duration.
 func (t *Track) when(a *Alert, now time.Time, more string) string {
 	switch {
 	case a.Start.Before(now) && !a.Start.IsZero():
@@ -185,7 +185,7 @@ func (t *Track) when(a *Alert, now time.Time, more string) string {
 	return "at " + t.clock(now, now)
 }
 
-// usually says for when a mean is usual.
+// usually returns the words that say for which times the mean is usual.
 func (t *Track) usually(output int, now time.Time) string {
 	decider, d := t.stages.decider, &t.decisions
 	switch {
@@ -201,7 +201,8 @@ func (t *Track) usually(output int, now time.Time) string {
 
 const day = 24 * time.Hour
 
-// clock is the time at as a person reads it at the time now, in the zone of the alarms.
+// clock returns the time shown for readers at the time now, in the zone of the alarms. Keys with steps of a day
+// show the date alone.
 func (t *Track) clock(shown, now time.Time) string {
 	if t.decisions.step >= day {
 		return shown.In(t.stages.decider.calendar.Zone()).Format(time.DateOnly)
@@ -209,7 +210,7 @@ func (t *Track) clock(shown, now time.Time) string {
 	return clockOf(shown, now, t.decisions.step, t.stages.decider.calendar.Zone())
 }
 
-// clockOf is message.Clock, without seconds where as much as a minute lies between observations.
+// clockOf returns message.Clock. It omits seconds if the step between observations is at least a minute.
 func clockOf(shown, now time.Time, step time.Duration, zone *time.Location) string {
 	if step >= time.Minute {
 		shown = shown.Truncate(time.Minute)
@@ -217,8 +218,7 @@ func clockOf(shown, now time.Time, step time.Duration, zone *time.Location) stri
 	return message.Clock(shown, now, zone)
 }
 
-// seen is the observed value that the alert is about; ok is false where the observation
-// is of categories or several vectors.
+// seen returns the observed value of the alert's output. ok is false for categories and for several vectors.
 func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	if len(step) != 1 {
 		return 0, false
@@ -232,7 +232,7 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	return 0, false
 }
 
-// ended is the message of the end of an alarm that has lasted, with an estimate.
+// ended returns the message of the end of an alarm that lasted, at the estimate e.
 func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
 	who, u := t.subject(cfg, a.Output)
 	s := sentence{who: who, what: "back to usual"}
@@ -269,7 +269,7 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 	return s.String()
 }
 
-// outsideOf says what is outside of the family, and why.
+// outOfDomainMessage returns the message of a value that the family does not allow, with the reason.
 func (t *Track) outOfDomainMessage(cfg *Config, o *Observation) string {
 	family := t.stages.cfg.Family
 	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
@@ -285,14 +285,14 @@ func (t *Track) outOfDomainMessage(cfg *Config, o *Observation) string {
 	return s.String()
 }
 
-// message says since when nothing came from a key, or for how long nothing had come, of an alert
-// of the silence at a time.
+// message returns the message of an alert about the silence at the time now: since when the key is silent, or how
+// long it was.
 func (s *Silence) message(kind, key string, now time.Time) string {
 	zone, err := domain.Zone(s.Zone)
 	if err != nil {
-		zone = time.UTC // the state comes from a computer that knows more zones
+		zone = time.UTC // the computer that wrote the state knows more zones
 	}
-	step := s.Bound / 2 // seconds are for keys that are silent within two minutes
+	step := s.Bound / 2 // messages show seconds only for keys that are silent after less than two minutes
 	if kind == RecoveredAlarm {
 		return sentence{who: key, what: "back", when: "at " + clockOf(now, now, step, zone) + ", after " + message.Span(now.Sub(s.Since)) + " of silence"}.String()
 	}

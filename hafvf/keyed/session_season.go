@@ -9,45 +9,44 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// A sessionSeason takes the season out of the values of a session before the smoother looks
-// for segments, and puts it back into the estimates. It is one season for the session,
-// known from the whole of it: with s the season at an observation x, the smoother has x − s,
-// or where the season is a factor, x·e⁻ˢ or the exposure eˢ of a count.
+// A sessionSeason subtracts the season from the values of a session before the smoother looks for segments, and
+// adds it to the estimates. Each session has one season, which is learned from the whole session. With the season s
+// at an observation x, the smoother sees x − s or, if the season is a factor, x·e⁻ˢ or the exposure eˢ of a count.
 //
-// Of a regression it takes the season out of the regressors too: what is left of the target
-// then has the same coefficients on what is left of them (Frisch and Waugh 1933), where a
-// regressor with a rhythm of its own would else lose its part in the target to the season.
+// For a regression it also subtracts the season of each regressor. The rest of the target then has the same
+// coefficients on the rest of the regressors (Frisch and Waugh 1933). Otherwise a regressor with a rhythm of its
+// own would lose its contribution to the season.
 //
-// It is learned twice. At first nothing is known of segments: the level of the values is
-// forgotten as they come, so that its changes leave the season alone. Then the level begins
-// anew with each of the segments that were found, and outliers do not count.
+// The season is learned twice. At first no segments are known: the rhythm forgets the level of the values over
+// time, so that changes of the level do not affect the season. Then the level restarts at each segment that was
+// found, and outliers are not learned.
 type sessionSeason struct {
 	cfg         usual.RhythmConfig
-	coordinates int  // of an observation, all of which have a season
-	log         bool // the season is a factor of times
-	counts      bool // the season is the exposure of counts
+	coordinates int  // coordinates of an observation, all of which have a season
+	log         bool // times: the season is a factor
+	counts      bool // counts: the season is their exposure
 }
 
 func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
 	se := &sessionSeason{cfg: *cfg.Season, coordinates: bank.Dim(), log: cfg.Family == "exponential"}
 	if _, se.counts = bank.Model().(expfam.Exposed); se.counts {
-		se.coordinates = 1 // the other one is the exposure
+		se.coordinates = 1 // the other coordinate is the exposure
 	}
 	return se
 }
 
-// leastPeriods is how many periods a session has of a season that can be told from its
+// minPeriods is the minimum length of a session, in periods of a season, that allows telling the season from
 // segments.
 const minPeriods = 2
 
-// A seasonOf is the season of one session.
+// A fittedSeason is the season of one session.
 type fittedSeason struct {
 	*sessionSeason
 	observations []Observation
-	steps        [][][]float64 // the values on their scale
-	rhythm       *usual.Rhythm // nil where the session is too short for a season
-	mean         []float64     // s by observation
-	variance     []float64     // of s, by observation, in units of the noise's
+	steps        [][][]float64 // values on the scale of the filter
+	rhythm       *usual.Rhythm // nil if the session is too short for a season
+	mean         []float64     // s of all observations, coordinates entries each
+	variance     []float64     // variance of s by observation, in units of the noise variance
 }
 
 func (se *sessionSeason) start(observations []Observation, steps [][][]float64) *fittedSeason {
@@ -62,14 +61,14 @@ func (se *sessionSeason) start(observations []Observation, steps [][][]float64) 
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		fs.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // of a part of a config that NewBank has checked
+		fs.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // cfg is a part of a config that NewBank has checked
 		fs.rhythm.Lasting()
 	}
 	return fs
 }
 
-// learn learns the season, where weight is the probability that observation i is no
-// accident, and a new segment begins where begins says so.
+// learn learns the season. weight is the probability that observation i is not an outlier, and starts reports
+// whether a new segment starts at i.
 func (fs *fittedSeason) learn(weight func(i int) float64, starts func(i int) bool) {
 	if fs.rhythm == nil {
 		return
@@ -86,7 +85,7 @@ func (fs *fittedSeason) learn(weight func(i int) float64, starts func(i int) boo
 			case fs.counts:
 				value[0] = math.Log(x[0] + .5)
 			case fs.log && x[0] == 0:
-				continue // tells nothing of a factor
+				continue // zero times carry no information about a factor
 			case fs.log:
 				value[0] = math.Log(x[0])
 			}
@@ -109,12 +108,12 @@ func (fs *fittedSeason) learn(weight func(i int) float64, starts func(i int) boo
 	}
 }
 
-// at is the season at observation i.
+// meanAt returns the season at observation i.
 func (fs *fittedSeason) meanAt(i int) []float64 {
 	return fs.mean[i*fs.coordinates : (i+1)*fs.coordinates]
 }
 
-// removed are the steps less their season; those of counts are rows with their exposure.
+// removeAll returns the steps without their season. Counts become rows with their exposure.
 func (fs *fittedSeason) removeAll() [][][]float64 {
 	steps := make([][][]float64, len(fs.steps))
 	for i, step := range fs.steps {
@@ -134,7 +133,7 @@ func (fs *fittedSeason) remove(i int, x []float64) []float64 {
 	}
 	y := append([]float64(nil), x...)
 	season := fs.meanAt(i)
-	for j := range y { // one for a bare missing value
+	for j := range y { // a missing value may have fewer coordinates
 		if fs.log {
 			y[j] *= math.Exp(-season[j])
 		} else {
@@ -144,9 +143,9 @@ func (fs *fittedSeason) remove(i int, x []float64) []float64 {
 	return y
 }
 
-// restore puts the season back into the moments of the likelihood's mean at observation i,
-// with its uncertainty where the noise has that standard deviation. The mean of a segment
-// is that of the values less their season.
+// restore adds the season to the moments m of the likelihood's mean at observation i, and its uncertainty for the
+// standard deviation noise. The mean of a segment stays without season; for counts restore divides it by the
+// exposure.
 func (fs *fittedSeason) restore(i int, m, segment Moments, noise []float64) {
 	season := fs.meanAt(i)
 	for j, s := range season[len(season)-len(m.Mean):] { // the target is the last coordinate

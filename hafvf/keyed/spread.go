@@ -9,32 +9,33 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Predictions of the family normal with detection are a mixture of the bank's and of normals about its mean m, which are
-// some times as wide as the regime, whose standard deviation is s:
+// With detection, predictions of the family normal are a mixture of the bank's prediction and of normals about its
+// mean m. Their standard deviations are multiples cₖ of the standard deviation s of the regime:
 //
 //	p(x|past) = w₀ p(x|past, bank) + Σ wₖ N(x; m, (cₖs)²)
 //
-// The bank knows the scatter of hundreds of values and more. That of most streams changes within a few, by hours and with
-// what happens, so that a prediction which is right about its tails is too wide about its centre. Which width comes next is
-// that of the value before, or with the probability h drawn anew by long-run shares π (a hidden Markov model):
+// The bank learns the spread of hundreds of values and more. The spread of most streams changes within a few
+// values, by the hour and with events, so a prediction with the right tails is too wide at its centre. The next
+// width equals the previous one or, with the probability h, is drawn from the long-run shares π (a hidden Markov
+// model):
 //
 //	q ∝ w p(x),  π ← π + r(q − π),  w ← (1 − h)q + hπ
 //
-// Beliefs and alarms go by the bank alone.
+// Detection and alarms use the bank alone.
 
-// spreadTimes are cₖ.
+// spreadFactors are the cₖ.
 var spreadFactors = [...]float64{1. / 8, 1. / 4, 1. / 2, 1, 2}
 
 const (
 	spreadHazard = .2   // h
 	spreadRate   = .005 // r
-	spreadFirst  = .05  // wₖ and πₖ at first
+	spreadFirst  = .05  // initial wₖ and πₖ
 )
 
-// widths are shares of the bank, and of the normals. They have the precision in which they are stored.
+// widths are the shares of the bank and of the normals, in the precision in which they are stored.
 type widths [1 + len(spreadFactors)]float32
 
-// A spread is how wide predictions of a key are.
+// A spread is the mixture of widths of a key's predictions.
 type spread struct {
 	current, longRun widths // w, π
 	learned          bool
@@ -52,7 +53,7 @@ func newSpread() (s spread) {
 // spreads reports whether keys of a filter have a spread.
 func spreads(cfg hafvf.Config) bool { return cfg.Family == "normal" && cfg.Detect != nil }
 
-// beside are the normals in a prediction.
+// normals appends the normals of the mixture to dst.
 func (s *spread) normals(dst []hafvf.Normal) []hafvf.Normal {
 	for k, c := range spreadFactors {
 		dst = append(dst, hafvf.Normal{Times: c, Weight: float64(s.current[k+1])})
@@ -60,10 +61,10 @@ func (s *spread) normals(dst []hafvf.Normal) []hafvf.Normal {
 	return dst
 }
 
-// positive reports whether a standard deviation is that of normals, as Bank.PredictAll asks.
+// validSD reports whether sd can be the regime's standard deviation in the mixture, as Bank.PredictAll requires.
 func validSD(sd float64) bool { return sd > 0 && !notFinite(sd) }
 
-// sd is the standard deviation of a prediction, from those of the bank and of the regime.
+// sd returns the standard deviation of the mixture, from the standard deviations of the bank and of the regime.
 func (s *spread) sd(bank, regime float64) float64 {
 	if !validSD(regime) {
 		return bank
@@ -75,8 +76,8 @@ func (s *spread) sd(bank, regime float64) float64 {
 	return regime * math.Sqrt(sum)
 }
 
-// learn learns from the values of a step, of which the bank has the log density in units with that log slope, and returns
-// that of the mixture. They have one width.
+// learn updates the shares with the values of a step, and returns their log density under the mixture. logBank is
+// their log density under the bank, and slope the log slope of the scale. All values of a step have the same width.
 func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) float64 {
 	if !validSD(regime) {
 		return logBank
@@ -100,7 +101,7 @@ func (s *spread) learn(xs [][]float64, mean, regime, logBank, slope float64) flo
 		logs[k] = float64(s.current[k]) * math.Exp(logs[k]-top)
 		sum += logs[k]
 	}
-	if !(sum > 0) || notFinite(top) { // as of a mean that is not defined
+	if !(sum > 0) || notFinite(top) { // for example if the mean is undefined
 		return logBank
 	}
 	for k := range logs {
@@ -125,7 +126,7 @@ func (s *spread) form(c *compact.Codec) {
 
 var errSpread = errors.New("state is corrupt: shares of widths")
 
-// valid says why it is not a spread.
+// valid returns an error unless the shares of s are non-negative and sum to 1.
 func (s *spread) valid() error {
 	for _, v := range [...]*widths{&s.current, &s.longRun} {
 		sum := 0.

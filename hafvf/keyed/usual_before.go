@@ -9,31 +9,31 @@ import (
 	"hafvf/internal/linear"
 )
 
-// usualBefore is what was usual when an alarm began. It is kept until the values are back there: until
-// then the profile may become used to what the alarm was about.
+// preAlarmBaseline holds the usual values at the start of an alarm. It exists until the values return to them,
+// because the profile may adapt to the alarmed values before.
 type preAlarmBaseline struct {
-	usual           Moments   // of every output; nil where nothing is kept
-	seasonRange     []float64 // by which the seasons raise or lower that at most, standard deviations
+	usual           Moments   // of every output; nil if there is no baseline
+	seasonRange     []float64 // maximum effect of the seasons on usual, in standard deviations
 	start           time.Time
-	output          int     // that is followed, the one of the alarm
-	level           float64 // the running mean of its distance, standard deviations, over as many observations as ends an alarm
-	alertedDistance float64 // the distance that the alarm and its rest have told, at least far, with its sign
-	alertedTimes    float64 // how often it has been told
+	output          int     // output of the alarm
+	level           float64 // running mean of its distance, in sd, over half a rest, which also ends an alarm
+	alertedDistance float64 // signed distance that the alarm reported, in sd, at least far; during the rest it follows level
+	alertedTimes    float64 // multiple of alertedDistance that the alarms have reported
 	restObs         float64 // observations since the last of these alarms, at most the rest
 }
 
-// farthest bounds distances.
+// maxDistance bounds distances.
 const maxDistance = 1e9
 
-// short is the nearest number that a float32 has, which is shorter in a state.
+// toFloat32 rounds to the nearest float32, which takes less space in a state.
 func toFloat32(v float64) float64 {
 	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
 }
 
-// distances fills in how far the values of an observation are from what was usual, in standard
-// deviations of every output. The seasons have gone on since. They may have learned from what the
-// alarm was about: therefore they count by no more than they did before, and if the scatter has grown
-// they are those of before.
+// fillDistances sets dst to the distances of an observation from the baseline, in standard deviations of every
+// output. The baseline follows the seasons since the alarm, but by at most seasonRange, because they may have
+// learned from the alarmed values. If the standard deviation has grown, the seasons of the profile before the event
+// apply.
 func (b *preAlarmBaseline) fillDistances(dst []float64, d *decider, s *decisions, t time.Time, y []float64) []float64 {
 	learned := s.profile
 	if s.event.known() && b.spreadGrew(d) {
@@ -48,7 +48,7 @@ func (b *preAlarmBaseline) fillDistances(dst []float64, d *decider, s *decisions
 	return dst
 }
 
-// away notes the values of an observation, and returns their distances.
+// updateLevel updates level with the values of an observation, and returns their distances.
 func (b *preAlarmBaseline) updateLevel(d *decider, s *decisions, t time.Time, y []float64) []float64 {
 	b.fillDistances(d.distances, d, s, t, y)
 	halfRest := math.Ceil(float64(s.pace.Rest()) / 2)
@@ -69,7 +69,7 @@ func (b *preAlarmBaseline) updateLevel(d *decider, s *decisions, t time.Time, y 
 
 func (b *preAlarmBaseline) known() bool { return b.usual.Mean != nil }
 
-// grew reports whether what is usual of the scatter has grown since.
+// spreadGrew reports whether the usual standard deviation has grown since the alarm, by more than the factor grown.
 func (b *preAlarmBaseline) spreadGrew(d *decider) bool {
 	for i, sd := range b.usual.SD {
 		if d.usual.SD[i] > grown*sd {
@@ -79,7 +79,7 @@ func (b *preAlarmBaseline) spreadGrew(d *decider) bool {
 	return false
 }
 
-// begin is what is usual at the observation, which begins the alarm.
+// newBaseline returns the baseline of alarm a, which starts at the current observation.
 func (d *decider) newBaseline(s *decisions, t time.Time, a *Alert) preAlarmBaseline {
 	b := preAlarmBaseline{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, seasonRange: make([]float64, d.outputs), start: t, output: a.Output}
 	const steps = 56 // of three hours in a week
@@ -98,10 +98,10 @@ func (d *decider) newBaseline(s *decisions, t time.Time, a *Alert) preAlarmBasel
 	return b
 }
 
-// since notes an observation, if there is something that was usual before an alarm, and returns its
-// score. While the alarm lasts, that is at most the score of the value alone by what was usual before:
-// below 1 for one that was. That the values return is no alarm, although the means over several still
-// have those before. Equal values in a row are unusual all the same.
+// capScore updates the baseline, if there is one, with an observation, and returns its score. While the alarm
+// lasts, the score is at most that of the distance from the baseline, so a value within the usual range scores
+// below 1. Otherwise values that return would raise an alarm, because means over several values still contain the
+// alarmed ones. Equal values in a row keep their score.
 func (d *decider) capScore(s *decisions, t time.Time, y []float64, score float64) float64 {
 	b := &s.before
 	if !b.known() || !d.cfg.Lasting {
@@ -119,16 +119,16 @@ func (d *decider) capScore(s *decisions, t time.Time, y []float64, score float64
 	return min(score, -math.Log10(math.Erfc(largest/math.Sqrt2)))
 }
 
-// next is the distance from which on the values are as far again.
+// nextDistance returns the signed distance from which on the values have moved away by the same distance again.
 func (b *preAlarmBaseline) nextDistance() float64 { return b.alertedDistance * (b.alertedTimes + 1) }
 
-// farther reports whether they are, the last one among them.
+// escalates reports whether the rest is over, and both the distance z and level are beyond nextDistance.
 func (b *preAlarmBaseline) escalates(z float64, rest int) bool {
 	beyond := func(v float64) bool { return v*b.alertedDistance > 0 && math.Abs(v) >= math.Abs(b.nextDistance()) }
 	return b.restObs >= float64(rest) && beyond(z) && beyond(b.level)
 }
 
-// moments are what was usual, as the seasons have gone on since, at the last observation.
+// current returns the baseline at the last observation, including its seasons.
 func (b *preAlarmBaseline) current(d *decider) Moments {
 	m := Moments{slices.Clone(d.y), slices.Clone(b.usual.SD)}
 	for i, z := range d.distances {
@@ -137,13 +137,12 @@ func (b *preAlarmBaseline) current(d *decider) Moments {
 	return m
 }
 
-// setAlerted notes an alarm, which has told a distance on that side of usual, and what the level of its rest
-// will be.
+// recordAlarm records an alarm that reports distance, on the side of usual given by the sign of side.
 func (b *preAlarmBaseline) recordAlarm(distance, side float64) {
 	b.alertedDistance, b.alertedTimes, b.restObs = math.Copysign(max(far, math.Abs(toFloat32(distance))), side), 1, 0
 }
 
-// repeat notes an alarm of values that are as far again.
+// recordEscalation records an alarm for a level beyond nextDistance.
 func (b *preAlarmBaseline) recordEscalation() {
 	b.alertedTimes, b.restObs = math.Floor(b.level/b.alertedDistance), 0
 }
