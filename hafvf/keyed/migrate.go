@@ -100,7 +100,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	adapted := own
 	adapted.Filter.Family, adapted.Filter.Scale, adapted.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
 	if differing := adapted.Differ(own, m.cfg.NameKeys); len(differing) > 0 {
-		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(differing))
+		return nil, carried, fmt.Errorf("%w: it has another %s, and no part of it can be used", ErrOtherConfig, message.List(differing))
 	}
 	if c.est == nil {
 		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
@@ -117,7 +117,7 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	target := m.est.chains.ofKey(key)
 	if a, b := c.est.chains.ofKey(key).checks.Model(), target.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
-		return nil, carried, fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
+		return nil, carried, fmt.Errorf("%w: its model has other dimensions (model.dim or the prior)", ErrOtherConfig)
 	}
 	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	e.est = m.est

@@ -304,7 +304,7 @@ const (
 // CheckTimes returns an error unless the order uses the times of observations.
 func (o Order) CheckTimes() error {
 	if o != EventTime {
-		return fmt.Errorf("is by the times of records: order must be %s", EventTime)
+		return fmt.Errorf("needs the times of records: order must be %s", EventTime)
 	}
 	return nil
 }

@@ -47,11 +47,11 @@ func (q *QuietTime) validate() error {
 	w := q.Weekly
 	switch {
 	case !q.From.IsZero() || !q.To.IsZero():
-		return errors.New("a weekly time has no from or to")
+		return errors.New("a weekly quiet time must not have from or to")
 	case w.Day < time.Sunday || w.Day > time.Saturday:
-		return fmt.Errorf("day %d is none of a week", w.Day)
+		return fmt.Errorf("day %d is not a weekday: use 0 (Sunday) to 6", w.Day)
 	case w.Clock < 0 || w.Clock >= 24*time.Hour:
-		return fmt.Errorf("clock %v is not from 0 to 24h", w.Clock)
+		return fmt.Errorf("clock %v is not at least 0 and below 24h", w.Clock)
 	case w.Lasts <= 0 || w.Lasts > aWeek:
 		return fmt.Errorf("lasts %v is not above 0 and at most a week", w.Lasts)
 	}
@@ -63,9 +63,9 @@ func (q *QuietTime) validate() error {
 // keep theirs.
 func (est *Estimator) SetQuiet(times []QuietTime) { est.quiet = newQuietIndex(times) }
 
-// Learned estimates how many observations in the state of a key fall into the added quiet times, and not into those
-// of the estimator. The state stores the time of the last observation and the usual step, but no gaps, so n is
-// approximate. Learned returns the errors of CheckState.
+// Learned estimates how many observations in the state of a key fall into the added quiet times, but not into the
+// quiet times of the estimator. The state stores the time of the last observation and the usual step, but no gaps, so
+// n is approximate. Learned returns the errors of CheckState.
 func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
 	e, err := est.decodeKeyState(key, state)
 	if err != nil || e.n == 0 {

@@ -24,7 +24,7 @@ func coderOf(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compa
 // near encodes or decodes times relative to the clock.
 func (c *coder) near(times ...*time.Time) { c.TimesNear(c.clock, times...) }
 
-// tagged reports whether an optional part follows, which a tag announces. When encoding, present says so, and
+// tagged reports whether an optional part follows, which a tag announces. When encoding, present reports it, and
 // tagged writes the tag. When decoding, tagged skips the tag if it is there.
 func (c *coder) tagged(tag byte, present bool) bool {
 	switch {

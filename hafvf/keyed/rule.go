@@ -89,7 +89,7 @@ func (c Config) withRules(rules []int) Config {
 	return c
 }
 
-// rulePatterns returns the patterns of Keys, then those of AlertRules.
+// rulePatterns returns the patterns of Keys, then the patterns of AlertRules.
 func (c *Config) rulePatterns() (patterns []string) {
 	for _, r := range c.Keys {
 		patterns = append(patterns, r.Match)
@@ -137,7 +137,7 @@ type byRules[T any] struct {
 	values map[string]T // by the positions of the matching rules, as uvarints
 }
 
-// newByRules builds the values for keys that match no rule, one rule, or two rules of which the first does not set
+// newByRules builds the values for keys that match no rule, one rule, or two rules if the first does not set
 // all parts of the second. It returns an error if build fails for one of them. Other values are built when needed.
 // c has its defaults.
 func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], error) {

@@ -133,7 +133,7 @@ func (se *season) trust(t *Track, o Observation) {
 }
 
 // learn updates the track's rhythm with an observation that remove has processed, weighted by the bank's outcome.
-// It converts the log densities of the outcome to those of the observation's own values.
+// It converts the log densities of the outcome to log densities of the observation's own values.
 func (se *season) learn(t *Track, o Observation, out *hafvf.Outcome) {
 	weight := 1.
 	if t.stages.bank.Detects() {

@@ -22,7 +22,7 @@ import (
 // found, and outliers are not learned.
 type sessionSeason struct {
 	cfg         usual.RhythmConfig
-	coordinates int  // coordinates of an observation, all of which have a season
+	coordinates int  // coordinates of an observation, each has a season
 	log         bool // times: the season is a factor
 	counts      bool // counts: the season is their exposure
 }

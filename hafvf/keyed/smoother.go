@@ -79,16 +79,16 @@ func (c SmoothConfig) validate() error {
 	switch {
 	case c.Order == EventTime && c.Gap == 0:
 		if c.AllowedLateness != 0 {
-			return errors.New("allowed lateness: sessions are revised whose gap is known before, and there is none")
+			return errors.New("allowed lateness: only sessions with a configured gap are revised: set a gap")
 		}
 	case c.Order == EventTime:
 		if err := domain.CheckGap(c.Gap); err != nil {
 			return fmt.Errorf("gap: %w", err)
 		}
 	case c.Order != Arrival && c.Order != Trials:
-		return fmt.Errorf("order %q is none of %q, %q and %q", c.Order, EventTime, Arrival, Trials)
+		return fmt.Errorf("unknown order %q: use %q, %q or %q", c.Order, EventTime, Arrival, Trials)
 	case c.timed() != "":
-		return fmt.Errorf("%s goes by times, and the order %q has none", c.timed(), c.Order)
+		return fmt.Errorf("%s needs times, and the order %q has none", c.timed(), c.Order)
 	}
 	switch {
 	case c.AllowedLateness < 0:
@@ -277,7 +277,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
 	if cfg.Season != nil && !findsSegments(cfg) {
-		return nil, errors.New("season: smoothing with levels has none; without levels it has segments, which have one")
+		return nil, errors.New("season: smoothing with levels does not support it: remove the levels or the season")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
@@ -403,7 +403,7 @@ func (sm *Smoother) arrange(key string, observations []Observation) (accepted []
 		accepted = observations[:0]
 		for _, o := range observations {
 			if n := len(accepted); n > 0 && accepted[n-1].Trial == o.Trial {
-				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s is there twice: %s has it already", o.Trial, nameOf(key, o.Session), accepted[n-1].ID)})
+				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s occurs twice: the first is %s", o.Trial, nameOf(key, o.Session), accepted[n-1].ID)})
 				continue
 			}
 			accepted = append(accepted, o)

@@ -93,7 +93,7 @@ func newChecks(cfg hafvf.Config) *hafvf.Filter {
 
 func (c *stages) check(o *Observation) error {
 	if c.season != nil && o.Time.IsZero() {
-		return errors.New("no time; a season needs that of every observation")
+		return errors.New("no time; a season needs the time of every observation")
 	}
 	return c.scale.check(c.checks, o)
 }

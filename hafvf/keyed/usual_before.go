@@ -98,10 +98,10 @@ func (d *decider) newBaseline(s *decisions, t time.Time, a *Alert) preAlarmBasel
 	return b
 }
 
-// capScore updates the baseline, if there is one, with an observation, and returns its score. While the alarm
-// lasts, the score is at most that of the distance from the baseline, so a value within the usual range scores
-// below 1. Otherwise values that return would raise an alarm, because means over several values still contain the
-// alarmed ones. Equal values in a row keep their score.
+// capScore updates the baseline, if there is one, with an observation, and returns its score. While the alarm lasts,
+// the distance from the baseline bounds the score, so a value within the usual range scores below 1. Otherwise values
+// that return would raise an alarm, because means over several values still contain the alarmed ones. Equal values in
+// a row keep their score.
 func (d *decider) capScore(s *decisions, t time.Time, y []float64, score float64) float64 {
 	b := &s.before
 	if !b.known() || !d.cfg.Lasting {
