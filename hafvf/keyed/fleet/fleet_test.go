@@ -33,7 +33,7 @@ func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte 
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
 	of := keyed.AlertEvent{Key: key, Time: at, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}
 	event, _ := of.AppendBinary(nil) // which never fails
-	return appendNotice(nil, notice{key: key, at: at, pace: pace, event: event})
+	return appendNotice(nil, notice{key: key, time: at, pace: pace, event: event})
 }
 
 func newFleet(t *testing.T, cfg Config, notify Listener) *Fleet {
@@ -151,7 +151,7 @@ func TestSinglePage(t *testing.T) {
 	expect.OK(t, err)
 	expect.OK(t, f.Advance(at.Add(8*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
-	expect.Same(t, 0, len(f.alone), "alarms that are kept")
+	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
 }
 
 // Of the events of a moment one is made. It replaces the labels that were told before.
@@ -169,7 +169,7 @@ func TestTogether(t *testing.T) {
 		"twice":          {[]incidents.Event{at(incidents.Update, labels("a")), at(incidents.Update, labels("b"))}, labels("a")},
 		"after no other": {[]incidents.Event{at(incidents.Update, nil), at(incidents.Update, labels("b"))}, labels("b")},
 	} {
-		got := together(c.events)
+		got := mergeEvents(c.events)
 		if len(got) != 1 {
 			t.Fatal(name, got)
 		}
